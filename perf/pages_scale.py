@@ -183,7 +183,7 @@ def counted(imports: MeasuredApp, apps: list[MeasuredApp], pages: list[str] | No
     event.listen(Engine, "before_cursor_execute", lambda _c, _cursor, statement, *_rest: sent.append(statement))
     most = 0
     print(f"{'address':50s} {'first':>9s} {'parts':>9s} {'again':>9s} {'queries':>8s} {'kB':>7s}   of 3 providers, then of all")
-    for path in pages or [p for p in apps[0].paths() if not p.startswith("/api")]:
+    for path in pages or [p for p in apps[0].paths() if not p.endswith(".json")]:
         imports.get(path)
         columns, firsts, again = [], [], []
         for app in apps:

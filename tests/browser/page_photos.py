@@ -99,8 +99,11 @@ def main(folder: Path, home: Path, config: Path, addresses: Sequence[str] = ()) 
 
 def example_addresses(home: Path, config: Path) -> dict[str, str]:
     """Route → an example of its pages; `/budgets` is another one's old address."""
-    known, hidden = examples(home, config), ("/api/v1", "/reports/", "/budgets")
-    return {route.path: address_of(route, known) for route in routes(home, config) if not route.path.startswith(hidden)}
+    known = examples(home, config)
+    shown = [
+        route for route in routes(home, config) if not route.path.startswith(("/reports/", "/budgets")) and not route.path.endswith(".json")
+    ]
+    return {route.path: address_of(route, known) for route in shown}
 
 
 def docs_pictures(fleets: Sequence[Path]) -> None:

@@ -24,7 +24,6 @@ PAGES = {
     "/workloads": 0,
     "/workloads/chat-1b-gpu": 6,
     "/spend": 0,
-    "/api": 0,
 }
 """Charts on each page."""
 

@@ -247,7 +247,7 @@ def test_the_pages_read_the_archive_with_a_role_that_cannot_write(server: Server
         connection.execute("DELETE FROM trials")
     login = {"username": server.settings["PLUMBLINE_ADMIN_USER"], "password": server.settings["PLUMBLINE_ADMIN_PASSWORD"]}
     token = httpx.post(f"{server.address}/auth/token", json=login, timeout=120).json()["access_token"]
-    shown = httpx.get(f"{server.address}/plumbline/api/v1/campaigns", headers={"Authorization": f"Bearer {token}"}, timeout=120)
+    shown = httpx.get(f"{server.address}/plumbline/overview.json", headers={"Authorization": f"Bearer {token}"}, timeout=120)
     assert shown.status_code == 200, shown.text
 
 

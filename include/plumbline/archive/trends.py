@@ -8,19 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, and_, func, literal, or_, select, tuple_
+from sqlalchemy import ColumnElement, Engine, and_, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from plumbline.archive.engine import reading
 from plumbline.archive.pages import NOT_IMPORTED, Slice
-from plumbline.archive.records import (
-    PriceView,
-)
-from plumbline.archive.repository import Span, view_of, where_equal, where_within
+from plumbline.archive.repository import Span, where_within
 from plumbline.archive.schema import (
     Environment,
     Metric,
-    Price,
     Series,
     SeriesCampaign,
     Trial,
@@ -94,20 +90,6 @@ class Trends:
             order = (SeriesCampaign.planned_at.desc(), SeriesCampaign.campaign_id.desc())
             rows = [(row.campaign_id, row.planned_at) for row in session.execute(query.order_by(*order).limit(limit + 1))]
         return Slice(tuple(rows[:limit]), rows[limit - 1][0] if len(rows) > limit else None)
-
-    def prices_page(self, provider: str | None = None, after: str | None = None, limit: int = 50) -> Slice[PriceView]:
-        """Accepted prices by provider, purchase and day. `after`: a price's id; LookupError for an unknown one."""
-        key = (Price.provider, Price.purchase, Price.since, Price.price_id)
-        query = where_equal(select(Price), (Price.provider, provider))
-        with reading(self.engine) as session:
-            if after is not None:
-                last = session.get(Price, after)
-                if last is None:
-                    raise LookupError(f'the archive has no price "{after}"')
-                query = query.where(tuple_(*key) > tuple_(*(literal(getattr(last, c.key), c.type) for c in key)))
-            rows = session.scalars(query.order_by(*key).limit(limit + 1)).all()
-            page = tuple(view_of(PriceView, row) for row in rows[:limit])
-        return Slice(page, rows[limit - 1].price_id if len(rows) > limit else None)
 
     def last_run(self, providers: Sequence[str]) -> dict[str, datetime]:
         """Provider → when its newest campaign was planned for."""

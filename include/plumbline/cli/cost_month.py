@@ -11,7 +11,7 @@ import typer
 from plumbline.cli.output import Json, clear_errors, emit, fail, marked, out, read_archive, table
 from plumbline.cli.tables import TOP, print_table
 from plumbline.declarations import DeclarationError, load
-from plumbline.workflows.spend import NOTE, Spend, spend, spend_csv, spend_data
+from plumbline.workflows.spend import NOTE, Spend, spend, spend_csv
 
 
 def month(
@@ -32,13 +32,7 @@ def month(
     if as_csv:
         sys.stdout.write(spend_csv(found))
         return
-    data = {
-        "months": found.months,
-        "rows": spend_data(found.rows),
-        "sums": spend_data(found.sums),
-        "budgets": [vars(b) for b in found.balances],
-    }
-    emit(as_json, data, lambda: _show(found, everything))
+    emit(as_json, found.view, lambda: _show(found, everything))
 
 
 def _show(found: Spend, everything: bool) -> None:

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from plumbline.analysis.decisions.certainty import leaders_of
 from plumbline.analysis.decisions.current_results import TeamDecision
-from plumbline.analysis.decisions.decision_record import decision_detail, decision_document
 from plumbline.analysis.decisions.experiments import Experiment
 from plumbline.analysis.decisions.savings import answer_sentence
 from plumbline.analysis.decisions.winner_change import StoredChange
@@ -27,6 +26,7 @@ from plumbline.presentation.decisions import (
     change_steps,
     change_title,
     cheapest_table,
+    decision_view,
     experiment_rows,
     price_rows,
     rank_rows,
@@ -259,13 +259,5 @@ def decide(
         if not details:
             out.print("gates, and what would change a choice: -v", style="dim")
 
-    data = [
-        {
-            "team": decided.decision.team,
-            "kind": decided.decision.kind,
-            **decision_detail(decision_document(decided)),
-            "experiments": tried,
-        }
-        for decided, tried in zip(team_decisions, experiments, strict=True)
-    ]
+    data = [decision_view(decided, tried) for decided, tried in zip(team_decisions, experiments, strict=True)]
     emit(as_json, {"day": on, "decisions": data, "kept": recorded}, show)

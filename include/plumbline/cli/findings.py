@@ -13,13 +13,14 @@ import typer
 from rich.text import Text
 
 from plumbline import workflows
+from plumbline.alerts.monthly_cost import sum_costs
 from plumbline.archive import FindingView
 from plumbline.cli.exit_status import BROKEN, FAILED, OK
 from plumbline.cli.output import SEVERITY_STYLES, Json, clear_errors, completed, emit, fail, marked, out, read_archive
 from plumbline.declarations import DeclarationError, Declarations, load
 from plumbline.findings.headline import one_per_headline
 from plumbline.metrics.formatting import format_count, format_money, unknown_name
-from plumbline.presentation.findings_inbox import count_severities
+from plumbline.presentation.findings_inbox import count_severities, group_findings, inbox_view
 from plumbline.results import InvalidResult
 from plumbline.results.finding import OPEN_STATES, SYMBOLS, FindingState, gravity, read_finding
 
@@ -53,8 +54,13 @@ def list_findings(settled: Settled = False, provider: Of = None, verbose: Verbos
             if provider not in names:
                 fail(unknown_name("provider", provider, names))
             views = [view for view in views if provider in view.providers]
-        lines = workflows.monthly_costs.headlines(archive, declared, views)
+        costs = workflows.monthly_costs.monthly_costs(archive, declared, views) if declared else {}
     views.sort(key=lambda f: f.opened_at, reverse=True)
+    found = inbox_view(
+        group_findings(views, {name: cost.usd for name, cost in costs.items()}),
+        sum_costs(costs[view.finding_id] for view in views if view.state in OPEN_STATES and view.finding_id in costs),
+    )
+    lines = {view.finding_id: view.headline for view in found["findings"]}
     views = [replace(view, headline=lines[view.finding_id]) for view in views]
 
     def show() -> None:
@@ -70,7 +76,7 @@ def list_findings(settled: Settled = False, provider: Of = None, verbose: Verbos
             more = f"{len(stories) - _MOST} more, causes and commands" if len(stories) > _MOST else "causes and commands"
             out.print(f"{more}: -v, or plumbline findings show ID", style="dim")
 
-    emit(as_json, views, show)
+    emit(as_json, found, show)
 
 
 def _declared() -> Declarations | None:
@@ -105,27 +111,25 @@ def _snoozed(finding: FindingView) -> str:
 @findings.command()
 def show(finding_id: FindingId, as_json: Json = False) -> None:
     """Show one finding in full, with its members and history."""
-    from plumbline.alerts import AlertContext, render  # with statistics, which a list of findings does not wait for
+    # With statistics, which a list of findings does not wait for.
+    from plumbline.alerts import AlertContext, render
+    from plumbline.dashboard.pages.findings import finding_page
 
     with clear_errors(LookupError), read_archive() as archive:
-        view = archive.finding(finding_id)
-        history = archive.audit(finding_id)
-        declared = _declared()
-        usd = workflows.monthly_costs.monthly_costs(archive, declared, [view])[finding_id].usd if declared and read_finding(view) else None
-        view = replace(view, headline=workflows.monthly_costs.headlines(archive, declared, [view])[finding_id])
+        page = finding_page(archive, _declared(), finding_id, datetime.now(timezone.utc))
 
     def tell() -> None:
-        finding = read_finding(view)
+        finding = read_finding(page.view)
         text = (
-            render(finding, None, AlertContext(usd=usd)).text
+            render(finding, None, AlertContext(usd=page.usd)).text
             if finding
-            else f"{view.headline}\n      cannot be read in full: stored by another version (--json shows it)"
+            else f"{page.words}\n      cannot be read in full: stored by another version (--json shows it)"
         )
         out.print(text)
-        for entry in history:
+        for entry in page.audit:
             out.print(f"  {entry.at:%Y-%m-%d %H:%M} UTC  {entry.who}: {entry.what}  {entry.why}", style="dim")
 
-    emit(as_json, {"finding": view, "audit": history}, tell)
+    emit(as_json, page.as_json(), tell)
 
 
 @findings.command()

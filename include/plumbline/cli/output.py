@@ -8,13 +8,10 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, is_dataclass
-from datetime import date, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
 
 import typer
-from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
@@ -77,25 +74,10 @@ def table(title: str | Text, *columns: str, right: tuple[str, ...] = ()) -> Tabl
     return made
 
 
-def plain(value: Any) -> Any:
-    """Data as JSON can say it: dataclasses and models as objects, dates as ISO 8601, paths as text."""
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
-    if is_dataclass(value) and not isinstance(value, type):
-        return {k: plain(v) for k, v in asdict(value).items()}
-    if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(v) for v in value]
-    if isinstance(value, (datetime, date)):
-        return value.isoformat()
-    return str(value) if isinstance(value, Path) else value
-
-
 def emit(as_json: bool, data: Any, show: Callable[[], None]) -> None:
     """Print `data` as JSON, or let `show` print it for people."""
     if as_json:
-        sys.stdout.write(json.dumps(plain(data), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        sys.stdout.write(json.dumps(to_jsonable_python(data, inf_nan_mode="null"), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     else:
         show()
 

@@ -30,8 +30,7 @@ def promises(
     with read_archive(listing=True, as_json=as_json) as archive:
         found = [provider_promises(archive, declared, name) for name in provider or sorted(declared.providers)]
     shown = [each for each in found if each.rows]
-    data = [{"provider": p.provider, "campaigns": [c.campaign_id for c in p.launches], "promises": p.rows} for p in shown]
-    emit(as_json, data, lambda: _show(shown, everything))
+    emit(as_json, [p.view for p in shown], lambda: _show(shown, everything))
 
 
 def _show(found: list[ProviderPromises], everything: bool) -> None:

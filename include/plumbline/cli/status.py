@@ -14,11 +14,11 @@ from plumbline.declarations import DeclarationError, installation_paths, load
 def status(as_json: Json = False) -> None:
     """Show what is open, lost, cheapest and newest, as the overview does."""
     with clear_errors(DeclarationError), read_archive(listing=True, as_json=as_json) as archive:
-        tiles = overview(archive, load(), installation_paths().reports, datetime.now(timezone.utc)).tiles
+        found = overview(archive, load(), installation_paths().reports, datetime.now(timezone.utc))
 
     def show() -> None:
-        width = max(len(tile.name) for tile in tiles)
-        for tile in tiles:
+        width = max(len(tile.name) for tile in found.tiles)
+        for tile in found.tiles:
             out.print(Text.assemble((f"{tile.name:<{width}}  ", "dim"), (tile.value, TONES.get(tile.tone, "bold")), f"  {tile.note}"))
 
-    emit(as_json, tiles, show)
+    emit(as_json, found, show)

@@ -20,10 +20,6 @@ from plumbline.archive import SchemaMismatch
 from plumbline.dashboard import access
 from plumbline.dashboard import assets as static_files
 from plumbline.dashboard.acting import Acting
-from plumbline.dashboard.api import decisions as decision_api
-from plumbline.dashboard.api import description as api_docs
-from plumbline.dashboard.api import negotiation as negotiation_api
-from plumbline.dashboard.api import records as record_api
 from plumbline.dashboard.pages import (
     campaigns,
     cells,
@@ -43,7 +39,7 @@ from plumbline.dashboard.pages import (
     workloads,
 )
 from plumbline.dashboard.pages import reports as report_pages
-from plumbline.dashboard.rendering import is_api, make_renderer
+from plumbline.dashboard.rendering import base_path, make_renderer, wants_json
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader, NoArchive
 from plumbline.declarations import DeclarationError, installation_paths
 from plumbline.results import InvalidResult
@@ -63,7 +59,7 @@ def create_app(
     `acting`: how users act on findings; without it the pages have no buttons. `active_runs`: what Airflow runs now; without it the overview
     shows the newest campaign instead.
 
-    Every route is behind `dependencies`: no mounted sub-app and no built-in documentation page, which FastAPI serves without them.
+    Every route is behind `dependencies`: no mounted sub-app, and no built-in description or documentation page, which FastAPI serves without them.
     """
     app = FastAPI(
         title="Plumbline",
@@ -79,46 +75,39 @@ def create_app(
     declared = DeclarationsReader()
     choices, fleets = AnswerCache(), AnswerCache()
 
-    def error_page(request: Request, title: str, text: str, status: int) -> Response:
-        # An API answer is an error even where a page says "no results yet".
-        if is_api(request):
-            return JSONResponse({"detail": text}, max(status, 503))
-        return pages.message(request, title, text, status)
-
     @app.exception_handler(NoArchive)
     def _empty(request: Request, error: Exception) -> Response:
-        return error_page(request, "No results yet", f"No archive: {error}. The first campaign creates it.", 200)
+        return pages.message(request, "No results yet", f"No archive: {error}. The first campaign creates it.")
 
     @app.exception_handler(SchemaMismatch)
     def _migrating(request: Request, error: Exception) -> Response:
         text = str(error)
-        return error_page(request, "Archive schema differs", f"{text[0].upper()}{text[1:]}. This page works again afterwards.", 503)
+        return pages.message(request, "Archive schema differs", f"{text[0].upper()}{text[1:]}. This page works again afterwards.", 503)
 
     @app.exception_handler(OperationalError)
     @app.exception_handler(ProgrammingError)
     def _unreadable(request: Request, error: Exception) -> Response:
         text = "The archive cannot be read: its database does not respond or is damaged. `plumbline archive verify` shows details."
-        return error_page(request, "Archive not readable", text, 503)
+        return pages.message(request, "Archive not readable", text, 503)
 
     @app.exception_handler(DataError)
     def _unaskable(request: Request, error: Exception) -> Response:
         # PostgreSQL refuses text with a zero character.
-        text = "Not in the archive: the name contains an invalid character."
-        return JSONResponse({"detail": text}, 404) if is_api(request) else pages.message(request, "Not found", text, 404)
+        return pages.message(request, "Not found", "Not in the archive: the name contains an invalid character.", 404)
 
     @app.exception_handler(DeclarationError)
     def _undeclared(request: Request, error: Exception) -> Response:
-        return error_page(request, "The declarations cannot be read", str(error), 500)
+        return pages.message(request, "The declarations cannot be read", str(error), 500)
 
     @app.exception_handler(InvalidResult)
     def _damaged(request: Request, error: Exception) -> Response:
-        return error_page(request, "A result cannot be read", f"{error}. `plumbline archive verify` lists all damaged results.", 500)
+        return pages.message(request, "A result cannot be read", f"{error}. `plumbline archive verify` lists all damaged results.", 500)
 
     @app.exception_handler(HTTPException)
     async def _not_found(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        # Browsers get a page for what does not exist; API clients and refused requests get the plain answer.
-        if error.status_code in (404, 410) and "text/html" in request.headers.get("accept", "") and not is_api(request):
+        # Browsers get a page for what does not exist; other clients and refused requests get the plain answer.
+        if error.status_code in (404, 410) and _is_browser(request):
             return pages.message(request, "Not found", str(error.detail), error.status_code)
         return await http_exception_handler(request, error)
 
@@ -126,7 +115,7 @@ def create_app(
     async def _mistyped(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         errors = {str(e["loc"][1]): e["msg"] for e in reversed(error.errors()) if e["loc"][0] == "query"}
-        if errors and "text/html" in request.headers.get("accept", "") and not is_api(request):
+        if errors and _is_browser(request):
             return pages.refused_query(request, errors)
         return await request_validation_exception_handler(request, error)
 
@@ -139,8 +128,7 @@ def create_app(
     app.include_router(campaigns.router(pages, reader, declared, folder))
     app.include_router(trials.router(pages, reader, declared))
     app.include_router(decisions.router(pages, reader, declared, choices, acting), dependencies=money)
-    negotiations = negotiation_api.NegotiationReader(pages, reader, declared, choices)
-    app.include_router(negotiation.router(pages, reader, declared, negotiations), dependencies=money)
+    app.include_router(negotiation.router(pages, reader, declared, choices), dependencies=money)
     if acting is not None:
         app.include_router(finding_actions.router(pages, reader, declared, acting))
         app.include_router(repeats.router(pages, reader, declared, acting), dependencies=money)
@@ -150,13 +138,18 @@ def create_app(
     app.include_router(changes.router(pages, reader, declared, fleets))
     app.include_router(jump.router(reader, declared))
     app.include_router(cells.router(reader, declared))
-    app.include_router(record_api.router(reader))
-    app.include_router(decision_api.router(pages, reader, declared, choices), dependencies=money)
-    app.include_router(negotiation_api.router(negotiations), dependencies=money)
-    app.include_router(api_docs.router(pages))
     app.include_router(report_pages.router(folder), dependencies=money)
     app.include_router(static_files.router(pages.assets))
+
+    @app.get("/openapi.json", include_in_schema=False)
+    def show_description(request: Request) -> JSONResponse:
+        return JSONResponse({**app.openapi(), "servers": [{"url": base_path(request) or "/"}]})
+
     return app
+
+
+def _is_browser(request: Request) -> bool:
+    return "text/html" in request.headers.get("accept", "") and not wants_json(request)
 
 
 DEFAULT_HEADERS = {

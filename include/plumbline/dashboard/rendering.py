@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from fastapi import Query, Request
-from fastapi.responses import HTMLResponse
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
+from pydantic_core import to_jsonable_python
 
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.assets import Assets
@@ -42,7 +43,6 @@ NAV = (
     ("Changes", "/changes"),
     ("Prices", "/prices"),
     ("Spend", "/spend"),
-    ("API", "/api"),
 )
 COST_PAGES = ("/decisions", "/prices", "/spend")
 # A page loads only its own style sheets and scripts, none of them inline. Plotly places its letters and layers by style
@@ -51,7 +51,7 @@ PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; connect-src 'self'; "
     "frame-ancestors 'self'; base-uri 'none'; form-action 'self'"
 )
-API_PREFIX = "/api/v1/"
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Response])
 _CODE_SPAN = re.compile(r"`([^`]+)`")
 _SEPARATORS = re.compile(r"[^A-Za-z0-9]+")
 
@@ -87,9 +87,11 @@ class PageRenderer:
     now: Callable[[], datetime]
     all_simulated: Callable[[], bool]
 
-    def page(self, request: Request, name: str, status: int = 200, **context: Any) -> HTMLResponse:
-        """The template as a page, with `base` (mount path), `now`, `money` (access to costs), `nav`, `here` (its entry), `all_simulated`
+    def page(self, request: Request, name: str, view: Any = None, /, *, status: int = 200, **context: Any) -> Response:
+        """The view model as JSON where the address ends with `.json`, else the template as a page, with `base` (mount path), `now`, `money` (access to costs), `nav`, `here` (its entry), `all_simulated`
         and `carried`, the query of links: of the filter `chosen`, if the page has one."""
+        if wants_json(request):
+            return JSONResponse(to_jsonable_python(view, inf_nan_mode="null"), status)
         base = base_path(request)
         sees_costs = can_see_costs(request)
         context_filter = context.get("chosen")
@@ -109,18 +111,22 @@ class PageRenderer:
         html = self.templates.get_template(name).render(**context)
         return HTMLResponse(html, status, {"Content-Security-Policy": PAGE_POLICY, "Cache-Control": "no-store"})
 
-    def message(self, request: Request, title: str, text: str, status: int = 200) -> HTMLResponse:
-        """A page of one sentence."""
-        return self.page(request, "message.html.j2", status, title=title, text=text)
+    def message(self, request: Request, title: str, text: str, status: int = 200) -> Response:
+        """A page of one sentence. As JSON it is an error also where a page says "no results yet"."""
+        if wants_json(request):
+            return JSONResponse({"detail": text}, 503 if status == 200 else status)
+        return self.page(request, "message.html.j2", status=status, title=title, text=text)
 
     def refused(
         self, request: Request, title: str, form: RefusedForm, status: int = 422, about: Sequence[tuple[str, str]] = ()
-    ) -> HTMLResponse:
+    ) -> Response:
         """The form again, with what was typed. `about`: (name, path) of what it acts on."""
-        return self.page(request, "refused.html.j2", status, title=title, form=form, about=about)
+        return self.page(request, "refused.html.j2", status=status, title=title, form=form, about=about)
 
-    def refused_query(self, request: Request, errors: Mapping[str, str]) -> HTMLResponse:
+    def refused_query(self, request: Request, errors: Mapping[str, str]) -> Response:
         """The form of a page's address again. `errors`: by field, "" for what concerns no single one."""
+        if wants_json(request):
+            return JSONResponse({"detail": "; ".join(f"{name}: {text}" if name else text for name, text in errors.items())}, 422)
         typed = {name: value for name, value in request.query_params.items() if name != "parts"}
         fields = tuple(
             TypedField(name, value, capitalize_first(format_name(name.removeprefix("w."))), errors.get(name, ""))
@@ -177,9 +183,24 @@ def code(text: str) -> Markup:
     return Markup(_CODE_SPAN.sub(r"<code>\1</code>", str(escape(text))))
 
 
-def is_api(request: Request) -> bool:
-    """Whether errors are JSON instead of pages."""
-    return request.url.path.removeprefix(base_path(request)).startswith(API_PREFIX)
+def wants_json(request: Request) -> bool:
+    """Whether the answer is a page's view model as JSON, or an error as JSON."""
+    return request.url.path.endswith(".json")
+
+
+class PageRoutes(APIRouter):
+    """Routes of pages. Each page answers its view model as JSON too: at its own address with `.json`, the overview at `/overview.json`."""
+
+    def page(self, path: str) -> Callable[[Endpoint], Endpoint]:
+        """Register an endpoint for both addresses."""
+
+        def register(endpoint: Endpoint) -> Endpoint:
+            # First: the page's own address would take `.json` for the end of a name.
+            self.get("/overview.json" if path == "/" else f"{path}.json", response_class=JSONResponse)(endpoint)
+            self.get(path, response_class=HTMLResponse, include_in_schema=False)(endpoint)
+            return endpoint
+
+        return register
 
 
 def anchor(text: str) -> str:

@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from plumbline.analysis.decisions.certainty import certainty_text, cheapest_text, leaders_of, name_first
 from plumbline.analysis.decisions.cheapest import Cheapest
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision import Decision
-from plumbline.analysis.decisions.decision_record import DecisionDocument
+from plumbline.analysis.decisions.decision_record import DecisionDocument, decision_detail, decision_document
 from plumbline.analysis.decisions.experiments import LEAST_GAIN, Experiment
 from plumbline.analysis.decisions.sensitivity import CHEAPEST, DEAREST, PriceFlip, PriceSwing, WeightFlip, WeightSwing
 from plumbline.analysis.decisions.winner_change import Cause, WinnerChange
@@ -26,6 +27,12 @@ from plumbline.metrics.formatting import (
     join_words,
 )
 from plumbline.presentation.series_summary import format_age
+
+
+def decision_view(decided: TeamDecision, experiments: Sequence[Experiment], listed: TeamDecision | None = None) -> dict[str, Any]:
+    """A live decision as JSON says it. `listed`: see `decision_document`; `experiments`: what to measure again, the best first."""
+    detail = decision_detail(decision_document(decided, listed))
+    return {"team": decided.decision.team, "kind": decided.decision.kind, **detail, "experiments": experiments}
 
 
 @dataclass(frozen=True)

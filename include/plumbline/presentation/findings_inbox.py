@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
+from plumbline.analysis.campaign_data import MonthlyTotal
 from plumbline.archive import Archive, FindingView
 from plumbline.findings.cause import witnesses
 from plumbline.findings.headline import headline, stored_headline
@@ -100,6 +102,13 @@ def group_findings(views: Sequence[FindingView], monthly: Mapping[str, float | N
         lead, *siblings = sorted(group, key=_order)
         inbox_groups.append(InboxGroup(lead, tuple(siblings)))
     return tuple(sorted(inbox_groups, key=lambda g: (*_order(g.lead)[:2], -(g.usd or 0.0), *_order(g.lead)[2:])))
+
+
+def inbox_view(groups: Iterable[InboxGroup], total: MonthlyTotal | None, after: str | None = None) -> dict[str, Any]:
+    """The findings as JSON says them. `total`: what open ones cost a month, None for a reader without access to costs; `after`: where the list
+    goes on."""
+    findings = [replace(item.view, headline=item.words) for group in groups for item in group.items]
+    return {"findings": findings, "total": total, "after": after}
 
 
 def _share_cause(first: InboxItem, second: InboxItem, witness_of: Mapping[str, str]) -> bool:

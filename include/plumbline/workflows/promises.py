@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from plumbline.analysis.scorecards.pooling import PooledMetric, pool_measurements
 from plumbline.analysis.scorecards.promises import PromisedShare, SpeedFloor, judge_speed, tries_to_keep
@@ -41,6 +42,11 @@ class ProviderPromises:
         """What is promised; nothing else."""
         rows = (launch_row(self.launch), lead_time_row(self.lead), *map(speed_row, self.speeds))
         return tuple(row for row in rows if row.verdict != "not_promised")
+
+    @property
+    def view(self) -> dict[str, Any]:
+        """As JSON says it."""
+        return {"provider": self.provider, "campaigns": [c.campaign_id for c in self.launches], "promises": self.rows}
 
 
 def provider_promises(archive: Archive, declared: Declarations, name: str) -> ProviderPromises:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 from plumbline.analysis.cost.bill import Money
 from plumbline.analysis.cost.budget import SUMS, Balance, BudgetUse, sum_known, sum_uses
@@ -61,6 +62,12 @@ class Spend:
     def headings(self) -> tuple[str, ...]:
         last, this, coming = self.months
         return f"{last} paid", f"{this} paid", f"{this} share", f"{coming} forecast"
+
+    @property
+    def view(self) -> dict[str, Any]:
+        """As JSON says it."""
+        budgets = [vars(balance) for balance in self.balances]
+        return {"months": self.months, "rows": spend_data(self.rows), "sums": spend_data(self.sums), "budgets": budgets}
 
 
 NOTE = f"Paid: whole instances while they are held, failed trials included. Share: the trials' part of this, {OTHER_GPUS_TEXT}."

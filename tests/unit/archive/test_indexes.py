@@ -67,7 +67,6 @@ QUESTIONS: dict[str, Callable[[Archive], Any]] = {
     "a metric's history in some campaigns": lambda a: a.metric_history(SERIES, "step_time", "median", "steady", ["2025-11"]),
     "a provider's launches": lambda a: a.launches("lab-2core", 3),
     "when providers last ran": lambda a: a.last_run(["lab-2core"]),
-    "a page of prices": lambda a: a.prices_page(),
     "what some providers show now": lambda a: a.newest_usable(providers=["lab-2core"]),
     "whether anything was measured": lambda a: a.measured_anything(),
     "recording a trial": lambda a: a.record(document(trial(repeat=2)), uri="file:///store"),

@@ -37,7 +37,7 @@ def test_the_example_says_everything_and_needs_nothing(plumbline, home):
 
 
 def test_a_finding_as_lines_as_blocks_and_as_a_page_with_its_chart(drifted, plumbline, said, tmp_path):
-    (found,), _ = said("findings")
+    (found,) = said("findings")[0]["findings"]
     name = found["finding_id"]
     (made,), code = said("alerts", "preview", name, "--save", str(tmp_path / "out"))
     assert code == 0 and made["name"] == name

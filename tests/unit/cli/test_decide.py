@@ -117,14 +117,14 @@ def test_a_price_that_is_accepted_re_ranks_all_decisions_at_once(plumbline, said
     result = plumbline("prices", "accept", FAST, "--price", "0.5", "--why", "a new contract")
     assert result.exit_code == 0, result.stderr
     assert re.search(rf"platform.*training gpt-test.*{FAST}.*{CHEAP}", result.stdout)
-    (finding,), _ = said("findings")
+    (finding,) = said("findings")[0]["findings"]
     assert finding["kind"] == "price" and finding["headline"].startswith(f"{FAST} cut its price 50 %")
     shown = plumbline("findings", "show", finding["finding_id"]).stdout
     assert "plumbline decide --team platform --kind training --workload gpt-test" in shown
     assert plumbline("decide", "--keep").stdout.count("unchanged: ") == 2
     result = plumbline("findings", "accept", finding["finding_id"], "--why", "we move")
     assert result.exit_code == 0, result.stderr
-    assert said("findings")[0] == []
+    assert said("findings")[0]["findings"] == []
 
 
 @pytest.mark.usefixtures("labs")

@@ -22,13 +22,13 @@ def test_a_finding_is_listed_shown_and_decided(campaigns, plumbline, said):
     review_campaign("before")
     campaigns(after=SLOWER)
     review_campaign("after")
-    found, _ = said("findings")
+    found = said("findings")[0]["findings"]
     assert [f["kind"] for f in found] == ["performance"]
     name = found[0]["finding_id"]
     assert "step_time" in plumbline("findings", "show", name).stdout
     assert plumbline("findings", "acknowledge", name, "--why", "looking").exit_code == 0
     assert plumbline("findings", "accept", name, "--why", "new normal").exit_code == 0
-    assert said("findings")[0] == []
+    assert said("findings")[0]["findings"] == []
     told, _ = said("findings", "show", name)
     assert [entry["why"] for entry in told["audit"] if entry["why"] in ("looking", "new normal")] == ["looking", "new normal"]
     compared, code = said("compare", "--finding", name)
@@ -43,7 +43,7 @@ def test_a_finding_is_listed_shown_and_decided(campaigns, plumbline, said):
         assert archive.baseline(found[0]["series_key"]) == ["after"]
     back, _ = said("findings", "reopen", name, "--why", "mended")
     assert back["baselines"] == {found[0]["series_key"]: ["before"]}
-    assert [f["state"] for f in said("findings")[0]] == ["open"]
+    assert [f["state"] for f in said("findings")[0]["findings"]] == ["open"]
 
 
 def test_an_unknown_finding_is_said(campaigns, plumbline):
@@ -59,9 +59,9 @@ def test_a_resolved_finding_leaves_the_baseline_where_it_was(campaigns, plumblin
     review_campaign("before")
     campaigns(after=SLOWER)
     review_campaign("after")
-    (found,) = said("findings")[0]
+    (found,) = said("findings")[0]["findings"]
     assert plumbline("findings", "resolve", found["finding_id"], "--why", "cable").exit_code == 0
-    assert said("findings")[0] == []
+    assert said("findings")[0]["findings"] == []
     with open_archive() as archive:
         assert archive.baseline(found["series_key"]) == ["before"]
 
@@ -73,7 +73,7 @@ def test_a_rejected_change_keeps_the_baseline_and_says_who_and_why(campaigns, pl
     review_campaign("before")
     campaigns(after=SLOWER)
     review_campaign("after")
-    (found,) = said("findings", "list")[0]
+    (found,) = said("findings", "list")[0]["findings"]
     done, code = said("findings", "reject", found["finding_id"], "--why", WHY)
     assert (done["answer"], done["baselines"], code) == ("keep", {}, 0)
     told, _ = said("findings", "show", found["finding_id"])
@@ -92,7 +92,7 @@ def test_what_is_settled_cannot_be_decided_again_and_a_reason_is_asked_for(campa
     review_campaign("before")
     campaigns(after=SLOWER)
     review_campaign("after")
-    name = said("findings")[0][0]["finding_id"]
+    name = said("findings")[0]["findings"][0]["finding_id"]
     assert plumbline("findings", "accept", name).exit_code == 2
     assert "why is empty" in plumbline("findings", "accept", name, "--why", " ").stderr
     assert plumbline("findings", "resolve", name, "--why", "cable").exit_code == 0
@@ -119,8 +119,8 @@ def test_the_findings_of_a_provider_are_its_own_and_the_causes_that_it_shares(ca
     with open_archive() as archive:
         for name, provider, detail in (("own", "lab-2core", {}), ("other", "sim", {}), ("shared", "fleet", causes)):
             archive.save_findings([FindingRecord(name, "", None, provider, "performance", "warn", name, detail)])
-    assert sorted(f["finding_id"] for f in said("findings", "--provider", "lab-2core")[0]) == ["own", "shared"]
-    assert len(said("findings")[0]) == 3
+    assert sorted(f["finding_id"] for f in said("findings", "--provider", "lab-2core")[0]["findings"]) == ["own", "shared"]
+    assert len(said("findings")[0]["findings"]) == 3
     refused = plumbline("findings", "--provider", "lab-2cor")
     assert refused.exit_code == 2 and 'no provider is called "lab-2cor"' in refused.stderr and "lab-2core" in refused.stderr
 
@@ -159,7 +159,7 @@ def test_an_id_may_be_shortened_to_what_only_one_begins_with(campaigns, plumblin
     review_campaign("before")
     campaigns(after=SLOWER)
     review_campaign("after")
-    (found,) = said("findings")[0]
+    (found,) = said("findings")[0]["findings"]
     assert said("findings", "show", found["finding_id"][:5])[0]["finding"]["finding_id"] == found["finding_id"]
     assert said("scorecard", "bef")[0]["campaign"] == "before"
     assert "expected one such as after, before" in plumbline("scorecard", "aftre").stderr
@@ -173,7 +173,7 @@ def test_a_second_answer_says_that_its_reason_was_not_kept(campaigns, plumbline,
     review_campaign("before")
     campaigns(after=SLOWER)
     review_campaign("after")
-    (found,) = said("findings")[0]
+    (found,) = said("findings")[0]["findings"]
     for command, kept in (("acknowledge", True), ("acknowledge", False), ("accept", True), ("accept", False)):
         done = plumbline("findings", command, found["finding_id"], "--why", f"{command} {kept}")
         assert ("not kept" not in done.stdout) == kept

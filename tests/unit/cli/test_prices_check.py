@@ -49,14 +49,14 @@ def test_a_change_is_checked_told_and_accepted(history, plumbline, said):
     assert result.exit_code == 0 and all(part in result.stdout for part in ("local-2core on-demand", "0.025 USD", "0.05 USD/h"))
     found, code = said("prices", "check", "local-2core")
     assert code == 0 and found[0]["prices"][0]["accepted_usd_per_gpu_hour"] == 0.025
-    assert said("findings")[0] == []
+    assert said("findings")[0]["findings"] == []
 
 
 def test_a_price_finding_is_accepted_as_any_other(history, plumbline, said):
     for day in (2, 1):
         tell(history, day, 0.025)
         said("prices", "check", "local-2core")
-    (finding,) = said("findings")[0]
+    (finding,) = said("findings")[0]["findings"]
     result = plumbline("findings", "accept", finding["finding_id"], "--why", "power is dearer")
     assert result.exit_code == 0 and "0.05 USD/h" in result.stdout
     assert said("prices", "check", "local-2core")[1] == 0

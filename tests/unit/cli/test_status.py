@@ -17,7 +17,8 @@ def test_each_tile_is_that_of_the_page(campaigns, plumbline, said):
     review_campaign("before")
     campaigns(after=[0.150, 0.1515, 0.1485, 0.151, 0.149])
     review_campaign("after")
-    tiles, code = said("status")
+    found, code = said("status")
+    tiles = found["tiles"]
     assert code == 0 and {"name": "Open findings", "value": "1"}.items() <= tiles[0].items()
     with TestClient(create_app()) as client:
         page = re.sub(r"\\s+", " ", client.get("/").text)

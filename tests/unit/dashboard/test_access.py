@@ -23,24 +23,16 @@ from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
 from plumbline.presentation.html.report import write_report
 
 ACCEPTED, DECLARED = "77.7713", "66.6617"
+PAGES_OF_MONEY = {"/prices", "/prices/{provider}", "/spend", "/decisions", "/decisions/{team}/{kind}", "/decisions/{team}/{kind}/negotiate"}
 OF_MONEY = {
-    "/prices",
-    "/prices/{provider}",
-    "/spend",
+    *PAGES_OF_MONEY,
+    *(f"{path}.json" for path in PAGES_OF_MONEY),
     "/spend.csv",
     "/budgets",
-    "/decisions",
-    "/decisions/{team}/{kind}",
     "/reports/{campaign_id}",
-} | {
-    "/findings/{finding_id}/claim.eml",
-    "/decisions/{team}/{kind}/negotiate",
-    "/api/v1/decisions/{team}/{kind}/negotiation",
     "/reports/{campaign_id}/raw.html",
+    "/findings/{finding_id}/claim.eml",
     "/campaigns/{campaign_id}/tables/{name}",
-    "/api/v1/prices",
-    "/api/v1/decisions",
-    "/api/v1/decisions/{team}/{kind}",
 }
 
 
@@ -126,7 +118,7 @@ def test_money_is_refused_or_left_out_on_every_route(asked: tuple[bool, TestClie
 
 def test_findings_of_prices_and_of_first_choices_are_for_those_who_may(asked: tuple[bool, TestClient]) -> None:
     may, client = asked
-    ids = {item["finding_id"] for item in client.get("/api/v1/findings").json()["items"]}
+    ids = {finding["finding_id"] for finding in client.get("/findings.json").json()["findings"]}
     assert ids == ({"f-price", "f-speed", "f-first"} if may else {"f-speed"})
     assert [client.get(f"/findings/{name}").status_code for name in ("f-price", "f-first")] == ([200, 200] if may else [404, 404])
     assert client.get("/findings/f-speed").status_code == 200

@@ -12,10 +12,11 @@ import pytest
 from tests.data.result_documents import document, provider, training_metrics, training_workload, trial
 
 from plumbline.archive import Archive, open_archive
-from plumbline.dashboard.api.decisions import PROVIDERS_SHOWN, compute_decision, decision_answer
+from plumbline.dashboard.decision_query import PROVIDERS_SHOWN, compute_decision
 from plumbline.dashboard.pages.decisions import decision_page
 from plumbline.dashboard.sources import CACHED_ANSWERS, AnswerCache
 from plumbline.declarations import Declarations, Preference, Team, load
+from plumbline.presentation.decisions import decision_view
 
 DAY = date(2025, 11, 2)
 
@@ -83,9 +84,8 @@ def test_of_many_candidates_the_first_are_shown_and_the_others_counted(archive: 
         teams={"lab": Team(name="lab", training=weighs)},
     )
     asked = compute_decision(archive, known, DAY, "lab", "training")
-    page, found = decision_page(asked), decision_answer(known, asked)
-    assert (asked.more, found.candidates) == (3, PROVIDERS_SHOWN + 3)
-    assert len(found.ranking) == len(page.view.rows) == PROVIDERS_SHOWN
-    assert [r.provider for r in found.ranking] == [f"lab-{n:02d}" for n in range(PROVIDERS_SHOWN)]
-    assert {s.provider for s in found.price_swings} == {r.provider for r in found.ranking}
-    assert set(found.campaigns) == {r.provider for r in found.ranking} and len(page.trials) == PROVIDERS_SHOWN
+    page, found = decision_page(asked), decision_view(asked.decided, (), asked.near)
+    first = [f"lab-{n:02d}" for n in range(PROVIDERS_SHOWN)]
+    assert asked.more == 3 and len(page.view.rows) == len(page.trials) == PROVIDERS_SHOWN
+    assert [r["provider"] for r in found["ranking"]] == first
+    assert {s["provider"] for s in found["price_swings"]} == set(first)

@@ -67,7 +67,7 @@ def test_no_line_names_more_than_three_providers_or_its_severity(lines: dict[str
 def test_pages_and_commands(fleet: tuple[Path, Archive], lines: dict[str, str]) -> None:
     client = TestClient(create_app(), root_path="/plumbline")
     inbox = as_read(client.get("/findings?state=open").text)
-    listed = json.loads(CliRunner().invoke(app, ["findings", "--json"]).stdout)
+    listed = json.loads(CliRunner().invoke(app, ["findings", "--json"]).stdout)["findings"]
     printed = " ".join(CliRunner(env={"COLUMNS": "400"}).invoke(app, ["findings"]).stdout.split())
     assert {one["finding_id"]: one["headline"] for one in listed} == lines
     for finding_id, line in lines.items():

@@ -162,7 +162,7 @@ def test_what_the_campaign_cost(surfaces: Surfaces) -> None:
 
 def test_the_headline_and_its_money(surfaces: Surfaces) -> None:
     said = surfaces.command("scorecard", surfaces.campaign)
-    strip = {tile["name"]: tile for tile in surfaces.command("status")}
+    strip = {tile["name"]: tile for tile in surfaces.command("status")["tiles"]}
     overview = surfaces.page("/")
     for name, lines in surfaces.reports.items():
         text = " ".join(lines)
@@ -232,8 +232,8 @@ def test_leading_numbers_of_each_provider(surfaces: Surfaces) -> None:
 
 
 def test_open_findings_are_counted_and_named_alike(surfaces: Surfaces) -> None:
-    listed = surfaces.command("findings")
-    (tile,) = [one for one in surfaces.command("status") if one["name"] == "Open findings"]
+    listed = surfaces.command("findings")["findings"]
+    (tile,) = [one for one in surfaces.command("status")["tiles"] if one["name"] == "Open findings"]
     assert str(tile["value"]) == str(len(listed))
     overview, inbox = surfaces.page("/"), surfaces.page("/findings?state=open")
     assert any("Open findings" in line and str(len(listed)) in line for line in overview) or has(overview, str(len(listed)))
@@ -249,7 +249,7 @@ def test_open_findings_are_counted_and_named_alike(surfaces: Surfaces) -> None:
 def test_how_many_trials_there_were(surfaces: Surfaces) -> None:
     (newest,) = [one for one in surfaces.command("campaigns", "--all") if one["campaign_id"] == surfaces.campaign]
     planned, usable = newest["outcomes"]["planned"], newest["outcomes"]["usable"]
-    (tile,) = [one for one in surfaces.command("status") if one["name"] == "Newest campaign"]
+    (tile,) = [one for one in surfaces.command("status")["tiles"] if one["name"] == "Newest campaign"]
     page = " ".join(surfaces.page(f"/campaigns/{surfaces.campaign}"))
     assert f"{planned} trials" in tile["note"]
     if "More" not in page:  # the sum stands over a list that is whole
@@ -258,7 +258,7 @@ def test_how_many_trials_there_were(surfaces: Surfaces) -> None:
 
 def test_states_of_series(surfaces: Surfaces) -> None:
     """Counted as of today on overview and command line; the report counts as of its campaign, where nothing is old yet."""
-    (tile,) = [one for one in surfaces.command("status") if one["name"] == "Newest results"]
+    (tile,) = [one for one in surfaces.command("status")["tiles"] if one["name"] == "Newest results"]
     assert any(tile["note"] in line for line in surfaces.page("/")), tile["note"]
     named = re.compile(r"\d+ drifted|\d+ moved")
     for name in ("report.md", "report.html"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
-from fastapi.responses import FileResponse, HTMLResponse, Response
+from fastapi.responses import FileResponse, Response
 
 from plumbline.analysis.decisions.decision_record import read_decisions
 from plumbline.archive import Archive, FindingView, Outcomes, SeriesView, TrialView
@@ -15,7 +15,7 @@ from plumbline.archive.pages import CampaignHead, Slice
 from plumbline.dashboard.access import can_see_costs, require_cost_access
 from plumbline.dashboard.filters import Chosen, Filter, filter_bar
 from plumbline.dashboard.pages.reports import report_file, table_file, tables
-from plumbline.dashboard.rendering import PageRenderer
+from plumbline.dashboard.rendering import PageRenderer, PageRoutes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.metrics import METRICS
@@ -123,9 +123,9 @@ def _is_about(finding: FindingView, series: Collection[SeriesView]) -> bool:
 
 def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, reports: Path) -> APIRouter:
     """`/campaigns/{campaign_id}` and the tables that were exported of it."""
-    routes = APIRouter(include_in_schema=False)
+    routes = PageRoutes()
 
-    @routes.get("/campaigns/{campaign_id}", response_class=HTMLResponse)
+    @routes.page("/campaigns/{campaign_id}")
     def show_campaign(
         request: Request,
         campaign_id: str,
@@ -150,6 +150,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         return pages.page(
             request,
             "campaign.html.j2",
+            campaign,
             c=campaign,
             report=report_file(reports, campaign_id) is not None,
             chosen=chosen,

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from statistics import median
 
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import Response
 
 from plumbline.analysis.drift.environment import FACT_NAMES, Adoption, FactChange, FactReading, fact_changes
 from plumbline.archive import FindingView
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.parts import Parts, address_with, waits_for
-from plumbline.dashboard.rendering import PageRenderer
+from plumbline.dashboard.rendering import PageRenderer, PageRoutes
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.findings.cause import slowdown
 from plumbline.metrics.formatting import format_change
@@ -135,10 +135,10 @@ def _effect(finding: FindingView) -> Effect:
 
 def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, fleets: AnswerCache) -> APIRouter:
     """`/changes`."""
-    routes = APIRouter(include_in_schema=False)
+    routes = PageRoutes()
 
-    @routes.get("/changes", response_class=HTMLResponse)
-    def show_changes(request: Request, parts: Parts = "") -> Response:
+    @routes.page("/changes")
+    def show_changes(request: Request, parts: Parts) -> Response:
         money = can_see_costs(request)
         archive, waits = reader.archive(money), waits_for(reader.archive(), parts)
         key = (reader.archive(), declared.now(), pages.now().date(), (money, "changes"))
@@ -146,6 +146,8 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             bool(waits), *key, lambda: fact_changes([FactReading(*row) for row in archive.fact_readings(tuple(FACT_NAMES))])
         )
         rows = change_rows(changes, archive.findings(latest=FINDINGS_READ)) if changes else ()
-        return pages.page(request, "changes.html.j2", rows=rows, later=address_with(request, "all") if changes is None else "")
+        return pages.page(
+            request, "changes.html.j2", {"changes": rows}, rows=rows, later=address_with(request, "all") if changes is None else ""
+        )
 
     return routes

@@ -9,14 +9,14 @@ from typing import Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, HTTPException, Query, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import RedirectResponse, Response
 
 from plumbline.analysis.decisions.decision_record import ranking_document, read_decisions
 from plumbline.analysis.decisions.experiments import Experiment
 from plumbline.analysis.decisions.savings import answer_sentence
 from plumbline.archive import Archive
 from plumbline.dashboard.acting import Acting
-from plumbline.dashboard.api.decisions import (
+from plumbline.dashboard.decision_query import (
     PROVIDERS_SHOWN,
     SLIDER_PREFIX,
     AdjustedDecision,
@@ -30,7 +30,7 @@ from plumbline.dashboard.filters import Chosen, filter_bar
 from plumbline.dashboard.pages.overview import newest_decisions
 from plumbline.dashboard.pages.repeats import repeat_form
 from plumbline.dashboard.parts import Parts, address_with, waits_for
-from plumbline.dashboard.rendering import PageRenderer, base_path
+from plumbline.dashboard.rendering import PageRenderer, PageRoutes, wants_json
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Preference
 from plumbline.metrics import METRICS
@@ -43,6 +43,7 @@ from plumbline.presentation.decisions import (
     DecisionTables,
     decision_row,
     decision_tables,
+    decision_view,
     experiment_rows,
 )
 from plumbline.workflows.current_results import decide_teams
@@ -145,10 +146,10 @@ def router(
     pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: AnswerCache, acting: Acting | None = None
 ) -> APIRouter:
     """`/decisions` and `/decisions/{team}/{kind}`."""
-    routes = APIRouter(include_in_schema=False)
+    routes = PageRoutes()
 
-    @routes.get("/decisions", response_class=HTMLResponse)
-    def show_decisions(request: Request, chosen: Chosen, after: str = Query("", max_length=200), parts: Parts = "") -> Response:
+    @routes.page("/decisions")
+    def show_decisions(request: Request, chosen: Chosen, parts: Parts, after: str = Query("", max_length=200)) -> Response:
         archive, declarations = reader.archive(), declared.now()
         try:
             stored = archive.decisions_page(
@@ -169,33 +170,35 @@ def router(
             rows = tuple(DecisionRow(ranking_document(d)) for d in decided)
         else:
             rows = newest_decisions(read_decisions(archive.newest_decisions()), declarations, now)
+        history = [decision_row(decision, now) for decision in read_decisions(stored.rows)]
         rows = tuple(r for r in rows if chosen.team in ("", r.decision.team) and chosen.kind in ("", r.decision.kind))
         return pages.page(
             request,
             "decisions.html.j2",
+            {"decisions": rows, "history": history, "after": stored.after},
             rows=rows,
             later="" if decided is not None else address_with(request, "all"),
-            history=[decision_row(decision, now) for decision in read_decisions(stored.rows)],
+            history=history,
             older=chosen.query(after=stored.after) if stored.after else "",
             begun=bool(after),
             chosen=chosen,
             bar=filter_bar("/decisions", declarations, chosen, money=True),
         )
 
-    @routes.get("/decisions/{team}/{kind}", response_class=HTMLResponse)
+    @routes.page("/decisions/{team}/{kind}")
     def show_decision(
         request: Request,
         team: str,
         kind: Literal["training", "inference"],
+        parts: Parts,
         workload: str = Query("", max_length=200),
         weights: str = Query("", max_length=2000),
-        parts: Parts = "",
     ) -> Response:
         archive, declarations = reader.archive(), declared.now()
         offered = [p.workloads for p in declarations.teams[team].preferences(kind)] if team in declarations.teams else []
         if not workload and len(offered) > 1:  # the team's main choice
             main = urlencode({**request.query_params, "workload": offered[0][0]})
-            return RedirectResponse(f"{base_path(request)}/decisions/{team}/{kind}?{main}")
+            return RedirectResponse(f"{request.url.path}?{main}")
         try:
             requested_weights = slider_weights(request.query_params) or query_weights(weights)
             today, key = pages.now().date(), (team, kind, workload, tuple(sorted(requested_weights.items())))
@@ -221,6 +224,7 @@ def router(
         return pages.page(
             request,
             "decision.html.j2",
+            decision_view(page.adjusted.decided, experiments or (), page.adjusted.near) if page and wants_json(request) else None,
             d=page,
             team=team,
             kind=kind,

@@ -132,7 +132,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             raise HTTPException(404, str(error)) from error
         changed_views = [view for view, form_updated_at in views if view.updated_at.isoformat() != form_updated_at]
         if changed_views:
-            return pages.page(request, "acted.html.j2", 409, title="Already changed", done=_history(archive, changed_views), runs=())
+            return pages.page(request, "acted.html.j2", status=409, title="Already changed", done=_history(archive, changed_views), runs=())
         declarations = declared.now()
 
         def refused(status: int, errors: Mapping[str, str], mended_at: str = "") -> Response:
@@ -152,7 +152,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         starts = ""
         for view, _ in views:
             if action not in possible_actions(declarations, view):
-                return pages.page(request, "acted.html.j2", 409, title="Not possible", done=_history(archive, [view]), runs=())
+                return pages.page(request, "acted.html.j2", status=409, title="Not possible", done=_history(archive, [view]), runs=())
             if action == "rerun" and not actor.may_start(starts := rerun_of(declarations, view).dag_id):
                 raise HTTPException(403, f"a rerun requires a role that may start runs of the DAG {starts}")
         earlier_runs: list[ActionRun] = []
@@ -164,7 +164,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             except NotStarted as error:
                 return refused(503, {"": f"{error}."}, error.path)
         if earlier_runs:
-            return pages.page(request, "acted.html.j2", 409, title="Already requested", done=(), runs=earlier_runs)
+            return pages.page(request, "acted.html.j2", status=409, title="Already requested", done=(), runs=earlier_runs)
         return RedirectResponse(f"{base_path(request)}/findings/{views[0][0].finding_id}?requested={action}#actions", 303)
 
     return routes

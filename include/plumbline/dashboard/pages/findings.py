@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from fastapi import APIRouter, HTTPException, Query, Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import Response
 
 from plumbline.alerts.digest import Entry
 from plumbline.alerts.monthly_cost import sum_costs
@@ -19,14 +19,14 @@ from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.acting import Acting
 from plumbline.dashboard.filters import ChosenOfFindings, filter_bar
 from plumbline.dashboard.pages.finding_actions import TAKEN, action_forms
-from plumbline.dashboard.rendering import PageRenderer
+from plumbline.dashboard.rendering import PageRenderer, PageRoutes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX, decision_impact, is_decision_change
 from plumbline.findings.headline import headline, stored_headline
 from plumbline.metrics.formatting import format_change, format_name, join_words
 from plumbline.presentation.charts.chart import Chart
-from plumbline.presentation.findings_inbox import group_findings, workloads_of
+from plumbline.presentation.findings_inbox import group_findings, inbox_view, workloads_of
 from plumbline.presentation.metric_history import finding_chart, finding_history
 from plumbline.presentation.verdicts import OPERATIONS
 from plumbline.results.finding import OPEN_STATES, SEVERITIES, Finding, FindingKind, FindingState, Severity, read_finding
@@ -85,12 +85,17 @@ class FindingPage:
         """The headline; of a finding that cannot be read, the stored one."""
         return headline(self.finding, self.usd) if self.finding is not None else stored_headline(self.view)
 
+    def as_json(self) -> dict[str, Any]:
+        """The page's values by name; `finding` is the archived one, whose `detail` has all of it."""
+        names = ("audit", "threads", "commands", "members", "changes", "cost", "usd", "choice", "trials", "claim")
+        return {"finding": replace(self.view, headline=self.words), **{name: getattr(self, name) for name in names}}
 
-def finding_page(archive: Archive, declared: Declarations, finding_id: str, now: datetime) -> FindingPage:
-    """LookupError for an unknown id."""
+
+def finding_page(archive: Archive, declared: Declarations | None, finding_id: str, now: datetime) -> FindingPage:
+    """LookupError for an unknown id. Without declarations only what the archive has of it."""
     view = archive.finding(finding_id)
     page = FindingPage(view, tuple(_threads(archive, finding_id)), _commands(view, now), tuple(archive.audit(finding_id)))
-    if (finding := read_finding(view)) is None:
+    if (finding := read_finding(view)) is None or declared is None:
         return page
     history, cost = finding_history(archive, finding), monthly_cost_of(archive, declared, view)
     return replace(
@@ -180,9 +185,9 @@ MAX_PROVIDER_NAMES = 50
 
 def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, acting: Acting | None = None) -> APIRouter:
     """`/findings` and `/findings/{finding_id}`."""
-    routes = APIRouter(include_in_schema=False)
+    routes = PageRoutes()
 
-    @routes.get("/findings", response_class=HTMLResponse)
+    @routes.page("/findings")
     def show_findings(
         request: Request,
         where: ChosenOfFindings,
@@ -220,10 +225,12 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         groups = group_findings(rows, {name: entry.cost.usd for name, entry in entries.items()} if can_see_costs(request) else {})
         forms = action_forms(acting, request, declarations, [[(item.view, item.words) for item in g.items] for g in groups])
         owners = _owners(archive, rows, entries)
+        total = sum_costs(entry.cost for entry in entries.values()) if can_see_costs(request) else None
         return pages.page(
             request,
             "findings.html.j2",
-            total=sum_costs(entry.cost for entry in entries.values()) if can_see_costs(request) else None,
+            inbox_view(groups, total, page.after),
+            total=total,
             groups=[(g, form, owners[g.lead.view.finding_id]) for g, form in zip(groups, forms, strict=True)],
             chosen=where,
             own=chosen,
@@ -237,14 +244,14 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             first=where.query(**chosen),
         )
 
-    @routes.get("/findings/{finding_id}", response_class=HTMLResponse)
+    @routes.page("/findings/{finding_id}")
     def show_finding(request: Request, finding_id: str, requested: Action | NoChoice = "") -> Response:
         try:
             finding = finding_page(reader.archive(can_see_costs(request)), declared.now(can_see_costs(request)), finding_id, pages.now())
         except LookupError as error:
             raise HTTPException(404, str(error)) from error
         (form,) = action_forms(acting, request, declared.now(), [[(finding.view, finding.words)]])
-        return pages.page(request, "finding.html.j2", f=finding, form=form, requested=requested)
+        return pages.page(request, "finding.html.j2", finding.as_json(), f=finding, form=form, requested=requested)
 
     return routes
 

@@ -2,34 +2,153 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any, Literal
 
 from fastapi import APIRouter, HTTPException, Query, Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import Response
 
-from plumbline.analysis.decisions.negotiation import DISCOUNTS
-from plumbline.dashboard.api.decisions import InvalidDecisionQuery, find_preference
-from plumbline.dashboard.api.negotiation import NegotiationReader, price_range
+from plumbline.analysis.decisions.current_results import TeamDecision
+from plumbline.analysis.decisions.negotiation import DISCOUNTS, HIGHEST, LOWEST, Offer, PriceCurve, make_offer, price_curve, price_now
+from plumbline.analysis.trial_sample import WorkloadKind
+from plumbline.archive import Archive
+from plumbline.dashboard.decision_query import PROVIDERS_SHOWN, AdjustedDecision, InvalidDecisionQuery, compute_decision, find_preference
 from plumbline.dashboard.parts import Parts, address_with, waits_for
-from plumbline.dashboard.rendering import PageRenderer
-from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.dashboard.rendering import PageRenderer, PageRoutes
+from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
+from plumbline.declarations import Declarations
 from plumbline.presentation.charts.decisions import price_curve_chart
+from plumbline.workflows.current_results import decide_teams
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, negotiations: NegotiationReader) -> APIRouter:
+@dataclass(frozen=True)
+class Negotiation:
+    """`offer`: at the offered price, over all teams; `curve`: of this choice, over prices. Prices are USD per instance-hour."""
+
+    team: str
+    kind: WorkloadKind
+    workloads: tuple[str, ...]
+    providers: tuple[str, ...]
+    accelerators: int
+    unit: str
+    volumes: bool
+    offer: Offer
+    curve: PriceCurve
+
+    def as_json(self) -> dict[str, Any]:
+        """As `plumbline negotiate` prints it, with the curve."""
+        names = ("team", "kind", "workloads", "providers", "curve")
+        printed = {"provider": self.offer.provider, "usd_per_hour": self.offer.usd_per_hour, "offers": [self.offer]}
+        return {**printed, **{name: getattr(self, name) for name in names}}
+
+
+class NegotiationReader:
+    """Negotiations of an archive; those of a price, and the decisions and curves that several share, are cached."""
+
+    def __init__(self, pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: AnswerCache) -> None:
+        self._pages, self._reader, self._declared, self._choices = pages, reader, declared, choices
+
+    def read(self, team: str, kind: WorkloadKind, provider: str, workload: str, price: float | None, less: float = 0.0) -> Negotiation:
+        """`provider`: the first that is not first if empty; `price`: today's if None; `less`: percent below it instead.
+
+        LookupError for an unknown choice or provider; InvalidDecisionQuery for a price out of range, and where no price is in use.
+        """
+        negotiation = self.read_if(True, team, kind, provider, workload, price, less)
+        assert negotiation is not None
+        return negotiation
+
+    def read_if(
+        self, wait: bool, team: str, kind: WorkloadKind, provider: str, workload: str, price: float | None, less: float = 0.0
+    ) -> Negotiation | None:
+        """The same; None for one that is not cached, unless the caller can `wait` for it."""
+        basis = self._reader.archive(), self._declared.now(), self._pages.now().date()
+        key = ("offer", team, kind, provider, workload, price, less)
+        return self._choices.get_if(wait, *basis, key, lambda: self._compute(*basis, team, kind, provider, workload, price, less))
+
+    def _compute(
+        self,
+        archive: Archive,
+        declarations: Declarations,
+        today: date,
+        team: str,
+        kind: WorkloadKind,
+        provider: str,
+        workload: str,
+        price: float | None,
+        less: float,
+    ) -> Negotiation:
+        key = ("negotiated", team, kind, workload)
+        adjusted: AdjustedDecision = self._choices.get(
+            archive, declarations, today, key, lambda: compute_decision(archive, declarations, today, team, kind, workload or None)
+        )
+        provider_names = [r.provider for r in adjusted.decided.decision.ranking]
+        chosen = provider or next(iter([*provider_names[1:], *provider_names]), "")
+        if chosen not in provider_names:
+            raise LookupError(f'"{chosen}" has no results of this choice; expected one of {", ".join(provider_names) or "(none)"}')
+        try:
+            current_price = price_now(adjusted.decided, chosen)
+        except ValueError as error:
+            raise InvalidDecisionQuery(str(error)) from error
+        offered = current_price * (1 - less / 100) if less or price is None else price
+        if not current_price / 100 <= offered <= current_price * 100:
+            raise InvalidDecisionQuery(
+                f"an offered price of {offered:g} USD/h; expected one from {current_price / 100:.4g} to {current_price * 100:.4g}"
+            )
+        decided: Sequence[TeamDecision] = self._choices.get(
+            archive, declarations, today, "all", lambda: decide_teams(archive, declarations, today)
+        )
+        teams = [d for d in decided if any(r.provider == chosen for r in d.decision.ranking)]
+        curve = self._choices.get(
+            archive,
+            declarations,
+            today,
+            (*key, chosen),
+            lambda: price_curve(_leading_decision(adjusted.decided, chosen), chosen, current_price),
+        )
+        accelerator = adjusted.decided.current.providers[chosen].accelerator
+        volumes = declarations.alerts.volumes
+        return Negotiation(
+            team, kind, adjusted.decided.preference.workloads, tuple(sorted(provider_names)), accelerator.count,
+            "core-hour" if accelerator.kind == "cpu" else "GPU-hour", bool(volumes),
+            make_offer(teams, chosen, current_price, offered, volumes), curve,
+        )  # fmt: skip
+
+
+def _leading_decision(decided: TeamDecision, provider: str) -> TeamDecision:
+    """Among the first by score, the first by cost, and the provider: the others change neither first place."""
+    cheapest_providers = {s.provider for c in decided.cheapest for s in c.setups[:PROVIDERS_SHOWN]}
+    names = {r.provider for r in decided.decision.ranking[:PROVIDERS_SHOWN]} | cheapest_providers | {provider}
+    ranking = tuple(r for r in decided.decision.ranking if r.provider in names)
+    current = decided.current
+    part = replace(
+        current,
+        trials=tuple(t for t in current.trials if t.provider in names),
+        providers={name: p for name, p in current.providers.items() if name in names},
+    )
+    return TeamDecision(replace(decided.decision, ranking=ranking), decided.preference, part)
+
+
+def price_range(usd_per_hour: float) -> tuple[float, float]:
+    """The prices of the slider."""
+    return round(LOWEST * usd_per_hour, 2), round(HIGHEST * usd_per_hour, 2)
+
+
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: AnswerCache) -> APIRouter:
     """`/decisions/{team}/{kind}/negotiate`."""
-    routes = APIRouter(include_in_schema=False)
+    routes, negotiations = PageRoutes(), NegotiationReader(pages, reader, declared, choices)
 
-    @routes.get("/decisions/{team}/{kind}/negotiate", response_class=HTMLResponse)
+    @routes.page("/decisions/{team}/{kind}/negotiate")
     def show_negotiation(
         request: Request,
         team: str,
         kind: Literal["training", "inference"],
+        parts: Parts,
         provider: str = Query("", max_length=200),
         workload: str = Query("", max_length=200),
         price: str = Query("", max_length=40),
         less: float = Query(0.0, ge=0, lt=100, description="percent below the price of today"),
-        parts: Parts = "",
     ) -> Response:
         try:
             preference = find_preference(declared.now(), team, kind, workload or None)
@@ -45,6 +164,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         return pages.page(
             request,
             "negotiation.html.j2",
+            negotiation and negotiation.as_json(),
             n=negotiation,
             team=team,
             kind=kind,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import Response
 
 from plumbline.alerts.monthly_cost import sum_costs
 from plumbline.analysis.cost.budget import SUMS, BudgetUse, sum_known
@@ -22,7 +22,7 @@ from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.filters import Chosen, Filter, filter_bar
 from plumbline.dashboard.pages.reports import report_file
 from plumbline.dashboard.parts import Parts, address_with, waits_for
-from plumbline.dashboard.rendering import PageRenderer
+from plumbline.dashboard.rendering import PageRenderer, PageRoutes
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.dashboard.status_strip import ask_airflow, status_tiles
 from plumbline.declarations import Declarations
@@ -314,15 +314,15 @@ def router(
     active_runs: ReadActiveRuns | None = None,
 ) -> APIRouter:
     """`/`: every workload on every provider. `active_runs`: None outside Airflow."""
-    routes = APIRouter(include_in_schema=False)
+    routes = PageRoutes()
 
-    @routes.get("/", response_class=HTMLResponse)
+    @routes.page("/")
     def show_overview(
         request: Request,
         chosen: Chosen,
+        parts: Parts,
         view: HeatView = "speed",
         workload: str = Query("", max_length=200),
-        parts: Parts = "",
     ) -> Response:
         money = can_see_costs(request)
         view = view if money or view != "cost" else "speed"
@@ -350,6 +350,7 @@ def router(
         return pages.page(
             request,
             "overview.html.j2",
+            overview_page,
             o=overview_page,
             view=view,
             later="" if overview_page.map else address_with(request, "main"),

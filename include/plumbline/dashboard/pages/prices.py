@@ -8,11 +8,11 @@ from datetime import date, datetime, timedelta
 from typing import get_args
 
 from fastapi import APIRouter, HTTPException, Query, Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import Response
 
 from plumbline.analysis.prices.book import all_with_effective_prices, prices_in_force, with_effective_prices
 from plumbline.archive import Archive, FindingView, PriceReadingView, PriceView
-from plumbline.dashboard.rendering import PageRenderer
+from plumbline.dashboard.rendering import PageRenderer, PageRoutes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations, Price, Provider
 from plumbline.declarations.providers.rates import Purchase
@@ -250,20 +250,20 @@ def _choices(archive: Archive, declared: Declarations, provider: str) -> list[di
 
 def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
     """`/prices` and `/prices/{provider}`."""
-    routes = APIRouter(include_in_schema=False)
+    routes = PageRoutes()
 
-    @routes.get("/prices", response_class=HTMLResponse)
+    @routes.page("/prices")
     def show_prices(request: Request, after: str = Query("", max_length=200)) -> Response:
         prices = prices_page(reader.archive(), declared.now(), pages.now().date(), after)
-        return pages.page(request, "prices.html.j2", p=prices, begun=bool(after))
+        return pages.page(request, "prices.html.j2", prices, p=prices, begun=bool(after))
 
-    @routes.get("/prices/{provider}", response_class=HTMLResponse)
+    @routes.page("/prices/{provider}")
     def show_provider_prices(request: Request, provider: str) -> Response:
         declarations, archive = declared.now(), reader.archive()
         providers = declarations.providers
         if provider not in providers:
             raise HTTPException(404, f'no provider is declared as "{provider}"; expected one of {", ".join(sorted(providers))}')
         prices = provider_prices(archive, declarations, provider, pages.now())
-        return pages.page(request, "price_history.html.j2", p=prices, choices=_choices(archive, declarations, provider))
+        return pages.page(request, "price_history.html.j2", prices, p=prices, choices=_choices(archive, declarations, provider))
 
     return routes

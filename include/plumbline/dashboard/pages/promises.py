@@ -7,10 +7,10 @@ from pathlib import Path
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi import Depends as depends
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import Response
 
 from plumbline.dashboard.access import can_see_costs, require_cost_access
-from plumbline.dashboard.rendering import PageRenderer
+from plumbline.dashboard.rendering import PageRenderer, PageRoutes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.results import InvalidResult
 from plumbline.workflows.claim import NothingToClaim, claimable, write_claim
@@ -20,9 +20,9 @@ from plumbline.workflows.promises import DECLARE, provider_promises
 
 def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
     """`/providers/{provider}/promises` and `/findings/{finding_id}/claim.eml`."""
-    routes = APIRouter(include_in_schema=False)
+    routes = PageRoutes()
 
-    @routes.get("/providers/{provider}/promises", response_class=HTMLResponse)
+    @routes.page("/providers/{provider}/promises")
     def show_promises(request: Request, provider: str) -> Response:
         archive, declarations = reader.archive(can_see_costs(request)), declared.now()
         if provider not in declarations.providers:
@@ -31,10 +31,12 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         answers = claimable(archive, declarations, views)
         claims = [view for view in views if view.finding_id in answers and answers[view.finding_id].broken]
         lines = headlines(archive, declared.now(can_see_costs(request)), claims)
+        promises = provider_promises(archive, declarations, provider)
         return pages.page(
             request,
             "promises.html.j2",
-            p=provider_promises(archive, declarations, provider),
+            promises.view,
+            p=promises,
             claims=[(view.finding_id, lines[view.finding_id]) for view in claims],
             sample=DECLARE,
         )

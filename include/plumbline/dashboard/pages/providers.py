@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query, Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import Response
 
 from plumbline.analysis.prices.book import all_with_effective_prices, quote, with_effective_prices
 from plumbline.analysis.scorecards.provisioning import launch_share
@@ -20,7 +20,7 @@ from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.filters import RANGE, Chosen, Filter, filter_bar
 from plumbline.dashboard.pages.workloads import cached_rankings, leads
 from plumbline.dashboard.parts import Parts, address_with, waits_for
-from plumbline.dashboard.rendering import PageRenderer
+from plumbline.dashboard.rendering import PageRenderer, PageRoutes
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations, Provider
 from plumbline.findings.headline import headline
@@ -305,10 +305,10 @@ def year_events(archive: Archive, trend: Trend | None, year: FleetYear, name: st
 
 def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, fleets: AnswerCache) -> APIRouter:
     """`/providers` and `/providers/{provider}`."""
-    routes = APIRouter(include_in_schema=False)
+    routes = PageRoutes()
 
-    @routes.get("/providers", response_class=HTMLResponse)
-    def show_providers(request: Request, chosen: Chosen, after: str = "", parts: Parts = "") -> Response:
+    @routes.page("/providers")
+    def show_providers(request: Request, chosen: Chosen, parts: Parts, after: str = "") -> Response:
         money = can_see_costs(request)
         rankings = cached_rankings(fleets, reader, declared, money, pages.now().date(), parts)
         lines, last_name = provider_lines(reader.archive(money), declared.now(money), pages.now(), after, chosen)
@@ -317,6 +317,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         return pages.page(
             request,
             "providers.html.j2",
+            {"providers": lines, "leads": leads(rankings or {}), "after": last_name},
             lines=lines,
             leads=leads(rankings or {}),
             later="" if rankings is not None else address_with(request, "all"),
@@ -326,16 +327,16 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             bar=bar,
         )
 
-    @routes.get("/providers/{provider}", response_class=HTMLResponse)
+    @routes.page("/providers/{provider}")
     def show_provider(
         request: Request,
         provider: str,
         chosen: Chosen,
+        parts: Parts,
         series: str | None = None,
         workload: str | None = None,
         metric: str | None = None,
         campaigns: Annotated[int | None, Query(ge=2, le=max(WINDOWS))] = None,
-        parts: Parts = "",
     ) -> Response:
         money = can_see_costs(request)
         archive, between = reader.archive(money), chosen.span(pages.now())
@@ -368,6 +369,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         return pages.page(
             request,
             "provider.html.j2",
+            p,
             p=p,
             chosen=chosen,
             bar=filter_bar(

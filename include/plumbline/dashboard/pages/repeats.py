@@ -92,7 +92,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         try:
             acting.runs.start(repeat_request, repeat_request.key, actor.name)
         except AlreadyStarted as error:
-            return pages.page(request, "acted.html.j2", 409, title="Already requested", done=(), runs=[error.run])
+            return pages.page(request, "acted.html.j2", status=409, title="Already requested", done=(), runs=[error.run])
         except NotStarted as error:
             return refused(503, error=f"{error}.", mended_at=error.path)
         return RedirectResponse(f"{base_path(request)}/decisions/{team}/{kind}?workload={workload}#experiments", 303)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import RedirectResponse, Response
 
 from plumbline.analysis.cost.budget import sum_limits
-from plumbline.dashboard.rendering import PageRenderer, base_path
+from plumbline.dashboard.rendering import PageRenderer, PageRoutes, base_path
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.metrics.formatting import format_amount
 from plumbline.workflows.spend import NOTE, spend, spend_csv
@@ -14,13 +14,19 @@ from plumbline.workflows.spend import NOTE, spend, spend_csv
 
 def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
     """`/spend` and its CSV; `/budgets` is its old address."""
-    routes = APIRouter(include_in_schema=False)
+    routes = PageRoutes()
 
-    @routes.get("/spend", response_class=HTMLResponse)
+    @routes.page("/spend")
     def show_spend(request: Request) -> Response:
         found = spend(reader.archive(), declared.now(), pages.now())
         return pages.page(
-            request, "spend.html.j2", spend=found, note=NOTE, budget_sums=sum_limits(found.balances), format_amount=format_amount
+            request,
+            "spend.html.j2",
+            found.view,
+            spend=found,
+            note=NOTE,
+            budget_sums=sum_limits(found.balances),
+            format_amount=format_amount,
         )
 
     @routes.get("/spend.csv")

@@ -14,11 +14,11 @@ from typing import IO
 from urllib.parse import quote
 
 from fastapi import APIRouter, HTTPException, Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from plumbline.archive import Archive
 from plumbline.dashboard.access import can_see_costs
-from plumbline.dashboard.rendering import Attempt, PageRenderer
+from plumbline.dashboard.rendering import Attempt, PageRenderer, PageRoutes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import InferenceWorkload
 from plumbline.metrics.formatting import format_bytes
@@ -157,22 +157,24 @@ def read_chunks(file: IO[bytes]) -> Iterator[bytes]:
 
 def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
     """`/trials/{trial_id}`, its charts and its files."""
-    routes = APIRouter(include_in_schema=False)
+    routes = PageRoutes()
 
-    @routes.get("/trials/{trial_id}", response_class=HTMLResponse)
+    @routes.page("/trials/{trial_id}")
     def show_trial(request: Request, trial_id: str, attempt: Attempt = None) -> Response:
         archive = reader.archive(can_see_costs(request))
         document = archive.document(trial_id, attempt)
         imported = archive.imported(trial_id) if document is None else None
         if imported is not None:
-            return pages.page(request, "imported.html.j2", r=imported, numbers=published_metrics(imported))
+            return pages.page(request, "imported.html.j2", imported, r=imported, numbers=published_metrics(imported))
         trial_document = _document_or_404(document, trial_id, attempt)
         trial = trial_document.trial
         attempts = tuple(t for t in archive.trials(trial.campaign_id, trial.series_key) if t.trial_id == trial_id)
         keys = archive.signing_keys(trial.campaign_id, trial_id)
         page = trial_page(trial_document, attempts, archive.expired_files(trial_id, trial.attempt), keys)
         cost = trial_cost(archive, declared.now(can_see_costs(request)), trial_document, attempts)
-        return pages.page(request, "trial.html.j2", t=page, cost=cost, charted=bool(_chartable_evidence(trial_document)))
+        return pages.page(
+            request, "trial.html.j2", {"trial": page, "cost": cost}, t=page, cost=cost, charted=bool(_chartable_evidence(trial_document))
+        )
 
     @routes.get("/trials/{trial_id}/charts")
     def show_charts(request: Request, trial_id: str, attempt: Attempt = None) -> Response:

@@ -9,7 +9,7 @@ from datetime import date, datetime
 from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import Response
 
 from plumbline.analysis.cost.unit_costs import phase_of
 from plumbline.analysis.decisions.current_results import CurrentResults, ExcludedSeries
@@ -22,8 +22,8 @@ from plumbline.archive import Archive, FindingView
 from plumbline.archive.pages import SeriesResult, WorkloadName
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.filters import Chosen, filter_bar
-from plumbline.dashboard.parts import Parts, address_with, waits_for
-from plumbline.dashboard.rendering import PageRenderer
+from plumbline.dashboard.parts import Parts, Waiting, address_with, waits_for
+from plumbline.dashboard.rendering import PageRenderer, PageRoutes
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.presentation.card_tables import CardTable, NumberKey, card_tables, row_keys
@@ -137,7 +137,7 @@ def read_rankings(archive: Archive, declared: Declarations, on: date) -> dict[st
 
 
 def cached_rankings(
-    fleets: AnswerCache, reader: ArchiveReader, declared: DeclarationsReader, money: bool, today: date, parts: Parts
+    fleets: AnswerCache, reader: ArchiveReader, declared: DeclarationsReader, money: bool, today: date, parts: Waiting
 ) -> dict[str, tuple[WorkloadRanking, datetime]] | None:
     """The same; None if the page does not wait for it."""
     return fleets.get_if(
@@ -260,10 +260,10 @@ def _teams(declared: Declarations, workload: str) -> tuple[str, ...]:
 
 def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, fleets: AnswerCache) -> APIRouter:
     """`/workloads` and `/workloads/{workload}`."""
-    routes = APIRouter(include_in_schema=False)
+    routes = PageRoutes()
 
-    @routes.get("/workloads", response_class=HTMLResponse)
-    def show_workloads(request: Request, chosen: Chosen, parts: Parts = "") -> Response:
+    @routes.page("/workloads")
+    def show_workloads(request: Request, chosen: Chosen, parts: Parts) -> Response:
         money, today = can_see_costs(request), pages.now().date()
         rankings = cached_rankings(fleets, reader, declared, money, today, parts)
         all_lines, team_workloads = workload_lines(reader.archive(money), declared.now(money)), chosen.workloads(declared.now())
@@ -275,6 +275,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         return pages.page(
             request,
             "workloads.html.j2",
+            {"workloads": lines, "rankings": rankings},
             lines=lines,
             rankings=rankings or {},
             later="" if rankings is not None else address_with(request, "all"),
@@ -283,8 +284,8 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             format_age=format_age,
         )
 
-    @routes.get("/workloads/{workload}", response_class=HTMLResponse)
-    def show_workload(request: Request, workload: str, chosen: Chosen, after: str = "", parts: Parts = "") -> Response:
+    @routes.page("/workloads/{workload}")
+    def show_workload(request: Request, workload: str, chosen: Chosen, parts: Parts, after: str = "") -> Response:
         money, today, declarations = can_see_costs(request), pages.now().date(), declared.now()
         basis, archive, visible_declarations = (reader.archive(), declarations, today), reader.archive(money), declared.now(money)
 
@@ -306,6 +307,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         return pages.page(
             request,
             "workload.html.j2",
+            {"workload": w, "side_by_side": comparison},
             w=w,
             s=comparison,
             later="" if comparison is not None else address_with(request, "all"),

@@ -17,7 +17,7 @@ from plumbline.analysis.decisions.current_results import CurrentResults, TeamDec
 from plumbline.analysis.decisions.decision_record import decision_document
 from plumbline.analysis.trial_sample import Conditions
 from plumbline.archive import Archive, open_archive
-from plumbline.dashboard.api.decisions import compute_decision
+from plumbline.dashboard.decision_query import compute_decision
 from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.report import campaign_data
 

@@ -14,13 +14,13 @@ from fastapi.testclient import TestClient
 from tests.browser.sample import campaign, record
 
 from plumbline.archive import DecisionRecord, open_archive
-from plumbline.dashboard.api.decisions import slider_weights
 from plumbline.dashboard.app import create_app
+from plumbline.dashboard.decision_query import slider_weights
 from plumbline.declarations import load, parse_weights
 from plumbline.declarations.installation import installation_paths, override_home
 
 PAGE = "/decisions/product/inference?workload=chat-tiny-cpu"
-API = "/api/v1/decisions/product/inference"
+API = "/decisions/product/inference.json"
 REASON = "a price was accepted"
 
 
@@ -123,24 +123,27 @@ def test_what_cannot_be_decided_says_why(client: TestClient, path: str, status: 
     assert (found.status_code, says in found.text) == (status, True), found.text
 
 
-def test_the_api_answers_with_everything_that_the_page_shows(client: TestClient) -> None:
+def test_the_page_as_json_has_everything_that_it_shows(client: TestClient) -> None:
     found = client.get(API, params={"workload": "chat-tiny-cpu"}).json()
-    assert (found["workloads"], found["simulated"], found["candidates"]) == (["chat-tiny-cpu"], False, 2)
+    assert (found["team"], found["kind"], found["workloads"], found["simulated"]) == ("product", "inference", ["chat-tiny-cpu"], False)
     assert [r["provider"] for r in found["ranking"]] == ["local-2core", "local-1core"]
-    assert found["preference"]["weights"] == found["declared_weights"] and len(found["columns"]) == len(found["declared_weights"])
+    weights = found["preference"]["weights"]
+    assert len(found["columns"]) == len(weights)
     assert found["ranking"][0]["trials"] == [f"2026-11.local-2core.inference.chat-tiny-cpu.0200.r{n}" for n in (1, 2)]
     assert found["campaigns"]["local-1core"] == ["2026-11"]
     assert found["prices"]["local-1core"]["usd_per_hour"] == 0.02
-    assert {s["metric"] for s in found["weight_swings"]} == set(found["declared_weights"]) and len(found["price_swings"]) == 2
+    assert {s["metric"] for s in found["weight_swings"]} == set(weights) and len(found["price_swings"]) == 2
     assert found["cheapest"][0]["setups"][0]["provider"] == "local-1core"
     moved = client.get(API, params={"workload": "chat-tiny-cpu", "weights": "cost_per_good_request=1"}).json()
-    assert moved["ranking"][0]["provider"] == "local-1core" and moved["declared_weights"] == found["declared_weights"]
+    assert moved["ranking"][0]["provider"] == "local-1core"
+    several = client.get(API).json()
+    assert several == found, "a team's main choice"
 
 
-def test_the_api_says_what_it_cannot_answer(client: TestClient) -> None:
-    several = client.get(API)
-    assert several.status_code == 422 and "chat-tiny-cpu" in several.json()["detail"]
-    assert client.get("/api/v1/decisions/nobody/inference").status_code == 404
+def test_json_says_what_it_cannot_answer(client: TestClient) -> None:
+    wrong = client.get(API, params={"workload": "chat-tiny-cpu", "weights": "goodness=1"})
+    assert wrong.status_code == 422 and "is not weighed here" in wrong.json()["detail"]
+    assert client.get("/decisions/nobody/inference.json", headers={"Accept": "text/html"}).json()["detail"]
 
 
 def test_weights_are_read_strictly() -> None:

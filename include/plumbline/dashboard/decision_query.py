@@ -1,41 +1,22 @@
-"""Decisions computed on request, with the caller's weights if given, and their JSON shape."""
+"""Decisions computed on request, with the weights of a page's address if it has some."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
-from typing import Annotated
-
-from fastapi import APIRouter, HTTPException, Query
-from pydantic.dataclasses import dataclass as validated
 
 from plumbline.analysis.decisions.current_results import TeamDecision, matching_preferences
-from plumbline.analysis.decisions.decision_record import DecisionDocument, decision_document
-from plumbline.analysis.decisions.experiments import Experiment
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.archive import Archive
-from plumbline.dashboard.rendering import API_PREFIX, PageRenderer
-from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations, Preference, parse_weights
 from plumbline.workflows.current_results import decide_teams
-from plumbline.workflows.experiments import next_experiments
 
 PROVIDERS_SHOWN = 12
 """Providers of a ranking on a page and in price sensitivity, which takes minutes with hundreds."""
 SLIDER_PREFIX = "w."
 """Prefix of a weight in a URL: `w.time_to_first_token=30`."""
-
-
-@validated(frozen=True)
-class LiveDecision(DecisionDocument):
-    """A decision made on request, of its first PROVIDERS_SHOWN. `declared_weights`: without the caller's; `candidates`: how many were ranked;
-    `experiments`: what to measure again for the most certainty per USD, the best first."""
-
-    declared_weights: Mapping[str, float] = field(default_factory=dict)
-    candidates: int = 0
-    experiments: tuple[Experiment, ...] = ()
 
 
 @dataclass  # not frozen: it caches `near`
@@ -101,22 +82,6 @@ def _choice_names(preferences: Iterable[Preference]) -> str:
     return ", ".join(" + ".join(p.workloads) for p in preferences)
 
 
-def decision_answer(declared: Declarations, adjusted: AdjustedDecision) -> LiveDecision:
-    """The decision in the shape of the API."""
-    document, decided = decision_document(adjusted.decided, adjusted.near), adjusted.decided
-    return LiveDecision(
-        **{
-            **vars(document),
-            "campaigns": {r.provider: document.campaigns[r.provider] for r in document.ranking if r.provider in document.campaigns},
-            "cheapest": tuple(replace(c, setups=c.setups[:PROVIDERS_SHOWN]) for c in document.cheapest),
-            "left_out": document.left_out[:PROVIDERS_SHOWN],
-        },
-        declared_weights=adjusted.declared.weights,
-        candidates=len(decided.decision.ranking),
-        experiments=next_experiments(declared, decided),
-    )
-
-
 def query_weights(text: str) -> dict[str, float]:
     """`parse_weights`, with InvalidDecisionQuery."""
     try:
@@ -140,42 +105,3 @@ def slider_weights(query: Mapping[str, str]) -> dict[str, float]:
     if values and total <= 0:
         raise InvalidDecisionQuery("every weight is 0; expected at least one above it")
     return {name: value / total for name, value in values.items()}
-
-
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: AnswerCache) -> APIRouter:
-    """`/api/v1/decisions/{team}/{kind}`."""
-    routes = APIRouter(prefix=API_PREFIX.rstrip("/"))
-
-    @routes.get("/decisions/{team}/{kind}", tags=["concluded"])
-    def decide_now(
-        team: str,
-        kind: WorkloadKind,
-        workload: Annotated[
-            str | None, Query(description="this workload alone; needed where a team makes several choices of the kind")
-        ] = None,
-        weights: Annotated[
-            str,
-            Query(
-                max_length=2000,
-                description="metric=weight, separated by commas; the others are rescaled",
-                examples=["time_to_first_token=0.5"],
-            ),
-        ] = "",
-    ) -> LiveDecision:
-        """Who should run it as of now: the newest trials of each provider at the prices of today. Nothing is stored."""
-        try:
-            archive, declarations, today, wanted = reader.archive(), declared.now(), pages.now().date(), query_weights(weights)
-            key = ("answer", team, kind, workload, tuple(sorted(wanted.items())))
-            return choices.get(
-                archive,
-                declarations,
-                today,
-                key,
-                lambda: decision_answer(declarations, compute_decision(archive, declarations, today, team, kind, workload, wanted)),
-            )
-        except LookupError as error:
-            raise HTTPException(404, str(error.args[0])) from error
-        except InvalidDecisionQuery as error:
-            raise HTTPException(422, str(error)) from error
-
-    return routes
