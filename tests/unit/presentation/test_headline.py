@@ -20,8 +20,8 @@ from plumbline.archive import DecisionView
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics.formatting import format_money
-from plumbline.presentation.charts.static import png, svg
-from plumbline.presentation.html.mail import check_recipients, light_colours, write_mail
+from plumbline.presentation.charts.static import light_colours, png, svg
+from plumbline.presentation.html.mail import check_recipients, write_mail
 from plumbline.presentation.html.report import report_context, write_report
 from plumbline.presentation.verdicts import ROWS, campaign_name, campaign_verdict, choice_key
 

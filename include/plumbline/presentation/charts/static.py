@@ -6,6 +6,7 @@ import io
 import math
 import re
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from plumbline.presentation.charts.chart import Chart, Part
@@ -64,6 +65,13 @@ def svg(chart: Chart) -> str:
         target = io.StringIO()
         figure.savefig(target, format="svg", transparent=True, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     return _compact(target.getvalue(), chart)
+
+
+def light_colours() -> dict[str, str]:
+    """The style sheet's colours for a light page, by name; `band` as a plain colour."""
+    style = (files("plumbline.presentation.html") / "templates" / "report.css").read_text()
+    colours = dict(re.findall(r"--([a-z]+\d*(?:-bg)?): (#[0-9a-f]{6})", style[: style.index("@media")]))
+    return {**colours, "band": colours["grid"]}
 
 
 def png(chart: Chart, colours: Mapping[str, str], scale: float = 2.0) -> bytes:
@@ -253,10 +261,10 @@ class _Drawing:
                 )  # fmt: skip
 
     def shape(self, shape: Part) -> None:
-        if shape.get("yref") != "paper":
-            return
         line = shape.get("line", {})
-        if shape["type"] == "rect":
+        if shape.get("yref") != "paper":
+            self._level(shape, line)
+        elif shape["type"] == "rect":
             self.axes.axvspan(shape["x0"], shape["x1"], color=self.colour(shape.get("fillcolor", "$band")), linewidth=0, zorder=0)
         else:
             self.axes.axvline(
@@ -264,10 +272,20 @@ class _Drawing:
                 linestyle=_DASHES[line.get("dash", "solid")], zorder=3,
             )  # fmt: skip
 
+    def _level(self, shape: Part, line: Part) -> None:
+        """A range of y between two x, or a line over the whole width."""
+        style: Part = {"color": self.colour(line["color"]), "linewidth": 0.75 * line["width"], "linestyle": _DASHES[line["dash"]]}
+        if shape["type"] == "rect":
+            x, low, high = [shape["x0"], shape["x1"]], shape["y0"], shape["y1"]
+            self.axes.fill_between(x, low, high, zorder=1, alpha=0.2, **style)
+        else:
+            self.axes.axhline(shape["y0"], zorder=2, **style)
+
     def note(self, note: Part) -> None:
         log = self._layout("x").get("type") == "log" and note.get("xref") == "x"
         x = 10 ** note["x"] if log else note["x"]
-        place = self.axes.get_xaxis_transform() if note.get("yref") == "paper" else self.axes.transData
+        whole = {"yref": self.axes.get_xaxis_transform(), "xref": self.axes.get_yaxis_transform()}
+        place = next((transform for ref, transform in whole.items() if note.get(ref) == "paper"), self.axes.transData)
         is_right = note.get("xanchor") == "right"
         self.axes.annotate(
             note["text"], (x, note["y"]), xycoords=place, xytext=(-4 if is_right else 4, 3), textcoords="offset points", fontsize=10,
@@ -281,7 +299,8 @@ class _Drawing:
         getattr(self.axes, f"set_{along}label")(layout.get("title", {}).get("text", ""), color=self.colour("$soft"))
         if places is not None:
             names = list(places)
-            step = 1 if along == "y" else max(1, -(-len(names) // 8))
+            most = min(8, _size(self.chart)[0] // (8 * max([1, *(len(_shorten(str(name))) for name in names)])))
+            step = 1 if along == "y" else max(1, -(-len(names) // max(1, most)))
             indices = list(range(len(names)))[::-1][::step][::-1]
             axis.set_ticks(indices, [_shorten(str(names[i])) for i in indices])
             limits(-0.5, len(names) - 0.5)

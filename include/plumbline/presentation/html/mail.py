@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime
-from importlib.resources import files
 from pathlib import Path
 
 from plumbline.analysis.conclusions import Conclusions
 from plumbline.presentation.charts.fleet import cover_charts
-from plumbline.presentation.charts.static import png
+from plumbline.presentation.charts.static import light_colours, png
 from plumbline.presentation.html.report import report_templates
 from plumbline.presentation.verdicts import campaign_verdict
 
@@ -62,10 +61,3 @@ def boundaries(message: EmailMessage, seed: str) -> None:
     """Name the boundaries of all parts after `seed` instead of by chance."""
     for i, part in enumerate(p for p in message.walk() if p.is_multipart()):
         part.set_boundary(f"=_{seed}_{i}")
-
-
-def light_colours() -> dict[str, str]:
-    """The style sheet's colours for a light page, by name; `band` as a plain colour."""
-    style = (files("plumbline.presentation.html") / "templates" / "report.css").read_text()
-    colours = dict(re.findall(r"--([a-z]+\d*(?:-bg)?): (#[0-9a-f]{6})", style[: style.index("@media")]))
-    return {**colours, "band": colours["grid"]}
