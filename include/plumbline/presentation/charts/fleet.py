@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from statistics import median, quantiles
+from typing import Protocol
 
 from plumbline.analysis.conclusions import Conclusions
 from plumbline.analysis.fleet import CostUnit, FleetSeries, Number, leading_number, pooled, pooled_costs, unit_of
-from plumbline.analysis.scorecards.pooling import Pooled
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard
 from plumbline.metrics import METRICS, leading_names
 from plumbline.metrics.formatting import common_scale, format_name
@@ -38,45 +39,61 @@ def cost_against_speed_chart(series: Sequence[FleetSeries], first: Number | None
     providers = sorted(speeds.keys() & costs.keys())
     if len(providers) < 2:
         return None
-    definition = METRICS[metric]
-    speed_scale = common_scale(definition.unit, [speeds[p].value for p in providers], metric)
-    cost_scale = common_scale(unit_of(cost_metric), [costs[p].value for p in providers], cost_metric)
-    front = pareto({p: (costs[p].value, speeds[p].value) for p in providers}, definition.direction == "lower_is_better")
+    return _scatter(series[0].workload, (cost_metric, unit_of(cost_metric), costs), (metric, METRICS[metric].unit, speeds), providers)
 
-    def position(name: str) -> tuple[float | None, float | None]:
-        return significant(costs[name].value / cost_scale.factor), significant(speeds[name].value / speed_scale.factor)
 
-    def intervals(numbers: Mapping[str, Pooled], names: Sequence[str], factor: float) -> dict[str, object]:
+class _Measured(Protocol):
+    @property
+    def value(self) -> float | None: ...
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
+
+
+_Quantity = tuple[str, str, Mapping[str, _Measured]]
+"""A metric, its unit, and its value by provider."""
+
+
+def _scatter(workload: str, cost: _Quantity, speed: _Quantity, providers: Sequence[str]) -> Chart:
+    """A mark for each of `providers`, which have both numbers; a line through those that no other one beats on both."""
+    (cost_metric, cost_unit, costs), (metric, unit, speeds) = cost, speed
+    direction = METRICS[metric].direction
+    x, y = ({p: numbers[p].value or 0.0 for p in providers} for numbers in (costs, speeds))
+    x_scale, y_scale = common_scale(cost_unit, x.values(), cost_metric), common_scale(unit, y.values(), metric)
+    front = pareto({p: (x[p], y[p]) for p in providers}, direction == "lower_is_better")
+
+    def coordinates(names: Sequence[str]) -> tuple[list[float | None], list[float | None]]:
+        return [significant(x[p] / x_scale.factor) for p in names], [significant(y[p] / y_scale.factor) for p in names]
+
+    def intervals(numbers: Mapping[str, _Measured], values: Mapping[str, float], names: Sequence[str], factor: float) -> Part:
         measured = [numbers[p] for p in names]
-        return error_bars(
-            [n.value for n in measured], [n.low for n in measured], [n.high for n in measured], factor, "$faint", width=0, thickness=1
-        )
+        ends = ([n.low for n in measured], [n.high for n in measured])
+        return error_bars([values[p] for p in names], *ends, factor, "$faint", width=0, thickness=1)
 
-    corners = [position(p) for p in front]
-    data = [line([x for x, _ in corners], [y for _, y in corners], "$accent", dash="dot", name="Pareto line")] if len(front) > 1 else []
+    data = [line(*coordinates(front), "$accent", dash="dot", name="Pareto line")] if len(front) > 1 else []
+    front_labels = labels({p: x[p] for p in front}, list(x.values()))
     beaten = [p for p in providers if p not in front]
-    front_labels = labels({p: costs[p].value for p in front}, [costs[p].value for p in providers])
     for names, colour, size, label in ((beaten, "$faint", 8, "beaten on both"), (list(front), "$accent", 12, "not beaten")):
         if names:
-            x, y = zip(*(position(p) for p in names), strict=True)
             data.append(
                 marks(
-                    x, y, colour, f"%{{hovertext}}<br>%{{x:.4g}} {cost_scale.suffix}<br>%{{y:.4g}} {speed_scale.suffix}", size=size,
+                    *coordinates(names), colour, f"%{{hovertext}}<br>%{{x:.4g}} {x_scale.suffix}<br>%{{y:.4g}} {y_scale.suffix}", size=size,
                     marker={"line": PAPER}, hovertext=names, customdata=[f"/providers/{p}" for p in names], name=label,
-                    error_x=intervals(costs, names, cost_scale.factor), error_y=intervals(speeds, names, speed_scale.factor),
+                    error_x=intervals(costs, x, names, x_scale.factor), error_y=intervals(speeds, y, names, y_scale.factor),
                     **(front_labels if label == "not beaten" else {}),
                 )
             )  # fmt: skip
     return Chart(
         name="cost-against-speed",
         section="overview",
-        title=f"{series[0].workload}: {format_name(metric)} against {format_name(cost_metric)}",
+        title=f"{workload}: {format_name(metric)} against {format_name(cost_metric)}",
         caption="Mark: median over usable repeats, linked to its provider; lines: intervals. No provider is cheaper and faster than one of the "
         "Pareto line.",
         data=data,
         layout={
-            "xaxis": axis(f"{cost_scale.suffix}{BETTER['lower_is_better']}"),
-            "yaxis": axis(f"{speed_scale.suffix}{BETTER.get(definition.direction, '')}"),
+            "xaxis": axis(f"{x_scale.suffix}{BETTER['lower_is_better']}"),
+            "yaxis": axis(f"{y_scale.suffix}{BETTER.get(direction, '')}"),
             "hovermode": "closest",
         },
         height=360,
@@ -100,32 +117,12 @@ def pareto_chart(conclusions: Conclusions) -> Chart | None:
     if workload is None or len(points_by_workload[workload][2]) < 2:
         return None
     cost, speed, rows = points_by_workload[workload]
-    lower = METRICS[speed].direction == "lower_is_better"
-    x_scale = common_scale("USD", [c.value for c, _ in rows.values()], cost)
-    y_scale = common_scale(METRICS[speed].unit, [s.value for _, s in rows.values()], speed)
-    positions = {name: (_value(c) / x_scale.factor, _value(s) / y_scale.factor) for name, (c, s) in rows.items()}
-    front = list(pareto(positions, lower))
-    other_providers = sorted(positions.keys() - set(front))
-    data = [line([positions[n][0] for n in front], [positions[n][1] for n in front], "$p2", "", width=1.6, dash="dash", name="Pareto line")]
-    groups = ((other_providers, "$faint", "other providers", 7), (front, "$p0", "not beaten on both", 10))
-    for names, colour, label, size in groups:
-        if names:
-            attributes: Part = {"name": label, **_intervals(names, rows, x_scale.factor, y_scale.factor, colour)}
-            if names is front:
-                attributes |= labels({n: positions[n][0] for n in front}, [x for x, _ in positions.values()])
-            data.append(
-                marks([positions[n][0] for n in names], [positions[n][1] for n in names], colour, "%{text}", size=size, **attributes)
-            )
-    better = "lower" if lower else "higher"
-    return Chart(
-        name="cover-pareto",
-        section="cover",
-        title=f"Cost and speed, {workload}",
-        caption=f"Left and {better} is better; no provider beats one on the line in both.",
-        data=data,
-        layout={"xaxis": axis(f"{format_name(cost)} ({x_scale.suffix})"), "yaxis": axis(f"{format_name(speed)} ({y_scale.suffix})")},
-        height=HEIGHT,
-    )
+    quantities = (cost, "USD", {p: c for p, (c, _) in rows.items()}), (speed, METRICS[speed].unit, {p: s for p, (_, s) in rows.items()})
+    chart = _scatter(workload, *quantities, sorted(rows))
+    if len(rows) > 12:  # fifty crosses hide each other
+        chart = replace(chart, data=[{name: v for name, v in part.items() if not name.startswith("error_")} for part in chart.data])
+    caption = "Lines: intervals. No provider is cheaper and faster than one of the Pareto line."
+    return replace(chart, name="cover-pareto", section="cover", caption=caption, height=HEIGHT, wide=False)
 
 
 def _points(cards: Sequence[Scorecard], workload: str) -> tuple[str, str, dict[str, tuple[Row, Row]]] | None:
@@ -145,23 +142,6 @@ def _points(cards: Sequence[Scorecard], workload: str) -> tuple[str, str, dict[s
         if rows and (best is None or len(rows) > len(best[2])):
             best = (cost, speed, rows)
     return best
-
-
-def _value(row: Row) -> float:
-    assert row.value is not None  # chosen for it
-    return row.value
-
-
-def _intervals(names: Sequence[str], rows: Mapping[str, tuple[Row, Row]], x_factor: float, y_factor: float, colour: str) -> Part:
-    if len(names) > 12:
-        return {}  # fifty crosses hide each other
-    intervals: Part = {}
-    for i, (along, factor) in enumerate((("error_x", x_factor), ("error_y", y_factor))):
-        own = [rows[n][i] for n in names]
-        intervals[along] = error_bars(
-            [_value(r) for r in own], [r.low for r in own], [r.high for r in own], factor, colour, thickness=1, width=0
-        )
-    return intervals
 
 
 def index_chart(index: Mapping[str, Mapping[str, float]], height: int = HEIGHT) -> Chart | None:
