@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -10,6 +10,7 @@ from plumbline.analysis.cost.budget import BudgetUse, budget_use, expected_held_
 from plumbline.analysis.cost.unit_costs import HOUR_S, sustained
 from plumbline.analysis.prices.book import quote
 from plumbline.declarations import AnyWorkload, Declarations, InferenceWorkload, Provider, TrainingWorkload
+from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.declarations.workloads.engines import PATH_MEASURED, engine
 from plumbline.declarations.workloads.load import LoadPhaseSpec, max_phase_seconds
 from plumbline.harness.training.flops import flops_per_step, published_peak
@@ -168,7 +169,7 @@ def _inference_s(workload: InferenceWorkload, allow: _Allowance) -> float:
 
 def measurement_gaps(declared: Declarations) -> tuple[str, ...]:
     """What is never measured: enabled providers without monthly workloads, workloads skipped for an engine or scratch disk, trials longer than
-    their time limit, workloads of teams that no provider runs, missing sweeps."""
+    their time limit, workloads of teams that no provider runs, missing sweeps, qualities of random weights."""
     enabled = declared.enabled_providers()
     gaps = [
         f"{p.name} is enabled but has no monthly workload: {_why_unmeasured(declared, p)}"
@@ -188,7 +189,13 @@ def measurement_gaps(declared: Declarations) -> tuple[str, ...]:
         fits = [p.name for p in enabled if workload in {w.name for w in declared.workloads_for(p)}]
         why = f"on {', '.join(fits)} it is on demand only" if fits else "it fits no enabled provider"
         gaps.append(f"{_teams_decide(names)} by {workload}, which no enabled provider measures monthly: {why}")
-    return (*gaps, *_missing_sweeps(declared))
+    return (*gaps, *_missing_sweeps(declared), *_unchecked_qualities(declared))
+
+
+def _unchecked_qualities(declared: Declarations) -> Iterator[str]:
+    for name, workload in sorted(declared.workloads.items()):
+        if isinstance(workload, InferenceWorkload) and workload.quality is not None and not isinstance(workload.model, Checkpoint):
+            yield f"{name} declares quality of random weights, which no trial checks: remove it with a new version, or serve a checkpoint"
 
 
 def _beyond_limit(provider: Provider, workload: AnyWorkload) -> str | None:

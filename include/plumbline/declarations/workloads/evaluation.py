@@ -21,12 +21,11 @@ MAX_TEXT_BYTES = 256 * 2**10
 
 
 class Quality(Declared):
-    """How much of the reference precision's output a faster precision must keep, on a fixed set of prompts.
+    """How much of the reference's output a served checkpoint must keep, on a fixed set of prompts.
 
     `reference`: a precision of the same model, or a checkpoint that the same engine serves.
-    `agreement`: share of tokens that are the reference's, each predicted after the reference's own tokens (teacher forcing); of embeddings
-    the least cosine similarity of any vector with the reference's; of rerankers the correlation of the scores with the reference's.
-    Of checkpoints also: `log_probability_difference`, the mean over the reference's tokens (nats, absolute), and `perplexity_increase` on
+    `agreement`: share of tokens that are the reference's, each predicted after the reference's own tokens (teacher forcing).
+    `log_probability_difference`, the mean over the reference's tokens (nats, absolute), and `perplexity_increase` on
     the text file `text` in `evaluations/` beside the declarations, whose content travels in the trial as `passage`.
     """
 

@@ -23,7 +23,7 @@ from plumbline.declarations.workloads.load import (
     SearchPhaseSpec,
     Trace,
 )
-from plumbline.declarations.workloads.models import Encoder, Llama, ServedGpt, ServingPrecision, unsupported_precision
+from plumbline.declarations.workloads.models import Encoder, ServedGpt, unsupported_precision
 from plumbline.metrics import PHASES
 from plumbline.metrics.units import Duration
 
@@ -81,7 +81,7 @@ def unsupported_retrieval(
         ("retrieval.reranking", retrieval.reranking.precision),
     ):
         if precision != "fp32":
-            return f"{name}.precision {precision} with retrieval, whose outputs have no reference; expected fp32"
+            return f"{name}.precision {precision} with retrieval, whose models compute in fp32 alone; expected fp32"
     for what in ("turns", "shared_prefix", "prompts"):
         if getattr(requests, what) is not None:
             return f"requests.{what} with retrieval, where each prompt begins with its own documents; expected no {what}"
@@ -269,7 +269,7 @@ class InferenceWorkload(Workload):
     phases: Annotated[tuple[PhaseSpec, ...], Field(min_length=1)]
     request_timeout: Duration = 30.0
     slo: Slo
-    quality: Quality | None = None
+    quality: Quality | None = Field(None, description="of a checkpoint; what an earlier trial declared of random weights is not checked")
     evaluation: Evaluation | None = Field(None, description="questions with expected answers, asked before the load")
     retrieval: Retrieval | None = Field(None, description="documents that are searched for each request and added to its prompt")
 
@@ -350,12 +350,11 @@ class InferenceWorkload(Workload):
             self._left_alone()
         if self.server.backend == "openai":
             self._openai()
-        reference: ServingPrecision = "bf16" if isinstance(self.model, Llama | Checkpoint) else "fp32"
-        unquantised = UNQUANTISED if isinstance(self.model, Checkpoint) else (reference,)
-        if self.model.precision not in unquantised and self.quality is None and self.server.backend != "external":
+        quantised = isinstance(self.model, Checkpoint) and self.model.precision not in UNQUANTISED
+        if quantised and self.quality is None and self.server.backend != "external":
             raise ValueError(
                 f"model.precision {self.model.precision} without quality, which verifies the outputs; expected "
-                f"quality such as {{reference: {reference}, agreement: 98%}}"
+                "quality such as {reference: bf16, agreement: 98%}"
             )
         if self.server.prefix_cache == "primed" and self.requests.shared_prefix is None:
             raise ValueError("server.prefix_cache primed without requests.shared_prefix: there is nothing to prime it with")
@@ -390,18 +389,10 @@ class InferenceWorkload(Workload):
 
     def _outputs(self) -> None:
         """What can be known of a model's answers depends on whose weights it has."""
-        checkpoint, quality, evaluation = isinstance(self.model, Checkpoint), self.quality, self.evaluation
-        if quality is not None and not checkpoint:
-            for what in ("log_probability_difference", "text"):
-                if getattr(quality, what) is not None:
-                    raise ValueError(
-                        f"quality.{what} of a model by its dimensions, whose weights are random; expected a checkpoint (model.source)"
-                    )
-            if isinstance(quality.reference, Checkpoint):
-                raise ValueError("quality.reference is a checkpoint, the model is none; expected a precision such as fp32")
+        quality, evaluation = self.quality, self.evaluation
         if evaluation is None:
             return
-        if not checkpoint and self.server.backend != "external":
+        if not isinstance(self.model, Checkpoint) and self.server.backend != "external":
             raise ValueError("evaluation of a model whose weights are random; expected a checkpoint (model.source), or backend external")
         if self.retrieval is not None or isinstance(self.model, Encoder):
             raise ValueError("evaluation of a model that generates no text by itself; expected a causal LM without retrieval")

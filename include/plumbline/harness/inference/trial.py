@@ -27,7 +27,7 @@ from plumbline.harness.inference.load.own_prompts import FetchFailed, OwnPrompts
 from plumbline.harness.inference.load.prompts import Prompts, prompts_of
 from plumbline.harness.inference.load.schedule import Schedule, schedule_of
 from plumbline.harness.inference.load.served_tokenizer import tokenizer_of
-from plumbline.harness.inference.phases import quality, trial_record
+from plumbline.harness.inference.phases import trial_record
 from plumbline.harness.inference.phases.checkpoint_quality import OutputCheck, reference_workload
 from plumbline.harness.inference.phases.context import measure_context
 from plumbline.harness.inference.phases.fault import measure_fault
@@ -217,11 +217,6 @@ def _on_own_server(
                 of_own_server(driver, served, prompts.cold_start, int(schedule.phases[0].output_tokens[0]))
             if outputs is not None:
                 served.answered(outputs.check(record, served.target()))
-            elif workload.quality is not None and isinstance(served, ManagedTriton):
-                checked = quality.check(workload, served.repository, *served.target().addresses)
-                served.answered(checked.asked)
-                record.result.metrics += checked.rows
-                record.result.judgements += checked.judgements
             _phases(driver, schedule, prompts)
             record.event("server_stopping")
         record.event("server_stopped")

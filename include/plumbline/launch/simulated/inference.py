@@ -17,7 +17,6 @@ from plumbline.declarations.workloads.load import (
     SearchPhaseSpec,
     mean_tokens,
 )
-from plumbline.harness.inference.analysis.validity import quality_unchecked
 from plumbline.launch.simulated.model import Hardware, TrialDraw
 from plumbline.metrics import Phase
 from plumbline.metrics.proportions import wilson_interval
@@ -106,7 +105,7 @@ def rows(workload: InferenceWorkload, has: Hardware, draw: TrialDraw) -> list[Me
             draw.row("model_load_time", server.load_s, 1, phase="cold_start", moved=False),
         ]
     metric_rows.append(draw.row("first_inference_latency", 2 * server.request_s, 1, phase="cold_start"))
-    if workload.quality is not None and quality_unchecked(workload) is None:
+    if workload.quality is not None and isinstance(workload.model, Checkpoint):
         metric_rows.append(metric_row("output_agreement", (1.0 + workload.quality.agreement) / 2, 64, phase="cold_start"))
     for spec in workload.phases:
         if isinstance(spec, SearchPhaseSpec):

@@ -13,7 +13,7 @@ from plumbline.declarations import Declarations, InferenceWorkload, Provider, Tr
 from plumbline.declarations.providers.simulation import DriverChange, PerformanceEvent, Probe, SimulatedLauncher
 from plumbline.declarations.trials import AnyWorkload
 from plumbline.declarations.workloads.load import max_phase_seconds
-from plumbline.harness.inference.analysis.validity import quality_unchecked, too_few_requests
+from plumbline.harness.inference.analysis.validity import too_few_requests
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.harness.measurement import Judgement, verdict
 from plumbline.launch.failures import BadDeclaration
@@ -154,7 +154,7 @@ def _validity(workload: AnyWorkload, metrics: Sequence[MetricRow]) -> Validity:
     """By the harness's own judgements, those that need no machine."""
     if not isinstance(workload, InferenceWorkload):
         return Validity(status="valid")
-    reasons = (quality_unchecked(workload), too_few_requests(workload.acceptance, metrics), _search_open(metrics))
+    reasons = (too_few_requests(workload.acceptance, metrics), _search_open(metrics))
     return verdict(each for each in reasons if each is not None)
 
 

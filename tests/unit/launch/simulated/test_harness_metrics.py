@@ -16,7 +16,7 @@ from plumbline.declarations import InferenceWorkload, TrainingWorkload, Trial
 from plumbline.harness import probes
 from plumbline.harness.inference import trial
 from plumbline.harness.inference.analysis.metrics import ServerCounters, metrics_of
-from plumbline.harness.inference.phases import context, fault, quality, search
+from plumbline.harness.inference.phases import checkpoint_quality, context, fault, search
 from plumbline.harness.training.analysis import performance, recovery
 from plumbline.harness.training.analysis.records import TrainingRecords
 from plumbline.harness.training.worker_protocol import CheckpointSave, RunRecord, Step
@@ -67,7 +67,7 @@ def inference_rows(workload: InferenceWorkload, phase: str, seen: Iterable[Metri
         asked: LoadPhase = phase  # type: ignore[assignment]
         found = rows_of(metrics_of(log_of(workload, asked, bool(closed), tokens), workload.slo, counted))
     added = {
-        "cold_start": made_in(trial, quality),
+        "cold_start": made_in(trial, checkpoint_quality),
         "context": made_in(context),
         "fault": made_in(fault),
         "sweep": made_in(search),

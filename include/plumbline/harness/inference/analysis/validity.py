@@ -9,7 +9,6 @@ import numpy as np
 
 from plumbline.declarations import Criterion, InferenceWorkload, ValidityLimits
 from plumbline.declarations.workloads import insufficient_observations
-from plumbline.declarations.workloads.models import Llama
 from plumbline.harness.inference.analysis.metrics import ServerCounters, achieved_rate_ratio, cpu_utilization, dispatch_p99, without_pace
 from plumbline.harness.measurement import Judgement, degraded, invalid
 from plumbline.loadclient.request_log import CACHED, COMPLETION, PROMPT, WAITED, RequestLog
@@ -152,17 +151,6 @@ def too_few_requests(criteria: Iterable[Criterion], metrics: Sequence[MetricRow]
     ]
     missing = [f'"{criterion.text}": {reason}' for criterion, n in absent if (reason := insufficient_observations(criterion, n))]
     return degraded("too_few_requests", "; ".join(missing)) if missing else None
-
-
-def quality_unchecked(workload: InferenceWorkload) -> Judgement | None:
-    """Invalid where a quality is declared and the server draws its own dummy weights: no reference exists."""
-    if workload.quality is None or not isinstance(workload.model, Llama):
-        return None
-    detail = (
-        f"server.backend {workload.server.backend} draws its own dummy weights, so its answers in {workload.model.precision} "
-        "have no reference: the speed is measured, the quality is not; expected model.precision bf16, or the architecture gpt or encoder"
-    )
-    return invalid("quality_unchecked", detail)
 
 
 _MIN_HIT_SHARE = 0.5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,6 @@ from plumbline.harness.inference.phases.outputs import (
     TokenScores,
     output_client,
 )
-from plumbline.harness.inference.phases.quality import QualityResult, judge_agreement, quality_prompts
 from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server.assembly import Place, assemble, with_provider_args
 from plumbline.harness.inference.server.under_test import all_running
@@ -39,6 +38,17 @@ _CONTINUATION = 32
 """Tokens that the reference adds to each prompt at most. It ends where the model ends: a forced token would not be its choice."""
 _LONGEST_PROMPT, _WINDOW = 512, 512
 _PHASE: Phase = "cold_start"
+_SEED = 20240229
+
+
+@dataclass(frozen=True)
+class QualityResult:
+    """`rows`: output_agreement and others. `judgements`: one for each limit that is missed. `asked`: requests that the server answered."""
+
+    rows: list[MetricRow]
+    judgements: list[Judgement]
+    asked: int
+    evidence: list[EvidenceFile] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -188,6 +198,24 @@ def _prompts(workload: InferenceWorkload, quality: Quality, tokens: PromptTokens
         size = max(1, min(longest, len(ids) // quality.prompts))
         return [ids[k * size : (k + 1) * size] for k in range(quality.prompts) if len(ids) >= (k + 1) * size]
     return quality_prompts(vocabulary, context, quality.prompts)
+
+
+def quality_prompts(vocabulary: int, context: int, n: int) -> list[TokenIds]:
+    """The fixed set of prompts for a model: random ids, from an eighth to half of the context long."""
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([_SEED, vocabulary, context])))
+    longest = min(context // 2, _LONGEST_PROMPT)
+    lengths = np.linspace(max(1, longest // 4), longest, n).astype(int)
+    return [rng.integers(0, vocabulary, length, dtype=np.int32) for length in lengths]
+
+
+def judge_agreement(agreement: float, quality: Quality, precision: str, n: int) -> Judgement | None:
+    if agreement >= quality.agreement:
+        return None
+    detail = (
+        f"the outputs in {precision} agree with {quality.reference_precision} to {agreement:.1%} over {n} answers; "
+        f"expected at least {quality.agreement:.1%}: the speed was bought with the answers"
+    )
+    return invalid("quality_lost", detail)
 
 
 def _windows(workload: InferenceWorkload, quality: Quality, tokens: PromptTokens) -> list[TokenIds]:

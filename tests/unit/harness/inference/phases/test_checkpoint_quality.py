@@ -19,6 +19,7 @@ from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.checkpoints import FolderCheckpoint
 from plumbline.declarations.workloads.evaluation import Evaluation, Quality, Question
 from plumbline.harness.inference.phases import checkpoint_quality
+from plumbline.harness.inference.phases.checkpoint_quality import judge_agreement, quality_prompts
 from plumbline.harness.inference.phases.outputs import OpenAiOutputs
 from plumbline.harness.measurement import TrialFailed
 from plumbline.loadclient.transport import Target
@@ -175,3 +176,26 @@ def test_the_reference_has_the_context_of_the_model() -> None:
     assert asked.quality is not None
     served = asked.model_copy(update={"quality": asked.quality.model_copy(update={"reference": reference})})
     assert checkpoint_quality.reference_workload(served).model.context == asked.model.context == 256
+
+
+def test_the_prompts_are_fixed_and_fit() -> None:
+    one, two = quality_prompts(2048, 128, 16), quality_prompts(2048, 128, 16)
+    assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+    assert [len(ids) for ids in one][::15] == [16, 64]
+    assert max(ids.max() for ids in one) < 2048
+    for context in (8, 9, 5000):
+        assert (
+            1 <= min(map(len, quality_prompts(64, context, 4))) <= max(map(len, quality_prompts(64, context, 4))) <= min(context // 2, 512)
+        )
+
+
+@pytest.mark.parametrize("agreement", [0.98, 1.0])
+def test_enough_agreement_is_no_judgement(agreement: float) -> None:
+    assert judge_agreement(agreement, Quality.model_validate({"agreement": "98%"}), "bf16", 128) is None
+
+
+@pytest.mark.parametrize("agreement", [0.9799, float("nan")])
+def test_less_agreement_makes_the_trial_invalid(agreement: float) -> None:
+    found = judge_agreement(agreement, Quality.model_validate({"agreement": "98%"}), "int8", 128)
+    assert found is not None and found.level == "invalid" and found.reason.code == "quality_lost"
+    assert "int8" in found.reason.detail and "98.0%" in found.reason.detail
