@@ -30,7 +30,6 @@ KNOWN = {
         "ResourceSlices",
         "RpcError",
         "SelfSubjectRulesReview",
-        "TorchScript",
         "TrainJob",
         "TrainingRuntime",
         "ValidationError",

@@ -13,7 +13,6 @@ _TITLES = {
     "tensorrtllm": "TensorRT-LLM",
     "openai": "an engine's own server on GPUs",
     "onnxruntime": "ONNX Runtime on GPUs",
-    "pytorch": "Triton's PyTorch backend on GPUs",
 }
 """Of `server.backend`; the others were run on a GPU."""
 

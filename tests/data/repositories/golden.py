@@ -43,7 +43,6 @@ RETRIEVAL = {
 }
 ONE = {"output_tokens": {"constant": 1}}
 GPU = {"accelerator": "nvidia", "count": 1}
-_QUALITY = {"reference": "bf16", "agreement": "98%"}
 CASES: dict[str, dict[str, Any]] = {
     "python-chat": {},
     "python-chat-text": {"requests": {"text": True, "input_tokens": {"constant": 16}}, "server": {"sequences": 8, "prefix_cache": "cold"}},
@@ -55,7 +54,6 @@ CASES: dict[str, dict[str, Any]] = {
         "model": LLAMA | {"precision": "fp8"},
         "server": {"backend": "vllm", "prefix_cache": "cold", "sequences": 256},
         "needs": GPU | {"count": 2},
-        "quality": _QUALITY,
     },
     "vllm-options": {
         "model": LLAMA,
@@ -82,9 +80,8 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "tensorrtllm": {"model": LLAMA, "server": {"backend": "tensorrtllm", "prefix_cache": "cold"}, "needs": GPU},
     "onnxruntime": {"model": ENCODER, "requests": ONE, "server": {"backend": "onnxruntime", "sequences": 32}},
-    "pytorch-reranking-gpu": {"model": ENCODER | {"task": "reranking"}, "requests": ONE, "server": {"backend": "pytorch"}, "needs": GPU},
 }
-_MADE = (".py", ".onnx", ".pt", ".data")
+_MADE = (".py", ".onnx", ".data")
 
 
 def workload(**parts: Any) -> InferenceWorkload:

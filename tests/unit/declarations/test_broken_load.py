@@ -167,10 +167,10 @@ def test_text_needs_a_server_that_has_a_tokenizer(broken: Break) -> None:
     for old, new in (
         ("{architecture: gpt,", "{architecture: encoder, task: embedding,"),
         (OUTPUT, "{constant: 1}"),
-        ("{backend: python}", "{backend: pytorch}"),
+        ("{backend: python}", "{backend: onnxruntime}"),
         (SEED, "  seed: 1\n  text: true\n"),
     ):
         config = broken(CHAT, old, new)
     problem = only_problem(config)
-    assert problem.startswith(f"config/{CHAT}:11  requests.text: ") and "server.backend pytorch" in problem
+    assert problem.startswith(f"config/{CHAT}:11  requests.text: ") and "server.backend onnxruntime" in problem
     assert "chat" in load(broken(CHAT, "text: true", "text: false")).workloads

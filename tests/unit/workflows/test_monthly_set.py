@@ -19,6 +19,7 @@ from plumbline.airflow.schedules import provider_changed, schedule_of
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, InferenceWorkload, Provider, load
 from plumbline.declarations.compatibility import GIB, scratch_needed
+from plumbline.declarations.workloads.evaluation import Quality
 from plumbline.launch import monthly_estimate
 from plumbline.launch.monthly_estimate import estimate_month, measurement_gaps
 from plumbline.launch.plan import RunRequest, plan
@@ -295,3 +296,12 @@ def test_a_series_that_reported_and_is_left_out_now_is_missed(home: Path, monkey
         (missing,) = check_missing_data(second.replace(day=3))
         (found,) = archive.findings_of("sim", "missing_data")
         assert (found.finding_id, found.severity) == (missing, "warn") and found.detail["workload"] == "chat-8b"
+
+
+def test_a_quality_of_random_weights_is_named() -> None:
+    here = load()
+    assert not [w for w in measurement_gaps(here) if "random weights" in w]
+    chat = here.workloads["chat-1b-gpu"]
+    declared = chat.model_copy(update={"quality": Quality.model_validate({"agreement": "90%"})})
+    (warning,) = [w for w in measurement_gaps(replace(here, workloads={**here.workloads, chat.name: declared})) if "random weights" in w]
+    assert warning.startswith("chat-1b-gpu ")

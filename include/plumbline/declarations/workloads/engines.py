@@ -56,7 +56,6 @@ ENGINES = {
     ),
     "openai": InferenceEngine(("llama", "checkpoint"), "", "", starts_slowly=True),
     "onnxruntime": InferenceEngine(("encoder",), f"{_WRITERS}.exported", "onnxruntime", reads_text=False, disk_bytes_per_parameter=4.0),
-    "pytorch": InferenceEngine(("encoder",), f"{_WRITERS}.exported", "pytorch", reads_text=False, disk_bytes_per_parameter=4.0),
     "external": InferenceEngine(("gpt", "llama", "encoder", "checkpoint"), "", "", amd=True),
 }
 

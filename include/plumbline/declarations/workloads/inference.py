@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PlainSerializer, WrapValidator, model_validator
 
-from plumbline.declarations.base import Declared
+from plumbline.declarations.base import Declared, removed_values
 from plumbline.declarations.workloads import Seed, Workload
 from plumbline.declarations.workloads.checkpoints import UNQUANTISED, Checkpoint, ServedModel
 from plumbline.declarations.workloads.engines import EngineOptions, check_engine_options, engine, engines_of, registered_or_own
@@ -213,15 +213,16 @@ class Server(EngineOptions):
     python       Triton's Python backend: the project's own causal LM or encoder, or a checkpoint with transformers
     vllm, tensorrtllm    the engine behind the project's model on Triton's Python backend: a checkpoint, or dummy weights of a shape
     openai       an OpenAI-compatible server that the trial starts by `command`
-    onnxruntime, pytorch Triton with NVIDIA's images: tensor models (embedding, reranking, vision)
+    onnxruntime  Triton with NVIDIA's images: tensor models (embedding, reranking, vision)
     external     a server that exists already: the provider's launcher says where
     """
 
     backend: Annotated[
-        Literal["python", "vllm", "tensorrtllm", "openai", "onnxruntime", "pytorch", "external"],
+        Literal["python", "vllm", "tensorrtllm", "openai", "onnxruntime", "external"],
         WrapValidator(registered_or_own),
         # A lambda: without the annotation of a return type the JSON Schema stays that of the own engines.
         PlainSerializer(lambda name: name),
+        removed_values({"pytorch": "onnxruntime"}),
     ]
     sequences: int = Field(64, ge=1, le=65536, description="limit of concurrent requests; further ones wait")
     prefix_cache: Literal["off", "cold", "primed"] = Field(

@@ -1,4 +1,4 @@
-"""Model repositories of the encoder exported to ONNX (backend onnxruntime) or TorchScript (backend pytorch)."""
+"""Model repositories of the encoder exported to ONNX (backend onnxruntime)."""
 
 from __future__ import annotations
 
@@ -24,34 +24,31 @@ if TYPE_CHECKING:
     import torch
 
 
-MODEL = "encoder"
+MODEL, FILE = "encoder", "model.onnx"
+_BACKEND = "onnxruntime"
 _EXPORT_WITHIN_S = 900.0
-_PACKAGES = {"onnxruntime": "the packages torch, onnxscript and onnxruntime", "pytorch": "the package torch"}
-_THREADS = {"onnxruntime": "intra_op_thread_count", "pytorch": "INTRA_OP_THREAD_COUNT"}
 
 
 def write(workload: InferenceWorkload, folder: Path, threads: int) -> Repository:
     """The repository, with the exported model."""
-    shape, backend = workload.model, workload.server.backend
+    shape = workload.model
     assert isinstance(shape, Encoder)
     gpu = workload.needs.accelerator != "cpu"
     needs_precision(workload, ("fp32", "fp16") if gpu else ("fp32",), "an exported model keeps the type of its weights")
-    # LibTorch knows tensors by position, which their names must carry.
-    suffix = "__0" if backend == "pytorch" else ""
     vision = shape.task == "vision"
-    inputs = f"PIXELS{suffix}" if vision else f"IDS{suffix}"
-    answer, size = (f"SCORE{suffix}", 1) if shape.task == "reranking" else (f"VECTOR{suffix}", shape.width)
+    inputs = "PIXELS" if vision else "IDS"
+    answer, size = ("SCORE", 1) if shape.task == "reranking" else ("VECTOR", shape.width)
     config = config_of(
         MODEL,
-        backend,
+        _BACKEND,
         [Input(inputs, "UINT8", (-1, PATCH_BYTES)) if vision else Input(inputs, "INT32", (-1,))],
         [(answer, "FP32", (size,))],
         kind="GPU" if gpu else "CPU",
         batch=workload.server.sequences,
-        parameters={_THREADS[backend]: threads},
+        parameters={"intra_op_thread_count": threads},
     )
     version = version_folder(folder, config)
-    _export(shape, backend, version / FILES[backend], (inputs, answer))
+    _export(shape, version / FILE, (inputs, answer))
     wire = Wire("unary", MODEL, {answer: 4 * size}, index=None)
 
     def body(number: int, prompt: Prompt, output_tokens: int) -> bytes:
@@ -59,7 +56,7 @@ def write(workload: InferenceWorkload, folder: Path, threads: int) -> Repository
             return wire.body(number, [pixels(inputs, prompt)])
         return wire.body(number, [Tensor(inputs, "INT32", (1, len(prompt.ids)), prompt.ids.astype("<i4").tobytes())])
 
-    return Repository(folder, MODEL, backend, wire, body)
+    return Repository(folder, MODEL, _BACKEND, wire, body)
 
 
 def model_hash(workload: InferenceWorkload) -> str:
@@ -68,9 +65,9 @@ def model_hash(workload: InferenceWorkload) -> str:
     return hash_of(workload, **{path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sources})
 
 
-def _export(shape: Encoder, backend: str, file: Path, names: tuple[str, str]) -> None:
+def _export(shape: Encoder, file: Path, names: tuple[str, str]) -> None:
     """Export in a process of its own: torch has no place beside the client."""
-    request = {"shape": shape.model_dump(mode="json"), "backend": backend, "file": str(file), "names": names}
+    request = {"shape": shape.model_dump(mode="json"), "file": str(file), "names": names}
     try:
         done = subprocess.run(
             [engine_python.executable(), "-c", f"from {__name__} import main; main()"],
@@ -82,25 +79,27 @@ def _export(shape: Encoder, backend: str, file: Path, names: tuple[str, str]) ->
             timeout=_EXPORT_WITHIN_S,
         )
     except subprocess.TimeoutExpired as error:
-        raise TrialFailed("timeout", f"the encoder was not exported for {backend} within {_EXPORT_WITHIN_S:g}s") from error
+        raise TrialFailed("timeout", f"the encoder was not exported for {_BACKEND} within {_EXPORT_WITHIN_S:g}s") from error
     if done.returncode:
         reported = " | ".join(done.stderr.strip().splitlines()[-3:])
-        raise TrialFailed("image_error", f"the encoder could not be exported for {backend}, which takes {_PACKAGES[backend]}: {reported}")
+        raise TrialFailed(
+            "image_error",
+            f"the encoder could not be exported for {_BACKEND}, which takes the packages torch, onnxscript and onnxruntime: {reported}",
+        )
 
 
-# Export the encoder as a file that other runtimes load. `main` is run in a process of its own, with what to export on its input.
+# Export the encoder as a file that ONNX Runtime loads. `main` is run in a process of its own, with what to export on its input.
 #
 # The file is loaded again and must answer as the model does, at batch sizes and lengths that it was not traced with.
 
 
 ENCODER = Path(__file__).parents[2] / "models" / "encoder.py"
-FILES = {"onnxruntime": "model.onnx", "pytorch": "model.pt"}
 _TRACED = (2, 5)
 _TRIED = ((1, 3), (3, 8))
 _TOLERANCE = {"fp32": 1e-4, "fp16": 2e-2}
 
 
-def export_encoder(shape: dict[str, Any], backend: str, file: Path, names: tuple[str, str]) -> None:
+def export_encoder(shape: dict[str, Any], file: Path, names: tuple[str, str]) -> None:
     """Write the encoder of `shape` (its declaration) to `file`; `names` are those of its input and its output.
 
     Raises ValueError if the file answers otherwise than the model, ModuleNotFoundError if a package that writes ONNX is missing.
@@ -110,21 +109,17 @@ def export_encoder(shape: dict[str, Any], backend: str, file: Path, names: tuple
     model = _encoder(shape)
     example = _ids(shape, *_TRACED)
     with torch.inference_mode(False), torch.no_grad():
-        if backend == "pytorch":
-            traced: Any = torch.jit.trace  # torch has no types for it
-            traced(model, (example,), check_trace=False).save(str(file))
-        else:
-            sizes = {0: torch.export.Dim("texts", min=1), 1: torch.export.Dim("tokens", min=1, max=shape["context"])}
-            torch.onnx.export(
-                model,
-                (example,),
-                str(file),
-                input_names=[names[0]],
-                output_names=[names[1]],
-                dynamic_shapes=(sizes,),
-                dynamo=True,
-            )
-        answer = _loaded(backend, file, names)
+        sizes = {0: torch.export.Dim("texts", min=1), 1: torch.export.Dim("tokens", min=1, max=shape["context"])}
+        torch.onnx.export(
+            model,
+            (example,),
+            str(file),
+            input_names=[names[0]],
+            output_names=[names[1]],
+            dynamic_shapes=(sizes,),
+            dynamo=True,
+        )
+        answer = _loaded(file, names)
         for size in _TRIED:
             ids = _ids(shape, *size)
             expected, got = model(ids), answer(ids)
@@ -155,12 +150,9 @@ def _ids(shape: dict[str, Any], texts: int, tokens: int) -> torch.Tensor:
     return ids
 
 
-def _loaded(backend: str, file: Path, names: tuple[str, str]) -> Any:
+def _loaded(file: Path, names: tuple[str, str]) -> Any:
     import torch
 
-    if backend == "pytorch":
-        load: Any = torch.jit.load
-        return load(str(file))
     session = importlib.import_module("onnxruntime").InferenceSession(str(file), providers=["CPUExecutionProvider"])
     return lambda ids: torch.from_numpy(session.run([names[1]], {names[0]: ids.numpy()})[0])
 
@@ -168,4 +160,4 @@ def _loaded(backend: str, file: Path, names: tuple[str, str]) -> Any:
 def main() -> None:
     """What standard input asks for, as JSON: the arguments of `export` by their names."""
     request = json.load(sys.stdin)
-    export_encoder(request["shape"], request["backend"], Path(request["file"]), tuple(request["names"]))
+    export_encoder(request["shape"], Path(request["file"]), tuple(request["names"]))

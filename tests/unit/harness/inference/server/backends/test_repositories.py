@@ -130,48 +130,6 @@ def test_declared_text_reaches_an_engine_with_the_shipped_tokenizer(tmp_path: Pa
 
 
 @pytest.mark.full
-def test_an_exported_encoder_answers_as_the_model_does(tmp_path: Path) -> None:
-    import torch
-
-    from plumbline.harness.inference.server.backends import exported
-
-    repository = write(tmp_path, model=ENCODER, requests=ONE, server={"backend": "pytorch"})
-    assert asked(repository)["IDS__0"][:2] == ("INT32", [1, 5])
-    assert repository.wire.responses == {"VECTOR__0": 4 * 32}
-    load: Any = torch.jit.load
-    served = load(str(repository.folder / repository.model / "1" / "model.pt"))
-    spec = importlib.util.spec_from_file_location("encoder_of_the_test", exported.ENCODER)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    model = module.seeded(7, **{key: ENCODER[key] for key in ("task", "layers", "width", "heads", "vocabulary", "context")})
-    ids = torch.tensor([[1, 2, 3, 4], [23, 0, 9, 9]], dtype=torch.int32)
-    with torch.no_grad():
-        assert torch.allclose(served(ids), model(ids), atol=1e-5)
-        assert not torch.allclose(
-            served(ids), module.seeded(8, **{k: v for k, v in ENCODER.items() if k != "architecture"})(ids), atol=1e-2
-        )
-
-
-@pytest.mark.full  # the encoder above goes the same way
-def test_an_exported_vision_model_answers_as_the_model_does(tmp_path: Path) -> None:
-    """The export itself tries sizes that it was not traced with, and refuses what answers otherwise."""
-    import torch
-
-    repository = write(tmp_path, model=ENCODER | {"task": "vision"}, requests=ONE, server={"backend": "pytorch"})
-    assert asked(repository)["PIXELS__0"][:2] == ("UINT8", [1, 5, 768])
-    assert repository.wire.responses == {"VECTOR__0": 4 * 32}
-    load: Any = torch.jit.load
-    exported = load(str(repository.folder / repository.model / "1" / "model.pt"))
-    black, white = torch.zeros(1, 4, 768, dtype=torch.uint8), torch.full((1, 4, 768), 255, dtype=torch.uint8)
-    with torch.no_grad():
-        vectors = exported(torch.cat([black, white]))
-    assert torch.allclose(vectors.norm(dim=1), torch.ones(2), atol=1e-5)
-    assert not torch.allclose(vectors[0], vectors[1], atol=1e-2), "it sees the pixels"
-
-
-@pytest.mark.full
 def test_what_writes_onnx_is_missing_or_works(tmp_path: Path) -> None:
     parts = {"model": ENCODER, "requests": ONE, "server": {"backend": "onnxruntime"}}
     if all(importlib.util.find_spec(name) for name in ("onnxscript", "onnxruntime")):
@@ -190,8 +148,8 @@ def test_what_writes_onnx_is_missing_or_works(tmp_path: Path) -> None:
             r"precision int4 on server.backend vllm: .*expected one of fp32, fp16, bf16, fp8",
         ),
         (
-            {"model": ENCODER | {"precision": "bf16"}, "requests": ONE, "server": {"backend": "pytorch"}, "quality": {"agreement": "90%"}},
-            r"precision bf16 on server.backend pytorch: .*expected one of fp32$",
+            {"model": ENCODER | {"precision": "bf16"}, "requests": ONE, "server": {"backend": "onnxruntime"}},
+            r"precision bf16 on server.backend onnxruntime: .*expected one of fp32$",
         ),
         ({"server": {"backend": "external"}}, r"external: that server has its own model"),
     ],
@@ -210,7 +168,7 @@ def test_the_hash_covers_model_backend_and_weights_and_nothing_else() -> None:
         workload(model=json.loads(workload().model.model_dump_json()) | {"seed": 8}),
         workload(model=json.loads(workload().model.model_dump_json()) | {"layers": 3}),
         encoder,
-        workload(model=ENCODER, requests=ONE, server={"backend": "pytorch"}),
+        workload(model=ENCODER, requests=ONE, server={"backend": "onnxruntime"}),
         workload(model=LLAMA, server={"backend": "vllm"}, needs=GPU),
     ]
     hashes = [backends.model_hash(one) for one in variants]
