@@ -16,9 +16,10 @@ from torch.distributed.fsdp import FSDPModule
 
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.harness.training import plan
-from plumbline.harness.training.checkpoint import NothingToResume, checkpoint_name
-from plumbline.harness.training.checkpoint.manager import TrainingState
-from plumbline.harness.training.checkpoint.sharded import ShardedCheckpoints as Shards
+from plumbline.harness.training.checkpoint.folder import checkpoint_name
+from plumbline.harness.training.checkpoint.sharded import ShardedStore
+from plumbline.harness.training.checkpoint.state import TrainingState
+from plumbline.harness.training.checkpoint.store import NothingToResume
 from plumbline.harness.training.dataset.preparation import prepare_inputs
 from plumbline.harness.training.distributed import parallelize
 from plumbline.harness.training.distributed.fsdp import FsdpModel
@@ -220,19 +221,22 @@ def saved_and_resumed(peers: RankGroups, spec: WorkerSpec, shape: tuple[int, int
     node = peers.group.rank // (peers.group.world // peers.group.nodes)
     folder = Path(spec.checkpoint_folder) / f"node{node}"
     savers = peers.checkpoint_groups(Part(peers, spec, shape).layout)
-    shards = Shards(folder, savers, keep=2, retain=frozenset())
+    shards = ShardedStore(folder, savers, keep=2, retain=frozenset())
     live = Part(peers, spec, shape)
     live.train(0, 1)
-    sizes = [shards.begin(1, live.state.taken(), beside=False)()[0]]
+    written = [shards.begin(1, live.state.taken(), beside=False)()]
     live.train(1, 2)
     finish = shards.begin(2, live.state.taken(), beside=beside)
+    if not beside:
+        written.append(finish())
     kept = {name: tensor.clone() for name, tensor in live.state.tensors().items()}
     going_on, _ = live.train(2, 4)
-    sizes.append(finish()[0])
-    said: dict[str, Any] = {"sizes": sizes, "part": savers.part}
+    if beside:
+        written.append(finish())
+    said: dict[str, Any] = {"sizes": [saved.bytes for saved in written], "part": savers.part}
 
     other = Part(peers, spec, shape)
-    restored = shards.load(other.state.state_after_first_step())
+    restored = shards.load(other.state.state_after_first_step(), CPU)
     other.state.put(restored.state)
     loaded = other.state.tensors()
     said["exact"] = restored.step == 2 and kept.keys() == loaded.keys() and all(torch.equal(kept[name], loaded[name]) for name in kept)
@@ -243,13 +247,13 @@ def saved_and_resumed(peers: RankGroups, spec: WorkerSpec, shape: tuple[int, int
         path = next(path for path in (folder / checkpoint_name(2)).iterdir() if path.suffix == ".distcp")
         path.write_bytes(path.read_bytes()[:-1])
     savers.gather(None)
-    passed_over = shards.load(Part(peers, spec, shape).state.state_after_first_step())
+    passed_over = shards.load(Part(peers, spec, shape).state.state_after_first_step(), CPU)
     said["older"], said["rejected"] = passed_over.step, passed_over.rejected
 
     if node == peers.group.nodes - 1:
-        shards = Shards(folder / "of-a-new-node", savers, keep=2, retain=frozenset())
+        shards = ShardedStore(folder / "of-a-new-node", savers, keep=2, retain=frozenset())
     try:
-        shards.load(Part(peers, spec, shape).state.state_after_first_step())
+        shards.load(Part(peers, spec, shape).state.state_after_first_step(), CPU)
     except NothingToResume as error:
         said["new node"] = str(error)
     return said

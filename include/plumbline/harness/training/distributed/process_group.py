@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 
-from plumbline.harness.training.checkpoint import flatten_state, replace_leaves
+from plumbline.harness.training.checkpoint.state import flatten_state, replace_leaves
 from plumbline.harness.training.worker_protocol import ProcessGroupSpec, WorkerSpec
 
 
@@ -123,21 +123,16 @@ class RankGroups:
         dist.init_process_group(group.backend, store=prefixed, rank=group.rank, world_size=group.world, timeout=_TIMEOUT, device_id=bound)
         self._device = device
 
-    def beside(self) -> dist.ProcessGroup:
-        """One more group of all ranks, over gloo whatever the device: for words rather than tensors, and for another thread than the loop's.
-
-        All ranks call it, at the same point.
-        """
-        return _require_group(dist.new_group(backend="gloo", timeout=_TIMEOUT))
-
     def checkpoint_groups(self, layout: MeshLayout) -> CheckpointGroups:
         """Those that save and load sharded state together. All ranks call it, at the same point."""
+        # Over gloo whatever the device: for words rather than tensors, and for another thread than the loop's.
+        everybody = _require_group(dist.new_group(backend="gloo", timeout=_TIMEOUT))
         mine = None
         for first in range(0, self.group.world, layout.span):
             group = dist.new_group(list(range(first, first + layout.span)), backend="gloo", timeout=_TIMEOUT)
             if first == layout.replica.start:
                 mine = group
-        return CheckpointGroups(layout, self.beside(), _require_group(mine))
+        return CheckpointGroups(layout, everybody, _require_group(mine))
 
     def share(self, state: dict[str, Any] | None) -> dict[str, Any]:
         """Rank 0's training state on every rank; the others give None. Tensors travel one by one: only one of them is held twice."""

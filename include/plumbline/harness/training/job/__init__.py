@@ -16,7 +16,7 @@ from plumbline.harness.gang.topology import Address, Topology
 from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.probes.inter_node import CollectiveSpec
 from plumbline.harness.training.analysis import records
-from plumbline.harness.training.checkpoint import checkpoint_name
+from plumbline.harness.training.checkpoint.folder import checkpoint_name
 from plumbline.harness.training.job.supervisor import (
     KILL_TIMEOUT_S,
     RankProcess,

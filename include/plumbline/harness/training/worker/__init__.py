@@ -15,8 +15,9 @@ import torch
 from torch import nn
 
 from plumbline.harness.image_requirements import ImageIncomplete, find_image_fault
-from plumbline.harness.training.checkpoint import CheckpointRanks, SingleProcess
-from plumbline.harness.training.checkpoint.manager import CheckpointManager, TrainingState
+from plumbline.harness.training.checkpoint.manager import CheckpointManager
+from plumbline.harness.training.checkpoint.ranks import CheckpointRanks, SingleProcess
+from plumbline.harness.training.checkpoint.state import TrainingState
 from plumbline.harness.training.learners import Samples, build_learner
 from plumbline.harness.training.models import InitialWeights, weights_sha256
 from plumbline.harness.training.worker import torch_setup
@@ -202,7 +203,7 @@ class Trainer:
             self._learner.loss(self._replica, micro).backward()  # type: ignore[no-untyped-call]
             self._optimizer.zero_grad(set_to_none=True)
         self._log.event("load_begin")
-        loaded = self._keeper.load(self._state, str(self._device)) if self._saves else None
+        loaded = self._keeper.load(self._state) if self._saves else None
         step = loaded.step if loaded else 0
         if self._peers is not None and not self._spec.sharded:
             shared = self._peers.share({"step": step, "state": self._state.taken()} if self._leads else None)
@@ -222,14 +223,9 @@ class Trainer:
         """Whether this rank saves and loads: where all hold the same state, rank 0 does for all."""
         return self._leads or self._spec.sharded
 
-    def _savers(self) -> CheckpointRanks | None:
-        spec, beside = self._spec, self._spec.checkpoint_mode == "async"
-        if (self._peers is None and not beside) or (self._peers is not None and not (beside or spec.sharded)):
-            return None
-        if self._peers is None:
+    def _savers(self) -> CheckpointRanks:
+        if self._peers is None or not self._spec.sharded:
             return SingleProcess()
-        if not spec.sharded:
-            return SingleProcess(replica_group=self._peers.beside())
         assert self._layout is not None
         return self._peers.checkpoint_groups(self._layout)
 
@@ -277,7 +273,7 @@ def _verify_checkpoint(spec: WorkerSpec, device: torch.device, keeper: Checkpoin
         settle()
         began = monotonic_ns()
         # Once is enough for what a process that resumes checks besides: each load is compared with what was trained.
-        loaded = keeper.load(state, str(device), checksums=number == 0)
+        loaded = keeper.load(state, checksums=number == 0)
         settle()
         seconds = (monotonic_ns() - began) / 1e9 - loaded.checksum_s
         step, same = loaded.step, state.fingerprint() == trained

@@ -13,8 +13,11 @@ import torch
 
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.harness.training import plan
-from plumbline.harness.training.checkpoint import NothingToResume, SingleProcess, checkpoint_name
-from plumbline.harness.training.checkpoint.manager import CheckpointManager, TrainingState
+from plumbline.harness.training.checkpoint.folder import checkpoint_name
+from plumbline.harness.training.checkpoint.manager import CheckpointManager
+from plumbline.harness.training.checkpoint.ranks import SingleProcess
+from plumbline.harness.training.checkpoint.state import TrainingState
+from plumbline.harness.training.checkpoint.store import NothingToResume
 from plumbline.harness.training.dataset import DataFile
 from plumbline.harness.training.worker_protocol import StepLog
 
@@ -30,8 +33,7 @@ def live(value: float = 1.0) -> TrainingState:
 @pytest.fixture(params=["sync", "async"])
 def keeper(request: pytest.FixtureRequest, tiny: Callable[..., TrainingWorkload], tmp_path: Path) -> CheckpointManager:
     spec = plan.undisturbed_spec(tiny(fault=None), DataFile(tmp_path, "<u2", 4096, ""), tmp_path, device="cpu")
-    beside = request.param == "async"
-    return CheckpointManager(replace(spec, checkpoint_mode=request.param), StepLog(tmp_path / "log"), SingleProcess() if beside else None)
+    return CheckpointManager(replace(spec, checkpoint_mode=request.param), StepLog(tmp_path / "log"), SingleProcess())
 
 
 def said(folder: Path) -> list[dict[str, Any]]:
@@ -47,14 +49,14 @@ def test_a_save_is_in_the_log_once_it_is_durable_and_comes_back(keeper: Checkpoi
     assert all(line["save_s"] > 0 and line["blocking"] > 0 and line["checksum_s"] > 0 and line["bytes"] > 64 for line in lines)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == [checkpoint_name(8)]
     other = live(0.0)
-    assert keeper.load(other, "cpu")[::2] == (8, ())
+    assert keeper.load(other)[::2] == (8, ())
     assert torch.equal(other.model.weight, live(8.0).model.weight)
     assert isinstance(keeper.evict_from_page_cache(), bool) and keeper.on_all_ranks(here=True) and not keeper.on_all_ranks(here=False)
 
 
 def test_nothing_there_is_nothing_to_resume(keeper: CheckpointManager) -> None:
     with pytest.raises(NothingToResume, match=r"checkpoints$"):
-        keeper.load(live(), "cpu")
+        keeper.load(live())
 
 
 @pytest.mark.fault("the disk fills while a checkpoint is written", ends="an error", keeps="the checkpoint before it")

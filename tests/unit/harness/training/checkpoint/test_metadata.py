@@ -1,4 +1,4 @@
-"""The outline of a sharded checkpoint builds what outlines are made of, and calls nothing."""
+"""The outline of a checkpoint builds what outlines are made of, and calls nothing."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from plumbline.harness.training.checkpoint import CheckpointCorrupt, SingleProcess, checkpoint_name, digest_file
-from plumbline.harness.training.checkpoint.sharded import MetadataReader, ShardedCheckpoints
+from plumbline.harness.training.checkpoint.folder import CheckpointCorrupt, checkpoint_name, digest_file
+from plumbline.harness.training.checkpoint.ranks import SingleProcess
+from plumbline.harness.training.checkpoint.sharded import MetadataReader, ShardedStore
 
 
 class Command:
@@ -29,7 +30,7 @@ def state(value: float) -> dict[str, Any]:
 
 @pytest.mark.fault("a checkpoint's metadata names a program to run", ends="refused", keeps="the checkpoint before it")
 def test_a_forged_outline_runs_nothing_and_the_checkpoint_before_it_is_loaded(tmp_path: Path) -> None:
-    keeper, mark = ShardedCheckpoints(tmp_path / "kept", SingleProcess(), keep=2, retain=frozenset()), tmp_path / "ran"
+    keeper, mark = ShardedStore(tmp_path / "kept", SingleProcess(), keep=2, retain=frozenset()), tmp_path / "ran"
     for step in (4, 8):
         keeper.begin(step, state(float(step)), beside=False)()
     folder = tmp_path / "kept" / checkpoint_name(8)
@@ -38,7 +39,7 @@ def test_a_forged_outline_runs_nothing_and_the_checkpoint_before_it_is_loaded(tm
     part = digest_file(folder / ".metadata")
     manifest["files"][".metadata"] = {"bytes": part.bytes, "sha256": part.sha256}
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    restored = keeper.load(state(0.0))
+    restored = keeper.load(state(0.0), torch.device("cpu"))
     assert restored.step == 4 and "posix.mkdir" in restored.rejected[0] and not mark.exists()
 
 

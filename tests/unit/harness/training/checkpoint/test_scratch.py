@@ -17,8 +17,9 @@ from tests.unit.harness.training.conftest import TINY
 
 from plumbline.declarations import TrainingWorkload, load
 from plumbline.declarations.compatibility import checkpoints_at_most, scratch_needed
-from plumbline.harness.training import checkpoint, worker
-from plumbline.harness.training.checkpoint import Manifest, draft_path, manager
+from plumbline.harness.training import worker
+from plumbline.harness.training.checkpoint import folder as checkpoint
+from plumbline.harness.training.checkpoint.folder import Manifest, draft_path
 from plumbline.harness.training.dataset.preparation import prepare_inputs
 from plumbline.harness.training.job import isolate_fault_checkpoint
 from plumbline.harness.training.plan import plan_fault, run_spec
@@ -69,7 +70,6 @@ def most_bytes(workload: TrainingWorkload, folder: Path, monkeypatch: pytest.Mon
         plain(draft, final, manifest)
 
     monkeypatch.setattr(checkpoint, "publish", publish)
-    monkeypatch.setattr(manager, "publish", publish)
     for check in ("_verify_checkpoint", "matmul_flops", "_drawn_again"):  # they write nothing
         monkeypatch.setattr(worker, check, lambda *_, **__: None)
     fault, data = plan_fault(workload), prepare_inputs(workload, folder)

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from plumbline.harness.training.checkpoint import flatten_state, replace_leaves
-from plumbline.harness.training.checkpoint.manager import TrainingState
+from plumbline.harness.training.checkpoint.state import TrainingState, flatten_state, replace_leaves
 
 CPU = torch.device("cpu")
 
@@ -34,7 +33,7 @@ def test_what_is_put_goes_on_as_what_was_taken(name: str) -> None:
     kept = mine.taken()
     leaves = {path: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for path, leaf in flatten_state(kept).items()}
     step(mine)
-    other.put(replace_leaves(other.state_after_first_step(), leaves))
+    other.put(replace_leaves(kept, leaves))
     step(other)
     there, here = mine.tensors(), other.tensors()
     assert there.keys() == here.keys() and all(torch.equal(there[key], here[key]) for key in there)
@@ -56,6 +55,6 @@ def test_leaves_have_paths_and_find_their_way_back() -> None:
     assert replace_leaves(nested, {"a.0.0": 9, "a.0.1": "x", "c.0": 3}) == {"a": {0: [9, "x"], "b": {}}, "c": [3]}
 
 
-def test_what_was_not_there_is_left_out() -> None:
-    nested: dict[str, Any] = {"state": {0: {"step": 1, "mean": 2.0}, 1: {"step": 1}}, "none": {}}
-    assert replace_leaves(nested, {"state.0.step": 5}) == {"state": {0: {"step": 5}, 1: {}}, "none": {}}
+def test_a_leaf_that_is_missing_is_named() -> None:
+    with pytest.raises(KeyError, match=r"state\.0\.mean"):
+        replace_leaves({"state": {0: {"step": 1, "mean": 2.0}}, "none": {}}, {"state.0.step": 5})

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from plumbline.harness.gang.channel import gloo_environment, serve_rendezvous_store
-from plumbline.harness.training.checkpoint.manager import TrainingState
+from plumbline.harness.training.checkpoint.state import TrainingState
 from plumbline.harness.training.distributed import DdpModel
 from plumbline.harness.training.distributed.process_group import RankGroups, is_peer_lost
 from plumbline.harness.training.models import build_model

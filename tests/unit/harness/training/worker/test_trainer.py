@@ -16,7 +16,7 @@ import torch
 
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.harness.image_requirements import ImageIncomplete
-from plumbline.harness.training import checkpoint
+from plumbline.harness.training.checkpoint import folder as checkpoint
 from plumbline.harness.training.dataset.preparation import prepare_inputs
 from plumbline.harness.training.plan import undisturbed_spec
 from plumbline.harness.training.worker import NoDevice, Trainer
