@@ -234,21 +234,6 @@ def test_a_cap_on_requests_in_flight_holds_and_is_told() -> None:
     assert log.dispatch_delays().max() > 0.05
 
 
-@pytest.mark.full
-def test_a_slow_reader_gets_its_answers_when_it_reads_on() -> None:
-    load = load_of(40, rate=40, tokens=4)
-    with Golden(first_s=0.001) as golden:
-        log = drive(golden, load, settings=Settings(slow_share=0.25, slow_from_s=0.2, slow_until_s=0.8))
-    assert log.finished == 40
-    slow = np.flatnonzero(log.ended - log.dispatched > 0.7 - log.dispatched + 0.05)
-    told = [i for i in range(40) if Settings(slow_share=0.25, slow_until_s=0.8, slow_from_s=0.2).slow(i, load.arrivals_s[i])]
-    assert len(told) == 6
-    assert all(log.ended[i] >= 0.8 for i in told)
-    assert all(i in slow for i in told)
-    others = [i for i in range(40) if i not in told and load.arrivals_s[i] < 0.6]
-    assert np.median(log.ended[others] - log.scheduled[others]) < 0.1
-
-
 def test_what_is_not_sent_when_a_phase_is_stopped_was_not_due() -> None:
     load = load_of(500, rate=50, tokens=1)
     with Golden(first_s=0.05) as golden:

@@ -64,6 +64,21 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([_PACKAGE_ROOT, *filter(None, [inherited])])}
 
 
+def run(*arguments: str, request: object = None, limit_s: float | None = None) -> subprocess.CompletedProcess[str]:
+    """The ended `executable` with these arguments and `request` as JSON on its input, in a process of its own: torch has no place beside the
+    client. TimeoutExpired after `limit_s`."""
+    return subprocess.run(
+        [executable(), *arguments],
+        input=json.dumps(request),
+        env=environment(),
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=limit_s,
+        check=False,
+    )
+
+
 def describe() -> EnginePython:
     """The engine Python as it describes itself; TrialFailed("image_error") if it does not run."""
     program = os.environ.get(VARIABLE)

@@ -31,22 +31,16 @@ class ConnectionPool:
         self._open: set[Connection] = set()
         self._roomy: deque[Connection] = deque()
         self._opening: set[asyncio.Task[None]] = set()
-        self._slow: Connection | None = None
-        self._slow_has_room = False
         self.down = ""
         self._closed = False
 
-    async def first(self, within_s: float, go_on: Callable[[], bool], *, slow: bool) -> str:
+    async def first(self, within_s: float, go_on: Callable[[], bool]) -> str:
         """Open what a phase begins with; returns why that did not succeed, empty if it did."""
         deadline = time.monotonic() + within_s
         while True:
             try:
                 for _ in range(self._transport.first - len(self._open)):
                     self._add(await self._attempt(deadline - time.monotonic()))
-                if slow:
-                    self._slow = await self._attempt(deadline - time.monotonic(), stalled=True)
-                    self._open.add(self._slow)
-                    self._slow_has_room = True
                 return ""
             except OSError as error:
                 if time.monotonic() + _BACKOFF_S[1] >= deadline or not go_on():
@@ -64,20 +58,12 @@ class ConnectionPool:
             roomy.rotate(-1)
         return roomy[0]
 
-    def next_slow(self) -> Connection | None:
-        """The connection whose answers are not read for now; None if it has no room, or was lost."""
-        return self._slow if self._slow_has_room else None
-
     def full(self, connection: Connection) -> None:
-        if connection is self._slow:
-            self._slow_has_room = False
         if connection in self._roomy:
             self._roomy.remove(connection)
 
     def roomy(self, connection: Connection) -> None:
-        if connection is self._slow:
-            self._slow_has_room = True
-        elif connection in self._open and connection not in self._roomy:
+        if connection in self._open and connection not in self._roomy:
             self._roomy.append(connection)
 
     def lost(self, connection: Connection) -> None:
@@ -86,9 +72,7 @@ class ConnectionPool:
             return
         self._open.discard(connection)
         self.full(connection)
-        if connection is self._slow:
-            self._slow, self._slow_has_room = None, False
-        elif len(self._regular) + len(self._opening) < self._transport.first:
+        if len(self._open) + len(self._opening) < self._transport.first:
             self._open_another()
 
     def drop_stale(self) -> None:
@@ -96,10 +80,6 @@ class ConnectionPool:
         for connection in [each for each in self._roomy if each.stale]:
             self.lost(connection)
             connection.close()
-
-    def resume_reading(self) -> None:
-        if self._slow is not None:
-            self._slow.resume_reading()
 
     def close(self) -> None:
         self._closed = True
@@ -122,7 +102,7 @@ class ConnectionPool:
             try:
                 connection = await self._attempt(_ATTEMPT_S)
             except OSError as error:
-                if self._regular:
+                if self._open:
                     return  # the others have to do
                 self.down = str(error)
                 self._refused()
@@ -138,14 +118,9 @@ class ConnectionPool:
         self._open.add(connection)
         self._roomy.append(connection)
 
-    @property
-    def _regular(self) -> set[Connection]:
-        return {connection for connection in self._open if connection is not self._slow}
-
-    async def _attempt(self, within_s: float, *, stalled: bool = False) -> Connection:
+    async def _attempt(self, within_s: float) -> Connection:
         try:
-            opening = self._transport.connect(self._loop, self._sink, stalled=stalled)
-            connection = await asyncio.wait_for(opening, max(within_s, 0.001))
+            connection = await asyncio.wait_for(self._transport.connect(self._loop, self._sink), max(within_s, 0.001))
         except asyncio.TimeoutError:
             raise OSError(f"no answer to a connection within {within_s:.3g}s") from None
         if not connection.usable:

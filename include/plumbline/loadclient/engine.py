@@ -63,13 +63,12 @@ class Engine(Recorder):
 
     async def connect(self, within_s: float, look: Callable[[], LoadCommand]) -> str:
         """Open the first connections; returns why there is none, empty if there is one."""
-        return await self._connections.first(within_s, lambda: look() == "go_on", slow=bool(self._settings.slow_share))
+        return await self._connections.first(within_s, lambda: look() == "go_on")
 
     async def run(self, began: float) -> None:
         """The phase, from monotonic second `began` on until every request has ended."""
         self.began = began
         looking = asyncio.ensure_future(self._watch())
-        slow_over = self._loop.call_later(max(0.0, began + self._settings.slow_until_s - _monotonic()), self._connections.resume_reading)
         try:
             with self._pacer:
                 if self._left:
@@ -78,7 +77,6 @@ class Engine(Recorder):
                 if looking.done():
                     looking.result()
         finally:
-            slow_over.cancel()
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
             self.close()
@@ -127,7 +125,7 @@ class Engine(Recorder):
     def _start(self, number: int) -> None:
         if len(self._where) >= self._settings.in_flight_cap:
             self.note_capped()
-        elif not self._parked and (connection := self._connection(number)) is not None:
+        elif not self._parked and (connection := self._connections.next()) is not None:
             self._send(number, connection)
             return
         elif self._connections.down:
@@ -136,11 +134,6 @@ class Engine(Recorder):
             return
         self._state[number] = _WAITING
         self._parked.append(number)
-
-    def _connection(self, number: int) -> Connection | None:
-        if self._settings.slow_share and self._settings.slow(number, self.scheduled[number]):
-            return self._connections.next_slow() or self._connections.next()
-        return self._connections.next()
 
     def _send(self, number: int, connection: Connection) -> None:
         self._state[number] = _OUT
@@ -157,7 +150,7 @@ class Engine(Recorder):
                 if now - self.began - self.scheduled[number] >= self._timeout_s:
                     # Answers are read before timers are looked at: its own may have run out meanwhile.
                     self._give_up(number, now)
-                elif (connection := self._connection(number)) is None:
+                elif (connection := self._connections.next()) is None:
                     return
                 else:
                     first = self._dispatched[number]

@@ -92,13 +92,11 @@ class Http1:
         self._address, self._tls = address, tls
         self.prefix, self.bodies, self.answer_of, self.quoted, self.waits = prefix, bodies, answer_of, quoted, waits
 
-    async def connect(self, loop: asyncio.AbstractEventLoop, sink: Sink, *, stalled: bool = False) -> Http1Connection:
+    async def connect(self, loop: asyncio.AbstractEventLoop, sink: Sink) -> Http1Connection:
         host, port = self._address
-        transport, connection = await loop.create_connection(
+        _, connection = await loop.create_connection(
             lambda: Http1Connection(self, loop, sink), host, port, ssl=self._tls, server_hostname=host if self._tls else None
         )
-        if stalled:
-            transport.pause_reading()
         return connection
 
 
@@ -145,9 +143,6 @@ class Http1Connection(asyncio.Protocol):
         if self._number == number:
             self._number = None
             self._transport.abort()
-
-    def resume_reading(self) -> None:
-        self._transport.resume_reading()
 
     def close(self) -> None:
         self._number, self._open = None, False

@@ -46,10 +46,10 @@ class Transport:
             ]
         )
 
-    async def connect(self, loop: asyncio.AbstractEventLoop, sink: Sink, *, stalled: bool = False) -> Connection:
+    async def connect(self, loop: asyncio.AbstractEventLoop, sink: Sink) -> Connection:
         reader = MessageReader(self._target.wire, answers := ResponseChecker(self._target.wire, self._load, sink), sink)
         connecting = loop.create_connection(
-            lambda: GrpcConnection(sink, self._block, self._bodies, reader, answers, cancels=self._cancels, stalled=stalled),
+            lambda: GrpcConnection(sink, self._block, self._bodies, reader, answers, cancels=self._cancels),
             self._host,
             self._port,
             ssl=self._tls,
@@ -81,12 +81,11 @@ class GrpcConnection(asyncio.Protocol):
         answers: ResponseChecker,
         *,
         cancels: bool = True,
-        stalled: bool = False,
         first_stream: int = 1,
     ) -> None:
         self._sink, self._block, self._bodies, self._answers = sink, block, bodies, answers
         self._read = reader.read
-        self._cancels, self._stalled = cancels, stalled
+        self._cancels = cancels
         self._heads = http2.HeaderBlocks()
         self._rest = b""
         self._open_block: tuple[int, int, bytearray] | None = None
@@ -125,9 +124,6 @@ class GrpcConnection(asyncio.Protocol):
             # What flow control holds back of its message still goes out: a server that waits for the rest would keep the stream for ever.
             self._calls[stream].given_up = True
 
-    def resume_reading(self) -> None:
-        self._out.write(http2.settings({http2.INITIAL_WINDOW_SIZE: http2.LARGEST_WINDOW}))
-
     def close(self) -> None:
         self._over = True
         self._out.flush()
@@ -150,7 +146,7 @@ class GrpcConnection(asyncio.Protocol):
         transport.set_write_buffer_limits(high=_WRITE_BUFFER)
         self._out = Outbox(asyncio.get_running_loop(), transport, self._block)
         # No table on our side (see HeaderBlocks), nothing pushed, and as much credit as there is: the server never waits for us.
-        ours = {http2.HEADER_TABLE_SIZE: 0, http2.ENABLE_PUSH: 0, http2.INITIAL_WINDOW_SIZE: 0 if self._stalled else http2.LARGEST_WINDOW}
+        ours = {http2.HEADER_TABLE_SIZE: 0, http2.ENABLE_PUSH: 0, http2.INITIAL_WINDOW_SIZE: http2.LARGEST_WINDOW}
         credit = (http2.LARGEST_WINDOW - http2.DEFAULT_WINDOW).to_bytes(4, "big")
         self._out.write(http2.PREFACE + http2.settings(ours) + http2.frame(http2.WINDOW_UPDATE, 0, 0, credit))
 

@@ -71,20 +71,11 @@ class Settings:
 
     processes       that send the load; None: as many as its rate needs and the cores allow
     cpus            cores to keep to; None: any
-    in_flight_cap   most unanswered requests; further ones are sent late, and the log counts them
-    slow_share      share of the requests between `slow_from_s` and `slow_until_s` of the phase whose answers are not read until the latter"""
+    in_flight_cap   most unanswered requests; further ones are sent late, and the log counts them"""
 
     processes: int | None = None
     cpus: tuple[int, ...] | None = None
     in_flight_cap: int = 20_000
-    slow_share: float = 0.0
-    slow_from_s: float = 0.0
-    slow_until_s: float = 0.0
-
-    def slow(self, number: int, scheduled_s: float) -> bool:
-        """Whether this request's answer is read slowly; such requests are spread evenly over the phase's."""
-        share = self.slow_share
-        return bool(share) and self.slow_from_s <= scheduled_s < self.slow_until_s and int((number + 1) * share) > int(number * share)
 
 
 # The seam between the load and the wire: the engine says which request goes out when, a connection says what came back.
@@ -141,9 +132,6 @@ class Connection(Protocol):
     def cancel(self, number: int) -> None:
         """Give a request up and cancel it on the server; it is not reported any more."""
 
-    def resume_reading(self) -> None:
-        """Begin to take answers in on a connection that was opened stalled."""
-
     def close(self) -> None:
         """Close at once, without further reports."""
 
@@ -154,5 +142,5 @@ class Transport(Protocol):
     first: int
     most: int
 
-    async def connect(self, loop: asyncio.AbstractEventLoop, sink: Sink, *, stalled: bool = False) -> Connection:
-        """Open a connection; OSError, in words, if that does not succeed. `stalled`: the server may not send answers for now."""
+    async def connect(self, loop: asyncio.AbstractEventLoop, sink: Sink) -> Connection:
+        """Open a connection; OSError, in words, if that does not succeed."""

@@ -51,13 +51,6 @@ def test_every_second_request_goes_to_the_second_of_two_servers() -> None:
     assert drive(load_of([-1]), [b""], alone, timeout_s=1).replica is None
 
 
-def test_slow_requests_are_spread_and_only_within_their_time() -> None:
-    settings = Settings(slow_share=0.25, slow_from_s=1.0, slow_until_s=2.0)
-    assert [number for number in range(12) if settings.slow(number, 1.5)] == [3, 7, 11]
-    assert not any(settings.slow(number, moment) for number in range(12) for moment in (0.9, 2.0))
-    assert not any(Settings().slow(number, 0.0) for number in range(12))
-
-
 def test_a_body_for_each_request() -> None:
     with pytest.raises(ValueError, match=r"^1 bodies.*2 requests"):
         drive(load_of([-1, -1]), [b""], Target("127.0.0.1:1", Wire("unary", "m", {}, index=None), lambda: True), timeout_s=1)

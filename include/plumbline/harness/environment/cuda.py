@@ -55,9 +55,8 @@ def _major(release: Scalar) -> int:
 
 def open_fault() -> str | None:
     """Why the image's PyTorch cannot hold one number on a GPU, tried in a process of its own; None if it can."""
-    words = [engine_python.executable(), "-c", _OPEN]
     try:
-        done = subprocess.run(words, env=engine_python.environment(), capture_output=True, text=True, timeout=_OPEN_LIMIT_S, check=False)
+        done = engine_python.run("-c", _OPEN, limit_s=_OPEN_LIMIT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{type(error).__name__}: {error}"
     if done.returncode == 0:

@@ -91,14 +91,7 @@ class CheckpointTokenizer:
         with tempfile.TemporaryDirectory(prefix="plumbline-tokens-") as folder:
             (Path(folder) / _ASKED).write_text(json.dumps({"checkpoint": str(self.folder), "prompts": prompts}), encoding="utf-8")
             try:
-                done = subprocess.run(
-                    [engine_python.executable(), "-c", f"from {__name__} import main; main()", folder],
-                    env=engine_python.environment(),
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                    timeout=_WITHIN_S,
-                )
+                done = engine_python.run("-c", f"from {__name__} import main; main()", folder, limit_s=_WITHIN_S)
             except subprocess.TimeoutExpired:
                 raise ValueError(f"{len(prompts)} prompts were not tokenised within {_WITHIN_S:g}s; expected fewer prompts") from None
             answered = Path(folder) / _ANSWERED

@@ -45,7 +45,6 @@ class Driver:
         sample: Callable[[], None] = lambda: None,
         stop: Callable[[RequestLog], bool] | None = None,
         running: Callable[[], bool] | None = None,
-        settings: Settings | None = None,
         note: str = "",
         declared: bool = True,
     ) -> RequestLog:
@@ -65,7 +64,7 @@ class Driver:
             timeout_s=self.record.workload.request_timeout,
             tick=tick,
             stop=stop,
-            settings=settings or self.settings,
+            settings=self.settings,
         )
         self.served.answered(log.finished)
         if self.record.workload.server.backend == "external":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import subprocess
 import tempfile
 from dataclasses import replace
 from functools import partial
@@ -169,15 +168,7 @@ def _draw_weights(shape: str, file: Path) -> None:
     with tempfile.NamedTemporaryFile("w", dir=file.parent, suffix=".json") as declared:
         declared.write(shape)
         declared.flush()
-        done = subprocess.run(
-            [engine_python.executable(), "-m", "plumbline.harness.training.models", declared.name, str(file)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env=engine_python.environment(),
-            check=False,
-        )
+        done = engine_python.run("-m", "plumbline.harness.training.models", declared.name, str(file))
     if done.returncode:
         errors = "\n".join(done.stderr.strip().splitlines()[-_SHOWN_LINES:])
         raise TrialFailed(

@@ -66,18 +66,9 @@ def model_hash(workload: InferenceWorkload) -> str:
 
 
 def _export(shape: Encoder, file: Path, names: tuple[str, str]) -> None:
-    """Export in a process of its own: torch has no place beside the client."""
     request = {"shape": shape.model_dump(mode="json"), "file": str(file), "names": names}
     try:
-        done = subprocess.run(
-            [engine_python.executable(), "-c", f"from {__name__} import main; main()"],
-            input=json.dumps(request),
-            env=engine_python.environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_EXPORT_WITHIN_S,
-        )
+        done = engine_python.run("-c", f"from {__name__} import main; main()", request=request, limit_s=_EXPORT_WITHIN_S)
     except subprocess.TimeoutExpired as error:
         raise TrialFailed("timeout", f"the encoder was not exported for {_BACKEND} within {_EXPORT_WITHIN_S:g}s") from error
     if done.returncode:
