@@ -26,7 +26,7 @@ from plumbline.launch.cluster.doctor.probe_pod import DoctorPatience
 from plumbline.launch.cluster.launcher_account import SERVICE_ACCOUNT
 from plumbline.launch.doctor_check import DoctorCheck
 from plumbline.launch.plan import possible_trials
-from plumbline.results.store import check_access
+from plumbline.results.store_check import check_access
 
 pytestmark = pytest.mark.integration
 

@@ -24,7 +24,7 @@ from plumbline.harness.contention_monitor import ContentionMonitor
 from plumbline.harness.inference import trial as inference_trial
 from plumbline.harness.inference.load.prompts import prompts_of
 from plumbline.harness.inference.load.schedule import schedule_of
-from plumbline.harness.inference.server import backends, process, tritonserver
+from plumbline.harness.inference.server import backends, shared_memory, tritonserver
 from plumbline.harness.inference.server.backends import Repository
 from plumbline.harness.inference.server.tritonserver import Triton
 from plumbline.harness.measurement import Measurement, TrialFailed
@@ -95,7 +95,7 @@ def nothing_is_left() -> Iterator[None]:
     """Whatever a test did to the server, no process and no shared memory stays."""
     yield
     assert servers() == []
-    assert list(process.SHARED_MEMORY_FOLDER.glob(f"{process.shared_memory_prefix()}*")) == []
+    assert list(shared_memory.SHARED_MEMORY_FOLDER.glob(f"{shared_memory.shared_memory_prefix()}*")) == []
 
 
 def test_a_whole_trial(tmp_path: Path) -> None:
@@ -305,12 +305,12 @@ def test_the_server_goes_with_its_harness(tmp_path: Path, number: signal.Signals
     deadline = time.monotonic() + 10
     while any(map(_lives, family)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    process.sweep_shared_memory()
+    shared_memory.sweep_shared_memory()
     for left in family:
         with contextlib.suppress(psutil.TimeoutExpired):
             left.wait(30)
     assert [p for p in family if _lives(p)] == []
-    assert not list(process.SHARED_MEMORY_FOLDER.glob(f"plumbline-*-{harness.pid}-*"))
+    assert not list(shared_memory.SHARED_MEMORY_FOLDER.glob(f"plumbline-*-{harness.pid}-*"))
 
 
 def test_another_schedule_than_the_planned_one(tmp_path: Path) -> None:

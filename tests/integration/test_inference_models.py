@@ -18,7 +18,7 @@ from tritonclient.grpc import service_pb2_grpc
 
 from plumbline.declarations import InferenceWorkload
 from plumbline.harness.inference.load.prompts import shipped_tokenizer
-from plumbline.harness.inference.server import backends, control, tritonserver
+from plumbline.harness.inference.server import backends, metrics_page, tritonserver
 from plumbline.harness.inference.server.backends import Repository
 from plumbline.harness.inference.server.tritonserver import Triton
 from plumbline.loadclient.prompt import Prompt
@@ -99,7 +99,7 @@ def test_prompts_that_begin_alike_are_found_in_the_cache(tmp_path: Path) -> None
         repository = backends.write(declared(server={"prefix_cache": state}), tmp_path / state, threads=1)
         with serving(repository, tmp_path) as triton:
             tokens[state] = [answer["TOKEN"] for answer in answers(triton, repository, prompts, 4)]
-            page = control.fetch_metrics(triton.metrics_address) if state == "cold" else ""
+            page = metrics_page.fetch_metrics(triton.metrics_address) if state == "cold" else ""
     assert tokens["cold"] == tokens["off"]
     counted = {line.split("{")[0]: float(line.split()[-1]) for line in page.splitlines() if line.startswith("plumbline_prefix_cache")}
     # Two whole blocks of 16 tokens of the shared 40, for all but the first.

@@ -15,7 +15,7 @@ import pytest
 from tests.fakes import listening, noop_model
 from tritonclient.utils import InferenceServerException
 
-from plumbline.harness.inference.server import control, process, tritonserver
+from plumbline.harness.inference.server import control, metrics_page, shared_memory, tritonserver
 from plumbline.harness.inference.server.local_server import free_port
 from plumbline.harness.inference.server.tritonserver import Triton
 from plumbline.harness.measurement import TrialFailed
@@ -34,7 +34,7 @@ def a_server(workdir: Path, **options: Any) -> Triton:
 def nothing_is_left() -> Iterator[None]:
     yield
     assert [p for p in psutil.Process().children(recursive=True) if lives(p) and "triton" in p.name()] == []
-    assert list(process.SHARED_MEMORY_FOLDER.glob(f"{process.shared_memory_prefix()}*")) == []
+    assert list(shared_memory.SHARED_MEMORY_FOLDER.glob(f"{shared_memory.shared_memory_prefix()}*")) == []
 
 
 def lives(process: psutil.Process) -> bool:
@@ -59,7 +59,7 @@ def wait_for(what: Callable[[], bool]) -> None:
 def test_it_counts_and_tells_its_metrics(tmp_path: Path) -> None:
     with a_server(tmp_path) as triton:
         before = triton.view()
-        with control.Scraper(triton.metrics_address, every_s=0.05) as scraper:
+        with metrics_page.Scraper(triton.metrics_address, every_s=0.05) as scraper:
             for _ in range(5):
                 noop_model.ask(triton.address)
             # Counted a moment after the answer.
@@ -196,11 +196,11 @@ def test_the_server_keeps_to_its_cores(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_a_killed_server_has_no_page_for_a_while(tmp_path: Path) -> None:
-    with a_server(tmp_path) as triton, control.Scraper(triton.metrics_address, every_s=0.05) as scraper:
+    with a_server(tmp_path) as triton, metrics_page.Scraper(triton.metrics_address, every_s=0.05) as scraper:
         wait_for(lambda: len(scraper.pages) > 0)
         triton.kill()
-        with pytest.raises(control.MetricsUnavailable, match=r"/metrics: ConnectionRefusedError"):
-            control.fetch_metrics(triton.metrics_address)
+        with pytest.raises(metrics_page.MetricsUnavailable, match=r"/metrics: ConnectionRefusedError"):
+            metrics_page.fetch_metrics(triton.metrics_address)
         seen = len(scraper.pages)
         triton.restart()
         wait_for(lambda: len(scraper.pages) > seen)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Engine
 
 from plumbline.archive import verification
+from plumbline.archive.advisory_lock import advisory_lock
 from plumbline.archive.audit import AuditLog
 from plumbline.archive.baselines import Baselines
 from plumbline.archive.campaigns import Campaigns
-from plumbline.archive.engine import advisory_lock, check_url, make_engine, reading, utc_now, writing
+from plumbline.archive.engine import check_url, make_engine, reading, utc_now, writing
 from plumbline.archive.findings import Findings
 from plumbline.archive.identifiers import Identifiers
 from plumbline.archive.migrate import prepare, revision_of

@@ -18,7 +18,8 @@ from plumbline.cli.output import Json, clear_errors, emit, fail, marked, open_ar
 from plumbline.declarations import DeclarationError, load
 from plumbline.metrics.formatting import common_scale, format_count, format_name
 from plumbline.results.benchmark_files import FORMATS
-from plumbline.results.published import MLPERF_ROUNDS, PublishedResult, parse_mlperf
+from plumbline.results.mlperf_training import MLPERF_ROUNDS, parse_mlperf
+from plumbline.results.published import PublishedResult
 from plumbline.workflows.import_results import ImportedFile
 
 _SHOWN = ("value", "mean", "p50", "p95", "p99")

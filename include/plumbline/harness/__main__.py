@@ -30,7 +30,7 @@ from plumbline.harness.gang.topology import InvalidTopology, topology_of
 from plumbline.harness.image_requirements import unsupported_torch
 from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.run import quick_probe, run, store_probe
-from plumbline.results import Environment, ResultStore, signing, store
+from plumbline.results import Environment, ResultStore, signing, store_check
 from plumbline.results.document import PROBE_LIMIT_S
 
 MEASURED, STORE_FAILED, UNUSABLE, FAILED = 0, 1, 2, 3
@@ -130,8 +130,8 @@ def _check_store(out: str) -> dict[str, object]:
     `cuda_fault`: why PyTorch cannot use the NVIDIA GPUs that the driver shows."""
     seconds, fault = None, None
     try:
-        seconds = store.check_access(ResultStore(out, patience_s=_CHECK_PATIENCE_S))
-    except (store.StoreFault, ValueError, ImportError) as error:
+        seconds = store_check.check_access(ResultStore(out, patience_s=_CHECK_PATIENCE_S))
+    except (store_check.StoreFault, ValueError, ImportError) as error:
         fault = str(error)
     torch, accelerators, cuda_fault = None, None, None
     try:

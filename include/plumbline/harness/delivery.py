@@ -11,7 +11,7 @@ from plumbline.declarations import Trial
 from plumbline.harness.interruption import Interrupted, Interruption
 from plumbline.harness.measurement import EvidenceFile
 from plumbline.results import Evidence, Reason, ResultDocument, ResultStore, bounded_json, log_transport
-from plumbline.results.store import permanent_error
+from plumbline.results.store_errors import permanent_error
 
 Seal = Callable[[Sequence[Evidence], Sequence[Reason]], ResultDocument]
 """The document with this evidence, and with further reasons behind its own."""

@@ -13,7 +13,8 @@ from plumbline.declarations import AnyWorkload, Declarations, InferenceWorkload,
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.declarations.workloads.engines import PATH_MEASURED, engine
 from plumbline.declarations.workloads.load import LoadPhaseSpec, max_phase_seconds
-from plumbline.harness.training.flops import flops_per_step, published_peak
+from plumbline.harness.training.flops import flops_per_step
+from plumbline.harness.training.peak_flops import published_peak
 from plumbline.harness.training.worker_protocol import VERIFIED_LOADS
 from plumbline.launch.plan import declared_slots
 

@@ -34,17 +34,17 @@ def check(documents: Sequence[ResultDocument], planned: Sequence[Trial], docs: P
     its pages. ValueError for a name that is no folder name.
     """
     # These take seconds to import; whoever only reads a report goes without them.
-    from plumbline.quality import tables
+    from plumbline.quality import attempt_rows
     from plumbline.quality.data_docs import write_site
     from plumbline.quality.suites import attempts_suite, facts_suite, numbers_suite
     from plumbline.quality.validation import validate
 
-    outcomes = [validate(attempts_suite(planned), tables.attempts_table(documents, planned, datetime.now(timezone.utc)))]
+    outcomes = [validate(attempts_suite(planned), attempt_rows.attempts_table(documents, planned, datetime.now(timezone.utc)))]
     for kind in KINDS:
-        if len(facts := tables.facts_table(documents, kind)):
+        if len(facts := attempt_rows.facts_table(documents, kind)):
             outcomes.append(validate(facts_suite(kind), facts))
-            outcomes.append(validate(numbers_suite(kind), tables.numbers_table(documents, kind)))
-    keys = [tables.attempt_key(document) for document in documents]
+            outcomes.append(validate(numbers_suite(kind), attempt_rows.numbers_table(documents, kind)))
+    keys = [attempt_rows.attempt_key(document) for document in documents]
     verdicts = {key: Verdict() for key in keys}
     for key, reason in spoilt_by_load(documents).items():
         verdicts[key] = verdicts[key].with_reason("critical", reason)

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from plumbline.declarations import Trial
+from plumbline.quality.attempt_rows import ENVIRONMENT_FACTS, NATURAL_KEY, NUMBER_CHECKS, Kind
 from plumbline.quality.gx import Expectation, ExpectationSuite, expect
 from plumbline.quality.report import Severity
-from plumbline.quality.tables import ENVIRONMENT_FACTS, NATURAL_KEY, NUMBER_CHECKS, Kind
 from plumbline.results import SCHEMA_VERSION
 
 CLOCK_TOLERANCE_S = 300.0

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import io
 import json
@@ -21,7 +20,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO, Any, Literal, TypeVar
+from typing import IO, Any, TypeVar
 
 import fsspec
 
@@ -30,6 +29,7 @@ from plumbline.declarations.trials import without_defaults as shortened
 from plumbline.results import bounded_json
 from plumbline.results.bounded_json import InvalidResult
 from plumbline.results.document import SCHEMA_VERSION, LaunchRecord, ResultDocument
+from plumbline.results.store_errors import as_os_error, permanent_error
 
 T = TypeVar("T")
 _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl"})
@@ -293,91 +293,3 @@ class ResultStore:
         """
         files = ("trial.json", "launch.json", "result.json")
         return [folder for folder in self.attempts(campaign_id, trial_id) if any(self.exists(f"{folder}/{name}") for name in files)]
-
-
-# Errors of the stores' clients: which of them waiting cannot cure, and what they say in one line.
-#
-# Each client has exceptions of its own. They are known by name and status here, so that no client is imported that a store does not need.
-
-
-_PERMANENT = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ValueError, TypeError, AttributeError, ImportError)
-# Of botocore, google-auth and azure-core: credentials do not appear by waiting, and a pod that waits costs money.
-_CREDENTIAL_ERRORS = frozenset({"NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError", "ClientAuthenticationError"})
-
-_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-
-
-def permanent_error(error: Exception, url: str) -> Exception | None:
-    """The error to raise if waiting does not help; None if it may.
-
-    A refusal becomes PermissionError and a missing bucket FileNotFoundError, as s3fs has it; other permanent errors stay as they are."""
-    if isinstance(error, _PERMANENT) or (isinstance(error, OSError) and error.errno in _DISK_FULL):
-        return error
-    status = _http_status(error)
-    if type(error).__name__ in _CREDENTIAL_ERRORS or status in ("401", "403"):
-        return PermissionError(f"{url} refuses access: {one_line(error)}; check the credentials and their permissions")
-    return FileNotFoundError(f"{url}: {one_line(error)}") if status == "404" else None
-
-
-def as_os_error(error: Exception) -> OSError:
-    return error if isinstance(error, OSError) else OSError(f"{type(error).__name__}: {one_line(error)}")
-
-
-def one_line(error: BaseException) -> str:
-    """The error's words in one line, with its cause's: Azure writes a page with the answer's XML, Google hides why a login failed."""
-    words, cause = _message(error), error.__cause__
-    return words if cause is None or _message(cause) in words else f"{words} ({type(cause).__name__}: {_message(cause)})"
-
-
-def _message(error: BaseException) -> str:
-    return " ".join(str(error).partition("\nContent:")[0].split()) or "no reason given"
-
-
-def _http_status(error: Exception) -> str:
-    """The HTTP status: azure-core's `status_code`, gcsfs' `code`, 403 where gcsfs says it in words only; else nothing of use."""
-    if isinstance(error, OSError) and str(error).startswith("Forbidden"):
-        return "403"
-    return str(getattr(error, "status_code", None) or getattr(error, "code", None))
-
-
-CHECK_PREFIX = ".plumbline-check-"
-"""Prefix of the check's objects; no campaign can have such a name."""
-_T = TypeVar("_T")
-
-
-_Step = Literal["write", "read", "compare", "delete"]
-_DONE: Mapping[_Step, str] = {"write": "written", "read": "read back", "delete": "deleted"}
-
-
-class StoreFault(OSError):
-    """The store cannot be used. `step`: what failed."""
-
-    def __init__(self, step: _Step, message: str) -> None:
-        super().__init__(message)
-        self.step = step
-
-
-def check_access(store: ResultStore) -> float:
-    """Write, read back and delete one object of a new name; returns the seconds it took. Raises StoreFault."""
-    path, content = f"{CHECK_PREFIX}{uuid.uuid4().hex}", uuid.uuid4().bytes
-    uri = store.uri(path)
-    began = time.monotonic()
-    _attempt_step(uri, "write", lambda: store.put(path, content))
-    try:
-        answer = _attempt_step(uri, "read", lambda: store.get(path))
-    finally:
-        _attempt_step(uri, "delete", lambda: store.remove(path))
-    if answer != content:
-        raise StoreFault("compare", f"{uri} returned other bytes than were written")
-    if _attempt_step(uri, "read", lambda: store.exists(path)):
-        raise StoreFault("delete", f"{uri} still exists after its deletion; is the bucket locked against deletion?")
-    return time.monotonic() - began
-
-
-def _attempt_step(uri: str, step: _Step, action: Callable[[], _T]) -> _T:
-    try:
-        return action()
-    except Exception as error:  # each store's client has its own exceptions, and all of them mean that it cannot be used
-        words = one_line(error)
-        reason = words if isinstance(error, (FileNotFoundError, PermissionError)) else f"{type(error).__name__}: {words}"
-        raise StoreFault(step, f"{uri} could not be {_DONE[step]}: {reason}") from error

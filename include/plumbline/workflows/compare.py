@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from plumbline.analysis.drift.compare import SeriesPair, compare_series, compare_trials
+from plumbline.analysis.drift.compare import SeriesPair, compare_series
 from plumbline.analysis.drift.comparison import Comparison, Limits
+from plumbline.analysis.drift.trial_comparison import compare_trials
 from plumbline.archive import Archive
 from plumbline.declarations import AnyWorkload, Declarations
 from plumbline.declarations.trials import requested_specification

@@ -12,9 +12,9 @@ from typing import Any
 from plumbline.analysis.drift.compare import SeriesPair, compare_series
 from plumbline.analysis.drift.comparison import Comparison, format_effect, format_repeats_needed
 from plumbline.analysis.drift.environment import FACT_NAMES, fact_name
+from plumbline.analysis.drift.history_verdicts import LONG_SERIES, SeriesHistory, rows_needing_history
+from plumbline.analysis.drift.history_verdicts import apply_history as judged
 from plumbline.analysis.drift.series_state import state_of
-from plumbline.analysis.drift.verdicts import LONG_SERIES, SeriesHistory, rows_needing_history
-from plumbline.analysis.drift.verdicts import apply_history as judged
 from plumbline.archive import Archive, open_archive
 from plumbline.archive.audit import SERIES_REVIEWED
 from plumbline.archive.records import TrialView

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from tests.golden import Golden
 
 from plumbline.declarations import DeclarationError
-from plumbline.declarations.economics import CostPlan, PlanLine
+from plumbline.declarations.cost_plan import CostPlan, PlanLine
 from plumbline.declarations.loader import load_file
 
 LINE = {"item": "gpu", "quantity": "500 instance-hours", "price": "98.32 USD/instance-hour", "source": "list price"}

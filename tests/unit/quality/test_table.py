@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.data.result_documents import training_workload, trial
 
-from plumbline.quality.tables import required_metrics
+from plumbline.quality.attempt_rows import required_metrics
 
 IMAGES = {
     "model": {"architecture": "vit", "layers": 1, "width": 16, "heads": 2, "feed_forward": 32, "image": 16, "patch": 8, "classes": 4},

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.results.published import MLPERF_COLUMNS, parse_mlperf
+from plumbline.results.mlperf_training import MLPERF_COLUMNS, parse_mlperf
 
 EXCERPT = Path(__file__).parents[2] / "data/mlperf/training_excerpt.csv"
 ROW = {

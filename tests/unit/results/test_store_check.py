@@ -9,7 +9,7 @@ import pytest
 
 from plumbline.harness.__main__ import main
 from plumbline.results import ResultStore
-from plumbline.results.store import StoreFault, check_access
+from plumbline.results.store_check import StoreFault, check_access
 
 
 def test_a_store_that_works_is_as_empty_as_before(tmp_path: Path) -> None:

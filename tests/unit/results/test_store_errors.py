@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.golden import Golden
 
-from plumbline.results.store import as_os_error, one_line, permanent_error
+from plumbline.results.store_errors import as_os_error, one_line, permanent_error
 
 
 class Told(Exception):

@@ -10,8 +10,8 @@ from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 from typing import get_args
 
-from plumbline.declarations.economics import CostBasis as CostBasis
-from plumbline.declarations.economics import CostItem
+from plumbline.declarations.cost_plan import CostBasis as CostBasis
+from plumbline.declarations.cost_plan import CostItem
 
 _CENT = Decimal("0.01")
 

@@ -10,7 +10,7 @@ from plumbline.analysis.cost.bill import Bill, Line, MixedUnits, Money, Quantity
 from plumbline.analysis.cost.trial_bill import hour_price
 from plumbline.analysis.prices.book import share_of
 from plumbline.declarations import Provider
-from plumbline.declarations.economics import CostPlan, PlanLine
+from plumbline.declarations.cost_plan import CostPlan, PlanLine
 
 
 @dataclass(frozen=True)

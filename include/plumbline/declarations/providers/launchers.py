@@ -10,6 +10,7 @@ from pydantic import Field, JsonValue, model_validator
 from plumbline.declarations.base import Declared, Name, extensible
 from plumbline.declarations.providers.endpoint import EndpointLauncher
 from plumbline.declarations.providers.launcher_base import COLLECTIVE_LIMIT_S, LauncherBase, RemoteStore, Retries
+from plumbline.declarations.providers.pod_patch import check_patch
 from plumbline.declarations.providers.pods import (
     AbsolutePath,
     Annotations,
@@ -22,7 +23,6 @@ from plumbline.declarations.providers.pods import (
     Variables,
     Volume,
     check_mounts,
-    check_patch,
     has_registry,
     is_within,
 )

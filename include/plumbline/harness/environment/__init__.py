@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from plumbline.declarations import Provider, installation_paths
 from plumbline.declarations.devices import part_of_card
-from plumbline.harness.environment import amd, container, cpu, host, nvidia, software
+from plumbline.harness.environment import amd, container, cpu, disk, host, network, nvidia, software
 from plumbline.harness.environment.container import locked_memory_shortage
 from plumbline.harness.environment.cuda import open_fault, require_driver
 from plumbline.harness.environment.nvidia import product_name
@@ -25,9 +25,9 @@ def collect_facts() -> dict[str, Scalar]:
         cpu.cpu_facts(),
         host.host_facts(),
         container.limit_facts(),
-        host.disk_facts(installation_paths().work),
-        host.network_facts(),
-        host.fabric_facts(),
+        disk.disk_facts(installation_paths().work),
+        network.network_facts(),
+        network.fabric_facts(),
         software.software_facts(),
         container.container_facts(),
     ]

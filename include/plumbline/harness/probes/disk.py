@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from plumbline.harness.environment.host import is_memory_filesystem
+from plumbline.harness.environment.disk import is_memory_filesystem
 from plumbline.results import MetricRow, metric_row
 
 _SIZE, _BLOCK, _TIMES = 64 * 2**20, 4 * 2**20, 3

@@ -11,7 +11,7 @@ from typing import get_args
 from plumbline.analysis.cost.bill import ITEMS
 from plumbline.analysis.cost.planned_bill import plan_bills
 from plumbline.declarations import Provider, load
-from plumbline.declarations.economics import CostPlan, PlanLine
+from plumbline.declarations.cost_plan import CostPlan, PlanLine
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.declarations.loader import load_file
 from plumbline.declarations.providers.rates import RateItem

@@ -13,7 +13,7 @@ from plumbline.analysis.cost.bill import MixedUnits, Money
 from plumbline.analysis.cost.planned_bill import PlannedOption, plan_bills
 from plumbline.analysis.prices.book import OTHER_GPUS_TEXT, quote
 from plumbline.declarations import Provider
-from plumbline.declarations.economics import CostPlan
+from plumbline.declarations.cost_plan import CostPlan
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.declarations.loader import load_file
 

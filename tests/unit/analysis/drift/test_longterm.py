@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plumbline.analysis.drift.compare import compare
-from plumbline.analysis.drift.verdicts import SeriesHistory, apply_history, row_key, rows_needing_history
+from plumbline.analysis.drift.history_verdicts import SeriesHistory, apply_history, row_key, rows_needing_history
 from plumbline.findings.campaign import findings_of
 
 KEY = ("step_time", "median", "steady")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plumbline.analysis.drift.compare import compare_trials
+from plumbline.analysis.drift.trial_comparison import compare_trials
 
 # A series whose step time scatters by about one per cent between repeats.
 CALM = [[0.100, 0.101, 0.099, 0.100], [0.101, 0.100, 0.102, 0.100]]

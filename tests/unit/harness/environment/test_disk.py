@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.harness.environment import host
+from plumbline.harness.environment import disk
 
 
 def machine(root: Path, mounts: str, device: dict[str, str]) -> Path:
@@ -37,7 +37,7 @@ def test_the_disk_below_the_working_folder_is_described(tmp_path: Path) -> None:
         "27 1 254:0 / / rw,relatime - ext4 /dev/root rw,discard\n"
         f"28 27 259:1 / {tmp_path} rw,noatime shared:1 - xfs /dev/nvme0n1p1 rw,sync,addr=10.0.0.7\n"
     )
-    found = host.disk_facts(tmp_path / "not/there/yet", machine(tmp_path, mounts, NVME))
+    found = disk.disk_facts(tmp_path / "not/there/yet", machine(tmp_path, mounts, NVME))
     assert found == {
         "disk.filesystem": "xfs",
         "disk.mount_options": "sync",
@@ -58,14 +58,14 @@ def test_a_volume_is_looked_through_to_its_only_disk(tmp_path: Path) -> None:
     (volume / "slaves/nvme0n1p1").symlink_to(link.resolve())
     link.unlink()
     link.symlink_to(volume)
-    assert host.disk_facts(tmp_path, root)["disk.model"] == "EXAMPLE 9 3.84TB"
+    assert disk.disk_facts(tmp_path, root)["disk.model"] == "EXAMPLE 9 3.84TB"
 
 
 @pytest.mark.parametrize("mounts", ["", "27 1 0:40 / / rw - tmpfs tmpfs rw\n"])
 def test_where_there_is_no_disk_to_see_nothing_is_claimed(tmp_path: Path, mounts: str) -> None:
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/mountinfo").write_text(mounts)
-    found = host.disk_facts(tmp_path, tmp_path)
+    found = disk.disk_facts(tmp_path, tmp_path)
     assert found.pop("disk.filesystem") == ("tmpfs" if mounts else None)
     assert found.pop("disk.mount_options") == ("none" if mounts else None)
     assert set(found.values()) == {None}
@@ -83,6 +83,6 @@ def test_a_disk_that_may_not_be_looked_at_is_unknown(tmp_path: Path, monkeypatch
         return stat(path, **how)
 
     monkeypatch.setattr(Path, "stat", refuse)  # root may read everything
-    found = host.disk_facts(tmp_path, root)
+    found = disk.disk_facts(tmp_path, root)
     assert found.pop("disk.filesystem") == "ext4" and found.pop("disk.mount_options") == "none"
     assert len(found) == 5 and set(found.values()) == {None}

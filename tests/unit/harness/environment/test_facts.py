@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from plumbline.harness.environment import collect_facts, container, cpu, host, software
+from plumbline.harness.environment import collect_facts, container, cpu, host, network, software
 from plumbline.harness.environment.sysfs import format_ranges
 from plumbline.results import Environment
 
@@ -124,7 +124,7 @@ def test_libraries_of_cuda_are_known_by_their_packages_or_their_files(monkeypatc
 
 
 def test_what_the_kernel_does_not_show_is_none(tmp_path):
-    found = cpu.cpu_facts(tmp_path) | host.host_facts(tmp_path) | container.limit_facts(tmp_path) | host.network_facts(tmp_path)
+    found = cpu.cpu_facts(tmp_path) | host.host_facts(tmp_path) | container.limit_facts(tmp_path) | network.network_facts(tmp_path)
     for name in (
         "cpu.boost",
         "cpu.sockets",

@@ -15,7 +15,8 @@ from typing_extensions import Self
 
 from plumbline.harness import image_requirements
 from plumbline.harness.inference.analysis.metrics import ServerCounters
-from plumbline.harness.inference.server.process import ServerLog, ServerProcess
+from plumbline.harness.inference.server.process import ServerProcess
+from plumbline.harness.inference.server.server_log import ServerLog
 from plumbline.harness.measurement import TrialFailed
 from plumbline.results import FailureClass
 

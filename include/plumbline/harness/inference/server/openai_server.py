@@ -15,9 +15,9 @@ from typing import Any
 from plumbline.declarations.workloads.engines import Parallel, fill_command
 from plumbline.harness import engine_python
 from plumbline.harness.inference.analysis.metrics import ServerCounters
-from plumbline.harness.inference.server import control
-from plumbline.harness.inference.server.control import Sample, sum_metric
+from plumbline.harness.inference.server import metrics_page
 from plumbline.harness.inference.server.local_server import HOST, LocalServer, StartUp, free_port
+from plumbline.harness.inference.server.metrics_page import Sample, sum_metric
 from plumbline.harness.measurement import TrialFailed
 
 _VLLM: Mapping[str, Sequence[str]] = {
@@ -139,8 +139,8 @@ class OpenAiServer(LocalServer):
 
     def view(self) -> ServerCounters | None:
         try:
-            return counters_of(control.parse_metrics(control.fetch_metrics(self.metrics_address)))
-        except control.MetricsUnavailable:
+            return counters_of(metrics_page.parse_metrics(metrics_page.fetch_metrics(self.metrics_address)))
+        except metrics_page.MetricsUnavailable:
             return None
 
     def _choose_ports(self) -> None:
@@ -194,8 +194,8 @@ class OpenAiServer(LocalServer):
     def _engine(self) -> str:
         """By its own metrics, else the program's name."""
         try:
-            page = control.fetch_metrics(self.metrics_address)
-        except control.MetricsUnavailable:
+            page = metrics_page.fetch_metrics(self.metrics_address)
+        except metrics_page.MetricsUnavailable:
             return self.program
         return engine_of(page) or self.program
 

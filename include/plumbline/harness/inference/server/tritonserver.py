@@ -17,7 +17,7 @@ from plumbline.declarations.installation import REPOSITORY
 from plumbline.declarations.workloads.engines import InferenceEngine
 from plumbline.harness import engine_python
 from plumbline.harness.inference.analysis.metrics import ServerCounters
-from plumbline.harness.inference.server import control, process
+from plumbline.harness.inference.server import control, metrics_page, shared_memory
 from plumbline.harness.inference.server.local_server import HOST, POLL_S, LocalServer, StartUp, free_port
 from plumbline.harness.measurement import TrialFailed
 
@@ -53,7 +53,7 @@ class Triton(LocalServer):
         super().__init__(workdir, ready_within_s=ready_within_s, ports=ports, cpus=cpus, variables=variables, name=name)
         self.installation, self.repository, self.model, self.http, self.backend = installation, repository, model, http, backend
         self.http_address = ""
-        self._shared_memory = f"{process.shared_memory_prefix()}{name}-"
+        self._shared_memory = f"{shared_memory.shared_memory_prefix()}{name}-"
 
     def view(self) -> ServerCounters | None:
         try:
@@ -79,11 +79,11 @@ class Triton(LocalServer):
         self._process.refresh_children()
 
     def _prepare(self) -> None:
-        process.sweep_shared_memory()
+        shared_memory.sweep_shared_memory()
         self._backends = self.installation.backend_directory(self.workdir / f"{self.name}-backends")
 
     def _cleared(self) -> None:
-        process.remove_shared_memory(self._shared_memory)
+        shared_memory.remove_shared_memory(self._shared_memory)
 
     def _choose_ports(self) -> None:
         self.address, self.metrics_address = (f"{HOST}:{self.ports()}" for _ in range(2))
@@ -137,9 +137,9 @@ class Triton(LocalServer):
     def _metrics_are_ours(self, deadline: float) -> bool:
         """The page opens last, and the log reports it open before its port is found taken."""
         while self.running() and time.monotonic() < deadline:
-            with suppress(control.MetricsUnavailable):
-                page = control.parse_metrics(control.fetch_metrics(self.metrics_address))
-                if control.sum_metric(page, "nv_inference_request_success", self.model) is not None:
+            with suppress(metrics_page.MetricsUnavailable):
+                page = metrics_page.parse_metrics(metrics_page.fetch_metrics(self.metrics_address))
+                if metrics_page.sum_metric(page, "nv_inference_request_success", self.model) is not None:
                     return self.running()
             time.sleep(POLL_S)
         return False

@@ -31,8 +31,8 @@ from plumbline.harness.inference.endpoint import (
     tokens_per_arrival,
 )
 from plumbline.harness.inference.server.backends import Repository
-from plumbline.harness.inference.server.control import Scraper
 from plumbline.harness.inference.server.local_server import LocalServer, StartUp
+from plumbline.harness.inference.server.metrics_page import Scraper
 from plumbline.harness.inference.server.openai_server import OpenAiServer
 from plumbline.harness.inference.server.tritonserver import GAUGES_EVERY_S, Triton
 from plumbline.harness.measurement import Judgement, TrialFailed

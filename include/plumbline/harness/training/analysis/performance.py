@@ -11,7 +11,8 @@ import numpy as np
 
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.harness.training.analysis.records import TrainingRecords, median_interval, straggler_stats
-from plumbline.harness.training.flops import flops_per_step, published_peak
+from plumbline.harness.training.flops import flops_per_step
+from plumbline.harness.training.peak_flops import published_peak
 from plumbline.harness.training.worker_protocol import CheckpointSave, RunRecord, Step
 from plumbline.metrics import METRICS, Phase
 from plumbline.results import Curve, MetricRow, Point, metric_row

@@ -22,7 +22,7 @@ from plumbline.launch.cluster.doctor.probe_pod import DoctorPatience
 from plumbline.launch.cluster.observe import Row, node_inventory
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
 from plumbline.launch.failures import BadDeclaration
-from plumbline.results.store import StoreFault, check_access
+from plumbline.results.store_check import StoreFault, check_access
 
 
 def renews_credentials(connection_id: str) -> bool:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from plumbline.declarations.providers.pods import DIRECTIVE, MERGE_KEYS
+from plumbline.declarations.providers.pod_patch import DIRECTIVE, MERGE_KEYS
 from plumbline.declarations.yaml_source import FieldPath, format_path
 from plumbline.launch.cluster.names import Row
 

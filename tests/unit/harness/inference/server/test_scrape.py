@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from plumbline.harness.inference.server import control
+from plumbline.harness.inference.server import metrics_page
 
 PAGE = """\
 # HELP nv_inference_request_success Number of successful inference requests, all batch sizes
@@ -46,27 +46,27 @@ def serving(pages: list[str], status: int = 200) -> Iterator[str]:
 
 
 def test_totals_of_a_page() -> None:
-    lines = control.parse_metrics(PAGE)
-    assert control.sum_metric(lines, "nv_inference_request_success", "chat") == 7
-    assert control.sum_metric(lines, "nv_inference_request_success") == 9
-    assert control.sum_metric(lines, control.CACHE_HITS, "chat") == 96
-    assert control.sum_metric(lines, control.CACHE_MISSES, "chat") is None
-    assert control.sum_metric(lines, "nv_gpu_power_usage", "chat") == 800.5, "a line without a model belongs to all of them"
+    lines = metrics_page.parse_metrics(PAGE)
+    assert metrics_page.sum_metric(lines, "nv_inference_request_success", "chat") == 7
+    assert metrics_page.sum_metric(lines, "nv_inference_request_success") == 9
+    assert metrics_page.sum_metric(lines, metrics_page.CACHE_HITS, "chat") == 96
+    assert metrics_page.sum_metric(lines, metrics_page.CACHE_MISSES, "chat") is None
+    assert metrics_page.sum_metric(lines, "nv_gpu_power_usage", "chat") == 800.5, "a line without a model belongs to all of them"
 
 
 def test_a_counter_with_the_suffix_of_other_versions() -> None:
     page = '# TYPE plumbline_prefix_cache_hits counter\nplumbline_prefix_cache_hits_total{model="chat"} 5\n'
-    assert control.sum_metric(control.parse_metrics(page), control.CACHE_HITS, "chat") == 5
+    assert metrics_page.sum_metric(metrics_page.parse_metrics(page), metrics_page.CACHE_HITS, "chat") == 5
 
 
 def test_what_is_no_page() -> None:
-    with pytest.raises(control.MetricsUnavailable, match=r"Prometheus.*<html>"):
-        control.parse_metrics("<html>what { is this")
+    with pytest.raises(metrics_page.MetricsUnavailable, match=r"Prometheus.*<html>"):
+        metrics_page.parse_metrics("<html>what { is this")
 
 
 def test_pages_become_a_row_a_signal() -> None:
     later = PAGE.replace("nv_cpu_utilization 0.25", "nv_cpu_utilization 0.75")
-    with serving([PAGE, later]) as address, control.Scraper(address, every_s=60) as scraper:
+    with serving([PAGE, later]) as address, metrics_page.Scraper(address, every_s=60) as scraper:
         pass
     assert len(scraper.pages) == 2, "one at the start, one at the end, however long the interval"
     rows = {row.signal: row for row in scraper.telemetry("steady")}
@@ -77,7 +77,7 @@ def test_pages_become_a_row_a_signal() -> None:
 
 
 def test_pages_are_fetched_at_the_interval() -> None:
-    with serving([PAGE]) as address, control.Scraper(address, every_s=0.01) as scraper:
+    with serving([PAGE]) as address, metrics_page.Scraper(address, every_s=0.01) as scraper:
         waited = threading.Event()
         for _ in range(500):
             if len(scraper.pages) >= 4:
@@ -90,17 +90,17 @@ def test_pages_are_fetched_at_the_interval() -> None:
 
 def test_a_page_that_cannot_be_had_is_left_out() -> None:
     with serving([PAGE], status=503) as address:
-        with pytest.raises(control.MetricsUnavailable, match=r"/metrics .*\b503 .*\b200\b"):
-            control.fetch_metrics(address)
-        with control.Scraper(address) as scraper:
+        with pytest.raises(metrics_page.MetricsUnavailable, match=r"/metrics .*\b503 .*\b200\b"):
+            metrics_page.fetch_metrics(address)
+        with metrics_page.Scraper(address) as scraper:
             pass
     assert scraper.telemetry("steady") == []
-    with pytest.raises(control.MetricsUnavailable, match=r"ConnectionRefusedError"):
-        control.fetch_metrics(address)
+    with pytest.raises(metrics_page.MetricsUnavailable, match=r"ConnectionRefusedError"):
+        metrics_page.fetch_metrics(address)
 
 
 def test_a_page_that_was_cut_off_is_left_out() -> None:
-    with serving([PAGE, PAGE.rsplit("}", 1)[0]]) as address, control.Scraper(address, every_s=60) as scraper:
+    with serving([PAGE, PAGE.rsplit("}", 1)[0]]) as address, metrics_page.Scraper(address, every_s=60) as scraper:
         pass
     assert len(scraper.pages) == 2
     assert {row.n for row in scraper.telemetry("steady")} == {1}

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plumbline.harness.environment import host
+from plumbline.harness.environment import network
 
 
 def card(root: Path, kind: str, name: str, driver: str | None, **values: str) -> None:
@@ -33,7 +33,7 @@ def test_cards_and_adapters_are_numbered_as_people_count(tmp_path: Path) -> None
         ports__1__link_layer="InfiniBand",
     )
     card(tmp_path, "infiniband", "mlx5_2", "mlx5_core", fw_ver="28.40", ports__1__rate=slow, ports__1__link_layer="Ethernet")
-    assert host.network_facts(tmp_path) == {
+    assert network.network_facts(tmp_path) == {
         "network.interfaces": 2,
         "network.congestion_control": None,
         "network.0.driver": "ena",
@@ -58,5 +58,5 @@ def test_a_pods_way_out_counts_although_it_is_no_card(tmp_path: Path) -> None:
     card(tmp_path, "net", "eth0", None, mtu="8951", speed="10000")
     (tmp_path / "proc/net").mkdir(parents=True)
     (tmp_path / "proc/net/route").write_text("Iface\tDestination\tGateway\neth0\t0001A8C0\t0\neth0\t00000000\t0101A8C0\n")
-    found = host.network_facts(tmp_path)
+    found = network.network_facts(tmp_path)
     assert (found["network.interfaces"], found["network.0.mtu"], found["network.0.driver"]) == (1, 8951, None)
