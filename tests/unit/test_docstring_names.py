@@ -23,13 +23,13 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 # Rooms whose classes' fields are words of users: what they declare and what a stored document says.
 USER_ROOMS = ("declarations", "results")
 # Names of other programs, of protocols and of people.
-KNOWN = set(
-    """
-    AsyncEngineArgs DataFrame DerSimonian InfiniBand JobSet ModelInfer ModelStreamInfer OpenCost PodSpec PyTorch
-    ReadTimeoutError ResourceSlices RpcError SelfSubjectRulesReview TrainJob TrainingRuntime ValidationError
-    patchMergeKey
-    """.split()
-)
+# fmt: off
+KNOWN = {
+    "AsyncEngineArgs", "DataFrame", "DerSimonian", "InfiniBand", "JobSet", "ModelInfer",
+    "ModelStreamInfer", "OpenCost", "PodSpec", "PyTorch", "ReadTimeoutError", "ResourceSlices",
+    "RpcError", "SelfSubjectRulesReview", "TrainJob", "TrainingRuntime", "ValidationError", "patchMergeKey",
+}
+# fmt: on
 
 
 @dataclass
