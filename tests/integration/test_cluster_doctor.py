@@ -22,8 +22,8 @@ from plumbline.cli.app import app
 from plumbline.declarations import KubernetesLauncher, Provider, load
 from plumbline.launch.cluster import doctor
 from plumbline.launch.cluster.doctor import examine_cluster
-from plumbline.launch.cluster.doctor.probe_pod import DoctorPatience
 from plumbline.launch.cluster.launcher_account import SERVICE_ACCOUNT
+from plumbline.launch.cluster.short_pod import PodPatience
 from plumbline.launch.doctor_check import DoctorCheck
 from plumbline.launch.plan import possible_trials
 from plumbline.results.store_check import check_access
@@ -31,7 +31,7 @@ from plumbline.results.store_check import check_access
 pytestmark = pytest.mark.integration
 
 STORE_FROM_A_POD, STORE_FROM_HERE = "store from a pod (training)", "store from here"
-QUICK = DoctorPatience(node_s=0.3, start_s=1.0, trouble_s=0.1, gone_s=2.0, look_s=0.02)
+QUICK = PodPatience(node_s=0.3, start_s=1.0, trouble_s=0.1, gone_s=2.0, poll_s=0.02)
 Told = dict[str, DoctorCheck]
 
 
@@ -74,7 +74,7 @@ def said(url: str, fault: str | None = None, clock: float = 0.0, **torch: Any) -
     return Script().started().runs(harness)
 
 
-def examined(provider: Provider, patience: DoctorPatience | None = QUICK, **how: bool) -> Told:
+def examined(provider: Provider, patience: PodPatience | None = QUICK, **how: bool) -> Told:
     now = datetime.now(timezone.utc)
     launcher = launcher_of(provider)
     return {

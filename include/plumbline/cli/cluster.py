@@ -21,7 +21,7 @@ from plumbline.embedded.connections import provide_connections, variable
 from plumbline.embedded.doctor import examine
 from plumbline.launch.cluster.api import ApiRefused
 from plumbline.launch.cluster.doctor import examine_cluster
-from plumbline.launch.cluster.doctor.probe_pod import DoctorPatience
+from plumbline.launch.cluster.doctor.probe_pod import DOCTOR_PATIENCE
 from plumbline.launch.cluster.launcher_account import MIN_LIFETIME_S, AccessError, admin_client, grant_access
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.operate import sweep as cluster_sweep
@@ -125,7 +125,7 @@ def doctor(
     _provide_connections(launcher, kubeconfig)
     lines = []
     trials = possible_trials(declared, chosen, datetime.now(timezone.utc))
-    for line in examine_cluster(chosen, launcher, trials, patience=None if no_pod else DoctorPatience(), gpu=not no_gpu):
+    for line in examine_cluster(chosen, launcher, trials, patience=None if no_pod else DOCTOR_PATIENCE, gpu=not no_gpu):
         lines.append(line)
         if not as_json:
             show(line)

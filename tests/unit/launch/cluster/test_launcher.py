@@ -16,13 +16,13 @@ from plumbline.declarations import KubernetesLauncher, Provider
 from plumbline.harness.run import quick_probe, store_probe
 from plumbline.launch.cluster import launcher, manifests
 from plumbline.launch.cluster.api import ApiRefused, ClusterApi
-from plumbline.launch.cluster.launcher import PodPatience
 from plumbline.launch.cluster.operate.sweep import sweep_expired
+from plumbline.launch.cluster.short_pod import PodPatience
 from plumbline.launch.failures import HarnessError, ImageError, Interrupted, OutOfMemory, Unreachable
 from plumbline.launch.launcher import ProbeSkipped
 from plumbline.results.document import ProbeDocument
 
-QUICK = PodPatience(node_s=0.3, trouble_s=0.1, gone_s=2.0, look_s=0.02)
+QUICK = PodPatience(node_s=0.3, start_s=1.0, trouble_s=0.1, gone_s=2.0, poll_s=0.02)
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from plumbline.launch import stores
 from plumbline.launch.cluster import manifests, node_gpus
 from plumbline.launch.cluster.api import ApiAnswer, ClusterApi, NoAnswer
 from plumbline.launch.cluster.doctor import probe_pod
-from plumbline.launch.cluster.doctor.probe_pod import DoctorPatience
 from plumbline.launch.cluster.observe import Row, node_inventory
+from plumbline.launch.cluster.short_pod import PodPatience
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
 from plumbline.launch.failures import BadDeclaration
 from plumbline.results.store_check import StoreFault, check_access
@@ -203,7 +203,7 @@ MAX_CLOCK_DIFFERENCE_S = 2.0
 
 
 def examine_cluster(
-    provider: Provider, launcher: KubernetesLauncher, trials: Sequence[Trial], *, patience: DoctorPatience | None, gpu: bool = True
+    provider: Provider, launcher: KubernetesLauncher, trials: Sequence[Trial], *, patience: PodPatience | None, gpu: bool = True
 ) -> Iterator[DoctorCheck]:
     """Check the cluster of the provider's `launcher`, leaving nothing behind.
 
@@ -229,7 +229,7 @@ def _with_the_api(
     provider: Provider,
     launcher: KubernetesLauncher,
     trials: Sequence[Trial],
-    patience: DoctorPatience | None,
+    patience: PodPatience | None,
     gpu: bool,
 ) -> Iterator[DoctorCheck]:
     version = cluster.ask("GET", "/version")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import secrets
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from plumbline.declarations import KubernetesLauncher, Provider
 from plumbline.harness.environment import accelerator_mismatch, locked_memory_shortage
 from plumbline.launch.cluster import names, observe, store_credentials
 from plumbline.launch.cluster.api import ClusterApi, NoAnswer
-from plumbline.launch.cluster.observe import Row
+from plumbline.launch.cluster.observe import LaunchObservation, Row
+from plumbline.launch.cluster.short_pod import PodPatience, harness_container, short_pod, watch_short_pod
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
 from plumbline.results import Scalar
 
@@ -57,63 +56,30 @@ def accelerator_checks(
         yield failed(f"memlock ({what})", problem, remedy)
 
 
-# The pod is a trial's pod with little to do: same image, node selection, tolerations, account, secrets and security. It takes the
-# trial's accelerators for a few seconds.
+DOCTOR_PATIENCE = PodPatience(node_s=120.0, start_s=600.0, trouble_s=20.0, gone_s=90.0, poll_s=1.0)
 
 
-_POD_LABELS = (names.MANAGED_BY, names.PROVIDER, "kueue.x-k8s.io/queue-name")
-
-
-@dataclass(frozen=True)
-class DoctorPatience:
-    """Seconds that the doctor waits: for a node, for the start on it, for start failures to pass, for the pod's end; and between polls."""
-
-    node_s: float = 120.0
-    start_s: float = 600.0
-    # A registry recovers by then; a wrong reference does not.
-    trouble_s: float = 20.0
-    gone_s: float = 90.0
-    look_s: float = 1.0
-
-    @property
-    def whole_s(self) -> int:
-        """The pod's own deadline."""
-        return int(self.node_s + self.start_s)
-
-
-def doctor_pod_manifest(pod: Row, launcher: KubernetesLauncher, now: float, patience: DoctorPatience, *, gpus: int = 0) -> Row:
-    """The pod, from a trial's: with `gpus` accelerators all that a trial requests, adapters, huge pages and sidecars included; without, little.
-    Its expiry lets the sweep delete it if the doctor dies first."""
-    name = f"pl-doctor-{secrets.token_hex(4)}"
-    row = copy.deepcopy(pod)
-    labels = {k: v for k, v in row["metadata"].get("labels", {}).items() if k in _POD_LABELS} | {names.LAUNCH: name}
-    annotations = {k: v for k, v in row["metadata"].get("annotations", {}).items() if gpus and k != names.TRIAL}
-    row["metadata"] = {
-        "name": name,
-        "labels": labels,
-        "annotations": {**annotations, names.EXPIRES: str(int(now) + patience.whole_s)},
-    }
-    spec = row["spec"]
-    for key in ("hostname", "subdomain", "affinity", "setHostnameAsFQDN"):
-        spec.pop(key, None)
-    spec["activeDeadlineSeconds"] = patience.whole_s
-    spec["terminationGracePeriodSeconds"] = 1
-    container = next(c for c in spec["containers"] if c["name"] == observe.CONTAINER)
-    command = ["check" if word == "run" else word for word in container["command"]]
-    container |= {"command": command, "args": ["--out", launcher.results_url]}
+def doctor_pod_manifest(pod: Row, launcher: KubernetesLauncher, now: float, patience: PodPatience, *, gpus: int = 0) -> Row:
+    """A trial's pod with little to do: with `gpus` accelerators all that a trial requests, adapters, huge pages and sidecars included, for a few
+    seconds; without, little."""
+    name, whole_s = f"pl-doctor-{secrets.token_hex(4)}", patience.node_s + patience.start_s
+    row = short_pod(pod, name, command="check", arguments=["--out", launcher.results_url], whole_s=whole_s, expires=now + whole_s)
+    row["spec"]["terminationGracePeriodSeconds"] = 1
+    container = harness_container(row)
     if not gpus:
         little = {"cpu": "500m", "memory": "512Mi"}
         container["resources"] = {"requests": little, "limits": little}
-        spec.pop("initContainers", None)  # daemons for the network between nodes, which it does not use
+        row["spec"].pop("initContainers", None)  # daemons for the network between nodes, which it does not use
+        row["metadata"]["annotations"] = {names.EXPIRES: row["metadata"]["annotations"][names.EXPIRES]}
     if launcher.results_secret is not None:
         # A trial's own references are optional key by key; here the Secret itself must exist.
         container["envFrom"] = [{"prefix": "PLUMBLINE_CHECKED_", "secretRef": {"name": launcher.results_secret}}]
-    spec["containers"] = [container]
+    row["spec"]["containers"] = [container]
     return row
 
 
 def run_doctor_pod(
-    cluster: ClusterApi, pod: Row, what: str, patience: DoctorPatience, provider: Provider, gpus: int = 0
+    cluster: ClusterApi, pod: Row, what: str, patience: PodPatience, provider: Provider, gpus: int = 0
 ) -> Iterator[DoctorCheck]:
     """Create the pod, report what happens to it, delete it. `what`: the kind of trial whose image it runs. `gpus`: accelerators it takes."""
     name = pod["metadata"]["name"]
@@ -125,51 +91,31 @@ def run_doctor_pod(
         return
     began = time.time()
     try:
-        yield from _follow(cluster, name, what, began, patience, provider, gpus)
+        seen = watch_short_pod(created.row, lambda: _read_pod(cluster, name), lambda: _events(cluster, name), patience, patience.start_s)
+        yield from _outcome(cluster, seen, pod, what, began, patience, provider, gpus)
     finally:
         gone = _delete(cluster, name, patience)
     if not gone:
         yield failed(f"cleanup ({what})", f"pod {name} still exists", f"kubectl -n {cluster.namespace} delete pod {name} --force")
 
 
-def _follow(
-    cluster: ClusterApi, name: str, what: str, began: float, patience: DoctorPatience, provider: Provider, gpus: int
+def _outcome(
+    cluster: ClusterApi, seen: LaunchObservation, asked: Row, what: str, began: float, patience: PodPatience, provider: Provider, gpus: int
 ) -> Iterator[DoctorCheck]:
-    image, troubled = f"image ({what})", None
-    while True:
-        pod = _read_pod(cluster, name)
-        if pod is None:
-            yield failed(
-                image, f"pod {name} was deleted by someone else", "try again; check for a policy or an autoscaler that deletes pods"
-            )
-            return
-        if observe.pod_phase(pod) in ("Succeeded", "Failed"):
-            break
-        age = time.time() - began
-        if (wrong := observe.start_failure(pod)) is not None:
-            _, reason, message = wrong
-            troubled = troubled or time.time()
-            if reason in observe.PERMANENT_FAILURES or time.time() - troubled > patience.trouble_s:
-                yield _start_failure_check(image, reason, _pull_failure(cluster, name) or message, pod)
-                return
-        elif not observe.is_scheduled(pod) and age > patience.node_s:
-            spare = "; if trials hold the accelerators, use --no-gpu" if gpus else ""
-            remedy = f"see the lines about nodes, taints and queue{spare}"
-            yield failed(
-                f"pod ({what})",
-                f"no node within {patience.node_s:g} s: {observe.unscheduled_reason(pod) or 'the scheduler reports no reason'}",
-                remedy,
-            )
-            return
-        elif age > patience.whole_s:
-            yield failed(
-                image,
-                f"not started within {patience.start_s:g} s",
-                "check the speed of the registry and the size of the image",
-            )
-            return
-        time.sleep(patience.look_s)
-    yield from _harness_checks(cluster, pod, what, began, provider, gpus)
+    image, name, stop = f"image ({what})", asked["metadata"]["name"], seen.stop
+    if seen.gone:
+        yield failed(image, f"pod {name} was deleted by someone else", "try again; check for a policy or an autoscaler that deletes pods")
+    elif stop is None:
+        yield from _harness_checks(cluster, seen.pods[0], what, began, provider, gpus)
+    elif stop.reason == "schedule_timeout":
+        spare = "; if trials hold the accelerators, use --no-gpu" if gpus else ""
+        remedy = f"see the lines about nodes, taints and queue{spare}"
+        yield failed(f"pod ({what})", f"no node within {patience.node_s:g} s: {stop.detail}", remedy)
+    elif (wrong := observe.start_failure(seen.pods[0])) is not None:
+        yield _start_failure_check(image, wrong.reason, stop.detail, harness_container(asked)["image"])
+    else:
+        remedy = "check the speed of the registry and the size of the image"
+        yield failed(image, f"not started within {patience.start_s:g} s", remedy)
 
 
 def _harness_checks(cluster: ClusterApi, pod: Row, what: str, began: float, provider: Provider, gpus: int) -> Iterator[DoctorCheck]:
@@ -219,45 +165,41 @@ def _node_clock(there: float, began: float, now: float, node: str, most_s: float
     return ok("node clock", f"{node} agrees with this machine")
 
 
-def _start_failure_check(image: str, reason: str, message: str, pod: Row) -> DoctorCheck:
-    reference = pod["spec"]["containers"][0]["image"]
+def _start_failure_check(image: str, reason: str, detail: str, reference: str) -> DoctorCheck:
     if reason in observe.CONFIG_FAILURES:
-        return failed("secrets", f"{reason}: {message}", "create the Secret that launcher.results_secret names, in the trial's namespace")
+        return failed("secrets", detail, "create the Secret that launcher.results_secret names, in the trial's namespace")
     by_hand = reference.startswith("localhost/") and reason not in observe.PERMANENT_FAILURES
     return failed(
         image,
-        f"{reason}: {message or reference}",
+        detail,
         f"load {reference} onto every node that a trial may use, or declare an image of a registry"
         if by_hand
         else f"check {reference} and that the nodes may pull it (image_pull_secrets, k8s/provider/components/pull-secret)",
     )
 
 
-def _pull_failure(cluster: ClusterApi, name: str) -> str:
-    """The newest pull error among the pod's events: a pull that backs off does not repeat it."""
+def _events(cluster: ClusterApi, name: str) -> list[Row]:
     answer = cluster.ask("GET", cluster.path("Event"), query={"fieldSelector": f"involvedObject.name={name}"})
-    events = answer.row.get("items") or [] if answer.ok else []
-    errors = [str(e.get("message")) for e in events if e.get("reason") == "Failed" and "ailed to pull image" in str(e.get("message"))]
-    return errors[-1] if errors else ""
+    return answer.row.get("items") or [] if answer.ok else []
 
 
-def _read_pod(cluster: ClusterApi, name: str) -> Row | None:
+def _read_pod(cluster: ClusterApi, name: str) -> list[Row]:
     answer = cluster.ask("GET", f"{cluster.path('Pod')}/{name}")
     if answer.status == 404:
-        return None
+        return []
     if not answer.ok:
         raise NoAnswer(f"pod {name}: HTTP {answer.status}: {answer.detail}", "Refused")
-    return answer.row
+    return [answer.row]
 
 
-def _delete(cluster: ClusterApi, name: str, patience: DoctorPatience) -> bool:
+def _delete(cluster: ClusterApi, name: str, patience: PodPatience) -> bool:
     path = f"{cluster.path('Pod')}/{name}"
     cluster.ask("DELETE", path, body={"kind": "DeleteOptions", "apiVersion": "v1"})
     until = time.monotonic() + patience.gone_s
     while time.monotonic() < until:
         if cluster.ask("GET", path).status == 404:
             return True
-        time.sleep(patience.look_s)
+        time.sleep(patience.poll_s)
     return False
 
 
