@@ -1,176 +1,99 @@
-"""Trigger that waits for the pods of a launch, and its async client of the cluster's API."""
+"""Trigger that waits for the pods of a launch."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, fields
 from datetime import datetime
-from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any
 
-import anyio
-from aiohttp import ClientError
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from plumbline.declarations import TrainingWorkload, Trial
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.launch import progress
 from plumbline.launch.cluster import names, observe
+from plumbline.launch.cluster.api import ApiAnswer, ClusterApi, NoAnswer
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.observe import Row, container_of, encode_observation, name_of, pod_watch
 from plumbline.launch.cluster.observe.pod_watch import LogReader, Outage, RequestFailed
 
 _FOREGROUND = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"}
+_THREADS = ThreadPoolExecutor(64, "cluster-api")
+"""Of all triggers: a cluster that does not answer holds a thread for a request's timeout, and must not hold those of other libraries."""
 
 
-class AsyncClusterApi:
-    """One namespace of the cluster behind an Airflow connection of the type `kubernetes`, between `async with` and its end.
+class LaunchApi:
+    """The requests of a trigger through `ClusterApi`, each in a thread and never repeated: the trigger itself waits out an outage.
 
-    Every method raises RequestFailed without a connection, without an answer within `request_timeout_s`, and for any HTTP status but 2xx. On 401
-    the connection is read again and the request repeated: tokens rotate and expire.
+    Every method raises RequestFailed without a connection, without an answer within `request_timeout_s`, and for any HTTP status but 2xx.
     """
 
     def __init__(self, connection: str, namespace: str, request_timeout_s: float) -> None:
-        self._connection, self._space, self._timeout_s = connection, namespace, request_timeout_s
-        self._open = AsyncExitStack()
-        self._client: Any = None
-
-    async def __aenter__(self) -> AsyncClusterApi:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._close()
+        self._connection = connection
+        self._api = ClusterApi(connection, namespace, timeout_s=request_timeout_s)
 
     async def pods(self, selector: str, *, cached: bool) -> tuple[list[Row], float]:
         """Pods of a label selector, and the cluster's clock. `cached`: from the API server's cache, which may be old but spares etcd."""
         query = {"labelSelector": selector, **({"resourceVersion": "0"} if cached else {})}
-        text, at = await self._ask("GET", f"/api/v1/namespaces/{self._space}/pods", query)
-        return _items(text), at
+        answer = await self._ask("GET", self._api.path("Pod"), query)
+        return _items(answer), answer.date.timestamp() if answer.date else time.time()
 
     async def events(self, pod: str) -> list[Row]:
         query = {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.name={pod}", "limit": "200"}
-        text, _ = await self._ask("GET", f"/api/v1/namespaces/{self._space}/events", query)
-        return _items(text)
+        return _items(await self._ask("GET", self._api.path("Event"), query))
 
     async def log(self, pod: Row, query: Mapping[str, str]) -> str:
         """A pod's log; `query` selects the part."""
-        path = f"/api/v1/namespaces/{self._space}/pods/{name_of(pod)}/log"
-        text, _ = await self._ask("GET", path, {"container": container_of(pod), **query})
-        return text
+        path = f"{self._api.path('Pod')}/{name_of(pod)}/log"
+        return (await self._ask("GET", path, {"container": container_of(pod), **query})).text
 
     async def delete(self, owner: Mapping[str, str] | None, selector: str, secret: str | None = None) -> None:
         """Request the deletion of a launch's owner with its pods, of remaining pods, and of the Secret; does not wait."""
         if owner is not None:
-            version = owner["apiVersion"]
-            group = f"/api/{version}" if "/" not in version else f"/apis/{version}"
-            await self._deleted(f"{group}/namespaces/{self._space}/{owner['kind'].lower()}s/{owner['name']}")
+            await self._deleted(owner["kind"], owner["name"])
         for pod in (await self.pods(selector, cached=False))[0]:
             if "deletionTimestamp" not in pod["metadata"]:
-                await self._deleted(f"/api/v1/namespaces/{self._space}/pods/{name_of(pod)}")
+                await self._deleted("Pod", name_of(pod))
         if secret is not None:
-            await self._deleted(f"/api/v1/namespaces/{self._space}/secrets/{secret}")
+            await self._deleted("Secret", secret)
 
-    async def _deleted(self, path: str) -> None:
+    async def _deleted(self, kind: str, name: str) -> None:
         try:
-            await self._ask("DELETE", path, body=_FOREGROUND)
+            await self._ask("DELETE", f"{self._api.path(kind)}/{name}", body=_FOREGROUND)
         except RequestFailed as problem:
             if problem.status != 404:  # already deleted
                 raise
 
-    async def _ask(self, method: str, path: str, query: Mapping[str, str] | None = None, body: Row | None = None) -> tuple[str, float]:
-        try:
-            return await self._once(method, path, query or {}, body)
-        except RequestFailed as problem:
-            if problem.status != 401:
-                raise
-        await self._close()
-        return await self._once(method, path, query or {}, body)
+    async def _ask(self, method: str, path: str, query: Mapping[str, str] | None = None, body: Row | None = None) -> ApiAnswer:
+        asked = partial(copy_context().run, self._once, method, path, query, body)
+        return await asyncio.get_running_loop().run_in_executor(_THREADS, asked)
 
-    async def _once(self, method: str, path: str, query: Mapping[str, str], body: Row | None) -> tuple[str, float]:
-        client = self._client or await self._connect()
+    def _once(self, method: str, path: str, query: Mapping[str, str] | None, body: Row | None) -> ApiAnswer:
         try:
-            # Not asyncio.wait_for: until Python 3.12 it can lose a cancellation.
-            with anyio.fail_after(self._timeout_s):
-                return await _exchange(client, method, path, list(query.items()), body)
-        except (asyncio.TimeoutError, TimeoutError):
-            raise RequestFailed(f"{method} {path}: no answer within {self._timeout_s:g} s") from None
-        except (OSError, ClientError) as error:
-            raise RequestFailed(f"{method} {path}: {type(error).__name__}: {error}") from error
-
-    async def _connect(self) -> Any:
-        hook_class = await asyncio.to_thread(_hook_class)
-        try:
-            with anyio.fail_after(self._timeout_s):
-                self._client = await self._open.enter_async_context(hook_class(conn_id=self._connection).get_conn())
+            answer = self._api.ask_again_if_unauthorized(method, path, query=query, body=body)
+        except NoAnswer as error:
+            raise RequestFailed(f"{method} {path}: {error}") from error
         except Exception as error:  # noqa: BLE001 - the connection may be repaired while the trial runs
             # Only the type: a parser's message quotes the kubeconfig.
             why = f'the Airflow connection "{self._connection}" gives no access to a cluster ({type(error).__name__}); expected type kubernetes with a kubeconfig'
             raise RequestFailed(why) from None
-        return self._client
-
-    async def _close(self) -> None:
-        self._client = None
-        await self._open.aclose()
+        if not answer.ok:
+            raise RequestFailed(f"{method} {path}: HTTP {answer.status}: {answer.detail}", answer.status, answer.retry_after_s)
+        return answer
 
 
-def _hook_class() -> Any:
-    # Takes seconds to import: in a thread, so that other triggers continue.
-    from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
-
-    return AsyncKubernetesHook
-
-
-async def _exchange(client: Any, method: str, path: str, query: list[tuple[str, str]], body: Row | None) -> tuple[str, float]:
-    """The body of a 2xx answer, and the cluster's time."""
-    response = await client.call_api(
-        path,
-        method,
-        query_params=query,
-        header_params={"Accept": "application/json, */*"},
-        body=body,
-        auth_settings=["BearerToken"],
-        _preload_content=False,
-    )
-    async with response:
-        text = (await response.read()).decode("utf-8", "replace")
-    if not 200 <= response.status < 300:
-        raise RequestFailed(
-            f"{method} {path}: HTTP {response.status}: {_api_message(text)}", response.status, _retry_after(response.headers)
-        )
-    return text, _server_time(response.headers)
-
-
-def _items(text: str) -> list[Row]:
-    try:
-        return [dict(item) for item in json.loads(text)["items"] or ()]
-    except (ValueError, KeyError, TypeError) as error:
-        raise RequestFailed(f"the answer is not a list of objects but {text[:80]!r}") from error
-
-
-def _api_message(text: str) -> str:
-    try:
-        return str(json.loads(text)["message"])
-    except (ValueError, KeyError, TypeError):
-        return text[:200].strip() or "no message"
-
-
-def _retry_after(headers: Mapping[str, str]) -> float:
-    """Retry-After in seconds; 0 without a number."""
-    value = headers.get("Retry-After", "")
-    return float(value) if value.isdigit() else 0.0
-
-
-def _server_time(headers: Mapping[str, str]) -> float:
-    """The answer's Date, else our own clock."""
-    try:
-        return parsedate_to_datetime(headers["Date"]).timestamp()
-    except (KeyError, ValueError):
-        return time.time()
+def _items(answer: ApiAnswer) -> list[Row]:
+    items = answer.row.get("items", ())
+    if "items" not in answer.row or not isinstance(items, list | type(None)):
+        raise RequestFailed(f"the answer is not a list of objects but {answer.text[:80]!r}")
+    return items or []
 
 
 _SETTLE_S = 3.0
@@ -294,25 +217,25 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         state = pod_watch.PodWatch(limits, started=self.started, known=self.known)
         outage, log = Outage(self.unreachable_timeout_s), LogReader(from_start=not self.started)
         decision: pod_watch.Decision | None = None
-        async with AsyncClusterApi(self.connection, self.namespace, self.request_timeout_s) as cluster:
-            while decision is None:
-                try:
-                    decision = await self._look(cluster, state)
-                except RequestFailed as problem:
-                    decision, pause = self._not_answered(problem, outage)
-                except Exception as error:
-                    # A failed trigger would fail the task without deleting its pods.
-                    self.log.exception("The trigger of %s failed, retrying", self.launch)
-                    decision, pause = self._not_answered(RequestFailed(f"the trigger itself failed: {error!r}"), outage)
-                else:
-                    if (outage_s := outage.answered(self._monotonic_now())) is not None:
-                        self.log.info("The API of namespace %s answers again, after %.0f s", self.namespace, outage_s)
-                    await self._report(cluster, state, log, decision)
-                    if decision is None and self.due_deletion and log.asked_deletion == self.due_deletion:
-                        decision = pod_watch.Decision("deletion_asked")
-                    pause = min(self.poll_s, _SETTLE_S) if state.settling else self.poll_s * random.uniform(0.9, 1.1)
-                if decision is None:
-                    await asyncio.sleep(pause)
+        cluster = LaunchApi(self.connection, self.namespace, self.request_timeout_s)
+        while decision is None:
+            try:
+                decision = await self._look(cluster, state)
+            except RequestFailed as problem:
+                decision, pause = self._not_answered(problem, outage)
+            except Exception as error:
+                # A failed trigger would fail the task without deleting its pods.
+                self.log.exception("The trigger of %s failed, retrying", self.launch)
+                decision, pause = self._not_answered(RequestFailed(f"the trigger itself failed: {error!r}"), outage)
+            else:
+                if (outage_s := outage.answered(self._monotonic_now())) is not None:
+                    self.log.info("The API of namespace %s answers again, after %.0f s", self.namespace, outage_s)
+                await self._report(cluster, state, log, decision)
+                if decision is None and self.due_deletion and log.asked_deletion == self.due_deletion:
+                    decision = pod_watch.Decision("deletion_asked")
+                pause = min(self.poll_s, _SETTLE_S) if state.settling else self.poll_s * random.uniform(0.9, 1.1)
+            if decision is None:
+                await asyncio.sleep(pause)
         if decision.stop is not None:
             self.log.error("%s is stopped, %s: %s", self.launch, decision.stop.reason, decision.stop.detail)
         await asyncio.sleep(max(began + self.earliest_s - time.monotonic(), 0.0))
@@ -334,23 +257,23 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
             self.log.warning("The trigger of %s moved to another triggerer; its pods stay", self.launch)
             return
         outage, until = Outage(_DELETE_LIMIT_S), self._monotonic_now() + _DELETE_LIMIT_S
-        async with AsyncClusterApi(self.connection, self.namespace, min(self.request_timeout_s, _DELETE_LIMIT_S / 4)) as cluster:
-            while True:
-                try:
-                    await cluster.delete(self.owner, self.selector, self.secret)
-                except RequestFailed as problem:
-                    gives_up = outage.failed(problem, self._monotonic_now()) is not None
-                    pause = outage.wait_s(problem)
-                    if gives_up or self._monotonic_now() + pause > until:
-                        self.log.error("Could not delete %s; upkeep deletes it when it expires; last error: %s", self.launch, problem)
-                        break
-                    await asyncio.sleep(pause)
-                else:
-                    self.log.info("Deleted the pods of %s: the task was ended", self.launch)
+        cluster = LaunchApi(self.connection, self.namespace, min(self.request_timeout_s, _DELETE_LIMIT_S / 4))
+        while True:
+            try:
+                await cluster.delete(self.owner, self.selector, self.secret)
+            except RequestFailed as problem:
+                gives_up = outage.failed(problem, self._monotonic_now()) is not None
+                pause = outage.wait_s(problem)
+                if gives_up or self._monotonic_now() + pause > until:
+                    self.log.error("Could not delete %s; upkeep deletes it when it expires; last error: %s", self.launch, problem)
                     break
+                await asyncio.sleep(pause)
+            else:
+                self.log.info("Deleted the pods of %s: the task was ended", self.launch)
+                break
         await asyncio.to_thread(progress.remove_progress, self.trial_id)
 
-    async def _look(self, cluster: AsyncClusterApi, state: pod_watch.PodWatch) -> pod_watch.Decision | None:
+    async def _look(self, cluster: LaunchApi, state: pod_watch.PodWatch) -> pod_watch.Decision | None:
         pods, cluster_now = await cluster.pods(self.selector, cached=True)
         if state.lacks(pods):
             pods, cluster_now = await cluster.pods(self.selector, cached=False)
@@ -362,9 +285,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
             self.log.warning("The API of namespace %s gives no usable answer, retrying: %s", self.namespace, problem)
         return (None if stop is None else pod_watch.Decision("stopped", stop)), outage.wait_s(problem)
 
-    async def _report(
-        self, cluster: AsyncClusterApi, state: pod_watch.PodWatch, log: LogReader, decision: pod_watch.Decision | None
-    ) -> None:
+    async def _report(self, cluster: LaunchApi, state: pod_watch.PodWatch, log: LogReader, decision: pod_watch.Decision | None) -> None:
         """Copy events and the pod's log to the task's log and the progress file, at a slower pace and at the end."""
         now = self._monotonic_now()
         if self._events_at + _EVENT_POLLS * self.poll_s <= now or decision is not None:
@@ -391,11 +312,11 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
                 self._unread.add(what)
                 self.log.warning("The %s of %s could not be read (logged once): %r", what, self.launch, problem)
 
-    async def _read_events(self, cluster: AsyncClusterApi, state: pod_watch.PodWatch) -> None:
+    async def _read_events(self, cluster: LaunchApi, state: pod_watch.PodWatch) -> None:
         for pod in state.awaited()[:_EVENT_PODS]:
             state.hear(await cluster.events(pod))
 
-    async def _report_log(self, cluster: AsyncClusterApi, state: pod_watch.PodWatch, log: LogReader, now: float) -> None:
+    async def _report_log(self, cluster: LaunchApi, state: pod_watch.PodWatch, log: LogReader, now: float) -> None:
         pod = state.rank_0()
         if pod is None or not observe.has_started(pod):
             return

@@ -95,6 +95,12 @@ class ApiAnswer:
         return parsedate_to_datetime(date) if date else None
 
     @property
+    def retry_after_s(self) -> float:
+        """Seconds of Retry-After; 0 without a number."""
+        value = self.headers.get("Retry-After", "")
+        return float(value) if value.isdigit() else 0.0
+
+    @property
     def detail(self) -> str:
         """The API's own message about a refusal."""
         message = self.row.get("message") or ("" if self.row else self.text[:300].strip())
@@ -112,7 +118,7 @@ class _RetryLater(Exception):
 class ClusterApi:
     """One namespace of the cluster behind an Airflow connection (of the type `kubernetes`).
 
-    Every method but `ask` retries lost connections, slow answers, 429 and 5xx for `patience_s` seconds, then raises Unreachable. On 401 it
+    Every method but `ask` and `ask_again_if_unauthorized` retries lost connections, slow answers, 429 and 5xx for `patience_s` seconds, then raises Unreachable. On 401 it
     reads the connection again: tokens are rotated. Any other refusal raises ApiRefused.
     BadDeclaration if the connection is not defined or has no usable kubeconfig. `client`: a client of the kubernetes library in
     place of the connection's.
@@ -157,6 +163,17 @@ class ClusterApi:
         except (HTTPError, OSError) as error:
             raise NoAnswer(f"{type(error).__name__}: {error}", type(error).__name__) from error
         return ApiAnswer(status, data.encode() if isinstance(data, str) else bytes(data), sent, time.monotonic() - began)
+
+    def ask_again_if_unauthorized(
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Row | None = None, accept: str = _WHOLE
+    ) -> ApiAnswer:
+        """As `ask`, once more with the connection read again if the old credentials are no longer accepted: tokens are rotated."""
+        answer = self.ask(method, path, query=query, body=body, accept=accept)
+        if answer.status != 401:
+            return answer
+        _log.info("The cluster of connection %s did not accept its credentials; reading the connection again.", self._connection_id)
+        self._client = None
+        return self.ask(method, path, query=query, body=body, accept=accept)
 
     def create(self, row: Row) -> Row:
         """Create an object; the object as the API stores it. Adopts an existing one with the label of the same launch."""
@@ -307,21 +324,13 @@ class ClusterApi:
             ) from error
 
     def _answer(self, method: str, path: str, query: Mapping[str, str] | None, body: Row | None, accept: str) -> bytes:
-        """One good answer, with fresh credentials if the old ones are no longer accepted."""
-        answer = self._ask_now(method, path, query, body, accept)
-        if answer.status == 401:
-            _log.info("The cluster of connection %s did not accept its credentials; reading the connection again.", self._connection_id)
-            self._client = None
-            answer = self._ask_now(method, path, query, body, accept)
+        try:
+            answer = self.ask_again_if_unauthorized(method, path, query=query, body=body, accept=accept)
+        except NoAnswer as error:
+            raise _RetryLater(str(error)) from error
         if not answer.ok:
             raise _refusal(answer)
         return answer.body
-
-    def _ask_now(self, method: str, path: str, query: Mapping[str, str] | None, body: Row | None, accept: str) -> ApiAnswer:
-        try:
-            return self.ask(method, path, query=query, body=body, accept=accept)
-        except NoAnswer as error:
-            raise _RetryLater(str(error)) from error
 
 
 def _refusal(answer: ApiAnswer) -> ApiRefused | _RetryLater:
@@ -329,12 +338,8 @@ def _refusal(answer: ApiAnswer) -> ApiRefused | _RetryLater:
     # A quota that two requests change at once makes the second one a conflict: the same request will do. One that names a uid will not.
     contended = answer.status == 409 and answer.row.get("reason") == "Conflict" and "precondition" not in answer.detail.lower()
     if answer.status == 0 or answer.status in _TRANSIENT or contended:
-        return _RetryLater(f"HTTP {answer.status}: {answer.detail}", _seconds(answer.headers.get("Retry-After")))
+        return _RetryLater(f"HTTP {answer.status}: {answer.detail}", answer.retry_after_s)
     return ApiRefused(answer.status, answer.detail)
-
-
-def _seconds(retry_after: str | None) -> float:
-    return float(retry_after) if retry_after and retry_after.isdigit() else 0.0
 
 
 def _describe_remaining(item: Row) -> str:
