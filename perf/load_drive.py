@@ -34,8 +34,8 @@ def main() -> None:
     one = np.ones(n, np.int32)
     load = PhaseLoad("steady", seconds, at, one, one, np.full(n, -1, np.int32))
     wire = Wire("unary", MODEL, {"OUT": 4 * VALUES}, index=None)
-    values = np.arange(VALUES, dtype="<f4").tobytes()
-    bodies = [wire.body(i, [Tensor("IN", "FP32", (1, VALUES), values)]) for i in range(n)]
+    values = np.arange(VALUES, dtype=np.float32)[None]
+    bodies = [wire.body(i, [Tensor("IN", "FP32", values)]) for i in range(n)]
     log = drive(load, bodies, Target(address, wire, lambda: True), timeout_s=TIMEOUT_S)
     took = log.latencies("scheduled", "last_token") * 1e3
     p50, p99 = np.percentile(took, [50, 99], method="inverted_cdf")

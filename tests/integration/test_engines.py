@@ -52,7 +52,7 @@ def triton(written: Repository, folder: Path) -> Triton:
 
 
 def body(written: Repository, number: int, ids: list[int], tokens: int, **options: Any) -> bytes:
-    return model_wires.generation_body(written.wire, number, Prompt(np.array(ids, np.int32)), tokens, **options)
+    return written.wire.body(number, model_wires.generation_inputs(Prompt(np.array(ids, np.int32)), tokens, **options))
 
 
 def rows(result: Measurement, phase: str = "steady") -> dict[str, float | None]:

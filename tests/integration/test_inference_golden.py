@@ -36,7 +36,7 @@ def load_of(n: int, rate: float, tokens: int = 8, **given: Any) -> PhaseLoad:
 
 def bodies_of(load: PhaseLoad, wire: Wire = STREAM, ids: int = 5) -> list[bytes]:
     def int32(name: str, values: list[int]) -> Tensor:
-        return Tensor(name, "INT32", (len(values),), np.array(values, "<i4").tobytes())
+        return Tensor(name, "INT32", np.array(values, np.int32))
 
     if wire.method == "unary":
         return [wire.body(i, [int32("IDS", [i] * ids)]) for i in range(load.n)]

@@ -25,7 +25,7 @@ def drive(server: Http2Server, n: int, *, rate: float = 200.0, size: int = 64, t
     load = PhaseLoad("steady", n / rate, np.arange(n) / rate, one, one, np.full(n, -1, np.int32))
     if given.pop("one_user", False):  # who sends the next request when the answer has come
         load = PhaseLoad("steady", 60.0, np.full(n, 1 / rate), one, one, np.arange(n, dtype=np.int32) - 1, closed=True)
-    bodies = [WIRE.body(i, [Tensor("IN", "UINT8", (size,), bytes(size))]) for i in range(n)]
+    bodies = [WIRE.body(i, [Tensor("IN", "UINT8", np.zeros(size, np.uint8))]) for i in range(n)]
     target = Target(server.address, WIRE, lambda: True, headers=given.pop("headers", {}))
     log = load_generator.drive(load, bodies, target, timeout_s=timeout_s, **given)
     assert not server.errors, "the client broke the protocol"

@@ -114,7 +114,7 @@ def test_the_model_reads_the_best_of_the_nearest_documents_and_answers_as_if_ask
         best = truth.best(query)
         assert np.frombuffer(outputs["DOCUMENTS"][0], "<i4").tolist() == best
         prompt = np.concatenate([truth.documents[best].numpy().astype(np.int32).flatten(), query])
-        alone = asked(triton.address, model_wires.lm_body(model_wires.causal_lm(GENERATOR, text=True), 0, Prompt(prompt), 6))
+        alone = asked(triton.address, model_wires.causal_lm(GENERATOR, text=True).body(0, model_wires.lm_inputs(Prompt(prompt), 6)))
         assert outputs["TOKEN"] == alone["TOKEN"] and len(outputs["TOKEN"]) == 6
         assert outputs["TEXT"] == alone["TEXT"]
 

@@ -45,7 +45,7 @@ def closed_load(n: int, duration_s: float, think_s: float) -> PhaseLoad:
 
 def drive(golden: Golden, load: PhaseLoad, timeout_s: float = 20.0, address: str | None = None) -> RequestLog:
     prompt = Prompt(np.zeros(5, np.int32))
-    bodies = [model_wires.lm_body(WIRE, i, prompt, int(tokens)) for i, tokens in enumerate(load.output_tokens)]
+    bodies = [WIRE.body(i, model_wires.lm_inputs(prompt, int(tokens))) for i, tokens in enumerate(load.output_tokens)]
     return load_generator.drive(load, bodies, Target(address or golden.address, WIRE, golden.running), timeout_s=timeout_s)
 
 

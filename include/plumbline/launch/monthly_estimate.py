@@ -43,6 +43,8 @@ _CPU = _Allowance(1.0, 4.0, 3.0, 30.0, 60.0, 3.0, 0.5, 1.0, 7.5e10, 5e8, 1e9)
 _UTILIZATION, _RECOMPUTED = 0.35, 1.3
 _PATH_S = 25.0
 """Of a trial's measurement of its server's path without an engine."""
+_CROSS_CHECK_S = 10.0
+"""Of a trial's check by tritonclient, at most."""
 _SIMULATED_LIMIT_S = 3600.0
 """Counted for a simulated trial without times; such trials have no limit."""
 _BYTES_PER_PARAMETER, _HUB_PARAMETERS = 12.0, 110e6
@@ -164,8 +166,9 @@ def _inference_s(workload: InferenceWorkload, allow: _Allowance) -> float:
     backend = workload.server.backend
     server = 0.0 if backend == "external" else allow.server_s if engine(backend).starts_slowly else allow.plain_server_s
     starts = 2 if workload.quality is not None else 1  # one more for the reference
-    path = _PATH_S if backend in PATH_MEASURED else 0.0
-    return server * starts + path + sum(max_phase_seconds(phase) + allow.drain_s for phase in workload.phases)
+    checks = _PATH_S if backend in PATH_MEASURED and workload.server.triton_backend is None else 0.0
+    checks += _CROSS_CHECK_S if engine(backend).triton_backend else 0.0
+    return server * starts + checks + sum(max_phase_seconds(phase) + allow.drain_s for phase in workload.phases)
 
 
 def measurement_gaps(declared: Declarations) -> tuple[str, ...]:

@@ -56,7 +56,8 @@ def generate_request(prompt: Prompt, output_tokens: int, headers: Mapping[str, s
 def infer_request(number: int, tensors: Sequence[Tensor], headers: Mapping[str, str] = NO_HEADERS) -> bytes:
     """KServe's request `number` with binary tensors both ways."""
     described = [
-        {"name": t.name, "shape": list(t.shape), "datatype": t.datatype, "parameters": {"binary_data_size": len(t.data)}} for t in tensors
+        {"name": t.name, "shape": list(t.values.shape), "datatype": t.datatype, "parameters": {"binary_data_size": len(t.data)}}
+        for t in tensors
     ]
     header = _json({"id": str(number), "inputs": described, "parameters": {"binary_data_output": True}})
     payload = header + b"".join(t.data for t in tensors)

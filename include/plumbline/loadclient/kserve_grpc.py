@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from plumbline.loadclient import http2
 from plumbline.loadclient.http2 import Outbox, grpc_error, http_error, reset_error
 from plumbline.loadclient.phase_load import PhaseLoad
-from plumbline.loadclient.responses import MessageReader, ResponseChecker, ResponseProgress
+from plumbline.loadclient.responses import MessageReader, RecordingChecker, ResponseChecker, ResponseProgress
 from plumbline.loadclient.transport import Bodies, Connection, Sink, Target
 
 _SERVICE = "/inference.GRPCInferenceService/"
@@ -47,7 +47,9 @@ class Transport:
         )
 
     async def connect(self, loop: asyncio.AbstractEventLoop, sink: Sink) -> Connection:
-        reader = MessageReader(self._target.wire, answers := ResponseChecker(self._target.wire, self._load, sink), sink)
+        wire, outputs = self._target.wire, self._target.outputs
+        answers = ResponseChecker(wire, self._load, sink) if outputs is None else RecordingChecker(wire, self._load, sink, outputs)
+        reader = MessageReader(wire, answers, sink)
         connecting = loop.create_connection(
             lambda: GrpcConnection(sink, self._block, self._bodies, reader, answers, cancels=self._cancels),
             self._host,

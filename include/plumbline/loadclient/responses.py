@@ -11,7 +11,7 @@ from tritonclient.grpc import service_pb2 as messages
 from plumbline.loadclient.message_layouts import LayoutCache
 from plumbline.loadclient.phase_load import PhaseLoad
 from plumbline.loadclient.request_log import scalar_view
-from plumbline.loadclient.transport import Sink
+from plumbline.loadclient.transport import Outputs, Sink
 from plumbline.loadclient.wire import ANY, PERHAPS, SERVER_TIMES, Wire
 
 _FINAL = "triton_final_response"
@@ -97,6 +97,24 @@ class ResponseChecker:
                 )
                 return False
         return True
+
+
+class RecordingChecker(ResponseChecker):
+    """Keeps the outputs besides."""
+
+    def __init__(self, wire: Wire, load: PhaseLoad, sink: Sink, outputs: Outputs) -> None:
+        super().__init__(wire, load, sink)
+        self._outputs, self._names = outputs, frozenset((*wire.responses, *wire.last))
+
+    @property
+    def read(self) -> frozenset[str]:
+        return super().read | self._names
+
+    def take(self, answer: ResponseProgress, arrays: Mapping[str, bytes], last: bool, at: float, *, sized: bool = False) -> bool:
+        kept = self._outputs.setdefault(answer.number, {})
+        for name, data in arrays.items():
+            kept.setdefault(name, []).append(data)
+        return super().take(answer, arrays, last, at, sized=sized)
 
 
 class MessageReader:

@@ -18,6 +18,10 @@ Bodies = Sequence[bytes] | Mapping[int, bytes]
 """Requests, serialised, by number."""
 
 
+Outputs = dict[int, dict[str, list[bytes]]]
+"""What came, by request and tensor: the bytes of each response."""
+
+
 @dataclass(frozen=True)
 class Target:
     """Where the load goes.
@@ -34,6 +38,7 @@ class Target:
     limit     of OpenAI's protocol the field that holds the number of output tokens
     exact     over HTTP: an answer of fewer tokens than were asked for is wrong
     replicas  addresses of further servers of the same model: requests, or chains of them, are dealt out to all in turn
+    outputs   over gRPC, from one process: where the outputs are kept; None: they are checked only
     """
 
     address: str
@@ -49,6 +54,7 @@ class Target:
     limit: str = "max_tokens"
     exact: bool = True
     replicas: tuple[str, ...] = ()
+    outputs: Outputs | None = field(default=None, repr=False)
 
     @property
     def addresses(self) -> tuple[str, ...]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
+from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2 as messages
 
 from plumbline.loadclient.request_log import STAGES
@@ -21,12 +22,18 @@ PERHAPS = -2
 
 @dataclass(frozen=True)
 class Tensor:
-    """One input: `datatype` in KServe's words (INT32, FP32, BYTES, …), `data` its elements, row-major and little-endian."""
+    """One input: `datatype` in KServe's words (INT32, FP32, BYTES, …); `values` of that type, of BYTES as objects."""
 
     name: str
     datatype: str
-    shape: tuple[int, ...]
-    data: bytes
+    values: NDArray[Any]
+
+    @property
+    def data(self) -> bytes:
+        """As they are sent: row-major and little-endian, strings with their lengths before them."""
+        if self.datatype == "BYTES":
+            return b"".join(len(item).to_bytes(4, "little") + item for item in self.values.ravel())
+        return self.values.astype(self.values.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,6 @@ class Wire:
     def body(self, number: int, tensors: Sequence[Tensor]) -> bytes:
         request = messages.ModelInferRequest(model_name=self.model, id=str(number))
         for tensor in tensors:
-            request.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+            request.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.values.shape)
             request.raw_input_contents.append(tensor.data)
         return bytes(request.SerializeToString())

@@ -107,7 +107,7 @@ class Endpoint:
             inputs = model_wires.encoder_inputs(prompt, model.task)
             return wire.body(number, inputs) if protocol == "kserve_grpc" else http_requests.infer_request(number, inputs, headers)
         if protocol == "kserve_grpc":
-            return model_wires.lm_body(wire, number, prompt, output_tokens)
+            return wire.body(number, model_wires.lm_inputs(prompt, output_tokens))
         return http_requests.generate_request(prompt, output_tokens, headers)
 
     def facts(self) -> dict[str, Scalar]:

@@ -30,6 +30,7 @@ from plumbline.harness.inference.load.served_tokenizer import tokenizer_of
 from plumbline.harness.inference.phases import trial_record
 from plumbline.harness.inference.phases.checkpoint_quality import OutputCheck, reference_workload
 from plumbline.harness.inference.phases.context import measure_context
+from plumbline.harness.inference.phases.cross_check import measure_cross_check
 from plumbline.harness.inference.phases.fault import measure_fault
 from plumbline.harness.inference.phases.load_phase import Driver, measure_phase, prepare_cache
 from plumbline.harness.inference.phases.path_limit import measure_path_limit
@@ -262,6 +263,8 @@ def _phases(driver: Driver, schedule: Schedule, prompts: Prompts) -> None:
             measure_fault(driver, spec, load, phase_prompts)
         else:
             measure_phase(driver, load, phase_prompts)
+        if spec.name == "steady":
+            measure_cross_check(driver, load, phase_prompts)
 
 
 _TO_READY = 0.6

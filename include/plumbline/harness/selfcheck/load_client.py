@@ -1,4 +1,4 @@
-"""The load client's latencies against what a server with set delays really did."""
+"""The load client's latencies against what a server with set delays really did, and against tritonclient's."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import numpy as np
 
 from plumbline.harness.child_process import ChildProcess
 from plumbline.loadclient import load_generator
+from plumbline.loadclient.cross_check import CrossCheck, cross_check
 from plumbline.loadclient.phase_load import PhaseLoad
 from plumbline.loadclient.request_log import RequestLog
 from plumbline.loadclient.transport import Target
 from plumbline.loadclient.wire import Tensor, Wire
 from plumbline.results import CheckLine
 
-_REQUESTS, _TOKENS, _RATE = 30, 4, 100.0
+_REQUESTS, _TOKENS, _RATE, _CROSSED = 30, 4, 100.0, 6
 _FIRST_S, _GAP_S = 0.1, 0.02
 _TOLERANCE_S = 0.005
 _QUARTILE = 25
@@ -30,15 +31,15 @@ Drive = Callable[..., RequestLog]
 
 
 def load_client_lines(drive: Drive = load_generator.drive) -> list[CheckLine]:
-    """`load_client` for the first token (from the scheduled arrival) and for the gaps between tokens. `drive`: the client."""
+    """`load_client` for tritonclient's own client, the first token (from the scheduled arrival) and the gaps between tokens. `drive`: the client."""
     try:
-        log, sent = _drive_golden_server(drive)
+        log, sent, crossed = _drive_golden_server(drive)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         return [CheckLine.failed("load_client", f"the golden server could not be used: {type(error).__name__}: {error}")]
-    return _compare_latencies(log, sent)
+    return [_compare_clients(crossed), *_compare_latencies(log, sent)]
 
 
-def _drive_golden_server(drive: Drive) -> tuple[RequestLog, Mapping[int, Sequence[float]]]:
+def _drive_golden_server(drive: Drive) -> tuple[RequestLog, Mapping[int, Sequence[float]], CrossCheck]:
     wire = Wire("stream", "golden", {"TOKEN": 4, "INDEX": 4})
     load = PhaseLoad(
         "steady",
@@ -48,7 +49,7 @@ def _drive_golden_server(drive: Drive) -> tuple[RequestLog, Mapping[int, Sequenc
         output_tokens=np.full(_REQUESTS, _TOKENS, np.int32),
         after=np.full(_REQUESTS, -1, np.int32),
     )
-    max_tokens = Tensor("MAX_TOKENS", "INT32", (1,), np.array([_TOKENS], "<i4").tobytes())
+    max_tokens = Tensor("MAX_TOKENS", "INT32", np.array([_TOKENS], np.int32))
     bodies = [wire.body(number, [max_tokens]) for number in range(_REQUESTS)]
     command = [sys.executable, "-m", "plumbline.harness.selfcheck.golden_server", str(_FIRST_S), str(_GAP_S)]
     with ChildProcess(command, os.environ | _QUIET, output=subprocess.PIPE, errors=None) as server:
@@ -57,12 +58,24 @@ def _drive_golden_server(drive: Drive) -> tuple[RequestLog, Mapping[int, Sequenc
         if not address:
             raise OSError("the golden server ended before it listened")
         target = Target(address, wire, lambda: server.poll() is None)
+        # First: the server keeps the last moments of each number.
+        few, lengths = [[max_tokens]] * _CROSSED, load.output_tokens[:_CROSSED]
+        crossed = cross_check(few, target, lengths, lengths, within_s=_PATIENCE_S, timeout_s=_PATIENCE_S)
         log = drive(load, bodies, target, timeout_s=_PATIENCE_S)
         printed, _ = server.communicate(timeout=_PATIENCE_S)
-    return log, {int(number): moments for number, moments in json.loads(printed).items()}
+    return log, {int(number): moments for number, moments in json.loads(printed).items()}, crossed
 
 
 _QUIET = {"GRPC_VERBOSITY": "NONE"}
+
+
+def _compare_clients(crossed: CrossCheck) -> CheckLine:
+    if crossed.differ:
+        number, difference = min(crossed.differ.items())
+        return CheckLine.failed("load_client", f"request {number} of {crossed.n} was answered otherwise: {difference}", of="tritonclient")
+    ours, peers = (float(np.median(seconds)) for seconds in (crossed.ours_s, crossed.peers_s))
+    reason = f"median latency of {crossed.n} requests by the client, expected by tritonclient's own, with equal answers"
+    return CheckLine.compared("load_client", ours, peers, _TOLERANCE_S, "s", reason, of="tritonclient")
 
 
 def _compare_latencies(log: RequestLog, sent: Mapping[int, Sequence[float]]) -> list[CheckLine]:

@@ -13,7 +13,7 @@ def statuses(drive: Any = drive) -> dict[str, str]:
 
 
 def test_the_client_agrees_with_the_golden_server() -> None:
-    assert statuses() == {"first token": "pass", "gap": "pass"}
+    assert statuses() == {"tritonclient": "pass", "first token": "pass", "gap": "pass"}
 
 
 def late(log: Any) -> None:
@@ -39,11 +39,11 @@ def losing(log: Any) -> None:
 @pytest.mark.parametrize(
     ("fault", "red"),
     [
-        (late, {"first token": "fail", "gap": "pass"}),
-        pytest.param(stretched, {"first token": "fail", "gap": "fail"}, marks=pytest.mark.full),
-        pytest.param(early, {"first token": "fail"}, marks=pytest.mark.full),
-        pytest.param(from_dispatch, {"first token": "fail", "gap": "pass"}, marks=pytest.mark.full),
-        (losing, {"": "fail"}),
+        (late, {"tritonclient": "pass", "first token": "fail", "gap": "pass"}),
+        pytest.param(stretched, {"tritonclient": "pass", "first token": "fail", "gap": "fail"}, marks=pytest.mark.full),
+        pytest.param(early, {"tritonclient": "pass", "first token": "fail"}, marks=pytest.mark.full),
+        pytest.param(from_dispatch, {"tritonclient": "pass", "first token": "fail", "gap": "pass"}, marks=pytest.mark.full),
+        (losing, {"tritonclient": "pass", "": "fail"}),
     ],
 )
 def test_a_wrong_client_fails(fault: Any, red: dict[str, str]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from plumbline.declarations.workloads.models import PATCH_BYTES
 from plumbline.loadclient.request_log import PIPELINE, STAGES
@@ -51,25 +51,20 @@ def encoder(model: str, task: Task, width: int, *, timed: bool = True) -> Wire:
     )
 
 
-def lm_body(wire: Wire, number: int, prompt: Prompt, output_tokens: int) -> bytes:
-    """A request for exactly `output_tokens` tokens after the prompt."""
+def lm_inputs(prompt: Prompt, output_tokens: int) -> list[Tensor]:
+    """Of a request for exactly `output_tokens` tokens after the prompt."""
     prompt_input = _text("PROMPT", prompt.text) if prompt.text is not None else _int32("PROMPT_IDS", prompt.ids)
-    return wire.body(number, [prompt_input, _int32("MAX_TOKENS", np.array([output_tokens], np.int32))])
+    return [prompt_input, _int32("MAX_TOKENS", [output_tokens])]
 
 
-def generation_body(wire: Wire, number: int, prompt: Prompt, output_tokens: int, *, natural: bool = False, adapter: str = "") -> bytes:
-    """A request for exactly `output_tokens` tokens, or for at most as many if `natural`; `adapter`: of the LoRA adapters the one to use."""
-    tensors = [_text("PROMPT", prompt.text) if prompt.text is not None else _int32("PROMPT_IDS", prompt.ids)]
-    tensors.append(_int32("MAX_TOKENS", np.array([output_tokens], np.int32)))
+def generation_inputs(prompt: Prompt, output_tokens: int, *, natural: bool = False, adapter: str = "") -> list[Tensor]:
+    """Of a request for exactly `output_tokens` tokens, or for at most as many if `natural`; `adapter`: of the LoRA adapters the one to use."""
+    tensors = lm_inputs(prompt, output_tokens)
     if natural:
-        tensors.append(_int32("NATURAL", np.array([1], np.int32)))
+        tensors.append(_int32("NATURAL", [1]))
     if adapter:
         tensors.append(_text("ADAPTER", adapter))
-    return wire.body(number, tensors)
-
-
-def encoder_body(wire: Wire, number: int, prompt: Prompt, task: Task) -> bytes:
-    return wire.body(number, encoder_inputs(prompt, task))
+    return tensors
 
 
 def encoder_inputs(prompt: Prompt, task: Task) -> list[Tensor]:
@@ -82,18 +77,16 @@ def encoder_inputs(prompt: Prompt, task: Task) -> list[Tensor]:
 
 def pixels(name: str, prompt: Prompt) -> Tensor:
     """The prompt as one image, uint8 [1, patches, bytes of a patch]."""
-    patches = image_patches(prompt.ids)
-    return Tensor(name, "UINT8", (1, *patches.shape), patches.tobytes())
+    return Tensor(name, "UINT8", image_patches(prompt.ids)[None])
 
 
-def _int32(name: str, values: NDArray[np.int32]) -> Tensor:
-    return Tensor(name, "INT32", values.shape, values.astype("<i4").tobytes())
+def _int32(name: str, values: ArrayLike) -> Tensor:
+    return Tensor(name, "INT32", np.asarray(values, np.int32))
 
 
 def _text(name: str, text: str, *batch: int) -> Tensor:
     # Bytes, not KServe's BYTES: under numpy 2, Triton's Python backend dies of strings that come in and sends empty ones out.
-    encoded = text.encode()
-    return Tensor(name, "UINT8", (*batch, len(encoded)), encoded)
+    return Tensor(name, "UINT8", np.frombuffer(text.encode(), np.uint8).reshape(*batch, -1))
 
 
 # Images as a vision model gets them: cut into patches of 16 by 16 pixels, three bytes each. What a patch shows follows from its token id, so

@@ -131,7 +131,7 @@ class TritonOutputs:
 
     def _request(self, number: int, ids: TokenIds, output_tokens: int, **flags: int) -> Any:
         numbers = {"PROMPT_IDS": ids, "MAX_TOKENS": np.array([output_tokens]), **{name: np.array([value]) for name, value in flags.items()}}
-        tensors = [Tensor(name, "INT32", value.shape, value.astype("<i4").tobytes()) for name, value in numbers.items()]
+        tensors = [Tensor(name, "INT32", value.astype(np.int32)) for name, value in numbers.items()]
         return messages.ModelInferRequest.FromString(Wire("stream", self._model, {}).body(number, tensors))
 
     def _streamed(self, requests: Sequence[Any]) -> list[dict[str, list[NDArray[Any]]]]:

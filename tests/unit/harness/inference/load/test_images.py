@@ -25,7 +25,12 @@ def test_patches_of_many_ids_all_differ_and_use_every_level() -> None:
 
 def test_an_image_goes_over_the_wire_as_pixels() -> None:
     (tensor,) = encoder_inputs(prompt([5, 6]), "vision")
-    assert (tensor.name, tensor.datatype, tensor.shape, len(tensor.data)) == ("PIXELS", "UINT8", (1, 2, PATCH_BYTES), 2 * PATCH_BYTES)
+    assert (tensor.name, tensor.datatype, tensor.values.shape, len(tensor.data)) == (
+        "PIXELS",
+        "UINT8",
+        (1, 2, PATCH_BYTES),
+        2 * PATCH_BYTES,
+    )
 
 
 def test_the_served_model_cuts_patches_of_the_same_size() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from tritonclient.grpc import service_pb2 as messages
 
-from plumbline.harness.inference.load.model_wires import causal_lm, encoder, encoder_body, lm_body, pipeline
+from plumbline.harness.inference.load.model_wires import causal_lm, encoder, encoder_inputs, lm_inputs, pipeline
 from plumbline.loadclient.wire import PERHAPS, Tensor, Wire
 
 
@@ -23,7 +23,7 @@ def read(body: bytes) -> tuple[Any, dict[str, tuple[str, list[int], bytes]]]:
 
 
 def test_a_prompt_of_ids() -> None:
-    request, inputs = read(lm_body(causal_lm("chat", text=False), 17, prompt([1, 2, 3]), 64))
+    request, inputs = read(causal_lm("chat", text=False).body(17, lm_inputs(prompt([1, 2, 3]), 64)))
     assert (request.model_name, request.id) == ("chat", "17")
     assert inputs == {
         "PROMPT_IDS": ("INT32", [3], np.array([1, 2, 3], "<i4").tobytes()),
@@ -32,7 +32,7 @@ def test_a_prompt_of_ids() -> None:
 
 
 def test_a_prompt_of_text_is_its_bytes() -> None:
-    _, inputs = read(lm_body(causal_lm("chat", text=True), 0, prompt([1], "né"), 1))
+    _, inputs = read(causal_lm("chat", text=True).body(0, lm_inputs(prompt([1], "né"), 1)))
     assert inputs["PROMPT"] == ("UINT8", [3], b"n\xc3\xa9")
     assert "PROMPT_IDS" not in inputs
 
@@ -40,8 +40,8 @@ def test_a_prompt_of_text_is_its_bytes() -> None:
 def test_an_encoders_request() -> None:
     wire = encoder("embed", "embedding", width=8)
     assert (wire.method, wire.responses, wire.last, wire.index) == ("unary", {"VECTOR": 32}, {"SERVER_TIMES": 40}, None)
-    assert read(encoder_body(wire, 0, prompt([5, 6]), "embedding"))[1] == {"IDS": ("INT32", [1, 2], b"\5\0\0\0\6\0\0\0")}
-    assert read(encoder_body(wire, 0, prompt([5, 6], "abc"), "reranking"))[1] == {"TEXT_IN": ("UINT8", [1, 3], b"abc")}
+    assert read(wire.body(0, encoder_inputs(prompt([5, 6]), "embedding")))[1] == {"IDS": ("INT32", [1, 2], b"\5\0\0\0\6\0\0\0")}
+    assert read(wire.body(0, encoder_inputs(prompt([5, 6], "abc"), "reranking")))[1] == {"TEXT_IN": ("UINT8", [1, 3], b"abc")}
     assert encoder("rank", "reranking", width=8, timed=False).last == {}
     assert encoder("rank", "reranking", width=8).responses == {"SCORE": 4}
 
@@ -71,5 +71,5 @@ def test_a_pipeline_answers_like_its_model_and_says_more() -> None:
 
 
 def test_any_other_model() -> None:
-    _, inputs = read(Wire("unary", "noop", {"OUT": 64}, index=None).body(3, [Tensor("IN", "FP32", (16,), bytes(64))]))
+    _, inputs = read(Wire("unary", "noop", {"OUT": 64}, index=None).body(3, [Tensor("IN", "FP32", np.zeros(16, np.float32))]))
     assert inputs == {"IN": ("FP32", [16], bytes(64))}

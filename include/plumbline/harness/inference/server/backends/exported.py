@@ -51,12 +51,10 @@ def write(workload: InferenceWorkload, folder: Path, threads: int) -> Repository
     _export(shape, version / FILE, (inputs, answer))
     wire = Wire("unary", MODEL, {answer: 4 * size}, index=None)
 
-    def body(number: int, prompt: Prompt, output_tokens: int) -> bytes:
-        if vision:
-            return wire.body(number, [pixels(inputs, prompt)])
-        return wire.body(number, [Tensor(inputs, "INT32", (1, len(prompt.ids)), prompt.ids.astype("<i4").tobytes())])
+    def tensors(number: int, prompt: Prompt, output_tokens: int) -> list[Tensor]:
+        return [pixels(inputs, prompt) if vision else Tensor(inputs, "INT32", prompt.ids[None])]
 
-    return Repository(folder, MODEL, _BACKEND, wire, body)
+    return Repository(folder, MODEL, _BACKEND, wire, tensors)
 
 
 def model_hash(workload: InferenceWorkload) -> str:

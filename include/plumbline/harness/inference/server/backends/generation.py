@@ -21,7 +21,7 @@ from plumbline.harness.inference.server.backends import repository
 from plumbline.harness.inference.server.backends.repository import Input, Repository, config_of, hash_of, version_folder
 from plumbline.harness.measurement import TrialFailed
 from plumbline.loadclient.prompt import Prompt
-from plumbline.loadclient.wire import CACHED_TOKENS, COUNT, INPUT_TOKENS, SERVER_TIMES, TOKENS
+from plumbline.loadclient.wire import CACHED_TOKENS, COUNT, INPUT_TOKENS, SERVER_TIMES, TOKENS, Tensor
 
 MODEL = "chat"
 _GIB = 2**30
@@ -157,11 +157,11 @@ def write(
     natural, adapters = workload.requests.output == "natural", list(workload.server.adapters or ())
     streamed = replace(model_wires.generation(MODEL, text), natural=natural)
 
-    def body(number: int, prompt: Prompt, output_tokens: int) -> bytes:
+    def inputs(number: int, prompt: Prompt, output_tokens: int) -> list[Tensor]:
         adapter = adapters[number % len(adapters)] if adapters else ""
-        return model_wires.generation_body(streamed, number, prompt, output_tokens, natural=natural, adapter=adapter)
+        return model_wires.generation_inputs(prompt, output_tokens, natural=natural, adapter=adapter)
 
-    return Repository(folder, MODEL, "python", streamed, body)
+    return Repository(folder, MODEL, "python", streamed, inputs)
 
 
 def model_hash(workload: InferenceWorkload, engine: str) -> str:

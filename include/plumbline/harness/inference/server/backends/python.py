@@ -49,14 +49,12 @@ def write(workload: InferenceWorkload, folder: Path, threads: int, checkpoint: P
             ENCODER,
             "python",
             wire_format,
-            lambda number, prompt, _: model_wires.encoder_body(wire_format, number, prompt, shape.task),
+            lambda _, prompt, __: model_wires.encoder_inputs(prompt, shape.task),
         )
     else:
         config = causal_lm(CHAT, text, models.parameters_of(workload, threads))
         streamed = model_wires.causal_lm(CHAT, text)
-        repository = Repository(
-            folder, CHAT, "python", streamed, lambda number, prompt, tokens: model_wires.lm_body(streamed, number, prompt, tokens)
-        )
+        repository = Repository(folder, CHAT, "python", streamed, lambda _, prompt, tokens: model_wires.lm_inputs(prompt, tokens))
     place(folder, config, workload)
     return repository
 
@@ -145,7 +143,7 @@ def _write_pipeline(workload: InferenceWorkload, retrieval: Retrieval, folder: P
         PIPELINE_MODEL,
         "python",
         wire_format,
-        lambda number, prompt, tokens: model_wires.lm_body(wire_format, number, prompt, tokens),
+        lambda _, prompt, tokens: model_wires.lm_inputs(prompt, tokens),
     )
 
 

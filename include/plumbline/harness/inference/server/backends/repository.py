@@ -17,25 +17,29 @@ from plumbline.declarations.workloads.models import Llama
 from plumbline.harness.inference.load.prompts import TOKENIZER_FILE as TOKENIZER
 from plumbline.harness.measurement import TrialFailed
 from plumbline.loadclient.prompt import Prompt
-from plumbline.loadclient.wire import Wire
+from plumbline.loadclient.wire import Tensor, Wire
 
 Config = Any  # tritonclient's messages have no types
-Body = Callable[[int, Prompt, int], bytes]
-"""(number, prompt, output tokens) → the serialised request."""
+Inputs = Callable[[int, Prompt, int], list[Tensor]]
+"""(number, prompt, output tokens) → the request's tensors."""
 
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository in `folder` whose `model` is served by Triton's `backend`; requests are made by `body` and answered as `wire` says.
+    """A repository in `folder` whose `model` is served by Triton's `backend`; requests have the `inputs` and are answered as `wire` says.
     `variables`: of the server's environment. `about`: what a model that reports nothing about itself is known to be."""
 
     folder: Path
     model: str
     backend: str
     wire: Wire
-    body: Body
+    inputs: Inputs
     variables: Mapping[str, str] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
+
+    def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes:
+        """Request `number`, serialised."""
+        return self.wire.body(number, self.inputs(number, prompt, output_tokens))
 
 
 @dataclass(frozen=True)

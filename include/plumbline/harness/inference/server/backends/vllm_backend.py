@@ -6,14 +6,16 @@ https://github.com/triton-inference-server/vllm_backend describes the tensors. I
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from plumbline.declarations import InferenceWorkload
 from plumbline.harness import engine_python
 from plumbline.harness.inference.server.backends.generation import MODEL, Weights
-from plumbline.harness.inference.server.backends.repository import Input, Repository, config_of, prompt_text, version_folder
+from plumbline.harness.inference.server.backends.repository import Input, Inputs, Repository, config_of, prompt_text, version_folder
 from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.wire import ANY, Tensor, Wire
 
@@ -54,22 +56,25 @@ def write(
         "engine_version": engine_python.describe().version("vllm"),
         "gpu_memory_utilization": engine_args["gpu_memory_utilization"],
     }
-    return Repository(folder, MODEL, BACKEND, wire, _body(wire, tuple(adapters), end_of_text=not weights.dummy), variables, about)
+    inputs = _inputs(tuple(adapters), natural=natural, end_of_text=not weights.dummy)
+    return Repository(folder, MODEL, BACKEND, wire, inputs, variables, about)
 
 
-def _body(wire: Wire, adapters: tuple[str, ...], *, end_of_text: bool) -> Callable[[int, Prompt, int], bytes]:
-    def body(number: int, prompt: Prompt, output_tokens: int) -> bytes:
+def _inputs(adapters: tuple[str, ...], *, natural: bool, end_of_text: bool) -> Inputs:
+    def inputs(number: int, prompt: Prompt, output_tokens: int) -> list[Tensor]:
         sampling: dict[str, Any] = {"temperature": 0, "max_tokens": output_tokens}
-        if not wire.natural:
+        if not natural:
             sampling |= {"ignore_eos": True, **({"min_tokens": output_tokens} if end_of_text else {})}
         if adapters:
             sampling["lora_name"] = adapters[number % len(adapters)]
-        tensors = [_string("text_input", prompt_text(prompt)), _string("sampling_parameters", json.dumps(sampling))]
-        return wire.body(number, [*tensors, *(Tensor(name, "BOOL", (1,), b"\1") for name in ("stream", f"return_{_READ}", COUNTS))])
+        return [
+            _string("text_input", prompt_text(prompt)),
+            _string("sampling_parameters", json.dumps(sampling)),
+            *(Tensor(name, "BOOL", np.array([True])) for name in ("stream", f"return_{_READ}", COUNTS)),
+        ]
 
-    return body
+    return inputs
 
 
 def _string(name: str, text: str) -> Tensor:
-    encoded = text.encode()
-    return Tensor(name, "BYTES", (1,), len(encoded).to_bytes(4, "little") + encoded)
+    return Tensor(name, "BYTES", np.array([text.encode()], np.object_))

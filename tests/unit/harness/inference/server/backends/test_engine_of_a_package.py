@@ -28,7 +28,7 @@ def write(workload, folder, threads):
     config = config_of("echo", "python", [Input("PROMPT_IDS", "INT32", (-1,)), Input("MAX_TOKENS", "INT32")], outputs, kind="CPU", decoupled=True)
     (version_folder(folder, config) / "model.py").write_text("class TritonPythonModel: ...")
     responses = model_wires.causal_lm("echo", False)
-    return Repository(folder, "echo", "python", responses, lambda number, prompt, tokens: model_wires.lm_body(responses, number, prompt, tokens))
+    return Repository(folder, "echo", "python", responses, lambda number, prompt, tokens: model_wires.lm_inputs(prompt, tokens))
 """
 
 
