@@ -31,7 +31,16 @@ NAVIGATION = {
     "Start": ["tour", "quickstart", "in-your-words", "faq", "limits"],
     "Measure": [
         *("declare-a-provider", "declare-a-workload", "declare-a-model", "your-own-model", "two-clusters", "your-prompts", "engines"),
-        *("request-patterns", "clusters", "rehearse-with-simulation", "rerun-on-demand", "hardware-probes", "selfcheck", "import-results"),
+        *(
+            "request-patterns",
+            "load-a-server",
+            "clusters",
+            "rehearse-with-simulation",
+            "rerun-on-demand",
+            "hardware-probes",
+            "selfcheck",
+            "import-results",
+        ),
     ],
     "Read": [
         *("pages", "read-a-report", "read-a-scorecard", "read-a-finding", "read-a-training-result", "read-an-inference-result"),

@@ -79,6 +79,29 @@ class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
     async def ServerMetadata(self, request: Any, context: Any) -> Any:
         return messages.ServerMetadataResponse(name="golden", version="1.2.3")
 
+    async def RepositoryIndex(self, request: Any, context: Any) -> Any:
+        listed = [messages.RepositoryIndexResponse.ModelIndex(name=name, version="1", state="READY") for name in ("golden", "vector")]
+        return messages.RepositoryIndexResponse(models=listed)
+
+    async def ModelMetadata(self, request: Any, context: Any) -> Any:
+        """`golden` streams tokens; `vector` answers once."""
+        if request.name not in ("golden", "vector"):
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"Request for unknown model: '{request.name}' is not found")
+        described = messages.ModelMetadataResponse(name=request.name, versions=["1"], platform="golden")
+        inputs = {"golden": (("PROMPT_IDS", -1), ("MAX_TOKENS", 1)), "vector": (("IDS", 4),)}[request.name]
+        outputs = {"golden": (("TOKEN", "INT32", 1),), "vector": (("VECTOR", "FP32", self.plan.vector // 4), ("SERVER_TIMES", "FP64", 5))}
+        for name, size in inputs:
+            described.inputs.add(name=name, datatype="INT32", shape=[size])
+        for name, datatype, size in outputs[request.name]:
+            described.outputs.add(name=name, datatype=datatype, shape=[size])
+        return described
+
+    async def ModelConfig(self, request: Any, context: Any) -> Any:
+        config = messages.ModelConfigResponse().config
+        config.name = request.name
+        config.model_transaction_policy.decoupled = request.name == "golden"
+        return messages.ModelConfigResponse(config=config)
+
     async def ModelStatistics(self, request: Any, context: Any) -> Any:
         one = messages.ModelStatistics(name="golden", version="1")
         one.inference_stats.success.count = self.succeeded

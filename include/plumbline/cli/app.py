@@ -23,6 +23,11 @@ COMMANDS = {
         "Measure",
     ),
     "trial": ("trial:trial", "Run one trial of WORKLOAD on a provider without Airflow, and record it.", "Measure"),
+    "load": (
+        "load:load",
+        "Load a server that is already there at one rate, and show its latencies; nothing is declared or archived.",
+        "Measure",
+    ),
     "replay": (
         "trial:replay",
         "Repeat an archived trial from its own record: same specification, criteria, seeds and arrival schedule.",

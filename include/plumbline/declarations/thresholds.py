@@ -13,7 +13,19 @@ from plumbline.metrics import METRICS
 from plumbline.metrics.units import Duration, Percent, Share
 
 
-class ValidityLimits(Declared):
+class ClientLimits(Declared):
+    """Limits from which on the load client was a limit itself; `plumbline load` uses the defaults."""
+
+    dispatch_delay_degraded: Duration = Field(0.010, description="p99 of request_dispatch_delay")
+    dispatch_delay_invalid: Duration = 0.100
+    achieved_rate_degraded: Share = Field(
+        0.99, description="requests dispatched over requests scheduled; less means that the client was the limit"
+    )
+    achieved_rate_invalid: Share = 0.95
+    client_cpu_degraded: Share = Field(0.9, description="CPU time over wall time of the load client's busiest process")
+
+
+class ValidityLimits(ClientLimits):
     """Limits from which on a trial is `degraded` or `invalid`, before any score."""
 
     step_time_cv_degraded: Percent = Field(description="coefficient of variation of steady step times")
@@ -22,15 +34,8 @@ class ValidityLimits(Declared):
     cpu_pressure_invalid: Percent
     foreign_cpu_degraded: Percent = Field(description="share of the trial's cores that other processes used while it measured")
     foreign_cpu_invalid: Percent
-    dispatch_delay_degraded: Duration = Field(description="p99 of request_dispatch_delay")
-    dispatch_delay_invalid: Duration
-    achieved_rate_degraded: Share = Field(
-        description="requests dispatched over requests scheduled; less means that the client was the limit"
-    )
-    achieved_rate_invalid: Share
     steady_steps_degraded: Share = Field(0.5, description="steady steps over steps.measure; less means that the steady state came too late")
     steady_steps_invalid: Share = 0.1
-    client_cpu_degraded: Share = Field(0.9, description="CPU time over wall time of the load client's busiest process")
 
     @model_validator(mode="after")
     def _ordered(self) -> ValidityLimits:

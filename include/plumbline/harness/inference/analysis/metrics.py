@@ -19,8 +19,8 @@ from plumbline.metrics.quantiles import PERCENTILES, Values, interval, percentil
 from plumbline.results import MetricRow, Stage, StageSource, metric_row
 
 
-def metrics_of(log: RequestLog, slo: Slo, server: ServerCounters | None) -> list[MetricRow]:
-    """All metric rows of one load phase. `server`: what its counters gained in the phase; None if it could not be asked."""
+def metrics_of(log: RequestLog, slo: Slo | None, server: ServerCounters | None) -> list[MetricRow]:
+    """All metric rows of one load phase. `slo`: None has no goodput. `server`: what its counters gained in the phase; None if it could not be asked."""
     return [
         *_latency(log, "time_to_first_token", log.latencies("scheduled", "first_token")),
         *(_latency(log, "time_to_first_content_token", log.latencies("scheduled", "first_content")) if log.reasoned.any() else ()),
@@ -148,18 +148,20 @@ def _per_user(log: RequestLog) -> list[MetricRow]:
     return [metric_row(metric, value, n, phase=phase, statistic=name, reason=reason) for name, value in values.items()]
 
 
-def _rates(log: RequestLog, slo: Slo) -> list[MetricRow]:
+def _rates(log: RequestLog, slo: Slo | None) -> list[MetricRow]:
     phase, n, finished, elapsed_s = log.load.name, log.n, log.finished, log.elapsed_s
-    tokens, met = log.delivered_tokens, int(within_slo(log, slo).sum())
+    tokens, met = log.delivered_tokens, None if slo is None else int(within_slo(log, slo).sum())
     input_tokens = int(log.read_tokens[log.ok].sum())
     known = bool((log.read_tokens[log.ok] > 0).all())  # an external server may not report what it read
     rows = [
         metric_row("request_throughput", finished / elapsed_s, finished, phase=phase),
         metric_row("output_token_throughput", tokens / elapsed_s, tokens, phase=phase),
         *([metric_row("input_token_throughput", input_tokens / elapsed_s, input_tokens, phase=phase)] if known else []),
-        metric_row("goodput", met / elapsed_s, n, phase=phase),
+        *([] if met is None else [metric_row("goodput", met / elapsed_s, n, phase=phase)]),
     ]
     for name, count in (("goodput_ratio", met), ("error_rate", n - finished)):
+        if count is None:
+            continue
         share = wilson_interval(count, n)
         ci = None if share.low is None or share.high is None else (share.low, share.high)
         rows.append(metric_row(name, share.ratio, n, phase=phase, ci=ci))

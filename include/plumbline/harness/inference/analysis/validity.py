@@ -7,7 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from plumbline.declarations import Criterion, InferenceWorkload, ValidityLimits
+from plumbline.declarations import Criterion, InferenceWorkload
+from plumbline.declarations.thresholds import ClientLimits
 from plumbline.declarations.workloads import insufficient_observations
 from plumbline.harness.inference.analysis.metrics import ServerCounters, achieved_rate_ratio, cpu_utilization, dispatch_p99, without_pace
 from plumbline.harness.measurement import Judgement, degraded, invalid
@@ -15,7 +16,7 @@ from plumbline.loadclient.request_log import CACHED, COMPLETION, PROMPT, WAITED,
 from plumbline.results import MetricRow, Reason
 
 
-def client_limited(log: RequestLog, limits: ValidityLimits) -> Judgement | None:
+def client_limited(log: RequestLog, limits: ClientLimits) -> Judgement | None:
     """The client sent late or too little, or had no idle time left to read answers. Requests of a closed loop are due at known times too."""
     delay, ratio, busy, phase = dispatch_p99(log), achieved_rate_ratio(log), cpu_utilization(log), log.load.name
     reasons: list[str] = []
