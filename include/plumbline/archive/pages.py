@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, TypeVar, cast
+from functools import partial
+from typing import Any, cast
 
 from sqlalchemy import ColumnElement, Engine, and_, exists, func, or_, select
 from sqlalchemy.orm import Session
@@ -22,7 +23,7 @@ from plumbline.archive.records import (
     Source,
     TrialView,
 )
-from plumbline.archive.repository import Span, view_of, where_equal, where_within
+from plumbline.archive.repository import Slice, Span, cut, page_after, view_of, where_equal, where_within
 from plumbline.archive.schema import (
     AuditEntry,
     Baseline,
@@ -40,19 +41,10 @@ from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, out
 from plumbline.results.finding import FLEET, OPEN_STATES, FindingKind, FindingState, Severity
 from plumbline.results.sample import no_usable_trial
 
-T = TypeVar("T")
 MAX_ROW_ID = 2**31 - 1
 """What the column that numbers rows can hold."""
 MAX_SEARCHED_FINDINGS = 500
 """Open findings, and settled ones, that are searched for those that a campaign showed again."""
-
-
-@dataclass(frozen=True)
-class Slice(Generic[T]):
-    """Some rows, and where the next ones begin: `after` is to be handed in for them, None where these are the last."""
-
-    rows: tuple[T, ...]
-    after: str | None
 
 
 @dataclass(frozen=True)
@@ -75,6 +67,10 @@ class SeriesOutcome:
     unusable: str
 
 
+def _head(row: Campaign) -> CampaignHead:
+    return view_of(CampaignHead, row)
+
+
 class Paging:
     """Lists that may be long, a page at a time: each method is one transaction."""
 
@@ -84,7 +80,7 @@ class Paging:
         """The campaign's own row; None if there is none of that id."""
         with reading(self.engine) as session:
             row = session.get(Campaign, campaign_id)
-            return None if row is None else CampaignHead(row.campaign_id, row.reason, row.planned_at)
+            return None if row is None else _head(row)
 
     def campaign_series(
         self,
@@ -108,11 +104,11 @@ class Paging:
             pairs = [(key, campaign_id) for key in page]
             ended, values = _series_outcomes(session, pairs), _steady_values(session, pairs, measured)
             why = _why_unusable(session, pairs, ended)
-            rows = [
-                SeriesOutcome(view_of(SeriesView, by_key[key]), ended.get(key, Outcomes()), values.get(key, {}), why.get(key, ""))
-                for key in page
-            ]
-            return Slice(tuple(rows), page[-1] if len(known) > limit else None)
+
+            def outcome(key: str) -> SeriesOutcome:
+                return SeriesOutcome(view_of(SeriesView, by_key[key]), ended.get(key, Outcomes()), values.get(key, {}), why.get(key, ""))
+
+            return cut(known, limit, str, outcome)
 
     def trials_page(
         self,
@@ -136,8 +132,7 @@ class Paging:
             query = query.where(Trial.id > row)
         with reading(self.engine) as session:
             rows = session.execute(query.order_by(Trial.id).limit(limit + 1)).all()
-            page = tuple(trial_view(trial, series, corrected) for trial, series, corrected in rows[:limit])
-            return Slice(page, str(rows[limit - 1][0].id) if len(rows) > limit else None)
+            return cut(rows, limit, lambda row: row[0].id, lambda row: trial_view(*row))
 
     def provider_names(self) -> tuple[str, ...]:
         """Every provider with a series of its own, by name; imported results have no provider of ours."""
@@ -163,15 +158,8 @@ class Paging:
         with reading(self.engine) as session:
             for names in ([provider] if provider is not None else None, providers):
                 query = query.where(_concern(session, names)) if names is not None else query
-            if after is not None:
-                last = session.get(Finding, after)
-                if last is None:
-                    raise LookupError(f'the archive has no finding "{after}"')
-                same_time = and_(Finding.opened_at == last.opened_at, Finding.finding_id > last.finding_id)
-                query = query.where(or_(Finding.opened_at < last.opened_at, same_time))
-            rows = session.scalars(query.order_by(Finding.opened_at.desc(), Finding.finding_id).limit(limit + 1)).all()
-            page = tuple(finding_view(row) for row in rows[:limit])
-            return Slice(page, page[-1].finding_id if len(rows) > limit else None)
+            order = (Finding.opened_at.desc(), Finding.finding_id)
+            return page_after(session, query, order, after, limit, finding_view, f'the archive has no finding "{after}"')
 
     def findings_shown_by(self, campaign_id: str, limit: int) -> tuple[FindingView, ...]:
         """Findings that a campaign opened or showed again; newest first, at most `limit`."""
@@ -217,15 +205,9 @@ class Paging:
         """Stored decisions, newest first, of a span if asked. `after`: a decision's id; LookupError for an unknown one."""
         query = where_within(where_equal(select(Decision), (Decision.team, team), (Decision.kind, kind)), Decision.decided_at, between)
         with reading(self.engine) as session:
-            if after is not None:
-                last = session.get(Decision, after)
-                if last is None:
-                    raise LookupError(f'the archive has no decision "{after}"')
-                same_time = and_(Decision.decided_at == last.decided_at, Decision.decision_id > last.decision_id)
-                query = query.where(or_(Decision.decided_at < last.decided_at, same_time))
-            rows = session.scalars(query.order_by(Decision.decided_at.desc(), Decision.decision_id).limit(limit + 1)).all()
-            page = tuple(view_of(DecisionView, row) for row in rows[:limit])
-            return Slice(page, page[-1].decision_id if len(rows) > limit else None)
+            order = (Decision.decided_at.desc(), Decision.decision_id)
+            view = partial(view_of, DecisionView)
+            return page_after(session, query, order, after, limit, view, f'the archive has no decision "{after}"')
 
     def newest_decisions(
         self, team: str | None = None, kind: str | None = None, workloads: Sequence[str] | None = None, *, without: str | None = None
@@ -332,8 +314,8 @@ class Overview:
             part = and_(SeriesCampaign.series_key == Series.series_key, SeriesCampaign.campaign_id == campaign_id)
             query = query.where(select(SeriesCampaign.series_key).where(part).exists())
         with reading(self.engine) as session:
-            views = [view_of(SeriesView, row) for row in session.scalars(query.order_by(Series.series_key).limit(limit + 1))]
-        return Slice(tuple(views[:limit]), views[limit - 1].series_key if len(views) > limit else None)
+            rows = session.scalars(query.order_by(Series.series_key).limit(limit + 1)).all()
+            return cut(rows, limit, lambda row: row.series_key, partial(view_of, SeriesView))
 
     def workload_names(self) -> list[WorkloadName]:
         """Every version of every workload that was run here, training first."""
@@ -346,8 +328,7 @@ class Overview:
         """Providers that ran a workload, by name."""
         query = select(Series.provider).where(Series.workload == workload, Series.provider > after, NOT_IMPORTED).distinct()
         with reading(self.engine) as session:
-            names = session.scalars(query.order_by(Series.provider).limit(limit + 1)).all()
-        return Slice(tuple(names[:limit]), names[limit - 1] if len(names) > limit else None)
+            return cut(session.scalars(query.order_by(Series.provider).limit(limit + 1)).all(), limit, str, str)
 
     def newest_parts(self, series: Sequence[SeriesView], measured: Sequence[MetricKey] = ()) -> list[SeriesResult]:
         """Each of these series in its newest campaign, in the given order. `measured`: the numbers to hand out."""
@@ -373,15 +354,8 @@ class Overview:
         """Campaigns, those planned last first, planned in a span if asked. `after`: a campaign's id; LookupError for an unknown one."""
         query = where_within(select(Campaign), Campaign.planned_at, between)
         with reading(self.engine) as session:
-            if after is not None:
-                last = session.get(Campaign, after)
-                if last is None:
-                    raise LookupError(f'the archive has no campaign "{after}"')
-                same_time = and_(Campaign.planned_at == last.planned_at, Campaign.campaign_id < last.campaign_id)
-                query = query.where(or_(Campaign.planned_at < last.planned_at, same_time))
-            query = query.order_by(Campaign.planned_at.desc(), Campaign.campaign_id.desc()).limit(limit + 1)
-            heads = [CampaignHead(row.campaign_id, row.reason, row.planned_at) for row in session.scalars(query)]
-        return Slice(tuple(heads[:limit]), heads[limit - 1].campaign_id if len(heads) > limit else None)
+            order = (Campaign.planned_at.desc(), Campaign.campaign_id.desc())
+            return page_after(session, query, order, after, limit, _head, f'the archive has no campaign "{after}"')
 
     def campaign_outcomes(self, campaigns: Sequence[str]) -> dict[str, Outcomes]:
         """How the trials of each of these campaigns ended."""

@@ -1,12 +1,14 @@
-"""Inserts that tolerate an existing key, race-free on SQLite and PostgreSQL; filters, and rows as plain data."""
+"""Inserts that tolerate an existing key, race-free on SQLite and PostgreSQL; filters, pages by key, and rows as plain data."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
+from sqlalchemy import and_, or_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -15,6 +17,8 @@ from plumbline.archive.schema import Base
 Query = TypeVar("Query")
 """A `Select` of anything."""
 View = TypeVar("View")
+Item = TypeVar("Item")
+Row = TypeVar("Row")
 Span = tuple[datetime | None, datetime | None]
 """From, and up to but not including; None: open."""
 
@@ -39,6 +43,42 @@ def where_within(query: Query, column: Any, between: Span) -> Query:
     begin, end = between
     narrowed = narrowed if begin is None else narrowed.where(column >= begin)
     return cast(Query, narrowed if end is None else narrowed.where(column < end))
+
+
+@dataclass(frozen=True)
+class Slice(Generic[Item]):
+    """Some rows, and where the next ones begin: `after` is to be handed in for them, None where these are the last."""
+
+    rows: tuple[Item, ...]
+    after: str | None
+
+
+def cut(rows: Sequence[Row], limit: int, key: Callable[[Row], object], view: Callable[[Row], Item]) -> Slice[Item]:
+    """A page of rows of which one more than `limit` was asked for; `key`: what the next page begins after."""
+    return Slice(tuple(view(row) for row in rows[:limit]), str(key(rows[limit - 1])) if len(rows) > limit else None)
+
+
+def page_after(
+    session: Session, query: Query, order: Sequence[Any], after: Any, limit: int, view: Callable[[Any], Item], missing: str
+) -> Slice[Item]:
+    """A page of rows in an `order` of columns, descending ones as `column.desc()`; the last one is what `after` names.
+
+    `after`: the key of the previous page's last row, by which an index finds the next one; LookupError, which says what is `missing`, for an
+    unknown one.
+    """
+    asked: Any = query
+    columns = [getattr(column, "element", column) for column in order]
+    key = columns[-1].key
+    if after is not None:
+        last = session.get(asked.column_descriptions[0]["entity"], after)
+        if last is None:
+            raise LookupError(missing)
+        place = [(column, getattr(last, column.key), ordered is not column) for column, ordered in zip(columns, order, strict=True)]
+        beyond = (column < value if down else column > value for column, value, down in place)
+        same = [column == value for column, value, _ in place]
+        asked = asked.where(or_(*(and_(*same[:depth], one) for depth, one in enumerate(beyond))))
+    rows = session.scalars(asked.order_by(*order).limit(limit + 1)).all()
+    return cut(rows, limit, lambda row: getattr(row, key), view)
 
 
 def insert_new(session: Session, model: type[Base], values: dict[str, Any], key: Sequence[str]) -> bool:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, and_, func, or_, select
+from sqlalchemy import ColumnElement, Engine, and_, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from plumbline.archive.engine import reading
-from plumbline.archive.pages import NOT_IMPORTED, Slice
-from plumbline.archive.repository import Span, where_within
+from plumbline.archive.pages import NOT_IMPORTED
+from plumbline.archive.repository import Slice, Span, page_after, where_within
 from plumbline.archive.schema import (
     Environment,
     Metric,
@@ -79,17 +79,12 @@ class Trends:
 
     def campaigns_of(self, series_key: str, after: str | None = None, limit: int = 24) -> Slice[tuple[str, datetime]]:
         """(campaign, planned for) of a series, newest first. `after`: a campaign's id; LookupError for one that the series has no part in."""
-        query = select(SeriesCampaign.campaign_id, SeriesCampaign.planned_at).where(SeriesCampaign.series_key == series_key)
+        query = select(SeriesCampaign).where(SeriesCampaign.series_key == series_key)
+        order = (SeriesCampaign.planned_at.desc(), SeriesCampaign.campaign_id.desc())
         with reading(self.engine) as session:
-            if after is not None:
-                last = session.get(SeriesCampaign, (series_key, after))
-                if last is None:
-                    raise LookupError(f'the series "{series_key}" has no trial in the campaign "{after}"')
-                same_time = and_(SeriesCampaign.planned_at == last.planned_at, SeriesCampaign.campaign_id < last.campaign_id)
-                query = query.where(or_(SeriesCampaign.planned_at < last.planned_at, same_time))
-            order = (SeriesCampaign.planned_at.desc(), SeriesCampaign.campaign_id.desc())
-            rows = [(row.campaign_id, row.planned_at) for row in session.execute(query.order_by(*order).limit(limit + 1))]
-        return Slice(tuple(rows[:limit]), rows[limit - 1][0] if len(rows) > limit else None)
+            place = None if after is None else (series_key, after)
+            missing = f'the series "{series_key}" has no trial in the campaign "{after}"'
+            return page_after(session, query, order, place, limit, lambda row: (row.campaign_id, row.planned_at), missing)
 
     def last_run(self, providers: Sequence[str]) -> dict[str, datetime]:
         """Provider → when its newest campaign was planned for."""

@@ -13,8 +13,8 @@ from fastapi import Depends, HTTPException, Request
 from fastapi.params import Depends as Dependency
 
 from plumbline.archive import Archive, FindingView
-from plumbline.archive.pages import Slice
 from plumbline.archive.records import PriceView
+from plumbline.archive.repository import Slice
 from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
 from plumbline.results.finding import FindingKind, FindingState

@@ -11,8 +11,8 @@ import pytest
 from tests.data.result_documents import document, failed, training_workload, trial
 
 from plumbline.archive import Archive, DecisionRecord, FindingRecord, Outcomes
-from plumbline.archive.pages import Slice
 from plumbline.archive.records import PriceReadingRecord
+from plumbline.archive.repository import Slice
 
 URI = "file:///store"
 

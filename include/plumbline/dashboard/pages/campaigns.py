@@ -11,7 +11,8 @@ from fastapi.responses import FileResponse, Response
 
 from plumbline.analysis.decisions.decision_record import read_decisions
 from plumbline.archive import Archive, FindingView, Outcomes, SeriesView, TrialView
-from plumbline.archive.pages import CampaignHead, Slice
+from plumbline.archive.pages import CampaignHead
+from plumbline.archive.repository import Slice
 from plumbline.dashboard.access import can_see_costs, require_cost_access
 from plumbline.dashboard.filters import Chosen, Filter, filter_bar
 from plumbline.dashboard.pages.reports import report_file, table_file, tables

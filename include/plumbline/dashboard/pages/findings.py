@@ -14,7 +14,7 @@ from plumbline.alerts.digest import Entry
 from plumbline.alerts.monthly_cost import sum_costs
 from plumbline.analysis.drift.environment import EnvironmentChange, diff_environments
 from plumbline.archive import Archive, AuditView, FindingView, TrialView
-from plumbline.archive.pages import Slice
+from plumbline.archive.repository import Slice
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.acting import Acting
 from plumbline.dashboard.filters import ChosenOfFindings, filter_bar
