@@ -111,9 +111,9 @@ perf-prices: setup ## a price history through the daily price check: make perf-p
 
 PLAIN = README.md CONTRIBUTING.md $(wildcard docs/*.md) docs/measurements docs/providers dags examples k8s perf
 
-lint: setup-dev ## format, lint, types, floors, schema, spelling
+lint: setup-dev ## format, lint, types, floors, spelling
 	@$(BIN)/codespell CHANGELOG.md CONTRIBUTING.md README.md dags docs examples include k8s perf plugins tests && $(BIN)/codespell --dictionary docs/vocabulary.txt $(PLAIN)
-	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m plumbline.results.schema && $(BIN)/python -m tests.fault_table && $(BIN)/plumbline check
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m tests.fault_table && $(BIN)/plumbline check
 
 docs: setup-dev ## the documentation as a site in build/site, every link checked (Python 3.11 or newer)
 	@$(BIN)/python -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.10 found; Sphinx needs 3.11 or newer")'

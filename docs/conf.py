@@ -13,6 +13,8 @@ from mdit_py_plugins.anchors.index import slugify
 sys.path.insert(0, str(Path(__file__).parent))
 import reference_pages
 
+from plumbline.results import schema
+
 ROOT = Path(__file__).resolve().parents[1]
 project = "Plumbline"
 html_title = "Plumbline"
@@ -161,6 +163,7 @@ def _write(app: Any) -> None:
     for name, text in pages.items():
         if not (folder / name).exists() or (folder / name).read_text(encoding="utf-8") != text:
             (folder / name).write_text(text, encoding="utf-8")
+    (Path(app.outdir) / schema.FILE_NAME).write_text(schema.schema_text(), encoding="utf-8")
 
 
 def setup(app: Any) -> None:

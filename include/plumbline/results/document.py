@@ -1,4 +1,4 @@
-"""The result document of one attempt of a trial, and the document of a hardware probe. The JSON Schema is in this folder."""
+"""The result document of one attempt of a trial, and the document of a hardware probe. Its JSON Schema: `schema.py`."""
 
 from __future__ import annotations
 
