@@ -8,18 +8,12 @@ from plumbline.archive.records import (
     AuditView,
     BaselineView,
     CampaignView,
-    DecisionRecord,
-    DecisionView,
-    FindingRecord,
-    FindingView,
     IncidentRecord,
     IncidentView,
     MetricPoint,
     Outcomes,
     PriceReadingRecord,
     PriceReadingView,
-    PriceRecord,
-    PriceView,
     QuarantineRecord,
     QuarantineView,
     SampleView,
@@ -28,6 +22,7 @@ from plumbline.archive.records import (
     SnapshotView,
     TrialView,
 )
+from plumbline.results.stored import DecisionRecord, DecisionView, FindingRecord, FindingView, PriceRecord, PriceView
 
 __all__ = [
     "Archive",

@@ -13,10 +13,11 @@ from sqlalchemy.orm import Session
 
 from plumbline.archive import audit
 from plumbline.archive.engine import reads, writes
-from plumbline.archive.records import FindingRecord, FindingView, IncidentRecord, IncidentView
+from plumbline.archive.records import IncidentRecord, IncidentView
 from plumbline.archive.repository import insert_new, view_of, where_equal
 from plumbline.archive.schema import Campaign, Finding, Incident, Series, SeriesCampaign
 from plumbline.results.finding import FLEET, OPEN_STATES, FindingKind, FindingState, gravity
+from plumbline.results.stored import FindingRecord, FindingView
 
 NEXT_STATES: dict[FindingState, tuple[FindingState, ...]] = {
     "open": ("acknowledged", "accepted", "resolved"),

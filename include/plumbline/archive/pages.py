@@ -15,8 +15,6 @@ from sqlalchemy.orm import Session
 from plumbline.archive.engine import reading
 from plumbline.archive.findings import finding_view, providers_in, seen_since
 from plumbline.archive.records import (
-    DecisionView,
-    FindingView,
     Outcomes,
     PriceReadingView,
     SeriesView,
@@ -40,6 +38,7 @@ from plumbline.archive.schema import (
 from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, outcomes, outcomes_by_campaign, trial_view
 from plumbline.results.finding import FLEET, OPEN_STATES, FindingKind, FindingState, Severity
 from plumbline.results.sample import no_usable_trial
+from plumbline.results.stored import DecisionView, FindingView
 
 MAX_ROW_ID = 2**31 - 1
 """What the column that numbers rows can hold."""

@@ -13,12 +13,8 @@ from sqlalchemy.orm import Session
 from plumbline.archive import audit
 from plumbline.archive.engine import reads, writes
 from plumbline.archive.records import (
-    DecisionRecord,
-    DecisionView,
     PriceReadingRecord,
     PriceReadingView,
-    PriceRecord,
-    PriceView,
     SnapshotKind,
     SnapshotRecord,
     SnapshotView,
@@ -26,6 +22,7 @@ from plumbline.archive.records import (
 from plumbline.archive.repository import insert_new, view_of, where_equal
 from plumbline.archive.schema import Decision, Price, PriceReading, Snapshot
 from plumbline.declarations import digest
+from plumbline.results.stored import DecisionRecord, DecisionView, PriceRecord, PriceView
 
 
 def save_prices(session: Session, now: datetime, prices: Sequence[PriceRecord]) -> tuple[PriceRecord, ...]:

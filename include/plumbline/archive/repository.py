@@ -61,7 +61,7 @@ def cut(rows: Sequence[Row], limit: int, key: Callable[[Row], object], view: Cal
 def page_after(
     session: Session, query: Query, order: Sequence[Any], after: Any, limit: int, view: Callable[[Any], Item], missing: str
 ) -> Slice[Item]:
-    """A page of rows in an `order` of columns, descending ones as `column.desc()`; the last one is what `after` names.
+    """A page of rows in an `order` of columns, some of them descending; the last one is what `after` names.
 
     `after`: the key of the previous page's last row, by which an index finds the next one; LookupError, which says what is `missing`, for an
     unknown one.

@@ -13,7 +13,14 @@ from sqlalchemy.orm import Session
 
 from plumbline.archive.engine import reads
 from plumbline.archive.published import IMPORTED_LAUNCHER
-from plumbline.archive.records import CampaignView, MetricPoint, Outcomes, SeriesView, Source, TrialView
+from plumbline.archive.records import (
+    CampaignView,
+    MetricPoint,
+    Outcomes,
+    SeriesView,
+    Source,
+    TrialView,
+)
 from plumbline.archive.repository import Span, view_of, where_equal, where_within
 from plumbline.archive.schema import Campaign, Correction, Document, Finding, Metric, Quarantined, Series, SeriesCampaign, Trial
 from plumbline.results import HeldPart, InvalidResult, Reason, ResultDocument, Status

@@ -22,7 +22,8 @@ from plumbline.findings.headline import one_per_headline
 from plumbline.metrics.formatting import format_count, format_money, unknown_name
 from plumbline.presentation.findings_inbox import count_severities, group_findings, inbox_view
 from plumbline.results import InvalidResult
-from plumbline.results.finding import OPEN_STATES, SYMBOLS, FindingState, gravity, read_finding
+from plumbline.results.finding import OPEN_STATES, SYMBOLS, FindingState, gravity
+from plumbline.results.stored import read_finding
 
 findings = typer.Typer(help="List, show and answer findings: what drifted, and what was decided about it.", no_args_is_help=False)
 FindingId = Annotated[str, typer.Argument(help="its id, or how that begins", callback=completed("finding"))]

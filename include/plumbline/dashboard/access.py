@@ -13,11 +13,11 @@ from fastapi import Depends, HTTPException, Request
 from fastapi.params import Depends as Dependency
 
 from plumbline.archive import Archive, FindingView
-from plumbline.archive.records import PriceView
 from plumbline.archive.repository import Slice
 from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
 from plumbline.results.finding import FindingKind, FindingState
+from plumbline.results.stored import PriceView
 
 COSTS_REFUSED = "contract prices, invoices and costs require a role with access to costs: docs/team-server.md (Users and roles)"
 

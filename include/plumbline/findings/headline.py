@@ -9,13 +9,14 @@ import re
 from calendar import month_name
 from collections.abc import Iterable, Sequence
 from datetime import date
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from plumbline.findings import shorten
 from plumbline.findings.price import CHANGED_SUBJECT, HELD_SUBJECT, format_price_name
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_change, format_monthly_change, format_name, join_words
-from plumbline.results.finding import ChoiceMove, Finding, Severity
+from plumbline.results.finding import ChoiceMove, Finding
+from plumbline.results.stored import FindingView
 
 _SPEED = ("latency", "throughput")
 _VERBS = {"training": "trains", "inference": "serves"}
@@ -34,17 +35,7 @@ def headline(finding: Finding, usd: float | None = None) -> str:
     return f"{line}, {format_monthly_change(usd)}" if usd else line
 
 
-class _Stored(Protocol):
-    """A finding's archived row."""
-
-    @property
-    def headline(self) -> str: ...
-
-    @property
-    def severity(self) -> Severity: ...
-
-
-def stored_headline(view: _Stored) -> str:
+def stored_headline(view: FindingView) -> str:
     """The archived headline, for a finding whose detail cannot be read: an older version wrote severity and simulation in front."""
     return view.headline.removeprefix(view.severity.upper()).strip().removeprefix("SIMULATED").strip()
 
@@ -129,8 +120,6 @@ def _consequence(finding: Finding) -> str:
     if finding.cause is not None:
         what, *left = finding.title.removeprefix(f"{finding.cause.names[0]}: ").split("; ")
         return "; ".join((f"{what} since {format_begin(finding)}", *left))
-    if finding.is_decision_change:  # an older version's
-        return finding.title or finding.subject
     begin, caused = format_begin(finding), bool(cause_of(finding))
     if finding.state == "accepted" and is_price_change(finding):
         return "costs use the new price"

@@ -13,8 +13,9 @@ from plumbline.analysis.campaign_data import MonthlyTotal
 from plumbline.archive import Archive, FindingView
 from plumbline.findings.cause import witnesses
 from plumbline.findings.headline import headline, stored_headline
-from plumbline.results.finding import FLEET, OPEN_STATES, SEVERITIES, UNREADABLE_ERRORS, Finding, gravity, read_finding
+from plumbline.results.finding import FLEET, OPEN_STATES, SEVERITIES, UNREADABLE_ERRORS, Finding, gravity
 from plumbline.results.sample import Series
+from plumbline.results.stored import read_finding
 
 MAX_OPEN_FINDINGS = 500
 

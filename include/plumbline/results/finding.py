@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, Protocol
+from functools import cache
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
 
 FindingKind = Literal["performance", "environment", "price", "reliability", "missing_data", "self"]
 Severity = Literal["info", "warn", "page"]
@@ -192,24 +195,16 @@ class Finding:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Finding:
-        """A finding from `to_dict` or its JSON; unknown keys are ignored. KeyError names a missing one."""
-        values = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
-        if "evidence" not in values and "headline" in data:  # of an older version: severity, place and evidence in one line
-            values["evidence"] = str(data["headline"]).removeprefix(str(data.get("severity", "")).upper()).strip()
-        for name in ("finding_id", "series_key", "campaign_id", "kind", "severity", "evidence", "explanation", "provider", "subject"):
-            if name not in values:
-                raise KeyError(f'finding without "{name}"')
-        members = tuple(m if isinstance(m, Member) else Member(**m) for m in values.get("members", ()))
-        lists = {name: tuple(values.get(name, ())) for name in ("attributed_to", "baseline_campaigns", "seen_in", "causes")}
-        moves = tuple(m if isinstance(m, ChoiceMove) else ChoiceMove(**m) for m in values.get("moves", ()))
-        prices = tuple(p if isinstance(p, PriceMove) else PriceMove(**p) for p in values.get("prices", ()))
-        # A finding of an archive that knew no groups is about its own series.
-        lists["series"] = tuple(values.get("series") or ([values["series_key"]] if values["series_key"] else []))
-        lists["standing"] = tuple(values["standing"]) if "standing" in values else lists["series"]
-        if isinstance(cause := values.get("cause"), Mapping):
-            evidence: dict[str, Any] = {name: tuple(own) if isinstance(own, list) else own for name, own in cause.items()}
-            values["cause"] = CauseEvidence(**{name: evidence[name] for name in CauseEvidence.__dataclass_fields__})
-        return cls(**{**values, **lists, "members": members, "moves": moves, "prices": prices})
+        """A finding from `to_dict` or its JSON; unknown keys are ignored. ValueError names what is missing or of another shape."""
+        made = _adapter().validate_python(data)
+        # One without groups is about its own series.
+        series = made.series or ((made.series_key,) if made.series_key else ())
+        return replace(made, series=series, standing=made.standing if "standing" in data else series)
+
+
+@cache
+def _adapter() -> TypeAdapter[Finding]:
+    return TypeAdapter(Finding)
 
 
 def summarize_facts(facts: Sequence[Member]) -> str:
@@ -225,20 +220,3 @@ def finding_id(provider: str, began: str, kind: FindingKind, subject: str) -> st
 
 UNREADABLE_ERRORS = (LookupError, TypeError, ValueError, AttributeError)
 """Raised by reading a stored finding of another shape; an archive that does not answer raises others."""
-
-
-class StoredFinding(Protocol):
-    """A finding's archived row."""
-
-    @property
-    def detail(self) -> Mapping[str, Any]: ...
-    @property
-    def state(self) -> FindingState: ...
-
-
-def read_finding(view: StoredFinding) -> Finding | None:
-    """The finding in its present state; None for one of another shape, such as a newer version's."""
-    try:
-        return Finding.of(view.detail).with_state(view.state)
-    except UNREADABLE_ERRORS:
-        return None

@@ -1,62 +1,24 @@
-"""The accepted price of a provider: the newest of accepted and declared prices; accept a new one."""
+"""Accept a price: a person's, or by rule, and the decisions that follow."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timezone
+from datetime import datetime, timezone
 from itertools import product
 from typing import get_args
 
-from plumbline.analysis.prices.check import PriceVerdict, check_price, reports_prices
-from plumbline.archive import Archive, PriceReadingView, PriceView
-from plumbline.declarations import Declarations, Price, Provider
+from plumbline.analysis.prices.book import declared_price
+from plumbline.analysis.prices.check import PriceVerdict
+from plumbline.archive import Archive, PriceView
+from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.providers.rates import Purchase, Term
 from plumbline.findings.price import CHANGED_SUBJECT, HELD_SUBJECT, format_price_name, format_price_source, price_subject, price_unit
+from plumbline.findings.price_check import checked_price
 from plumbline.metrics.formatting import format_money
 from plumbline.results.finding import Finding
-from plumbline.results.price_reading import Reading
 from plumbline.workflows.decide import RecordedDecision, decide_all
-
-_READINGS = 400
-"""More than a year of daily readings of one price, so that the first day of an unchanged price stays the same."""
-
-
-def accepted_price(archive: Archive, provider: Provider, purchase: Purchase, term: Term | None, on: date) -> float | None:
-    """The accepted price on a day, in USD per GPU-hour: the newer of the accepted and the declared one; None without either."""
-    usd = price_in_force(archive.accepted_price(provider.name, purchase, term), provider, purchase, term, on)
-    return None if usd is None else usd / provider.accelerator.count
-
-
-def price_in_force(accepted: PriceView | None, provider: Provider, purchase: Purchase, term: Term | None, on: date) -> float | None:
-    """The same in USD per instance-hour. `accepted`: the last accepted price, which has no end."""
-    listed = _declared_price(provider, purchase, term, on)
-    if listed is not None and (accepted is None or listed.since > accepted.since):
-        return float(listed.price)
-    return None if accepted is None else accepted.usd_per_hour
-
-
-def _declared_price(provider: Provider, purchase: Purchase, term: Term | None, on: date) -> Price | None:
-    """The declared price of a day, without simulated changes, which checks are to detect; none is declared for a term."""
-    if term is not None:
-        return None
-    return next((p for p in provider.prices if p.purchase == purchase and p.since <= on and (p.until is None or on < p.until)), None)
-
-
-def checked_price(
-    archive: Archive, provider: Provider, purchase: Purchase, term: Term | None, at: datetime, read: Sequence[Reading] = ()
-) -> PriceVerdict | None:
-    """The verdict on the archive's readings of one price at a time; None without a reading of a source that reports prices.
-
-    `read`: what the sources just said of the provider; only they know what a first price can be compared with."""
-    just_read = {reading.reading_id: reading for reading in read}
-    readings = [just_read.get(reading.reading_id, reading) for reading in _readings(archive, provider.name, purchase, term)]
-    if not any(reports_prices(r.source) for r in readings):
-        return None
-    on_demand = _on_demand(archive, provider, at, read) if purchase != "on_demand" else None
-    accepted = accepted_price(archive, provider, purchase, term, at.date())
-    return check_price(readings, accepted, on_demand=on_demand, now=at, repeated=just_read)
 
 
 @dataclass(frozen=True)
@@ -101,7 +63,7 @@ def accept_price(
     if checked is not None and usd_per_gpu_hour == checked.price:
         since, source = checked.since.date(), format_price_source(checked.reading)
     usd = usd_per_gpu_hour * provider.accelerator.count
-    before, listed = archive.accepted_price(provider.name, purchase, term), _declared_price(provider, purchase, term, now.date())
+    before, listed = archive.accepted_price(provider.name, purchase, term), declared_price(provider, purchase, term, now.date())
     repeated = before is not None and before.usd_per_hour == usd and (listed is None or listed.since <= before.since)
     if repeated and before is not None:
         accepted_before = before
@@ -144,20 +106,3 @@ def accept_command(provider: Provider, purchase: Purchase, term: Term | None) ->
     """The command line that accepts one price of a provider."""
     of = "" if purchase == "on_demand" else f" --purchase {purchase}"
     return f"plumbline prices accept {provider.name}{of}{f' --term {term}' if term else ''} --why …"
-
-
-def _on_demand(archive: Archive, provider: Provider, at: datetime, read: Sequence[Reading]) -> float | None:
-    """The on-demand price of the newest reading that nothing contradicts, else the accepted one."""
-    checked = checked_price(archive, provider, "on_demand", None, at, read)
-    if checked is not None and (checked.unproven or checked.status not in ("held", "outdated")):
-        return checked.price
-    return accepted_price(archive, provider, "on_demand", None, at.date())
-
-
-def _readings(archive: Archive, provider: str, purchase: Purchase, term: Term | None) -> list[Reading]:
-    stored = archive.price_readings(provider, purchase, term, latest=_READINGS)
-    return [_reading(view) for view in stored if view.term == term]
-
-
-def _reading(view: PriceReadingView) -> Reading:
-    return Reading(**{name: getattr(view, name) for name in Reading.__dataclass_fields__ if name != "typical"})

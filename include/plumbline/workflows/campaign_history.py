@@ -20,7 +20,8 @@ from plumbline.declarations import Declarations
 from plumbline.findings.headline import headline, one_per_headline, stored_headline
 from plumbline.metrics import METRICS, leading_names
 from plumbline.metrics.formatting import join_words
-from plumbline.results.finding import OPEN_STATES, read_finding
+from plumbline.results.finding import OPEN_STATES
+from plumbline.results.stored import read_finding
 from plumbline.workflows.alert import digest_entries
 
 MONTHS = 12

@@ -11,7 +11,8 @@ from plumbline.archive import Archive, FindingView
 from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import is_decision_change
 from plumbline.metrics.units import SECONDS, parse
-from plumbline.results.finding import Finding, read_finding
+from plumbline.results.finding import Finding
+from plumbline.results.stored import read_finding
 from plumbline.workflows.baseline_decision import QUESTION_KINDS, Answer, Rerun, apply_answer, can_reopen, plan_rerun, reopen
 from plumbline.workflows.plan import ACTION_DAG, Action
 

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Iterable
 
 from plumbline.archive import Archive
-from plumbline.archive.records import FindingRecord, FindingView
 from plumbline.findings import Reconciliation
 from plumbline.findings.headline import headline
 from plumbline.results.finding import UNREADABLE_ERRORS, Finding
+from plumbline.results.stored import FindingRecord, FindingView
 
 _log = logging.getLogger(__name__)
 

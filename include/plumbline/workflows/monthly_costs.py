@@ -9,15 +9,15 @@ from dataclasses import replace
 from plumbline.alerts.monthly_cost import MonthlyCost, monthly_cost
 from plumbline.analysis.decisions.decision_record import DecisionDocument
 from plumbline.analysis.decisions.savings import CostAnswer, Switch, answers_of, switches_of
-from plumbline.analysis.prices.book import all_with_effective_prices, quote
+from plumbline.analysis.prices.book import all_with_effective_prices, price_in_force, quote
 from plumbline.archive import Archive, FindingView, PriceView
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.findings.headline import headline, stored_headline
 from plumbline.metrics.formatting import format_amount
-from plumbline.results.finding import UNREADABLE_ERRORS, Finding, FindingState, read_finding
+from plumbline.results.finding import UNREADABLE_ERRORS, Finding, FindingState
 from plumbline.results.sample import Series
-from plumbline.workflows.accept_price import price_in_force
+from plumbline.results.stored import read_finding
 
 SETTLED: tuple[FindingState, ...] = ("accepted", "resolved")
 

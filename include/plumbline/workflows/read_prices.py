@@ -12,9 +12,10 @@ from plumbline.declarations import Declarations, Provider, load
 from plumbline.findings import Reconciliation
 from plumbline.findings.missing_data import price_source_of, silent_price_source_finding
 from plumbline.findings.price import CHANGED_SUBJECT, format_price_name, price_subject, price_unit, reconcile_prices
+from plumbline.findings.price_check import checked_price
 from plumbline.price_sources import PriceReport, read_prices
 from plumbline.results.price_reading import Reading
-from plumbline.workflows.accept_price import accept_price, checked_price
+from plumbline.workflows.accept_price import accept_price
 from plumbline.workflows.decide import decide_all
 from plumbline.workflows.findings import apply, readable_findings
 from plumbline.workflows.plan import declared_provider

@@ -14,13 +14,13 @@ from tests.browser.sample import campaign, record
 from tests.data.page_addresses import address_of, routes_of
 
 from plumbline.archive import FindingRecord, open_archive
-from plumbline.archive.records import PriceRecord
 from plumbline.dashboard.access import allow_everyone
 from plumbline.dashboard.app import create_app
 from plumbline.declarations import Declarations, load
 from plumbline.declarations.providers import Price
 from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
 from plumbline.presentation.html.report import write_report
+from plumbline.results.stored import PriceRecord
 
 ACCEPTED, DECLARED = "77.7713", "66.6617"
 PAGES_OF_MONEY = {"/prices", "/prices/{provider}", "/spend", "/decisions", "/decisions/{team}/{kind}", "/decisions/{team}/{kind}/negotiate"}

@@ -9,7 +9,7 @@ from tests.unit.alerts.test_message import FINDING
 from tests.unit.results.test_finding import NOTICED
 
 from plumbline.findings.headline import headline, one_per_headline, price_cause, stored_headline
-from plumbline.results.finding import ChoiceMove, Finding
+from plumbline.results.finding import ChoiceMove
 from plumbline.workflows.findings import finding_record
 
 INFERENCE = {"workload_kind": "inference", "workload": "chat"}
@@ -75,18 +75,6 @@ def test_a_price_moves_first_choices_in_one_line_of_at_most_three_providers(move
     assert headline(replace(PRICE, moves=moves), 1234.0) == (
         f"borealis raised its price 30 % on 1 September 2026: {words}, about 1,200 USD a month more"
     )
-
-
-def test_an_older_versions_first_choice_has_its_reasons_and_title():
-    old = PRICE.to_dict() | {
-        "headline": "WARN  SIMULATED  team product: now cirrus",
-        "title": "first choice: cirrus",
-        "attributed_to": ["it rose"],
-    }
-    for name in ("evidence", "causes", "consequence", "moves"):
-        del old[name]
-    finding = Finding.of(old)
-    assert headline(finding) == "it rose: first choice: cirrus" and finding.evidence == "SIMULATED  team product: now cirrus"
 
 
 def test_one_that_cannot_be_read_keeps_its_stored_line_without_severity():

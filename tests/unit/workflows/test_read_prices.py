@@ -16,8 +16,9 @@ from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Contract, Declarations, Price, Provider, load
 from plumbline.declarations.providers import ContractSource, CsvSource
 from plumbline.findings.price import HELD_SUBJECT, price_subject
+from plumbline.findings.price_check import accepted_price
 from plumbline.results.finding import Finding
-from plumbline.workflows.accept_price import accept_price, accepted_price
+from plumbline.workflows.accept_price import accept_price
 from plumbline.workflows.baseline_decision import apply_answer
 from plumbline.workflows.read_prices import PriceCheckResult, read_and_store_prices, read_provider_prices
 from plumbline.workflows.report import campaign_data

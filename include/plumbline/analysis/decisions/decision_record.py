@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as validated
@@ -21,6 +21,7 @@ from plumbline.analysis.prices.book import Quote
 from plumbline.declarations import Preference, digest
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics import METRICS
+from plumbline.results.stored import DecisionView
 
 _log = logging.getLogger(__name__)
 
@@ -103,25 +104,6 @@ _OWN_COLUMNS = {"decision_id", "decided_at", "team", "kind"}
 """Fields that the archive keeps beside the detail."""
 
 
-class StoredRow(Protocol):
-    """A row of the archive's decisions."""
-
-    @property
-    def decision_id(self) -> str: ...
-    @property
-    def team(self) -> str: ...
-    @property
-    def kind(self) -> Any: ...
-    @property
-    def winner(self) -> str | None: ...
-    @property
-    def probability(self) -> float | None: ...
-    @property
-    def decided_at(self) -> datetime: ...
-    @property
-    def detail(self) -> Mapping[str, Any]: ...
-
-
 def ranking_document(decided: TeamDecision, listed: TeamDecision | None = None) -> DecisionDocument:
     """A live decision without what takes long: what would change it, and the cheapest setups. `listed`: among those that rank first."""
     current, excerpt = decided.current, listed or decided
@@ -154,7 +136,7 @@ def decision_detail(document: DecisionDocument) -> dict[str, Any]:
     return plain
 
 
-def read_decision(row: StoredRow) -> DecisionDocument | None:
+def read_decision(row: DecisionView) -> DecisionDocument | None:
     """A stored decision; None, with a warning that names it, if it cannot be read. Of one that holds its winner alone, that is the ranking."""
     detail = dict(row.detail)
     if "ranking" not in detail and row.winner is not None:
@@ -170,7 +152,7 @@ def read_decision(row: StoredRow) -> DecisionDocument | None:
         return None
 
 
-def read_decisions(rows: Iterable[StoredRow]) -> tuple[DecisionDocument, ...]:
+def read_decisions(rows: Iterable[DecisionView]) -> tuple[DecisionDocument, ...]:
     """Stored decisions in their order, without those that cannot be read."""
     return tuple(document for row in rows if (document := read_decision(row)) is not None)
 

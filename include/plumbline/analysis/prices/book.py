@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 from plumbline.declarations import Price, Provider
-from plumbline.declarations.providers.rates import Purchase
+from plumbline.declarations.providers.rates import Purchase, Term
+from plumbline.results.stored import PriceView
 
 OTHER_GPUS = "other_gpus_alike"
 """The caveat of every figure that charges a part of an instance that is sold whole."""
@@ -127,26 +128,23 @@ def prices_in_force(provider: Provider, purchase: Purchase) -> tuple[Price, ...]
     return tuple(held)
 
 
-class AcceptedPrice(Protocol):
-    """A price that a person or a rule accepted, in USD per instance-hour."""
-
-    @property
-    def provider(self) -> str: ...
-    @property
-    def purchase(self) -> str: ...
-    @property
-    def term(self) -> str | None: ...
-    @property
-    def usd_per_hour(self) -> float: ...
-    @property
-    def since(self) -> date: ...
-    @property
-    def until(self) -> date | None: ...
-    @property
-    def source(self) -> str: ...
+def price_in_force(accepted: PriceView | None, provider: Provider, purchase: Purchase, term: Term | None, on: date) -> float | None:
+    """The newer of the accepted and the declared price of a day, in USD per instance-hour; None without either. `accepted`: the last accepted
+    price, which has no end."""
+    listed = declared_price(provider, purchase, term, on)
+    if listed is not None and (accepted is None or listed.since > accepted.since):
+        return float(listed.price)
+    return None if accepted is None else accepted.usd_per_hour
 
 
-def with_effective_prices(provider: Provider, accepted: Iterable[AcceptedPrice]) -> Provider:
+def declared_price(provider: Provider, purchase: Purchase, term: Term | None, on: date) -> Price | None:
+    """The declared price of a day, without simulated changes, which checks are to detect; none is declared for a term."""
+    if term is not None:
+        return None
+    return next((p for p in provider.prices if p.purchase == purchase and p.since <= on and (p.until is None or on < p.until)), None)
+
+
+def with_effective_prices(provider: Provider, accepted: Iterable[PriceView]) -> Provider:
     """The provider with its accepted prices before the declared ones in its price list, each until a newer one is declared.
 
     `accepted`: prices of this provider. A simulated provider keeps its own list.
@@ -154,15 +152,15 @@ def with_effective_prices(provider: Provider, accepted: Iterable[AcceptedPrice])
     return provider if provider.simulated else _with_accepted(provider, accepted)
 
 
-def all_with_effective_prices(providers: Iterable[Provider], accepted: Iterable[AcceptedPrice]) -> dict[str, Provider]:
+def all_with_effective_prices(providers: Iterable[Provider], accepted: Iterable[PriceView]) -> dict[str, Provider]:
     """The same for several providers, by name. `accepted`: prices of any of them."""
-    by_provider: dict[str, list[AcceptedPrice]] = {}
+    by_provider: dict[str, list[PriceView]] = {}
     for price in accepted:
         by_provider.setdefault(price.provider, []).append(price)
     return {p.name: with_effective_prices(p, by_provider.get(p.name, ())) for p in providers}
 
 
-def _with_accepted(provider: Provider, accepted: Iterable[AcceptedPrice]) -> Provider:
+def _with_accepted(provider: Provider, accepted: Iterable[PriceView]) -> Provider:
     own: list[Price] = []
     for accepted_price in sorted(accepted, key=lambda p: p.since, reverse=True):
         newer = [p.since for p in provider.prices if p.purchase == accepted_price.purchase and p.since > accepted_price.since]

@@ -29,7 +29,8 @@ from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.findings_inbox import group_findings, inbox_view, workloads_of
 from plumbline.presentation.metric_history import finding_chart, finding_history
 from plumbline.presentation.verdicts import OPERATIONS
-from plumbline.results.finding import OPEN_STATES, SEVERITIES, Finding, FindingKind, FindingState, Severity, read_finding
+from plumbline.results.finding import OPEN_STATES, SEVERITIES, Finding, FindingKind, FindingState, Severity
+from plumbline.results.stored import read_finding
 from plumbline.workflows.alert import digest_entries
 from plumbline.workflows.claim import CLAIMABLE_KINDS, Claimable, claimable
 from plumbline.workflows.monthly_costs import SETTLED as SETTLED_STATES

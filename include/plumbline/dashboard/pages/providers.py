@@ -33,7 +33,8 @@ from plumbline.presentation.charts.launches import launch_chart, launch_lines, l
 from plumbline.presentation.charts.trend import Quantity, Trend, TrendEvent, read_trend, trend_chart
 from plumbline.presentation.findings_inbox import InboxGroup, count_severities, group_findings, severity_order, unsettled_findings
 from plumbline.presentation.series_summary import SeriesSummary, drifted_series, format_age, series_summaries, shown_state
-from plumbline.results.finding import FLEET, read_finding
+from plumbline.results.finding import FLEET
+from plumbline.results.stored import read_finding
 from plumbline.workflows.campaign_history import FleetYear, fleet_lane, fleet_year
 from plumbline.workflows.monthly_costs import monthly_costs
 from plumbline.workflows.promises import LAUNCH_CAMPAIGNS
