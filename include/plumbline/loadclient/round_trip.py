@@ -107,12 +107,17 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def grpc_channel(target: Target) -> grpc.Channel:
-    """A gRPC channel, with the system's authorities over TLS (gRPC brings its own, which know no private one)."""
+    credentials = grpc_credentials(target)
+    return grpc.insecure_channel(target.address) if credentials is None else grpc.secure_channel(target.address, credentials)
+
+
+def grpc_credentials(target: Target) -> grpc.ChannelCredentials | None:
+    """The system's authorities over TLS (gRPC brings its own, which know no private one); None without TLS."""
     if not target.tls:
-        return grpc.insecure_channel(target.address)
+        return None
     paths = ssl.get_default_verify_paths()
     roots = None if paths.cafile is None else Path(paths.cafile).read_bytes()
-    return grpc.secure_channel(target.address, grpc.ssl_channel_credentials(roots))
+    return grpc.ssl_channel_credentials(roots)
 
 
 def http_connection(target: Target, timeout_s: float) -> http.client.HTTPConnection:

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlencode, urlsplit
 
-import grpc
 import numpy as np
-from tritonclient.grpc import service_pb2 as messages
-from tritonclient.grpc import service_pb2_grpc
+from tritonclient.grpc import InferenceServerClient
+from tritonclient.utils import InferenceServerException
 
 from plumbline.declarations import EndpointLauncher, InferenceWorkload, Trial
 from plumbline.declarations.workloads.models import Encoder
@@ -22,7 +21,7 @@ from plumbline.harness.inference.load import model_wires
 from plumbline.loadclient import http_requests
 from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.request_log import CACHED, COMPLETION, PROMPT, RequestLog
-from plumbline.loadclient.round_trip import grpc_channel, http_connection
+from plumbline.loadclient.round_trip import grpc_credentials, http_connection
 from plumbline.loadclient.transport import Target
 from plumbline.loadclient.wire import INPUT_TOKENS, Wire
 from plumbline.results import FailureClass, MetricRow, Scalar, metric_row
@@ -126,7 +125,7 @@ class Endpoint:
     def _server(self) -> str | None:
         try:
             return (_server_by_grpc if self.launcher.protocol == "kserve_grpc" else _server_by_http)(self.target())
-        except (OSError, http.client.HTTPException, grpc.RpcError, ValueError):
+        except (OSError, http.client.HTTPException, InferenceServerException, ValueError):
             return None  # it serves without saying what it is
 
 
@@ -136,10 +135,9 @@ def openai_wire(model: str, *, text: bool) -> Wire:
 
 
 def _server_by_grpc(target: Target) -> str:
-    with grpc_channel(target) as channel:
-        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
-        metadata = [(name.lower(), value) for name, value in target.headers.items()]
-        server = stub.ServerMetadata(messages.ServerMetadataRequest(), timeout=_CALL_S, metadata=metadata)
+    headers = {name.lower(): value for name, value in target.headers.items()}
+    with InferenceServerClient(target.address, creds=grpc_credentials(target)) as client:
+        server = client.get_server_metadata(headers, client_timeout=_CALL_S)
     return f"{server.name} {server.version}"
 
 
