@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import tritonclient.grpc as triton
-from tritonclient.utils import InferenceServerException, serialize_byte_tensor, triton_to_np_dtype
+from tritonclient.utils import InferenceServerException, triton_to_np_dtype
 
 from plumbline.loadclient.wire import PERHAPS, Tensor, Wire
 
@@ -40,14 +40,12 @@ class Input:
         shape = array.shape[1:] if self.batched else array.shape
         if len(shape) != len(self.shape) or any(size not in (-1, given) for size, given in zip(self.shape, shape, strict=True)):
             raise UnusableModel(f"{self.name} has the shape {list(shape)}; expected {list(self.shape)} of {self.datatype}, -1 for any size")
-        data = serialize_byte_tensor(array).item() if self.datatype == "BYTES" else array.astype(array.dtype.newbyteorder("<")).tobytes()
-        return Tensor(self.name, self.datatype, array.shape, data)
+        return Tensor(self.name, self.datatype, array)
 
     def _read(self, value: Any) -> np.ndarray:
         if self.datatype == "BYTES":
-            return (
-                np.array(value, np.object_) if isinstance(value, list) else np.full([1] * max(1, len(self.shape)), str(value), np.object_)
-            )
+            array = np.array(value, np.object_) if isinstance(value, list) else np.full([1] * max(1, len(self.shape)), value, np.object_)
+            return np.array([str(item).encode() for item in array.ravel()], np.object_).reshape(array.shape)
         if self.datatype == "UINT8" and isinstance(value, str):
             return np.frombuffer(value.encode(), np.uint8)
         try:
@@ -64,7 +62,7 @@ class Input:
             )
         kind = np.dtype(triton_to_np_dtype(self.datatype))
         if kind == np.object_:
-            return np.full(self.shape, "plumbline", np.object_)
+            return np.full(self.shape, b"plumbline", np.object_)
         if kind.kind == "f":
             return rng.random(self.shape).astype(kind)
         return rng.integers(0, 2 if kind.kind == "b" else _RANDOM_BELOW, self.shape).astype(kind)
