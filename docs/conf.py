@@ -64,7 +64,7 @@ NAVIGATION = {
         ),
         *("watch-providers", "watch-environment", "watch-prices"),
     ],
-    "Extend": ["extend", "house", "reference/contributing"],
+    "Extend": ["read-the-code", "extend", "house", "reference/contributing"],
     "Reference": [
         "command-line",
         "sample-files",

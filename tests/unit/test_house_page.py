@@ -1,4 +1,4 @@
-"""docs/house.md names functions, classes and rooms that exist."""
+"""docs/house.md and docs/read-the-code.md name files, functions, classes and rooms that exist."""
 
 from __future__ import annotations
 
@@ -33,6 +33,17 @@ def test_each_name_on_the_page_exists(name: str) -> None:
     if left:
         defined = {node.name for node in ast.parse(file.read_text(encoding="utf-8")).body if hasattr(node, "name")}
         assert left[0] in defined, f"{file} defines no {left[0]}"
+
+
+def test_the_eight_files_to_begin_with_define_what_is_said_of_them() -> None:
+    page = (ROOT / "docs" / "read-the-code.md").read_text(encoding="utf-8")
+    steps = re.findall(r"^\d\. (.+(?:\n   .+)*)", page, re.M)
+    assert len(steps) == 8
+    for step in steps:
+        file, *names = re.findall(r"`([^`]+)`", step)
+        assert set(names) <= {node.name for node in ast.parse((ROOT / file).read_text(encoding="utf-8")).body if hasattr(node, "name")}
+    folders = re.findall(r"`(include/[a-z/]+)`", page)
+    assert folders and all((ROOT / folder).is_dir() for folder in folders)
 
 
 def test_each_room_is_on_the_page() -> None:
