@@ -18,7 +18,7 @@ from tests.unit.declarations.workloads.test_checkpoints import workload
 
 from plumbline.declarations.trials import spec_hash
 from plumbline.declarations.workloads.checkpoints import HubCheckpoint, UrlCheckpoint
-from plumbline.harness.inference.checkpoint import fetch
+from plumbline.harness.inference.checkpoint.fetched import fetch
 from plumbline.harness.inference.checkpoint.sources import AccessRefused
 from plumbline.harness.inference.load.schedule import schedule_of
 from plumbline.harness.inference.server import tritonserver

@@ -35,7 +35,7 @@ from plumbline.declarations import DeclarationError, Declarations, InferenceWork
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.embedded.connections import provide_connections
 from plumbline.harness import selfcheck as instrument
-from plumbline.harness.inference.checkpoint import fetch_for_trial
+from plumbline.harness.inference.checkpoint.fetched import fetch_for_trial
 from plumbline.harness.inference.server import backends, tritonserver
 from plumbline.harness.inference.server.tritonserver import Triton
 from plumbline.harness.launcher_protocol import ProgressLine

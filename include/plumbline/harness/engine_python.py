@@ -66,7 +66,7 @@ def environment() -> dict[str, str]:
 
 def run(*arguments: str, request: object = None, limit_s: float | None = None) -> subprocess.CompletedProcess[str]:
     """The ended `executable` with these arguments and `request` as JSON on its input, in a process of its own: torch has no place beside the
-    client. TimeoutExpired after `limit_s`."""
+    client. `subprocess.TimeoutExpired` after `limit_s`."""
     return subprocess.run(
         [executable(), *arguments],
         input=json.dumps(request),

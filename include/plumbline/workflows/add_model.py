@@ -16,8 +16,8 @@ from plumbline.declarations.compatibility import ModelFit, incompatibility, mode
 from plumbline.declarations.loader import load_file
 from plumbline.declarations.workloads.checkpoints import UNQUANTISED, Checkpoint, FolderCheckpoint, HubCheckpoint, UrlCheckpoint
 from plumbline.declarations.workloads.engines import ENGINES
-from plumbline.harness.inference.checkpoint import FetchedCheckpoint, fetch, resolve
 from plumbline.harness.inference.checkpoint.contents import BrokenCheckpoint, Contents, Files, Manifest, ManifestFile, examine
+from plumbline.harness.inference.checkpoint.fetched import FetchedCheckpoint, fetch, resolve
 from plumbline.harness.inference.checkpoint.sources import HubSource, LocalFiles, Source, source_of
 from plumbline.metrics.formatting import unknown_name
 

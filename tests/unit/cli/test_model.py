@@ -14,7 +14,7 @@ from tests.fakes.trials import CONFIG
 
 from plumbline.declarations import InferenceWorkload, load
 from plumbline.declarations.workloads.checkpoints import FolderCheckpoint, HubCheckpoint, UrlCheckpoint
-from plumbline.harness.inference.checkpoint import fetch
+from plumbline.harness.inference.checkpoint.fetched import fetch
 
 LIKE = ("--like", "chat-tiny-cpu")
 

@@ -20,8 +20,8 @@ from plumbline.harness.contention_monitor import ContentionMonitor
 from plumbline.harness.environment.cpu import allotted_cores, usable_cores
 from plumbline.harness.environment.sysfs import format_ranges
 from plumbline.harness.inference.analysis import validity
-from plumbline.harness.inference.checkpoint import FetchedCheckpoint, fetch_companions, fetch_for_trial
 from plumbline.harness.inference.checkpoint.contents import Manifest
+from plumbline.harness.inference.checkpoint.fetched import FetchedCheckpoint, fetch_companions, fetch_for_trial
 from plumbline.harness.inference.endpoint import Endpoint
 from plumbline.harness.inference.load.own_prompts import FetchFailed, OwnPrompts, selected_rows
 from plumbline.harness.inference.load.prompts import Prompts, prompts_of

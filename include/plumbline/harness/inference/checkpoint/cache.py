@@ -18,31 +18,61 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from filelock import FileLock, Timeout
 
 from plumbline.declarations import digest, installation
 from plumbline.declarations.workloads.checkpoints import Checkpoint, FolderCheckpoint, HubCheckpoint, UrlCheckpoint
-from plumbline.harness.inference.checkpoint.contents import BrokenCheckpoint, Manifest, ManifestFile, hash_file
-from plumbline.harness.inference.checkpoint.sources import LocalFiles, Source
+from plumbline.harness.inference.checkpoint.contents import BrokenCheckpoint, Files, Manifest, ManifestFile, hash_file
+from plumbline.harness.inference.checkpoint.sources import LocalFiles, Source, source_of
 from plumbline.metrics.formatting import format_bytes
+from plumbline.results import Scalar
 
 Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Cached:
-    """`downloaded_bytes`, `seconds`: of this download; 0 if it was there already."""
+    """`source`: without credentials. `state` cold: the files were downloaded now, `downloaded_bytes` in `seconds`; warm: the cache had them;
+    local: the declared folder itself."""
 
     folder: Path
     manifest: Manifest
-    cold: bool
+    source: str
+    state: Literal["cold", "warm", "local"]
     downloaded_bytes: int = 0
     seconds: float = 0.0
+
+    def facts(self, field: str) -> dict[str, Scalar]:
+        return {
+            f"{field}.source": self.source,
+            f"{field}.manifest": self.manifest.sha256,
+            f"{field}.bytes": self.manifest.bytes,
+            f"{field}.cache": self.state,
+        }
 
 
 class NoSpace(OSError):
     """The cache's disk is too small."""
+
+
+Credentials = tuple[str | None, Mapping[str, object] | None]
+"""The hub's token, and options of fsspec's client; None: what the environment has."""
+
+
+def files_of(
+    model: Checkpoint, cache: Path, mirror: str | None, credentials: Credentials, note: Note, check: Callable[[Files], object]
+) -> Cached:
+    """A declared checkpoint's files on this machine. `check` may raise what is wrong with their names and headers, before anything is
+    downloaded. Raises as `remote`."""
+    if isinstance(model, FolderCheckpoint):
+        check(LocalFiles(existing(model)))
+        return local(model, cache, note)
+    place = source_of(model, mirror, *credentials)
+    entry = remote(model, place, cache, note, before=lambda: check(place))
+    check(LocalFiles(entry.folder))
+    return entry
 
 
 def remote(model: Checkpoint, source: Source, cache: Path, note: Note, before: Callable[[], object] = lambda: None) -> Cached:
@@ -53,7 +83,7 @@ def remote(model: Checkpoint, source: Source, cache: Path, note: Note, before: C
     with _locked(cache / f"{key}.lock", note):
         entry = cache / (pointer.read_text(encoding="utf-8") if pointer.exists() else key)
         if (manifest := _intact(entry, partial, note)) is not None:
-            return Cached(entry / "files", manifest, cold=False)
+            return Cached(entry / "files", manifest, source.name, "warm")
         before()
         downloaded = _download(model, source, partial, note)
         if isinstance(model, UrlCheckpoint) and model.manifest is None:
@@ -143,7 +173,7 @@ def _download(model: Checkpoint, source: Source, partial: Path, note: Note) -> C
     except BrokenCheckpoint:
         shutil.rmtree(partial)  # the next try must not go on with files of another version
         raise
-    return Cached(partial, manifest, cold=True, downloaded_bytes=moved, seconds=seconds)
+    return Cached(partial, manifest, source.name, "cold", moved, seconds)
 
 
 def _store(files: Path, manifest: Manifest, entry: Path) -> None:
@@ -180,7 +210,7 @@ def local(model: FolderCheckpoint, cache: Path, note: Note) -> Cached:
             write(key, manifest.to_json())
     verify(model, manifest, cache)
     remember(manifest, cache)
-    return Cached(folder, manifest, cold=False)
+    return Cached(folder, manifest, f"folder {model.path}", "local")
 
 
 def existing(model: FolderCheckpoint) -> Path:

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from encoder import Encoder, seeded  # type: ignore[import-not-found]
 from journal import Journal  # type: ignore[import-not-found]
 from precision import in_precision, weight_bytes  # type: ignore[import-not-found]
-from serving import introduce, leave_with_server, output, parameters_of, tensor_of  # type: ignore[import-not-found]
+from serving import Text, introduce, leave_with_server, output, parameters_of, tensor_of, weights_of  # type: ignore[import-not-found]
 
 
 class TritonPythonModel:
@@ -39,16 +39,12 @@ class TritonPythonModel:
         self.model: Encoder = in_precision(model, parameters["precision"])
         self.device, self.answer = parameters["device"], "SCORE" if parameters["task"] == "reranking" else "VECTOR"
         self.asked = "PIXELS" if parameters["task"] == "vision" else "IDS"
-        self.text: Any = None
-        if parameters["text"] == "true":
-            from serving import Text
-
-            self.text = Text(Path(__file__).parent / "tokenizer.json")
+        self.text: Any = Text(Path(__file__).parent / "tokenizer.json") if parameters["text"] == "true" else None
         self.journal = Journal(Path(__file__).parent)
         leave_with_server()
         if parameters.get("part") != "true":  # of a pipeline, whose causal LM is the workload's model
             introduce(
-                self.model,
+                **weights_of(self.model),
                 precision=parameters["precision"],
                 parameters=count,
                 weight_bytes=weight_bytes(self.model),

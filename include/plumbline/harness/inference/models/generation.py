@@ -29,17 +29,22 @@ from typing import Any, NamedTuple
 import torch
 import triton_python_backend_utils as pb_utils
 from journal import Journal  # type: ignore[import-not-found]
-from serving import CLOSE_AFTER_S, leave_with_server, output, parameters_of, tensor_of  # type: ignore[import-not-found]
+from serving import (  # type: ignore[import-not-found]
+    CLOSE_AFTER_S,
+    Counters,
+    Text,
+    bytes_of,
+    introduce,
+    leave_with_server,
+    output,
+    parameters_of,
+    string_of,
+    tensor_of,
+)
 
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 _SWEEP_S = 0.25
 _COUNTS = [torch.tensor([n], dtype=torch.int32) for n in range(64)]
-_COUNTERS = {
-    "prefix_cache_hits": "prompt tokens found in the prefix cache",
-    "prefix_cache_misses": "prompt tokens that were computed",
-    "draft_tokens": "tokens that speculative decoding proposed",
-    "accepted_draft_tokens": "proposed tokens that the model accepted",
-}
 
 
 class Scores(NamedTuple):
@@ -95,9 +100,9 @@ class Generation(ABC):
         sys.path[:] = list(dict.fromkeys([here, *self.settings["search_path"], *sys.path]))
         sys.executable = self.settings["python"]
         multiprocessing.set_executable(sys.executable)
-        self.text = _Tokenizer(self.settings["tokenizer"], special=self.settings["special_tokens"]) if self.settings["text"] else None
+        self.text = Text(self.settings["tokenizer"], special=self.settings["special_tokens"]) if self.settings["text"] else None
         self.journal = Journal(Path(__file__).parent)
-        self.counters = _Counters(args["model_name"])
+        self.counters = Counters(args["model_name"])
         self.active: dict[asyncio.Task[None], Any] = {}
         self.outbox: queue.SimpleQueue[tuple[Any, Any, int, str] | None] = queue.SimpleQueue()
         self.sender = threading.Thread(target=self._deliver, name="send", daemon=True)
@@ -108,15 +113,7 @@ class Generation(ABC):
         about = asyncio.run_coroutine_threadsafe(self.start(self.settings), self.loop).result()
         asyncio.run_coroutine_threadsafe(self._sweep(), self.loop)
         leave_with_server()
-        about = {
-            "python": sys.version.split()[0],
-            "prefix": sys.prefix,
-            "torch": torch.__version__,
-            "threads": self.settings["threads"],
-            "build_s": time.monotonic() - began,
-            **about,
-        }
-        pb_utils.Logger.log_info(f"plumbline-model {json.dumps(about)}")
+        introduce(**{"threads": self.settings["threads"], "build_s": time.monotonic() - began, **about})
 
     def execute(self, requests: list[Any]) -> None:
         """Hand requests to the engine and return at once: Triton keeps delivering while earlier ones stream."""
@@ -169,13 +166,13 @@ class Generation(ABC):
             text = tensor_of(request, "PROMPT") if self.text else None
             if text is None or self.text is None:
                 raise ValueError("a request without a prompt; expected PROMPT_IDS" + (" or PROMPT" if self.text else ""))
-            prompt = self.text.ids(_string(text))
+            prompt = self.text.ids(text).tolist()
             took = time.monotonic() - began
         n, context = len(prompt), self.settings["context"]
         if n < 1 or max_tokens < 1 or n + max_tokens > context:
             raise ValueError(f"{n} tokens in, {max_tokens} out; expected at least 1 each and at most {context} in all")
         natural, adapter, score = (tensor_of(request, name) for name in ("NATURAL", "ADAPTER", "SCORE"))
-        name = "" if adapter is None else _string(adapter)
+        name = "" if adapter is None else string_of(adapter)
         if name and name not in self.settings["adapters"]:
             raise ValueError(f"no adapter {name}; expected one of {', '.join(self.settings['adapters']) or 'none'}")
         return Request(request.request_id(), prompt, max_tokens, _is_set(natural), name, _is_set(score), took)
@@ -209,7 +206,7 @@ class Generation(ABC):
         n = len(tokens)
         outputs = [output("TOKENS", tokens), output("COUNT", _COUNTS[n] if n < len(_COUNTS) else torch.tensor([n], dtype=torch.int32))]
         if self.text:
-            outputs.append(output("TEXT", _bytes(piece.text)))
+            outputs.append(output("TEXT", bytes_of(piece.text)))
         if piece.ending is not None:
             ending, read = piece.ending, len(request.prompt)
             # Post-processing is part of what the client sees as delivery: the engine does not tell it apart.
@@ -270,50 +267,6 @@ class Generation(ABC):
 
 def _is_set(flag: Any) -> bool:
     return flag is not None and bool(flag[0])
-
-
-class _Counters:
-    """Counters on Triton's own metrics page; one appears with its first event."""
-
-    def __init__(self, model: str) -> None:
-        self._labels = {"model": model}
-        self._metrics: dict[str, Any] = {}
-        self._families: dict[str, Any] = {}
-        self._values: dict[str, int] = {}
-
-    def add(self, **gained: int) -> None:
-        for name, by in gained.items():
-            if name not in self._metrics:
-                family = pb_utils.MetricFamily(name=f"plumbline_{name}", description=_COUNTERS[name], kind=pb_utils.MetricFamily.COUNTER)
-                self._families[name], self._metrics[name] = family, family.Metric(labels=self._labels)
-            self._values[name] = self._values.get(name, 0) + by
-            if by:
-                self._metrics[name].increment(by)
-
-    def reach(self, **totals: int) -> None:
-        self.add(**{name: max(0, total - self._values.get(name, 0)) for name, total in totals.items()})
-
-
-class _Tokenizer:
-    """A tokenizer.json. `special`: prompts get the tokenizer's own first and last tokens, as OpenAI-compatible servers add them."""
-
-    def __init__(self, file: str, *, special: bool) -> None:
-        from tokenizers import Tokenizer  # here: a model that is sent ids needs no tokenizer
-
-        self.tokenizer, self._special = Tokenizer.from_file(file), special
-
-    def ids(self, text: str) -> list[int]:
-        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=self._special).ids
-        return ids
-
-
-def _string(values: torch.Tensor) -> str:
-    return values.contiguous().numpy().tobytes().decode("utf-8")
-
-
-def _bytes(text: str) -> torch.Tensor:
-    encoded = text.encode()
-    return torch.frombuffer(bytearray(encoded), dtype=torch.uint8) if encoded else torch.empty(0, dtype=torch.uint8)
 
 
 def _refusal(problem: str) -> Any:

@@ -26,7 +26,17 @@ import triton_python_backend_utils as pb_utils
 sys.path.insert(0, str(Path(__file__).parent))
 from journal import Journal  # type: ignore[import-not-found]
 from precision import in_precision, weight_bytes  # type: ignore[import-not-found]
-from serving import CLOSE_AFTER_S, introduce, leave_with_server, output, parameters_of, tensor_of  # type: ignore[import-not-found]
+from serving import (  # type: ignore[import-not-found]
+    CLOSE_AFTER_S,
+    Counters,
+    Text,
+    introduce,
+    leave_with_server,
+    output,
+    parameters_of,
+    tensor_of,
+    weights_of,
+)
 from transformer import Prefixes, Transformer, close_up, seeded  # type: ignore[import-not-found]
 
 PREFILL_TOKENS = {"cpu": 256, "cuda": 2048}
@@ -67,11 +77,13 @@ class TritonPythonModel:
         self.model: Transformer = in_precision(model, parameters["precision"])
         sequences = int(parameters["sequences"])
         self.model.reserve(sequences)
-        self.text = _text() if parameters["text"] == "true" else None
+        self.text = Text(Path(__file__).parent / "tokenizer.json") if parameters["text"] == "true" else None
         # As much again as the rows hold: what is kept for later never costs more than what is being worked on.
         room = sequences * shape["context"]
         self.prefixes = Prefixes(self.model.cache, room) if parameters["prefix_cache"] != "off" else None
-        self.counters = _Counters(args["model_name"]) if self.prefixes else None
+        self.counters = Counters(args["model_name"])
+        if self.prefixes:
+            self._count(self.prefixes)
         self.indices = torch.arange(shape["context"], dtype=torch.int32)[:, None].unbind()
         self.journal = Journal(Path(__file__).parent)
         self.arrivals: queue.SimpleQueue[Sequence | None] = queue.SimpleQueue()
@@ -82,7 +94,7 @@ class TritonPythonModel:
         self.worker.start()
         leave_with_server()
         introduce(
-            self.model,
+            **weights_of(self.model),
             precision=parameters["precision"],
             parameters=count,
             weight_bytes=weight_bytes(self.model),
@@ -181,9 +193,12 @@ class TritonPythonModel:
         now = time.monotonic()
         for row in range(begin, end):
             self.rows[row].prefilled = now
-            if self.prefixes and self.counters:
+            if self.prefixes:
                 self.prefixes.keep(self.rows[row].prompt, self.model.cache[:, row])
-                self.counters.update(self.prefixes)
+                self._count(self.prefixes)
+
+    def _count(self, prefixes: Prefixes) -> None:
+        self.counters.reach(prefix_cache_hits=prefixes.hits, prefix_cache_misses=prefixes.misses)
 
     def _give_up(self, sequence: Sequence) -> None:
         self.given_up.append((time.monotonic() + CLOSE_AFTER_S, sequence))
@@ -215,23 +230,6 @@ class TritonPythonModel:
             self.journal.finished(sequence.request_id)
 
 
-class _Counters:
-    """The prefix cache's counters on Triton's own metrics page, in tokens."""
-
-    def __init__(self, model: str) -> None:
-        self.families = {
-            name: pb_utils.MetricFamily(name=f"plumbline_prefix_cache_{name}", description=what, kind=pb_utils.MetricFamily.COUNTER)
-            for name, what in (("hits", "prompt tokens found in the prefix cache"), ("misses", "prompt tokens that were computed"))
-        }
-        self.metrics = {name: family.Metric(labels={"model": model}) for name, family in self.families.items()}
-        self.told = dict.fromkeys(self.metrics, 0)
-
-    def update(self, prefixes: Prefixes) -> None:
-        for name, metric in self.metrics.items():
-            metric.increment(getattr(prefixes, name) - self.told[name])
-            self.told[name] = getattr(prefixes, name)
-
-
 def _times(sequence: Sequence) -> torch.Tensor:
     decode = time.monotonic() - sequence.prefilled - sequence.post_processing
     queued, prefill = sequence.started - sequence.arrived, sequence.prefilled - sequence.started
@@ -240,9 +238,3 @@ def _times(sequence: Sequence) -> torch.Tensor:
 
 def _refuse(sender: Any, problem: str) -> None:
     sender.send(pb_utils.InferenceResponse(error=pb_utils.TritonError(problem)), flags=FINAL)
-
-
-def _text() -> Any:
-    from serving import Text
-
-    return Text(Path(__file__).parent / "tokenizer.json")

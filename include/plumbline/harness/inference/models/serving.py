@@ -19,6 +19,12 @@ from torch.utils.dlpack import from_dlpack
 # (triton-inference-server/server, pull request 7840). So a request that was given up stops costing anything at once, and is closed only when
 # the server has long dealt with its cancellation.
 CLOSE_AFTER_S = 0.5
+_COUNTERS = {
+    "prefix_cache_hits": "prompt tokens found in the prefix cache",
+    "prefix_cache_misses": "prompt tokens that were computed",
+    "draft_tokens": "tokens that speculative decoding proposed",
+    "accepted_draft_tokens": "proposed tokens that the model accepted",
+}
 
 
 def parameters_of(args: dict[str, str]) -> dict[str, str]:
@@ -37,16 +43,30 @@ def output(name: str, values: Tensor) -> Any:
     return pb_utils.Tensor.from_dlpack(name, values)
 
 
-def introduce(model: nn.Module, **facts: Any) -> None:
-    """Log one line in which the model says what it is: the harness reads it."""
+def string_of(values: Tensor) -> str:
+    """UTF-8 as uint8 [bytes] as text; UnicodeDecodeError if it is none."""
+    return values.contiguous().numpy().tobytes().decode("utf-8")
+
+
+def bytes_of(text: str) -> Tensor:
+    """UTF-8 as uint8 [bytes]."""
+    encoded = text.encode()
+    return torch.frombuffer(bytearray(encoded), dtype=torch.uint8) if encoded else torch.empty(0, dtype=torch.uint8)
+
+
+def weights_of(model: nn.Module) -> dict[str, str]:
+    """Where a model's weights are, and of which type."""
     weights = next(model.parameters())
+    return {"device": str(weights.device), "dtype": str(weights.dtype).removeprefix("torch.")}
+
+
+def introduce(**facts: Any) -> None:
+    """Log one line in which the model says what it is: the harness reads it."""
     about = {
         "python": sys.version.split()[0],
         "prefix": sys.prefix,
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
-        "device": str(weights.device),
-        "dtype": str(weights.dtype).removeprefix("torch."),
         **facts,
     }
     pb_utils.Logger.log_info(f"plumbline-model {json.dumps(about)}")
@@ -67,18 +87,40 @@ def leave_with_server() -> None:
     threading.Thread(target=watch, name="leave-with-server", daemon=True).start()
 
 
-class Text:
-    """The model's tokenizer; OSError-like exceptions of `tokenizers` if its file is not there."""
+class Counters:
+    """Counters on Triton's own metrics page; one appears with its first event."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, model: str) -> None:
+        self._labels = {"model": model}
+        self._metrics: dict[str, Any] = {}
+        self._families: dict[str, Any] = {}
+        self._values: dict[str, int] = {}
+
+    def add(self, **gained: int) -> None:
+        for name, by in gained.items():
+            if name not in self._metrics:
+                family = pb_utils.MetricFamily(name=f"plumbline_{name}", description=_COUNTERS[name], kind=pb_utils.MetricFamily.COUNTER)
+                self._families[name], self._metrics[name] = family, family.Metric(labels=self._labels)
+            self._values[name] = self._values.get(name, 0) + by
+            if by:
+                self._metrics[name].increment(by)
+
+    def reach(self, **totals: int) -> None:
+        self.add(**{name: max(0, total - self._values.get(name, 0)) for name, total in totals.items()})
+
+
+class Text:
+    """The model's tokenizer; OSError-like exceptions of `tokenizers` if its file is not there. `special`: prompts get the tokenizer's own first
+    and last tokens, as OpenAI-compatible servers add them."""
+
+    def __init__(self, file: Path, *, special: bool = False) -> None:
         from tokenizers import Tokenizer  # here: a model that is sent ids needs no tokenizer
 
-        self.tokenizer = Tokenizer.from_file(str(file))
+        self.tokenizer, self._special = Tokenizer.from_file(str(file)), special
 
     def ids(self, text: Tensor) -> Tensor:
         """UTF-8 as uint8 [bytes] → token ids, int64 [tokens]; UnicodeDecodeError if it is none."""
-        words = text.contiguous().numpy().tobytes().decode("utf-8")
-        return torch.tensor(self.tokenizer.encode(words, add_special_tokens=False).ids, dtype=torch.long)
+        return torch.tensor(self.tokenizer.encode(string_of(text), add_special_tokens=self._special).ids, dtype=torch.long)
 
     def answer(self) -> Answer:
         """A new answer to be written."""
@@ -95,5 +137,4 @@ class Answer:
 
     def add(self, token: int) -> Tensor:
         """The text that a token adds, UTF-8 as uint8 [bytes]; empty while a character is not complete."""
-        piece = (self._stream.step(self._tokenizer, token) or "").encode()
-        return torch.frombuffer(bytearray(piece), dtype=torch.uint8) if piece else torch.empty(0, dtype=torch.uint8)
+        return bytes_of(self._stream.step(self._tokenizer, token) or "")

@@ -28,7 +28,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 from generation import Ending, Generation, Piece, Request, Scores  # type: ignore[import-not-found]
 from rows import Rows, choice  # type: ignore[import-not-found]
-from serving import Answer  # type: ignore[import-not-found]
+from serving import weights_of  # type: ignore[import-not-found]
 
 
 @dataclass
@@ -77,13 +77,12 @@ class TritonPythonModel(Generation):  # type: ignore[misc]
         return {
             "engine": "transformers",
             "engine_version": transformers.__version__,
-            "device": str(weights.device),
-            "dtype": str(weights.dtype).removeprefix("torch."),
+            **weights_of(self.model),
             "parameters": sum(p.numel() for p in self.model.parameters()),
         }
 
     async def generate(self, request: Request) -> AsyncIterator[Piece]:
-        answer = Answer(self.text.tokenizer) if self.text else None
+        answer = self.text.answer() if self.text else None
         sequence = _Sequence(request, time.monotonic(), asyncio.Queue(), answer)
         self.arrivals.put(sequence)
         try:

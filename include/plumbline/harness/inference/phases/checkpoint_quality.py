@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.checkpoints import Checkpoint, ServedModel
 from plumbline.declarations.workloads.evaluation import Evaluation, Quality
-from plumbline.harness.inference.checkpoint import FetchedCheckpoint
+from plumbline.harness.inference.checkpoint.fetched import FetchedCheckpoint
 from plumbline.harness.inference.load.served_tokenizer import CheckpointTokenizer
 from plumbline.harness.inference.phases.outputs import (
     NotReported,

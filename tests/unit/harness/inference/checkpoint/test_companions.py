@@ -19,8 +19,8 @@ from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.trials import spec_hash
 from plumbline.harness.contention_monitor import ContentionMonitor
 from plumbline.harness.inference import trial as inference_trial
-from plumbline.harness.inference.checkpoint import fetch_companions
 from plumbline.harness.inference.checkpoint.contents import Manifest
+from plumbline.harness.inference.checkpoint.fetched import fetch_companions
 from plumbline.harness.inference.load.schedule import schedule_of
 from plumbline.harness.inference.server import tritonserver
 from plumbline.harness.inference.server.backends import model_hash

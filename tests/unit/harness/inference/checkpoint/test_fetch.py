@@ -16,8 +16,9 @@ from tests.fakes.trials import H100, cluster_provider
 from tests.unit.declarations.workloads.test_checkpoints import workload
 
 from plumbline.declarations.workloads.checkpoints import FolderCheckpoint, HubCheckpoint, UrlCheckpoint
-from plumbline.harness.inference.checkpoint import FetchedCheckpoint, fetch, fetch_for_trial, resolve, sources
+from plumbline.harness.inference.checkpoint import sources
 from plumbline.harness.inference.checkpoint.contents import BrokenCheckpoint, Manifest, examine
+from plumbline.harness.inference.checkpoint.fetched import FetchedCheckpoint, fetch, fetch_for_trial, resolve
 from plumbline.harness.inference.checkpoint.sources import AccessRefused, FetchFailed, LocalFiles
 from plumbline.harness.measurement import TrialFailed
 
