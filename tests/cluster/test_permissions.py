@@ -17,7 +17,8 @@ from tests.fakes.trials import cluster_provider
 
 from plumbline.declarations import KubernetesLauncher
 from plumbline.declarations.installation import REPOSITORY
-from plumbline.launch.cluster import doctor, launcher_account
+from plumbline.launch.cluster import launcher_account
+from plumbline.launch.cluster.doctor.doctor import granted_permissions, required_permissions
 
 pytestmark = pytest.mark.cluster
 
@@ -60,8 +61,8 @@ def test_the_account_may_do_exactly_what_is_needed(
     file.write_text(json.dumps(granted.kubeconfig))
     asked = json.dumps({**REVIEW, "spec": {"namespace": namespace}})
     said = kubectl(file, "create", "--raw", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", "-f", "-", stdin=asked)
-    has = doctor.granted_permissions(json.loads(said)["status"]["resourceRules"])
-    assert has == doctor.required_permissions(launcher(namespace))
+    has = granted_permissions(json.loads(said)["status"]["resourceRules"])
+    assert has == required_permissions(launcher(namespace))
     # The cluster's own word for what matters most, besides the list.
     for words, answer in (
         (("create", "pods"), "yes"),
@@ -93,10 +94,10 @@ def test_every_component_builds_alone_and_with_the_others(cluster: Cluster, comp
     assert {row["metadata"]["namespace"] for row in namespaced} == {"tried"}
     rules = [rule for row in rows if row["kind"] in ("Role", "ClusterRole") for rule in row["rules"]]
     settings: dict[str, Any] = {"queue": "plumbline"} if "kueue" in components else {}
-    needed = doctor.required_permissions(launcher("tried", **settings))
+    needed = required_permissions(launcher("tried", **settings))
     for gang in {"jobset", "trainjob"} & set(components):
-        needed |= doctor.required_permissions(launcher("tried", gang=gang))
-    assert doctor.granted_permissions(rules) == needed
+        needed |= required_permissions(launcher("tried", gang=gang))
+    assert granted_permissions(rules) == needed
     bindings = [row for row in rows if row["kind"] in ("RoleBinding", "ClusterRoleBinding")]
     assert all(
         b["subjects"] == [{"kind": "ServiceAccount", "name": launcher_account.SERVICE_ACCOUNT, "namespace": "tried"}] for b in bindings

@@ -20,8 +20,7 @@ from typer.testing import CliRunner
 
 from plumbline.cli.app import app
 from plumbline.declarations import KubernetesLauncher, Provider, load
-from plumbline.launch.cluster import doctor
-from plumbline.launch.cluster.doctor import examine_cluster
+from plumbline.launch.cluster.doctor.doctor import Permission, examine_cluster, required_permissions
 from plumbline.launch.cluster.launcher_account import SERVICE_ACCOUNT
 from plumbline.launch.cluster.short_pod import PodPatience
 from plumbline.launch.doctor_check import DoctorCheck
@@ -36,7 +35,7 @@ Told = dict[str, DoctorCheck]
 
 
 def rules(launcher: KubernetesLauncher) -> list[dict[str, Any]]:
-    return [{"apiGroups": [p.group], "resources": [p.resource], "verbs": [p.verb]} for p in doctor.required_permissions(launcher)]
+    return [{"apiGroups": [p.group], "resources": [p.resource], "verbs": [p.verb]} for p in required_permissions(launcher)]
 
 
 @pytest.fixture
@@ -116,7 +115,7 @@ def test_it_asks_for_nothing_that_the_shipped_role_does_not_grant(kube: FakeKube
         rest = call.path.removeprefix("/api/v1/").removeprefix("namespaces/plumbline/").split("/")
         resource = rest[0] if len(rest) < 3 else f"{rest[0]}/{rest[2]}"
         verb = verbs.get(call.method) or ("get" if len(rest) > 1 else "list")
-        assert doctor.Permission("", resource, verb) in doctor.required_permissions(launcher_of(cluster_provider())), call
+        assert Permission("", resource, verb) in required_permissions(launcher_of(cluster_provider())), call
 
 
 def test_no_pod_means_none(kube: FakeKubernetes, tmp_path: Path) -> None:

@@ -230,14 +230,14 @@ def test_a_cluster_that_goes_away_is_recorded_and_the_pod_taken_up_when_it_is_ba
 
 def test_what_a_dead_worker_left_is_taken_up_by_the_next_try(make: Any, kube: FakeKubernetes) -> None:
     """The worker is killed after it created the pod, before it deferred: the pod goes on without anybody."""
-    from plumbline.launch.cluster import manifests
-    from plumbline.launch.cluster.operate import adopt_or_announce
+    from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
+    from plumbline.launch.cluster.operate.closing import adopt_or_announce
 
     kube.script("*", Script().started().runs(harness(lasts_s=0.5)))
     world = make()
     attempt, _ = adopt_or_announce({"campaign_id": world.trial.campaign_id, "trial_id": world.trial.trial_id})
     attempt.create_key_secret(attempt.api())
-    attempt.api().create(manifests.pod_manifest(attempt.trial, requested_at=attempt.requested_at))
+    attempt.api().create(pod_manifest(attempt.trial, requested_at=attempt.requested_at))
     assert world.run() == "success"
     assert world.classes == [None]
     assert len([call for call in kube.called(f"POST /api/v1/namespaces/{NS}/pods") if call.code == 201]) == 1
@@ -245,7 +245,7 @@ def test_what_a_dead_worker_left_is_taken_up_by_the_next_try(make: Any, kube: Fa
 
 def test_a_cluster_that_does_not_let_us_look_is_named_as_such(make: Any, kube: FakeKubernetes) -> None:
     from plumbline.airflow.operators import TrialPodOperator
-    from plumbline.launch.cluster.operate import adopt_or_announce
+    from plumbline.launch.cluster.operate.closing import adopt_or_announce
     from plumbline.launch.failures import BadDeclaration, Unreachable
 
     world = make()
@@ -266,8 +266,8 @@ def test_a_trigger_that_breaks_leaves_nothing(make: Any, kube: FakeKubernetes) -
     from airflow.sdk.exceptions import TaskDeferralTimeout
 
     from plumbline.airflow.operators import TrialPodOperator
-    from plumbline.launch.cluster import manifests
-    from plumbline.launch.cluster.operate import adopt_or_announce
+    from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
+    from plumbline.launch.cluster.operate.closing import adopt_or_announce
     from plumbline.launch.failures import Interrupted
 
     kube.script("*", Script().started())
@@ -275,7 +275,7 @@ def test_a_trigger_that_breaks_leaves_nothing(make: Any, kube: FakeKubernetes) -
     spec = {"campaign_id": world.trial.campaign_id, "trial_id": world.trial.trial_id, "title": "a trial"}
     attempt, _ = adopt_or_announce(spec)
     attempt.create_key_secret(attempt.api())
-    attempt.api().create(manifests.pod_manifest(attempt.trial, requested_at=attempt.requested_at))
+    attempt.api().create(pod_manifest(attempt.trial, requested_at=attempt.requested_at))
     operator = TrialPodOperator(task_id="run", provider=world.provider, spec=spec)
     with pytest.raises(Interrupted, match="Trigger timeout") as failure:
         operator.resume_execution("__fail__", {"error": "Trigger timeout"}, {})
@@ -335,7 +335,7 @@ def test_a_gang_of_which_one_pod_is_refused_is_not_kept(make: Any, kube: FakeKub
 def test_a_part_of_a_gang_is_completed_by_the_next_try(make: Any, kube: FakeKubernetes) -> None:
     """The worker died between the Service with rank 0, and rank 1."""
     from plumbline.launch.cluster.manifests import gang
-    from plumbline.launch.cluster.operate import adopt_or_announce
+    from plumbline.launch.cluster.operate.closing import adopt_or_announce
 
     kube.script("*", Script().started().runs(harness(lasts_s=1.5)))
     world = make(declare=GANG)
@@ -361,6 +361,6 @@ def test_a_gang_by_a_controller(make: Any, kube: FakeKubernetes, kind: str) -> N
 
 
 def _manifest(operator: Any) -> dict[str, Any]:
-    from plumbline.launch.cluster import manifests
+    from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 
-    return manifests.pod_manifest(operator.attempt.trial, requested_at=operator.attempt.requested_at)
+    return pod_manifest(operator.attempt.trial, requested_at=operator.attempt.requested_at)

@@ -12,7 +12,8 @@ from tests.fakes.pod_harness import asking
 from tests.integration.test_cluster_operators import NS, World, airflow_home, kube, make  # noqa: F401 - fixtures
 
 from plumbline.harness.launcher_protocol import DELETIONS_VARIABLE, VOLUME_VARIABLE
-from plumbline.launch.cluster import manifests, names
+from plumbline.launch.cluster import names
+from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.observe import LaunchObservation
 from plumbline.launch.cluster.operate import attempts
 from plumbline.launch.cluster.operate.attempts import Attempt
@@ -99,7 +100,7 @@ def test_whoever_comes_after_a_launcher_that_died_completes_it(world: World, kub
     if died != "before_the_deletion":
         attempts.delete_replaced_pod(attempt, attempt.api())
     if died == "after_the_creation":
-        next_pod = manifests.pod_manifest(attempt.trial, requested_at=attempt.requested_at, deletions=attempt.replaced.deletions)
+        next_pod = pod_manifest(attempt.trial, requested_at=attempt.requested_at, deletions=attempt.replaced.deletions)
         attempt.api().create(next_pod)
     assert world.run() == "success"
     check_replaced(world, kube, 1, late=died != "after_the_creation")
@@ -134,7 +135,7 @@ def waiting(world: World, kube: FakeKubernetes) -> Attempt:  # noqa: F811
     """An attempt whose pod asks to be deleted, as another process of the launcher left it."""
     attempt = Attempt.next({"campaign_id": world.trial.campaign_id, "trial_id": world.trial.trial_id})
     attempt.create_key_secret(attempt.api())
-    attempt.api().create(manifests.pod_manifest(attempt.trial, requested_at=attempt.requested_at))
+    attempt.api().create(pod_manifest(attempt.trial, requested_at=attempt.requested_at))
     kube.wait_for(lambda: any(run.lines for run in kube.runs.values()), "the pod asks")
     attempt.started(LaunchObservation(expected=1))
     return attempt

@@ -16,14 +16,15 @@ from plumbline.airflow.triggers import LaunchTrigger
 from plumbline.declarations import Provider
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.launch import progress
-from plumbline.launch.cluster import manifests
 from plumbline.launch.cluster.api import ApiRefused, ClusterApi
 from plumbline.launch.cluster.manifests import gang
+from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.observe import CONTAINER, StopCause, decode_observation
 from plumbline.launch.cluster.observe.polling import tolerate
-from plumbline.launch.cluster.operate import adopt_or_announce, attempts, close_attempt
+from plumbline.launch.cluster.operate import attempts
 from plumbline.launch.cluster.operate.attempts import Attempt
+from plumbline.launch.cluster.operate.closing import adopt_or_announce, close_attempt
 from plumbline.launch.failures import BadDeclaration, Interrupted, TrialFailure, Unreachable, raise_failure
 from plumbline.results import LaunchRecord
 
@@ -283,9 +284,7 @@ class TrialPodOperator(LaunchOperator, KubernetesPodOperator):  # type: ignore[m
         """Set the pod template to the trial's manifest, and read the connection here, where errors are classified."""
         api.open()
         attempt = self.attempt
-        self.pod_template_dict = manifests.pod_manifest(
-            attempt.trial, requested_at=attempt.requested_at, deletions=attempt.replaced.deletions
-        )
+        self.pod_template_dict = pod_manifest(attempt.trial, requested_at=attempt.requested_at, deletions=attempt.replaced.deletions)
 
 
 def operator_for(*, gang: bool) -> type[TrialPodOperator]:

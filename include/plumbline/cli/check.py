@@ -26,8 +26,8 @@ from plumbline.declarations import (
 )
 from plumbline.declarations.loader import Placeholder, find_placeholders
 from plumbline.declarations.untried import never_run_on
-from plumbline.launch.cluster import manifests
 from plumbline.launch.cluster.manifests.patch import differences, unknown_fields
+from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.monthly_estimate import MonthlyEstimate, WorkloadEstimate, estimate_month, estimate_workload, measurement_gaps
 from plumbline.launch.plan import typical_trials
@@ -61,7 +61,7 @@ def _patched_fields(declared: Declarations, provider: Provider) -> list[PatchedF
     if trial is None:
         return []
     plain = trial.model_copy(update={"provider": provider.model_copy(update={"launcher": launcher.model_copy(update={"pod_patch": {}})})})
-    before, after = (manifests.pod_manifest(t, requested_at=now) for t in (plain, trial))
+    before, after = (pod_manifest(t, requested_at=now) for t in (plain, trial))
     unknown = unknown_fields(after)
     patches = [PatchedField(provider.name, *fields, known=True) for fields in differences(before, after)]
     return patches + [PatchedField(provider.name, field, None, None, known=False) for field in unknown]

@@ -18,9 +18,9 @@ from plumbline.cli.exit_status import FAILED, OK
 from plumbline.cli.output import Json, clear_errors, emit, err, fail, out
 from plumbline.declarations import DeclarationError, Declarations, KubernetesLauncher, Provider, load
 from plumbline.embedded.connections import provide_connections, variable
-from plumbline.embedded.doctor import examine
+from plumbline.embedded.doctor.examination import examine
 from plumbline.launch.cluster.api import ApiRefused
-from plumbline.launch.cluster.doctor import examine_cluster
+from plumbline.launch.cluster.doctor.doctor import examine_cluster
 from plumbline.launch.cluster.doctor.probe_pod import DOCTOR_PATIENCE
 from plumbline.launch.cluster.launcher_account import MIN_LIFETIME_S, AccessError, admin_client, grant_access
 from plumbline.launch.cluster.names import cluster_declaration

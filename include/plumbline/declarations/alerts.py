@@ -13,7 +13,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from plumbline.declarations.base import Declared, Name, extensible
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.declarations.workloads import Slot
+from plumbline.declarations.workloads.workload import Slot
 from plumbline.metrics.units import Duration
 
 Pattern = Annotated[str, StringConstraints(pattern=r"^[a-z0-9*?-]{1,63}$"), Field(description="a name; * matches any characters, ? one")]

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 from plumbline.declarations.devices import device_memory
-from plumbline.declarations.providers import Accelerator, Provider
 from plumbline.declarations.providers.launcher_base import LauncherBase
+from plumbline.declarations.providers.provider import Accelerator, Provider
 from plumbline.declarations.workloads.checkpoints import Checkpoint, FolderCheckpoint
 from plumbline.declarations.workloads.engines import ENGINE_MEMORY_SHARE, engine
 from plumbline.declarations.workloads.inference import InferenceWorkload

@@ -18,19 +18,19 @@ from plumbline.declarations.alerts import Alerts
 from plumbline.declarations.compatibility import incompatibility, reason_to_skip
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.installation import REPOSITORY, Upkeep, installation_paths
-from plumbline.declarations.providers import ContractSource, Provider
 from plumbline.declarations.providers.launchers import LauncherDefaults
 from plumbline.declarations.providers.launchers import apply_defaults as fill_in_defaults
+from plumbline.declarations.providers.provider import ContractSource, Provider
 from plumbline.declarations.providers.rates import Contract
 from plumbline.declarations.references import References
 from plumbline.declarations.teams import KINDS, Preference, Team
 from plumbline.declarations.thresholds import Thresholds
-from plumbline.declarations.workloads import Workload, refused_run_cost
 from plumbline.declarations.workloads.evaluation import load_passage, load_questions
 from plumbline.declarations.workloads.inference import InferenceWorkload
 from plumbline.declarations.workloads.prompts import load_prompts
 from plumbline.declarations.workloads.traces import load_trace_rows
 from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.declarations.workloads.workload import Workload, refused_run_cost
 from plumbline.declarations.yaml_source import FieldPath, UnreadableYaml, expected_shape, format_path, locate, locate_in_message, read_yaml
 from plumbline.metrics.formatting import unknown_name
 

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared, Name
-from plumbline.declarations.workloads import parse_metric_value
 from plumbline.declarations.workloads.training import TrainingPrecision
+from plumbline.declarations.workloads.workload import parse_metric_value
 from plumbline.metrics import Metric, metric
 
 ReferencePrecision = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int8", "int4"]

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from plumbline.declarations.base import Declared, Name
-from plumbline.declarations.workloads import Criterion, parse_metric_value, refused_run_cost
+from plumbline.declarations.workloads.workload import Criterion, parse_metric_value, refused_run_cost
 from plumbline.metrics import METRICS, Metric, metric
 
 KINDS: tuple[Literal["training"], Literal["inference"]] = ("training", "inference")

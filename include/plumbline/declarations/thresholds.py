@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field, field_validator, model_validator
 
 from plumbline.declarations.base import Declared
-from plumbline.declarations.workloads import DriftLimits, LimitsByMetric, Workload
+from plumbline.declarations.workloads.workload import DriftLimits, LimitsByMetric, Workload
 from plumbline.metrics import METRICS
 from plumbline.metrics.units import Duration, Percent, Share
 

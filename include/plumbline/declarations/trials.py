@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, Field, model_validator
 
 from plumbline.declarations.base import Declared
-from plumbline.declarations.providers import Provider
+from plumbline.declarations.providers.provider import Provider
 from plumbline.declarations.thresholds import ValidityLimits
 from plumbline.declarations.workloads.checkpoints import DESCRIPTIVE
 from plumbline.declarations.workloads.inference import InferenceWorkload

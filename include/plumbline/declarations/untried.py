@@ -4,7 +4,7 @@ docs/hardware-probes.md has what was measured: training and Triton's Python back
 
 from __future__ import annotations
 
-from plumbline.declarations.providers import Provider
+from plumbline.declarations.providers.provider import Provider
 from plumbline.declarations.workloads.inference import InferenceWorkload
 from plumbline.declarations.workloads.training import TrainingWorkload
 

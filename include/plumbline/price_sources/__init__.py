@@ -8,7 +8,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 from plumbline.declarations import Declarations, Provider, installation_paths
-from plumbline.declarations.providers import ContractSource, CsvSource, DeclaredSource, GpuhuntSource, OpencostSource
+from plumbline.declarations.providers.provider import ContractSource, CsvSource, DeclaredSource, GpuhuntSource, OpencostSource
 from plumbline.price_sources.base import NoPrice, PriceSource, PriceSourceDown, PriceSourceError
 from plumbline.price_sources.csv_history import CsvPrices
 from plumbline.price_sources.declared import ContractPrices, SimulatedPrices

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from plumbline.declarations import Provider
 from plumbline.declarations.devices import part_of_card
-from plumbline.declarations.providers import GpuhuntSource
+from plumbline.declarations.providers.provider import GpuhuntSource
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.price_sources.base import NoPrice, typical_range
 from plumbline.price_sources.gpuhunt_catalog import CloudCatalog, load_cloud

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from plumbline.declarations import Provider
-from plumbline.declarations.providers import OpencostSource
+from plumbline.declarations.providers.provider import OpencostSource
 from plumbline.price_sources.base import NoPrice, PriceSourceDown
 from plumbline.results.price_reading import Reading
 

@@ -18,8 +18,8 @@ from plumbline.declarations import trial_id as make_trial_id
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.launch import progress, stores
 from plumbline.launch.cluster.names import cluster_declaration
-from plumbline.launch.cluster.operate import settle_abandoned as settled
 from plumbline.launch.cluster.operate import sweep
+from plumbline.launch.cluster.operate.closing import settle_abandoned as settled
 from plumbline.launch.cluster.operate.sweep import sweep_expired as swept
 from plumbline.launch.collect import collect as collected
 from plumbline.launch.failures import Interrupted, QuotaExceeded, raise_failure

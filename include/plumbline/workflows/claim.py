@@ -22,7 +22,7 @@ from plumbline.analysis.scorecards.provisioning import OPERATOR_FAULTS, PROVIDER
 from plumbline.archive import Archive, FindingView
 from plumbline.archive.trends import LaunchCounts
 from plumbline.declarations import Declarations, Provider
-from plumbline.declarations.providers import ServiceLevel
+from plumbline.declarations.providers.provider import ServiceLevel
 from plumbline.metrics.formatting import capitalize_first, format_money, format_percent, join_words
 from plumbline.presentation.promises import PromiseRow, launch_row, lead_time_row, speed_row
 from plumbline.results.finding import UNREADABLE_ERRORS, Finding

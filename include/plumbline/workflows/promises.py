@@ -13,7 +13,7 @@ from plumbline.analysis.scorecards.provisioning import LeadTime, judge_lead_time
 from plumbline.archive import Archive
 from plumbline.archive.trends import LaunchCounts
 from plumbline.declarations import Criterion, Declarations, Provider
-from plumbline.declarations.providers import ServiceLevel
+from plumbline.declarations.providers.provider import ServiceLevel
 from plumbline.presentation.promises import PromiseRow, launch_row, lead_time_row, speed_row
 
 LAUNCH_CAMPAIGNS = 24

@@ -15,8 +15,8 @@ import yaml
 from tests.fakes.trials import CPU, H100, a_trial, cluster_provider
 
 from plumbline.declarations import Provider, Trial
-from plumbline.launch.cluster import manifests
 from plumbline.launch.cluster.manifests.gang import gang_manifests
+from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 
 FOLDER = Path(__file__).parent
 REQUESTED_AT = datetime(2026, 11, 1, 2, 0, 30, tzinfo=timezone.utc)
@@ -42,7 +42,7 @@ def gang_trial(nodes: int, **launcher: Any) -> Trial:
 
 
 def _pod(trial: Trial) -> list[Any]:
-    return [manifests.pod_manifest(trial, requested_at=REQUESTED_AT)]
+    return [pod_manifest(trial, requested_at=REQUESTED_AT)]
 
 
 def _gang(trial: Trial) -> list[Any]:

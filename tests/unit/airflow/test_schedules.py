@@ -13,7 +13,7 @@ from tests.fakes.trials import declared
 
 from plumbline.airflow.schedules import provider_changed, schedule_of
 from plumbline.declarations import Provider
-from plumbline.declarations.providers import MonitoringConfig
+from plumbline.declarations.providers.provider import MonitoringConfig
 from plumbline.launch.plan import next_slot
 
 DECLARED = declared()

@@ -17,7 +17,7 @@ from plumbline.archive import FindingRecord, open_archive
 from plumbline.dashboard.access import allow_everyone
 from plumbline.dashboard.app import create_app
 from plumbline.declarations import Declarations, load
-from plumbline.declarations.providers import Price
+from plumbline.declarations.providers.provider import Price
 from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
 from plumbline.presentation.html.report import write_report
 from plumbline.results.stored import PriceRecord

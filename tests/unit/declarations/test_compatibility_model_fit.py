@@ -12,7 +12,7 @@ from tests.unit.declarations.workloads.test_checkpoints import HUB, workload
 
 from plumbline.declarations import InferenceWorkload, Provider, incompatibility
 from plumbline.declarations.compatibility import accelerator_memory, model_fit, scratch_needed
-from plumbline.declarations.providers import Accelerator
+from plumbline.declarations.providers.provider import Accelerator
 
 GIB = 2**30
 SIZES = {"context": 8192, "kv_cache_bytes_per_token": 131072}

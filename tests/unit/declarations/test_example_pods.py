@@ -15,9 +15,9 @@ from tests.unit.launch.cluster.test_golden_manifests import problems
 from plumbline.declarations import KubernetesLauncher, Provider, Trial, load
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.declarations.workloads.training import TrainingWorkload
-from plumbline.launch.cluster import manifests
 from plumbline.launch.cluster.manifests.gang import gang_manifests
 from plumbline.launch.cluster.manifests.patch import unknown_fields
+from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.plan import typical_trials
 
 DECLARED = load(REPOSITORY / "include" / "config")
@@ -31,7 +31,7 @@ def trials(provider: Provider) -> list[Trial]:
 
 
 def pod(name: str) -> dict[str, Any]:
-    row = manifests.pod_manifest(trials(DECLARED.providers[name])[0], requested_at=NOW)
+    row = pod_manifest(trials(DECLARED.providers[name])[0], requested_at=NOW)
     found: dict[str, Any] = row["spec"]
     return found
 
@@ -52,7 +52,7 @@ def test_every_pod_of_an_example_has_the_published_shape(provider: Provider) -> 
     found = trials(provider)
     assert len(found) == 2
     for trial in found:
-        row = manifests.pod_manifest(trial, requested_at=NOW)
+        row = pod_manifest(trial, requested_at=NOW)
         assert problems(row) == [] and unknown_fields(row) == []
 
 
@@ -90,7 +90,7 @@ def test_eks_asks_for_efa_as_aws_documents(name: str, interfaces: str) -> None:
     ],
 )
 def test_gke_runs_the_daemon_beside_the_trial_as_google_documents(name: str, daemon: str, networks: int, capabilities: list[str]) -> None:
-    row = manifests.pod_manifest(trials(DECLARED.providers[name])[0], requested_at=NOW)
+    row = pod_manifest(trials(DECLARED.providers[name])[0], requested_at=NOW)
     annotations, spec = row["metadata"]["annotations"], row["spec"]
     assert annotations["networking.gke.io/default-interface"] == "eth0"
     interfaces = json.loads(annotations["networking.gke.io/interfaces"])
@@ -141,7 +141,7 @@ def test_a_pod_on_amd_gpus_requests_them_and_is_in_the_groups_that_own_their_dev
     provider = Provider.model_validate_json(json.dumps(data))
     (trial,) = trials(provider)
     assert trial.workload.kind == "training" and trial.workload.needs.accelerator == "gpu"
-    row = manifests.pod_manifest(trial, requested_at=NOW)
+    row = pod_manifest(trial, requested_at=NOW)
     assert problems(row) == [] and unknown_fields(row) == []
     assert row["spec"]["securityContext"]["supplementalGroups"] == [44, 109] and row["spec"]["securityContext"]["runAsUser"] == 10001
     limits = row["spec"]["containers"][0]["resources"]["limits"]

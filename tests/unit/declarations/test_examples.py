@@ -10,7 +10,7 @@ import pytest
 from plumbline.declarations import EndpointLauncher, KubernetesLauncher, Provider, load
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.declarations.providers.launchers import PodResources
-from plumbline.launch.cluster import manifests
+from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.observe.node_inventory import requested_resources
 from plumbline.launch.plan import typical_trials
 
@@ -38,7 +38,7 @@ def test_an_example_becomes_a_pod(provider: Provider) -> None:
     assert [t.workload.kind for t in trials] == ["training", "inference"]
     assert trials[0].workload.needs.count == provider.accelerator.count, "nothing declared fits: a stand-in takes the whole node"
     for trial in trials:
-        asked = requested_resources(manifests.pod_manifest(trial, requested_at=NOW))
+        asked = requested_resources(pod_manifest(trial, requested_at=NOW))
         assert asked["nvidia.com/gpu"] == (trial.workload.gpus or provider.accelerator.count)
         assert all(asked[name] == count for name, count in provider.launcher.resources.extended.items())
     assert provider.prices and all(len(price.source) > 20 for price in provider.prices)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from plumbline.declarations import InferenceWorkload, load
-from plumbline.declarations.workloads import insufficient_observations
 from plumbline.declarations.workloads.load import max_phase_seconds
+from plumbline.declarations.workloads.workload import insufficient_observations
 from plumbline.harness.inference.load.schedule import schedule_of
 from plumbline.launch.plan import RunRequest, plan
 

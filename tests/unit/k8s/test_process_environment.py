@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.data.manifests.rewrite import CASES
 
-from plumbline.launch.cluster.manifests import load_template
+from plumbline.launch.cluster.manifests.trial_pod import load_template
 
 ROOT = Path(__file__).resolve().parents[3]
 USER = 10001

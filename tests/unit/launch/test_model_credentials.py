@@ -15,7 +15,7 @@ from plumbline.declarations.providers.launchers import LauncherDefaults, apply_d
 from plumbline.declarations.trials import spec_hash
 from plumbline.harness import launcher_protocol
 from plumbline.harness.launcher_protocol import MODELS_OPTIONS_VARIABLE, MODELS_TOKEN_VARIABLE, take_models_credentials
-from plumbline.launch.cluster.manifests import pod_manifest
+from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.connections import model_secrets
 
 HUB = {"source": "hub", "id": "org/llama", "revision": REVISION}

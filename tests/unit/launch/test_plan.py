@@ -14,7 +14,7 @@ from tests.fakes.trials import PLANNED_AT, cluster_provider, declared, planned
 from tests.golden import Golden
 
 from plumbline.declarations import Declarations, InferenceWorkload, Provider, TrainingWorkload, criteria_hash, series_key, spec_hash
-from plumbline.declarations.workloads import Primary
+from plumbline.declarations.workloads.workload import Primary
 from plumbline.harness.inference.load.schedule import schedule_of
 from plumbline.launch.plan import PlanError, RunRequest, declared_slots, fitting_workload, plan, planned_trials
 from plumbline.launch.registry import launcher_for

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from plumbline.declarations.workloads import parse_metric_value
+from plumbline.declarations.workloads.workload import parse_metric_value
 from plumbline.metrics import METRICS, STATISTICS, Unit, metric
 
 

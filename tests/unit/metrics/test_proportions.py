@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from plumbline.declarations import Criterion
-from plumbline.declarations.workloads import insufficient_observations
+from plumbline.declarations.workloads.workload import insufficient_observations
 from plumbline.metrics.proportions import (
     binomial_at_most,
     min_observations_for_interval,

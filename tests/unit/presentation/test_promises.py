@@ -6,7 +6,7 @@ from plumbline.analysis.scorecards.pooling import pool_measurements
 from plumbline.analysis.scorecards.promises import judge_speed
 from plumbline.analysis.scorecards.provisioning import judge_lead_time, launch_success
 from plumbline.declarations import Criterion
-from plumbline.declarations.providers import ServiceLevel
+from plumbline.declarations.providers.provider import ServiceLevel
 from plumbline.presentation.promises import launch_row, lead_time_row, speed_row
 
 

@@ -14,7 +14,7 @@ from tests.fakes.listening import somewhere
 from tests.fakes.trials import CONFIG
 
 from plumbline.declarations import Provider, load
-from plumbline.declarations.providers import Accelerator, GpuhuntSource
+from plumbline.declarations.providers.provider import Accelerator, GpuhuntSource
 from plumbline.price_sources import NoPrice, PriceSourceDown
 from plumbline.price_sources.gpuhunt import GpuhuntPrices
 from plumbline.price_sources.gpuhunt_catalog import load_version

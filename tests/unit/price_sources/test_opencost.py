@@ -13,7 +13,7 @@ from tests.fakes.opencost import FakeOpencost, Pod
 from tests.fakes.trials import cluster_provider
 
 from plumbline.declarations import Provider
-from plumbline.declarations.providers import OpencostSource
+from plumbline.declarations.providers.provider import OpencostSource
 from plumbline.launch.cluster.names import PROVIDER
 from plumbline.price_sources import NoPrice, PriceSourceDown
 from plumbline.price_sources.opencost import OpencostPrices

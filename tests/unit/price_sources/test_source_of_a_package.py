@@ -19,7 +19,7 @@ FILES = {
     "page_prices-1.dist-info/entry_points.txt": "[plumbline.price_sources]\npage = page_prices:PageSource\n",
     "page_prices/__init__.py": """
 from typing import Literal
-from plumbline.declarations.providers import PriceSourceBase
+from plumbline.declarations.providers.provider import PriceSourceBase
 
 class PageSource(PriceSourceBase):
     kind: Literal["page"]

@@ -11,7 +11,7 @@ from tests.fakes.opencost import FakeOpencost, Pod
 from tests.fakes.trials import declared
 
 from plumbline.declarations import Contract, Declarations, Provider
-from plumbline.declarations.providers import ContractSource, CsvSource, OpencostSource
+from plumbline.declarations.providers.provider import ContractSource, CsvSource, OpencostSource
 from plumbline.price_sources import NoPrice, PriceSourceDown, read_prices
 
 CONTRACT = {

@@ -13,7 +13,7 @@ from tests.data.result_documents import document, failed, trial
 
 from plumbline.archive import Archive, FindingRecord, open_archive
 from plumbline.declarations import Declarations, load
-from plumbline.declarations.providers import Price, ServiceLevel
+from plumbline.declarations.providers.provider import Price, ServiceLevel
 from plumbline.findings.headline import headline
 from plumbline.launch.cluster.observe import LaunchObservation, StopCause, StopReason
 from plumbline.launch.cluster.observe.verdict import classify_launch

@@ -15,7 +15,7 @@ from tests.data.result_documents import document, failed, trial
 from plumbline.archive import Archive, FindingRecord, open_archive
 from plumbline.declarations import Declarations, load
 from plumbline.declarations.alerts import Alerts
-from plumbline.declarations.providers import Price, ServiceLevel
+from plumbline.declarations.providers.provider import Price, ServiceLevel
 from plumbline.findings.headline import headline
 from plumbline.results.finding import Finding, Member
 from plumbline.workflows.claim import NothingToClaim, claimable, write_claim

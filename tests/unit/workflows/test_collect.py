@@ -24,9 +24,9 @@ from plumbline.declarations import Declarations, Trial, installation_paths
 from plumbline.harness import delivery
 from plumbline.harness.interruption import Interruption
 from plumbline.launch import stores
-from plumbline.launch.cluster import manifests
-from plumbline.launch.cluster.operate import adopt_or_announce, close_attempt
+from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.operate.attempts import Attempt
+from plumbline.launch.cluster.operate.closing import adopt_or_announce, close_attempt
 from plumbline.launch.plan import RunRequest, plan
 from plumbline.results import Environment, Event, Evidence, Reason, ResultDocument, ResultStore, Validity, metric_row
 from plumbline.results import store as result_store
@@ -154,7 +154,7 @@ def measured(kube: FakeKubernetes, attempt: Attempt, left_s: float) -> None:
     """The attempt's pod, from its creation to its end and its record."""
     kube.script("*", Script().started().runs(pod(left_s)))
     attempt.create_key_secret(attempt.api())
-    attempt.api().create(manifests.pod_manifest(attempt.trial, requested_at=attempt.requested_at))
+    attempt.api().create(pod_manifest(attempt.trial, requested_at=attempt.requested_at))
     kube.wait_for(lambda: {p["status"].get("phase") for p in kube.pods().values()} <= {"Succeeded", "Failed"}, "it is over")
     record = close_attempt(attempt)
     assert record.failure_class is None, record.failure_detail

@@ -15,7 +15,7 @@ from plumbline.analysis.decisions.certainty import with_certainty
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations
 from plumbline.declarations.alerts import RentedVolume
-from plumbline.declarations.providers import CsvSource
+from plumbline.declarations.providers.provider import CsvSource
 from plumbline.findings.headline import format_day, headline
 from plumbline.presentation.findings_inbox import group_findings
 from plumbline.results.finding import Finding

@@ -12,7 +12,7 @@ from tests.fakes.trials import declared
 
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Origin, Provider
-from plumbline.declarations.providers import MonitoringConfig
+from plumbline.declarations.providers.provider import MonitoringConfig
 from plumbline.launch.plan import RunRequest
 from plumbline.workflows import pending_changes
 

@@ -14,7 +14,7 @@ from tests.fakes.trials import CONFIG, H100, cluster_provider, declared
 from plumbline.analysis.prices.book import quote, with_effective_prices
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Contract, Declarations, Price, Provider, load
-from plumbline.declarations.providers import ContractSource, CsvSource
+from plumbline.declarations.providers.provider import ContractSource, CsvSource
 from plumbline.findings.price import HELD_SUBJECT, price_subject
 from plumbline.findings.price_check import accepted_price
 from plumbline.results.finding import Finding

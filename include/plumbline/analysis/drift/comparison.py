@@ -11,7 +11,7 @@ import numpy as np
 
 from plumbline.analysis.drift.effect import Scale
 from plumbline.analysis.drift.environment import EnvironmentChange
-from plumbline.declarations.workloads import DriftLimits
+from plumbline.declarations.workloads.workload import DriftLimits
 from plumbline.metrics import Direction
 from plumbline.metrics.formatting import format_change
 from plumbline.results.sample import CampaignSample, TrialOutcome

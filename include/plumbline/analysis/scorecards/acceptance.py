@@ -24,7 +24,7 @@ from typing import Literal
 
 from plumbline.analysis.trial_sample import MetricValue, TrialSample
 from plumbline.declarations import Criterion
-from plumbline.declarations.workloads import PER_REQUEST_LATENCIES, REQUEST_SHARES, insufficient_observations
+from plumbline.declarations.workloads.workload import PER_REQUEST_LATENCIES, REQUEST_SHARES, insufficient_observations
 from plumbline.metrics import LENGTH_DEPENDENT, METRICS, NATURAL_LENGTHS
 from plumbline.metrics.formatting import format_quantity
 from plumbline.metrics.proportions import (

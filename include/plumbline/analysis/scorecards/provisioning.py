@@ -10,7 +10,7 @@ from plumbline.analysis.scorecards.pooling import PooledMetric, pool_measurement
 from plumbline.analysis.scorecards.promises import PromisedShare, judge_share
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import Provider
-from plumbline.declarations.providers import ServiceLevel
+from plumbline.declarations.providers.provider import ServiceLevel
 from plumbline.metrics.proportions import Proportion, wilson_interval
 
 NOT_STARTED = frozenset({"insufficient_capacity", "wrong_hardware"})

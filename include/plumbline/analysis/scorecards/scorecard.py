@@ -15,8 +15,8 @@ from plumbline.analysis.scorecards.promises import PromisedShare, SpeedFloor, ju
 from plumbline.analysis.scorecards.provisioning import Capacity, Friction, capacity, friction
 from plumbline.analysis.trial_sample import PHASE_ORDER, SUSTAINED, Conditions, MetricValue, TrialSample, WorkloadKind, leading_phase
 from plumbline.declarations import AnyWorkload, Criterion, Provider, TrainingWorkload
-from plumbline.declarations.workloads import Primary
 from plumbline.declarations.workloads.models import Encoder
+from plumbline.declarations.workloads.workload import Primary
 from plumbline.metrics import METRICS, PHASES, catalogue_order, leading_names
 from plumbline.results.sample import no_usable_trial
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from plumbline.declarations.base import Declared, Name
 from plumbline.declarations.providers.launcher_base import LauncherBase
-from plumbline.declarations.workloads import Seed, parse_metric_value
+from plumbline.declarations.workloads.workload import Seed, parse_metric_value
 from plumbline.metrics import metric
 from plumbline.metrics.units import HourlyPrice, Percent, Spread
 

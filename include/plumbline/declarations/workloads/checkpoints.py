@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
 
 from plumbline.declarations.base import Declared
-from plumbline.declarations.workloads import Seed
 from plumbline.declarations.workloads.models import Encoder, Llama, ServedGpt, ServingPrecision
+from plumbline.declarations.workloads.workload import Seed
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 

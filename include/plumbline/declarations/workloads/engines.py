@@ -16,7 +16,7 @@ from plumbline.declarations.base import Declared, removed
 from plumbline.declarations.workloads.checkpoints import Checkpoint, ModelFiles
 
 if TYPE_CHECKING:
-    from plumbline.declarations.workloads import Needs
+    from plumbline.declarations.workloads.workload import Needs
 
 
 GROUP = "plumbline.inference_engines"

@@ -12,9 +12,9 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from plumbline.declarations.base import Declared, removed
-from plumbline.declarations.workloads import Seed
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.declarations.workloads.models import ServingPrecision
+from plumbline.declarations.workloads.workload import Seed
 from plumbline.metrics.units import Percent
 
 MAX_TEXT_BYTES = 256 * 2**10

@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 from pydantic import Field, PlainSerializer, WrapValidator, model_validator
 
 from plumbline.declarations.base import Declared, removed_values
-from plumbline.declarations.workloads import Seed, Workload
 from plumbline.declarations.workloads.checkpoints import UNQUANTISED, Checkpoint, ServedModel
 from plumbline.declarations.workloads.engines import EngineOptions, check_engine_options, engine, engines_of, registered_or_own
 from plumbline.declarations.workloads.evaluation import Evaluation, Quality
@@ -24,6 +23,7 @@ from plumbline.declarations.workloads.load import (
     Trace,
 )
 from plumbline.declarations.workloads.models import Encoder, ServedGpt, unsupported_precision
+from plumbline.declarations.workloads.workload import Seed, Workload
 from plumbline.metrics import PHASES
 from plumbline.metrics.units import Duration
 

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared, removed_values
-from plumbline.declarations.workloads import Seed
 from plumbline.declarations.workloads.prompts import DEFAULT_PROMPT_TOKENS, PromptSet
+from plumbline.declarations.workloads.workload import Seed
 from plumbline.metrics import LoadPhase
 from plumbline.metrics.units import Duration, Pause, Percent, Rate
 

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared
-from plumbline.declarations.workloads import Seed
+from plumbline.declarations.workloads.workload import Seed
 
 
 class TransformerShape(Declared):

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from plumbline.declarations.base import Declared
-from plumbline.declarations.workloads import Seed
+from plumbline.declarations.workloads.workload import Seed
 
 MAX_PROMPTS = 100_000
 DEFAULT_PROMPT_TOKENS = 512

@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared, extensible, removed_values
-from plumbline.declarations.workloads import Seed, Workload
 from plumbline.declarations.workloads.models import BertShape, HubModel, LlamaShape, TransformerShape, VitShape
+from plumbline.declarations.workloads.workload import Seed, Workload
 from plumbline.metrics.units import Percent
 
 LoraTarget = Literal["query", "key", "value", "output", "feed_forward"]

@@ -12,8 +12,9 @@ from functools import partial
 
 from plumbline.declarations import Declarations, KubernetesLauncher, Provider, Trial
 from plumbline.launch import stores
-from plumbline.launch.cluster import manifests, names, observe
+from plumbline.launch.cluster import names, observe
 from plumbline.launch.cluster.api import ClusterApi
+from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.observe import Row, node_inventory
 from plumbline.launch.cluster.observe.polling import tolerate
@@ -77,7 +78,7 @@ def probe_pod_manifest(
     """From a trial's pod: the same nodes, image and rights, but one GPU and little time."""
     whole_s = launcher.startup_timeout + limit_s + PROBE_START_S
     row = short_pod(
-        manifests.pod_manifest(trial, requested_at=now),
+        pod_manifest(trial, requested_at=now),
         name,
         command="probe",
         arguments=["--out", f"{launcher.results_url.rstrip('/')}/{path}", "--limit", f"{limit_s:g}"],

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from plumbline.launch.cluster import names, observe
-from plumbline.launch.cluster.manifests import QUEUE
+from plumbline.launch.cluster.manifests.trial_pod import QUEUE
 from plumbline.launch.cluster.observe import LaunchObservation, Row
 from plumbline.launch.cluster.observe.pod_watch import PodWatch, WatchLimits
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from plumbline.declarations import Provider, SimulatedLauncher, Trial
 from plumbline.declarations.providers.simulation import DriverChange, Family, Level, PerformanceEvent
-from plumbline.declarations.workloads import parse_metric_value
+from plumbline.declarations.workloads.workload import parse_metric_value
 from plumbline.harness.training.peak_flops import published_peak
 from plumbline.metrics import METRICS, Phase
 from plumbline.results import MetricRow, metric_row

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from plumbline.declarations import DriftRules
-from plumbline.declarations.workloads import DriftLimits
+from plumbline.declarations.workloads.workload import DriftLimits
 from plumbline.metrics import METRICS
 from plumbline.results.sample import CampaignSample, Observation, TrialOutcome
 

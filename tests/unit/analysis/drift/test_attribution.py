@@ -50,7 +50,7 @@ def test_hardware_that_was_measured_and_is_as_it_was_steps_back_behind_software(
 
 
 def test_storage_explains_checkpoints(sample: Any, rules: Any) -> None:
-    from plumbline.declarations.workloads import DriftLimits
+    from plumbline.declarations.workloads.workload import DriftLimits
 
     new = {**FACTS, "torch.version": "2.14", "disk.model": "slow"}
     every = lambda _: DriftLimits.model_construct(warn=0.1, page=0.2)  # noqa: E731

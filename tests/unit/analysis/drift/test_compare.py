@@ -6,7 +6,7 @@ import pytest
 
 from plumbline.analysis.drift.compare import SeriesPair, compare, compare_series
 from plumbline.declarations import load
-from plumbline.declarations.workloads import DriftLimits
+from plumbline.declarations.workloads.workload import DriftLimits
 
 FIVE = [1.000, 1.004, 0.997, 1.002, 0.999]
 
@@ -148,7 +148,7 @@ def test_all_accepted_campaigns_count(sample: Any, rules: Any, limits: Any) -> N
 
 
 def test_a_relative_threshold_says_nothing_against_zero(sample: Any, rules: Any) -> None:
-    from plumbline.declarations.workloads import DriftLimits
+    from plumbline.declarations.workloads.workload import DriftLimits
 
     found = compare(
         [sample("b", {"queue_time": [0.0] * 5})],

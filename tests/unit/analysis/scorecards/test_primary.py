@@ -9,7 +9,7 @@ from plumbline.analysis.scorecards.scorecard import primary_of, scorecard
 from plumbline.declarations import load
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.declarations.trials import spec_hash
-from plumbline.declarations.workloads import Primary
+from plumbline.declarations.workloads.workload import Primary
 
 WORKLOADS = load(REPOSITORY / "include" / "config").workloads
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 from tests.fakes.trials import cluster_provider
 
-from plumbline.launch.cluster.manifests import load_template
+from plumbline.launch.cluster.manifests.trial_pod import load_template
 
 DAEMON = {"name": "daemon", "image": "registry.example.com/daemon:v1"}
 SOCKET = {"name": "socket", "host_path": {"path": "/run/tcpx"}, "mount": "/run/tcpx"}

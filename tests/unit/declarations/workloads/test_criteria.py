@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plumbline.declarations import Criterion
-from plumbline.declarations.workloads import find_contradiction
+from plumbline.declarations.workloads.workload import find_contradiction
 
 
 def read(line: str) -> Criterion:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.declarations import DeclarationError, load
-from plumbline.declarations.workloads import Primary
+from plumbline.declarations.workloads.workload import Primary
 
 CHAT = "workloads/inference/chat.yaml"
 

@@ -24,9 +24,9 @@ from typer.testing import CliRunner
 from plumbline.archive import open_archive
 from plumbline.cli.app import app
 from plumbline.declarations import load
-from plumbline.embedded import doctor
 from plumbline.embedded.doctor import machine
 from plumbline.embedded.doctor.databases import airflow_head
+from plumbline.embedded.doctor.examination import examine
 from plumbline.launch.doctor_check import DoctorCheck
 from plumbline.workflows.plan import pool_slots
 
@@ -118,12 +118,12 @@ def server(tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def wrong() -> list[DoctorCheck]:
-    return [line for line in doctor.examine() if line.status == "failed"]
+    return [line for line in examine() if line.status == "failed"]
 
 
 def test_a_team_server_in_order_has_nothing_to_repair(server: Server) -> None:
     assert wrong() == []
-    checks = {line.check: line.status for line in doctor.examine()}
+    checks = {line.check: line.status for line in examine()}
     needed = ("api-server", "scheduler", "dag-processor", "triggerer", "archive database", "Airflow's database", "result store", "pools")
     assert {checks[name] for name in (*needed, "paused DAGs", "connections", "free disk", "packages")} == {"ok"}
     assert [file.name for file in (server.folder / "home").rglob("doctor*")] == [], "the look leaves nothing behind"
@@ -240,7 +240,7 @@ def test_on_postgresql_too(
         driver = database.replace("postgresql://", "postgresql+psycopg://")
         server = served(tmp_path, driver, postgres_server.new_database(), health, monkeypatch)
         assert wrong() == []
-        assert next(line for line in doctor.examine() if line.check == "clock").status == "ok"
+        assert next(line for line in examine() if line.check == "clock").status == "ok"
         server.sql("DELETE FROM slot_pool WHERE pool = 'plumbline_cluster-a'")
         assert [line.check for line in wrong()] == ["pools"]
 

@@ -16,7 +16,15 @@ from tests.golden import Golden
 
 from plumbline.declarations import KubernetesLauncher
 from plumbline.declarations.installation import REPOSITORY
-from plumbline.launch.cluster import doctor
+from plumbline.launch.cluster.doctor.doctor import (
+    Permission,
+    _most_demanding,
+    compare_permissions,
+    credential_lifetime,
+    granted_permissions,
+    required_permissions,
+    with_most,
+)
 from plumbline.launch.cluster.observe import node_inventory
 from plumbline.launch.doctor_check import DoctorCheck
 
@@ -56,34 +64,32 @@ BASE = rules(K8S / "base" / "launcher-role.yaml") + rules(K8S / "base" / "launch
     [({}, []), ({"queue": "plumbline"}, ["kueue"]), ({"gang": "jobset"}, ["jobset"]), ({"gang": "trainjob"}, ["trainjob"])],
 )
 def test_the_shipped_roles_grant_what_is_needed_and_nothing_more(settings: Row, components: list[str]) -> None:
-    granted = doctor.granted_permissions(BASE + [rule for name in components for rule in component(name)])
-    assert granted == doctor.required_permissions(launcher(**settings))
+    granted = granted_permissions(BASE + [rule for name in components for rule in component(name)])
+    assert granted == required_permissions(launcher(**settings))
 
 
 def test_a_missing_verb_and_a_verb_too_many_are_both_told() -> None:
-    needed = doctor.required_permissions(launcher())
-    has = (needed - {doctor.Permission("", "pods/log", "get")}) | {doctor.Permission("", "configmaps", "list")}
-    missing, surplus = doctor.compare_permissions(has, needed, "plumbline")
+    needed = required_permissions(launcher())
+    has = (needed - {Permission("", "pods/log", "get")}) | {Permission("", "configmaps", "list")}
+    missing, surplus = compare_permissions(has, needed, "plumbline")
     assert missing.status == "failed" and missing.found.endswith(": get pods/log") and "k8s/provider" in missing.remedy
     assert surplus.status == "failed" and "list configmaps" in surplus.found and "kubeconfig" in surplus.remedy
-    assert statuses(doctor.compare_permissions(needed, needed, "plumbline")) == ["ok", "ok"]
+    assert statuses(compare_permissions(needed, needed, "plumbline")) == ["ok", "ok"]
 
 
 def test_an_administrator_lacks_nothing_and_has_too_much() -> None:
-    has = doctor.granted_permissions([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}])
-    assert statuses(doctor.compare_permissions(has, doctor.required_permissions(launcher()), "plumbline")) == ["ok", "failed"]
+    has = granted_permissions([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}])
+    assert statuses(compare_permissions(has, required_permissions(launcher()), "plumbline")) == ["ok", "failed"]
 
 
 def test_a_rule_for_single_names_does_not_grant_the_verb() -> None:
     one = {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"], "resourceNames": ["mine"]}
-    assert doctor.granted_permissions([one]) == frozenset()
+    assert granted_permissions([one]) == frozenset()
 
 
 def test_what_everybody_may_ask_is_no_verb_too_many() -> None:
     everybody = {"apiGroups": ["authorization.k8s.io"], "resources": ["selfsubjectrulesreviews"], "verbs": ["create"]}
-    assert statuses(
-        doctor.compare_permissions(doctor.granted_permissions([*BASE, everybody]), doctor.required_permissions(launcher()), "x")
-    ) == ["ok", "ok"]
+    assert statuses(compare_permissions(granted_permissions([*BASE, everybody]), required_permissions(launcher()), "x")) == ["ok", "ok"]
 
 
 # Credentials.
@@ -108,7 +114,7 @@ def token(**claims: Any) -> Configuration:
     ],
 )
 def test_how_long_credentials_will_do(configuration: Configuration, renewed: bool, status: str, value: str) -> None:
-    line = doctor.credential_lifetime(configuration, NOW, renewed=renewed)
+    line = credential_lifetime(configuration, NOW, renewed=renewed)
     assert line.status == status and value in line.found
     assert bool(line.remedy) == (status == "failed")
 
@@ -116,7 +122,7 @@ def test_how_long_credentials_will_do(configuration: Configuration, renewed: boo
 def test_a_token_that_is_no_jwt_is_not_taken_apart() -> None:
     opaque = Configuration()
     opaque.api_key = {"BearerToken": "Bearer k3s.opaque.%%%"}
-    assert doctor.credential_lifetime(opaque, NOW, renewed=False).status == "ok"
+    assert credential_lifetime(opaque, NOW, renewed=False).status == "ok"
 
 
 # Nodes.
@@ -260,12 +266,12 @@ def test_a_pod_with_the_most_of_each_resource() -> None:
         return {"spec": {"containers": [{"name": "harness", "resources": {"requests": requests, "limits": requests}}], "volumes": volumes}}
 
     one, other = asking("285Gi", cpu="500m", scratch="285Gi"), asking("900Mi", cpu="8", scratch="900Mi", gpu="8")
-    most = doctor.with_most(other, [one, other])
+    most = with_most(other, [one, other])
     assert most["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "8", "scratch": "285Gi", "gpu": "8"}
     assert [v["emptyDir"].get("sizeLimit") for v in most["spec"]["volumes"]] == ["285Gi", None]
     assert other["spec"]["containers"][0]["resources"]["requests"]["scratch"] == "900Mi"
     found = "no node can hold a trial's pod: scratch 285 GiB requested, 100 GiB allocatable"
-    assert doctor._most_demanding(found, {"small": other, "large": one}) == " (most scratch: large)"
+    assert _most_demanding(found, {"small": other, "large": one}) == " (most scratch: large)"
 
 
 def test_memory_has_units_that_people_use() -> None:

@@ -11,7 +11,7 @@ import yaml
 from kubernetes.client import ApiClient
 from tests.data.manifests.rewrite import CASES, FOLDER, text
 
-from plumbline.launch.cluster.manifests import load_template
+from plumbline.launch.cluster.manifests.trial_pod import load_template
 from plumbline.launch.cluster.names import EXPIRES, LAUNCH, MANAGED_BY, TRIAL
 
 MODELS = {

@@ -14,8 +14,9 @@ from tests.fakes.trials import H100, a_trial, cluster_provider, declared
 
 from plumbline.declarations import KubernetesLauncher, Provider
 from plumbline.harness.run import quick_probe, store_probe
-from plumbline.launch.cluster import launcher, manifests
+from plumbline.launch.cluster import launcher
 from plumbline.launch.cluster.api import ApiRefused, ClusterApi
+from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.operate.sweep import sweep_expired
 from plumbline.launch.cluster.short_pod import PodPatience
 from plumbline.launch.failures import HarnessError, ImageError, Interrupted, OutOfMemory, Unreachable
@@ -79,7 +80,7 @@ def test_it_takes_one_gpu_of_a_node_of_eight(kube: FakeKubernetes, tmp_path: Pat
 def test_trials_that_run_there_go_first(kube: FakeKubernetes, tmp_path: Path) -> None:
     provider = at(tmp_path / "store")
     kube.script("pl-*", Script().started())
-    row = manifests.pod_manifest(a_trial(provider=provider), requested_at=datetime.now(timezone.utc))
+    row = pod_manifest(a_trial(provider=provider), requested_at=datetime.now(timezone.utc))
     ClusterApi("k8s_a", "plumbline").create(row)
     seen = probe(provider)
     assert isinstance(seen, ProbeSkipped) and "pl-" in seen.why

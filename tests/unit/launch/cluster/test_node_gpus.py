@@ -10,8 +10,8 @@ import pytest
 from tests.fakes.trials import H100, cluster_provider
 
 from plumbline.analysis.drift.environment import diff_nodes
-from plumbline.launch.cluster import doctor
-from plumbline.launch.cluster.manifests import node_selector
+from plumbline.launch.cluster.doctor.doctor import _slices
+from plumbline.launch.cluster.manifests.trial_pod import node_selector
 from plumbline.launch.cluster.node_gpus import INSTANCE_TYPE, PRODUCT, NodeGpus, claimed_devices
 from plumbline.launch.cluster.observe.node_inventory import check_nodes, node_facts
 from plumbline.launch.doctor_check import DoctorCheck
@@ -267,10 +267,10 @@ def test_the_doctor_reads_resource_slices_in_the_version_that_the_cluster_serves
             return SimpleNamespace(ok=served is not None and f"/{served}/" in path, row={"items": [{"spec": {}}]})
 
     launcher = cluster_provider(accelerator=H100).launcher
-    assert len(doctor._slices(Cluster(), launcher, [node({"nvidia.com/gpu.clique": "a1.0"}, **{"example.com/other": "1"})])) == (
+    assert len(_slices(Cluster(), launcher, [node({"nvidia.com/gpu.clique": "a1.0"}, **{"example.com/other": "1"})])) == (
         served is not None
     )  # type: ignore[arg-type]
     asked.clear()
-    assert doctor._slices(Cluster(), launcher, [node(GFD), node({}, **{"example.com/other": "1"})]) == () and asked == [], (
+    assert _slices(Cluster(), launcher, [node(GFD), node({}, **{"example.com/other": "1"})]) == () and asked == [], (
         "GPUs are offered as the resource"
     )  # type: ignore[arg-type]

@@ -7,10 +7,10 @@ from tests.fakes.fake_kubernetes import Script
 from tests.fakes.pod_harness import harness
 from tests.unit.launch.cluster.operate.test_attempt import NS, World, kube, world
 
-from plumbline.launch.cluster import manifests
+from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.observe import LaunchObservation
-from plumbline.launch.cluster.operate import close_attempt, settle_abandoned
 from plumbline.launch.cluster.operate.attempts import UNFINISHED
+from plumbline.launch.cluster.operate.closing import close_attempt, settle_abandoned
 from plumbline.workflows import benchmark
 
 __all__ = ["kube", "world"]
@@ -25,13 +25,13 @@ def test_a_pod_without_a_watch_is_deleted_and_recorded_before_its_trial_is_colle
     stranger = {"metadata": {"name": "stranger", "labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "x"}]}}
     world.kube.store.create("pods", NS, stranger)
     another = world.trial.model_copy(update={"campaign_id": "another"})
-    attempt.api().create(manifests.pod_manifest(another, requested_at=attempt.requested_at))
+    attempt.api().create(pod_manifest(another, requested_at=attempt.requested_at))
     result = benchmark.collect_trial(world.spec, settle=True)
     assert (result["attempts"], result["failure_class"]) == (1, "interrupted")
     record = world.record()
     assert record.failure_class == "interrupted" and record.failure_detail != UNFINISHED
     assert [pod.node for pod in record.pods] == ["node-1"] and "step 1" in record.log_tail
-    assert set(world.kube.pods()) == {"stranger", manifests.pod_manifest(another, requested_at=attempt.requested_at)["metadata"]["name"]}
+    assert set(world.kube.pods()) == {"stranger", pod_manifest(another, requested_at=attempt.requested_at)["metadata"]["name"]}
 
 
 @pytest.mark.fault("a task is marked by hand, and its pod ended well", ends="valid", keeps="the result")

@@ -10,7 +10,7 @@ from tests.fakes.trials import cluster_provider
 from tests.golden import Golden
 from tests.unit.launch.cluster.operate.test_attempt import World, kube, world
 
-from plumbline.launch.cluster.operate import adopt_or_announce, close_attempt
+from plumbline.launch.cluster.operate.closing import adopt_or_announce, close_attempt
 from plumbline.launch.cluster.store_credentials import explain_refusal
 from plumbline.launch.failures import BadDeclaration
 

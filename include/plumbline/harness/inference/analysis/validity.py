@@ -9,7 +9,7 @@ import numpy as np
 
 from plumbline.declarations import Criterion, InferenceWorkload
 from plumbline.declarations.thresholds import ClientLimits
-from plumbline.declarations.workloads import insufficient_observations
+from plumbline.declarations.workloads.workload import insufficient_observations
 from plumbline.harness.inference.analysis.metrics import ServerCounters, achieved_rate_ratio, cpu_utilization, dispatch_p99, without_pace
 from plumbline.harness.measurement import Judgement, degraded, invalid
 from plumbline.loadclient.request_log import CACHED, COMPLETION, PROMPT, WAITED, RequestLog

@@ -18,7 +18,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 
 from plumbline.declarations import InferenceWorkload
-from plumbline.declarations.providers import Accelerator
+from plumbline.declarations.providers.provider import Accelerator
 from plumbline.harness.gpu_monitor import GpuMonitor
 from plumbline.harness.inference.analysis import validity
 from plumbline.harness.inference.analysis.metrics import ServerCounters, energy_rows

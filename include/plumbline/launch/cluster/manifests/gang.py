@@ -8,25 +8,33 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from plumbline.declarations import Trial
-from plumbline.launch.cluster import manifests
-from plumbline.launch.cluster.manifests import load_template
+from plumbline.launch.cluster.manifests.trial_pod import (
+    QUEUE,
+    deadline_s,
+    load_template,
+    owner_manifest,
+    pod_manifest,
+    pod_template,
+    queue_labels,
+    rendezvous,
+)
 from plumbline.launch.cluster.names import LAUNCH, Row, cluster_declaration, launch_name, pod_name
 
 
 def jobset_manifest(trial: Trial, *, requested_at: datetime) -> Row:
     """The JobSet of a trial: one indexed Job with a pod for each node. BadDeclaration like `pod_manifest`."""
-    row = manifests.owner_manifest("jobset", trial, requested_at)
-    row["metadata"]["labels"] |= manifests.queue_labels(trial)
+    row = owner_manifest("jobset", trial, requested_at)
+    row["metadata"]["labels"] |= queue_labels(trial)
     (replicated,) = row["spec"]["replicatedJobs"]
-    pods = manifests.pod_template(trial, requested_at=requested_at)
+    pods = pod_template(trial, requested_at=requested_at)
     # Kueue admits the JobSet as a whole; a pod with its own label would wait for a second admission.
-    pods["metadata"]["labels"].pop(manifests.QUEUE, None)
+    pods["metadata"]["labels"].pop(QUEUE, None)
     # The controller's name of the first pod of the first job.
-    pods["spec"]["containers"][0]["env"].append(manifests.rendezvous(trial, f"{launch_name(trial)}-{replicated['name']}-0-0"))
+    pods["spec"]["containers"][0]["env"].append(rendezvous(trial, f"{launch_name(trial)}-{replicated['name']}-0-0"))
     nodes = trial.workload.nodes
     # By these the sweep finds a Job whose JobSet is gone.
     replicated["template"]["metadata"] = {name: dict(row["metadata"][name]) for name in ("labels", "annotations")}
-    replicated["template"]["metadata"]["labels"].pop(manifests.QUEUE, None)
+    replicated["template"]["metadata"]["labels"].pop(QUEUE, None)
     replicated["template"]["spec"] |= {"parallelism": nodes, "completions": nodes, "template": pods}
     return row
 
@@ -43,10 +51,10 @@ def trainjob_manifest(trial: Trial, *, requested_at: datetime) -> Row:
 
     BadDeclaration like `pod_manifest`. What a TrainJob cannot carry is refused where the provider is declared.
     """
-    row = manifests.owner_manifest("trainjob", trial, requested_at)
-    row["metadata"]["labels"] |= manifests.queue_labels(trial)
-    pods = manifests.pod_template(trial, requested_at=requested_at)
-    pods["metadata"]["labels"].pop(manifests.QUEUE, None)  # Kueue admits the TrainJob as a whole
+    row = owner_manifest("trainjob", trial, requested_at)
+    row["metadata"]["labels"] |= queue_labels(trial)
+    pods = pod_template(trial, requested_at=requested_at)
+    pods["metadata"]["labels"].pop(QUEUE, None)  # Kueue admits the TrainJob as a whole
     (container,), (own,) = pods["spec"]["containers"], load_template("pod")["spec"]["containers"]
     (job,) = load_template("training-runtime/training-runtime")["spec"]["template"]["spec"]["replicatedJobs"]
     row["spec"] |= {
@@ -56,7 +64,7 @@ def trainjob_manifest(trial: Trial, *, requested_at: datetime) -> Row:
             "image": container["image"],
             **({"command": container["command"]} if container["command"] != own["command"] else {}),
             "args": container["args"],
-            "env": [*_additional(container, "env"), manifests.rendezvous(trial, f"{launch_name(trial)}-{job['name']}-0-0")],
+            "env": [*_additional(container, "env"), rendezvous(trial, f"{launch_name(trial)}-{job['name']}-0-0")],
             "resourcesPerNode": container["resources"],
         },
         "runtimePatches": [
@@ -70,7 +78,7 @@ def _deadline_s(trial: Trial) -> int:
     # A pod's own deadline cannot be patched, and the trainer's clock includes the wait for nodes and images.
     launcher = cluster_declaration(trial.provider)
     before: float = launcher.schedule_timeout + launcher.startup_timeout
-    return math.ceil(before) + manifests.deadline_s(trial)
+    return math.ceil(before) + deadline_s(trial)
 
 
 def _runtime_patch(job: str, pods: Row) -> Row:
@@ -134,20 +142,20 @@ def with_owner(pods: Sequence[Row], owner: Row) -> tuple[Row, ...]:
 
 
 def _service(trial: Trial, requested_at: datetime) -> Row:
-    row = manifests.owner_manifest("service", trial, requested_at)
+    row = owner_manifest("service", trial, requested_at)
     row["spec"]["selector"] = {LAUNCH: launch_name(trial)}
     return row
 
 
 def _member(trial: Trial, rank: int, requested_at: datetime) -> Row:
-    row = manifests.pod_manifest(trial, rank, requested_at=requested_at)
+    row = pod_manifest(trial, rank, requested_at=requested_at)
     name = launch_name(trial)
     row["spec"] |= {"hostname": pod_name(trial, rank), "subdomain": name}
     row["spec"]["containers"][0]["env"] += [
         {"name": "PLUMBLINE_NODE_RANK", "value": str(rank)},
-        manifests.rendezvous(trial, pod_name(trial, 0)),
+        rendezvous(trial, pod_name(trial, 0)),
     ]
-    if manifests.queue_labels(trial):
+    if queue_labels(trial):
         # Kueue admits all of the group or none. A pod that failed is not replaced: without saying so, Kueue waits for its replacement,
         # keeps the group's quota and holds its pods' deletion back.
         row["metadata"]["labels"][_GROUP] = name

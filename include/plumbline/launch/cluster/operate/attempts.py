@@ -13,9 +13,10 @@ from functools import partial
 from plumbline.declarations import KubernetesLauncher, Trial
 from plumbline.harness.launcher_protocol import Deletion
 from plumbline.launch import stores
-from plumbline.launch.cluster import manifests, names, store_credentials
+from plumbline.launch.cluster import names, store_credentials
 from plumbline.launch.cluster.api import API_PATIENCE_S, ClusterApi
 from plumbline.launch.cluster.manifests import gang
+from plumbline.launch.cluster.manifests.trial_pod import signing_key_secret
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.observe import LaunchObservation, Row, decode_observation, encode_observation, has_ended, name_of, pod_records
 from plumbline.launch.cluster.observe.polling import merge_observations, poll_launch, read_logs, tolerate
@@ -242,7 +243,7 @@ class Attempt:
     def create_key_secret(self, api: ClusterApi) -> None:
         """Create the Secret of its signing key, before its first pod. Replacement pods use the same key."""
         if self.key is not None:
-            api.create_secret(manifests.signing_key_secret(self.trial, self.key, self.requested_at))
+            api.create_secret(signing_key_secret(self.trial, self.key, self.requested_at))
 
     @property
     def pod_names(self) -> tuple[str, ...]:

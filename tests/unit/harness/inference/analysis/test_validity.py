@@ -11,7 +11,7 @@ from tests.unit.harness.inference.analysis.test_metrics import SLO, fail, log_of
 from tests.unit.harness.inference.analysis.test_stages import VIEW
 
 from plumbline.declarations import Criterion, InferenceWorkload, load
-from plumbline.declarations.workloads import insufficient_observations
+from plumbline.declarations.workloads.workload import insufficient_observations
 from plumbline.harness.inference.analysis.metrics import metrics_of
 from plumbline.harness.inference.analysis.validity import (
     client_limited,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.unit.harness.inference.analysis.test_roofline import log_of
 
-from plumbline.declarations.providers import Accelerator
+from plumbline.declarations.providers.provider import Accelerator
 from plumbline.harness.inference.analysis import roofline
 from plumbline.harness.inference.server.under_test import replica_label, replica_telemetry, silent_replicas, visible_devices
 from plumbline.harness.measurement import TrialFailed

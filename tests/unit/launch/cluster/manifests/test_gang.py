@@ -8,8 +8,8 @@ from tests.data.manifests.rewrite import REQUESTED_AT, gang_trial
 from tests.fakes.trials import cluster_provider
 
 from plumbline.declarations import Trial
-from plumbline.launch.cluster import manifests
 from plumbline.launch.cluster.manifests.gang import GangManifests, gang_manifests, with_owner
+from plumbline.launch.cluster.manifests.trial_pod import QUEUE, RENDEZVOUS_PORT
 from plumbline.launch.cluster.names import LAUNCH, RANK, launch_name, pod_name
 
 
@@ -27,7 +27,7 @@ def test_a_gangs_pods_find_each_other_through_their_service() -> None:
     service = found.owner
     assert (service["kind"], service["metadata"]["name"], service["spec"]["clusterIP"]) == ("Service", launch_name(trial), "None")
     assert service["spec"]["publishNotReadyAddresses"] is True and service["spec"]["selector"] == {LAUNCH: launch_name(trial)}
-    assert [port["port"] for port in service["spec"]["ports"]] == [manifests.RENDEZVOUS_PORT]
+    assert [port["port"] for port in service["spec"]["ports"]] == [RENDEZVOUS_PORT]
     assert len(found.pods) == 3
     for rank, pod in enumerate(found.pods):
         name, spec = pod["metadata"]["name"], pod["spec"]
@@ -62,13 +62,13 @@ def test_a_job_set_makes_the_pods_itself_and_never_again() -> None:
     trial = gang_trial(4, gang="jobset", queue="gpus")
     found = made(trial)
     assert found.pods == () and found.owner["kind"] == "JobSet"
-    assert found.owner["metadata"]["labels"][manifests.QUEUE] == "gpus"
+    assert found.owner["metadata"]["labels"][QUEUE] == "gpus"
     (replicated,) = found.owner["spec"]["replicatedJobs"]
     job = replicated["template"]["spec"]
     assert (job["parallelism"], job["completions"], job["completionMode"], job["backoffLimit"]) == (4, 4, "Indexed", 0)
     assert found.owner["spec"]["failurePolicy"] == {"maxRestarts": 0}
     labels = job["template"]["metadata"]["labels"]
-    assert manifests.QUEUE not in labels and RANK not in labels and labels[LAUNCH] == launch_name(trial)
+    assert QUEUE not in labels and RANK not in labels and labels[LAUNCH] == launch_name(trial)
     told = variables(job["template"]["spec"]["containers"][0])
     assert told["PLUMBLINE_RENDEZVOUS"] == f"{launch_name(trial)}-node-0-0.{launch_name(trial)}:29400"
     assert "PLUMBLINE_NODE_RANK" not in told  # the controller counts
@@ -78,7 +78,7 @@ def test_a_train_job_leaves_the_template_to_its_runtime() -> None:
     trial = gang_trial(4, gang="trainjob", queue="gpus")
     found = made(trial)
     assert found.pods == () and found.owner["kind"] == "TrainJob"
-    assert found.owner["metadata"]["labels"][manifests.QUEUE] == "gpus"
+    assert found.owner["metadata"]["labels"][QUEUE] == "gpus"
     spec = found.owner["spec"]
     assert spec["trainer"]["numNodes"] == 4
     assert spec["activeDeadlineSeconds"] == 1800 + 1800 + 14400
@@ -86,7 +86,7 @@ def test_a_train_job_leaves_the_template_to_its_runtime() -> None:
     (patch,) = spec["runtimePatches"]
     (job,) = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
     labels = job["template"]["spec"]["template"]["metadata"]["labels"]
-    assert labels[LAUNCH] == launch_name(trial) and manifests.QUEUE not in labels
+    assert labels[LAUNCH] == launch_name(trial) and QUEUE not in labels
 
 
 @pytest.mark.parametrize("given", [{"host_ipc": True}, {"priority_class": "high"}, {"runtime_class": "nvidia"}])

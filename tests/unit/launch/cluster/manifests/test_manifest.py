@@ -11,7 +11,8 @@ from tests.fakes.trials import a_trial, cluster_provider
 
 from plumbline.declarations import Trial
 from plumbline.harness.launcher_protocol import CPU_LIMIT_VARIABLE, DELETIONS_VARIABLE, VOLUME_VARIABLE, Deletion
-from plumbline.launch.cluster import manifests
+from plumbline.launch.cluster.manifests import trial_pod
+from plumbline.launch.cluster.manifests.trial_pod import QUEUE, SHARED_MEMORY, WORK, pod_manifest, quantity
 from plumbline.launch.cluster.names import EXPIRES, RANK
 from plumbline.launch.failures import BadDeclaration
 from plumbline.results import ResultStore
@@ -20,7 +21,7 @@ MANIFESTS = Path(__file__).parents[4] / "data" / "manifests"
 
 
 def made(trial: Trial, rank: int = 0) -> dict[str, Any]:
-    return manifests.pod_manifest(trial, rank, requested_at=REQUESTED_AT)
+    return pod_manifest(trial, rank, requested_at=REQUESTED_AT)
 
 
 def container(trial: Trial) -> dict[str, Any]:
@@ -75,14 +76,14 @@ def test_a_trial_that_fills_its_node_gets_all_gpus() -> None:
     ("size", "written"), [(2.0**30, "1Gi"), (1.5 * 2**30, "1536Mi"), (2.0**20, "1Mi"), (2048.0, "2Ki"), (1e9, "1000000000")]
 )
 def test_sizes_are_written_exactly(size: float, written: str) -> None:
-    assert manifests.quantity(size) == written
+    assert quantity(size) == written
 
 
 def test_shared_memory_has_the_declared_size() -> None:
     for trial, size in ((CPU, "256Mi"), (GPUS, "64Gi")):
         volumes = {volume["name"]: volume["emptyDir"] for volume in made(trial)["spec"]["volumes"]}
-        assert volumes[manifests.SHARED_MEMORY] == {"medium": "Memory", "sizeLimit": size}
-        assert {"name": manifests.SHARED_MEMORY, "mountPath": "/dev/shm"} in container(trial)["volumeMounts"]
+        assert volumes[SHARED_MEMORY] == {"medium": "Memory", "sizeLimit": size}
+        assert {"name": SHARED_MEMORY, "mountPath": "/dev/shm"} in container(trial)["volumeMounts"]
 
 
 def test_scratch_disk_is_as_declared_or_as_the_workload_needs_and_bounds_the_volume() -> None:
@@ -90,7 +91,7 @@ def test_scratch_disk_is_as_declared_or_as_the_workload_needs_and_bounds_the_vol
         amounts = container(trial)["resources"]
         assert amounts["requests"]["ephemeral-storage"] == amounts["limits"]["ephemeral-storage"] == size
         volumes = {volume["name"]: volume["emptyDir"] for volume in made(trial)["spec"]["volumes"]}
-        assert volumes[manifests.WORK] == {"sizeLimit": size}
+        assert volumes[WORK] == {"sizeLimit": size}
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in MANIFESTS.glob("*.yaml")))
@@ -106,10 +107,10 @@ def test_every_volume_on_the_nodes_disk_has_a_size_limit(name: str) -> None:
 
 
 def test_a_pod_whose_need_is_not_known_has_a_limit_and_requests_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifests, "scratch_needed", lambda workload, **_: None)
+    monkeypatch.setattr(trial_pod, "scratch_needed", lambda workload, **_: None)
     trial = a_trial(provider=cluster_provider())
     volumes = {volume["name"]: volume["emptyDir"] for volume in made(trial)["spec"]["volumes"]}
-    assert volumes[manifests.WORK] == {"sizeLimit": "500Gi"}
+    assert volumes[WORK] == {"sizeLimit": "500Gi"}
     assert "ephemeral-storage" not in container(trial)["resources"]["requests"]
 
 
@@ -117,7 +118,7 @@ def test_only_what_is_declared_is_asked_for() -> None:
     spec = made(CPU)["spec"]
     optional = ("nodeSelector", "tolerations", "affinity", "imagePullSecrets", "priorityClassName", "runtimeClassName", "hostIPC")
     assert [field for field in optional if field in spec] == []
-    assert manifests.QUEUE not in made(CPU)["metadata"]["labels"]
+    assert QUEUE not in made(CPU)["metadata"]["labels"]
     full = cluster_provider(
         image_pull_secrets=["registry"],
         priority_class="high",
@@ -129,7 +130,7 @@ def test_only_what_is_declared_is_asked_for() -> None:
     pod = made(a_trial(provider=full))
     assert pod["spec"]["imagePullSecrets"] == [{"name": "registry"}] and pod["spec"]["nodeSelector"] == {"disk": "nvme"}
     assert (pod["spec"]["priorityClassName"], pod["spec"]["runtimeClassName"], pod["spec"]["hostIPC"]) == ("high", "nvidia", True)
-    assert pod["metadata"]["labels"][manifests.QUEUE] == "gpus"
+    assert pod["metadata"]["labels"][QUEUE] == "gpus"
 
 
 def test_a_pod_may_do_nothing_and_cannot_outlive_its_deadline() -> None:
@@ -188,7 +189,7 @@ def test_only_a_trial_whose_pod_is_deleted_gets_the_providers_volume() -> None:
 def test_a_pod_that_takes_anothers_place_has_a_name_of_its_own_and_is_told() -> None:
     trial = a_trial(provider=cluster_provider(volume_claim="checkpoints"), declare=DELETED)
     before = (Deletion(10.0, 11.5), Deletion(20.0, 21.0, late=True))
-    pod = manifests.pod_manifest(trial, requested_at=REQUESTED_AT, deletions=before)
+    pod = pod_manifest(trial, requested_at=REQUESTED_AT, deletions=before)
     assert pod["metadata"]["name"] == made(trial)["metadata"]["name"] + "-2"
     (told,) = [entry["value"] for entry in pod["spec"]["containers"][0]["env"] if entry["name"] == DELETIONS_VARIABLE]
     assert tuple(Deletion(**row) for row in json.loads(told)) == before

@@ -6,7 +6,7 @@ import pytest
 from tests.data.manifests.rewrite import EIGHT_GPUS, REQUESTED_AT, gang_trial, h100
 from tests.fakes.trials import a_trial, cluster_provider
 
-from plumbline.launch.cluster import manifests
+from plumbline.launch.cluster.manifests.trial_pod import node_selector, pod_affinity, pod_manifest, tolerations
 from plumbline.launch.cluster.names import LAUNCH, launch_name
 
 PRODUCT = "nvidia.com/gpu.product"
@@ -22,27 +22,27 @@ PRODUCT = "nvidia.com/gpu.product"
     ],
 )
 def test_the_declared_product_selects_nodes_unless_the_selector_implies_one(declared: dict[str, str], asked: dict[str, str]) -> None:
-    assert manifests.node_selector(h100(node_selector=declared)) == asked
+    assert node_selector(h100(node_selector=declared)) == asked
 
 
 def test_a_product_is_written_as_a_label() -> None:
     spoken = cluster_provider("x", {"kind": "nvidia", "product": "NVIDIA H100 80GB HBM3", "count": 8})
-    assert manifests.node_selector(spoken) == {PRODUCT: "NVIDIA-H100-80GB-HBM3"}
+    assert node_selector(spoken) == {PRODUCT: "NVIDIA-H100-80GB-HBM3"}
 
 
 @pytest.mark.parametrize("accelerator", [{"kind": "cpu", "count": 2, "product": "EPYC"}, {"kind": "nvidia", "count": 1}])
 def test_no_product_label_where_there_is_no_nvidia_product(accelerator: dict[str, Any]) -> None:
-    assert manifests.node_selector(cluster_provider("x", accelerator)) == {}
+    assert node_selector(cluster_provider("x", accelerator)) == {}
 
 
 def test_gpu_trials_accept_the_taint_of_gpu_nodes_and_others_do_not() -> None:
-    assert manifests.tolerations(cluster_provider()) == []
-    assert manifests.tolerations(h100(tolerations=[])) == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    assert tolerations(cluster_provider()) == []
+    assert tolerations(h100(tolerations=[])) == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
 
 
 def test_declared_tolerations_come_first_and_none_is_doubled() -> None:
     declared = [{"key": "nvidia.com/gpu", "operator": "Equal", "value": "present"}, {"key": "spot"}]
-    assert manifests.tolerations(h100(tolerations=declared)) == [
+    assert tolerations(h100(tolerations=declared)) == [
         {"key": "nvidia.com/gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"},
         {"key": "spot", "operator": "Exists", "effect": "NoSchedule"},
     ]
@@ -51,30 +51,30 @@ def test_declared_tolerations_come_first_and_none_is_doubled() -> None:
 def test_a_fresh_node_is_none_of_those_to_avoid() -> None:
     trial = a_trial(provider=h100(), declare=EIGHT_GPUS)
     fresh = trial.model_copy(update={"placement": "fresh_node", "avoid_nodes": ("gpu-3", "gpu-17")})
-    affinity = manifests.pod_manifest(fresh, requested_at=REQUESTED_AT)["spec"]["affinity"]
+    affinity = pod_manifest(fresh, requested_at=REQUESTED_AT)["spec"]["affinity"]
     (term,) = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert term["matchFields"] == [
         {"key": "metadata.name", "operator": "NotIn", "values": ["gpu-3"]},
         {"key": "metadata.name", "operator": "NotIn", "values": ["gpu-17"]},
     ]
     assert term["matchExpressions"], "in addition to whole GPUs"
-    own = [manifests.pod_affinity(trial.model_copy(update=each)) for each in ({}, {"avoid_nodes": ("gpu-3",)}, {"placement": "fresh_node"})]
+    own = [pod_affinity(trial.model_copy(update=each)) for each in ({}, {"avoid_nodes": ("gpu-3",)}, {"placement": "fresh_node"})]
     assert all("matchFields" not in str(affinity) for affinity in own)
 
 
 def test_a_trial_of_whole_gpus_keeps_off_nodes_that_share_them() -> None:
-    affinity = manifests.pod_affinity(a_trial(provider=h100(), declare=EIGHT_GPUS))
+    affinity = pod_affinity(a_trial(provider=h100(), declare=EIGHT_GPUS))
     (term,) = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert {"key": "nvidia.com/gpu.sharing-strategy", "operator": "NotIn", "values": ["time-slicing", "mps"]} in term["matchExpressions"]
     part = {"kind": "nvidia", "product": "NVIDIA-H100-80GB-HBM3-SHARED", "count": 8}
-    assert manifests.pod_affinity(a_trial(provider=cluster_provider(accelerator=part), declare=EIGHT_GPUS)) == {}
-    assert manifests.pod_affinity(a_trial(provider=cluster_provider())) == {}, "of a CPU provider"
+    assert pod_affinity(a_trial(provider=cluster_provider(accelerator=part), declare=EIGHT_GPUS)) == {}
+    assert pod_affinity(a_trial(provider=cluster_provider())) == {}, "of a CPU provider"
 
 
 def test_a_gang_prefers_nodes_of_its_own_near_each_other() -> None:
     trial = gang_trial(2, topology="topology.kubernetes.io/zone")
-    found = manifests.pod_affinity(trial)
+    found = pod_affinity(trial)
     for kind, key in (("podAffinity", "topology.kubernetes.io/zone"), ("podAntiAffinity", "kubernetes.io/hostname")):
         (wish,) = found[kind]["preferredDuringSchedulingIgnoredDuringExecution"]
         assert wish["podAffinityTerm"] == {"topologyKey": key, "labelSelector": {"matchLabels": {LAUNCH: launch_name(trial)}}}
-    assert manifests.pod_affinity(gang_trial(2)).keys() == {"nodeAffinity", "podAntiAffinity"}
+    assert pod_affinity(gang_trial(2)).keys() == {"nodeAffinity", "podAntiAffinity"}

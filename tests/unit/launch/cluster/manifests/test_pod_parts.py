@@ -11,9 +11,8 @@ from tests.data.manifests.rewrite import EIGHT_GPUS, REQUESTED_AT, gang_trial, h
 from tests.fakes.trials import a_trial
 from tests.unit.launch.cluster.test_golden_manifests import problems
 
-from plumbline.launch.cluster import manifests
-from plumbline.launch.cluster.manifests import load_template
 from plumbline.launch.cluster.manifests.gang import gang_manifests
+from plumbline.launch.cluster.manifests.trial_pod import load_template, pod_manifest
 from plumbline.launch.cluster.names import LAUNCH
 from plumbline.launch.cluster.observe.node_inventory import requested_resources
 
@@ -55,7 +54,7 @@ BESIDE: dict[str, Any] = {
 
 
 def pod(**launcher: Any) -> dict[str, Any]:
-    return manifests.pod_manifest(a_trial(provider=h100(**launcher), declare=EIGHT_GPUS), requested_at=REQUESTED_AT)
+    return pod_manifest(a_trial(provider=h100(**launcher), declare=EIGHT_GPUS), requested_at=REQUESTED_AT)
 
 
 def test_each_field_reaches_the_pod() -> None:
@@ -79,7 +78,7 @@ def test_each_field_reaches_the_pod() -> None:
 def test_a_variable_replaces_that_of_the_template() -> None:
     static = next(e["name"] for e in load_template("pod")["spec"]["containers"][0]["env"] if e["name"].endswith("_LIMIT"))
     entries = [{"name": static, "value": "1"}, {"name": "OTHER", "value": "2"}]
-    from plumbline.launch.cluster.manifests import with_variables
+    from plumbline.launch.cluster.manifests.trial_pod import with_variables
 
     assert with_variables(entries, {static: "3"}) == [{"name": "OTHER", "value": "2"}, {"name": static, "value": "3"}]
 
@@ -145,7 +144,7 @@ def test_a_train_job_carries_what_a_train_job_can() -> None:
 )
 def test_a_declared_library_path_is_added_to_the_images(image: str | None, expected: str) -> None:
     provider = h100(env={"LD_LIBRARY_PATH": "/opt/my libs", "NCCL_DEBUG": "INFO"})
-    container = manifests.pod_manifest(a_trial(provider=provider, declare=EIGHT_GPUS), requested_at=REQUESTED_AT)["spec"]["containers"][0]
+    container = pod_manifest(a_trial(provider=provider, declare=EIGHT_GPUS), requested_at=REQUESTED_AT)["spec"]["containers"][0]
     assert "LD_LIBRARY_PATH" not in {entry["name"] for entry in container["env"]}
     own = load_template("pod")["spec"]["containers"][0]["command"]
     assert container["command"][-len(own) :] == own

@@ -10,9 +10,9 @@ from tests.data.manifests.rewrite import EIGHT_GPUS, REQUESTED_AT, gang_trial, h
 from tests.fakes.trials import a_trial
 from tests.unit.launch.cluster.test_golden_manifests import problems
 
-from plumbline.launch.cluster import manifests
 from plumbline.launch.cluster.manifests.gang import gang_manifests
 from plumbline.launch.cluster.manifests.patch import apply_patch, differences, unknown_fields
+from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 
 ROW: dict[str, Any] = {
     "spec": {
@@ -65,7 +65,7 @@ HUGE = {"name": "huge", "emptyDir": {"medium": "HugePages-2Mi"}}
 
 def spec_of(patch: dict[str, Any], **changes: Any) -> dict[str, Any]:
     trial = a_trial(provider=h100(pod_patch={"spec": patch}), declare=EIGHT_GPUS).model_copy(update=changes)
-    row = manifests.pod_manifest(trial, requested_at=REQUESTED_AT)
+    row = pod_manifest(trial, requested_at=REQUESTED_AT)
     assert problems(row) == [] and unknown_fields(row) == []
     found: dict[str, Any] = row["spec"]
     return found
@@ -103,7 +103,7 @@ def test_every_kind_of_gang_carries_a_patch(kind: str) -> None:
 
 
 def test_a_field_that_no_pod_has_is_named() -> None:
-    row = manifests.pod_manifest(
+    row = pod_manifest(
         a_trial(provider=h100(pod_patch={"spec": {"affinity": {"nodeAfinity": {}}}}), declare=EIGHT_GPUS), requested_at=REQUESTED_AT
     )
     assert unknown_fields(row) == ["spec.affinity.nodeAfinity"]

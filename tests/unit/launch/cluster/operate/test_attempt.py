@@ -15,10 +15,11 @@ from tests.golden import Golden
 
 from plumbline.declarations import Trial
 from plumbline.launch import stores
-from plumbline.launch.cluster import manifests, names
+from plumbline.launch.cluster import names
+from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.observe import LaunchObservation, StopCause
-from plumbline.launch.cluster.operate import adopt_or_announce, close_attempt
 from plumbline.launch.cluster.operate.attempts import UNFINISHED, Attempt
+from plumbline.launch.cluster.operate.closing import adopt_or_announce, close_attempt
 from plumbline.launch.collect import collect
 from plumbline.launch.failures import BadDeclaration, Interrupted, Unreachable
 from plumbline.results import Environment, LaunchRecord, ResultDocument, ResultStore, Validity, log_transport
@@ -43,7 +44,7 @@ class World:
         attempt, record = adopt_or_announce(self.spec)
         assert record is None
         attempt.create_key_secret(attempt.api())
-        attempt.api().create(manifests.pod_manifest(attempt.trial, requested_at=attempt.requested_at))
+        attempt.api().create(pod_manifest(attempt.trial, requested_at=attempt.requested_at))
         return attempt
 
     def pod_is(self, phase: str) -> None:
@@ -116,7 +117,7 @@ def test_a_running_attempt_is_taken_up_again(world: World) -> None:
     again, record = adopt_or_announce(world.spec)
     assert record is None and again.trial == first.trial
     again.create_key_secret(again.api())
-    again.api().create(manifests.pod_manifest(again.trial, requested_at=again.requested_at))
+    again.api().create(pod_manifest(again.trial, requested_at=again.requested_at))
     assert len(world.kube.pods()) == 1
     world.pod_is("Succeeded")
     assert adopt_or_announce(world.spec)[0].trial == first.trial, "a finished pod is adopted too: its result lies in the store"

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from plumbline.cli.app import app
 from plumbline.dashboard.pages.providers import _cluster_facts
-from plumbline.launch.cluster import manifests
+from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.operate import sweep
 from plumbline.launch.cluster.operate.sweep import campaign_launches, sweep_expired
@@ -27,9 +27,9 @@ def two(world: World) -> tuple[str, str]:
     world.kube.script("*", Script().started())
     attempt = world.begin()
     other = attempt.trial.model_copy(update={"planned_at": datetime(2020, 1, 1, tzinfo=timezone.utc)})
-    stranger = manifests.pod_manifest(other, requested_at=datetime(2020, 1, 1, tzinfo=timezone.utc))
+    stranger = pod_manifest(other, requested_at=datetime(2020, 1, 1, tzinfo=timezone.utc))
     world.kube.store.create("pods", NS, stranger)
-    mine = manifests.pod_manifest(attempt.trial, requested_at=attempt.requested_at)["metadata"]["name"]
+    mine = pod_manifest(attempt.trial, requested_at=attempt.requested_at)["metadata"]["name"]
     world.kube.wait_for(lambda: all(p["status"].get("containerStatuses") for p in world.kube.pods().values()), "both run")
     return mine, stranger["metadata"]["name"]
 

@@ -11,9 +11,9 @@ from tests.fakes.fake_kubernetes import FakeKubernetes, Script
 from tests.fakes.trials import a_trial, cluster_provider
 
 from plumbline.declarations import KubernetesLauncher
-from plumbline.launch.cluster import manifests
 from plumbline.launch.cluster.api import ApiRefused, ClusterApi
 from plumbline.launch.cluster.manifests.gang import jobset_manifest
+from plumbline.launch.cluster.manifests.trial_pod import signing_key_secret
 from plumbline.launch.cluster.operate.sweep import sweep_expired
 from plumbline.launch.failures import Unreachable
 from plumbline.results import signing
@@ -152,7 +152,7 @@ def test_a_cluster_that_does_not_answer_is_told(kube: FakeKubernetes) -> None:
 def test_a_secret_replaces_one_of_its_name_and_its_value_is_never_read_back(kube: FakeKubernetes) -> None:
     api, trial = ClusterApi("k8s_a", NS), a_trial(provider=cluster_provider())
     for key in (first := signing.KeyPair.generate(), second := signing.KeyPair.generate()):
-        api.create_secret(manifests.signing_key_secret(trial, key, datetime.fromtimestamp(NOW, timezone.utc)))
+        api.create_secret(signing_key_secret(trial, key, datetime.fromtimestamp(NOW, timezone.utc)))
     (held,) = kube.store.list("secrets", NS)
     assert base64.b64decode(held["data"][signing.KEY_VARIABLE]).decode() == second.private_hex != first.private_hex
     (seen,) = api.listed("Secret", "app.kubernetes.io/managed-by=plumbline")

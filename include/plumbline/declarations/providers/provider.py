@@ -1,0 +1,310 @@
+"""A provider: where trials run, how to reach it, what it costs, and what its contract promises."""
+
+from __future__ import annotations
+
+from datetime import date
+from itertools import pairwise
+from typing import Annotated, ClassVar, Literal, TypeVar, get_args
+
+from pydantic import Field, model_validator
+
+from plumbline.declarations.base import Declared, Name, extensible
+from plumbline.declarations.devices import part_of_card
+from plumbline.declarations.providers.launcher_base import LauncherBase
+from plumbline.declarations.providers.launchers import Launcher
+from plumbline.declarations.providers.rates import (
+    DeclaredRate,
+    Invoice,
+    Overhead,
+    Purchase,
+    TokenRate,
+    check_invoices,
+    check_rates,
+    check_token_prices,
+)
+from plumbline.declarations.workloads.engines import EngineArgs, check_engine_args
+from plumbline.declarations.workloads.workload import Criterion
+from plumbline.metrics.units import ByteSize, Duration, HourlyPrice, Pause, Share
+
+
+class PriceSourceBase(Declared):
+    """Base of all price sources. A package adds one: a subclass, registered under its kind in the group `plumbline.price_sources`."""
+
+    implementation: ClassVar[str] = ""
+    """`module:class` of the `PriceSource` of another package's kind, made with the declaration; empty of our own kinds."""
+
+
+class GpuhuntSource(PriceSourceBase):
+    """List and spot prices of public clouds, from the gpuhunt catalog."""
+
+    kind: Literal["gpuhunt"]
+    cloud: Name | None = Field(None, description="the cloud as gpuhunt names it, such as oci; the provider's cloud if omitted")
+    location: str | None = Field(None, min_length=1, description="region or zone as gpuhunt names it; the provider's if omitted")
+    instance_type: str | None = Field(None, min_length=1, description="as gpuhunt names it; the provider's if omitted")
+    catalog: str | None = Field(None, min_length=1, description="a fixed catalog version; the newest if omitted")
+
+
+class ContractSource(PriceSourceBase):
+    """Negotiated prices, from a file under `include/config/contracts/`."""
+
+    kind: Literal["contract"]
+    contract: Name
+
+
+class CsvSource(PriceSourceBase):
+    """A price history in a file: date, provider, region, instance_type, gpu, gpus, purchase, usd_per_gpu_hour."""
+
+    kind: Literal["csv"]
+    file: str = Field(min_length=1, description="path, absolute or below the folder of declarations")
+    max_age: Duration | None = Field(None, description="limit of the newest row's age; unlimited if omitted, as for a history of changes")
+
+
+class OpencostSource(PriceSourceBase):
+    """The cost of our pods in USD, from OpenCost's allocation API."""
+
+    kind: Literal["opencost"]
+    url: str = Field(
+        pattern=r"^https?://[^\s?#@]+$", description="OpenCost's address, such as http://opencost.opencost:9003, without a password"
+    )
+    namespace: Name = "plumbline"
+    window: Duration = Field(7 * 86400.0, description="the past time whose pods are summed")
+    purchase: Purchase = Field("on_demand", description="purchase of these pods' nodes")
+
+    @model_validator(mode="after")
+    def _whole_hours(self) -> OpencostSource:
+        if self.window < 3600:
+            raise ValueError(f"window {self.window / 60:.3g}min is too short; expected at least 1h")
+        return self
+
+
+_OwnSource = Annotated[GpuhuntSource | ContractSource | CsvSource | OpencostSource, Field(discriminator="kind")]
+_EXTENSIBLE = extensible(_OwnSource, PriceSourceBase, "plumbline.price_sources")
+DeclaredSource = Annotated[_OwnSource, _EXTENSIBLE.validator, _EXTENSIBLE.serializer]
+
+
+class Budget(Declared):
+    """A hard limit of a calendar month (UTC): no trial is planned that would exceed it."""
+
+    gpu_hours_per_month: float | None = Field(None, gt=0, description="accelerators × hours that trials hold them, such as 200")
+    usd_per_month: float | None = Field(
+        None, gt=0, description="the same hours at the accepted, else the declared on-demand price, such as 5000"
+    )
+
+    @model_validator(mode="after")
+    def _require_a_limit(self) -> Budget:
+        if self.gpu_hours_per_month is None and self.usd_per_month is None:
+            raise ValueError("has no limit; expected gpu_hours_per_month, usd_per_month or both")
+        return self
+
+    def __str__(self) -> str:
+        limits = [
+            f"{limit:,.10g} {unit}"
+            for limit, unit in ((self.gpu_hours_per_month, "GPU-hours"), (self.usd_per_month, "USD"))
+            if limit is not None
+        ]
+        return f"{' and '.join(limits)} a month"
+
+
+class MonitoringConfig(Declared):
+    """A changed driver, machine or software starts the provider's benchmark; a changed price does not."""
+
+    enabled: bool = Field(True, description="false: no environment checks between campaigns, and no rerun after a change")
+    debounce: Pause = Field(3600.0, description="how long after the start of a rerun further changes wait for the next one")
+    workloads: tuple[Name, ...] | None = Field(
+        None, min_length=1, description="workloads of the rerun after a change; those of the monthly rerun if omitted"
+    )
+    probe: Duration | None = Field(
+        None, ge=86400.0, description="interval of hardware probes of arithmetic and memory, such as 7d; never if omitted"
+    )
+
+
+AnyLauncher = TypeVar("AnyLauncher", bound=LauncherBase)
+
+
+class Accelerator(Declared):
+    """The accelerators, or for a CPU provider the `count` of cores that a trial may use."""
+
+    kind: Literal["cpu", "nvidia", "amd"]
+    product: str | None = Field(None, description="as the device reports itself, such as NVIDIA-H100-80GB-HBM3")
+    count: int = Field(ge=1, le=1024)
+    memory: ByteSize | None = Field(None, ge=2.0**28, description="of one accelerator, such as 80GiB; known from `product` if omitted")
+
+
+class Price(Declared):
+    """A declared price of the whole instance."""
+
+    purchase: Purchase
+    price: HourlyPrice
+    since: date
+    until: date | None = None
+    source: str = Field(min_length=3, description="of the figure, such as 'contract 2026-114' or a price page with its date")
+
+    @model_validator(mode="after")
+    def _dates(self) -> Price:
+        if self.until is not None and self.until <= self.since:
+            raise ValueError(f"until {self.until} is not after since {self.since}; expected a later date")
+        return self
+
+
+class ServiceLevel(Declared):
+    """The provider's contractual service level, which scorecards compare with the measurements."""
+
+    launch_success: Share | None = None
+    provisioning_lead_time: Duration | None = None
+    lead_time_share: Share = Field(0.95, description="of the launches, for which the lead time is promised")
+    speed_floors: dict[Name, Criterion] = Field(
+        default_factory=dict, description="by workload a limit on one of its numbers, such as 'tokens_per_second >= 9000tokens/s in steady'"
+    )
+    clause: Annotated[str, Field(min_length=3, description="where the contract says so, such as 'Annex B, 4.2'")] | None = None
+    credit: Share | None = Field(None, description="of a month's bill, which the contract grants for a breach, such as 10%")
+    contact: Annotated[str, Field(pattern=r"^[^@\s<>,;]+@[^@\s<>,;]+$", description="the mail address of its support")] | None = None
+
+
+class Provider(Declared):
+    """One YAML file under `include/config/providers/`."""
+
+    name: Name
+    enabled: bool = True
+    description: str = ""
+    cloud: Name
+    region: Name
+    zone: Name | None = None
+    instance_type: str = Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    accelerator: Accelerator
+    launcher: Launcher
+    prices: tuple[Price, ...] = ()
+    sold_by: Literal["gpu", "instance"] = Field(
+        "instance", description="gpu: parts of an instance can be rented; instance: all its accelerators are billed together"
+    )
+    price_sources: tuple[DeclaredSource, ...] = ()
+    token_prices: tuple[TokenRate, ...] = Field((), description="what a hosted model bills by tokens and requests, instead of prices")
+    rates: tuple[DeclaredRate, ...] = ()
+    overhead: tuple[Overhead, ...] = ()
+    invoices: tuple[Invoice, ...] = ()
+    sla: ServiceLevel = ServiceLevel()
+    manual_steps: tuple[Annotated[str, Field(min_length=3)], ...] | None = Field(
+        None, description="manual steps before a trial can run, one sentence each; [] for none"
+    )
+    nodes: int = Field(
+        1, ge=1, le=1024, description="machines of this kind that one trial may take: the monthly rerun has no workload of more nodes"
+    )
+    workloads: tuple[Name, ...] | None = Field(
+        None,
+        min_length=1,
+        description="workloads of its monthly rerun; every fitting one that is not on demand only if omitted",
+    )
+    engine_args: dict[Literal["vllm", "tensorrtllm"], EngineArgs] = Field(
+        default_factory=dict,
+        description="of this provider's own stack, by server.backend: they go before a workload's server.engine_args, and results show them",
+    )
+    watch: MonitoringConfig = MonitoringConfig()
+    budget: Budget | None = None
+    slots: tuple[Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")], ...] | None = Field(
+        None, description='overrides the workloads\' slots for the monthly schedule (UTC), such as ["02:00"]'
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Provider:
+        cores = len(self.launcher.cpus_here)
+        if cores and self.accelerator.kind == "cpu" and cores != self.accelerator.count:
+            raise ValueError(f"accelerator.count is {self.accelerator.count}, but launcher.cpus lists {cores}; expected one core per count")
+        self._budget_counts()
+        for backend, args in self.engine_args.items():
+            check_engine_args(args, backend, f"engine_args.{backend}")
+        resource = self.launcher.accelerator_resource or ""
+        if self.accelerator.kind == "amd" and resource.startswith("nvidia"):
+            raise ValueError(f"launcher.gpu_resource is {resource}, but accelerator.kind is amd; expected amd.com/gpu")
+        part, product = part_of_card(resource), self.accelerator.product
+        if part is not None and product is not None and part_of_card(product) is None:
+            raise ValueError(
+                f"launcher.gpu_resource is {resource} ({part}), but accelerator.product {product} is a whole card; expected the part's product, "
+                f"such as {product}-{f'MIG-{part[4:]}' if part.startswith('MIG ') else 'SHARED'}"
+            )
+        if self.sold_by == "gpu" and (self.accelerator.kind == "cpu" or self.launcher.hosted):
+            raise ValueError(
+                f"sold_by gpu, but {'accelerator.kind is cpu' if self.accelerator.kind == 'cpu' else 'the launcher is an endpoint'}; expected "
+                "sold_by: instance, or none"
+            )
+        if self.accelerator.kind == "cpu" and any(rate.item == "cpu" for rate in self.rates):
+            raise ValueError("rates of cpu, but accelerator.kind is cpu, whose price is the instance's; expected it in prices only")
+        if self.token_prices and not self.launcher.hosted:
+            raise ValueError("token_prices, but the launcher is no endpoint, whose instance is paid by the hour; expected prices")
+        if self.token_prices and (self.prices or self.price_sources):
+            raise ValueError(
+                "both token_prices and prices or price_sources; expected one of them: an endpoint bills its use or its instance"
+            )
+        check_token_prices(self.token_prices)
+        check_rates(self.rates)
+        check_invoices(self.invoices)
+        by_purchase: dict[str, list[Price]] = {}
+        for price in self.prices:
+            by_purchase.setdefault(price.purchase, []).append(price)
+        for purchase, prices in by_purchase.items():
+            ordered = sorted(prices, key=lambda p: p.since)
+            for earlier, later in pairwise(ordered):
+                if earlier.until is None or earlier.until > later.since:
+                    raise ValueError(
+                        f"two {purchase} prices hold on {later.since}; expected `until: {later.since}` or earlier on the first"
+                    )
+        return self
+
+    def _budget_counts(self) -> None:
+        if self.budget is None:
+            return
+        if self.budget.gpu_hours_per_month is not None and self.accelerator.kind == "cpu":
+            raise ValueError("budget.gpu_hours_per_month, but accelerator.kind is cpu; expected usd_per_month")
+        if self.budget.usd_per_month is not None and not any(p.purchase == "on_demand" for p in self.price_list):
+            raise ValueError("budget.usd_per_month, but no on_demand price is declared; expected one in prices, or gpu_hours_per_month")
+
+    def of_trial(self) -> Provider:
+        """The provider as its trials carry it, without schedule, budget, price sources, rates and manual steps: they do not change the
+        measurement, and an earlier harness would refuse them as unknown."""
+        paid = {"sold_by": "instance", "price_sources": (), "token_prices": (), "rates": (), "overhead": (), "invoices": ()}
+        terms = ("lead_time_share", "speed_floors", "clause", "credit", "contact")
+        promised = self.sla.model_copy(update={name: getattr(ServiceLevel(), name) for name in terms})
+        unseen = {"workloads": None, "nodes": 1, "watch": MonitoringConfig(), "budget": None, "manual_steps": None, "sla": promised}
+        return self.model_copy(update={**unseen, **paid})
+
+    @property
+    def pool(self) -> str:
+        """The Airflow pool of the provider's trials."""
+        return f"plumbline_{self.launcher.machine_name or self.name}"
+
+    def launcher_as(self, kind: type[AnyLauncher]) -> AnyLauncher:
+        """The launcher's declaration, for code that runs one kind only. TypeError if it is of another kind."""
+        if not isinstance(self.launcher, kind):
+            raise TypeError(
+                f"{self.name}: launcher.kind is {self.launcher.kind}; expected {get_args(kind.model_fields['kind'].annotation)[0]}"
+            )
+        return self.launcher
+
+    @property
+    def nodes_of_a_trial(self) -> int:
+        """Machines that a trial of the monthly rerun may take at most."""
+        return self.nodes if self.launcher.runs_pods else self.launcher.most_nodes
+
+    @property
+    def simulated(self) -> bool:
+        """Whether its results are simulated; they never mix with measured ones."""
+        return self.launcher.simulated
+
+    @property
+    def price_list(self) -> tuple[Price, ...]:
+        """Every price in order of precedence: simulated changes, the latest first, then the declared ones."""
+        simulated = (
+            Price.model_construct(purchase=e.purchase, price=e.price, since=e.since, until=e.until, source="simulated price change")
+            for e in self.launcher.price_changes()
+        )
+        return (*simulated, *self.prices)
+
+    def price_on(self, on: date, purchase: Purchase = "on_demand") -> Price | None:
+        """The declared price of the whole instance on the day `on`, from `since` (included) until `until` (excluded), or None."""
+        return next(
+            (p for p in self.price_list if p.purchase == purchase and p.since <= on and (p.until is None or on < p.until)),
+            None,
+        )
+
+    @property
+    def dag_id(self) -> str:
+        """The id of the provider's benchmark DAG."""
+        return f"benchmark_{self.name.replace('-', '_')}"

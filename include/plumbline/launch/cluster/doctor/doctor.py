@@ -1,0 +1,439 @@
+"""Check a cluster as a launch would use it: credentials and permissions, then one check at a time, each with its remedy."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import copy
+import json
+import time
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from plumbline.declarations import KubernetesLauncher, Provider, Trial
+from plumbline.launch import stores
+from plumbline.launch.cluster import node_gpus
+from plumbline.launch.cluster.api import ApiAnswer, ClusterApi, NoAnswer
+from plumbline.launch.cluster.doctor import probe_pod
+from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
+from plumbline.launch.cluster.observe import Row, node_inventory
+from plumbline.launch.cluster.short_pod import PodPatience
+from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
+from plumbline.launch.failures import BadDeclaration
+from plumbline.results.store_check import StoreFault, check_access
+
+
+def renews_credentials(connection_id: str) -> bool:
+    """Whether credentials renew themselves: by a plugin, a token file, or the pod that Airflow runs in.
+
+    The client's configuration looks the same for a token in the kubeconfig.
+    """
+    import yaml
+    from airflow.providers.cncf.kubernetes.hooks.kubernetes import KubernetesHook
+
+    extras = KubernetesHook(conn_id=connection_id).conn_extras
+    inline, path = extras.get("kube_config"), extras.get("kube_config_path")
+    text = Path(path).expanduser().read_text() if path else json.dumps(inline) if isinstance(inline, dict) else inline
+    if not text:
+        return True
+    read = yaml.safe_load(text)
+    current = extras.get("cluster_context") or read.get("current-context")
+    user = next((c["context"].get("user") for c in read.get("contexts") or [] if c["name"] == current), None)
+    fields: Row = next((u.get("user") or {} for u in read.get("users") or [] if u["name"] == user), {})
+    return bool({"exec", "auth-provider", "tokenFile"} & set(fields))
+
+
+def remedy_for(kind: str) -> str:
+    """The remedy for a network error, by its class."""
+    return {
+        "Refused": "see the lines about permissions",
+        "SSLError": "the kubeconfig's certificate-authority-data is of another server, or the certificate lacks the address: "
+        "create a new kubeconfig (plumbline cluster kubeconfig PROVIDER)",
+        "NameResolutionError": "the name does not resolve here; for a private cluster, check that this network has its DNS zone",
+        "ConnectTimeoutError": "a firewall drops the connection: allow this machine's address in the cluster's authorized networks",
+        "ReadTimeoutError": "the server accepts connections but does not answer: check the control plane on the provider's status page",
+    }.get(kind, "check the address (--server of plumbline cluster kubeconfig), the cluster, and proxies on the way")
+
+
+EXPIRY_WARNING = timedelta(days=7)
+_CREDENTIALS = "credentials"
+_RENEW = "create new ones: plumbline cluster kubeconfig PROVIDER (with --long-lived where the cluster grants only hours)"
+
+
+def credential_lifetime(configuration: Any, now: datetime, *, renewed: bool) -> DoctorCheck:
+    """From a client's configuration: a token with an expiry, or a client certificate. `renewed`: they renew themselves."""
+    if renewed:
+        return ok(_CREDENTIALS, "accepted; renewed automatically")
+    token = str(configuration.api_key.get("BearerToken") or configuration.api_key.get("authorization") or "").removeprefix("Bearer ")
+    if token:
+        claims = _claims(token)
+        who = f" as {claims['sub']}" if "sub" in claims else ""
+        ends = claims.get("exp")
+        return (
+            _expiry_check(datetime.fromtimestamp(ends, timezone.utc), now, who)
+            if ends
+            else ok(_CREDENTIALS, f"accepted{who}; the token does not expire")
+        )
+    if configuration.cert_file:
+        from cryptography.x509 import load_pem_x509_certificate
+
+        certificate = load_pem_x509_certificate(Path(configuration.cert_file).read_bytes())
+        return _expiry_check(certificate.not_valid_after_utc, now, f" as {certificate.subject.rfc4514_string()}")
+    return unknown(_CREDENTIALS, "accepted; expiry unknown without a token or client certificate")
+
+
+def credentials_rejected(status: int, message: str) -> DoctorCheck:
+    return failed(_CREDENTIALS, f"not accepted (HTTP {status}: {message})", _RENEW)
+
+
+def _expiry_check(ends: datetime, now: datetime, who: str) -> DoctorCheck:
+    left = ends - now
+    if left < EXPIRY_WARNING:
+        return failed(_CREDENTIALS, f"accepted{who}, but they expire {_time_left(left)} ({ends:%Y-%m-%d %H:%M} UTC)", _RENEW)
+    return ok(_CREDENTIALS, f"accepted{who} until {ends:%Y-%m-%d}, {left.days} days from now")
+
+
+def _time_left(left: timedelta) -> str:
+    return f"in {left.days} days" if left.days > 1 else f"in {max(0, round(left.total_seconds() / 3600))} h"
+
+
+def _claims(token: str) -> dict[str, Any]:
+    """Claims of a JWT, unverified; empty for tokens of another kind."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return {}
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (binascii.Error, ValueError):
+        return {}
+    return claims if isinstance(claims, dict) else {}
+
+
+# `k8s/provider` grants exactly these permissions: the base for every cluster, a component for a declared queue or gang.
+
+
+_PERMISSIONS = "permissions"
+_GANGS = {"jobset": ("jobset.x-k8s.io", "jobsets"), "trainjob": ("trainer.kubeflow.org", "trainjobs")}
+# Every authenticated account may review its own permissions.
+_IMPLIED = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
+
+
+class Permission(NamedTuple):
+    """One verb on one kind of object; the core group is empty."""
+
+    group: str
+    resource: str
+    verb: str
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}"
+
+
+def _verbs(group: str, resource: str, *verbs: str) -> frozenset[Permission]:
+    return frozenset(Permission(group, resource, verb) for verb in verbs)
+
+
+def required_permissions(launcher: KubernetesLauncher) -> frozenset[Permission]:
+    """Of launch, doctor and sweep for this declaration."""
+    permissions = (
+        _verbs("", "pods", "create", "get", "list", "delete")
+        | _verbs("", "pods/log", "get")
+        | _verbs("", "services", "create", "get", "list", "delete")
+        | _verbs("", "secrets", "create", "list", "delete")
+        | _verbs("batch", "jobs", "list", "delete")
+        | _verbs("", "events", "list")
+        | _verbs("", "resourcequotas", "list")
+        | _verbs("", "nodes", "get", "list")
+    )
+    if launcher.queue is not None:
+        permissions |= _verbs("kueue.x-k8s.io", "localqueues", "get")
+    if launcher.gang in _GANGS:
+        permissions |= _verbs(*_GANGS[launcher.gang], "create", "get", "list", "delete")
+    return permissions
+
+
+def granted_permissions(rules: Iterable[Row]) -> frozenset[Permission]:
+    """Of the rules of a SelfSubjectRulesReview; `*` stays `*`. Skips rules with resourceNames, which grant less than the verb."""
+    return frozenset(
+        Permission(group, resource, verb)
+        for rule in rules
+        if not rule.get("resourceNames")
+        for group in rule.get("apiGroups") or [""]
+        for resource in rule.get("resources") or []
+        for verb in rule.get("verbs") or []
+        if group not in _IMPLIED
+    )
+
+
+def compare_permissions(has: frozenset[Permission], required: frozenset[Permission], namespace: str) -> list[DoctorCheck]:
+    """One check for missing verbs and one for surplus verbs."""
+    missing = sorted(p for p in required if not any(_covers(h, p) for h in has))
+    surplus = sorted(has - required)
+    apply = (
+        "apply k8s/provider again (kubectl apply -k k8s/provider/overlays/<provider>), with the component for a queue, jobset or trainjob"
+    )
+    lines = [
+        failed(_PERMISSIONS, f"missing in {namespace}: {', '.join(map(str, missing))}", apply)
+        if missing
+        else ok(_PERMISSIONS, f"all {len(required)} required verbs")
+    ]
+    if surplus:
+        names_of_surplus = ", ".join(map(str, surplus[:6])) + (f" and {len(surplus) - 6} more" if len(surplus) > 6 else "")
+        lines.append(
+            failed(
+                "least privilege",
+                f"more verbs than required: {names_of_surplus}",
+                "give the connection the launcher's own account: plumbline cluster kubeconfig PROVIDER",
+            )
+        )
+    else:
+        lines.append(ok("least privilege", "no surplus verbs"))
+    return lines
+
+
+def _covers(has: Permission, required: Permission) -> bool:
+    return all(mine in ("*", needed) for mine, needed in zip(has, required, strict=True))
+
+
+_TIMEOUT_S = 15.0
+MAX_CLOCK_DIFFERENCE_S = 2.0
+"""A larger difference makes the cluster's times in a timeline inconsistent with those measured here."""
+
+
+def examine_cluster(
+    provider: Provider, launcher: KubernetesLauncher, trials: Sequence[Trial], *, patience: PodPatience | None, gpu: bool = True
+) -> Iterator[DoctorCheck]:
+    """Check the cluster of the provider's `launcher`, leaving nothing behind.
+
+    `trials`: what must fit, at least one (`possible_trials`). `patience`: with the pods that are started, one an image; None starts none. `gpu`:
+    they take a trial's accelerators.
+    """
+    try:
+        cluster = ClusterApi(launcher.connection, launcher.namespace, timeout_s=_TIMEOUT_S)
+        cluster.open()
+    except BadDeclaration as error:
+        yield failed("connection", str(error), f"add the Airflow connection {launcher.connection}: docs/clusters.md")
+        yield _store_from_here(provider, launcher)
+        return
+    try:
+        yield from _with_the_api(cluster, provider, launcher, trials, patience, gpu)
+    except NoAnswer as error:
+        yield failed("reachable", f"{cluster.configuration.host}: {error}", remedy_for(error.kind))
+    yield _store_from_here(provider, launcher)
+
+
+def _with_the_api(
+    cluster: ClusterApi,
+    provider: Provider,
+    launcher: KubernetesLauncher,
+    trials: Sequence[Trial],
+    patience: PodPatience | None,
+    gpu: bool,
+) -> Iterator[DoctorCheck]:
+    version = cluster.ask("GET", "/version")
+    title = f"Kubernetes {version.row['gitVersion']} at" if "gitVersion" in version.row else "the API at"
+    yield ok("reachable", f"{title} {cluster.configuration.host} answers in {version.seconds * 1000:.0f} ms")
+    yield _clock(version, datetime.now(timezone.utc))
+    review = cluster.ask(
+        "POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", body=_review("Rules", {"namespace": cluster.namespace})
+    )
+    if review.status == 401:
+        yield credentials_rejected(review.status, review.detail)
+        return
+    yield credential_lifetime(cluster.configuration, datetime.now(timezone.utc), renewed=renews_credentials(launcher.connection))
+    yield from _permissions(cluster, launcher, review)
+    if launcher.queue is not None:
+        yield _queue(cluster, launcher.queue)
+    now = datetime.now(timezone.utc)
+    pods = {trial.workload.name: pod_manifest(trial, requested_at=now) for trial in trials}
+    kinds = {trial.workload.kind: with_most(pods[trial.workload.name], list(pods.values())) for trial in reversed(trials)}
+    largest = next(reversed(kinds.values()))
+    lanes = [largest] * max(trial.workload.nodes for trial in trials) * launcher.trials_at_a_time
+    nodes = yield from _room(cluster, provider, launcher, largest, lanes, pods)
+    admitted = yield from _admission(cluster, largest)
+    if patience is None:
+        return
+    if not nodes or not admitted:
+        yield unknown("pods", "not started: a trial's pod would get no node")
+        return
+    checked: set[str] = set()
+    gpus_requested = int(node_inventory.requested_resources(largest).get(launcher.gpu_resource, 0)) if gpu else 0
+    for kind, largest in reversed(kinds.items()):
+        image = launcher.image_for(kind)
+        if image is not None and image not in checked:
+            checked.add(image)
+            pod = probe_pod.doctor_pod_manifest(largest, launcher, time.time(), patience, gpus=gpus_requested)
+            yield from probe_pod.run_doctor_pod(cluster, pod, kind, patience, provider, gpus_requested)
+
+
+def with_most(pod: Row, pods: Sequence[Row]) -> Row:
+    """The pod, with the most of each resource and the largest volumes that any of `pods` requests: no single workload needs the most of all."""
+    from kubernetes.utils.quantity import parse_quantity
+
+    row = copy.deepcopy(pod)
+    requests = [other["spec"]["containers"][0]["resources"]["requests"] for other in pods]
+    most: dict[str, str] = {}
+    for name, value in (item for each in requests for item in each.items()):
+        most[name] = max(most.get(name, value), value, key=parse_quantity)
+    row["spec"]["containers"][0]["resources"] = {"requests": most, "limits": dict(most)}
+    for volume in row["spec"]["volumes"]:
+        sizes = [
+            other["emptyDir"]["sizeLimit"]
+            for each in pods
+            for other in each["spec"]["volumes"]
+            if other["name"] == volume["name"] and "sizeLimit" in (other.get("emptyDir") or {})
+        ]
+        if sizes:
+            volume["emptyDir"]["sizeLimit"] = max(sizes, key=parse_quantity)
+    return row
+
+
+def _clock(answer: ApiAnswer, now: datetime) -> DoctorCheck:
+    """The server's Date has whole seconds and is half a round trip old."""
+    if answer.date is None:
+        return unknown("clock", "the API's responses have no date")
+    off = (answer.date - now).total_seconds() + 0.5 + answer.seconds / 2
+    uncertain = 0.5 + answer.seconds / 2
+    if abs(off) - uncertain > MAX_CLOCK_DIFFERENCE_S:
+        way = "ahead of" if off > 0 else "behind"
+        return failed(
+            "clock", f"the cluster is {abs(off):.0f} s {way} this machine", "repair the time service (chrony, NTP) of the wrong one"
+        )
+    return ok("clock", f"cluster and this machine agree within {abs(off) + uncertain:.1f} s")
+
+
+def _permissions(cluster: ClusterApi, launcher: KubernetesLauncher, review: ApiAnswer) -> Iterator[DoctorCheck]:
+    needed = required_permissions(launcher)
+    status: Row = review.row.get("status") or {}
+    if review.ok and not status.get("incomplete"):
+        yield from compare_permissions(granted_permissions(status.get("resourceRules") or []), needed, cluster.namespace)
+        return
+    # An authorizer outside the cluster (a webhook) cannot list permissions, but answers for each verb.
+    has = frozenset(each for each in needed if _is_allowed(cluster, each))
+    yield compare_permissions(has, needed, cluster.namespace)[0]
+    yield unknown("least privilege", "the cluster cannot list all permissions of these credentials")
+
+
+def _is_allowed(cluster: ClusterApi, permission: Permission) -> bool:
+    resource, _, sub = permission.resource.partition("/")
+    attributes = {"group": permission.group, "resource": resource, "subresource": sub, "verb": permission.verb}
+    inside = {} if resource == "nodes" else {"namespace": cluster.namespace}
+    body = _review("Access", {"resourceAttributes": attributes | inside})
+    answer = cluster.ask("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=body)
+    return bool((answer.row.get("status") or {}).get("allowed"))
+
+
+def _review(what: str, spec: dict[str, Any]) -> Row:
+    return {"apiVersion": "authorization.k8s.io/v1", "kind": f"SelfSubject{what}Review", "spec": spec}
+
+
+def _queue(cluster: ClusterApi, name: str) -> DoctorCheck:
+    answer = cluster.ask("GET", f"/apis/kueue.x-k8s.io/v1beta1/namespaces/{cluster.namespace}/localqueues/{name}")
+    if answer.status == 404:
+        return failed(
+            "queue",
+            f"LocalQueue {name} does not exist in {cluster.namespace}: {answer.detail}",
+            "apply k8s/provider/components/kueue, or correct launcher.queue",
+        )
+    if not answer.ok:
+        return unknown("queue", f"cannot be read: {answer.detail}")
+    active = next((c for c in answer.row.get("status", {}).get("conditions") or [] if c["type"] == "Active"), None)
+    if active is not None and active["status"] != "True":
+        return failed(
+            "queue", f"LocalQueue {name} is not active: {active.get('message') or active.get('reason')}", "repair its ClusterQueue"
+        )
+    return ok("queue", f"LocalQueue {name} admits to {answer.row['spec'].get('clusterQueue')}")
+
+
+def _room(
+    cluster: ClusterApi, provider: Provider, launcher: KubernetesLauncher, largest: Row, lanes: Sequence[Row], pods: Mapping[str, Row]
+) -> Generator[DoctorCheck, None, bool]:
+    """Checks of nodes and quota; returns whether a pod could get a node. `lanes`: all pods that may run at a time; `pods`: by workload."""
+    nodes = cluster.ask("GET", "/api/v1/nodes")
+    running = cluster.ask("GET", cluster.path("Pod"))
+    usable = False
+    if not nodes.ok or not running.ok:
+        yield unknown("nodes", f"cannot be read: {(nodes if not nodes.ok else running).detail}")
+    else:
+        rows, product = nodes.row["items"], provider.accelerator.product
+        lines = node_inventory.check_nodes(
+            rows, largest, running.row["items"], launcher.gpu_resource, product, _slices(cluster, launcher, rows)
+        )
+        usable = lines[-1].status == "ok"
+        yield from (
+            replace(line, found=line.found + _most_demanding(line.found, pods))
+            if (line.status, line.check) == ("failed", "room on a node")
+            else line
+            for line in lines
+        )
+    quotas = cluster.ask("GET", cluster.path("ResourceQuota"))
+    if not quotas.ok:
+        yield unknown("quota", f"cannot be read: {quotas.detail}")
+    else:
+        yield node_inventory.check_quota(quotas.row["items"], lanes, launcher.trials_at_a_time)
+    return usable
+
+
+def _most_demanding(found: str, pods: Mapping[str, Row]) -> str:
+    """The workloads that request most of the resources that a line names as short, such as ` (most ephemeral-storage: pretrain-8b-8gpu)`."""
+    from kubernetes.utils.quantity import parse_quantity
+
+    requests = {name: pod["spec"]["containers"][0]["resources"]["requests"] for name, pod in pods.items()}
+    named = []
+    for resource in sorted({resource for each in requests.values() for resource in each if f"{resource} " in found}):
+        asked = {name: parse_quantity(each[resource]) for name, each in requests.items() if resource in each}
+        if len(set(asked.values())) > 1:
+            named.append(f"most {resource}: {max(asked, key=lambda name: asked[name])}")
+    return f" ({', '.join(named)})" if named else ""
+
+
+def _slices(cluster: ClusterApi, launcher: KubernetesLauncher, nodes: Sequence[Row]) -> Sequence[Row]:
+    """ResourceSlices, if nodes with GPUs offer none as the resource; empty where they are not there or may not be read."""
+    if not any(n.has_gpus and not n.amount() for n in (node_gpus.NodeGpus(row, launcher.gpu_resource) for row in nodes)):
+        return ()
+    answers = (cluster.ask("GET", f"/apis/resource.k8s.io/{version}/resourceslices") for version in ("v1", "v1beta2", "v1beta1"))
+    found: Sequence[Row] = next((answer.row.get("items") or () for answer in answers if answer.ok), ())
+    return found
+
+
+def _admission(cluster: ClusterApi, pod: Row) -> Generator[DoctorCheck, None, bool]:
+    """A dry run passes every gate of a real creation: namespace, account, classes, quota, pod security, webhooks. Returns whether it passed."""
+    answer = cluster.ask("POST", cluster.path("Pod"), query={"dryRun": "All"}, body=pod)
+    # 409: the trial's own pod exists, so it was admitted.
+    if answer.ok or answer.status == 409:
+        yield ok("admission", f"{cluster.namespace} admits a trial's pod (dry run)")
+        return True
+    yield failed("admission", f"a trial's pod is refused (HTTP {answer.status}): {answer.detail}", _admission_remedy(answer))
+    return False
+
+
+def _admission_remedy(answer: ApiAnswer) -> str:
+    if answer.status == 404 and "namespaces" in answer.detail:
+        return "create the namespace: kubectl apply -k k8s/provider/overlays/<provider>, or correct launcher.namespace"
+    for sign, remedy in (
+        ("exceeded quota", "raise the ResourceQuota in your overlay of k8s/provider, or wait for what runs now"),
+        ("service account", "create the account (k8s/provider) or correct launcher.service_account"),
+        ("serviceaccount", "create the account (k8s/provider) or correct launcher.service_account"),
+        ("PriorityClass", "add k8s/provider/components/priority-class or correct launcher.priority_class"),
+        ("RuntimeClass", "correct launcher.runtime_class: kubectl get runtimeclasses"),
+        ("violates PodSecurity", "for host_ipc add k8s/provider/components/host-ipc; all other fields of a trial meet `restricted`"),
+    ):
+        if sign in answer.detail:
+            return remedy
+    return "the message names the gate; ask the cluster's administrator"
+
+
+def _store_from_here(provider: Provider, launcher: KubernetesLauncher) -> DoctorCheck:
+    name = "store from here"
+    whose = f"Airflow connection {launcher.results_connection}" if launcher.results_connection else "the environment's credentials"
+    remedy = f"{whose} must read, write and delete below {launcher.results_url}; check the bucket's name"
+    try:
+        took = check_access(stores.store_of(provider))
+    except StoreFault as error:
+        return failed(name, str(error), remedy)
+    except (ValueError, ImportError, LookupError, RuntimeError) as error:
+        return failed(name, f"{launcher.results_url} cannot be opened: {error}", remedy)
+    return ok(name, f"{launcher.results_url}: written, read back and deleted in {took:.2f} s")
