@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from statistics import median
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from slack_sdk.errors import SlackApiError
-
-from plumbline.alerts.slack.connection import MESSAGE_GONE, SLACK_ERRORS, affects_workspace, describe_error, error_code, iterate_messages
-from plumbline.archive import IncidentRecord, IncidentView
+from plumbline.alerts.channel import AlertChannel, Delivered, Post
+from plumbline.alerts.message import Message
+from plumbline.alerts.slack.connection import SLACK_ERRORS, error_code, iterate_messages
+from plumbline.alerts.slack_channel import channel_error
+from plumbline.alerts.thread import IncidentWriter, Thread, complete_threads, record_of
+from plumbline.archive import IncidentView
 from plumbline.metrics.formatting import format_significant
 from plumbline.presentation.charts.static import light_colours, png
 from plumbline.presentation.metric_history import History, finding_chart
@@ -57,20 +59,48 @@ def alt_text(history: History) -> str:
     return alternative[:ALT_LIMIT]
 
 
-# A finding's chart in its thread, once: also after a crash between the upload and the note of it.
-#
-# The incident of a finding keeps it under `chart`: when the upload was begun, and the file's id once it is known to have arrived. One
-# that was begun and not noted is looked for in the thread by the name of its file. A Slack that refuses, or is away, loses nothing:
-# the next run tries again. Nothing here raises because of Slack.
-
-
 CHART = "chart"
+"""The post of an incident that keeps the chart: when its upload began and, once it has arrived, the file's id. A lost one is found in the thread
+by the name of its file."""
 
 
-class IncidentWriter(Protocol):
-    """What the archive offers: notes of what was said where."""
+@dataclass(frozen=True)
+class _Upload(AlertChannel):
+    """Posts one picture as a file."""
 
-    def save_incident(self, incident: IncidentRecord) -> None: ...
+    client: WebClient
+    channel: str
+    picture: Picture
+    log: logging.Logger
+
+    def send(self, post: Post) -> str:
+        try:
+            answer = self.client.files_upload_v2(
+                channel=self.channel,
+                thread_ts=post.message_id,
+                content=self.picture.data,
+                filename=self.picture.name,
+                title=self.picture.title,
+                alt_txt=self.picture.alt_text,
+            )
+        except SLACK_ERRORS as error:
+            if error_code(error) == "missing_scope":
+                self.log.warning("charts need the bot's scope files:write")
+            raise channel_error(error) from error
+        return str(answer["files"][0]["id"])
+
+    def find(self, post: Post, since: datetime) -> Delivered | None:
+        try:
+            replies = iterate_messages(self.client.conversations_replies, channel=self.channel, ts=post.message_id)
+            files = (f for m in replies for f in m.get("files", ()) if f.get("name") == self.picture.name)
+            return next((Delivered(str(f["id"]), post.message.digest) for f in files), None)
+        except SLACK_ERRORS as error:
+            if error_code(error) != "missing_scope":
+                raise channel_error(error) from error
+        self.log.warning(
+            "the bot lacks channels:history: the chart of finding %s may be posted a second time after a crash", post.thread_key
+        )
+        return None
 
 
 def attach(
@@ -85,64 +115,21 @@ def attach(
     `draw` makes the picture of a finding id, None if there is nothing to draw. A thread whose message is not known to have arrived waits.
     """
     log = log or logging.getLogger(__name__)
-    done, refusing = [], set[str]()
-    for thread in threads:
-        if not thread.ts or _file_of(thread) or thread.channel in refusing:
-            continue
-        picture = draw(thread.finding_id)
+
+    def send(view: IncidentView) -> bool:
+        picture = None if chart_of(view.posts) else draw(view.finding_id)
         if picture is None:
-            continue
-        try:
-            if CHART in thread.posts:
-                known = _find_lost_file(client, thread, picture.name, log)
-                if known:
-                    _note(notes, thread, known, picture.alt_text)
-                    continue
-            _note(notes, thread, "", picture.alt_text)
-            answer = client.files_upload_v2(
-                channel=thread.channel,
-                thread_ts=thread.ts,
-                content=picture.data,
-                filename=picture.name,
-                title=picture.title,
-                alt_txt=picture.alt_text,
-            )
-            _note(notes, thread, str(answer["files"][0]["id"]), picture.alt_text)
-            done.append(thread.finding_id)
-        except SLACK_ERRORS as error:
-            hint = "; give the bot the scope files:write" if error_code(error) == "missing_scope" else ""
-            log.warning("the chart of finding %s is tried again by the next run: %s%s", thread.finding_id, describe_error(error), hint)
-            if affects_workspace(error):
-                break
-            if error_code(error) not in MESSAGE_GONE:
-                refusing.add(thread.channel)
-    return done
+            return False
+        upload = _Upload(client, view.channel, picture, log)
+        thread = Thread(upload, None, record_of(view), notes.save_incident, datetime.now(timezone.utc))
+        file_id = thread.keep(CHART, Message(picture.alt_text, (), picture.title))
+        thread.describe(CHART, file=file_id, alt=picture.alt_text)
+        return True
 
-
-def _file_of(thread: IncidentView) -> str:
-    return str(thread.posts.get(CHART, {}).get("file", ""))
+    return complete_threads(threads, "chart", send, log)
 
 
 def chart_of(posts: Mapping[str, Any]) -> tuple[str, str] | None:
     """The file's id and text alternative, by what an incident records; None without a chart in its thread."""
     chart = posts.get(CHART, {})
     return (str(chart["file"]), str(chart.get("alt") or "Chart")) if chart.get("file") else None
-
-
-def _note(notes: IncidentWriter, thread: IncidentView, file_id: str, alternative: str) -> None:
-    begun = thread.posts.get(CHART, {}).get("at") or datetime.now(timezone.utc).isoformat()
-    posts = {**thread.posts, CHART: {"at": begun, "ts": thread.ts if file_id else "", "file": file_id, "alt": alternative}}
-    known = {name: getattr(thread, name) for name in IncidentRecord.__dataclass_fields__}
-    notes.save_incident(replace(IncidentRecord(**known), posts=posts))
-
-
-def _find_lost_file(client: WebClient, thread: IncidentView, name: str, log: logging.Logger) -> str:
-    """The id of a file of this name in the thread; empty if there is none, or if the bot may not look."""
-    try:
-        replies = iterate_messages(client.conversations_replies, channel=thread.channel, ts=thread.ts)
-        return next((str(f["id"]) for m in replies for f in m.get("files", ()) if f.get("name") == name), "")
-    except SlackApiError as error:
-        if error_code(error) != "missing_scope":
-            raise
-        log.warning("the bot lacks channels:history: the chart of finding %s may be posted a second time after a crash", thread.finding_id)
-        return ""

@@ -12,7 +12,7 @@ from plumbline.alerts.channel import OPENED, AlertChannel, ChannelError, Channel
 from plumbline.alerts.chart import chart_of
 from plumbline.alerts.message import ESCALATED, REMINDER, REOPENED, AlertContext, Message, render, reply
 from plumbline.alerts.slack.connection import Slack, is_channel_id
-from plumbline.alerts.thread import MOVED, POSTING, UNDELIVERED, Thread
+from plumbline.alerts.thread import MOVED, POSTING, UNDELIVERED, IncidentWriter, Thread, record_of
 from plumbline.archive import IncidentRecord, IncidentView
 from plumbline.declarations import Alerts, QuietHours
 from plumbline.results.finding import Finding
@@ -60,12 +60,10 @@ _NOTIFYING = (OPENED, ESCALATED, REOPENED, REMINDER)
 """Posts that notify people; a chart does not."""
 
 
-class IncidentStore(Protocol):
-    """The part of the archive that records what was posted where."""
+class IncidentStore(IncidentWriter, Protocol):
+    """Which also reads it."""
 
     def incidents(self, finding_id: str | None = None) -> Sequence[IncidentView]: ...
-
-    def save_incident(self, incident: IncidentRecord) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -147,7 +145,7 @@ class _Run:
             never = incident.state == UNDELIVERED and not incident.ts
             if never and finding.state not in _CLOSED and channel not in target.channels:
                 self.log.info("finding %s goes to %s instead of %s", finding.finding_id, ", ".join(target.channels), channel)
-                self.incidents.save_incident(replace(_record(incident), state=MOVED))
+                self.incidents.save_incident(replace(record_of(incident), state=MOVED))
                 del known[channel]
         wanted = () if finding.state in _CLOSED else target.channels
         delivered = [self._deliver_to(channel, case, known.get(channel), target) for channel in dict.fromkeys((*known, *wanted))]
@@ -167,7 +165,7 @@ class _Run:
             self._deliver_in(name, channel, case, incident, target)
         elif incident is not None and self.declared and not is_channel_id(name):
             self.log.warning("finding %s is given up in %s: alerts.yaml declares no such channel", case.finding.finding_id, name)
-            self.incidents.save_incident(replace(_record(incident), state=MOVED))
+            self.incidents.save_incident(replace(record_of(incident), state=MOVED))
         return channel is not None
 
     def _deliver_in(self, name: str, channel: AlertChannel, case: Alert, incident: IncidentView | None, target: Target) -> None:
@@ -178,10 +176,10 @@ class _Run:
             self.done.held.append(finding.finding_id)
             return
         if incident is not None and incident.ts and finding.state in _CLOSED and self._goes_on(incident):
-            self.incidents.save_incident(replace(_record(incident), state=finding.state))
+            self.incidents.save_incident(replace(record_of(incident), state=finding.state))
             self.done.unchanged.append(finding.finding_id)
             return
-        note = _record(incident) if incident else IncidentRecord(finding.finding_id, name, self._old_thread(case, name), UNDELIVERED, "")
+        note = record_of(incident) if incident else IncidentRecord(finding.finding_id, name, self._old_thread(case, name), UNDELIVERED, "")
         thread = Thread(channel, finding, note, self.incidents.save_incident, self.now)
         posted_at = incident.posted_at if incident else self.now
         try:
@@ -273,7 +271,3 @@ class _Run:
             and i.posted_at > incident.posted_at
             for i in self.incidents.incidents()
         )
-
-
-def _record(view: IncidentView) -> IncidentRecord:
-    return IncidentRecord(**{name: getattr(view, name) for name in IncidentRecord.__dataclass_fields__})

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
 
 from slack_sdk.errors import SlackApiError
@@ -25,7 +24,8 @@ from plumbline.alerts.slack.connection import (
     iterate_messages,
 )
 from plumbline.alerts.slack.mrkdwn import escape, truncate
-from plumbline.archive import IncidentRecord, IncidentView
+from plumbline.alerts.thread import IncidentWriter, Thread, complete_threads, record_of
+from plumbline.archive import IncidentView
 
 if TYPE_CHECKING:
     from slack_sdk import WebClient
@@ -60,7 +60,7 @@ class SlackChannel(AlertChannel):
                 content |= {"thread_ts": post.message_id, "reply_broadcast": not quiet}
             return str(self.client.chat_postMessage(unfurl_links=False, **content)["ts"])
         except SLACK_ERRORS as error:
-            raise _channel_error(error) from error
+            raise channel_error(error) from error
 
     def _update(self, ts: str, content: dict[str, Any]) -> None:
         try:
@@ -85,7 +85,7 @@ class SlackChannel(AlertChannel):
                     return Delivered(str(message["ts"]), str(payload.get("shown", "")))
         except SLACK_ERRORS as error:
             if error_code(error) != "missing_scope":
-                raise _channel_error(error) from error
+                raise channel_error(error) from error
             self._log.warning("the bot lacks channels:history: %s %s may be posted a second time after a crash", post.kind, post.thread_key)
         return None
 
@@ -104,7 +104,7 @@ def _metadata(post: Post) -> dict[str, Any]:
     return Metadata(event_type=_EVENT, event_payload=payload).to_dict()
 
 
-def _channel_error(error: Exception) -> ChannelError:
+def channel_error(error: Exception) -> ChannelError:
     code = error_code(error)
     return ChannelError(
         describe_error(error),
@@ -124,12 +124,6 @@ def _refused(error: Exception) -> bool:
     return error.response.status_code in (200, 429) and error_code(error) not in _UNSURE
 
 
-class IncidentWriter(Protocol):
-    """The part of the archive that records what was posted where."""
-
-    def save_incident(self, incident: IncidentRecord) -> None: ...
-
-
 def attach_details(
     threads: Iterable[IncidentView],
     details: Callable[[str], Message],
@@ -140,38 +134,16 @@ def attach_details(
     """Post the details into each thread that has none, and update those that changed; the ids of these findings.
 
     The incident records under `details` when the post began, its id and what it shows, so a post that was not recorded is found again.
-    A Slack that refuses raises nothing: the next run retries.
     """
     log = log or logging.getLogger(__name__)
-    done = []
-    for thread in threads:
-        message = details(thread.finding_id)
-        known: Mapping[str, Any] = thread.posts.get(DETAILS, {})
-        if not thread.ts or known.get("shown") == message.digest:
-            continue
-        channel = SlackChannel(client, thread.channel, log)
-        post = Post("finding", thread.finding_id, DETAILS, message, thread.ts)
-        at = str(known.get("at") or datetime.now(timezone.utc).isoformat())
-        try:
-            sent = str(known.get("ts") or "")
-            if known and not sent and (lost := channel.find(post, datetime.fromisoformat(at))) is not None:
-                sent = lost.message_id
-            if sent:
-                channel.send(replace(post, name=DETAILS_UPDATED, message_id=sent))
-            else:
-                thread = _note(notes, thread, {"at": at, "ts": "", "shown": ""})
-                sent = channel.send(post)
-            _note(notes, thread, {"at": at, "ts": sent, "shown": message.digest})
-            done.append(thread.finding_id)
-        except ChannelError as error:
-            log.warning("the details of finding %s are retried by the next run: %s", thread.finding_id, error.code)
-            if error.scope == "service":
-                break
-    return done
 
+    def send(view: IncidentView) -> bool:
+        message = details(view.finding_id)
+        if view.posts.get(DETAILS, {}).get("shown") == message.digest:
+            return False
+        thread = Thread(SlackChannel(client, view.channel, log), None, record_of(view), notes.save_incident, datetime.now(timezone.utc))
+        thread.keep(DETAILS, message, DETAILS_UPDATED)
+        thread.describe(DETAILS, shown=message.digest)
+        return True
 
-def _note(notes: IncidentWriter, thread: IncidentView, details: dict[str, str]) -> IncidentView:
-    posts = {**thread.posts, DETAILS: details}
-    known = {name: getattr(thread, name) for name in IncidentRecord.__dataclass_fields__}
-    notes.save_incident(replace(IncidentRecord(**known), posts=posts))
-    return replace(thread, posts=posts)
+    return complete_threads(threads, "details", send, log)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from plumbline.alerts.channel import OPENED, UPDATED, AlertChannel, ChannelError, Delivered, Post, failure
 from plumbline.alerts.message import Message
-from plumbline.archive import IncidentRecord
+from plumbline.archive import IncidentRecord, IncidentView
 from plumbline.results.finding import Finding, gravity
 
 POSTING, UNDELIVERED, MOVED = "posting", "undelivered", "moved"
@@ -17,13 +18,14 @@ POSTING, UNDELIVERED, MOVED = "posting", "undelivered", "moved"
 
 @dataclass
 class Thread:
-    """`note` is the archive's record of the thread; each method saves what the channel was last known to show.
+    """`note` is the archive's record of the thread; each method saves what the channel was last known to show. `finding`: None of a thread that
+    only gets what its messages leave out.
 
     Methods raise ChannelError.
     """
 
     channel: AlertChannel
-    finding: Finding
+    finding: Finding | None
     note: IncidentRecord
     save: Callable[[IncidentRecord], None]
     now: datetime
@@ -36,7 +38,7 @@ class Thread:
     def open(self, message: Message) -> None:
         """Post the first message."""
         sent = self._send_once(OPENED, message)
-        self._save(ts=sent.message_id, state=self.finding.state, message_hash=sent.digest, severity=self._notified_severity(OPENED))
+        self._save(ts=sent.message_id, state=self._state, message_hash=sent.digest, severity=self._notified_severity(OPENED))
 
     def reply(self, what: str, message: Message) -> None:
         """Post a reply."""
@@ -46,7 +48,19 @@ class Thread:
     def update(self, message: Message) -> None:
         """Bring the first message up to date in place. Idempotent."""
         self._send(self._post(UPDATED, message))
-        self._save(state=self.finding.state, message_hash=message.digest)
+        self._save(state=self._state, message_hash=message.digest)
+
+    def keep(self, what: str, message: Message, updated: str = "") -> str:
+        """Post a reply once, and bring it up to date under the name `updated`, if given; its id."""
+        known = self.note.posts.get(what, {})
+        sent = Delivered(known["ts"], known.get("shown", "")) if known.get("ts") else self._send_once(what, message)
+        if updated and sent.digest != message.digest:
+            self._send(replace(self._post(updated, message), message_id=sent.message_id))
+        return sent.message_id
+
+    def describe(self, what: str, **values: str) -> None:
+        """Note more about a post."""
+        self._record(what, {**self.note.posts[what], **values})
 
     def undelivered(self) -> None:
         """Record that the first message is not up to date."""
@@ -78,7 +92,7 @@ class Thread:
         return Delivered(message_id, message.digest)
 
     def _post(self, what: str, message: Message) -> Post:
-        return Post("finding", self.finding.finding_id, what, message, "" if what == OPENED else self.note.ts)
+        return Post("finding", self.note.finding_id, what, message, "" if what == OPENED else self.note.ts)
 
     def _send(self, post: Post) -> str:
         try:
@@ -93,7 +107,11 @@ class Thread:
             raise failure(error) from error
 
     def _beginning(self) -> dict[str, Any]:
-        return {"at": self.now.isoformat(), "ts": "", "severity": self.finding.severity}
+        return {"at": self.now.isoformat(), "ts": "", "severity": self.finding.severity if self.finding else ""}
+
+    @property
+    def _state(self) -> str:
+        return self.finding.state if self.finding else self.note.state
 
     def _notified_severity(self, what: str) -> str:
         """The highest severity that was notified, after this post."""
@@ -106,6 +124,37 @@ class Thread:
     def _save(self, **values: Any) -> None:
         self.note = replace(self.note, **values)
         self.save(self.note)
+
+
+class IncidentWriter(Protocol):
+    """The part of the archive that records what was posted where."""
+
+    def save_incident(self, incident: IncidentRecord) -> None: ...
+
+
+def record_of(view: IncidentView) -> IncidentRecord:
+    return IncidentRecord(**{name: getattr(view, name) for name in IncidentRecord.__dataclass_fields__})
+
+
+def complete_threads(threads: Iterable[IncidentView], what: str, send: Callable[[IncidentView], bool], log: logging.Logger) -> list[str]:
+    """Let `send` post into each thread whose message has arrived; the ids of the findings for which it did.
+
+    A channel that refuses raises nothing: the next run retries.
+    """
+    done, refusing = [], set[str]()
+    for thread in threads:
+        if not thread.ts or thread.channel in refusing:
+            continue
+        try:
+            if send(thread):
+                done.append(thread.finding_id)
+        except ChannelError as error:
+            log.warning("the %s of finding %s is retried by the next run: %s", what, thread.finding_id, error.code)
+            if error.scope == "service":
+                break
+            if error.scope == "channel" and not error.gone:
+                refusing.add(thread.channel)
+    return done
 
 
 def is_recurrence(now: Finding, before: Finding) -> bool:
