@@ -25,7 +25,7 @@ from plumbline.declarations.cost_plan import CostPlan, PlanLine, PlanOption
 from plumbline.declarations.loader import load_file
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics.formatting import format_name, unknown_name
-from plumbline.presentation.costs import bill_lines, share_note
+from plumbline.presentation.costs import share_note
 from plumbline.results import InvalidResult
 from plumbline.workflows.campaign_bill import campaign_bill
 from plumbline.workflows.report import newest_campaign
@@ -38,9 +38,9 @@ def lines_table(title: str | Text, bill: Bill) -> Table:
     for column in shown.columns:
         column.no_wrap = column.header not in ("what", "source")
         column.min_width = 16 if column.header == "what" else None
-    for n, line in enumerate(bill_lines(bill), 1):
-        cells = (line.item, line.what, line.quantity, line.unit_price, line.cost, line.basis, line.since or "–", line.source)
-        shown.add_row(*cells, end_section=n == len(bill.lines))
+    for n, line in enumerate(bill.lines, 1):
+        cells = (format_name(line.item), line.what, line.quantity, line.unit_price, line.cost, line.basis, line.since or "–", line.source)
+        shown.add_row(*map(str, cells), end_section=n == len(bill.lines))
     shown.add_row("total" if bill.complete else "at least", "", "", "", str(bill.total) if bill.total else "–", style="bold")
     return shown
 

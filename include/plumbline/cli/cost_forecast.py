@@ -256,8 +256,7 @@ def precision(
             title = marked("{}[yellow]{}[/]", name, simulated)
             shown = table(title, "precision", "workload", "cost", "saves", "quality", right=("cost", "saves"))
             for row in each.rows:
-                saves = "" if row.saving is None or row.precision == each.reference else format_percent(row.saving, 1)
-                shown.add_row(row.precision, f"{row.workload} v{row.version}", each.cost_text(row), saves, row.difference)
+                shown.add_row(row.precision, f"{row.workload} v{row.version}", each.cost_text(row), each.saving_text(row), row.difference)
             out.print(shown)
             for row in each.rows:
                 if row.why:

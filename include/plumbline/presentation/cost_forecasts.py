@@ -1,4 +1,4 @@
-"""Cost forecasts, spot and hosted comparisons, and savings of a cheaper precision, as rows, sentences and charts."""
+"""Cost forecasts, spot and hosted comparisons as rows, sentences and charts."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from datetime import date
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.cost.forecast import CostForecast, cost_forecast
 from plumbline.analysis.cost.hosted_forecast import HostedForecast, hosted_forecast
-from plumbline.analysis.cost.precision import Lever, precision_levers
+from plumbline.analysis.cost.precision import Lever, format_saving, precision_levers
 from plumbline.analysis.cost.spot_forecast import SpotForecast, spot_forecast
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import AnyWorkload
 from plumbline.declarations.economics import Economics
 from plumbline.metrics.formatting import capitalize_first, common_scale, format_name
 from plumbline.presentation.charts.chart import Chart
-from plumbline.presentation.charts.costs import forecast_charts, format_saving, precision_chart
+from plumbline.presentation.charts.costs import forecast_charts
 
 
 @dataclass(frozen=True)
@@ -119,55 +119,6 @@ def _hosted(h: HostedForecast) -> list[str]:
     return sentences
 
 
-@dataclass(frozen=True)
-class PrecisionLine:
-    """One precision of one model on one provider; `saving` against the reference, empty for the reference itself and where it is unknown."""
-
-    precision: str
-    workload: str
-    cost: str
-    saving: str
-    difference: str
-    why: str
-
-
-@dataclass(frozen=True)
-class PrecisionTable:
-    """The precisions of one model on one provider, the finest first."""
-
-    provider: str
-    outcome: str
-    load: str
-    rows: tuple[PrecisionLine, ...]
-
-
-@dataclass(frozen=True)
-class PrecisionSection:
-    """Empty tables: no provider ran two precisions of one model."""
-
-    tables: tuple[PrecisionTable, ...] = ()
-    charts: tuple[Chart, ...] = ()
-
-
-def precision_section(campaign: CampaignData, trials: Sequence[TrialSample]) -> PrecisionSection:
-    """The levers of a campaign. `trials`: priced."""
-    levers = precision_levers(trials, {d.trial.workload.name: d.trial.workload for d in campaign.documents})
-    charts = (chart for lever in levers if (chart := precision_chart(lever)) is not None)
-    return PrecisionSection(
-        tuple(_precision_table(lever) for lever in levers), tuple(replace(chart, section="precision") for chart in charts)
-    )
-
-
-def _precision_table(lever: Lever) -> PrecisionTable:
-    rows = tuple(
-        PrecisionLine(
-            precision=row.precision,
-            workload=f"{row.workload} v{row.version}",
-            cost=lever.cost_text(row),
-            saving="" if row.saving is None or row.precision == lever.reference else format_saving(row.saving),
-            difference=row.difference,
-            why=row.why,
-        )
-        for row in lever.rows
-    )
-    return PrecisionTable(lever.provider, lever.outcome, lever.load, rows)
+def campaign_levers(campaign: CampaignData, trials: Sequence[TrialSample]) -> tuple[Lever, ...]:
+    """The precisions of one model that a campaign measured. `trials`: priced."""
+    return precision_levers(trials, {d.trial.workload.name: d.trial.workload for d in campaign.documents})

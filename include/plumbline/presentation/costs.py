@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
-from plumbline.analysis.cost.bill import Bill, Money
+from plumbline.analysis.cost.bill import Bill, Line, Money
 from plumbline.analysis.cost.campaign_bill import ProviderCost, outcome_costs, rejected_usage, usage_of
 from plumbline.analysis.cost.trial_bill import trial_bill
 from plumbline.analysis.cost.unit_costs import COSTS, not_measured
@@ -21,43 +21,12 @@ from plumbline.results import ResultDocument
 
 
 @dataclass(frozen=True)
-class BillLine:
-    """One line of a bill as text; `since`: first day of its price, empty if unknown."""
-
-    item: str
-    what: str
-    quantity: str
-    unit_price: str
-    cost: str
-    basis: str
-    source: str
-    since: str
-
-
-def bill_lines(bill: Bill) -> tuple[BillLine, ...]:
-    """A bill's lines, for the report, the page of a trial and the terminal."""
-    return tuple(
-        BillLine(
-            format_name(line.item),
-            line.what,
-            str(line.quantity),
-            str(line.unit_price),
-            str(line.cost),
-            line.basis,
-            line.source,
-            "" if line.since is None else line.since.isoformat(),
-        )
-        for line in bill.lines
-    )
-
-
-@dataclass(frozen=True)
 class BillTable:
     """A campaign's bill at one provider. `share`: see `share_note`. `total`, `per_run`: an en dash if unknown, with the reason in `why_not`. `unknown`: excluded items."""
 
     provider: str
     kind: str
-    rows: tuple[BillLine, ...]
+    rows: tuple[Line, ...]
     total: str
     at_least: bool
     per_run: str
@@ -73,7 +42,7 @@ def bill_tables(costs: Sequence[ProviderCost]) -> tuple[BillTable, ...]:
         BillTable(
             provider=cost.provider,
             kind=cost.kind,
-            rows=bill_lines(cost.bill),
+            rows=cost.bill.lines,
             total=format_amount(cost.bill.total),
             at_least=not cost.bill.complete,
             per_run=format_amount(cost.per_finished_run),
@@ -158,7 +127,7 @@ def _why_no_cost(card: Scorecard | None, quote: Quote | None, metric: str) -> st
 class TrialCost:
     """The bill of one attempt. `share`: see `share_note`. `unknown`: (item, reason). `outcomes`: (name, unit cost). `reason`: why there is no bill; empty if there is one."""
 
-    lines: tuple[BillLine, ...] = ()
+    lines: tuple[Line, ...] = ()
     total: str = ""
     at_least: bool = False
     day: str = ""
@@ -187,7 +156,7 @@ def trial_cost(archive: Archive, declared: Declarations, document: ResultDocumen
     usage = replace(usage, share=1 / _trials_in_campaign(archive, name, trial.campaign_id) if is_last else 0.0)
     bill = trial_bill(usage, provider, usage.day)
     return TrialCost(
-        lines=bill_lines(bill),
+        lines=bill.lines,
         total=str(bill.total) if bill.total is not None else "",
         at_least=not bill.complete,
         day=str(usage.day),

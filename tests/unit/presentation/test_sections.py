@@ -16,7 +16,7 @@ from plumbline.analysis.decisions.sensitivity import PriceFlip, PriceSwing, Weig
 from plumbline.declarations import TrainingWorkload
 from plumbline.declarations.economics import Economics
 from plumbline.presentation.charts.costs import bill_chart
-from plumbline.presentation.cost_forecasts import forecast_section, precision_section
+from plumbline.presentation.cost_forecasts import campaign_levers, forecast_section
 from plumbline.presentation.costs import bill_tables
 from plumbline.presentation.decisions import SwingRow, decision_tables, nearest_change, price_rows, weight_rows
 from plumbline.presentation.scorecard_rows import campaign_rows
@@ -143,7 +143,7 @@ def test_nothing_usable_has_no_scenario(sample: CampaignData) -> None:
 
 def test_two_precisions_of_one_model_stand_beside_each_other(sample: CampaignData) -> None:
     found = conclude(sample)
-    assert precision_section(sample, found.trials).tables == ()
+    assert campaign_levers(sample, found.trials) == ()
 
     def coarser(document: ResultDocument) -> ResultDocument:
         """The same trial as one of a twin of its workload, which differs in nothing but name and precision."""
@@ -155,10 +155,10 @@ def test_two_precisions_of_one_model_stand_beside_each_other(sample: CampaignDat
 
     own = [d for d in sample.documents if d.trial.workload.kind == "training" and d.validity.status == "valid"]
     both = replace(sample, documents=(*own, *(coarser(d) for d in own)))
-    tables = precision_section(both, conclude(both).trials).tables
+    tables = campaign_levers(both, conclude(both).trials)
     assert [t.provider for t in tables] == ["local-1core", "local-2core"]
     assert [r.precision for r in tables[0].rows] == ["fp32", "bf16"]
-    assert tables[0].rows[0].cost != "–"
+    assert tables[0].cost_text(tables[0].rows[0]) != "–" and tables[0].saving_text(tables[0].rows[0]) == ""
 
 
 def test_the_share_of_the_model_that_ran_stands_before_what_the_bare_hardware_does(sample: CampaignData) -> None:

@@ -76,6 +76,15 @@ class Lever:
         shown = common_scale("USD", [r.cost.value for r in self.rows if r.cost is not None])
         return shown.text(row.cost.value if row.cost is not None else None)
 
+    def saving_text(self, row: PrecisionRow) -> str:
+        """What a precision saves against the reference; empty for the reference itself and where it is unknown."""
+        return "" if row.saving is None or row.precision == self.reference else format_saving(row.saving)
+
+
+def format_saving(saving: float) -> str:
+    """`12 % less`, or `more` where it costs more."""
+    return f"{format_percent(abs(saving))} {'less' if saving >= 0 else 'more'}"
+
 
 def precision_levers(trials: Sequence[TrialSample], workloads: Mapping[str, AnyWorkload]) -> tuple[Lever, ...]:
     """A lever for each provider that ran at least two precisions of one model; empty where none did. `trials`: priced, of one campaign of each

@@ -44,76 +44,48 @@ class Negotiation:
         return {**printed, **{name: getattr(self, name) for name in names}}
 
 
-class NegotiationReader:
-    """Negotiations of an archive; those of a price, and the decisions and curves that several share, are cached."""
+def read_negotiation(
+    archive: Archive,
+    declarations: Declarations,
+    today: date,
+    choices: AnswerCache,
+    team: str,
+    kind: WorkloadKind,
+    provider: str,
+    workload: str,
+    price: float | None,
+    less: float,
+) -> Negotiation:
+    """What an offered price changes; the decisions and curves that several offers share are cached. `provider`: the first that is not first if
+    empty; `price`: today's if None; `less`: percent below it instead.
 
-    def __init__(self, pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: AnswerCache) -> None:
-        self._pages, self._reader, self._declared, self._choices = pages, reader, declared, choices
-
-    def read(self, team: str, kind: WorkloadKind, provider: str, workload: str, price: float | None, less: float = 0.0) -> Negotiation:
-        """`provider`: the first that is not first if empty; `price`: today's if None; `less`: percent below it instead.
-
-        LookupError for an unknown choice or provider; InvalidDecisionQuery for a price out of range, and where no price is in use.
-        """
-        negotiation = self.read_if(True, team, kind, provider, workload, price, less)
-        assert negotiation is not None
-        return negotiation
-
-    def read_if(
-        self, wait: bool, team: str, kind: WorkloadKind, provider: str, workload: str, price: float | None, less: float = 0.0
-    ) -> Negotiation | None:
-        """The same; None for one that is not cached, unless the caller can `wait` for it."""
-        basis = self._reader.archive(), self._declared.now(), self._pages.now().date()
-        key = ("offer", team, kind, provider, workload, price, less)
-        return self._choices.get_if(wait, *basis, key, lambda: self._compute(*basis, team, kind, provider, workload, price, less))
-
-    def _compute(
-        self,
-        archive: Archive,
-        declarations: Declarations,
-        today: date,
-        team: str,
-        kind: WorkloadKind,
-        provider: str,
-        workload: str,
-        price: float | None,
-        less: float,
-    ) -> Negotiation:
-        key = ("negotiated", team, kind, workload)
-        adjusted: AdjustedDecision = self._choices.get(
-            archive, declarations, today, key, lambda: compute_decision(archive, declarations, today, team, kind, workload or None)
+    LookupError for an unknown choice or provider; InvalidDecisionQuery for a price out of range, and where no price is in use.
+    """
+    basis, key = (archive, declarations, today), ("negotiated", team, kind, workload)
+    adjusted: AdjustedDecision = choices.get(*basis, key, lambda: compute_decision(*basis, team, kind, workload or None))
+    provider_names = [r.provider for r in adjusted.decided.decision.ranking]
+    chosen = provider or next(iter([*provider_names[1:], *provider_names]), "")
+    if chosen not in provider_names:
+        raise LookupError(f'"{chosen}" has no results of this choice; expected one of {", ".join(provider_names) or "(none)"}')
+    try:
+        current_price = price_now(adjusted.decided, chosen)
+    except ValueError as error:
+        raise InvalidDecisionQuery(str(error)) from error
+    offered = current_price * (1 - less / 100) if less or price is None else price
+    if not current_price / 100 <= offered <= current_price * 100:
+        raise InvalidDecisionQuery(
+            f"an offered price of {offered:g} USD/h; expected one from {current_price / 100:.4g} to {current_price * 100:.4g}"
         )
-        provider_names = [r.provider for r in adjusted.decided.decision.ranking]
-        chosen = provider or next(iter([*provider_names[1:], *provider_names]), "")
-        if chosen not in provider_names:
-            raise LookupError(f'"{chosen}" has no results of this choice; expected one of {", ".join(provider_names) or "(none)"}')
-        try:
-            current_price = price_now(adjusted.decided, chosen)
-        except ValueError as error:
-            raise InvalidDecisionQuery(str(error)) from error
-        offered = current_price * (1 - less / 100) if less or price is None else price
-        if not current_price / 100 <= offered <= current_price * 100:
-            raise InvalidDecisionQuery(
-                f"an offered price of {offered:g} USD/h; expected one from {current_price / 100:.4g} to {current_price * 100:.4g}"
-            )
-        decided: Sequence[TeamDecision] = self._choices.get(
-            archive, declarations, today, "all", lambda: decide_teams(archive, declarations, today)
-        )
-        teams = [d for d in decided if any(r.provider == chosen for r in d.decision.ranking)]
-        curve = self._choices.get(
-            archive,
-            declarations,
-            today,
-            (*key, chosen),
-            lambda: price_curve(_leading_decision(adjusted.decided, chosen), chosen, current_price),
-        )
-        accelerator = adjusted.decided.current.providers[chosen].accelerator
-        volumes = declarations.alerts.volumes
-        return Negotiation(
-            team, kind, adjusted.decided.preference.workloads, tuple(sorted(provider_names)), accelerator.count,
-            "core-hour" if accelerator.kind == "cpu" else "GPU-hour", bool(volumes),
-            make_offer(teams, chosen, current_price, offered, volumes), curve,
-        )  # fmt: skip
+    decided: Sequence[TeamDecision] = choices.get(*basis, "all", lambda: decide_teams(*basis))
+    teams = [d for d in decided if any(r.provider == chosen for r in d.decision.ranking)]
+    curve = choices.get(*basis, (*key, chosen), lambda: price_curve(_leading_decision(adjusted.decided, chosen), chosen, current_price))
+    accelerator = adjusted.decided.current.providers[chosen].accelerator
+    volumes = declarations.alerts.volumes
+    return Negotiation(
+        team, kind, adjusted.decided.preference.workloads, tuple(sorted(provider_names)), accelerator.count,
+        "core-hour" if accelerator.kind == "cpu" else "GPU-hour", bool(volumes),
+        make_offer(teams, chosen, current_price, offered, volumes), curve,
+    )  # fmt: skip
 
 
 def _leading_decision(decided: TeamDecision, provider: str) -> TeamDecision:
@@ -137,7 +109,7 @@ def price_range(usd_per_hour: float) -> tuple[float, float]:
 
 def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: AnswerCache) -> APIRouter:
     """`/decisions/{team}/{kind}/negotiate`."""
-    routes, negotiations = PageRoutes(), NegotiationReader(pages, reader, declared, choices)
+    routes = PageRoutes()
 
     @routes.page("/decisions/{team}/{kind}/negotiate")
     def show_negotiation(
@@ -151,10 +123,16 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         less: float = Query(0.0, ge=0, lt=100, description="percent below the price of today"),
     ) -> Response:
         try:
-            preference = find_preference(declared.now(), team, kind, workload or None)
+            basis = reader.archive(), declared.now(), pages.now().date()
+            preference = find_preference(basis[1], team, kind, workload or None)
+            offered = None if less or not price else float(price)
             # A page with an offered price was opened for its answer: it waits in any case.
-            waits = bool(price or less or waits_for(reader.archive(), parts))
-            negotiation = negotiations.read_if(waits, team, kind, provider, workload, None if less or not price else float(price), less)
+            waits = bool(price or less or waits_for(basis[0], parts))
+            negotiation = choices.get_if(
+                waits,
+                *(*basis, ("offer", team, kind, provider, workload, offered, less)),
+                lambda: read_negotiation(*basis, choices, team, kind, provider, workload, offered, less),
+            )
         except LookupError as error:
             raise HTTPException(404, str(error.args[0])) from error
         except ValueError as error:  # InvalidDecisionQuery, and what is no number

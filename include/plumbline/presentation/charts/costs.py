@@ -353,9 +353,9 @@ def precision_chart(lever: Lever) -> Chart | None:
     scale = common_scale("USD", [cost.value for _, cost in priced])
     labels = []
     for row, _ in priced:
-        saving = "" if row.saving is None or row.precision == lever.reference else f" · {format_saving(row.saving)}"
+        saving = lever.saving_text(row)
         # Short lines leave room for the bars on a phone.
-        labels.append("<br>".join([f"{row.precision}{saving}", *wrap(row.difference, 26)]))
+        labels.append("<br>".join([f"{row.precision}{f' · {saving}' if saving else ''}", *wrap(row.difference, 26)]))
     values = [cost.value for _, cost in priced]
     bar = bars(
         labels,
@@ -368,7 +368,7 @@ def precision_chart(lever: Lever) -> Chart | None:
     )
     return Chart(
         name=f"{lever.kind}-{lever.rows[0].workload}-{lever.provider}-precision",
-        section="cost",
+        section="precision",
         title=f"{capitalize_first(lever.outcome)} by precision, {lever.rows[0].workload} on {lever.provider}",
         caption=f"{capitalize_first(lever.load)}; median over usable repeats with its interval, compared with {lever.reference}. Labels: measured "
         f"quality ({format_name(lever.measure)}).",
@@ -377,8 +377,3 @@ def precision_chart(lever: Lever) -> Chart | None:
         height=120 + 76 * len(priced),
         wide=True,
     )
-
-
-def format_saving(saving: float) -> str:
-    """`12 % less`, or `more` where it costs more."""
-    return f"{format_percent(abs(saving))} {'less' if saving >= 0 else 'more'}"

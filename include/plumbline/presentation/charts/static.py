@@ -100,39 +100,10 @@ def _compact(text: str, chart: Chart) -> str:
     )
     for pattern in _UNUSED_MARKUP:
         text = re.sub(pattern, "", text)
-    text = re.sub(r'(?<= d=")[^"]*', _shorten_path, text)
-    text = _remove_bare_groups(re.sub(r"\s*\n\s*", " ", text).replace("> <", "><").replace("xlink:href=", "href="))
-    text = re.sub(r'(?:<path [^>]*clip-path="[^>]*/>){2,}', _group_clipped_paths, text)
+    text = re.sub(r"\s*\n\s*", " ", text).replace("> <", "><").replace("xlink:href=", "href=")
     width, height = _size(chart)
     head = f'<svg class="drawn" viewBox="0 0 {width} {height}" width="{width}" height="{height}" aria-hidden="true">'
     return head + text[text.index(">") + 1 :].strip()
-
-
-def _shorten_path(path: re.Match[str]) -> str:
-    """A path without spaces beside its letters; a single level or upright line by the one number that changes."""
-    short = re.sub(r"\s+(?=[A-Za-z]|$)|(?<=[A-Za-z])\s+", "", path[0])
-    short = re.sub(r"^(M\S+ (\S+))L(\S+) \2$", r"\1H\3", short)
-    return re.sub(r"^(M([^\s]+) [^\sL]+)L\2 (\S+)$", r"\1V\3", short)
-
-
-def _group_clipped_paths(paths: re.Match[str]) -> str:
-    """Paths in one group with the clip path that each of them names: a drawing has one."""
-    clip = re.search(r' clip-path="[^"]*"', paths[0])
-    assert clip is not None
-    return f"<g{clip[0]}>{paths[0].replace(clip[0], '')}</g>"
-
-
-def _remove_bare_groups(text: str) -> str:
-    """Without `<g>` that have no attribute: they draw what is in them all the same."""
-    kept_groups: list[bool] = []
-
-    def tag(match: re.Match[str]) -> str:
-        if not match.group().startswith("</"):
-            kept_groups.append(match.group() != "<g>")
-            return match.group() if kept_groups[-1] else ""
-        return match.group() if kept_groups.pop() else ""
-
-    return re.sub(r"<g\b[^>]*(?<!/)>|</g>", tag, text)
 
 
 def _size(chart: Chart) -> tuple[int, int]:

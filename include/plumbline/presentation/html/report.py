@@ -24,12 +24,12 @@ from plumbline.metrics.formatting import capitalize_first, format_bytes, format_
 from plumbline.presentation.card_tables import TableRow, card_tables
 from plumbline.presentation.chart_evidence import ChartEvidence, read_evidence
 from plumbline.presentation.charts.chart import Chart
-from plumbline.presentation.charts.costs import bill_chart
+from plumbline.presentation.charts.costs import bill_chart, precision_chart
 from plumbline.presentation.charts.decisions import winner_change_chart
 from plumbline.presentation.charts.fleet import cover_charts
 from plumbline.presentation.charts.scorecards import campaign_charts
 from plumbline.presentation.charts.static import svg
-from plumbline.presentation.cost_forecasts import ForecastSection, PrecisionSection, forecast_section, precision_section
+from plumbline.presentation.cost_forecasts import ForecastSection, campaign_levers, forecast_section
 from plumbline.presentation.costs import bill_tables, cost_rows
 from plumbline.presentation.decisions import DecisionTables, decision_tables
 from plumbline.presentation.html.excerpt import MOST, cut_costs, dearest, leading_providers, table_excerpts
@@ -105,7 +105,8 @@ def report_context(conclusions: Conclusions) -> dict[str, Any]:
     bills = dearest(conclusions.provider_costs)
     bill = bill_chart(bills)
     forecasts = ForecastSection(reason=_TOO_MANY_PROVIDERS) if excerpt else forecast_section(campaign, conclusions.trials)
-    precisions = PrecisionSection() if excerpt else precision_section(campaign, conclusions.trials)
+    levers = () if excerpt else campaign_levers(campaign, conclusions.trials)
+    precision_charts = (chart for lever in levers if (chart := precision_chart(lever)) is not None)
     charts = () if excerpt else campaign_charts(campaign, conclusions.cards, evidence)
     listed_providers = leading_providers(listed_conclusions, names)
     raw, launches, drift = attempt_rows(campaign), launch_rows(conclusions.cards), campaign.drift
@@ -150,8 +151,8 @@ def report_context(conclusions: Conclusions) -> dict[str, Any]:
         ],
         "apart": [reason for row in rows for reason in row.apart],
         "outlooks": forecasts,
-        "precisions": precisions,
-        "charts": (*charts, *([bill] if bill else []), *forecasts.visible, *forecasts.folded, *precisions.charts),
+        "levers": levers,
+        "charts": (*charts, *([bill] if bill else []), *forecasts.visible, *forecasts.folded, *precision_charts),
         "facts": fact_rows(facts, names if not excerpt else listed_providers),
         "drift_rows": drift,
         "drift_summary": ", ".join(f"{n} {state}" for state, n in page_one.series.items()),

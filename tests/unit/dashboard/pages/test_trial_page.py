@@ -226,7 +226,7 @@ def test_outcomes_are_at_the_price_of_the_bill(tmp_path: Path) -> None:
 
     by_list, invoiced = dict(of().outcomes), dict(of(invoices=[invoice]).outcomes)
     assert by_list.keys() == invoiced.keys() and all(by_list[name] != invoiced[name] for name in by_list if by_list[name][0].isdigit())
-    assert [line.unit_price for line in of(invoices=[invoice]).lines] == ["7.2 USD/instance-hour"]
+    assert [str(line.unit_price) for line in of(invoices=[invoice]).lines] == ["7.2 USD/instance-hour"]
 
 
 def test_a_rejected_attempt_was_paid_for_nothing_and_a_trial_carries_its_share(tmp_path: Path) -> None:
@@ -246,9 +246,9 @@ def test_a_rejected_attempt_was_paid_for_nothing_and_a_trial_carries_its_share(t
         ]
     for cost in shown:
         (engineering,) = (line for line in cost.lines if line.item.startswith("engineering"))
-        assert engineering.cost == "100.00 USD", "half of two hours"
+        assert str(engineering.cost) == "100.00 USD", "half of two hours"
     assert shown[0].outcomes and not shown[1].outcomes
-    assert {line.item.split(" · ")[0] for line in shown[1].lines} >= {"failed launches"}
+    assert "failed_launches" in {line.item for line in shown[1].lines}
 
 
 @pytest.mark.parametrize("how", ["verified", "broken", "not_signed"])
