@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from plumbline.launch.cluster.observe import LaunchObservation, StopCause, StopReason
+from plumbline.launch.cluster.observe.observation import LaunchObservation, StopCause, StopReason
 
 _FOLDER = Path(__file__).parent / "cluster"
 NAMES = sorted(path.stem for path in _FOLDER.glob("*.json"))

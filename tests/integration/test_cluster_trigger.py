@@ -22,7 +22,7 @@ from plumbline.airflow.triggers import LaunchTrigger
 from plumbline.harness.launcher_protocol import PROGRESS_EVENT
 from plumbline.launch import progress
 from plumbline.launch.cluster.names import LAUNCH, RANK
-from plumbline.launch.cluster.observe import LaunchObservation, decode_observation
+from plumbline.launch.cluster.observe.observation import LaunchObservation, decode_observation
 
 pytestmark = pytest.mark.integration
 

@@ -14,7 +14,7 @@ from tests.integration.test_cluster_operators import NS, World, airflow_home, ku
 from plumbline.harness.launcher_protocol import DELETIONS_VARIABLE, VOLUME_VARIABLE
 from plumbline.launch.cluster import names
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
-from plumbline.launch.cluster.observe import LaunchObservation
+from plumbline.launch.cluster.observe.observation import LaunchObservation
 from plumbline.launch.cluster.operate import attempts
 from plumbline.launch.cluster.operate.attempts import Attempt
 

@@ -20,7 +20,7 @@ from plumbline.launch.cluster.api import ApiRefused, ClusterApi
 from plumbline.launch.cluster.manifests import gang
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.names import cluster_declaration
-from plumbline.launch.cluster.observe import CONTAINER, StopCause, decode_observation
+from plumbline.launch.cluster.observe.observation import CONTAINER, StopCause, decode_observation
 from plumbline.launch.cluster.observe.polling import tolerate
 from plumbline.launch.cluster.operate import attempts
 from plumbline.launch.cluster.operate.attempts import Attempt

@@ -18,10 +18,11 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from plumbline.declarations import TrainingWorkload, Trial
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.launch import progress
-from plumbline.launch.cluster import names, observe
+from plumbline.launch.cluster import names
 from plumbline.launch.cluster.api import ApiAnswer, ClusterApi, NoAnswer
 from plumbline.launch.cluster.names import cluster_declaration
-from plumbline.launch.cluster.observe import Row, container_of, encode_observation, name_of, pod_watch
+from plumbline.launch.cluster.observe import pod_watch
+from plumbline.launch.cluster.observe.observation import Row, container_of, encode_observation, has_started, name_of
 from plumbline.launch.cluster.observe.pod_watch import LogReader, Outage, RequestFailed
 
 _FOREGROUND = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"}
@@ -318,7 +319,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
 
     async def _report_log(self, cluster: LaunchApi, state: pod_watch.PodWatch, log: LogReader, now: float) -> None:
         pod = state.rank_0()
-        if pod is None or not observe.has_started(pod):
+        if pod is None or not has_started(pod):
             return
         lines, newest = log.read(await cluster.log(pod, log.query(now)), now)
         for line in lines:

@@ -15,7 +15,7 @@ from plumbline.archive import Archive, FindingRecord, open_archive
 from plumbline.declarations import Declarations, load
 from plumbline.declarations.providers.provider import Price, ServiceLevel
 from plumbline.findings.headline import headline
-from plumbline.launch.cluster.observe import LaunchObservation, StopCause, StopReason
+from plumbline.launch.cluster.observe.observation import LaunchObservation, StopCause, StopReason
 from plumbline.launch.cluster.observe.verdict import classify_launch
 from plumbline.results import FailureClass
 from plumbline.results.finding import Finding, Member

@@ -12,11 +12,12 @@ from functools import partial
 
 from plumbline.declarations import Declarations, KubernetesLauncher, Provider, Trial
 from plumbline.launch import stores
-from plumbline.launch.cluster import names, observe
+from plumbline.launch.cluster import names
 from plumbline.launch.cluster.api import ClusterApi
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.names import cluster_declaration
-from plumbline.launch.cluster.observe import Row, node_inventory
+from plumbline.launch.cluster.observe import node_inventory
+from plumbline.launch.cluster.observe.observation import Row, has_ended, has_succeeded, name_of
 from plumbline.launch.cluster.observe.polling import tolerate
 from plumbline.launch.cluster.observe.verdict import classify_launch
 from plumbline.launch.cluster.short_pod import PodPatience, harness_container, short_pod, watch_short_pod
@@ -44,7 +45,7 @@ def probe_cluster(
     """
     patience = replace(patience, start_s=launcher.startup_timeout)
     api = ClusterApi(launcher.connection, launcher.namespace)
-    busy = [observe.name_of(pod) for pod in api.pods(_selector(names.PROVIDER, provider.name)) if not observe.has_ended(pod)]
+    busy = [name_of(pod) for pod in api.pods(_selector(names.PROVIDER, provider.name)) if not has_ended(pod)]
     if busy:
         return ProbeSkipped(f"skipped while trials run on {provider.name}: {', '.join(busy[:3])}{' and others' if len(busy) > 3 else ''}")
     trials = typical_trials(declared, provider, now)
@@ -62,7 +63,7 @@ def probe_cluster(
         tolerate(f"delete the pod {name}", partial(api.remove, None, _selector(names.LAUNCH, name), wait_s=patience.gone_s), list[str]())
     if seen.stop is not None and seen.stop.reason == "schedule_timeout":
         return ProbeSkipped(f"{provider.name} was not probed: no node had room for it within {patience.node_s:g} s: {seen.stop.detail}")
-    if seen.stop is not None or seen.gone or not all(map(observe.has_succeeded, seen.pods)):
+    if seen.stop is not None or seen.gone or not all(map(has_succeeded, seen.pods)):
         failure, detail = classify_launch(seen, None)
         raise EXCEPTIONS[failure or "harness_error"](f"the probe failed: {detail}")
     store = stores.store_of(provider)

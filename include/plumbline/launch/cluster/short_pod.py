@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from plumbline.launch.cluster import names, observe
+from plumbline.launch.cluster import names
 from plumbline.launch.cluster.manifests.trial_pod import QUEUE
-from plumbline.launch.cluster.observe import LaunchObservation, Row
+from plumbline.launch.cluster.observe.observation import CONTAINER, LaunchObservation, Row, is_running, name_of, parse_time
 from plumbline.launch.cluster.observe.pod_watch import PodWatch, WatchLimits
 
 _POD_LABELS = (names.MANAGED_BY, names.PROVIDER, QUEUE)
@@ -47,7 +47,7 @@ def short_pod(pod: Row, name: str, *, command: str, arguments: list[str], whole_
 
 def harness_container(pod: Row) -> Row:
     """The container of a trial's pod in which the harness runs."""
-    container: Row = next(c for c in pod["spec"]["containers"] if c["name"] == observe.CONTAINER)
+    container: Row = next(c for c in pod["spec"]["containers"] if c["name"] == CONTAINER)
     return container
 
 
@@ -63,13 +63,13 @@ def watch_short_pod(
     `created`: the pod as the API stored it. `read`: the pod now, nothing if it is gone. `events`: about the pod.
     """
     # The cluster's clock, which stamps the pod, may differ from this machine's.
-    asked_at, began = observe.parse_time(created["metadata"].get("creationTimestamp")) or time.time(), time.monotonic()
+    asked_at, began = parse_time(created["metadata"].get("creationTimestamp")) or time.time(), time.monotonic()
     deadline = asked_at + patience.node_s + patience.start_s + run_s
     limits = WatchLimits(1, asked_at, patience.node_s, patience.start_s, deadline, patience.trouble_s, patience.gone_s)
-    watch = PodWatch(limits, known=[observe.name_of(created)])
+    watch = PodWatch(limits, known=[name_of(created)])
     while True:
         pods = list(read())
-        if not all(map(observe.is_running, pods)):
+        if not all(map(is_running, pods)):
             watch.hear(events())
         now = asked_at + time.monotonic() - began
         decision = watch.look(pods, now, now)

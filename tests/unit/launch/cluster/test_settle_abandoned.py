@@ -8,7 +8,7 @@ from tests.fakes.pod_harness import harness
 from tests.unit.launch.cluster.operate.test_attempt import NS, World, kube, world
 
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
-from plumbline.launch.cluster.observe import LaunchObservation
+from plumbline.launch.cluster.observe.observation import LaunchObservation
 from plumbline.launch.cluster.operate.attempts import UNFINISHED
 from plumbline.launch.cluster.operate.closing import close_attempt, settle_abandoned
 from plumbline.workflows import benchmark

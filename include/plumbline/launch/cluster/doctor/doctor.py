@@ -19,7 +19,8 @@ from plumbline.launch.cluster import node_gpus
 from plumbline.launch.cluster.api import ApiAnswer, ClusterApi, NoAnswer
 from plumbline.launch.cluster.doctor import probe_pod
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
-from plumbline.launch.cluster.observe import Row, node_inventory
+from plumbline.launch.cluster.observe import node_inventory
+from plumbline.launch.cluster.observe.observation import Row
 from plumbline.launch.cluster.short_pod import PodPatience
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
 from plumbline.launch.failures import BadDeclaration

@@ -10,9 +10,19 @@ from typing import Any
 
 from plumbline.declarations import KubernetesLauncher, Provider
 from plumbline.harness.environment import accelerator_mismatch, locked_memory_shortage
-from plumbline.launch.cluster import names, observe, store_credentials
+from plumbline.launch.cluster import names, store_credentials
 from plumbline.launch.cluster.api import ClusterApi, NoAnswer
-from plumbline.launch.cluster.observe import LaunchObservation, Row
+from plumbline.launch.cluster.observe.observation import (
+    CONFIG_FAILURES,
+    CONTAINER,
+    PERMANENT_FAILURES,
+    LaunchObservation,
+    Row,
+    parse_time,
+    scheduled_at,
+    start_failure,
+    terminated,
+)
 from plumbline.launch.cluster.short_pod import PodPatience, harness_container, short_pod, watch_short_pod
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
 from plumbline.results import Scalar
@@ -111,7 +121,7 @@ def _outcome(
         spare = "; if trials hold the accelerators, use --no-gpu" if gpus else ""
         remedy = f"see the lines about nodes, taints and queue{spare}"
         yield failed(f"pod ({what})", f"no node within {patience.node_s:g} s: {stop.detail}", remedy)
-    elif (wrong := observe.start_failure(seen.pods[0])) is not None:
+    elif (wrong := start_failure(seen.pods[0])) is not None:
         yield _start_failure_check(image, wrong.reason, stop.detail, harness_container(asked)["image"])
     else:
         remedy = "check the speed of the registry and the size of the image"
@@ -120,9 +130,9 @@ def _outcome(
 
 def _harness_checks(cluster: ClusterApi, pod: Row, what: str, began: float, provider: Provider, gpus: int) -> Iterator[DoctorCheck]:
     """From the report that the harness in the pod printed."""
-    state = observe.terminated(pod)
+    state = terminated(pod)
     node = pod["spec"].get("nodeName")
-    text = cluster.ask("GET", f"{cluster.path('Pod')}/{pod['metadata']['name']}/log", query={"container": observe.CONTAINER}).text
+    text = cluster.ask("GET", f"{cluster.path('Pod')}/{pod['metadata']['name']}/log", query={"container": CONTAINER}).text
     report = _last_object(text)
     if report is None:
         tail = " / ".join(text.strip().splitlines()[-3:]) or state.get("message") or pod["status"].get("message") or "no log"
@@ -132,7 +142,7 @@ def _harness_checks(cluster: ClusterApi, pod: Row, what: str, began: float, prov
             "build the image from this repository (k8s/images) and declare its digest",
         )
         return
-    started, scheduled = observe.parse_time(state.get("startedAt")), observe.scheduled_at(pod)
+    started, scheduled = parse_time(state.get("startedAt")), scheduled_at(pod)
     took = f" {max(0.0, started - scheduled):.0f} s after it got its node" if started is not None and scheduled is not None else ""
     # An engine of an inference image may compute without torch; only its probes want it.
     if report.get("torch_fault") and (what == "training" or report.get("torch")):
@@ -166,9 +176,9 @@ def _node_clock(there: float, began: float, now: float, node: str, most_s: float
 
 
 def _start_failure_check(image: str, reason: str, detail: str, reference: str) -> DoctorCheck:
-    if reason in observe.CONFIG_FAILURES:
+    if reason in CONFIG_FAILURES:
         return failed("secrets", detail, "create the Secret that launcher.results_secret names, in the trial's namespace")
-    by_hand = reference.startswith("localhost/") and reason not in observe.PERMANENT_FAILURES
+    by_hand = reference.startswith("localhost/") and reason not in PERMANENT_FAILURES
     return failed(
         image,
         detail,

@@ -11,7 +11,7 @@ from plumbline.declarations.devices import device_model
 from plumbline.launch.cluster.api import API_PATIENCE_S, ApiRefused, ClusterApi
 from plumbline.launch.cluster.manifests.trial_pod import node_selector, tolerations
 from plumbline.launch.cluster.node_gpus import INSTANCE_TYPE, PRODUCT, NodeGpus, claimed_devices
-from plumbline.launch.cluster.observe import Row
+from plumbline.launch.cluster.observe.observation import Row
 from plumbline.launch.cluster.observe.pod_records import node_labels_facts
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
 from plumbline.launch.launcher import ProviderFacts

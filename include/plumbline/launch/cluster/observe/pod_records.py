@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from plumbline.launch.cluster.node_gpus import PRODUCT_LABELS, NodeGpus
-from plumbline.launch.cluster.observe import LaunchObservation, Row, container_of, event_time, harness_status, name_of, rank_of
+from plumbline.launch.cluster.observe.observation import LaunchObservation, Row, container_of, event_time, harness_status, name_of, rank_of
 from plumbline.results import Event, Notice, PodRecord, Scalar
 
 POINTS = ("requested", "admitted", "scheduled", "image_pulling", "image_pulled", "started", "ready", "finished", "deleted")

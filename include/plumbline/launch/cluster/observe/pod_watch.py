@@ -10,8 +10,30 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plumbline.harness.launcher_protocol import ProgressLine, parse_deletion_request, parse_progress
-from plumbline.launch.cluster import observe
-from plumbline.launch.cluster.observe import LaunchObservation, Row, StopCause, event_time, trim_event, trim_pod
+from plumbline.launch.cluster.observe.observation import (
+    CONFIG_FAILURES,
+    PERMANENT_FAILURES,
+    LaunchObservation,
+    Row,
+    StartFailure,
+    StopCause,
+    container_of,
+    describe_pod,
+    event_time,
+    format_time,
+    has_ended,
+    has_started,
+    has_succeeded,
+    is_scheduled,
+    name_of,
+    parse_time,
+    rank_of,
+    scheduled_at,
+    start_failure,
+    trim_event,
+    trim_pod,
+    unscheduled_reason,
+)
 from plumbline.results import log_transport
 
 _FIRST_S, _LONGEST_S, _LONGEST_RETRY_AFTER_S = 1.0, 30.0, 300.0
@@ -200,15 +222,15 @@ class PodWatch:
 
     def lacks(self, pods: Sequence[Row]) -> bool:
         """Whether an expected pod is missing from `pods`; a cached list must then be read again without the cache."""
-        names = {observe.name_of(pod) for pod in pods}
+        names = {name_of(pod) for pod in pods}
         return bool(self._known - names) or (self.started and len(names) < self.limits.expected)
 
     def look(self, pods: Sequence[Row], now: float, cluster_now: float) -> Decision | None:
         """The decision after another poll of the launch's pods; None while nothing changes for the task."""
         if self._first_look and self.started:
-            self._took_over_at = observe.format_time(cluster_now)  # the watch before reported earlier events
+            self._took_over_at = format_time(cluster_now)  # the watch before reported earlier events
         self._first_look = False
-        present = {observe.name_of(pod): trim_pod(pod) for pod in pods}
+        present = {name_of(pod): trim_pod(pod) for pod in pods}
         self._known |= set(present)
         self._pods.update(present)
         self._gone = self._missing_pods(set(present)) | self._lost_pods(present.values(), cluster_now)
@@ -233,7 +255,7 @@ class PodWatch:
             return None
         if (stop := self._cannot_start(rows, now, cluster_now)) is not None:
             return Decision("stopped", stop)
-        if len(rows) >= self.limits.expected and all(map(observe.has_started, rows)):
+        if len(rows) >= self.limits.expected and all(map(has_started, rows)):
             self.started = True
             return Decision("started")
         return None
@@ -253,7 +275,7 @@ class PodWatch:
 
     def seen(self, stop: StopCause | None = None) -> LaunchObservation:
         """Everything observed. `stop`: why the watch was stopped."""
-        pods = sorted(self._pods.values(), key=lambda pod: (observe.rank_of(pod), observe.name_of(pod)))
+        pods = sorted(self._pods.values(), key=lambda pod: (rank_of(pod), name_of(pod)))
         return LaunchObservation(
             self.limits.expected, tuple(pods), self._gone, tuple(sorted(self._events.values(), key=event_time)), stop=stop
         )
@@ -265,65 +287,65 @@ class PodWatch:
 
     def awaited(self) -> list[str]:
         """Names of the pods whose events to read: those that have not started, else those that have not ended."""
-        pending = [name for name, pod in self._pods.items() if not observe.has_started(pod)]
-        return pending or [name for name, pod in self._pods.items() if not observe.has_ended(pod)]
+        pending = [name for name, pod in self._pods.items() if not has_started(pod)]
+        return pending or [name for name, pod in self._pods.items() if not has_ended(pod)]
 
     def rank_0(self) -> Row | None:
         """The newest copy of the pod whose log has the progress; None before it exists."""
-        return next((pod for pod in self._pods.values() if observe.rank_of(pod) == 0), None)
+        return next((pod for pod in self._pods.values() if rank_of(pod) == 0), None)
 
     def _missing_pods(self, present: set[str]) -> frozenset[str]:
         """Pods removed before they ended; removal after the end is only garbage collection."""
-        return frozenset(name for name in self._known - present if name not in self._pods or not observe.has_ended(self._pods[name]))
+        return frozenset(name for name in self._known - present if name not in self._pods or not has_ended(self._pods[name]))
 
     def _lost_pods(self, pods: Iterable[Row], cluster_now: float) -> frozenset[str]:
         """Pods whose deletion takes too long: their node no longer answers."""
         # deletionTimestamp is when the deletion's own grace period ends.
-        due = {observe.name_of(pod): observe.parse_time(pod["metadata"].get("deletionTimestamp")) for pod in pods}
+        due = {name_of(pod): parse_time(pod["metadata"].get("deletionTimestamp")) for pod in pods}
         return frozenset(name for name, at in due.items() if at is not None and cluster_now >= at + self.limits.grace_s)
 
     def _running_s(self, rows: list[Row], now: float, cluster_now: float) -> float:
         """Seconds since the request, by the cluster's clock once a pod exists: a step of Airflow's clock must not count."""
-        created = [at for row in rows if (at := observe.parse_time(row["metadata"].get("creationTimestamp"))) is not None]
+        created = [at for row in rows if (at := parse_time(row["metadata"].get("creationTimestamp"))) is not None]
         return cluster_now - min(created) if created else now - self.limits.requested_at
 
     def _all_over(self, rows: list[Row]) -> bool:
-        ended = {observe.name_of(row) for row in rows if observe.has_ended(row)} | self._gone
-        return len(ended) >= self.limits.expected and all(observe.name_of(row) in ended for row in rows)
+        ended = {name_of(row) for row in rows if has_ended(row)} | self._gone
+        return len(ended) >= self.limits.expected and all(name_of(row) in ended for row in rows)
 
     def _broken(self, rows: list[Row]) -> bool:
         """Whether a pod of a gang failed or is gone: the others wait in vain."""
         missing = bool(self._gone) or (self.started and len(rows) < self.limits.expected)
-        return missing or any(observe.has_ended(row) and not observe.has_succeeded(row) for row in rows)
+        return missing or any(has_ended(row) and not has_succeeded(row) for row in rows)
 
     def _rank_0_is_done(self, rows: list[Row], now: float) -> bool:
         """Whether rank 0 has been done for the grace period: the other ranks no longer measure, and a hung one would cost until the deadline."""
-        if not any(observe.rank_of(row) == 0 and observe.has_succeeded(row) for row in rows):
+        if not any(rank_of(row) == 0 and has_succeeded(row) for row in rows):
             return False
         self._rank_0_done = now if self._rank_0_done is None else self._rank_0_done
         return now >= self._rank_0_done + self.limits.grace_s
 
     def _cannot_start(self, rows: list[Row], now: float, cluster_now: float) -> StopCause | None:
         for row in rows:
-            wrong, name = observe.start_failure(row), observe.name_of(row)
+            wrong, name = start_failure(row), name_of(row)
             if wrong is None:
                 self._trouble_since.pop(name, None)
                 continue
             since = self._trouble_since.setdefault(name, now)
-            if wrong.reason in observe.PERMANENT_FAILURES or now >= since + self.limits.patience_s:
+            if wrong.reason in PERMANENT_FAILURES or now >= since + self.limits.patience_s:
                 return self._stop_cause(row, wrong)
-        waiting = [row for row in rows if not observe.is_scheduled(row) and not observe.has_ended(row)]
+        waiting = [row for row in rows if not is_scheduled(row) and not has_ended(row)]
         if waiting or len(rows) < self.limits.expected:
             if self._running_s(rows, now, cluster_now) >= self.limits.schedule_timeout_s:
                 return StopCause("schedule_timeout", self._no_node(rows, waiting))
             return None
-        placed = max((at for row in rows if (at := observe.scheduled_at(row)) is not None), default=cluster_now)
-        late = [row for row in rows if not observe.has_started(row)]
+        placed = max((at for row in rows if (at := scheduled_at(row)) is not None), default=cluster_now)
+        late = [row for row in rows if not has_started(row)]
         if late and cluster_now >= placed + self.limits.startup_timeout_s:
-            wrong = observe.start_failure(late[0])
+            wrong = start_failure(late[0])
             if wrong is not None:
                 return self._stop_cause(late[0], wrong)
-            detail = f"pod {observe.name_of(late[0])} had a node for {self.limits.startup_timeout_s:.0f} s (startup_timeout), but its container did not start"
+            detail = f"pod {name_of(late[0])} had a node for {self.limits.startup_timeout_s:.0f} s (startup_timeout), but its container did not start"
             return StopCause("startup_timeout", f"{detail}; {self._last_message(late[0])}")
         return None
 
@@ -331,41 +353,38 @@ class PodWatch:
         expected, limit = self.limits.expected, f"{self.limits.schedule_timeout_s:.0f} s (schedule_timeout)"
         if not waiting:
             return f"{len(rows)} of {expected} pods existed {limit} after the request"
-        name = observe.name_of(waiting[0])
+        name = name_of(waiting[0])
         return f"{len(waiting)} of {expected} pods had no node {limit} after the request; pod {name}: {self._last_message(waiting[0])}"
 
     def _last_message(self, pod: Row) -> str:
         """The newest warning about a pod, else what the pod itself reports."""
-        name = observe.name_of(pod)
+        name = name_of(pod)
         warnings = [e for e in self._events.values() if e.get("type") == "Warning" and e["involvedObject"].get("name") == name]
         if warnings:
             newest = max(warnings, key=event_time)
             return f"{newest.get('reason')}: {newest.get('message', '')}"
-        return observe.unscheduled_reason(pod) or f"its state: {observe.describe_pod(pod)}"
+        return unscheduled_reason(pod) or f"its state: {describe_pod(pod)}"
 
-    def _stop_cause(self, pod: Row, wrong: observe.StartFailure) -> StopCause:
+    def _stop_cause(self, pod: Row, wrong: StartFailure) -> StopCause:
         container, reason, message = wrong
-        name = observe.name_of(pod)
-        kind: Literal["config_error", "image_error"] = "config_error" if reason in observe.CONFIG_FAILURES else "image_error"
+        name = name_of(pod)
+        kind: Literal["config_error", "image_error"] = "config_error" if reason in CONFIG_FAILURES else "image_error"
         # A pod that backs off no longer reports the cause; the event of its last try does ("Error: …" only repeats the reason).
         about = [e for e in self._events.values() if e.get("reason") == "Failed" and e["involvedObject"].get("name") == name]
         causes = [str(e.get("message", "")) for e in sorted(about, key=event_time) if not str(e.get("message", "")).startswith("Error:")]
         cause = f"; {causes[-1]}" if causes and message not in causes[-1] else ""
-        what = "" if container == observe.container_of(pod) else f" its container {container}"
+        what = "" if container == container_of(pod) else f" its container {container}"
         return StopCause(
             kind, f"pod {name} on {pod['spec'].get('nodeName')} cannot start{what}: {reason}: {message or 'no message'}{cause}"
         )
 
     def _describe_pods(self, rows: list[Row]) -> str:
-        return (
-            "; ".join(f"pod {observe.name_of(row)} {observe.describe_pod(row)}" for row in rows if not observe.has_ended(row))
-            or "no pod exists"
-        )
+        return "; ".join(f"pod {name_of(row)} {describe_pod(row)}" for row in rows if not has_ended(row)) or "no pod exists"
 
     def _describe(self) -> None:
         for name in sorted(self._known):
             pod = self._pods.get(name)
-            text = "is gone: deleted by someone else" if name in self._gone else None if pod is None else observe.describe_pod(pod)
+            text = "is gone: deleted by someone else" if name in self._gone else None if pod is None else describe_pod(pod)
             if text is not None and self._described.get(name) != text:
                 self._described[name] = text
                 self._news.append(f"pod {name} {text}")

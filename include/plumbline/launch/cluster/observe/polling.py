@@ -13,7 +13,7 @@ from typing import TypeVar
 from plumbline.harness.launcher_protocol import parse_progress
 from plumbline.launch.cluster.api import ApiRefused, ClusterApi
 from plumbline.launch.cluster.node_gpus import PASSING_TAINT
-from plumbline.launch.cluster.observe import LaunchObservation, Row, container_of, has_ended, has_succeeded, name_of, rank_of
+from plumbline.launch.cluster.observe.observation import LaunchObservation, Row, container_of, has_ended, has_succeeded, name_of, rank_of
 from plumbline.launch.cluster.observe.pod_records import keep_ready_time
 from plumbline.launch.failures import Interrupted, TrialFailure
 from plumbline.launch.local.process import TrialOutput

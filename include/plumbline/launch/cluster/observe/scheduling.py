@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 
 from plumbline.launch.cluster.node_gpus import PASSING_TAINT
-from plumbline.launch.cluster.observe import Row, event_time, unscheduled_reason
+from plumbline.launch.cluster.observe.observation import Row, event_time, unscheduled_reason
 from plumbline.launch.cluster.observe.pod_records import events_of
 from plumbline.results import FailureClass
 

@@ -6,8 +6,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from plumbline.launch.cluster import observe
-from plumbline.launch.cluster.observe import Row, StartFailure
+from plumbline.launch.cluster.observe.observation import (
+    CONFIG_FAILURES,
+    CONTAINER,
+    TRAINER,
+    Row,
+    StartFailure,
+    containers_beside,
+    terminated,
+)
 from plumbline.launch.cluster.observe.scheduling import GPU_RESOURCE, Judged
 
 _NO_SPACE = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
@@ -40,7 +47,7 @@ def judge_start(failure: StartFailure, cause: str, own: Collection[str]) -> Judg
         return "launch_timeout", "ask who operates the cluster"
     if failure.reason in CREATION_FAILURES:
         return judge_creation(text, ("bad_declaration", "check volumes, security context and devices of the pod"))
-    if failure.reason in observe.CONFIG_FAILURES:
+    if failure.reason in CONFIG_FAILURES:
         return "bad_declaration", "create what it names in the trial's namespace"
     return "image_error", "check reference, digest and launcher.image_pull_secrets"
 
@@ -64,15 +71,15 @@ def judge_creation(message: str, otherwise: Judged) -> Judged:
 
 def origin_of(container: str, own: Collection[str]) -> str:
     """Where a container beside the trial's comes from; empty for the trial's own."""
-    if container in (observe.CONTAINER, observe.TRAINER):
+    if container in (CONTAINER, TRAINER):
         return ""
     return "declared in launcher" if container in own else "injected by the cluster, not ours"
 
 
 def failed_beside(pod: Row, own: Collection[str]) -> tuple[str, bool] | None:
     """Of another container than the trial's that failed before the trial's ended: its name, exit code and message, and whether it is ours."""
-    trial_ended = observe.terminated(pod).get("finishedAt")
-    for row in observe.containers_beside(pod):
+    trial_ended = terminated(pod).get("finishedAt")
+    for row in containers_beside(pod):
         ended = (row.get("state") or {}).get("terminated") or {}
         name, code = str(row.get("name")), ended.get("exitCode")
         if not code or (trial_ended and str(ended.get("finishedAt") or "~") >= trial_ended):

@@ -8,8 +8,25 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from plumbline.launch.cluster import observe
-from plumbline.launch.cluster.observe import LaunchObservation, Row, StartFailure, StopCause, StopReason
+from plumbline.launch.cluster.observe.observation import (
+    CONTAINER,
+    TRAINER,
+    LaunchObservation,
+    Row,
+    StartFailure,
+    StopCause,
+    StopReason,
+    describe_pod,
+    has_ended,
+    has_started,
+    has_succeeded,
+    is_scheduled,
+    name_of,
+    rank_of,
+    start_failure,
+    terminated,
+    unscheduled_reason,
+)
 from plumbline.launch.cluster.observe.pod_records import deletion_requested_at, ended_at, events_of, first_seen, parse_moment, pod_timeline
 from plumbline.launch.cluster.observe.scheduling import judge_unscheduled
 from plumbline.launch.cluster.observe.start_failures import (
@@ -80,22 +97,22 @@ class PodVerdict:
 def pod_verdict(pod: Row, events: Sequence[Row], *, gone: bool, own: Collection[str] = ()) -> PodVerdict | None:
     """Why the pod failed; None if it succeeded or has not failed yet. `events`: about the pod. `gone`: deleted by someone else. `own`: see
     LaunchObservation."""
-    if observe.has_succeeded(pod):
+    if has_succeeded(pod):
         return None
     for evidence in (_by_status, _by_condition, _by_memory):
         if (verdict := evidence(pod, events)) is not None:
             return verdict
     if (deleted := _deleted(pod, events, gone=gone)) is not None:
         return deleted
-    wrong = observe.start_failure(pod)
-    if wrong is not None and not observe.has_ended(pod):
+    wrong = start_failure(pod)
+    if wrong is not None and not has_ended(pod):
         failure, text = _start(wrong, " ".join(str(event.get("message")) for event in events if event.get("reason") == "Failed"), own)
         return _reported(pod, failure, text, None)
-    return _by_exit(pod, own) if observe.has_ended(pod) else None
+    return _by_exit(pod, own) if has_ended(pod) else None
 
 
 def _start(wrong: StartFailure, cause: str, own: Collection[str]) -> tuple[FailureClass, str]:
-    failure, hint = judge_start(wrong, cause, {observe.CONTAINER, observe.TRAINER, *own})
+    failure, hint = judge_start(wrong, cause, {CONTAINER, TRAINER, *own})
     origin = origin_of(wrong.container, own)
     what = f" its container {wrong.container} ({origin})" if origin else ""
     return failure, f"cannot start{what}: {wrong.reason}: {wrong.message}; {hint}"
@@ -103,7 +120,7 @@ def _start(wrong: StartFailure, cause: str, own: Collection[str]) -> tuple[Failu
 
 def pod_and_node(pod: Row) -> str:
     node = (pod.get("spec") or {}).get("nodeName")
-    return f"pod {observe.name_of(pod)}" + (f" on {node}" if node else "")
+    return f"pod {name_of(pod)}" + (f" on {node}" if node else "")
 
 
 def _by_status(pod: Row, events: Sequence[Row]) -> PodVerdict | None:
@@ -142,7 +159,7 @@ def _by_condition(pod: Row, _: Sequence[Row]) -> PodVerdict | None:
 
 
 def _by_memory(pod: Row, events: Sequence[Row]) -> PodVerdict | None:
-    ended = observe.terminated(pod)
+    ended = terminated(pod)
     code, message = ended.get("exitCode"), str(ended.get("message") or "")
     oom_event = any(_OOM.search(f"{event.get('reason')} {event.get('message')}") for event in events)
     never_began = ended.get("reason") in ("StartError", "RunContainerError") and _OOM.search(message)
@@ -161,7 +178,7 @@ def _deleted(pod: Row, events: Sequence[Row], *, gone: bool) -> PodVerdict | Non
     """Of a pod that was deleted before it ended: its exit code then shows only how the harness reacted."""
     requested_at, ended = deletion_requested_at(pod), ended_at(pod)
     deleted_first = requested_at is not None and (ended is None or requested_at <= ended)
-    if not deleted_first and not (gone and not observe.has_ended(pod)):
+    if not deleted_first and not (gone and not has_ended(pod)):
         return None
     for event in events:  # clusters before 1.26 announce their own deletions only by an event
         if (hint := _EVENTS.get(str(event.get("reason")))) is not None:
@@ -172,12 +189,12 @@ def _deleted(pod: Row, events: Sequence[Row], *, gone: bool) -> PodVerdict | Non
     if requested_at is not None:
         text = f"was deleted at {requested_at:%H:%M:%S} UTC, not by Plumbline unless its Airflow task was ended then; the cluster's audit log names the user"
     else:
-        text = f"is gone; its last known state: {observe.describe_pod(pod)}. It was deleted, or its node no longer exists"
+        text = f"is gone; its last known state: {describe_pod(pod)}. It was deleted, or its node no longer exists"
     return _reported(pod, "interrupted", text, requested_at)
 
 
 def _by_exit(pod: Row, own: Collection[str]) -> PodVerdict:
-    ended, beside = observe.terminated(pod), failed_beside(pod, own)
+    ended, beside = terminated(pod), failed_beside(pod, own)
     if "exitCode" not in ended and beside is not None:
         # Ours failed as it was declared; nobody knows whose an injected one is.
         return _reported(pod, "bad_declaration" if beside[1] else "launch_timeout", f"did not start the trial: {beside[0]}", None)
@@ -217,7 +234,7 @@ def _exit_meaning(code: int, message: str) -> tuple[FailureClass, str]:
 
 
 def _reported(pod: Row, failure: FailureClass, text: str, at: datetime | None) -> PodVerdict:
-    return PodVerdict(failure, f"{pod_and_node(pod)} {text}", at, reported=True, exit_code=observe.terminated(pod).get("exitCode"))
+    return PodVerdict(failure, f"{pod_and_node(pod)} {text}", at, reported=True, exit_code=terminated(pod).get("exitCode"))
 
 
 # A valid document is a result, whatever happened to the pods after it was written. Otherwise the first of these counts: why we stopped the
@@ -252,14 +269,14 @@ def _pod_knows_better(stop: StopCause, failed: PodVerdict | None) -> bool:
 
 def _contradicts(observation: LaunchObservation) -> bool:
     """Whether the exit code of the harness reports a failure and its document none."""
-    writers = [pod_verdict(pod, events_of(pod, observation.events), gone=False) for pod in observation.pods if observe.rank_of(pod) == 0]
+    writers = [pod_verdict(pod, events_of(pod, observation.events), gone=False) for pod in observation.pods if rank_of(pod) == 0]
     return any(each is not None and not each.reported and each.exit_code == FAILED for each in writers)
 
 
 def _first_failure(observation: LaunchObservation) -> PodVerdict | None:
     """Of the pod that failed first; within a second, a cause that the cluster reports precedes an exit code."""
     verdicts = (
-        pod_verdict(pod, events_of(pod, observation.events), gone=observe.name_of(pod) in observation.gone, own=observation.own)
+        pod_verdict(pod, events_of(pod, observation.events), gone=name_of(pod) in observation.gone, own=observation.own)
         for pod in observation.pods
     )
     return min((each for each in verdicts if each is not None), key=lambda each: (each.at or _FAR_FUTURE, not each.reported), default=None)
@@ -280,10 +297,10 @@ def _of_pods(observation: LaunchObservation, failed: PodVerdict, validity: Valid
 
 
 def _without_document(observation: LaunchObservation) -> Outcome:
-    ended = [pod for pod in observation.pods if observe.has_succeeded(pod)]
+    ended = [pod for pod in observation.pods if has_succeeded(pod)]
     if ended:
-        first = min(ended, key=observe.rank_of)
-        name = observe.name_of(first)
+        first = min(ended, key=rank_of)
+        name = name_of(first)
         if (why := _node_left(first, observation)) is not None:
             return "interrupted", f"pod {name} ended with exit code 0 and no result document: {why}; a retry may succeed"
         return (
@@ -292,7 +309,7 @@ def _without_document(observation: LaunchObservation) -> Outcome:
         )
     if not observation.pods:
         return "interrupted", "the cluster holds no object of the launch, and its end was not observed"
-    states = "; ".join(f"pod {observe.name_of(pod)} {observe.describe_pod(pod)}" for pod in observation.pods)
+    states = "; ".join(f"pod {name_of(pod)} {describe_pod(pod)}" for pod in observation.pods)
     return "interrupted", f"the launch was ended before its pods, without a result document: {states}"
 
 
@@ -313,8 +330,8 @@ def _join_reasons(validity: Validity) -> str:
 
 
 def _not_scheduled(observation: LaunchObservation, stop: StopCause) -> Outcome:
-    waiting = [pod for pod in observation.pods if not observe.is_scheduled(pod)]
-    messages = " ".join([stop.detail, *map(observe.unscheduled_reason, waiting)])
+    waiting = [pod for pod in observation.pods if not is_scheduled(pod)]
+    messages = " ".join([stop.detail, *map(unscheduled_reason, waiting)])
     if _QUOTA.search(messages):
         return "quota_exceeded", f"{stop.detail}; raise the namespace's ResourceQuota, or lower launcher.parallel"
     gates = sorted({gate for pod in waiting for gate in _gates(pod)})
@@ -343,7 +360,7 @@ def _gates(pod: Row) -> list[str]:
 
 
 def _not_started(observation: LaunchObservation, stop: StopCause) -> Outcome:
-    late = [pod for pod in observation.pods if not observe.has_started(pod)]
+    late = [pod for pod in observation.pods if not has_started(pod)]
     pulling = [pod for pod in late if _still_pulls(pod, observation)]
     if _UNDECLARED.search(stop.detail):
         return "bad_declaration", f"{stop.detail}; create what it names in the trial's namespace, or correct launcher.volumes"
@@ -384,9 +401,9 @@ def _refused(_: LaunchObservation, stop: StopCause) -> Outcome:
 
 def _cannot_start(observation: LaunchObservation, stop: StopCause) -> Outcome:
     reason = "CreateContainerConfigError" if stop.reason == "config_error" else "ErrImagePull"
-    unseen = StartFailure(observe.CONTAINER, reason, stop.detail)
-    wrong = next((found for pod in observation.pods if (found := observe.start_failure(pod)) is not None), unseen)
-    failure, hint = judge_start(wrong, stop.detail, {observe.CONTAINER, observe.TRAINER, *observation.own})
+    unseen = StartFailure(CONTAINER, reason, stop.detail)
+    wrong = next((found for pod in observation.pods if (found := start_failure(pod)) is not None), unseen)
+    failure, hint = judge_start(wrong, stop.detail, {CONTAINER, TRAINER, *observation.own})
     origin = origin_of(wrong.container, observation.own)
     return failure, f"{stop.detail}; {f'{wrong.container} is {origin}; ' if origin else ''}{hint}"
 

@@ -18,7 +18,8 @@ from plumbline.launch.cluster.api import API_PATIENCE_S, ClusterApi
 from plumbline.launch.cluster.manifests import gang
 from plumbline.launch.cluster.manifests.trial_pod import signing_key_secret
 from plumbline.launch.cluster.names import cluster_declaration
-from plumbline.launch.cluster.observe import LaunchObservation, Row, decode_observation, encode_observation, has_ended, name_of, pod_records
+from plumbline.launch.cluster.observe import pod_records
+from plumbline.launch.cluster.observe.observation import LaunchObservation, Row, decode_observation, encode_observation, has_ended, name_of
 from plumbline.launch.cluster.observe.polling import merge_observations, poll_launch, read_logs, tolerate
 from plumbline.launch.failures import BadDeclaration, TrialFailure, Unreachable
 from plumbline.results import Event, FailureClass, InvalidResult, LaunchRecord, PodRecord, ResultStore, Scalar, Validity

@@ -11,7 +11,7 @@ from functools import partial
 from plumbline.launch import progress, stores
 from plumbline.launch.cluster import names, store_credentials
 from plumbline.launch.cluster.api import ApiRefused
-from plumbline.launch.cluster.observe import LaunchObservation, StopCause, has_ended
+from plumbline.launch.cluster.observe.observation import LaunchObservation, StopCause, has_ended
 from plumbline.launch.cluster.observe.polling import merge_observations, poll_first_node, poll_launch, read_logs, tolerate
 from plumbline.launch.cluster.observe.verdict import classify_launch
 from plumbline.launch.cluster.operate.attempts import GRACE_S, UNFINISHED, Attempt

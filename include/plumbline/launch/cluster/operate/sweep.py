@@ -17,7 +17,7 @@ from plumbline.launch import stores
 from plumbline.launch.cluster import names
 from plumbline.launch.cluster.api import API_PATIENCE_S, ApiRefused, ClusterApi
 from plumbline.launch.cluster.names import EXPIRES, LAUNCH, MANAGED_BY, MANAGER, launch_name
-from plumbline.launch.cluster.observe import Row
+from plumbline.launch.cluster.observe.observation import Row
 from plumbline.metrics.formatting import format_count
 from plumbline.results import InvalidResult
 

@@ -10,7 +10,7 @@ import pytest
 from tests.data.cluster_scenes import NAMES, scene
 from tests.golden import Golden
 
-from plumbline.launch.cluster.observe import LaunchObservation, StopCause, StopReason, describe_pod
+from plumbline.launch.cluster.observe.observation import LaunchObservation, StopCause, StopReason, describe_pod
 from plumbline.launch.cluster.observe.verdict import classify_launch
 from plumbline.results import FailureClass, Reason, Validity
 

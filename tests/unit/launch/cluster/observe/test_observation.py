@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 import pytest
 from tests.data.cluster_scenes import NAMES, requested_at, scene
 
-from plumbline.launch.cluster.observe import LaunchObservation, Row, decode_observation, encode_observation
+from plumbline.launch.cluster.observe.observation import LaunchObservation, Row, decode_observation, encode_observation
 from plumbline.launch.cluster.observe.pod_records import POINTS, image_pull, keep_ready_time, launch_events, pod_records, pod_timeline
 from plumbline.launch.cluster.observe.verdict import classify_launch
 from plumbline.results import Event, LaunchRecord, PodRecord

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from plumbline.launch.cluster.observe import (
+from plumbline.launch.cluster.observe.observation import (
     LaunchObservation,
     Row,
     StopCause,

@@ -2,8 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from plumbline.launch.cluster import observe
-from plumbline.launch.cluster.observe import Row
+from plumbline.launch.cluster.observe.observation import (
+    Row,
+    container_of,
+    describe_pod,
+    has_ended,
+    has_succeeded,
+    parse_time,
+    rank_of,
+    start_failure,
+)
 
 
 def pod(name: str = "harness", phase: str = "Running", **state: Row) -> Row:
@@ -25,34 +33,34 @@ def pod(name: str = "harness", phase: str = "Running", **state: Row) -> Row:
     ],
 )
 def test_a_pod_is_over_when_its_harness_is(row: Row, over: bool, succeeded: bool) -> None:
-    assert (observe.has_ended(row), observe.has_succeeded(row)) == (over, succeeded)
+    assert (has_ended(row), has_succeeded(row)) == (over, succeeded)
 
 
 def test_the_trial_is_the_trainers_container_only_where_there_is_no_harness() -> None:
-    assert observe.container_of(pod()) == "harness"
-    assert observe.container_of(pod("node")) == "node"
+    assert container_of(pod()) == "harness"
+    assert container_of(pod("node")) == "node"
     both = {"spec": {"containers": [{"name": "node"}, {"name": "harness"}]}}
-    assert observe.container_of(both) == "harness"
+    assert container_of(both) == "harness"
 
 
 def test_a_rank_is_our_label_or_a_jobs_index() -> None:
-    assert observe.rank_of({"metadata": {"labels": {"plumbline/rank": "3"}}}) == 3
-    assert observe.rank_of({"metadata": {"labels": None, "annotations": {"batch.kubernetes.io/job-completion-index": "2"}}}) == 2
-    assert observe.rank_of({"metadata": {}}) == 0
-    assert observe.rank_of({"metadata": {"labels": {"plumbline/rank": "first"}}}) == 0
+    assert rank_of({"metadata": {"labels": {"plumbline/rank": "3"}}}) == 3
+    assert rank_of({"metadata": {"labels": None, "annotations": {"batch.kubernetes.io/job-completion-index": "2"}}}) == 2
+    assert rank_of({"metadata": {}}) == 0
+    assert rank_of({"metadata": {"labels": {"plumbline/rank": "first"}}}) == 0
 
 
 def test_times_with_and_without_a_fraction() -> None:
-    assert observe.parse_time("1970-01-01T00:00:10Z") == 10
-    assert observe.parse_time("1970-01-01T00:00:10.500000Z") == 10.5
-    assert observe.parse_time(None) is None
+    assert parse_time("1970-01-01T00:00:10Z") == 10
+    assert parse_time("1970-01-01T00:00:10.500000Z") == 10.5
+    assert parse_time(None) is None
 
 
 def test_trouble_of_an_init_container_counts() -> None:
     waiting = {"reason": "ErrImagePull", "message": "no"}
     row = {"metadata": {}, "status": {"initContainerStatuses": [{"name": "i", "state": {"waiting": waiting}}]}}
-    assert observe.start_failure(row) == ("i", "ErrImagePull", "no")
-    assert observe.start_failure(pod(waiting={"reason": "ContainerCreating"})) is None
+    assert start_failure(row) == ("i", "ErrImagePull", "no")
+    assert start_failure(pod(waiting={"reason": "ContainerCreating"})) is None
 
 
 @pytest.mark.parametrize(
@@ -69,4 +77,4 @@ def test_trouble_of_an_init_container_counts() -> None:
     ],
 )
 def test_a_person_reads_where_a_pod_is(row: Row, text: str) -> None:
-    assert observe.describe_pod(row) == text
+    assert describe_pod(row) == text

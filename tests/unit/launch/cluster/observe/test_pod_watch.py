@@ -8,7 +8,7 @@ import pytest
 from tests.golden import Golden
 
 from plumbline.launch.cluster.names import RANK
-from plumbline.launch.cluster.observe import Row, StopCause, describe_pod
+from plumbline.launch.cluster.observe.observation import Row, StopCause, describe_pod
 from plumbline.launch.cluster.observe.pod_watch import Decision, PodWatch, WatchLimits
 
 T0 = 1_700_000_000.0

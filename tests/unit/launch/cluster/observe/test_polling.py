@@ -6,7 +6,7 @@ import pytest
 from tests.fakes.fake_kubernetes import FakeKubernetes, Script
 
 from plumbline.launch.cluster.api import ClusterApi
-from plumbline.launch.cluster.observe import LaunchObservation, Row
+from plumbline.launch.cluster.observe.observation import LaunchObservation, Row
 from plumbline.launch.cluster.observe.polling import poll_first_node, read_logs
 
 NS = "plumbline"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plumbline.launch.cluster.node_gpus import PASSING_TAINT
-from plumbline.launch.cluster.observe import LaunchObservation, Row, StopCause
+from plumbline.launch.cluster.observe.observation import LaunchObservation, Row, StopCause
 from plumbline.launch.cluster.observe.verdict import classify_launch
 from plumbline.results import FailureClass
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plumbline.launch.cluster.observe import LaunchObservation, Row, StopCause
+from plumbline.launch.cluster.observe.observation import LaunchObservation, Row, StopCause
 from plumbline.launch.cluster.observe.verdict import classify_launch
 from plumbline.results import FailureClass, Reason, Validity
 

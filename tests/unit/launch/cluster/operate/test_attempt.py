@@ -17,7 +17,7 @@ from plumbline.declarations import Trial
 from plumbline.launch import stores
 from plumbline.launch.cluster import names
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
-from plumbline.launch.cluster.observe import LaunchObservation, StopCause
+from plumbline.launch.cluster.observe.observation import LaunchObservation, StopCause
 from plumbline.launch.cluster.operate.attempts import UNFINISHED, Attempt
 from plumbline.launch.cluster.operate.closing import adopt_or_announce, close_attempt
 from plumbline.launch.collect import collect
