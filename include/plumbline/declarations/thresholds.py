@@ -14,14 +14,16 @@ from plumbline.metrics.units import Duration, Percent, Share
 
 
 class ClientLimits(Declared):
-    """Limits from which on the load client was a limit itself; `plumbline load` uses the defaults."""
+    """Limits from which on the load client was a limit itself.
 
-    dispatch_delay_degraded: Duration = Field(0.010, description="p99 of request_dispatch_delay")
-    dispatch_delay_invalid: Duration = 0.100
+    No default may be added here: `criteria_hash` leaves defaults out, and no recorded trial would match its own any more."""
+
+    dispatch_delay_degraded: Duration = Field(description="p99 of request_dispatch_delay")
+    dispatch_delay_invalid: Duration
     achieved_rate_degraded: Share = Field(
-        0.99, description="requests dispatched over requests scheduled; less means that the client was the limit"
+        description="requests dispatched over requests scheduled; less means that the client was the limit"
     )
-    achieved_rate_invalid: Share = 0.95
+    achieved_rate_invalid: Share
     client_cpu_degraded: Share = Field(0.9, description="CPU time over wall time of the load client's busiest process")
 
 

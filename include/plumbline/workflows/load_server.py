@@ -45,6 +45,16 @@ RATES = ("offered_rate", "achieved_rate_ratio", "request_throughput", "output_to
 CLIENT = ("request_dispatch_delay", "client_cpu_per_request", "client_cpu_utilization")
 """The metrics of a trial that a load reports."""
 
+_CLIENT_LIMITS = ClientLimits.model_validate(
+    {
+        "dispatch_delay_degraded": "10ms",
+        "dispatch_delay_invalid": "100ms",
+        "achieved_rate_degraded": "99%",
+        "achieved_rate_invalid": "95%",
+    }
+)
+"""As thresholds.yaml ships them; nothing is declared here."""
+
 
 class LoadFailed(RuntimeError):
     """The server refuses the first request; the message has its words."""
@@ -116,7 +126,7 @@ def load_server(asked: ServerLoad, tick: Tick | None = None) -> LoadedServer:
 
 
 def _result(address: str, api: Api, model: str, log: RequestLog) -> LoadedServer:
-    judged = client_limited(log, ClientLimits())
+    judged = client_limited(log, _CLIENT_LIMITS)
     once = bool((log.load.output_tokens == 1).all())
     reported = {*(LATENCIES[:1] if once else LATENCIES), *(set(RATES) - ({"output_token_throughput"} if once else set())), *CLIENT}
     return LoadedServer(

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from plumbline.declarations.thresholds import EnvironmentRules
+from plumbline.declarations.thresholds import EnvironmentRules, ValidityLimits
 
 
 def declared(**fields: list[str]) -> EnvironmentRules:
@@ -41,3 +41,9 @@ def test_the_documents_example_is_one_that_is_taken() -> None:
     example = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])["drift"]["environment"]
     rules = declared(**example)
     assert (rules.says("kubernetes.version"), rules.says("gpu.0.vbios"), rules.says("driver.version")) == (True, False, None)
+
+
+def test_no_limit_of_recorded_trials_gets_a_default() -> None:
+    """`criteria_hash` leaves defaults out: one that is added later would break the hash of each trial recorded with that value."""
+    defaults = {name for name, field in ValidityLimits.model_fields.items() if not field.is_required()}
+    assert defaults == {"steady_steps_degraded", "steady_steps_invalid", "client_cpu_degraded"}
