@@ -297,25 +297,6 @@ class Overview:
         with reading(self.engine) as session:
             return [view_of(SeriesView, row) for row in session.scalars(query.order_by(Series.series_key))]
 
-    def series_page(
-        self,
-        provider: str | None = None,
-        kind: str | None = None,
-        workload: str | None = None,
-        campaign_id: str | None = None,
-        after: str = "",
-        limit: int = 50,
-    ) -> Slice[SeriesView]:
-        """Series by key, of one provider, kind, workload and campaign if asked."""
-        filters = ((Series.provider, provider), (Series.kind, kind), (Series.workload, workload))
-        query = where_equal(select(Series).where(Series.series_key > after), *filters)
-        if campaign_id is not None:
-            part = and_(SeriesCampaign.series_key == Series.series_key, SeriesCampaign.campaign_id == campaign_id)
-            query = query.where(select(SeriesCampaign.series_key).where(part).exists())
-        with reading(self.engine) as session:
-            rows = session.scalars(query.order_by(Series.series_key).limit(limit + 1)).all()
-            return cut(rows, limit, lambda row: row.series_key, partial(view_of, SeriesView))
-
     def workload_names(self) -> list[WorkloadName]:
         """Every version of every workload that was run here, training first."""
         query = select(Series.kind, Series.workload, Series.version).where(NOT_IMPORTED).distinct()
@@ -323,11 +304,11 @@ class Overview:
             names = [WorkloadName(*row) for row in session.execute(query)]
         return sorted(names, key=lambda w: (w.kind != "training", w.workload, w.version))
 
-    def providers_of(self, workload: str, after: str = "", limit: int = 20) -> Slice[str]:
-        """Providers that ran a workload, by name."""
-        query = select(Series.provider).where(Series.workload == workload, Series.provider > after, NOT_IMPORTED).distinct()
+    def providers_of(self, workload: str, limit: int) -> list[str]:
+        """Providers that ran a workload, the first so many by name."""
+        query = select(Series.provider).where(Series.workload == workload, NOT_IMPORTED).distinct()
         with reading(self.engine) as session:
-            return cut(session.scalars(query.order_by(Series.provider).limit(limit + 1)).all(), limit, str, str)
+            return list(session.scalars(query.order_by(Series.provider).limit(limit)))
 
     def newest_parts(self, series: Sequence[SeriesView], measured: Sequence[MetricKey] = ()) -> list[SeriesResult]:
         """Each of these series in its newest campaign, in the given order. `measured`: the numbers to hand out."""

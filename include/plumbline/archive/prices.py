@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import date, datetime, timezone
 
-from sqlalchemy import Select, select, update
+from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from plumbline.archive import audit
@@ -23,18 +23,6 @@ from plumbline.archive.repository import insert_new, view_of, where_equal
 from plumbline.archive.schema import Decision, Price, PriceReading, Snapshot
 from plumbline.declarations import digest
 from plumbline.results.stored import DecisionRecord, DecisionView, PriceRecord, PriceView
-
-
-def save_prices(session: Session, now: datetime, prices: Sequence[PriceRecord]) -> tuple[PriceRecord, ...]:
-    """Store prices; those that were not known, which is what a price finding starts from."""
-    new = []
-    for price in prices:
-        content, price_id = asdict(price), _price_id(price)
-        if insert_new(session, Price, {**content, "price_id": price_id, "first_seen_at": now, "last_seen_at": now}, ["price_id"]):
-            new.append(price)
-        else:
-            session.execute(update(Price).where(Price.price_id == price_id).values(last_seen_at=now))
-    return tuple(new)
 
 
 def prices(session: Session, provider: str | Sequence[str] | None = None) -> list[PriceView]:
@@ -79,7 +67,7 @@ def accept_price(
         row.until = max(since, row.since)
     record = PriceRecord(provider, purchase, usd_per_hour, since, None, source, term)
     # Its own row, also if the same price was accepted on the same day before: what ended stays as it was said.
-    price_id = digest({"price": _price_id(record), "accepted_at": now.isoformat()})
+    price_id = digest({**asdict(record), "since": since.isoformat(), "accepted_at": now.isoformat()})
     price = Price(**asdict(record), price_id=price_id, first_seen_at=now, last_seen_at=now)
     session.add(price)
     detail = {
@@ -97,13 +85,6 @@ def accept_price(
 def _in_force(provider: str, purchase: str, term: str | None) -> Select[Price]:
     of = select(Price).where(Price.provider == provider, Price.purchase == purchase, Price.term == term, Price.until.is_(None))
     return of.order_by(Price.since.desc(), Price.first_seen_at.desc())
-
-
-def _price_id(price: PriceRecord) -> str:
-    content = {**asdict(price), "since": price.since.isoformat(), "until": price.until.isoformat() if price.until else None}
-    if price.term is None:
-        del content["term"]  # prices were named before there were terms
-    return digest(content)
 
 
 def _price_view(row: Price) -> PriceView:
@@ -136,14 +117,11 @@ def price_readings(
     term: str | None = None,
     *,
     source: str | None = None,
-    since: datetime | None = None,
     latest: int | None = None,
 ) -> list[PriceReadingView]:
-    """A provider's readings, oldest first: of one kind of purchase, one term and one source if named, from a time on, the `latest` so many."""
+    """A provider's readings, oldest first: of one kind of purchase, one term and one source if named, the `latest` so many."""
     filters = ((PriceReading.purchase, purchase), (PriceReading.term, term), (PriceReading.source, source))
     query = where_equal(select(PriceReading).where(PriceReading.provider == provider), *filters)
-    if since is not None:
-        query = query.where(PriceReading.observed_at >= since)
     query = query.order_by(PriceReading.observed_at.desc(), PriceReading.reading_id.desc()).limit(latest)
     return [view_of(PriceReadingView, row) for row in session.scalars(query)][::-1]
 
@@ -158,36 +136,21 @@ def save_snapshot(session: Session, now: datetime, record: SnapshotRecord) -> Sn
     return view
 
 
-def latest_snapshot(session: Session, provider: str, kind: SnapshotKind, before: datetime | None = None) -> SnapshotView | None:
-    """The provider's last snapshot of a kind, taken `before` a time if given; None if there is none."""
-    query = _snapshots(provider, kind).order_by(Snapshot.taken_at.desc(), Snapshot.snapshot_id).limit(1)
-    if before is not None:
-        query = query.where(Snapshot.taken_at < before)
-    return next(iter(_views(session, query)), None)
+def latest_snapshot(session: Session, provider: str, kind: SnapshotKind) -> SnapshotView | None:
+    """The provider's last snapshot of a kind; None if there is none."""
+    return next(iter(snapshots(session, provider, kind, latest=1)), None)
 
 
-def snapshots(
-    session: Session, provider: str, kind: SnapshotKind | None = None, since: datetime | None = None, latest: int | None = None
-) -> list[SnapshotView]:
-    """A provider's snapshots, oldest first: of one kind if named, from a time on, the `latest` so many."""
-    query = _snapshots(provider, kind).order_by(Snapshot.taken_at.desc(), Snapshot.snapshot_id).limit(latest)
-    if since is not None:
-        query = query.where(Snapshot.taken_at >= since)
-    return _views(session, query)[::-1]
-
-
-def _snapshots(provider: str, kind: SnapshotKind | None) -> Select[Snapshot]:
-    return where_equal(select(Snapshot).where(Snapshot.provider == provider), (Snapshot.kind, kind))
-
-
-def _views(session: Session, query: Select[Snapshot]) -> list[SnapshotView]:
-    return [view_of(SnapshotView, row) for row in session.scalars(query)]
+def snapshots(session: Session, provider: str, kind: SnapshotKind | None = None, latest: int | None = None) -> list[SnapshotView]:
+    """A provider's snapshots, oldest first: of one kind if named, the `latest` so many."""
+    query = where_equal(select(Snapshot).where(Snapshot.provider == provider), (Snapshot.kind, kind))
+    newest = query.order_by(Snapshot.taken_at.desc(), Snapshot.snapshot_id).limit(latest)
+    return [view_of(SnapshotView, row) for row in session.scalars(newest)][::-1]
 
 
 class Prices:
     """Readings of prices, accepted prices, decisions, and snapshots of providers' facts."""
 
-    save_prices = writes(save_prices)
     prices = reads(prices)
     record_readings = writes(record_readings)
     price_readings = reads(price_readings)

@@ -13,7 +13,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from plumbline.archive.engine import reading
 from plumbline.archive.pages import NOT_IMPORTED
-from plumbline.archive.repository import Slice, Span, page_after, where_within
+from plumbline.archive.repository import Span, where_within
 from plumbline.archive.schema import (
     Environment,
     Metric,
@@ -76,15 +76,6 @@ class Trends:
                 if seconds is not None:
                     leads[campaign_id].append(seconds)
         return [LaunchCounts(c, at, ended.get(c, {}), tuple(leads.get(c, ()))) for c, at in newest.items()]
-
-    def campaigns_of(self, series_key: str, after: str | None = None, limit: int = 24) -> Slice[tuple[str, datetime]]:
-        """(campaign, planned for) of a series, newest first. `after`: a campaign's id; LookupError for one that the series has no part in."""
-        query = select(SeriesCampaign).where(SeriesCampaign.series_key == series_key)
-        order = (SeriesCampaign.planned_at.desc(), SeriesCampaign.campaign_id.desc())
-        with reading(self.engine) as session:
-            place = None if after is None else (series_key, after)
-            missing = f'the series "{series_key}" has no trial in the campaign "{after}"'
-            return page_after(session, query, order, place, limit, lambda row: (row.campaign_id, row.planned_at), missing)
 
     def last_run(self, providers: Sequence[str]) -> dict[str, datetime]:
         """Provider → when its newest campaign was planned for."""

@@ -110,9 +110,11 @@ def trial_view(trial: Trial, series: Series, corrected: bool) -> TrialView:
     )
 
 
-def series(session: Session, provider: str | None = None, kind: str | None = None, campaign_id: str | None = None) -> list[SeriesView]:
-    """Every series, by key; of one campaign, those that took part in it."""
-    query = where_equal(select(Series).order_by(Series.series_key), (Series.provider, provider), (Series.kind, kind))
+def series(
+    session: Session, provider: str | None = None, kind: str | None = None, campaign_id: str | None = None, limit: int | None = None
+) -> list[SeriesView]:
+    """Every series, by key, or the first so many; of one campaign, those that took part in it."""
+    query = where_equal(select(Series).order_by(Series.series_key).limit(limit), (Series.provider, provider), (Series.kind, kind))
     if campaign_id is not None:
         query = query.join(SeriesCampaign, SeriesCampaign.series_key == Series.series_key).where(SeriesCampaign.campaign_id == campaign_id)
     return [view_of(SeriesView, row) for row in session.scalars(query)]

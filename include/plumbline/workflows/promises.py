@@ -78,7 +78,7 @@ def _speed(archive: Archive, name: str, workload: str, floor: Criterion) -> Spee
     values: list[tuple[str, float]] = []
     if newest is not None:
         key = newest.series.series_key
-        pairs = [(key, campaign) for campaign, _ in archive.campaigns_of(key, limit=_SPEED_CAMPAIGNS).rows]
+        pairs = [(key, campaign) for campaign, _ in reversed(archive.series_campaigns(key, _SPEED_CAMPAIGNS))]
         samples, wanted = archive.samples(pairs, [floor.metric]), (floor.metric, floor.statistic, floor.phase)
         for pair in pairs:
             if len(values) < _REPEATS:

@@ -21,7 +21,6 @@ from plumbline.archive import (
     DecisionRecord,
     FindingRecord,
     IncidentRecord,
-    PriceRecord,
     QuarantineRecord,
     SnapshotRecord,
     open_archive,
@@ -62,7 +61,7 @@ def filled(archive: Archive) -> Archive:
     archive.bootstrap_baseline(trial("inference").series_key, RULES.model_copy(update={"bootstrap_trials": 1}))
     archive.quarantine(QuarantineRecord("2025-11", "x", 1, "file:///store/quarantine/x/result.json", "0" * 64, "newer"))
     archive.save_decision(DecisionRecord("d1", "team", "training", "lab-2core", 0.9, {"scores": [1.5]}))
-    archive.save_prices([PriceRecord("lab-2core", "on_demand", 1.25, PLANNED.date(), None, "a test")])
+    archive.accept_price("lab-2core", "on_demand", None, 1.25, PLANNED.date(), "a test", by="ada", why="first")
     archive.accept_price("lab-2core", "reserved", "1y", 1.1, PLANNED.date(), "contract 7", by="ada", why="signed")
     archive.record_readings([reading(1), reading(2)])
     archive.save_snapshot(

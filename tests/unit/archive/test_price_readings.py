@@ -42,7 +42,6 @@ def test_readings_are_asked_for_by_purchase_term_time_and_number(archive: Archiv
     assert ids("lab-2core") == ["r1", "r2", "r3", "r4", "r6"]
     assert ids("lab-2core", source="contract") == ["r6"] and ids("lab-2core", source="csv") == []
     assert ids("lab-2core", "reserved", "3y") == ["r4"]
-    assert ids("lab-2core", since=FIRST + timedelta(days=3)) == ["r3", "r4", "r6"]
     assert ids("lab-2core", latest=2) == ["r4", "r6"]
 
 
@@ -111,9 +110,7 @@ def test_snapshots_are_stored_once_and_found_by_kind_and_time(archive: Archive) 
     assert archive.save_snapshot(made) == stored[0]
     assert stored[0].facts_hash == stored[2].facts_hash != stored[1].facts_hash
     assert archive.snapshots("lab-2core", "cluster") == stored[:2]
-    assert archive.snapshots("lab-2core", since=FIRST + timedelta(hours=1)) == [stored[1]]
     assert archive.snapshots("lab-2core", latest=1) == [stored[1]]
     assert archive.latest_snapshot("lab-2core", "cluster") == stored[1]
-    assert archive.latest_snapshot("lab-2core", "cluster", before=later.taken_at) == stored[0]
     assert archive.latest_snapshot("lab-2core", "probe") == stored[2]
-    assert archive.latest_snapshot("lab-2core", "cluster", before=FIRST) is None
+    assert archive.latest_snapshot("lab-9core", "cluster") is None

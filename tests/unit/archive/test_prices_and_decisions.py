@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import datetime
 
 import pytest
 from tests.data.result_documents import document, trial
 
-from plumbline.archive import Archive, DecisionRecord, PriceRecord
+from plumbline.archive import Archive, DecisionRecord
 
-PRICE = PriceRecord("lab-2core", "on_demand", 0.04, date(2025, 1, 1), None, "contract 7")
 RANKING = DecisionRecord("d1", "platform", "training", "lab-2core", 0.91, {"ranking": ["lab-2core", "lab-1core"]})
-
-
-def test_a_price_seen_again_is_not_new(archive: Archive) -> None:
-    dearer = replace(PRICE, usd_per_hour=0.05, since=date(2025, 6, 1))
-    assert archive.save_prices([PRICE]) == (PRICE,)
-    assert archive.save_prices([PRICE, dearer]) == (dearer,)
-    first, second = archive.prices("lab-2core")
-    assert (first.usd_per_hour, first.since, first.until) == (0.04, date(2025, 1, 1), None)
-    assert first.last_seen_at > first.first_seen_at and second.first_seen_at == second.last_seen_at
-    assert archive.prices("other") == [] and len(archive.prices()) == 2
 
 
 def test_a_decision_from_the_same_inputs_is_stored_once(archive: Archive) -> None:

@@ -20,7 +20,6 @@ from plumbline.declarations import Declarations, load
 from plumbline.declarations.providers.provider import Price
 from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
 from plumbline.presentation.html.report import write_report
-from plumbline.results.stored import PriceRecord
 
 ACCEPTED, DECLARED = "77.7713", "66.6617"
 PAGES_OF_MONEY = {"/prices", "/prices/{provider}", "/spend", "/decisions", "/decisions/{team}/{kind}", "/decisions/{team}/{kind}/negotiate"}
@@ -45,7 +44,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         first = data.documents[0].trial
         where = first.provider.name
         made = {"provider": where, "severity": "warn", "campaign_id": first.campaign_id, "series_key": first.series_key}
-        archive.save_prices([PriceRecord(where, "on_demand", float(ACCEPTED), date(2025, 6, 1), None, "contract 2025-2")])
+        archive.accept_price(where, "on_demand", None, float(ACCEPTED), date(2025, 6, 1), "contract 2025-2", by="ada", why="signed")
         archive.save_findings(
             [
                 FindingRecord(finding_id="f-price", kind="price", headline=f"WARN  price {ACCEPTED}", **made),

@@ -160,7 +160,7 @@ def leads(rankings: Mapping[str, tuple[WorkloadRanking, datetime]]) -> dict[str,
 def workload_page(archive: Archive, declared: Declarations, on: date, name: str, per: CostUnit) -> WorkloadPage | None:
     """A workload and every provider's place on it; None if it is neither declared nor in the archive."""
     spec = declared.workloads.get(name)
-    ran = archive.providers_of(name, limit=MAX_PROVIDERS).rows
+    ran = archive.providers_of(name, MAX_PROVIDERS)
     if spec is None and not ran:
         return None
     fleet = read_fleet(archive, declared, on, workload=name).of(name)
