@@ -26,6 +26,8 @@ from plumbline.loadclient.wire import CACHED_TOKENS, SERVER_TIMES, Tensor, Wire
 _RELATIVE, _ABSOLUTE = 1e-3, 1e-5
 """Floats of one request may differ by so much between two batches."""
 _FINAL = "triton_final_response"
+_QUOTED = 60
+"""Characters of values that differ."""
 
 
 @dataclass(frozen=True)
@@ -84,45 +86,54 @@ class _Peer:
     def __init__(self, client: Any, wire: Wire, timeout_s: float) -> None:
         self._client, self._wire, self._timeout_s = client, wire, timeout_s
         self._came: queue.SimpleQueue[tuple[float, Any, Exception | None]] = queue.SimpleQueue()
-        if wire.method == "stream":
-            client.start_stream(lambda result, error: self._came.put((time.monotonic(), result, error)))
 
-    def to(self, number: int, tensors: Sequence[Tensor]) -> tuple[float, dict[str, NDArray[Any]]]:
-        """Seconds to the last response, and the values of each output, those of all responses one after the other."""
+    def to(self, number: int, tensors: Sequence[Tensor]) -> tuple[float, dict[str, list[NDArray[Any]]]]:
+        """Seconds to the last response, and of each output the values [n] of each response."""
         inputs = [InferInput(each.name, list(each.values.shape), each.datatype) for each in tensors]
         for made, each in zip(inputs, tensors, strict=True):
             made.set_data_from_numpy(each.values)
-        began, parts, last = time.monotonic(), dict[str, list[NDArray[Any]]](), False
-        if self._wire.method == "stream":
-            self._client.async_stream_infer(self._wire.model, inputs, request_id=str(number))
-        else:
+        began = time.monotonic()
+        if self._wire.method == "unary":
             result = self._client.infer(self._wire.model, inputs, request_id=str(number), client_timeout=self._timeout_s)
-            self._came.put((time.monotonic(), result, None))
-        while not last:
+            return time.monotonic() - began, {
+                output.name: [result.as_numpy(output.name).ravel()] for output in result.get_response().outputs
+            }
+        # A stream for each request, as ours has: to open one is work of the server.
+        self._client.start_stream(lambda result, error: self._came.put((time.monotonic(), result, error)))
+        try:
+            self._client.async_stream_infer(self._wire.model, inputs, request_id=str(number))
+            return self._streamed(began)
+        finally:
+            self._client.stop_stream()
+
+    def _streamed(self, began: float) -> tuple[float, dict[str, list[NDArray[Any]]]]:
+        parts = dict[str, list[NDArray[Any]]]()
+        while True:
             at, result, error = self._came.get(timeout=self._timeout_s)
             if error is not None:
                 raise error
             response = result.get_response()
-            last = self._wire.method == "unary" or (_FINAL in response.parameters and response.parameters[_FINAL].bool_param)
             for output in response.outputs:
                 parts.setdefault(output.name, []).append(result.as_numpy(output.name).ravel())
-        return at - began, {name: np.concatenate(values) for name, values in parts.items()}
+            if _FINAL in response.parameters and response.parameters[_FINAL].bool_param:
+                return at - began, parts
 
 
-def _difference(wire: Wire, ours: Mapping[str, Sequence[bytes]], theirs: Mapping[str, NDArray[Any]]) -> str:
-    """The first tensor that differs, and how; empty if none does. Times, cache hits and the tokens of each response may."""
+def _difference(wire: Wire, ours: Mapping[str, Sequence[bytes]], theirs: Mapping[str, Sequence[NDArray[Any]]]) -> str:
+    """The first tensor that differs, and how; empty if none does. Times, cache hits and the tokens of each response may; of what the last
+    response must carry, only that one counts."""
     for name in sorted({*wire.responses, *wire.last} - {SERVER_TIMES, CACHED_TOKENS, wire.tokens}):
-        theirs_here = theirs.get(name, np.empty(0))
-        if theirs_here.dtype == np.object_:
-            one, other = (b"".join(b"".join(deserialize_bytes_tensor(part)) for part in ours.get(name, ())), b"".join(theirs_here))
-            same = one == other
+        since = -1 if name in wire.last else 0
+        parts, expected = ours.get(name, ())[since:], np.concatenate(theirs.get(name, [np.empty(0)])[since:])
+        if expected.dtype == np.object_:
+            # A response may bring several tokens: only the text of all is the same each time.
+            expected = np.array(b"".join(expected))
+            values: NDArray[Any] = np.array(b"".join(b"".join(deserialize_bytes_tensor(part)) for part in parts))
         else:
-            values = np.frombuffer(b"".join(ours.get(name, ())), theirs_here.dtype)
-            floats = np.issubdtype(theirs_here.dtype, np.floating)
-            same = values.shape == theirs_here.shape and (
-                np.allclose(values, theirs_here, _RELATIVE, _ABSOLUTE) if floats else np.array_equal(values, theirs_here)
-            )
-            one, other = values[:4].tolist(), theirs_here[:4].tolist()
-        if not same:
-            return f"{name} is {str(one)[:60]} …, by tritonclient {str(other)[:60]} …"
+            values = np.frombuffer(b"".join(parts), expected.dtype)
+        floats = np.issubdtype(expected.dtype, np.floating)
+        if values.shape != expected.shape or not (
+            np.allclose(values, expected, _RELATIVE, _ABSOLUTE) if floats else np.array_equal(values, expected)
+        ):
+            return f"{name} is {str(values.tolist())[:_QUOTED]}, by tritonclient {str(expected.tolist())[:_QUOTED]}"
     return ""

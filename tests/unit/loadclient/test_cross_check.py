@@ -20,6 +20,7 @@ from plumbline.loadclient.wire import ANY, Tensor, Wire
 
 STREAM = Wire("stream", "echo", {"TOKEN": 4, "INDEX": 4, "TEXT": ANY})
 UNARY = Wire("unary", "echo", {"VECTOR": 12}, index=None)
+PIECES = Wire("stream", "pieces", {"TEXT": ANY, "BROUGHT": 4}, {"READ": 4}, index=None, tokens="BROUGHT", read="READ")
 N, TOKENS = 8, 3
 
 
@@ -27,7 +28,7 @@ class Echo(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
     """A token for each of the prompt's last ids, with its number as text, or the whole prompt as floats. `refuses`: this request."""
 
     def __init__(self, refuses: str = "") -> None:
-        self.refuses = refuses
+        self.refuses, self.asked = refuses, 0
 
     def ModelStreamInfer(self, stream: Iterator[Any], _context: Any) -> Iterator[Any]:
         for request in stream:
@@ -35,6 +36,10 @@ class Echo(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
                 yield messages.ModelStreamInferResponse(error_message="told to refuse")
                 continue
             ids = np.frombuffer(request.raw_input_contents[0], "<i4")
+            self.asked += 1
+            if request.model_name == "pieces":
+                yield from self._pieces(request, ids)
+                continue
             for index in range(TOKENS):
                 answer = messages.ModelStreamInferResponse()
                 answer.infer_response.id = request.id
@@ -45,6 +50,23 @@ class Echo(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
                     answer.infer_response.outputs.add(name=name, datatype=datatype, shape=[1])
                     answer.infer_response.raw_output_contents.append(data)
                 yield answer
+
+    def _pieces(self, request: Any, ids: Any) -> Iterator[Any]:
+        """All tokens at once for every other client, else one by one; each response says how much was read, as NVIDIA's vllm backend does."""
+        size = TOKENS if self.asked > N else 1
+        for begin in range(0, TOKENS, size):
+            answer = messages.ModelStreamInferResponse()
+            answer.infer_response.id = request.id
+            answer.infer_response.parameters["triton_final_response"].bool_param = begin + size >= TOKENS
+            text = "".join(map(str, ids[begin : begin + size])).encode()
+            for name, datatype, data in (
+                ("TEXT", "BYTES", serialize_byte_tensor(np.array([text], object)).item()),
+                ("READ", "UINT32", np.uint32(TOKENS).tobytes()),
+                ("BROUGHT", "UINT32", np.uint32(size).tobytes()),
+            ):
+                answer.infer_response.outputs.add(name=name, datatype=datatype, shape=[1])
+                answer.infer_response.raw_output_contents.append(data)
+            yield answer
 
     def ModelInfer(self, request: Any, _context: Any) -> Any:
         response = messages.ModelInferResponse(id=request.id)
@@ -73,7 +95,7 @@ def checked(wire: Wire, servicer: Echo | None = None, within_s: float = 20) -> C
         return cross_check(requests, Target(address, wire, lambda: True), tokens, tokens, within_s=within_s, timeout_s=20)
 
 
-@pytest.mark.parametrize("wire", [STREAM, UNARY], ids=["stream", "unary"])
+@pytest.mark.parametrize("wire", [STREAM, UNARY, PIECES], ids=["stream", "unary", "pieces"])
 def test_both_clients_get_the_same(wire: Wire) -> None:
     found = checked(wire)
     assert (found.n, found.differ) == (N, {})
