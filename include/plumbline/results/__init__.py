@@ -27,6 +27,7 @@ from plumbline.results.document import (
     Telemetry,
     Validity,
     metric_row,
+    share_row,
 )
 from plumbline.results.held_part import HeldPart
 from plumbline.results.store import ResultStore
@@ -61,4 +62,5 @@ __all__ = [
     "Telemetry",
     "Validity",
     "metric_row",
+    "share_row",
 ]

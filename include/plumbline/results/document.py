@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from plumbline.declarations import Trial, canonical, digest
 from plumbline.metrics import METRICS, STATISTICS, Direction, Phase, Unit
+from plumbline.metrics.proportions import wilson_interval
 from plumbline.results import bounded_json
 from plumbline.results.check_line import CheckLine
 from plumbline.results.token_usage import TokenUsage
@@ -456,6 +457,13 @@ def metric_row(
         reason=_truncate(reason) if absent else None,
         method=_truncate(method),
     )
+
+
+def share_row(metric: str, counted: int, n: int, *, phase: Phase = "steady") -> MetricRow:
+    """A share of `n` observations with Wilson's interval; absent without any."""
+    share = wilson_interval(counted, n)
+    ci = None if share.low is None or share.high is None else (share.low, share.high)
+    return metric_row(metric, share.ratio, n, phase=phase, ci=ci)
 
 
 def _truncate(text: str | None) -> str | None:

@@ -10,7 +10,6 @@ from pydantic import Field, model_validator
 from plumbline.declarations.base import Declared, removed_values
 from plumbline.declarations.workloads.prompts import DEFAULT_PROMPT_TOKENS, PromptSet
 from plumbline.declarations.workloads.workload import Seed
-from plumbline.metrics import LoadPhase
 from plumbline.metrics.units import Duration, Pause, Percent, Rate
 
 
@@ -48,22 +47,18 @@ class _LengthDistribution(Declared):
     uniform: UniformTokens | None = None
 
     @property
-    def longest(self) -> int:
-        """The largest length that can be drawn."""
-        if self.constant is not None:
-            return self.constant
+    def _range(self) -> tuple[int, int]:
+        """The smallest and the largest length that can be drawn."""
         bounded = self.normal or self.uniform
-        assert bounded is not None
-        return bounded.max
+        return (bounded.min, bounded.max) if bounded is not None else (self.constant or 0, self.constant or 0)
 
     @property
     def shortest(self) -> int:
-        """The smallest length that can be drawn."""
-        if self.constant is not None:
-            return self.constant
-        bounded = self.normal or self.uniform
-        assert bounded is not None
-        return bounded.min
+        return self._range[0]
+
+    @property
+    def longest(self) -> int:
+        return self._range[1]
 
 
 class LengthShare(_LengthDistribution):
@@ -92,14 +87,10 @@ class Tokens(_LengthDistribution):
         return self
 
     @property
-    def longest(self) -> int:
-        """The largest length that can be drawn."""
-        return max(portion.longest for portion in self.mixed) if self.mixed else super().longest
-
-    @property
-    def shortest(self) -> int:
-        """The smallest length that can be drawn."""
-        return min(portion.shortest for portion in self.mixed) if self.mixed else super().shortest
+    def _range(self) -> tuple[int, int]:
+        if self.mixed is None:
+            return super()._range
+        return min(portion.shortest for portion in self.mixed), max(portion.longest for portion in self.mixed)
 
 
 class SharedPrefix(Declared):
@@ -429,28 +420,6 @@ def max_phase_seconds(phase: PhaseSpec) -> float:
     if isinstance(phase, ContextPhaseSpec):
         return float(len(phase.input_tokens) * phase.each)
     return float(phase.duration)
-
-
-__all__ = [
-    "MAX_TRACE_ROWS",
-    "Arrivals",
-    "Closed",
-    "ContextPhaseSpec",
-    "FaultPhaseSpec",
-    "LengthShare",
-    "LoadPhase",
-    "LoadPhaseSpec",
-    "PhaseSpec",
-    "Requests",
-    "Search",
-    "SearchPhaseSpec",
-    "SharedPrefix",
-    "Tokens",
-    "Trace",
-    "TraceLayout",
-    "Turns",
-    "max_phase_seconds",
-]
 
 
 def mean_tokens(lengths: Tokens | LengthShare) -> float:

@@ -19,9 +19,8 @@ from plumbline.declarations.workloads.load import (
 )
 from plumbline.launch.simulated.model import Hardware, TrialDraw
 from plumbline.metrics import Phase
-from plumbline.metrics.proportions import wilson_interval
 from plumbline.metrics.quantiles import PERCENTILES, supported
-from plumbline.results import MetricRow, Stage, metric_row
+from plumbline.results import MetricRow, Stage, metric_row, share_row
 
 _BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
 _CHECKPOINT_BYTES = 16e9  # eight billion weights of two bytes
@@ -282,10 +281,7 @@ def _meets(slo: Slo, first: float, token: float, whole: float) -> float:
 def _share(metric: str, share: float, n: int, phase: Phase, draw: TrialDraw) -> MetricRow:
     value = draw.row(metric, share, n, phase=phase, moved=False, scatter=False).value
     assert value is not None
-    counted = min(n, round(value * n))
-    within = wilson_interval(counted, n)
-    assert within.low is not None and within.high is not None  # n is at least 1
-    return metric_row(metric, counted / n, n, phase=phase, ci=(within.low, within.high))
+    return share_row(metric, min(n, round(value * n)), n, phase=phase)
 
 
 def _fault(spec: FaultPhaseSpec, server: Server, draw: TrialDraw) -> Iterator[MetricRow]:

@@ -14,9 +14,8 @@ from plumbline.harness.gpu_monitor import GpuMonitor
 from plumbline.loadclient.request_log import RETRIEVAL, RequestLog
 from plumbline.loadclient.round_trip import RoundTrips
 from plumbline.metrics import LoadPhase
-from plumbline.metrics.proportions import wilson_interval
 from plumbline.metrics.quantiles import PERCENTILES, Values, interval, percentile, supported
-from plumbline.results import MetricRow, Stage, StageSource, metric_row
+from plumbline.results import MetricRow, Stage, StageSource, metric_row, share_row
 
 
 def metrics_of(log: RequestLog, slo: Slo | None, server: ServerCounters | None) -> list[MetricRow]:
@@ -159,12 +158,8 @@ def _rates(log: RequestLog, slo: Slo | None) -> list[MetricRow]:
         *([metric_row("input_token_throughput", input_tokens / elapsed_s, input_tokens, phase=phase)] if known else []),
         *([] if met is None else [metric_row("goodput", met / elapsed_s, n, phase=phase)]),
     ]
-    for name, count in (("goodput_ratio", met), ("error_rate", n - finished)):
-        if count is None:
-            continue
-        share = wilson_interval(count, n)
-        ci = None if share.low is None or share.high is None else (share.low, share.high)
-        rows.append(metric_row(name, share.ratio, n, phase=phase, ci=ci))
+    shares = (("goodput_ratio", met), ("error_rate", n - finished))
+    rows += [share_row(name, count, n, phase=phase) for name, count in shares if count is not None]
     achieved = achieved_rate_ratio(log)
     if achieved is not None:
         timed = int((log.load.after < 0).sum())

@@ -31,8 +31,7 @@ from plumbline.harness.inference.server.under_test import all_running
 from plumbline.harness.measurement import EvidenceFile, Judgement, TrialFailed, invalid
 from plumbline.loadclient.transport import Target
 from plumbline.metrics import Phase
-from plumbline.metrics.proportions import wilson_interval
-from plumbline.results import MetricRow, metric_row
+from plumbline.results import MetricRow, metric_row, share_row
 
 _CONTINUATION = 32
 """Tokens that the reference adds to each prompt at most. It ends where the model ends: a forced token would not be its choice."""
@@ -227,14 +226,8 @@ def _windows(workload: InferenceWorkload, quality: Quality, tokens: PromptTokens
 
 
 def _accuracy_rows(right: NDArray[np.bool_], before: NDArray[np.bool_] | None) -> list[MetricRow]:
-    rows = []
-    for name, answers in (("answer_accuracy", right), ("reference_accuracy", before)):
-        if answers is None:
-            continue
-        share = wilson_interval(int(answers.sum()), len(answers))
-        ci = None if share.low is None or share.high is None else (share.low, share.high)
-        rows.append(metric_row(name, share.ratio, len(answers), phase=_PHASE, ci=ci))
-    return rows
+    answered = (("answer_accuracy", right), ("reference_accuracy", before))
+    return [share_row(name, int(each.sum()), len(each), phase=_PHASE) for name, each in answered if each is not None]
 
 
 def _judge_accuracy(right: NDArray[np.bool_], before: NDArray[np.bool_] | None, declared: Evaluation) -> list[Judgement | None]:

@@ -29,8 +29,7 @@ from plumbline.loadclient import round_trip
 from plumbline.loadclient.phase_load import PhaseLoad
 from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.request_log import RequestLog, Values
-from plumbline.metrics.proportions import wilson_interval
-from plumbline.results import Curve, MetricRow, Point, metric_row
+from plumbline.results import Curve, MetricRow, Point, metric_row, share_row
 
 CURVES = (
     ("time_to_first_token", "p50"),
@@ -129,10 +128,7 @@ def context_curves(lengths: Sequence[LengthMeasurement]) -> list[Curve]:
 
 def context_error_row(logs: Sequence[RequestLog]) -> MetricRow:
     """The share of failed requests of all lengths."""
-    n, failed = sum(log.n for log in logs), sum(log.n - log.finished for log in logs)
-    share = wilson_interval(failed, n)
-    ci = None if share.low is None or share.high is None else (share.low, share.high)
-    return metric_row("error_rate", share.ratio, n, phase=logs[0].load.name, ci=ci)
+    return share_row("error_rate", sum(log.n - log.finished for log in logs), sum(log.n for log in logs), phase=logs[0].load.name)
 
 
 def growth_rows(logs: Sequence[RequestLog]) -> list[MetricRow]:
