@@ -95,7 +95,7 @@ def test_every_component_builds_alone_and_with_the_others(cluster: Cluster, comp
     rules = [rule for row in rows if row["kind"] in ("Role", "ClusterRole") for rule in row["rules"]]
     settings: dict[str, Any] = {"queue": "plumbline"} if "kueue" in components else {}
     needed = required_permissions(launcher("tried", **settings))
-    for gang in {"jobset", "trainjob"} & set(components):
+    for gang in {"jobset"} & set(components):
         needed |= required_permissions(launcher("tried", gang=gang))
     assert granted_permissions(rules) == needed
     bindings = [row for row in rows if row["kind"] in ("RoleBinding", "ClusterRoleBinding")]

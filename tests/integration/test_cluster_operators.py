@@ -351,10 +351,9 @@ def test_a_part_of_a_gang_is_completed_by_the_next_try(make: Any, kube: FakeKube
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("kind", ["jobset", "trainjob"])
-def test_a_gang_by_a_controller(make: Any, kube: FakeKubernetes, kind: str) -> None:
+def test_a_gang_by_a_controller(make: Any, kube: FakeKubernetes) -> None:
     kube.script("*", Script().started().runs(harness(lasts_s=1.5)))
-    world = make(declare=GANG, gang=kind)
+    world = make(declare=GANG, gang="jobset")
     assert world.run() == "success"
     assert [pod.rank for pod in world.attempts[0].pods] == [0, 1]
     assert kube.leftovers() == []

@@ -228,22 +228,13 @@ def test_eviction_by_the_api_deletes(kube: FakeKubernetes) -> None:
     kube.wait_for(lambda: not kube.pods(), "it is gone")
 
 
-@pytest.mark.parametrize(
-    ("group", "version", "plural"), [("jobset.x-k8s.io", "v1alpha2", "jobsets"), ("trainer.kubeflow.org", "v1alpha1", "trainjobs")]
-)
-def test_custom_objects_make_pods_and_take_them_along(kube: FakeKubernetes, group: str, version: str, plural: str) -> None:
+def test_custom_objects_make_pods_and_take_them_along(kube: FakeKubernetes) -> None:
+    group, version, plural = "jobset.x-k8s.io", "v1alpha2", "jobsets"
     kube.script("*", Script().started())
     custom = client.CustomObjectsApi(core(kube).api_client)
     job = {"parallelism": 2, "template": {"metadata": {"labels": {"plumbline/launch": "pl-a"}}, "spec": pod()["spec"]}}
-    specs = {
-        "jobsets": {"replicatedJobs": [{"name": "trial", "template": {"spec": job}}]},
-        "trainjobs": {
-            "runtimeRef": {"name": "torch-distributed"},
-            "labels": {"plumbline/launch": "pl-a"},
-            "trainer": {"numNodes": 2, "image": "x:1"},
-        },
-    }
-    body = {"apiVersion": f"{group}/{version}", "metadata": {"name": "pl-a"}, "spec": specs[plural]}
+    spec = {"replicatedJobs": [{"name": "trial", "template": {"spec": job}}]}
+    body = {"apiVersion": f"{group}/{version}", "metadata": {"name": "pl-a"}, "spec": spec}
     custom.create_namespaced_custom_object(group, version, NS, plural, body)
     pods = core(kube).list_namespaced_pod(NS, label_selector="plumbline/launch=pl-a").items
     assert [p.metadata.labels["batch.kubernetes.io/job-completion-index"] for p in pods] == ["0", "1"]

@@ -27,7 +27,7 @@ USER_ROOMS = ("declarations", "results")
 KNOWN = {
     "AsyncEngineArgs", "DataFrame", "DerSimonian", "InfiniBand", "JobSet", "ModelInfer",
     "ModelStreamInfer", "OpenCost", "PodSpec", "PyTorch", "ReadTimeoutError", "ResourceSlices",
-    "RpcError", "SelfSubjectRulesReview", "TrainJob", "TrainingRuntime", "ValidationError", "patchMergeKey",
+    "RpcError", "SelfSubjectRulesReview", "ValidationError", "patchMergeKey",
 }
 # fmt: on
 

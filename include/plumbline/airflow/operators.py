@@ -170,7 +170,7 @@ def _deferral_errors() -> tuple[type[BaseException], ...]:
 class TrialGangOperator(LaunchOperator, BaseOperator):  # type: ignore[misc]  # airflow's types are not followed
     """Runs the planned trial that `spec` names ({campaign_id, trial_id, title}) as a gang of pods on the provider's cluster.
 
-    One object owns the pods, so that deleting it deletes all: a headless Service, or the JobSet or TrainJob whose controller creates them.
+    One object owns the pods, so that deleting it deletes all: a headless Service, or the JobSet whose controller creates them.
     All pods start within the schedule timeout or none stays; the first failure ends the gang with its class.
     Returns {trial_id, exit_code} of rank 0; raises the typed exception of the failure class after everything is stored and deleted.
     """

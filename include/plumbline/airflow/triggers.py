@@ -22,7 +22,7 @@ from plumbline.launch.cluster import names
 from plumbline.launch.cluster.api import ApiAnswer, ClusterApi, NoAnswer
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.observe import pod_watch
-from plumbline.launch.cluster.observe.observation import Row, container_of, encode_observation, has_started, name_of
+from plumbline.launch.cluster.observe.observation import CONTAINER, Row, encode_observation, has_started, name_of
 from plumbline.launch.cluster.observe.pod_watch import LogReader, Outage, RequestFailed
 
 _FOREGROUND = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"}
@@ -53,7 +53,7 @@ class LaunchApi:
     async def log(self, pod: Row, query: Mapping[str, str]) -> str:
         """A pod's log; `query` selects the part."""
         path = f"{self._api.path('Pod')}/{name_of(pod)}/log"
-        return (await self._ask("GET", path, {"container": container_of(pod), **query})).text
+        return (await self._ask("GET", path, {"container": CONTAINER, **query})).text
 
     async def delete(self, owner: Mapping[str, str] | None, selector: str, secret: str | None = None) -> None:
         """Request the deletion of a launch's owner with its pods, of remaining pods, and of the Secret; does not wait."""

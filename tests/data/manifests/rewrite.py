@@ -70,7 +70,6 @@ CASES: dict[str, Callable[[], list[Any]]] = {
     "gang-of-2": lambda: _gang(gang_trial(2)),
     "gang-of-4-queue-topology": lambda: _gang(gang_trial(4, queue="gpus", topology="topology.kubernetes.io/zone", results_secret=None)),
     "jobset": lambda: _gang(gang_trial(2, gang="jobset", queue="gpus")),
-    "trainjob": lambda: _gang(gang_trial(2, gang="trainjob", queue="gpus")),
 }
 
 

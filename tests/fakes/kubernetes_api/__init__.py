@@ -6,6 +6,6 @@
 | `selectors` | label and field selectors |
 | `store`, `quota` | the objects: create, list, patch, delete with owners and finalizers; what a quota refuses |
 | `podrun`, `script` | what becomes of a pod, step by step |
-| `controllers`, `rows` | what controllers make of JobSets and TrainJobs; nodes and events |
+| `controllers`, `rows` | what controllers make of JobSets; nodes and events |
 | `asked`, `answers`, `logs`, `server` | requests, what is answered to them, logs; connections and faults on demand |
 """

@@ -1,4 +1,4 @@
-"""What the JobSet and TrainJob controllers make of their objects: child objects and, in the end, pods."""
+"""What the JobSet controller makes of its objects: child objects and, in the end, pods."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 def expand(store: Store, plural: str, row: Row) -> None:
-    """Create the children of a JobSet or TrainJob; nothing for other objects."""
+    """Create the children of a JobSet; nothing for other objects."""
     if plural == "jobsets":
         _jobset(store, row)
-    elif plural == "trainjobs":
-        _trainjob(store, row)
 
 
 def _jobset(store: Store, row: Row) -> None:
@@ -56,40 +54,6 @@ def _pods(store: Store, job: Row, marks: Row, subdomain: str) -> None:
             field = {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}}
             container.setdefault("env", []).append({"name": "JOB_COMPLETION_INDEX", "valueFrom": field})
         store.create("pods", space, pod)
-
-
-def _trainjob(store: Store, row: Row) -> None:
-    """A TrainJob becomes a JobSet of its name with one replicated job `node` of `numNodes` pods."""
-    meta, spec = row["metadata"], row["spec"]
-    trainer = spec.get("trainer") or {}
-    kept = {key: trainer[key] for key in ("image", "command", "args", "env") if key in trainer}
-    container: Row = {"name": "node", "image": "runtime:1", **kept}
-    if "resourcesPerNode" in trainer:
-        container["resources"] = trainer["resourcesPerNode"]
-    marks = {"labels": dict(spec.get("labels") or {}), "annotations": dict(spec.get("annotations") or {})}
-    pod_spec: Row = {"restartPolicy": "Never", "containers": [container]}
-    for patch in spec.get("runtimePatches") or ():
-        for group in patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]:
-            _patch(pod_spec, marks, group["template"]["spec"]["template"])
-    job = {"parallelism": trainer.get("numNodes", 1), "completionMode": "Indexed", "backoffLimit": 0}
-    job_spec: Row = {**job, "template": {"metadata": marks, "spec": pod_spec}}
-    group = {"name": "node", "replicas": 1, "template": {"metadata": {"labels": marks["labels"]}, "spec": job_spec}}
-    child = _child("trainjobs", row, meta["name"], marks["labels"], {"replicatedJobs": [group]})
-    store.create("jobsets", meta["namespace"], child)
-
-
-def _patch(pod_spec: Row, marks: Row, patch: Row) -> None:
-    own = patch.get("metadata") or {}
-    for kind in ("labels", "annotations"):
-        marks[kind].update(own.get(kind) or {})
-    for key, value in (patch.get("spec") or {}).items():
-        if key == "containers":
-            for changed in value:
-                held = next((each for each in pod_spec["containers"] if each["name"] == changed["name"]), None)
-                if held is not None:
-                    held.update(changed)
-        else:
-            pod_spec[key] = copy.deepcopy(value)
 
 
 def _child(plural: str, owner: Row, name: str, labels: Row, spec: Any) -> Row:

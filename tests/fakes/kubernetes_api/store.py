@@ -28,7 +28,6 @@ KINDS: dict[str, tuple[str, str]] = {
     "jobs": ("batch/v1", "Job"),
     "networkpolicies": ("networking.k8s.io/v1", "NetworkPolicy"),
     "jobsets": ("jobset.x-k8s.io/v1alpha2", "JobSet"),
-    "trainjobs": ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
     "localqueues": ("kueue.x-k8s.io/v1beta1", "LocalQueue"),
     "nodes": ("v1", "Node"),
     "namespaces": ("v1", "Namespace"),

@@ -6,14 +6,11 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.data.manifests.rewrite import CASES
-
-from plumbline.launch.cluster.manifests.trial_pod import load_template
 
 ROOT = Path(__file__).resolve().parents[3]
 USER = 10001
@@ -32,16 +29,9 @@ def environments(row: Any) -> list[dict[str, str]]:
     return found + [more for value in row.values() for more in environments(value)]
 
 
-RENDERED: dict[str, Callable[[], Any]] = {
-    **{name: rows for name, rows in CASES.items() if name != "trainjob"},
-    # A TrainJob's pods take their variables from here.
-    "training-runtime": lambda: load_template("training-runtime/training-runtime"),
-}
-
-
-@pytest.mark.parametrize("case", sorted(RENDERED))
+@pytest.mark.parametrize("case", sorted(CASES))
 def test_a_rendered_pod_names_its_user_and_keeps_its_caches_in_the_work_folder(case: str) -> None:
-    rendered = environments(RENDERED[case]())
+    rendered = environments(CASES[case]())
     assert rendered
     for found in rendered:
         assert found["USER"] == found["LOGNAME"] == "plumbline"

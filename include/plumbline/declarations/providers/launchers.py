@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
-from plumbline.declarations.base import Declared, Name, extensible
+from plumbline.declarations.base import Declared, Name, extensible, removed_values
 from plumbline.declarations.providers.endpoint import EndpointLauncher
 from plumbline.declarations.providers.launcher_base import COLLECTIVE_LIMIT_S, LauncherBase, RemoteStore, Retries
 from plumbline.declarations.providers.pod_patch import check_patch
@@ -146,10 +146,6 @@ class PodResources(Declared):
     )
 
 
-_NOT_IN_TRAINJOBS = ("host_ipc", "host_network", "priority_class", "runtime_class", "init_containers", "sidecars")
-"""Fields of the launcher that a TrainJob cannot set."""
-
-
 class KubernetesLauncher(LauncherBase):
     """Pods on a GPU cluster, reached through an Airflow connection."""
 
@@ -165,8 +161,8 @@ class KubernetesLauncher(LauncherBase):
     node_selector: dict[Key, str] = Field(default_factory=dict, description="labels of the nodes that count as this instance type")
     tolerations: tuple[Toleration, ...] = ()
     topology: Key | None = Field(None, description="node label that a gang's pods should share, such as topology.kubernetes.io/zone")
-    gang: Literal["pods", "jobset", "trainjob"] = Field(
-        "pods", description="how several nodes start together; the last two need their controllers"
+    gang: Annotated[Literal["pods", "jobset"], removed_values({"trainjob": "jobset or pods"})] = Field(
+        "pods", description="how several nodes start together; `jobset` needs its controller"
     )
     service_account: ObjectName = "plumbline-trial"
     image_pull_secrets: tuple[ObjectName, ...] = ()
@@ -224,18 +220,12 @@ class KubernetesLauncher(LauncherBase):
     def _check_pod_patch(self) -> KubernetesLauncher:
         containers = (*self.init_containers, *self.sidecars)
         check_mounts(self.volumes, containers)
-        check_patch(self.pod_patch, {container.name for container in containers}, trainjob=self.gang == "trainjob")
+        check_patch(self.pod_patch, {container.name for container in containers})
         if self.models_cache is not None and not is_within(
             self.models_cache, [v.mount for v in self.volumes if v.mount and not v.read_only]
         ):
             raise ValueError(
                 f"models_cache {self.models_cache} is on no volume of the pod; expected a folder below a writable mount of volumes"
-            )
-        refused = [name for name in _NOT_IN_TRAINJOBS if getattr(self, name)]
-        if self.gang == "trainjob" and refused:
-            raise ValueError(
-                f"gang is trainjob, but a TrainJob cannot set {' or '.join(refused)}; expected gang: jobset or pods, "
-                "or the value in the namespace's TrainingRuntime"
             )
         return self
 

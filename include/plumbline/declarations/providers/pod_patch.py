@@ -66,26 +66,24 @@ _SECURITY_FIELDS = ("supplementalGroups", "supplementalGroupsPolicy", "fsGroupCh
 _TRIAL_CONTAINER_FIELDS = ("env", "envFrom", "ports", "volumeMounts", "volumeDevices", "resources")
 _SIDE_CONTAINER_FIELDS = (*_TRIAL_CONTAINER_FIELDS, "lifecycle", "startupProbe", "livenessProbe", "readinessProbe", "workingDir")
 _CONTAINER_OWNED = ("image", "command", "args", "securityContext", "imagePullPolicy", "terminationMessagePolicy", "restartPolicy")
-_TRAINJOB_SPEC = ("affinity", "nodeSelector", "tolerations", "schedulingGates", "volumes", "securityContext", "containers")
-_TRAINJOB_CONTAINER = ("env", "volumeMounts")
 
 Violation = tuple[FieldPath, str]
 
 
-def check_patch(patch: Mapping[str, Any], containers: Collection[str], *, trainjob: bool) -> None:
+def check_patch(patch: Mapping[str, Any], containers: Collection[str]) -> None:
     """ValueError with the first invalid field of the patch. `containers`: names of the declared side containers."""
-    for where, why in _violations(patch, containers, trainjob):
+    for where, why in _violations(patch, containers):
         raise ValueError(f"pod_patch.{format_path(where)} {why}")
 
 
-def _violations(patch: Mapping[str, Any], containers: Collection[str], trainjob: bool) -> Iterator[Violation]:
+def _violations(patch: Mapping[str, Any], containers: Collection[str]) -> Iterator[Violation]:
     yield from _unknown_keys(patch, (), ("metadata", "spec"), "a patch has metadata and spec")
     yield from _patch_metadata(patch.get("metadata", {}))
     spec = patch.get("spec", {})
     if not isinstance(spec, dict):
         yield ("spec",), "is not a mapping; expected fields of a pod's specification, such as schedulerName"
         return
-    yield from _patch_spec(spec, trainjob)
+    yield from _patch_spec(spec)
     yield from _merge_lists(spec, ("spec",))
     yield from _patch_volumes(spec.get("volumes") or ())
     for field, names, allowed in (
@@ -93,7 +91,7 @@ def _violations(patch: Mapping[str, Any], containers: Collection[str], trainjob:
         ("initContainers", containers, _SIDE_CONTAINER_FIELDS),
     ):
         for i, container in enumerate(spec.get(field) or ()):
-            yield from _patch_container(container, ("spec", field, i), names, _TRAINJOB_CONTAINER if trainjob else allowed)
+            yield from _patch_container(container, ("spec", field, i), names, allowed)
 
 
 def _unknown_keys(row: Any, where: FieldPath, allowed: Collection[str], what: str) -> Iterator[Violation]:
@@ -119,7 +117,7 @@ def _patch_metadata(metadata: Any) -> Iterator[Violation]:
                 yield ("metadata", field, key), "is not text; expected text, or null to remove the key"
 
 
-def _patch_spec(spec: dict[str, Any], trainjob: bool) -> Iterator[Violation]:
+def _patch_spec(spec: dict[str, Any]) -> Iterator[Violation]:
     allowed = (*_SPEC_FIELDS, "securityContext")
     for field, value in spec.items():
         where: FieldPath = ("spec", field)
@@ -131,8 +129,6 @@ def _patch_spec(spec: dict[str, Any], trainjob: bool) -> Iterator[Violation]:
             yield from _unknown_keys(value, where, _SECURITY_FIELDS, "the rest of the pod's security context may not change")
         elif field not in allowed:
             yield from _unknown_keys({field: value}, ("spec",), allowed, "")
-        elif trainjob and field not in _TRAINJOB_SPEC:
-            yield where, f"cannot be set in a TrainJob; expected one of {', '.join(_TRAINJOB_SPEC)}, or gang: jobset or pods"
         elif isinstance(value, dict):
             yield from _directives(value, where, top=True)
 

@@ -38,7 +38,6 @@ _COLLECTIONS = {
     "ResourceQuota": "/api/v1/namespaces/{namespace}/resourcequotas",
     "Job": "/apis/batch/v1/namespaces/{namespace}/jobs",
     "JobSet": "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets",
-    "TrainJob": "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs",
 }
 """The path of each kind's objects."""
 _WHOLE = "application/json, */*"

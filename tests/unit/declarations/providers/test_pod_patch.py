@@ -97,15 +97,6 @@ def test_other_patches_are_accepted_and_survive_a_round_trip(patch: dict[str, An
     assert Provider.model_validate_json(provider.model_dump_json()).launcher.pod_patch == patch  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("field", ["schedulerName", "resourceClaims", "initContainers"])
-def test_a_train_job_takes_the_patches_that_a_train_job_can_carry(field: str) -> None:
-    value: Any = "volcano" if field == "schedulerName" else []
-    with pytest.raises(ValidationError):
-        cluster_provider(gang="trainjob", pod_patch=spec(**{field: value}))
-    cluster_provider(gang="jobset", pod_patch=spec(**{field: value}))
-    cluster_provider(gang="trainjob", pod_patch=spec(affinity={"nodeAffinity": {}}))
-
-
 def test_the_error_has_the_line_of_the_field(tmp_path: Path) -> None:
     data = json.loads(cluster_provider().model_dump_json())
     data["launcher"]["pod_patch"] = spec(schedulerName="volcano", hostPID=True)

@@ -61,7 +61,7 @@ BASE = rules(K8S / "base" / "launcher-role.yaml") + rules(K8S / "base" / "launch
 
 @pytest.mark.parametrize(
     ("settings", "components"),
-    [({}, []), ({"queue": "plumbline"}, ["kueue"]), ({"gang": "jobset"}, ["jobset"]), ({"gang": "trainjob"}, ["trainjob"])],
+    [({}, []), ({"queue": "plumbline"}, ["kueue"]), ({"gang": "jobset"}, ["jobset"])],
 )
 def test_the_shipped_roles_grant_what_is_needed_and_nothing_more(settings: Row, components: list[str]) -> None:
     granted = granted_permissions(BASE + [rule for name in components for rule in component(name)])

@@ -117,7 +117,7 @@ def _claims(token: str) -> dict[str, Any]:
 
 
 _PERMISSIONS = "permissions"
-_GANGS = {"jobset": ("jobset.x-k8s.io", "jobsets"), "trainjob": ("trainer.kubeflow.org", "trainjobs")}
+_GANGS = {"jobset": ("jobset.x-k8s.io", "jobsets")}
 # Every authenticated account may review its own permissions.
 _IMPLIED = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
 
@@ -173,9 +173,7 @@ def compare_permissions(has: frozenset[Permission], required: frozenset[Permissi
     """One check for missing verbs and one for surplus verbs."""
     missing = sorted(p for p in required if not any(_covers(h, p) for h in has))
     surplus = sorted(has - required)
-    apply = (
-        "apply k8s/provider again (kubectl apply -k k8s/provider/overlays/<provider>), with the component for a queue, jobset or trainjob"
-    )
+    apply = "apply k8s/provider again (kubectl apply -k k8s/provider/overlays/<provider>), with the component for a queue or jobset"
     lines = [
         failed(_PERMISSIONS, f"missing in {namespace}: {', '.join(map(str, missing))}", apply)
         if missing

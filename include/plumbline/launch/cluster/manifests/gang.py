@@ -1,8 +1,7 @@
-"""Manifests of a trial on several nodes: pods with a Service, a JobSet or a TrainJob. One owner, whose deletion deletes all."""
+"""Manifests of a trial on several nodes: pods with a Service, or a JobSet. One owner, whose deletion deletes all."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,8 +9,6 @@ from datetime import datetime
 from plumbline.declarations import Trial
 from plumbline.launch.cluster.manifests.trial_pod import (
     QUEUE,
-    deadline_s,
-    load_template,
     owner_manifest,
     pod_manifest,
     pod_template,
@@ -39,71 +36,6 @@ def jobset_manifest(trial: Trial, *, requested_at: datetime) -> Row:
     return row
 
 
-_MANAGER = "plumbline/launch"
-_CONTAINER = "node"
-"""The trainer's name of the trial's container."""
-_PATCHED = ("serviceAccountName", "imagePullSecrets", "nodeSelector", "tolerations", "affinity", "schedulingGates")
-"""Fields of a pod's specification that the trainer lets a TrainJob set, and that differ by trial or provider."""
-
-
-def trainjob_manifest(trial: Trial, *, requested_at: datetime) -> Row:
-    """The TrainJob of a trial, for the namespace's TrainingRuntime (`k8s/workloads/training-runtime`).
-
-    BadDeclaration like `pod_manifest`. What a TrainJob cannot carry is refused where the provider is declared.
-    """
-    row = owner_manifest("trainjob", trial, requested_at)
-    row["metadata"]["labels"] |= queue_labels(trial)
-    pods = pod_template(trial, requested_at=requested_at)
-    pods["metadata"]["labels"].pop(QUEUE, None)  # Kueue admits the TrainJob as a whole
-    (container,), (own,) = pods["spec"]["containers"], load_template("pod")["spec"]["containers"]
-    (job,) = load_template("training-runtime/training-runtime")["spec"]["template"]["spec"]["replicatedJobs"]
-    row["spec"] |= {
-        "activeDeadlineSeconds": _deadline_s(trial),
-        "trainer": {
-            "numNodes": trial.workload.nodes,
-            "image": container["image"],
-            **({"command": container["command"]} if container["command"] != own["command"] else {}),
-            "args": container["args"],
-            "env": [*_additional(container, "env"), rendezvous(trial, f"{launch_name(trial)}-{job['name']}-0-0")],
-            "resourcesPerNode": container["resources"],
-        },
-        "runtimePatches": [
-            {"manager": _MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [_runtime_patch(job["name"], pods)]}}}}
-        ],
-    }
-    return row
-
-
-def _deadline_s(trial: Trial) -> int:
-    # A pod's own deadline cannot be patched, and the trainer's clock includes the wait for nodes and images.
-    launcher = cluster_declaration(trial.provider)
-    before: float = launcher.schedule_timeout + launcher.startup_timeout
-    return math.ceil(before) + deadline_s(trial)
-
-
-def _runtime_patch(job: str, pods: Row) -> Row:
-    pod_spec = pods["spec"]
-    spec = {field: pod_spec[field] for field in _PATCHED if field in pod_spec}
-    own = load_template("pod")["spec"]
-    if pod_spec["securityContext"] != own["securityContext"]:
-        spec["securityContext"] = pod_spec["securityContext"]
-    spec["volumes"] = [volume for volume in pod_spec["volumes"] if volume not in own["volumes"]]
-    container: Row = {}
-    if mounts := _additional(pod_spec["containers"][0], "volumeMounts"):
-        container["volumeMounts"] = mounts
-    if pod_spec["containers"][0]["securityContext"] != own["containers"][0]["securityContext"]:
-        container["securityContext"] = pod_spec["containers"][0]["securityContext"]
-    if container:
-        spec["containers"] = [{"name": _CONTAINER, **container}]
-    return {"name": job, "template": {"spec": {"template": {"metadata": pods["metadata"], "spec": spec}}}}
-
-
-def _additional(container: Row, field: str) -> list[Row]:
-    """Entries of the trial's container that the runtime's template lacks."""
-    own = load_template("pod")["spec"]["containers"][0][field]
-    return [entry for entry in container[field] if entry not in own]
-
-
 _GROUP = "kueue.x-k8s.io/pod-group-name"
 _GROUP_SIZE = "kueue.x-k8s.io/pod-group-total-count"
 _GROUP_RETRIABLE = "kueue.x-k8s.io/retriable-in-group"
@@ -111,7 +43,7 @@ _GROUP_RETRIABLE = "kueue.x-k8s.io/retriable-in-group"
 
 @dataclass(frozen=True)
 class GangManifests:
-    """Objects to create: the owner, then its pods by rank. The controller of a JobSet or TrainJob creates its pods."""
+    """Objects to create: the owner, then its pods by rank. The controller of a JobSet creates its pods."""
 
     owner: Row
     pods: tuple[Row, ...] = ()
@@ -119,11 +51,8 @@ class GangManifests:
 
 def gang_manifests(trial: Trial, *, requested_at: datetime) -> GangManifests:
     """The gang of a trial as its provider declares it (`launcher.gang`); BadDeclaration like `pod_manifest`."""
-    kind = cluster_declaration(trial.provider).gang
-    if kind == "jobset":
+    if cluster_declaration(trial.provider).gang == "jobset":
         return GangManifests(jobset_manifest(trial, requested_at=requested_at))
-    if kind == "trainjob":
-        return GangManifests(trainjob_manifest(trial, requested_at=requested_at))
     pods = tuple(_member(trial, rank, requested_at) for rank in range(trial.workload.nodes))
     return GangManifests(_service(trial, requested_at), pods)
 

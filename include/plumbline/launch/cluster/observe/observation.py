@@ -162,8 +162,6 @@ def decode_observation(row: dict[str, Any]) -> LaunchObservation:
 
 CONTAINER = "harness"
 """The trial's container; a cluster may inject others, which may outlive it."""
-TRAINER = "node"
-"""Its name in the pods of a TrainJob."""
 
 PERMANENT_FAILURES = frozenset({"InvalidImageName"})
 """The image's name can never be right: waiting changes nothing."""
@@ -219,17 +217,10 @@ def scheduled_at(pod: Row) -> float | None:
     return None
 
 
-def container_of(pod: Row) -> str:
-    """The name of the container that is the trial."""
-    named = {container.get("name") for container in (pod.get("spec") or {}).get("containers") or ()}
-    return TRAINER if TRAINER in named and CONTAINER not in named else CONTAINER
-
-
 def harness_status(pod: Row) -> Row:
     """The status of the harness container; empty before it exists."""
-    wanted = container_of(pod)
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
-        if status.get("name") == wanted:
+        if status.get("name") == CONTAINER:
             return dict(status)
     return {}
 
@@ -262,9 +253,9 @@ def has_succeeded(pod: Row) -> bool:
 
 def containers_beside(pod: Row) -> list[Row]:
     """Statuses of the init containers and sidecars, declared or injected."""
-    status, own = pod.get("status") or {}, container_of(pod)
+    status = pod.get("status") or {}
     rows = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    return [row for row in rows if row.get("name") != own]
+    return [row for row in rows if row.get("name") != CONTAINER]
 
 
 def _exit_code(container: Row) -> int:

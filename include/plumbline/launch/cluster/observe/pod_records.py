@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from plumbline.launch.cluster.node_gpus import PRODUCT_LABELS, NodeGpus
-from plumbline.launch.cluster.observe.observation import LaunchObservation, Row, container_of, event_time, harness_status, name_of, rank_of
+from plumbline.launch.cluster.observe.observation import CONTAINER, LaunchObservation, Row, event_time, harness_status, name_of, rank_of
 from plumbline.results import Event, Notice, PodRecord, Scalar
 
 POINTS = ("requested", "admitted", "scheduled", "image_pulling", "image_pulled", "started", "ready", "finished", "deleted")
@@ -118,7 +118,7 @@ def _is_of(involved: Row, name: str, uid: str | None) -> bool:
 
 def _of_harness(pod: Row, events: Iterable[Row], reason: str) -> Iterator[Row]:
     """A kubelet's events about the harness's container, not about injected ones."""
-    path_of_harness = f"spec.containers{{{container_of(pod)}}}"
+    path_of_harness = f"spec.containers{{{CONTAINER}}}"
     for event in events:
         path = (event.get("involvedObject") or {}).get("fieldPath")
         admitted = "dmitted by" in str(event.get("message"))  # Kueue calls its event Started too
@@ -150,7 +150,7 @@ def _duration(text: str) -> float:
 
 
 JOB_FACT = "kubernetes.job"
-"""Fact: the Job of a JobSet or TrainJob that created the pod."""
+"""Fact: the Job of a JobSet that created the pod."""
 
 # Labels by fact, in order of precedence. They come from Kubernetes and the GPU feature discoveries; clouds' own names of a product are facts
 # of their own (PRODUCT_LABELS), and `gpu.model` is the same in every vocabulary.
@@ -223,7 +223,7 @@ def _of_pod(pod: Row) -> dict[str, Scalar]:
 
 def _of_image(pod: Row, events: Sequence[Row], node: Row | None) -> dict[str, Scalar]:
     containers = (pod.get("spec") or {}).get("containers") or ()
-    name = container_of(pod)
+    name = CONTAINER
     image = next((str(each["image"]) for each in containers if each.get("name") == name and each.get("image")), None)
     status = harness_status(pod)
     image_id = str(status.get("imageID") or "").removeprefix("docker-pullable://") or None

@@ -12,12 +12,12 @@ from typing import Literal
 from plumbline.harness.launcher_protocol import ProgressLine, parse_deletion_request, parse_progress
 from plumbline.launch.cluster.observe.observation import (
     CONFIG_FAILURES,
+    CONTAINER,
     PERMANENT_FAILURES,
     LaunchObservation,
     Row,
     StartFailure,
     StopCause,
-    container_of,
     describe_pod,
     event_time,
     format_time,
@@ -373,7 +373,7 @@ class PodWatch:
         about = [e for e in self._events.values() if e.get("reason") == "Failed" and e["involvedObject"].get("name") == name]
         causes = [str(e.get("message", "")) for e in sorted(about, key=event_time) if not str(e.get("message", "")).startswith("Error:")]
         cause = f"; {causes[-1]}" if causes and message not in causes[-1] else ""
-        what = "" if container == container_of(pod) else f" its container {container}"
+        what = "" if container == CONTAINER else f" its container {container}"
         return StopCause(
             kind, f"pod {name} on {pod['spec'].get('nodeName')} cannot start{what}: {reason}: {message or 'no message'}{cause}"
         )

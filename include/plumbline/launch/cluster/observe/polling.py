@@ -13,7 +13,7 @@ from typing import TypeVar
 from plumbline.harness.launcher_protocol import parse_progress
 from plumbline.launch.cluster.api import ApiRefused, ClusterApi
 from plumbline.launch.cluster.node_gpus import PASSING_TAINT
-from plumbline.launch.cluster.observe.observation import LaunchObservation, Row, container_of, has_ended, has_succeeded, name_of, rank_of
+from plumbline.launch.cluster.observe.observation import CONTAINER, LaunchObservation, Row, has_ended, has_succeeded, name_of, rank_of
 from plumbline.launch.cluster.observe.pod_records import keep_ready_time
 from plumbline.launch.failures import Interrupted, TrialFailure
 from plumbline.launch.local.process import TrialOutput
@@ -108,7 +108,7 @@ def read_logs(api: ClusterApi, observation: LaunchObservation, most_s: float) ->
         if time.monotonic() > until:
             _log.warning("Skipping the logs from %s on: the others took %.0f s", name, most_s)
             break
-        text = tolerate(f"read the log of {name}", partial(api.log, name, container_of(pod), _LOG_BYTES), b"")
+        text = tolerate(f"read the log of {name}", partial(api.log, name, CONTAINER, _LOG_BYTES), b"")
         if rank_of(pod) == 0:
             tail = _tail(text)
         parts.append(b"== " + name.encode() + b"\n" + text)

@@ -9,7 +9,6 @@ from collections.abc import Collection
 from plumbline.launch.cluster.observe.observation import (
     CONFIG_FAILURES,
     CONTAINER,
-    TRAINER,
     Row,
     StartFailure,
     containers_beside,
@@ -71,7 +70,7 @@ def judge_creation(message: str, otherwise: Judged) -> Judged:
 
 def origin_of(container: str, own: Collection[str]) -> str:
     """Where a container beside the trial's comes from; empty for the trial's own."""
-    if container in (CONTAINER, TRAINER):
+    if container == CONTAINER:
         return ""
     return "declared in launcher" if container in own else "injected by the cluster, not ours"
 

@@ -10,7 +10,6 @@ from datetime import datetime, timezone
 
 from plumbline.launch.cluster.observe.observation import (
     CONTAINER,
-    TRAINER,
     LaunchObservation,
     Row,
     StartFailure,
@@ -112,7 +111,7 @@ def pod_verdict(pod: Row, events: Sequence[Row], *, gone: bool, own: Collection[
 
 
 def _start(wrong: StartFailure, cause: str, own: Collection[str]) -> tuple[FailureClass, str]:
-    failure, hint = judge_start(wrong, cause, {CONTAINER, TRAINER, *own})
+    failure, hint = judge_start(wrong, cause, {CONTAINER, *own})
     origin = origin_of(wrong.container, own)
     what = f" its container {wrong.container} ({origin})" if origin else ""
     return failure, f"cannot start{what}: {wrong.reason}: {wrong.message}; {hint}"
@@ -403,7 +402,7 @@ def _cannot_start(observation: LaunchObservation, stop: StopCause) -> Outcome:
     reason = "CreateContainerConfigError" if stop.reason == "config_error" else "ErrImagePull"
     unseen = StartFailure(CONTAINER, reason, stop.detail)
     wrong = next((found for pod in observation.pods if (found := start_failure(pod)) is not None), unseen)
-    failure, hint = judge_start(wrong, stop.detail, {CONTAINER, TRAINER, *observation.own})
+    failure, hint = judge_start(wrong, stop.detail, {CONTAINER, *observation.own})
     origin = origin_of(wrong.container, observation.own)
     return failure, f"{stop.detail}; {f'{wrong.container} is {origin}; ' if origin else ''}{hint}"
 

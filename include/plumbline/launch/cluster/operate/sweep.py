@@ -22,9 +22,8 @@ from plumbline.metrics.formatting import format_count
 from plumbline.results import InvalidResult
 
 _log = logging.getLogger(__name__)
-_GANGS = {"jobset": "JobSet", "trainjob": "TrainJob"}
 # Owners first: what they own goes with them.
-_KINDS = ("TrainJob", "JobSet", "Service", "Job", "Pod", "Secret")
+_KINDS = ("JobSet", "Service", "Job", "Pod", "Secret")
 
 
 def sweep_expired(
@@ -45,7 +44,7 @@ def sweep_expired(
         try:
             items = api.listed(kind, f"{MANAGED_BY}={MANAGER}")
         except ApiRefused as refusal:
-            if kind in _GANGS.values() and kind != _GANGS.get(launcher.gang) and refusal.status in (403, 404):
+            if kind == "JobSet" and launcher.gang != "jobset" and refusal.status in (403, 404):
                 _log.debug("cannot list %s in %s: %s", kind, launcher.namespace, refusal)
             else:
                 refused.append((f"list {kind}", refusal))

@@ -2,10 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-from pydantic import ValidationError
 from tests.data.manifests.rewrite import REQUESTED_AT, gang_trial
-from tests.fakes.trials import cluster_provider
 
 from plumbline.declarations import Trial
 from plumbline.launch.cluster.manifests.gang import GangManifests, gang_manifests, with_owner
@@ -72,25 +69,3 @@ def test_a_job_set_makes_the_pods_itself_and_never_again() -> None:
     told = variables(job["template"]["spec"]["containers"][0])
     assert told["PLUMBLINE_RENDEZVOUS"] == f"{launch_name(trial)}-node-0-0.{launch_name(trial)}:29400"
     assert "PLUMBLINE_NODE_RANK" not in told  # the controller counts
-
-
-def test_a_train_job_leaves_the_template_to_its_runtime() -> None:
-    trial = gang_trial(4, gang="trainjob", queue="gpus")
-    found = made(trial)
-    assert found.pods == () and found.owner["kind"] == "TrainJob"
-    assert found.owner["metadata"]["labels"][QUEUE] == "gpus"
-    spec = found.owner["spec"]
-    assert spec["trainer"]["numNodes"] == 4
-    assert spec["activeDeadlineSeconds"] == 1800 + 1800 + 14400
-    assert variables(spec["trainer"])["PLUMBLINE_RENDEZVOUS"] == f"{launch_name(trial)}-node-0-0.{launch_name(trial)}:29400"
-    (patch,) = spec["runtimePatches"]
-    (job,) = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
-    labels = job["template"]["spec"]["template"]["metadata"]["labels"]
-    assert labels[LAUNCH] == launch_name(trial) and QUEUE not in labels
-
-
-@pytest.mark.parametrize("given", [{"host_ipc": True}, {"priority_class": "high"}, {"runtime_class": "nvidia"}])
-def test_what_a_train_job_cannot_carry_is_refused_where_it_is_declared(given: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match=rf"trainjob.*{next(iter(given))}.*gang: jobset"):
-        cluster_provider(gang="trainjob", **given)
-    assert cluster_provider(gang="jobset", **given)

@@ -120,21 +120,6 @@ def test_every_kind_of_gang_carries_them() -> None:
     assert replicated["template"]["spec"]["template"]["spec"]["initContainers"][0]["name"] == "check"
 
 
-def test_a_train_job_carries_what_a_train_job_can() -> None:
-    owner = gang_manifests(gang_trial(2, **CARRIED, gang="trainjob"), requested_at=REQUESTED_AT).owner
-    assert problems(owner) == []
-    assert {"name": "NCCL_SOCKET_IFNAME", "value": "eth0"} in owner["spec"]["trainer"]["env"]
-    assert owner["spec"]["trainer"]["resourcesPerNode"]["limits"]["hugepages-2Mi"] == "5Gi"
-    (job,) = owner["spec"]["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
-    template_ = job["template"]["spec"]["template"]
-    assert template_["metadata"]["labels"]["team"] == "ml"
-    assert {volume["name"] for volume in template_["spec"]["volumes"]} == {"work", "shared-memory", "libraries", "scratch", "models"}
-    (container,) = template_["spec"]["containers"]
-    assert container["name"] == "node" and len(container["volumeMounts"]) == 3
-    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
-    assert template_["spec"]["securityContext"]["supplementalGroups"] == [44, 109]
-
-
 @pytest.mark.parametrize(
     ("image", "expected"),
     [
@@ -151,5 +136,3 @@ def test_a_declared_library_path_is_added_to_the_images(image: str | None, expec
     environment = {"PATH": os.environ["PATH"]} | ({} if image is None else {"LD_LIBRARY_PATH": image})
     words = [*container["command"][: -len(own)], "printenv", "LD_LIBRARY_PATH"]
     assert subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout.strip() == expected
-    job = gang_manifests(gang_trial(2, gang="trainjob", env={"LD_LIBRARY_PATH": "/opt/my libs"}), requested_at=REQUESTED_AT).owner
-    assert job["spec"]["trainer"]["command"] == container["command"]

@@ -95,7 +95,7 @@ def test_claims_of_dynamic_resource_allocation() -> None:
     assert resources["claims"] == [{"name": "nic"}] and resources["limits"]["nvidia.com/gpu"] == "8"
 
 
-@pytest.mark.parametrize("kind", ["pods", "jobset", "trainjob"])
+@pytest.mark.parametrize("kind", ["pods", "jobset"])
 def test_every_kind_of_gang_carries_a_patch(kind: str) -> None:
     made = gang_manifests(gang_trial(2, gang=kind, pod_patch={"spec": AFFINITY}), requested_at=REQUESTED_AT)
     assert str(TERM) in str(made.pods or made.owner)

@@ -253,12 +253,6 @@ def test_how_long_a_pull_took(message: str, seconds: float, size: int | None) ->
     assert image_pull(pod, [sidecar]).cached is None
 
 
-def test_a_trainers_container_has_the_name_that_it_prescribes() -> None:
-    text = json.dumps(encode_observation(scene("pulled"))).replace('"name": "harness"', '"name": "node"').replace("{harness}", "{node}")
-    (record,), (usual,) = pod_records(decode_observation(json.loads(text))), pod_records(scene("pulled"))
-    assert (record.events, record.facts, record.exit_code) == (usual.events, usual.facts, usual.exit_code)
-
-
 def test_when_a_pod_was_ready_is_remembered() -> None:
     (ended,) = scene("pulled").pods
     before: Row = copy.deepcopy(ended)

@@ -4,7 +4,6 @@ import pytest
 
 from plumbline.launch.cluster.observe.observation import (
     Row,
-    container_of,
     describe_pod,
     has_ended,
     has_succeeded,
@@ -29,18 +28,10 @@ def pod(name: str = "harness", phase: str = "Running", **state: Row) -> Row:
         (pod(phase="Failed", terminated={"exitCode": 0}), True, False),
         ({"metadata": {"name": "p"}, "status": {"phase": "Failed", "reason": "Evicted"}}, True, False),
         ({"metadata": {"name": "p"}}, False, False),
-        (pod("node", terminated={"exitCode": 0}), True, True),
     ],
 )
 def test_a_pod_is_over_when_its_harness_is(row: Row, over: bool, succeeded: bool) -> None:
     assert (has_ended(row), has_succeeded(row)) == (over, succeeded)
-
-
-def test_the_trial_is_the_trainers_container_only_where_there_is_no_harness() -> None:
-    assert container_of(pod()) == "harness"
-    assert container_of(pod("node")) == "node"
-    both = {"spec": {"containers": [{"name": "node"}, {"name": "harness"}]}}
-    assert container_of(both) == "harness"
 
 
 def test_a_rank_is_our_label_or_a_jobs_index() -> None:

@@ -20,7 +20,7 @@ from plumbline.results import signing
 
 NS, NOW = "plumbline", 1_800_000_000.0
 PAST, FUTURE = str(int(NOW - 60)), str(int(NOW + 60))
-PLURALS = {"Pod": "pods", "Service": "services", "Job": "jobs", "JobSet": "jobsets", "TrainJob": "trainjobs", "Secret": "secrets"}
+PLURALS = {"Pod": "pods", "Service": "services", "Job": "jobs", "JobSet": "jobsets", "Secret": "secrets"}
 
 
 def row(kind: str, name: str, expires: str | None, *, managed_by: str | None = "plumbline") -> dict[str, Any]:
@@ -92,13 +92,12 @@ def test_an_owner_takes_along_what_it_owns(kube: FakeKubernetes) -> None:
     kube.wait_for(lambda: names(kube, "Pod") == set() and names(kube, "Service") == {"new-gang"}, "the gang is gone")
 
 
-@pytest.mark.parametrize("gang", ["pods", "jobset", "trainjob"])
+@pytest.mark.parametrize("gang", ["pods", "jobset"])
 def test_gangs_of_every_kind_are_swept_whatever_is_declared_now(kube: FakeKubernetes, gang: str) -> None:
-    for kind in ("JobSet", "TrainJob"):
-        kube.store.put(PLURALS[kind], {"metadata": {**row(kind, "old", PAST)["metadata"], "namespace": NS}})
-        kube.store.put(PLURALS[kind], {"metadata": {**row(kind, "young", FUTURE)["metadata"], "namespace": NS}})
-    assert sweep_expired(launcher(gang=gang), NOW) == ["TrainJob old", "JobSet old"]
-    assert names(kube, "JobSet") == names(kube, "TrainJob") == {"young"}
+    kube.store.put("jobsets", {"metadata": {**row("JobSet", "old", PAST)["metadata"], "namespace": NS}})
+    kube.store.put("jobsets", {"metadata": {**row("JobSet", "young", FUTURE)["metadata"], "namespace": NS}})
+    assert sweep_expired(launcher(gang=gang), NOW) == ["JobSet old"]
+    assert names(kube, "JobSet") == {"young"}
 
 
 def test_the_job_of_a_jobset_that_was_deleted_without_it_is_found(kube: FakeKubernetes) -> None:
@@ -115,7 +114,6 @@ def test_the_job_of_a_jobset_that_was_deleted_without_it_is_found(kube: FakeKube
 
 def test_a_kind_that_the_cluster_does_not_have_matters_only_where_it_is_declared(kube: FakeKubernetes) -> None:
     kube.absent = {"jobset.x-k8s.io"}
-    kube.forbidden = {("list", "trainjobs.trainer.kubeflow.org")}
     plant(kube, "Pod", "orphan", PAST)
     assert sweep_expired(launcher(), NOW) == ["Pod orphan"]
     with pytest.raises(ApiRefused, match="list JobSet"):
