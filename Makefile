@@ -94,7 +94,7 @@ e2e-full: setup-dev ## every fault on a real cluster, larger gangs, pod-time eff
 	@$(BIN)/python -m pytest tests/cluster $(ARGS)
 	@$(BIN)/python perf/pod_time.py
 
-perf-load: setup ## the load client against perf_analyzer and aiperf on one Triton (under 9 minutes; ARGS=--quick: 2)
+perf-load: setup ## the load client against perf_analyzer and aiperf at two servers, a core each (40 minutes; ARGS=--quick: 15)
 	@$(BIN)/python perf/load_client.py $(ARGS)
 
 perf-training: setup ## the training loop against a bare one and Hugging Face's, telemetry, no change (under 9 minutes; ARGS=--quick: 1.5)

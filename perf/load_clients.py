@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from load_drive import MODEL, VALUES
-from load_server import Server
+from load_server import CLIENT_CORE, Server
 from load_watch import Watched, watch
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -115,7 +115,7 @@ class PerfAnalyzer:
         report = folder / "perf_analyzer.csv"
         report.unlink(missing_ok=True)
         command = [
-            *(str(self._folder / "bin" / "perf_analyzer"), "-m", MODEL, "-u", server.grpc, "-i", "grpc", "--async"),
+            *(str(self._folder / "bin" / "perf_analyzer"), "-m", MODEL, "-x", "1", "-u", server.grpc, "-i", "grpc", "--async"),
             *("--request-rate-range", f"{rate:g}", "--request-distribution", "poisson"),
             *("--measurement-interval", str(math.ceil(seconds / 3 * 1e3)), "--max-trials", "3", "--stability-percentage", "999"),
             *("-f", str(report)),
@@ -192,7 +192,7 @@ def _within(seconds: float, starting: float, patient: bool) -> float:
 
 def _watched(name: str, command: list[str], server: Server, folder: Path, within_s: float, env: dict[str, str] | None = None) -> Watched:
     server.settle()
-    observed = watch(command, lambda: server.served()[0], env=env, cwd=folder, within_s=within_s)
+    observed = watch(["taskset", "-c", CLIENT_CORE, *command], lambda: server.served()[0], env=env, cwd=folder, within_s=within_s)
     if observed.status == -signal.SIGKILL:
         raise ClientFailed(f"{name} timed out after {observed.took_s:.0f} s")
     if observed.status:

@@ -1,4 +1,4 @@
-"""The server under the load clients: one Triton whose model returns its input, and its request counts."""
+"""The servers under the load clients, each on a core of its own: a Triton whose model returns its input, and one that only answers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
+import psutil
 import tritonclient.grpc as triton
 from load_drive import MODEL, VALUES
 from tritonclient.utils import InferenceServerException
@@ -38,12 +39,17 @@ class TritonPythonModel:
         inputs = [pb_utils.get_input_tensor_by_name(request, "IN") for request in requests]
         return [pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("OUT", tensor.to_dlpack())]) for tensor in inputs]
 """
+CORES = sorted(os.sched_getaffinity(0))
+SERVER_CORE, CLIENT_CORE = str(CORES[0]), str(CORES[-1])
+"""A core each, so that neither takes the other's time; the same one where there is only one."""
 STILL = 5
 """Looks at the counts, 0.2 s apart, between which an idle server answers nothing."""
 
 
 class Server:
-    """A context manager around the server. `grpc` and `http` are host:port on loopback."""
+    """A context manager around the server. `grpc` and `http` are host:port on loopback; `http` is empty where it speaks gRPC alone."""
+
+    name, needs = "triton", "a Triton whose model returns its input"
 
     def __init__(self, workdir: Path) -> None:
         self.workdir = workdir
@@ -58,7 +64,7 @@ class Server:
         (version.parent / "config.pbtxt").write_text(CONFIG, encoding="utf-8")
         backends = installation.backend_directory(self.workdir / "backends")
         command = [
-            *(sys.executable, "-I", "-S", parent_guard.__file__, str(os.getpid()), str(installation.server)),
+            *("taskset", "-c", SERVER_CORE, sys.executable, "-I", "-S", parent_guard.__file__, str(os.getpid()), str(installation.server)),
             *("--model-repository", str(self.workdir / "models"), "--backend-directory", str(backends)),
             *("--grpc-address", "127.0.0.1", "--grpc-port", self.grpc.split(":")[1]),
             *("--http-address", "127.0.0.1", "--http-port", self.http.split(":")[1]),
@@ -121,3 +127,23 @@ class Server:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(5)
+
+
+class EchoServer(Server):
+    """The server of load_echo.py. What it can answer on its core is above what one client core can ask for: see the report."""
+
+    name, needs = "echo", "a server that only answers"
+
+    def __enter__(self) -> EchoServer:
+        command = ["taskset", "-c", SERVER_CORE, sys.executable, str(Path(__file__).with_name("load_echo.py"))]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        assert self._process.stdout is not None
+        self.grpc, self.http = self._process.stdout.readline().decode().strip(), ""
+        self._client = triton.InferenceServerClient(self.grpc)
+        return self
+
+    def cpu_s(self) -> float:
+        """CPU seconds of the server so far: beside its requests, what is left of its core."""
+        assert self._process is not None
+        times = psutil.Process(self._process.pid).cpu_times()
+        return float(times.user + times.system)
