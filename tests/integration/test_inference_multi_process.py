@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -20,9 +23,9 @@ pytestmark = pytest.mark.integration
 TWO = Settings(processes=2)
 
 
-def crew() -> list[psutil.Process]:
+def crew(parent: int | None = None) -> list[psutil.Process]:
     found = []
-    for child in psutil.Process().children():
+    for child in psutil.Process(parent).children():
         with suppress(psutil.NoSuchProcess):  # one that has ended, of this test or of an earlier one
             if "plumbline.loadclient.worker" in child.cmdline():
                 found.append(child)
@@ -88,6 +91,29 @@ def test_stopping_and_a_dead_server_reach_every_process() -> None:
     assert log.n == 1000
     assert log.finished <= 20
     assert log.errors()["not_sent"] > 500
+
+
+PARENT = """
+import sys
+from tests.integration.test_inference_golden import drive, load_of
+from tests.integration.test_inference_multi_process import TWO
+from tests.fakes.golden_triton import Golden
+with Golden() as golden:
+    drive(golden, load_of(12000, rate=200), settings=TWO, tick=lambda ended, due: print(ended, flush=True))
+"""
+
+
+def test_the_processes_end_with_a_parent_that_is_killed() -> None:
+    root = Path(__file__).resolve().parents[2]
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT], cwd=root, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(root)}
+    ) as parent:
+        assert parent.stdout is not None
+        parent.stdout.readline()  # under load
+        workers = crew(parent.pid)
+        parent.kill()
+    assert len(workers) == 2
+    assert psutil.wait_procs(workers, timeout=30)[1] == []
 
 
 @pytest.mark.full
