@@ -12,7 +12,8 @@ import numpy as np
 
 from plumbline.loadclient.engine import LoadCommand
 from plumbline.loadclient.load_generator import send_share
-from plumbline.loadclient.multi_process import READY, Job, SharedColumns, WorkerResult
+from plumbline.loadclient.multi_process import READY, Job, WorkerResult
+from plumbline.loadclient.shared_columns import SharedColumns
 
 _POLL_S = 0.001
 

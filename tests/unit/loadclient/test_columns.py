@@ -7,9 +7,9 @@ import os
 import numpy as np
 import pytest
 
-from plumbline.loadclient.multi_process import SharedColumns
 from plumbline.loadclient.phase_load import PhaseLoad
 from plumbline.loadclient.request_log import PIPELINE, STAGES
+from plumbline.loadclient.shared_columns import SharedColumns
 
 LOAD = PhaseLoad("steady", 1.0, np.arange(3) / 3, *(np.full(3, n, np.int32) for n in (8, 4, -1)))
 
