@@ -74,7 +74,7 @@ class Ends:
 
 def plumbline(spec: WorkerSpec, device: torch.device, orders: Orders) -> None:
     """Our loop, including its log."""
-    from plumbline.harness.training.worker import Trainer
+    from plumbline.harness.training.worker.trainer import Trainer
     from plumbline.harness.training.worker_protocol import LogTail, StepLog
 
     trainer, tail, done = Trainer(spec, StepLog(Path(spec.log))), LogTail(Path(spec.log)), 0

@@ -19,7 +19,7 @@ from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.persistent_state import PersistentState, save_monitor
 from plumbline.harness.training.analysis import records
 from plumbline.harness.training.analysis.records import Incident, TrainingRecords
-from plumbline.harness.training.job import Job
+from plumbline.harness.training.job.job import Job
 from plumbline.harness.training.job.supervisor import KILL_TIMEOUT_S, RankProcess, wait_for_any
 from plumbline.harness.training.plan import FaultPlan
 from plumbline.harness.training.worker_protocol import LogLine, LogTail, RunName, RunRecord

@@ -18,7 +18,7 @@ from plumbline.harness.probes import inter_node
 from plumbline.harness.training import plan
 from plumbline.harness.training.dataset import DataFile
 from plumbline.harness.training.dataset.preparation import prepare_inputs
-from plumbline.harness.training.job import isolate_fault_checkpoint
+from plumbline.harness.training.job.job import isolate_fault_checkpoint
 from plumbline.harness.training.job.supervisor import RankProcess, failure_causes, rank_processes, wait_for_any
 from plumbline.harness.training.plan import share_cores
 from plumbline.harness.training.worker_protocol import LogLine, RunName, run_kind

@@ -19,13 +19,15 @@ from plumbline.harness.launcher_protocol import Progress
 from plumbline.harness.measurement import Measurement, TrialFailed
 from plumbline.harness.persistent_state import PersistentState, persistent_state_of
 from plumbline.harness.probes import inter_node
-from plumbline.harness.training import analysis, plan
+from plumbline.harness.training import plan
 from plumbline.harness.training.analysis import recovery
+from plumbline.harness.training.analysis.measurement import build_measurement, judge_training
 from plumbline.harness.training.analysis.performance import energy_rows
 from plumbline.harness.training.analysis.records import Incident, TrainingRecords
 from plumbline.harness.training.dataset.preparation import prepare_inputs
-from plumbline.harness.training.job import Job, JobContext, JobCoordinator, fault_injection, isolate_fault_checkpoint, rendezvous
+from plumbline.harness.training.job import fault_injection
 from plumbline.harness.training.job.fault_injection import inject_fault
+from plumbline.harness.training.job.job import Job, JobContext, JobCoordinator, isolate_fault_checkpoint, rendezvous
 from plumbline.harness.training.job.supervisor import RunAborted
 from plumbline.harness.training.plan import share_cores
 from plumbline.harness.training.worker_protocol import HoldPoint, RunKind, RunName, RunRecord, WorkerSpec, run_kind
@@ -63,22 +65,22 @@ def measure(trial: Trial, workdir: Path, progress: Progress, monitor: Contention
     try:
         session.run()
     except TrialFailed as failure:
-        partial = analysis.build_measurement(workload, session.records, folder)
+        partial = build_measurement(workload, session.records, folder)
         partial.judgements += recovery.declared_failure(workload, session.records)
         raise TrialFailed(failure.failure_class, failure.detail, partial) from failure
     except InvalidTopology as error:
         raise TrialFailed("harness_error", str(error)) from error
     except OSError as error:
-        partial = analysis.build_measurement(workload, session.records, folder)
+        partial = build_measurement(workload, session.records, folder)
         raise TrialFailed("harness_error", f"{error.filename or folder}: {error.strerror or error}", partial) from error
     finally:
         session.clear()
-    measured = analysis.build_measurement(workload, session.records, folder)
+    measured = build_measurement(workload, session.records, folder)
     measured.metrics += [*session.network, *session.between.rows]
     measured.metrics += energy_rows(measured.metrics, monitor.gpu_rows())
     measured.curves += session.between.curves
     measured.facts |= session.between.facts
-    measured.judgements += analysis.judge_training(workload, trial.validity, session.records)
+    measured.judgements += judge_training(workload, trial.validity, session.records)
     measured.judgements += recovery.launcher_interruptions(session.records, state.deletions if state else ())
     return measured
 

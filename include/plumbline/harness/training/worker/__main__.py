@@ -14,7 +14,7 @@ import torch
 
 from plumbline.harness.image_requirements import ImageIncomplete
 from plumbline.harness.parent_guard import end_with_parent
-from plumbline.harness.training.worker import Trainer
+from plumbline.harness.training.worker.trainer import Trainer
 from plumbline.harness.training.worker_protocol import ExitCode, StepLog, WorkerError, WorkerSpec
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from plumbline.declarations import ValidityLimits, load
 from plumbline.declarations.workloads.training import LossCheck, TrainingWorkload
-from plumbline.harness.training.analysis import (
+from plumbline.harness.training.analysis.measurement import (
     diverged_losses,
     judge_training,
     late_steady_state,

@@ -17,13 +17,13 @@ from tests.unit.harness.training.conftest import TINY
 
 from plumbline.declarations import TrainingWorkload, load
 from plumbline.declarations.compatibility import checkpoints_at_most, scratch_needed
-from plumbline.harness.training import worker
 from plumbline.harness.training.checkpoint import folder as checkpoint
 from plumbline.harness.training.checkpoint.folder import Manifest, draft_path
 from plumbline.harness.training.dataset.preparation import prepare_inputs
-from plumbline.harness.training.job import isolate_fault_checkpoint
+from plumbline.harness.training.job.job import isolate_fault_checkpoint
 from plumbline.harness.training.plan import plan_fault, run_spec
-from plumbline.harness.training.worker import Trainer
+from plumbline.harness.training.worker import trainer
+from plumbline.harness.training.worker.trainer import Trainer
 from plumbline.harness.training.worker_protocol import RunName, StepLog
 
 EVERY = 6
@@ -71,7 +71,7 @@ def most_bytes(workload: TrainingWorkload, folder: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(checkpoint, "publish", publish)
     for check in ("_verify_checkpoint", "matmul_flops", "_drawn_again"):  # they write nothing
-        monkeypatch.setattr(worker, check, lambda *_, **__: None)
+        monkeypatch.setattr(trainer, check, lambda *_, **__: None)
     fault, data = plan_fault(workload), prepare_inputs(workload, folder)
 
     def train(name: RunName, *, resume: bool) -> None:

@@ -18,7 +18,7 @@ from plumbline.harness.gang.coordinator import gang_identity
 from plumbline.harness.gang.topology import Address, Topology
 from plumbline.harness.gpu_monitor import NODE_GPUS, GpuWindow, NodeGpus
 from plumbline.harness.measurement import TrialFailed
-from plumbline.harness.training.job import JobCoordinator
+from plumbline.harness.training.job.job import JobCoordinator
 from plumbline.results import GpuCounter
 
 TRIAL = a_trial("training")

@@ -19,8 +19,8 @@ from plumbline.harness.image_requirements import ImageIncomplete
 from plumbline.harness.training.checkpoint import folder as checkpoint
 from plumbline.harness.training.dataset.preparation import prepare_inputs
 from plumbline.harness.training.plan import undisturbed_spec
-from plumbline.harness.training.worker import NoDevice, Trainer
 from plumbline.harness.training.worker.torch_setup import NotDeterministic, UnsupportedOption
+from plumbline.harness.training.worker.trainer import NoDevice, Trainer
 from plumbline.harness.training.worker_protocol import StepLog
 
 Tiny = Callable[..., TrainingWorkload]

@@ -1,0 +1,239 @@
+"""Build the measurement from the workers' records (metric rows, curves, stages, events, evidence), and judge its validity."""
+
+from __future__ import annotations
+
+import math
+import time
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from plumbline.declarations import ValidityLimits
+from plumbline.declarations.workloads.training import LossCheck, TrainingWorkload
+from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, degraded, invalid
+from plumbline.harness.training.analysis import performance, recovery
+from plumbline.harness.training.analysis.records import TrainingRecords, clear_trend, median_interval
+from plumbline.harness.training.worker_protocol import STAGES, RunRecord, Step, run_kind
+from plumbline.metrics import Phase
+from plumbline.results import Event, Stage
+
+STEPS_FILE = "steps.parquet"
+
+
+def build_measurement(workload: TrainingWorkload, records: TrainingRecords, folder: Path) -> Measurement:
+    """What was measured; of a trial that failed, as much as there is. Writes the evidence into `folder`."""
+    first = records.undisturbed
+    measured = Measurement(
+        metrics=[*performance.performance_rows(workload, records), *recovery.recovery_rows(records)],
+        curves=performance.build_curves(workload, records),
+        stages=_stages(workload, records),
+        events=_events(workload, records),
+        evidence=_evidence(workload, records, folder),
+        facts=dict(first.facts) if first else {},
+        seeds=_seeds(workload),
+        guarantees=_guarantees(workload, records),
+    )
+    if records.data_sha256:
+        measured.hashes["data"] = records.data_sha256
+    if first and first.weights_sha256:
+        measured.hashes["initial_weights"] = first.weights_sha256
+    if first and len(first.steps) == workload.steps.total:
+        measured.hashes["losses"] = performance.losses_sha256(first.steps)
+    return measured
+
+
+def _seeds(workload: TrainingWorkload) -> dict[str, int]:
+    drawn = {} if workload.data.source == "file" else {"data": workload.data.seed}
+    return {"model": workload.model.seed, **drawn, "training": workload.seed}
+
+
+def _stages(workload: TrainingWorkload, records: TrainingRecords) -> list[Stage]:
+    steps, run = records.steady(workload.steps), records.undisturbed
+    if not steps or run is None:
+        return []
+    totals = {name: sum(step.stages.get(name, 0.0) for step in steps) for name in STAGES if any(name in step.stages for step in steps)}
+    stages = [Stage(phase="steady", stage=name, total_s=total, n=len(steps)) for name, total in totals.items()]
+    saves = performance.steady_saves(workload, run)
+    return [*stages, Stage(phase="steady", stage="checkpoint", total_s=sum(save.blocking_s for save in saves), n=len(saves))]
+
+
+def _events(workload: TrainingWorkload, records: TrainingRecords) -> list[Event]:
+    """Moments of the trial in their order; wall clock times follow from the monotonic ones by one common offset."""
+    moments: dict[str, float] = {}
+    first, steady = records.undisturbed, records.steady(workload.steps)
+    if first:
+        moments["training_launched"] = first.launched_s
+        if first.steps:
+            moments["first_step_done"] = first.steps[0].end_s
+    if steady:
+        moments |= {"steady_begun": steady[0].start_s, "steady_ended": steady[-1].end_s}
+    happened = [*moments.items(), *recovery.recovery_moments(records)]
+    now, monotonic = datetime.now(timezone.utc), time.monotonic()
+    return [
+        Event(name=name, utc=now + timedelta(seconds=at - monotonic), monotonic_s=at)
+        for name, at in sorted(happened, key=lambda item: item[1])
+    ]
+
+
+def _evidence(workload: TrainingWorkload, records: TrainingRecords, folder: Path) -> list[EvidenceFile]:
+    files: list[EvidenceFile] = []
+    steady = {step.step for step in records.steady(workload.steps)}
+    flat = [line for name, run in records.runs.items() for line in _steps_of(name, run, steady)]
+    if flat:
+        path = folder / STEPS_FILE
+        pq.write_table(pa.Table.from_pylist(flat, schema=_STEPS_SCHEMA), path, compression="zstd")
+        files.append(EvidenceFile("steps", path, len(flat)))
+    files += recovery.attempts_evidence(records, folder)
+    for name in records.runs:
+        logs = [folder / f"{name}.worker.log", *sorted(folder.glob(f"{name}.rank*.worker.log"))]
+        files += [EvidenceFile("log", log) for log in logs if log.is_file() and log.stat().st_size]
+    return files
+
+
+_STEP_TIMES = ("start_s", "step_s", *(f"{stage}_s" for stage in STAGES), "checkpoint_s", "checksum_s")
+_STEPS_SCHEMA = pa.schema(
+    {
+        "run": pa.string(),
+        "phase": pa.string(),
+        "step": pa.int64(),
+        "rank": pa.int64(),
+        **dict.fromkeys(_STEP_TIMES, pa.float64()),
+        "loss": pa.float64(),
+    }
+)
+
+
+def _steps_of(name: str, run: RunRecord, steady: set[int]) -> list[dict[str, object]]:
+    """Rows of steps.parquet, one a step and rank: `start_s` on the monotonic clock of the rank's node, `checkpoint_s` and
+    `checksum_s` (what training then stood still for, and what of that was for the checkpoint's checksum) null where none followed."""
+    after = {save.step - 1: save for save in run.saves if not save.closing}
+    return [
+        {
+            "run": name,
+            "phase": _phase_of(name, step.step, steady),
+            "step": step.step,
+            "rank": rank,
+            "start_s": step.start_s,
+            "step_s": step.step_s,
+            **{f"{stage}_s": step.stages.get(stage) for stage in STAGES},
+            "checkpoint_s": after[step.step].blocking_s if rank == 0 and step.step in after else None,
+            "checksum_s": after[step.step].checksum_s if rank == 0 and step.step in after else None,
+            "loss": step.loss,
+        }
+        for rank, steps in (run.by_rank or {0: run.steps}).items()
+        for step in steps
+    ]
+
+
+def _phase_of(run: str, step: int, steady: set[int]) -> Phase:
+    kind = run_kind(run)
+    return performance.step_phase(step, steady) if kind == "run" else kind
+
+
+def _guarantees(workload: TrainingWorkload, records: TrainingRecords) -> list[str]:
+    run = records.undisturbed
+    # torch refuses an operation without a deterministic kernel, so a run that got to its end had none.
+    deterministic = run is not None and run.facts.get("torch.deterministic_algorithms") is True and len(run.steps) == workload.steps.total
+    return [
+        *(["deterministic_algorithms"] if workload.deterministic and deterministic else []),
+        *(["checkpoint_restored_exactly"] if run and run.restored_exactly else []),
+        *recovery.loss_guarantees(workload, records),
+    ]
+
+
+_MAX_SHOWN = 5
+_MIN_STEPS = 6
+"""Values of which both extremes enclose the median with 95 %."""
+
+
+def judge_training(workload: TrainingWorkload, limits: ValidityLimits, records: TrainingRecords) -> list[Judgement]:
+    """Everything that makes the trial less than valid, in the order: speed, loss, checkpoints, restarts."""
+    run = records.undisturbed
+    measured, times = ([step.step_s for step in steps] for steps in (records.measured(workload.steps), records.steady(workload.steps)))
+    judgements = [*too_few_steps(times), *late_steady_state(len(times), workload.steps.measure, limits), *unsteady_step_time(times, limits)]
+    judgements += measured_trend(measured) or steady_trend(times)
+    judgements += loss_out_of_range(run.steps if run else [], workload.loss)
+    if run is not None and run.restored_exactly is False:
+        judgements.append(invalid("checkpoint_not_restored", "the last checkpoint, loaded again, differs from the state that was saved"))
+    rejected = [reason for record in records.runs.values() for reason in record.rejected]
+    if rejected:
+        judgements.append(degraded("checkpoint_damaged", f"skipped when resuming: {'; '.join(rejected)}"))
+    return [*judgements, *diverged_losses(records.diverged(recovery.loss_tolerance(workload))), *recovery.unplanned_restarts(records)]
+
+
+def too_few_steps(times: list[float]) -> list[Judgement]:
+    """Too few steady steps (seconds): invalid without any, degraded without an interval of their median."""
+    if not times:
+        return [invalid("too_few_steps", "no step was found to be steady; expected more steps.measure, or a machine at rest")]
+    if median_interval(times) is not None:
+        return []
+    detail = f"{len(times)} steady steps give no 95 % interval of their median; expected {_MIN_STEPS} at least: more steps.measure"
+    return [degraded("too_few_steps", detail)]
+
+
+def unsteady_step_time(times: list[float], limits: ValidityLimits) -> list[Judgement]:
+    """Steady step times (seconds) that vary more than the limits allow."""
+    if len(times) < 2:
+        return []
+    cv = float(np.std(times, ddof=1) / np.mean(times))
+    what = f"the coefficient of variation of {len(times)} steady step times is {cv:.1%}"
+    if cv > limits.step_time_cv_invalid:
+        return [invalid("step_time_unsteady", f"{what}; invalid above {limits.step_time_cv_invalid:.0%}")]
+    if cv > limits.step_time_cv_degraded:
+        return [degraded("step_time_unsteady", f"{what}; degraded above {limits.step_time_cv_degraded:.0%}")]
+    return []
+
+
+def late_steady_state(steady: int, declared: int, limits: ValidityLimits) -> list[Judgement]:
+    """Too few of the declared steps were steady."""
+    share, what = steady / declared, f"{steady} of {declared} measured steps were steady; expected more steps.discard and steps.measure"
+    if 0 < share < limits.steady_steps_invalid:
+        return [invalid("not_steady", f"{what}; invalid below {limits.steady_steps_invalid:.0%}")]
+    if 0 < share < limits.steady_steps_degraded:
+        return [degraded("not_steady", f"{what}; degraded below {limits.steady_steps_degraded:.0%}")]
+    return []
+
+
+def measured_trend(times: list[float]) -> list[Judgement]:
+    """Measured steps that clearly became slower: no warm-up ends like this, although a new steady state may follow."""
+    change = clear_trend(times)
+    if change is None or change < 0:
+        return []
+    return [degraded("step_time_trend", f"the last third of the measured steps took {change:+.1%} compared with the first third")]
+
+
+def steady_trend(times: list[float]) -> list[Judgement]:
+    """Steady steps that clearly became slower or faster while they were measured: throttling, or a warm-up that was too short."""
+    change = clear_trend(times)
+    if change is None:
+        return []
+    detail = f"the last third of the steady steps took {change:+.1%} compared with the first third; the state was not steady"
+    return [degraded("step_time_trend", detail)]
+
+
+def loss_out_of_range(steps: list[Step], check: LossCheck | None) -> list[Judgement]:
+    """A loss that is not finite at any step, or outside the declared range at its step."""
+    broken = [step.step for step in steps if not math.isfinite(step.loss)]
+    if broken:
+        return [invalid("loss_not_finite", f"the loss is not a finite number from step {broken[0]} on ({len(broken)} steps)")]
+    if check is None or not steps:
+        return []
+    judged = steps[-1] if check.at_step is None else next((step for step in steps if step.step == check.at_step), None)
+    if judged is None:
+        return [invalid("loss_out_of_range", f"step {check.at_step}, whose loss is declared, was not done")]
+    if not check.low <= judged.loss <= check.high:
+        which = "the last step" if check.at_step is None else f"step {check.at_step}"
+        detail = f"the loss of {which} is {judged.loss:.4g}; expected {check.low:g} to {check.high:g}"
+        return [invalid("loss_out_of_range", detail)]
+    return []
+
+
+def diverged_losses(steps: list[int] | None) -> list[Judgement]:
+    """Steps done again after a resume whose loss is not bit for bit what it was: the state did not come back whole."""
+    if not steps:
+        return []
+    first_steps = ", ".join(map(str, steps[:_MAX_SHOWN])) + (" …" if len(steps) > _MAX_SHOWN else "")
+    return [degraded("losses_diverge_after_resume", f"{len(steps)} resumed steps differ from the undisturbed run: {first_steps}")]

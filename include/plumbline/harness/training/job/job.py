@@ -1,0 +1,221 @@
+"""One run of a trial over all its ranks, as node 0 sees it, and the other nodes that start and stop their ranks on request."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import wait
+from pathlib import Path
+
+from plumbline.declarations import Trial
+from plumbline.harness.gang.channel import Message, gloo_environment, serve_rendezvous_store
+from plumbline.harness.gang.coordinator import TURN_S, CauseResolver, Coordinator, FailureCause
+from plumbline.harness.gang.topology import Address, Topology
+from plumbline.harness.measurement import TrialFailed
+from plumbline.harness.probes.inter_node import CollectiveSpec
+from plumbline.harness.training.analysis import records
+from plumbline.harness.training.checkpoint.folder import checkpoint_name
+from plumbline.harness.training.job.supervisor import (
+    KILL_TIMEOUT_S,
+    RankProcess,
+    RunAborted,
+    failure_causes,
+    rank_processes,
+    wait_for_any,
+)
+from plumbline.harness.training.plan import CoreShare, FaultPlan
+from plumbline.harness.training.worker_protocol import LogLine, RunName, RunRecord, WorkerSpec
+
+_PROBE_TURN_S = 0.05
+
+
+class JobCoordinator(Coordinator):
+    """The other nodes of a job."""
+
+    other_inputs = "generated other training data than node 0 from the same seed"
+
+    def __init__(self, trial: Trial, topology: Topology) -> None:
+        super().__init__(trial, topology)
+        self.probe_failures: dict[int, str] = {}
+        """Why a node's ranks of the collective probe ended early."""
+        self._ended: set[int] = set()
+        self.logs: dict[int, Mapping[str, list[LogLine]]] = {}
+
+    @property
+    def all_ended(self) -> bool:
+        return len(self._ended) == self._topology.nodes - 1
+
+    def start(self, run: RunName, store: Address, *, resume: bool) -> None:
+        """Have every node start its ranks of a run. `resume`: from the newest checkpoint."""
+        self._ended.clear()
+        self.logs.clear()
+        self.causes = self._lasting()
+        self._send_all("start", run=run, port=store.port, resume=resume)
+
+    def probe(self, orders: CollectiveSpec, store: Address) -> None:
+        """Have every node start its ranks of the collective probe; they end before the first run starts."""
+        spec = {"nodes": orders.nodes, "processes": orders.processes, "device": orders.device, "limit_s": orders.limit_s}
+        self._send_all("probe", port=store.port, **spec)
+
+    def probe_failure(self) -> str | None:
+        """Wait a moment; why another node cannot take part in the collective probe, or None."""
+        wait(self.sources, _PROBE_TURN_S)
+        self.receive()
+        gone = [cause.detail for cause in self.causes.values()]
+        return next(iter([*self.probe_failures.values(), *gone]), None)
+
+    def stop(self, patience_s: float, meanwhile: Callable[[], None]) -> None:
+        """Have every node end its ranks at once; returns with their logs.
+
+        TrialFailed if one does not answer or cannot continue; ranks that ended for a passing cause are fine."""
+        self._send_all("stop")
+        deadline = time.monotonic() + patience_s
+        while not self.all_ended:
+            for cause in self._lasting().values():
+                raise TrialFailed(cause.failure_class, cause.detail)
+            if time.monotonic() > deadline:
+                raise TrialFailed("harness_error", f"not every node stopped its ranks within {patience_s:.0f} s")
+            wait(self.sources, TURN_S)
+            self.receive()
+            meanwhile()
+
+    def _handle(self, node: int, message: Message) -> None:
+        if message["kind"] == "ended":
+            self._ended.add(node)
+            self.logs[node] = message["logs"]
+        elif message["kind"] == "probe_failed":
+            self.probe_failures[node] = f"{self._title(node)}: {message['detail']}"
+        else:
+            super()._handle(node, message)
+
+
+_LOOPBACK = "127.0.0.1"
+_POLL_S = 0.1
+_POLL_BEFORE_KILL_S = 0.002
+
+
+@dataclass(frozen=True)
+class JobContext:
+    """Common to the runs of a trial. `store`: where several ranks find each other; `coordinator`: the other nodes, if any."""
+
+    folder: Path
+    topology: Topology
+    shares: tuple[CoreShare, ...]
+    store: Address | None = None
+    coordinator: JobCoordinator | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def rendezvous(context: JobContext) -> Iterator[JobContext]:
+    """The context with a store for its ranks while the block runs; unchanged for a single rank."""
+    if context.topology.world == 1:
+        yield context
+        return
+    host = context.topology.rendezvous.host if context.topology.rendezvous else _LOOPBACK
+    address = context.coordinator.interface_address if context.coordinator else None
+    store, port = serve_rendezvous_store(host)
+    try:
+        yield replace(context, store=Address(_LOOPBACK, port), variables=gloo_environment(address or _LOOPBACK))
+    finally:
+        del store  # and with it ends its server
+
+
+def isolate_fault_checkpoint(folder: Path, fault: FaultPlan) -> None:
+    """Move the checkpoint before the faulted stretch to the stretch's own folder, once. A node without checkpoints has none."""
+    pinned, apart = folder / "checkpoints" / checkpoint_name(fault.resume_from), folder / "fault-checkpoints"
+    if pinned.is_dir():
+        apart.mkdir(exist_ok=True)
+        pinned.rename(apart / pinned.name)
+
+
+class Job:
+    """All ranks of one run, as a context that ends this node's ranks; other nodes end theirs on the announced outcome."""
+
+    def __init__(self, name: RunName, spec: WorkerSpec, context: JobContext) -> None:
+        self.name, self.spec = name, spec
+        self._coordinator, self._store = context.coordinator, context.store
+        self._workers = rank_processes(name, spec, context.folder, context.topology, context.shares, context.store, context.variables)
+        self._stack = ExitStack()
+        self._explanation = CauseResolver()
+        self._broken_since_s: float | None = None
+
+    def __enter__(self) -> Job:
+        with ExitStack() as stack:
+            if self._coordinator is not None and self._store is not None:
+                self._coordinator.start(self.name, self._store, resume=self.spec.resume)
+            for worker in self._workers:
+                stack.enter_context(worker)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+        if len(self._workers) > 1 or self._coordinator is not None:
+            by_rank = self._records_by_rank()
+            self.record.peak_memory = records.max_over_ranks([record.peak_memory for record in by_rank.values()])
+            self.record.by_rank = {rank: record.steps for rank, record in by_rank.items()}
+            self.record.steps = records.merge_ranks(self.record.by_rank)
+
+    @property
+    def record(self) -> RunRecord:
+        """Rank 0's record so far; after the block its steps are those of the whole job."""
+        return self._workers[0].record
+
+    @property
+    def workers(self) -> tuple[RankProcess, ...]:
+        return self._workers
+
+    def lines(self, meanwhile: Callable[[], None]) -> Iterator[LogLine | None]:
+        """Rank 0's log lines as they come, any rank's line that it holds, and None whenever nothing is new.
+
+        Ends when all ranks have ended well. Else all are ended: RunAborted for a passing cause, TrialFailed for a lasting one or a lost node.
+        `meanwhile` is called while other nodes end theirs."""
+        interval = _POLL_BEFORE_KILL_S if self.spec.hold is not None else _POLL_S
+        while True:
+            self._wait(interval)
+            ended = self._all_ended()  # before the lines are read: those of the last moment must not be missed
+            for worker in self._workers:
+                yield from (line for line in worker.take() if worker.rank == 0 or line["event"] == "holding")
+            if (cause := self._cause()) is not None:
+                assert self._broken_since_s is not None
+                if not cause.passing:
+                    raise TrialFailed(cause.failure_class, cause.detail)
+                noticed = time.monotonic_ns() / 1e9
+                self.end(meanwhile)
+                raise RunAborted(cause, self._broken_since_s, noticed)
+            if ended:
+                return
+            yield None
+
+    def end(self, meanwhile: Callable[[], None]) -> None:
+        """End the remaining ranks on all nodes. TrialFailed if one does not end."""
+        self._stack.close()
+        if self._coordinator is not None:
+            self._coordinator.stop(KILL_TIMEOUT_S, meanwhile)
+
+    def _wait(self, seconds: float) -> None:
+        wait_for_any(self._workers, self._coordinator.sources if self._coordinator else (), seconds)
+        if self._coordinator is not None:
+            self._coordinator.receive()
+
+    def _all_ended(self) -> bool:
+        return all(worker.ended for worker in self._workers) and (self._coordinator is None or self._coordinator.all_ended)
+
+    def _cause(self) -> FailureCause | None:
+        others = list(self._coordinator.causes.values()) if self._coordinator else []
+        causes = [*others, *failure_causes(self._workers)]
+        if causes and self._broken_since_s is None:
+            self._broken_since_s = time.monotonic_ns() / 1e9
+        return self._explanation.of(causes)
+
+    def _records_by_rank(self) -> dict[int, RunRecord]:
+        records = {worker.rank: worker.record for worker in self._workers}
+        for logs in self._coordinator.logs.values() if self._coordinator else ():
+            for rank, lines in logs.items():
+                records[int(rank)] = record = RunRecord(launched_s=0.0)
+                for line in lines:
+                    record.add(line)
+        return dict(sorted(records.items()))
