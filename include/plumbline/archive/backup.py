@@ -21,7 +21,7 @@ from sqlalchemy.pool import NullPool
 
 from plumbline.archive.engine import BUSY_TIMEOUT_S
 from plumbline.archive.migrate import revision_of
-from plumbline.results import bounded_json
+from plumbline.results.whole_file import sha256_file
 
 _MAGIC = {b"SQLite format 3\0": "sqlite", b"PGDMP": "postgresql"}
 _CLIENT = "install PostgreSQL's client programs of the server's version or newer (Debian: apt-get install postgresql-client)"
@@ -59,7 +59,7 @@ def backup(url: str, file: Path) -> Backup:
             _run("pg_dump", "--format=custom", "--no-password", "--file", str(draft), url=parsed)
         with draft.open("rb") as copy:
             os.fsync(copy.fileno())
-        made = Backup(file, draft.stat().st_size, bounded_json.sha256_file(draft), revision_of(_engine(parsed)))
+        made = Backup(file, draft.stat().st_size, sha256_file(draft), revision_of(_engine(parsed)))
         draft.replace(file)
         return made
     except (OSError, sqlite3.Error, SQLAlchemyError) as error:

@@ -18,6 +18,7 @@ import httpx
 
 from plumbline.declarations import installation_paths
 from plumbline.embedded.settings import USERNAME, password
+from plumbline.results.whole_file import write_whole
 from plumbline.workflows.plan import POOL_DESCRIPTION, PlannedRun, RunsNotStarted, paused_text
 
 _PAGE = 100  # Airflow's own upper limit
@@ -392,10 +393,7 @@ def unpause(home: Path, client: AirflowClient, dag_ids: Iterable[str]) -> None:
     wanted = list(dag_ids)
     if gone := [d for d in wanted if d not in known]:
         raise AirflowError(f"{', '.join(gone)} {'is' if len(gone) == 1 else 'are'} no longer in Airflow; was a declaration edited?")
-    file = _file(home)
-    draft = file.with_suffix(".part")
-    draft.write_text(json.dumps(sorted({*_remembered(home), *(d for d in wanted if known[d].is_paused)})))
-    draft.replace(file)
+    write_whole(_file(home), json.dumps(sorted({*_remembered(home), *(d for d in wanted if known[d].is_paused)})))
     for dag_id in wanted:
         client.set_paused(dag_id, False)
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from plumbline.declarations import Trial
 from plumbline.harness.interruption import Interrupted, Interruption
 from plumbline.harness.measurement import EvidenceFile
-from plumbline.results import Evidence, Reason, ResultDocument, ResultStore, bounded_json, log_transport
+from plumbline.results import Evidence, Reason, ResultDocument, ResultStore, log_transport
 from plumbline.results.store_errors import permanent_error
+from plumbline.results.whole_file import sha256_file
 
 Seal = Callable[[Sequence[Evidence], Sequence[Reason]], ResultDocument]
 """The document with this evidence, and with further reasons behind its own."""
@@ -57,7 +58,7 @@ def evidence_entries(files: Sequence[EvidenceFile]) -> list[tuple[Evidence, Path
 
 
 def _evidence_entry(item: EvidenceFile) -> Evidence:
-    sha256 = bounded_json.sha256_file(item.path)
+    sha256 = sha256_file(item.path)
     return Evidence(kind=item.kind, uri=f"evidence/{item.path.name}", sha256=sha256, bytes=item.path.stat().st_size, rows=item.rows)
 
 

@@ -23,6 +23,7 @@ from plumbline.harness.contention_monitor import MonitorSnapshot
 from plumbline.harness.launcher_protocol import DELETIONS_VARIABLE, VOLUME_VARIABLE, Deletion, parse_deletions
 from plumbline.harness.measurement import Judgement, TrialFailed, degraded
 from plumbline.results import Event, MetricRow, Scalar
+from plumbline.results.whole_file import write_whole
 
 _EXPIRY_FILE = "expires"
 _RETENTION_S = 3600.0
@@ -65,12 +66,7 @@ class PersistentState:
 
     def put(self, name: str, data: Mapping[str, Any]) -> None:
         """Write durably. OSError if it cannot be written."""
-        draft = self.folder / f"{name}.part"
-        with draft.open("w") as file:
-            json.dump(data, file)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self.folder / f"{name}.json")
+        write_whole(self.folder / f"{name}.json", json.dumps(data), durable=True)
         folder = os.open(self.folder, os.O_RDONLY)
         try:
             os.fsync(folder)

@@ -47,6 +47,7 @@ from plumbline.results import (
 )
 from plumbline.results.document import PROBE_LIMIT_S, OtherProgram, ProbeDocument
 from plumbline.results.signing import KeyPair
+from plumbline.results.whole_file import write_whole
 
 Measure = Callable[[Trial, Path, Progress, ContentionMonitor, Sequence[MetricRow]], Measurement]
 """The last argument: rows of the hardware probes."""
@@ -343,6 +344,4 @@ def store_probe(document: ProbeDocument, out: str) -> None:
         home, _, name = out.rpartition("/")
         open_store(home).put(name, text)
         return
-    draft = Path(f"{out}.part")
-    draft.write_bytes(text)
-    draft.replace(out)
+    write_whole(Path(out), text)

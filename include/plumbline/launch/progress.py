@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 from plumbline.declarations import installation_paths
 from plumbline.harness.launcher_protocol import ProgressLine
+from plumbline.results.whole_file import write_whole
 
 
 def progress_file(trial_id: str) -> Path:
@@ -17,11 +17,7 @@ def progress_file(trial_id: str) -> Path:
 
 def write_progress(line: ProgressLine) -> None:
     """Store the line as its trial's newest, atomically."""
-    file = progress_file(line.trial_id)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_suffix(f".progress.{os.getpid()}")
-    draft.write_text(json.dumps(line.__dict__))
-    draft.replace(file)
+    write_whole(progress_file(line.trial_id), json.dumps(line.__dict__))
 
 
 def read_progress(trial_id: str) -> ProgressLine | None:

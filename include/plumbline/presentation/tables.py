@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from plumbline.analysis.scorecards.references import reference_shares
 from plumbline.analysis.scorecards.scorecard import Scorecard
 from plumbline.metrics import METRICS
 from plumbline.presentation.cost_forecasts import cost_forecasts
+from plumbline.results.whole_file import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -410,10 +410,10 @@ def write_tables(tables: Mapping[str, pd.DataFrame], folder: Path, forms: Sequen
     for form in forms:
         for name, table in tables.items():
             paths.append(folder / f"{name}.{form}")
-            _replace(paths[-1], encode_table(table, form))
+            write_whole(paths[-1], encode_table(table, form))
     note = f"# Tables\n\nWritten {written_at:%Y-%m-%d %H:%M} UTC ({', '.join(forms)}), at the prices of that day."
     note += " An empty cell is a number that is not known, never a zero.\n\n"
-    _replace(folder / "README.md", f"{note}{describe_tables(tables)}".encode())
+    write_whole(folder / "README.md", f"{note}{describe_tables(tables)}".encode())
     return tuple(paths)
 
 
@@ -439,15 +439,6 @@ def _cells(column: pd.Series[Any]) -> Sequence[Any]:
     codes, texts = column.factorize()
     escaped = [f"'{text}" if text.startswith(_FORMULA) else text for text in texts]
     return [escaped[code] if code >= 0 else None for code in codes.tolist()]
-
-
-def _replace(target: Path, content: bytes) -> None:
-    draft = target.with_name(f"{target.name}.{os.getpid()}.part")
-    try:
-        draft.write_bytes(content)
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -36,15 +34,6 @@ def format_size(count: int) -> str:
     """A number of bytes in the largest unit that it has at least one of, such as `8 MiB`."""
     unit = next((name for name in ("TiB", "GiB", "MiB", "KiB") if count >= BYTES[name]), "B")
     return f"{count / BYTES[unit]:.4g} {unit}"
-
-
-def sha256_file(path: Path) -> str:
-    """SHA-256 as hexadecimal digits."""
-    summed = hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(2**20):
-            summed.update(piece)
-    return summed.hexdigest()
 
 
 def parse_object(raw: bytes, where: str, most: int = MAX_BYTES, most_keys: int = MAX_KEYS) -> dict[str, Any]:

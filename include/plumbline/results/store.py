@@ -16,7 +16,6 @@ import os
 import re
 import shutil
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
@@ -30,6 +29,7 @@ from plumbline.results import bounded_json
 from plumbline.results.bounded_json import InvalidResult
 from plumbline.results.document import SCHEMA_VERSION, LaunchRecord, ResultDocument
 from plumbline.results.store_errors import as_os_error, permanent_error
+from plumbline.results.whole_file import whole_file, write_whole
 
 T = TypeVar("T")
 _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl"})
@@ -74,20 +74,12 @@ class ResultStore:
 
     def _put(self, path: str, data: bytes) -> None:
         target = f"{self._root}/{path}"
+        if self._local:
+            write_whole(Path(target), data, durable=True)
+            return
         if self._has_folders:
             self._fs.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
-        if not self._local:
-            self._fs.pipe_file(target, data)  # object stores show an object only once it is complete
-            return
-        draft = Path(f"{target}.{uuid.uuid4().hex}.part")
-        try:
-            with draft.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
+        self._fs.pipe_file(target, data)  # object stores show an object only once it is complete
 
     def put_file(self, path: str, file: Path) -> None:
         """Write one object from a file, a piece at a time; raises like `put`."""
@@ -99,14 +91,8 @@ class ResultStore:
             self._fs.put_file(str(file), target)
             return
         self._fs.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
-        draft = Path(f"{target}.{uuid.uuid4().hex}.part")
-        try:
+        with whole_file(Path(target), durable=True) as draft:
             shutil.copyfile(file, draft)
-            with draft.open("rb") as written:
-                os.fsync(written.fileno())
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
 
     def get(self, path: str, most: int = bounded_json.MAX_BYTES) -> bytes:
         """The bytes of one object; FileNotFoundError without one, InvalidResult if it has more than `most` bytes.

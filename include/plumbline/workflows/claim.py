@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import zipfile
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ from plumbline.metrics.formatting import capitalize_first, format_money, format_
 from plumbline.presentation.promises import PromiseRow, launch_row, lead_time_row, speed_row
 from plumbline.results.finding import UNREADABLE_ERRORS, Finding
 from plumbline.results.sample import Series
+from plumbline.results.whole_file import sha256_file
 from plumbline.workflows.evidence_pack import EvidencePack, write_evidence_pack
 from plumbline.workflows.monthly_costs import monthly_cost_of
 from plumbline.workflows.promises import ProviderPromises, provider_promises
@@ -149,7 +149,7 @@ def write_claim(archive: Archive, declared: Declarations, finding_id: str, folde
     except BaseException:
         folder.rmdir()  # empty: the pack appears whole or not at all
         raise
-    sha256 = hashlib.sha256(pack.file.read_bytes()).hexdigest()
+    sha256 = sha256_file(pack.file)
     cost = monthly_cost_of(archive, declared, view)
     usd = _credit(declared, provider)
     subject = f"{'REHEARSAL, do not send: ' if finding.simulated else ''}Service claim: {finding.provider}, {join_words(row.name for row in answer.broken)} ({finding_id})"

@@ -13,8 +13,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
-import uuid
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,6 +24,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from plumbline.archive import Archive, FindingView, TrialView
 from plumbline.results import InvalidResult, ResultDocument, ResultStore, evidence_files, signing
+from plumbline.results.whole_file import whole_file
 
 _VERIFY = Path(__file__).with_name("verify_pack.py")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -54,25 +53,18 @@ def write_evidence_pack(archive: Archive, subject: str, file: Path) -> EvidenceP
         raise FileExistsError(f"{file} exists; expected the name of a new file")
     content: dict[str, bytes] = {}
     trials, problems = [], []
-    draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}.part")
-    try:
-        with zipfile.ZipFile(draft, "w", zipfile.ZIP_STORED) as pack:
-            for view in attempts:
-                trial, wrong = _trial(archive, view, pack, content)
-                trials.append(trial)
-                problems += wrong
-            if finding is not None:
-                _add(pack, content, "finding.json", _json(_finding_fields(finding)))
-            index = {"format": 1, "subject": subject, "kind": "campaign" if finding is None else "finding", "trials": trials}
-            hashes = {name: digest.hex() for name, digest in sorted(content.items())}
-            _write(pack, "index.json", _json({**index, "files": hashes}))
-            _write(pack, "verify.py", _VERIFY.read_bytes())
-            _write(pack, "README.md", _readme(subject, finding, trials).encode())
-        with draft.open("rb+") as done:
-            os.fsync(done.fileno())
-        draft.replace(file)
-    finally:
-        draft.unlink(missing_ok=True)
+    with whole_file(file, durable=True) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_STORED) as pack:
+        for view in attempts:
+            trial, wrong = _trial(archive, view, pack, content)
+            trials.append(trial)
+            problems += wrong
+        if finding is not None:
+            _add(pack, content, "finding.json", _json(_finding_fields(finding)))
+        index = {"format": 1, "subject": subject, "kind": "campaign" if finding is None else "finding", "trials": trials}
+        hashes = {name: digest.hex() for name, digest in sorted(content.items())}
+        _write(pack, "index.json", _json({**index, "files": hashes}))
+        _write(pack, "verify.py", _VERIFY.read_bytes())
+        _write(pack, "README.md", _readme(subject, finding, trials).encode())
     return EvidencePack(file, len(trials), sum(bool(trial["signed"]) for trial in trials), len(content) + 3, tuple(problems))
 
 

@@ -41,7 +41,7 @@ from plumbline.archive.schema import (
     Snapshot,
     Trial,
 )
-from plumbline.results import bounded_json
+from plumbline.results.whole_file import sha256_file
 
 Row = dict[str, Any]
 
@@ -86,7 +86,7 @@ def _campaign(session: Session, folder: Path, campaign_id: str) -> CampaignEntry
             )
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content, encoding="utf-8", newline="")
-        sha256 = files[f"{below}/documents/{file.name}"] = bounded_json.sha256_file(file)
+        sha256 = files[f"{below}/documents/{file.name}"] = sha256_file(file)
         line: Row = {"document": file.name, "sha256": sha256, "action": trial.quality_action, "reasons": trial.quality_reasons}
         line |= {"uri": trial.uri, "recorded_at": trial.recorded_at}
         if (made := corrections.get(trial.id)) is not None:
@@ -137,5 +137,5 @@ def _write(folder: Path, part: str, files: dict[str, list[Row]]) -> dict[str, st
     for name, lines in files.items():
         if lines or name == ATTEMPTS_FILE:
             write_lines(folder / part / name, lines)
-            written[f"{part}/{name}"] = bounded_json.sha256_file(folder / part / name)
+            written[f"{part}/{name}"] = sha256_file(folder / part / name)
     return written

@@ -54,6 +54,7 @@ from plumbline.declarations import digest
 from plumbline.results import InvalidResult, Reason, ResultDocument, bounded_json, evidence_files, signing
 from plumbline.results.launch_record import launch_metrics
 from plumbline.results.published import PublishedResult
+from plumbline.results.whole_file import sha256_file
 
 _CAMPAIGN_TABLES = ("findings", "incidents", "baselines", "quarantine", "audit")
 _LEDGER_TABLES = ("findings", "incidents", "audit", "decisions", "prices", "price_readings", "snapshots")
@@ -109,7 +110,7 @@ def import_bundle(
     manifest = load_manifest(folder)
     chosen = _select_campaigns(manifest, folder, campaigns)
     check_files(folder, {**manifest.ledger, **{name: sha for entry in chosen.values() for name, sha in entry.files.items()}})
-    order = ImportContext(folder, bounded_json.sha256_file(folder / MANIFEST_FILE), by, at, judge, home)
+    order = ImportContext(folder, sha256_file(folder / MANIFEST_FILE), by, at, judge, home)
     try:
         ledger = _read(folder, LEDGER, manifest.ledger, _LEDGER_TABLES)
     except InvalidResult as error:

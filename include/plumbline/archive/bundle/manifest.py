@@ -10,6 +10,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from plumbline.results import InvalidResult, bounded_json
 from plumbline.results.document import Sha256
+from plumbline.results.whole_file import sha256_file
 
 MANIFEST_FILE = "manifest.json"
 LEDGER = "ledger"
@@ -89,7 +90,7 @@ def check_files(folder: Path, files: dict[str, str]) -> None:
             raise BadBundle(f"{folder / MANIFEST_FILE} names {name}, which lies outside of the bundle")
         if not path.is_file():
             raise BadBundle(f"{path} is missing")
-        digest = bounded_json.sha256_file(path)
+        digest = sha256_file(path)
         if digest != sha256:
             raise BadBundle(f"{path} has SHA-256 {digest}; the manifest says {sha256}")
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from plumbline.harness.process_tree import ProcessId
 from plumbline.launch.local.process import end_launch
+from plumbline.results.whole_file import write_whole
 
 ABANDONED_GRACE_S = 5.0
 
@@ -43,9 +44,7 @@ class LaunchPidfile:
 @contextmanager
 def hold_pidfile(pidfile: Path, running: LaunchPidfile) -> Iterator[None]:
     """The pidfile, written atomically, while the trial runs."""
-    draft = pidfile.with_suffix(".pid.part")
-    draft.write_text(json.dumps(asdict(running), indent=1), encoding="utf-8")
-    draft.replace(pidfile)
+    write_whole(pidfile, json.dumps(asdict(running), indent=1))
     try:
         yield
     finally:

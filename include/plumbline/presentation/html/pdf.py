@@ -8,6 +8,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from plumbline.results.whole_file import whole_file
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 VARIABLE = "CHROMIUM"
 LIMIT_S = 180
@@ -34,8 +36,8 @@ def write_pdf(page: Path) -> Path:
         if process.returncode or not draft.is_file():
             last_line = (process.stderr.strip().splitlines() or ["no output"])[-1]
             raise NoBrowser(f"{browser} ended with {process.returncode} and wrote no PDF: {last_line}")
-        shutil.copyfile(draft, part := target.with_name(f".{target.name}.{os.getpid()}.part"))
-        part.replace(target)
+        with whole_file(target) as part:
+            shutil.copyfile(draft, part)
     return target
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -40,6 +39,7 @@ from plumbline.presentation.tables import TableFormat, campaign_tables, write_ta
 from plumbline.presentation.trials import attempt_rows
 from plumbline.presentation.verdicts import campaign_verdict
 from plumbline.results.launch_record import effective_environment
+from plumbline.results.whole_file import write_whole
 
 
 def write_report(campaign: CampaignData, into: Path, forms: Sequence[TableFormat] = ()) -> Path:
@@ -62,12 +62,12 @@ def write_concluded(conclusions: Conclusions, into: Path, forms: Sequence[TableF
     context["beside"] = [*([("raw.html", "raw data")] if has_raw_file else []), *([("tables/", "tables")] if forms else [])]
     environment = report_templates()
     style = {name: Markup((files("plumbline.presentation.html") / "templates" / file).read_text()) for name, file in _ASSETS.items()}
-    _replace(folder / "report.md", environment.get_template("report.md.j2").render(**context))
+    write_whole(folder / "report.md", environment.get_template("report.md.j2").render(**context))
     if has_raw_file:
-        _replace(folder / "raw.html", environment.get_template("raw.html.j2").render(**context, **style))
+        write_whole(folder / "raw.html", environment.get_template("raw.html.j2").render(**context, **style))
     target = folder / "report.html"
     page = environment.get_template("report.html.j2").render(**context, **style)
-    _replace(target, share_styles(re.sub(r" {2,}", " ", re.sub(r"\n\s+", "\n", page))))  # a third of the file is indentation
+    write_whole(target, share_styles(re.sub(r" {2,}", " ", re.sub(r"\n\s+", "\n", page))))  # a third of the file is indentation
     if forms:
         write_tables(campaign_tables(campaign, conclusions), folder / "tables", forms, campaign.written_at)
     return target
@@ -184,15 +184,6 @@ def _waterfall(decision: Decision, change: WinnerChange) -> Chart | None:
     # Ids in a drawing come from its name: those of several choices must differ.
     name = "-".join(("winner-change", decision.team, decision.kind, *decision.workloads))
     return None if chart is None else replace(chart, name=name, wide=False)
-
-
-def _replace(target: Path, text: str) -> None:
-    draft = target.with_name(f"{target.name}.{os.getpid()}.part")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 @cache

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plumbline.harness.training.worker_protocol import DataSpec, ExitCode, WorkerError
+from plumbline.results.whole_file import sha256_file, whole_file, write_whole
 
 
 class DataCorrupt(WorkerError):
@@ -61,20 +61,12 @@ def cached_file(folder: Path, identity: str, suffix: str, write: Callable[[Path]
     sums = path.with_suffix(".sha256")
     if path.is_file() and sums.is_file():
         promised = sums.read_text().strip()
-        if file_sha256(path) == promised:
+        if sha256_file(path) == promised:
             return path, promised
     folder.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        sha256 = write(draft)
-        with draft.open("rb") as written:
-            os.fsync(written.fileno())
-        sha256 = sha256 or file_sha256(draft)
-        draft.replace(path)
-        draft.write_text(sha256)
-        draft.replace(sums)
-    finally:
-        draft.unlink(missing_ok=True)
+    with whole_file(path, durable=True) as draft:
+        sha256 = write(draft) or sha256_file(draft)
+    write_whole(sums, sha256)
     return path, sha256
 
 
@@ -94,12 +86,3 @@ def cached_array(
 
     path, sha256 = cached_file(cache / "training-data", json.dumps(identity), suffix, write)
     return DataFile(path, dtype, shape[0], sha256, shape[1:])
-
-
-def file_sha256(path: Path) -> str:
-    """SHA-256 (hex) of a file, read piece by piece."""
-    summed = hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(_READ_BYTES):
-            summed.update(piece)
-    return summed.hexdigest()

@@ -17,7 +17,8 @@ from plumbline.declarations.workloads.models import HubModel, VitShape
 from plumbline.harness import engine_python, image_requirements
 from plumbline.harness.environment.cpu import allotted_cores
 from plumbline.harness.measurement import TrialFailed
-from plumbline.harness.training.dataset import DataFile, cached_file, file_sha256, synthetic
+from plumbline.harness.training.dataset import DataFile, cached_file, synthetic
+from plumbline.results.whole_file import sha256_file, whole_file
 
 if TYPE_CHECKING:
     from plumbline.declarations.workloads.training import TokenFileData, TrainingWorkload
@@ -62,7 +63,7 @@ def declared_token_file(cache: Path, data: TokenFileData, *, vocabulary: int) ->
     dtype = f"<u{data.width}"
     if "://" in data.url and not data.url.startswith("file://"):
         path = cache / "training-data" / f"{data.sha256}.tokens"
-        if not path.is_file() or file_sha256(path) != data.sha256:
+        if not path.is_file() or sha256_file(path) != data.sha256:
             _download(data, path)
     else:
         path = Path(data.url.removeprefix("file://"))
@@ -111,9 +112,8 @@ def _download(data: TokenFileData, path: Path) -> None:
     import fsspec
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.part")
     expected = data.tokens * data.width
-    try:
+    with whole_file(path, durable=True) as draft:
         with draft.open("wb") as file:
             # Whatever a filesystem of fsspec raises (each has exceptions of its own) means that the file cannot be had.
             try:
@@ -128,19 +128,12 @@ def _download(data: TokenFileData, path: Path) -> None:
                     f"data.url {data.url} cannot be fetched: {type(error).__name__}: {error}; "
                     "expected a URL of fsspec that this node may read, and the package of its protocol",
                 ) from error
-            file.flush()
-            os.fsync(file.fileno())
-        if draft.stat().st_size == expected:
-            draft.replace(path)
-            return
-        size = draft.stat().st_size
-        more = " or more" if size > expected else ""
-        raise TrialFailed(
-            "bad_declaration",
-            f"data.url {data.url} has {size} bytes{more}; expected data.tokens × data.width = {data.tokens} × {data.width} = {expected}",
-        )
-    finally:
-        draft.unlink(missing_ok=True)
+        if (size := draft.stat().st_size) != expected:
+            more = " or more" if size > expected else ""
+            raise TrialFailed(
+                "bad_declaration",
+                f"data.url {data.url} has {size} bytes{more}; expected data.tokens × data.width = {data.tokens} × {data.width} = {expected}",
+            )
 
 
 WEIGHTS_VERSION = 2

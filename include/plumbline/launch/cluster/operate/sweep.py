@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
 from collections import Counter
 from collections.abc import Collection
@@ -20,6 +19,7 @@ from plumbline.launch.cluster.names import EXPIRES, LAUNCH, MANAGED_BY, MANAGER,
 from plumbline.launch.cluster.observe.observation import Row
 from plumbline.metrics.formatting import format_count
 from plumbline.results import InvalidResult
+from plumbline.results.whole_file import write_whole
 
 _log = logging.getLogger(__name__)
 # Owners first: what they own goes with them.
@@ -135,11 +135,7 @@ def count_pods(launcher: KubernetesLauncher, patience_s: float = API_PATIENCE_S)
 
 def store_count(provider: str, census: Census) -> None:
     """Store a provider's newest count, atomically."""
-    file = _count_file(provider)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_suffix(f".{os.getpid()}")
-    draft.write_text(json.dumps(asdict(census)), encoding="utf-8")
-    draft.replace(file)
+    write_whole(_count_file(provider), json.dumps(asdict(census)))
 
 
 def stored_count(provider: str) -> Census | None:

@@ -32,7 +32,7 @@ def test_the_same_seed_gives_the_same_images_elsewhere(tmp_path: Path) -> None:
 def test_the_bytes_are_those_that_series_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
     """By one thread, in blocks of whole images, as IMAGES_VERSION 1 began. The checksum is taken on the way."""
     read: list[Path] = []
-    monkeypatch.setattr(dataset, "file_sha256", lambda path: read.append(path))
+    monkeypatch.setattr(dataset, "sha256_file", lambda path: read.append(path))
     file = small(tmp_path, threads=threads)
     assert file.sha256 == "8c03f2e07cc06fa2ad04fbc181ad61ae5320ada918a33a3023159f209ad583e6"
     assert hashlib.sha256(file.path.read_bytes()).hexdigest() == file.sha256 and read == []

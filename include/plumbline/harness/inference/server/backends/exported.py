@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
 import json
@@ -19,6 +18,7 @@ from plumbline.harness.inference.server.backends.repository import Input, Reposi
 from plumbline.harness.measurement import TrialFailed
 from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.wire import Tensor, Wire
+from plumbline.results.whole_file import sha256_file
 
 if TYPE_CHECKING:
     import torch
@@ -60,7 +60,7 @@ def write(workload: InferenceWorkload, folder: Path, threads: int) -> Repository
 def model_hash(workload: InferenceWorkload) -> str:
     """Hash of the encoder's source and of how it is exported, its shape and its weights."""
     sources = (ENCODER, Path(__file__))
-    return hash_of(workload, **{path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sources})
+    return hash_of(workload, **{path.name: sha256_file(path) for path in sources})
 
 
 def _export(shape: Encoder, file: Path, names: tuple[str, str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import shutil
@@ -22,6 +21,7 @@ from plumbline.harness.inference.server.backends.repository import Input, Reposi
 from plumbline.harness.measurement import TrialFailed
 from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.wire import CACHED_TOKENS, COUNT, INPUT_TOKENS, SERVER_TIMES, TOKENS, Tensor
+from plumbline.results.whole_file import sha256_file
 
 MODEL = "chat"
 _GIB = 2**30
@@ -167,4 +167,4 @@ def write(
 def model_hash(workload: InferenceWorkload, engine: str) -> str:
     """Hash of the model's declaration and of the source that serves it."""
     sources = sorted(models.engine_sources(engine).items())
-    return hash_of(workload, **{name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in sources})
+    return hash_of(workload, **{name: sha256_file(path) for name, path in sources})

@@ -3,7 +3,6 @@ retrieval pipeline of both."""
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -28,6 +27,7 @@ from plumbline.harness.inference.server.backends.repository import (
 from plumbline.harness.measurement import TrialFailed
 from plumbline.loadclient.request_log import PIPELINE, STAGES
 from plumbline.loadclient.wire import DOCUMENTS, INPUT_TOKENS, SERVER_TIMES
+from plumbline.results.whole_file import sha256_file
 
 CHAT, ENCODER = "chat", "encoder"
 PIPELINE_MODEL, EMBEDDING, RERANKING, GENERATOR = "pipeline", "embedding", "reranking", "generator"
@@ -64,7 +64,7 @@ def model_hash(workload: InferenceWorkload) -> str:
     if workload.retrieval is not None:
         return _pipeline_hash(workload, workload.retrieval)
     sources = sorted(models.sources_of(workload).items())
-    return hash_of(workload, **{name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in sources})
+    return hash_of(workload, **{name: sha256_file(path) for name, path in sources})
 
 
 def place(folder: Path, config: Config, workload: InferenceWorkload) -> None:
@@ -168,7 +168,7 @@ def _pipeline_hash(workload: InferenceWorkload, retrieval: Retrieval) -> str:
         EMBEDDING: _part(workload, retrieval.embedding),
     }
     sources = {
-        f"{part}/{name}": hashlib.sha256(path.read_bytes()).hexdigest()
+        f"{part}/{name}": sha256_file(path)
         for part, declared in parts.items()
         for name, path in sorted(models.sources_of(declared).items())
     }
