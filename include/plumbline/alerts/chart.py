@@ -17,10 +17,11 @@ from plumbline.alerts.thread import IncidentWriter, Thread, complete_threads, re
 from plumbline.archive import IncidentView
 from plumbline.metrics.formatting import format_significant
 from plumbline.presentation.charts.static import light_colours, png
-from plumbline.presentation.metric_history import History, finding_chart
 
 if TYPE_CHECKING:
     from slack_sdk import WebClient
+
+    from plumbline.presentation.metric_history import History
 
 
 ALT_LIMIT = 1000
@@ -42,6 +43,9 @@ class Picture:
 def picture(history: History, name: str) -> Picture:
     """The history drawn; `name` becomes the name of the file. The same history gives the same bytes."""
     # Slack shows it small: in a column's width its letters stay large.
+    # Not above: it brings numpy and scipy, which a list of findings does without.
+    from plumbline.presentation.metric_history import finding_chart
+
     chart = replace(finding_chart(history), wide=False, height=_HIGH)
     title = f"{'SIMULATED · ' if history.simulated else ''}{history.title}: {history.change} since {history.begin}"
     return Picture(name, title, alt_text(history), png(chart, light_colours(), _PIXELS))

@@ -21,7 +21,7 @@ from sqlalchemy.pool import NullPool
 
 from plumbline.archive.engine import BUSY_TIMEOUT_S
 from plumbline.archive.migrate import revision_of
-from plumbline.results.whole_file import sha256_file
+from plumbline.whole_file import sha256_file
 
 _MAGIC = {b"SQLite format 3\0": "sqlite", b"PGDMP": "postgresql"}
 _CLIENT = "install PostgreSQL's client programs of the server's version or newer (Debian: apt-get install postgresql-client)"

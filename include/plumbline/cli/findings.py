@@ -13,7 +13,6 @@ import typer
 from rich.text import Text
 
 from plumbline import workflows
-from plumbline.alerts.monthly_cost import sum_costs
 from plumbline.archive import FindingView
 from plumbline.cli.exit_status import BROKEN, FAILED, OK
 from plumbline.cli.output import SEVERITY_STYLES, Json, clear_errors, completed, emit, fail, marked, out, read_archive
@@ -56,6 +55,8 @@ def list_findings(settled: Settled = False, provider: Of = None, verbose: Verbos
                 fail(unknown_name("provider", provider, names))
             views = [view for view in views if provider in view.providers]
         costs = workflows.monthly_costs.monthly_costs(archive, declared, views) if declared else {}
+    from plumbline.alerts.monthly_cost import sum_costs  # with statistics, which the other commands here do not wait for
+
     views.sort(key=lambda f: f.opened_at, reverse=True)
     found = inbox_view(
         group_findings(views, {name: cost.usd for name, cost in costs.items()}),

@@ -18,7 +18,7 @@ import httpx
 
 from plumbline.declarations import installation_paths
 from plumbline.embedded.settings import USERNAME, password
-from plumbline.results.whole_file import write_whole
+from plumbline.whole_file import write_whole
 from plumbline.workflows.plan import POOL_DESCRIPTION, PlannedRun, RunsNotStarted, paused_text
 
 _PAGE = 100  # Airflow's own upper limit

@@ -31,7 +31,7 @@ from plumbline.embedded.settings import DEFAULT_PORT, USERNAME, environment, pas
 from plumbline.embedded.supervisor import COMPONENTS, GRACE_S, MIGRATION
 from plumbline.harness.child_process import ChildProcess
 from plumbline.harness.process_tree import end_processes, is_live, tagged_processes
-from plumbline.results.whole_file import write_whole
+from plumbline.whole_file import write_whole
 from plumbline.workflows.plan import POOL_DESCRIPTION, pool_slots
 from plumbline.workflows.retain import delete_old_files
 

@@ -12,7 +12,7 @@ from plumbline.harness.interruption import Interrupted, Interruption
 from plumbline.harness.measurement import EvidenceFile
 from plumbline.results import Evidence, Reason, ResultDocument, ResultStore, log_transport
 from plumbline.results.store_errors import permanent_error
-from plumbline.results.whole_file import sha256_file
+from plumbline.whole_file import sha256_file
 
 Seal = Callable[[Sequence[Evidence], Sequence[Reason]], ResultDocument]
 """The document with this evidence, and with further reasons behind its own."""

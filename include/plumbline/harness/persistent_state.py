@@ -23,7 +23,7 @@ from plumbline.harness.contention_monitor import MonitorSnapshot
 from plumbline.harness.launcher_protocol import DELETIONS_VARIABLE, VOLUME_VARIABLE, Deletion, parse_deletions
 from plumbline.harness.measurement import Judgement, TrialFailed, degraded
 from plumbline.results import Event, MetricRow, Scalar
-from plumbline.results.whole_file import write_whole
+from plumbline.whole_file import write_whole
 
 _EXPIRY_FILE = "expires"
 _RETENTION_S = 3600.0

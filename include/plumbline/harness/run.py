@@ -47,7 +47,7 @@ from plumbline.results import (
 )
 from plumbline.results.document import PROBE_LIMIT_S, OtherProgram, ProbeDocument
 from plumbline.results.signing import KeyPair
-from plumbline.results.whole_file import write_whole
+from plumbline.whole_file import write_whole
 
 Measure = Callable[[Trial, Path, Progress, ContentionMonitor, Sequence[MetricRow]], Measurement]
 """The last argument: rows of the hardware probes."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from plumbline.declarations import installation_paths
 from plumbline.harness.launcher_protocol import ProgressLine
-from plumbline.results.whole_file import write_whole
+from plumbline.whole_file import write_whole
 
 
 def progress_file(trial_id: str) -> Path:

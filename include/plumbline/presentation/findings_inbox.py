@@ -7,15 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from plumbline.analysis.campaign_data import MonthlyTotal
 from plumbline.archive import Archive, FindingView
 from plumbline.findings.cause import witnesses
 from plumbline.findings.headline import headline, stored_headline
 from plumbline.results.finding import FLEET, OPEN_STATES, SEVERITIES, UNREADABLE_ERRORS, Finding, gravity
 from plumbline.results.sample import Series
 from plumbline.results.stored import read_finding
+
+if TYPE_CHECKING:
+    from plumbline.analysis.campaign_data import MonthlyTotal
 
 MAX_OPEN_FINDINGS = 500
 

@@ -23,7 +23,7 @@ from plumbline.analysis.scorecards.references import reference_shares
 from plumbline.analysis.scorecards.scorecard import Scorecard
 from plumbline.metrics import METRICS
 from plumbline.presentation.cost_forecasts import cost_forecasts
-from plumbline.results.whole_file import write_whole
+from plumbline.whole_file import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 FindingKind = Literal["performance", "environment", "price", "reliability", "missing_data", "self"]
 Severity = Literal["info", "warn", "page"]
@@ -195,8 +195,12 @@ class Finding:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Finding:
-        """A finding from `to_dict` or its JSON; unknown keys are ignored. ValueError names what is missing or of another shape."""
-        made = _adapter().validate_python(data)
+        """A finding from `to_dict` or its JSON; unknown keys are ignored. LookupError names what is missing or of another shape."""
+        try:
+            made = _adapter().validate_python(data)
+        except ValidationError as error:
+            wrong = ", ".join(".".join(map(str, each["loc"])) for each in error.errors())
+            raise LookupError(f"finding {data.get('finding_id')} is of another shape: {wrong}") from error
         # One without groups is about its own series.
         series = made.series or ((made.series_key,) if made.series_key else ())
         return replace(made, series=series, standing=made.standing if "standing" in data else series)

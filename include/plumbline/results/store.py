@@ -29,7 +29,7 @@ from plumbline.results import bounded_json
 from plumbline.results.bounded_json import InvalidResult
 from plumbline.results.document import SCHEMA_VERSION, LaunchRecord, ResultDocument
 from plumbline.results.store_errors import as_os_error, permanent_error
-from plumbline.results.whole_file import whole_file, write_whole
+from plumbline.whole_file import whole_file, write_whole
 
 T = TypeVar("T")
 _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl"})

@@ -26,7 +26,7 @@ from plumbline.metrics.formatting import capitalize_first, format_money, format_
 from plumbline.presentation.promises import PromiseRow, launch_row, lead_time_row, speed_row
 from plumbline.results.finding import UNREADABLE_ERRORS, Finding
 from plumbline.results.sample import Series
-from plumbline.results.whole_file import sha256_file
+from plumbline.whole_file import sha256_file
 from plumbline.workflows.evidence_pack import EvidencePack, write_evidence_pack
 from plumbline.workflows.monthly_costs import monthly_cost_of
 from plumbline.workflows.promises import ProviderPromises, provider_promises

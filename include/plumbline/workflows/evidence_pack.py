@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from plumbline.archive import Archive, FindingView, TrialView
 from plumbline.results import InvalidResult, ResultDocument, ResultStore, evidence_files, signing
-from plumbline.results.whole_file import whole_file
+from plumbline.whole_file import whole_file
 
 _VERIFY = Path(__file__).with_name("verify_pack.py")
 _EPOCH = (1980, 1, 1, 0, 0, 0)

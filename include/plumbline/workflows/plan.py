@@ -175,11 +175,11 @@ class TrialGroup:
 
 
 TRAINING, INFERENCE = TrialGroup("training", "training"), TrialGroup("inference", "inference")
-GANGS = TrialGroup("training_gang", "training", gang=True), TrialGroup("inference_gang", "inference", gang=True)
-TRIAL_GROUPS = {group.name: group for group in (TRAINING, INFERENCE, *GANGS)}
+GANG = TrialGroup("training_gang", "training", gang=True)
+TRIAL_GROUPS = {group.name: group for group in (TRAINING, INFERENCE, GANG)}
 
 
 def trial_groups(declared: Declarations, provider: Provider) -> tuple[TrialGroup, ...]:
     """The provider's lanes; gangs only if a declared workload needs several nodes."""
-    workloads = declared.workloads_for(provider)
-    return (TRAINING, INFERENCE, *(gang for gang in GANGS if any(map(gang.takes, workloads))))
+    gangs = any(map(GANG.takes, declared.workloads_for(provider)))
+    return (TRAINING, INFERENCE, *((GANG,) if gangs else ()))

@@ -63,7 +63,6 @@ SUBJECTS = (
 )
 WRITERS = (
     ("archive", "migrate"),
-    ("archive", "migrate", "--to", "0012", "--yes"),
     ("prices", "accept", "local-2core", "--why", "x", "--price", "1"),
     ("prices", "check"),
 )
@@ -71,7 +70,7 @@ WRITERS = (
 NO_READERS = {
     ("airflow",), ("archive", "backup"), ("archive", "import"), ("archive", "import-mlperf"), ("archive", "restore"),
     ("budget",), ("check",), ("cluster", "doctor"), ("cluster", "kubeconfig"), ("cluster", "sweep"), ("cost", "month"), ("cost", "plan"),
-    ("doctor",), ("drift", "detect"), ("model", "add"),
+    ("doctor",), ("drift", "detect"), ("load",), ("model", "add"),
     ("prices", "list"), ("rehearse",), ("run",), ("selfcheck",), ("serve",), ("trial",), ("trigger",), ("up",),
     ("watch",), ("workload", "check-prompts"), ("workload", "from-log"),
 }  # fmt: skip

@@ -32,7 +32,7 @@ def test_prices_are_listed_with_who_says_so_and_what_is_declared(config, plumbli
     assert code == 0 and found["failures"] == []
     on_demand, spot = found["readings"]
     assert (on_demand["usd_per_gpu_hour"], on_demand["usd_per_instance_hour"], on_demand["source"]) == (0.021, 0.042, "csv")
-    assert (on_demand["source_version"], on_demand["observed_at"]) == ("history.csv", "2026-01-20T00:00:00+00:00")
+    assert (on_demand["source_version"], on_demand["observed_at"]) == ("history.csv", "2026-01-20T00:00:00Z")
     assert on_demand["declared_usd_per_instance_hour"] == 0.04
     assert (spot["purchase"], spot["declared_usd_per_instance_hour"]) == ("spot", None)
     shown = plumbline("prices", "list").stdout

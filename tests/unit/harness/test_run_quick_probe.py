@@ -44,7 +44,8 @@ def test_the_command_stores_a_file_or_an_object_whole(tmp_path: Path, capsys: py
 
 
 def test_a_place_that_takes_nothing_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "missing" / "probe.json"
+    out = tmp_path / "file" / "probe.json"
+    out.parent.write_text("no folder")
     assert main(["probe", "--limit", "0", "--out", str(out)]) == STORE_FAILED
     assert str(out) in capsys.readouterr().err
 

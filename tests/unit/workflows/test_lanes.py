@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.data.repositories.golden import LLAMA
-from tests.data.repositories.golden import workload as declared_workload
 from tests.fakes.trials import a_trial, cluster_provider, declared
 
 from plumbline.archive import open_archive
-from plumbline.declarations import Declarations, InferenceWorkload, TrainingWorkload
+from plumbline.declarations import Declarations, TrainingWorkload
 from plumbline.results import Environment, LaunchRecord, PodRecord, ResultDocument, Validity
 from plumbline.workflows import benchmark
-from plumbline.workflows.plan import GANGS, INFERENCE, TRAINING, TRIAL_GROUPS, trial_groups
+from plumbline.workflows.plan import GANG, INFERENCE, TRAINING, TRIAL_GROUPS, trial_groups
 
 SHIPPED = declared()
 
@@ -26,12 +24,6 @@ def gang_of(nodes: int) -> TrainingWorkload:
     return TrainingWorkload.model_validate_json(json.dumps({**data, "name": "gang", "parallelism": {"nodes": nodes}}))
 
 
-def served_on(nodes: int) -> InferenceWorkload:
-    command = ["serve", "{node_rank}", "{leader_address}", "{pipeline}", "{port}"]
-    server = {"backend": "openai", "nodes": nodes, "parallel": {"pipeline": nodes}, "command": command}
-    return declared_workload(model=LLAMA, server=server, needs={"accelerator": "cpu", "count": 1})
-
-
 def world(*workloads: Any) -> Declarations:
     provider = cluster_provider()
     return Declarations({provider.name: provider}, {w.name: w for w in workloads}, SHIPPED.teams, SHIPPED.thresholds)
@@ -39,15 +31,14 @@ def world(*workloads: Any) -> Declarations:
 
 def test_gangs_have_a_lane_only_where_one_is_declared() -> None:
     assert trial_groups(world(*SHIPPED.workloads.values()), cluster_provider()) == (TRAINING, INFERENCE)
-    assert trial_groups(world(gang_of(2)), cluster_provider()) == (TRAINING, INFERENCE, GANGS[0])
-    assert trial_groups(world(gang_of(2), served_on(2)), cluster_provider()) == (TRAINING, INFERENCE, *GANGS)
+    assert trial_groups(world(gang_of(2)), cluster_provider()) == (TRAINING, INFERENCE, GANG)
     assert trial_groups(world(gang_of(2)), SHIPPED.providers["local-1core"]) == (TRAINING, INFERENCE), "a machine has no second node"
 
 
 def test_every_trial_runs_in_exactly_one_lane() -> None:
-    for workload in (*SHIPPED.workloads.values(), gang_of(1), gang_of(4), served_on(2)):
+    for workload in (*SHIPPED.workloads.values(), gang_of(1), gang_of(4)):
         assert len([lane for lane in TRIAL_GROUPS.values() if lane.takes(workload)]) == 1
-    assert [lane.takes(gang_of(4)) for lane in GANGS] == [True, False]
+    assert GANG.takes(gang_of(4))
 
 
 def test_a_fresh_node_is_one_that_the_series_newest_campaigns_did_not_run_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ from plumbline.archive.schema import (
     Snapshot,
     Trial,
 )
-from plumbline.results.whole_file import sha256_file
+from plumbline.whole_file import sha256_file
 
 Row = dict[str, Any]
 

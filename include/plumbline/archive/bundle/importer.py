@@ -54,7 +54,7 @@ from plumbline.declarations import digest
 from plumbline.results import InvalidResult, Reason, ResultDocument, bounded_json, evidence_files, signing
 from plumbline.results.launch_record import launch_metrics
 from plumbline.results.published import PublishedResult
-from plumbline.results.whole_file import sha256_file
+from plumbline.whole_file import sha256_file
 
 _CAMPAIGN_TABLES = ("findings", "incidents", "baselines", "quarantine", "audit")
 _LEDGER_TABLES = ("findings", "incidents", "audit", "decisions", "prices", "price_readings", "snapshots")

@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from plumbline.results import InvalidResult, bounded_json
 from plumbline.results.document import Sha256
-from plumbline.results.whole_file import sha256_file
+from plumbline.whole_file import sha256_file
 
 MANIFEST_FILE = "manifest.json"
 LEDGER = "ledger"

@@ -18,7 +18,7 @@ from plumbline.declarations.installation import installation_paths
 from plumbline.harness.environment import amd, described_gpus, hardware_judgements, nvidia
 from plumbline.harness.environment.sysfs import ROOT
 from plumbline.results import Scalar
-from plumbline.results.whole_file import write_whole
+from plumbline.whole_file import write_whole
 
 PROVIDER_NAME = "local-gpu"
 GPU_WORKLOADS = ("gpt-small-gpu", "chat-small-gpu")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from plumbline.harness.process_tree import ProcessId
 from plumbline.launch.local.process import end_launch
-from plumbline.results.whole_file import write_whole
+from plumbline.whole_file import write_whole
 
 ABANDONED_GRACE_S = 5.0
 

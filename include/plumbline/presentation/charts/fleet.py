@@ -101,7 +101,7 @@ def _scatter(workload: str, cost: _Quantity, speed: _Quantity, providers: Sequen
     )
 
 
-HEIGHT = 196
+HEIGHT = 172
 _PROVIDERS_DRAWN = 4
 
 

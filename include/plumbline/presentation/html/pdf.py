@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from plumbline.results.whole_file import whole_file
+from plumbline.whole_file import whole_file
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 VARIABLE = "CHROMIUM"

@@ -39,7 +39,7 @@ from plumbline.presentation.tables import TableFormat, campaign_tables, write_ta
 from plumbline.presentation.trials import attempt_rows
 from plumbline.presentation.verdicts import campaign_verdict
 from plumbline.results.launch_record import effective_environment
-from plumbline.results.whole_file import write_whole
+from plumbline.whole_file import write_whole
 
 
 def write_report(campaign: CampaignData, into: Path, forms: Sequence[TableFormat] = ()) -> Path:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plumbline.harness.training.worker_protocol import DataSpec, ExitCode, WorkerError
-from plumbline.results.whole_file import sha256_file, whole_file, write_whole
+from plumbline.whole_file import sha256_file, whole_file, write_whole
 
 
 class DataCorrupt(WorkerError):

@@ -18,7 +18,7 @@ from plumbline.harness import engine_python, image_requirements
 from plumbline.harness.environment.cpu import allotted_cores
 from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.training.dataset import DataFile, cached_file, synthetic
-from plumbline.results.whole_file import sha256_file, whole_file
+from plumbline.whole_file import sha256_file, whole_file
 
 if TYPE_CHECKING:
     from plumbline.declarations.workloads.training import TokenFileData, TrainingWorkload

@@ -19,7 +19,7 @@ from plumbline.launch.cluster.names import EXPIRES, LAUNCH, MANAGED_BY, MANAGER,
 from plumbline.launch.cluster.observe.observation import Row
 from plumbline.metrics.formatting import format_count
 from plumbline.results import InvalidResult
-from plumbline.results.whole_file import write_whole
+from plumbline.whole_file import write_whole
 
 _log = logging.getLogger(__name__)
 # Owners first: what they own goes with them.

@@ -18,7 +18,7 @@ from plumbline.harness.inference.server.backends.repository import Input, Reposi
 from plumbline.harness.measurement import TrialFailed
 from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.wire import Tensor, Wire
-from plumbline.results.whole_file import sha256_file
+from plumbline.whole_file import sha256_file
 
 if TYPE_CHECKING:
     import torch

@@ -21,7 +21,7 @@ from plumbline.harness.inference.server.backends.repository import Input, Reposi
 from plumbline.harness.measurement import TrialFailed
 from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.wire import CACHED_TOKENS, COUNT, INPUT_TOKENS, SERVER_TIMES, TOKENS, Tensor
-from plumbline.results.whole_file import sha256_file
+from plumbline.whole_file import sha256_file
 
 MODEL = "chat"
 _GIB = 2**30

@@ -27,7 +27,7 @@ from plumbline.harness.inference.server.backends.repository import (
 from plumbline.harness.measurement import TrialFailed
 from plumbline.loadclient.request_log import PIPELINE, STAGES
 from plumbline.loadclient.wire import DOCUMENTS, INPUT_TOKENS, SERVER_TIMES
-from plumbline.results.whole_file import sha256_file
+from plumbline.whole_file import sha256_file
 
 CHAT, ENCODER = "chat", "encoder"
 PIPELINE_MODEL, EMBEDDING, RERANKING, GENERATOR = "pipeline", "embedding", "reranking", "generator"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.results.whole_file import sha256_file, whole_file, write_whole
+from plumbline.whole_file import sha256_file, whole_file, write_whole
 
 
 @pytest.mark.parametrize("durable", [False, True])
