@@ -152,5 +152,5 @@ def test_ids_are_stable_and_differ_by_kind_and_campaign(review: Any) -> None:
 def test_a_finding_survives_json(review: Any) -> None:
     (found,) = review({"step_time": times(2)})
     assert Finding.of({**json.loads(json.dumps(found.to_dict())), "opened_at": "2026-11-01"}) == found
-    with pytest.raises(ValueError, match="evidence"):
+    with pytest.raises(LookupError, match="evidence"):
         Finding.of({"finding_id": "a", "series_key": "s", "campaign_id": "c", "kind": "price", "severity": "warn"})
