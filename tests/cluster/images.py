@@ -32,7 +32,9 @@ _SOURCES = (
     "include/plumbline/loadclient",
     "include/plumbline/harness",
     "include/plumbline/results",
+    "include/plumbline/metrics",
     "include/plumbline/__init__.py",
+    "include/plumbline/whole_file.py",
 )
 
 
