@@ -31,7 +31,7 @@ from plumbline.harness.image_requirements import unsupported_torch
 from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.run import quick_probe, run, store_probe
 from plumbline.results import Environment, ResultStore, signing, store_check
-from plumbline.results.document import PROBE_LIMIT_S
+from plumbline.results.probe_document import PROBE_LIMIT_S
 
 MEASURED, STORE_FAILED, UNUSABLE, FAILED = 0, 1, 2, 3
 _CHECK_PATIENCE_S = 5.0

@@ -45,7 +45,8 @@ from plumbline.results import (
     Validity,
     signing,
 )
-from plumbline.results.document import PROBE_LIMIT_S, OtherProgram, ProbeDocument
+from plumbline.results.document import OtherProgram
+from plumbline.results.probe_document import PROBE_LIMIT_S, ProbeDocument
 from plumbline.results.signing import KeyPair
 from plumbline.whole_file import write_whole
 

@@ -11,7 +11,7 @@ from plumbline.harness import launcher_protocol
 from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, Launcher, OnProgress, ProbeSkipped, ProviderFacts
 from plumbline.launch.local.process_launcher import GRACE_S, HARNESS, PATIENCE_S, Allocation, ProcessRunner, StartRefused
 from plumbline.results import LaunchRecord, ResultStore
-from plumbline.results.document import ProbeDocument
+from plumbline.results.probe_document import ProbeDocument
 
 _CLIENT_MEMORY = 4 * 2.0**30
 

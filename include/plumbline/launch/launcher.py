@@ -11,7 +11,7 @@ from typing import ClassVar
 from plumbline.declarations import Declarations, Provider, Trial
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.results import LaunchRecord, ResultStore, Scalar
-from plumbline.results.document import ProbeDocument
+from plumbline.results.probe_document import ProbeDocument
 
 OnProgress = Callable[[ProgressLine], None]
 DISCOVERY_PATIENCE_S = 60.0

@@ -1,11 +1,9 @@
-"""The result document of one attempt of a trial, and the document of a hardware probe. Its JSON Schema: `schema.py`."""
+"""The result document of one attempt of a trial. Its JSON Schema: `schema.py`."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
-from datetime import datetime
 from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -15,7 +13,6 @@ from pydantic_core import PydanticCustomError
 from plumbline.declarations import Trial, canonical, digest
 from plumbline.metrics import METRICS, STATISTICS, Direction, Phase, Unit
 from plumbline.metrics.proportions import wilson_interval
-from plumbline.results import bounded_json
 from plumbline.results.check_line import CheckLine
 from plumbline.results.token_usage import TokenUsage
 
@@ -468,38 +465,3 @@ def share_row(metric: str, counted: int, n: int, *, phase: Phase = "steady") -> 
 
 def _truncate(text: str | None) -> str | None:
     return text if text is None or len(text) <= MAX_REASON_LENGTH else f"{text[: MAX_REASON_LENGTH - 1]}…"
-
-
-PROBE_LIMIT_S = 120.0
-"""For how long is measured at most: two minutes of one GPU."""
-
-
-class InvalidProbe(ValueError):
-    """A probe's document is invalid; the message names the field."""
-
-
-class ProbeDocument(Part):
-    """`metrics` are rows of the phase `environment`; `left_out`: why each skipped probe gave none; `seconds`: how long the probe took.
-    `foreign_cpu`: share of the cores that others used meanwhile, where cores were measured."""
-
-    schema_version: Literal["probe-1"] = "probe-1"
-    harness_version: str
-    taken_at: datetime
-    seconds: float = Field(ge=0)
-    environment: Environment
-    metrics: tuple[MetricRow, ...]
-    foreign_cpu: float | None = None
-    left_out: dict[str, str] = Field(default_factory=dict)
-
-    @property
-    def figures(self) -> Mapping[str, float]:
-        """Metric → value, without absent ones."""
-        return {row.metric: row.value for row in self.metrics if row.value is not None}
-
-    @classmethod
-    def read(cls, text: bytes, where: str) -> ProbeDocument:
-        """The document in a JSON text; InvalidProbe, naming `where` it was read, if it is invalid."""
-        try:
-            return bounded_json.parse_model(cls, text, where)
-        except bounded_json.InvalidResult as error:
-            raise InvalidProbe(f"{error}; expected what `python -m plumbline.harness probe --out` writes") from error

@@ -16,8 +16,8 @@ from plumbline.launch.registry import launcher_for
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_quantity
 from plumbline.results import Scalar
-from plumbline.results.document import PROBE_LIMIT_S, ProbeDocument
 from plumbline.results.finding import OPEN_STATES
+from plumbline.results.probe_document import PROBE_LIMIT_S, ProbeDocument
 from plumbline.workflows import check_provider, pending_changes
 from plumbline.workflows.budget import budget_balance, use_now
 from plumbline.workflows.check_provider import shared_facts

@@ -10,7 +10,7 @@ import pytest
 from plumbline.harness.__main__ import MEASURED, STORE_FAILED, main
 from plumbline.harness.run import quick_probe, store_probe
 from plumbline.results import ResultStore
-from plumbline.results.document import InvalidProbe, ProbeDocument
+from plumbline.results.probe_document import InvalidProbe, ProbeDocument
 
 
 def test_it_measures_the_machine_and_says_what_it_is(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from plumbline.declarations import Declarations, Provider, load
 from plumbline.launch.launcher import ProviderFacts
 from plumbline.presentation.metric_history import finding_history
 from plumbline.results import Environment, metric_row
-from plumbline.results.document import ProbeDocument
 from plumbline.results.finding import Finding
+from plumbline.results.probe_document import ProbeDocument
 from plumbline.workflows import check_provider, pending_changes, probe
 from plumbline.workflows.probe import ProbeReport
 

@@ -26,7 +26,7 @@ from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, Launcher, OnProgress
 from plumbline.launch.local.process_launcher import PROBE_START_S, read_probe
 from plumbline.launch.plan import PlanError, typical_trials
 from plumbline.results import LaunchRecord, ResultStore
-from plumbline.results.document import ProbeDocument
+from plumbline.results.probe_document import ProbeDocument
 
 _PATIENCE = PodPatience(node_s=180.0, start_s=0.0, trouble_s=30.0, gone_s=60.0, poll_s=2.0)
 

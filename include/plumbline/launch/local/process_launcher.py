@@ -42,7 +42,7 @@ from plumbline.launch.local.machine_access import LockRefused, MachineBusy, mach
 from plumbline.launch.local.process import ProcessLimits, TrialOutput, supervised, trial_environment
 from plumbline.launch.stores import next_attempt
 from plumbline.results import Event, FailureClass, LaunchRecord, ResultStore, Scalar, log_transport
-from plumbline.results.document import InvalidProbe, ProbeDocument
+from plumbline.results.probe_document import InvalidProbe, ProbeDocument
 
 _log = logging.getLogger(__name__)
 

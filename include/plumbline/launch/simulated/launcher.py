@@ -36,7 +36,7 @@ from plumbline.results import (
     Validity,
     metric_row,
 )
-from plumbline.results.document import ProbeDocument
+from plumbline.results.probe_document import ProbeDocument
 
 _GIB = 2**30
 _HOST_FACTS: dict[str, Scalar] = {

@@ -21,7 +21,7 @@ from plumbline.launch.cluster.operate.sweep import sweep_expired
 from plumbline.launch.cluster.short_pod import PodPatience
 from plumbline.launch.failures import HarnessError, ImageError, Interrupted, OutOfMemory, Unreachable
 from plumbline.launch.launcher import ProbeSkipped
-from plumbline.results.document import ProbeDocument
+from plumbline.results.probe_document import ProbeDocument
 
 QUICK = PodPatience(node_s=0.3, start_s=1.0, trouble_s=0.1, gone_s=2.0, poll_s=0.02)
 

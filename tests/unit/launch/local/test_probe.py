@@ -17,7 +17,7 @@ from plumbline.launch.local import process_launcher
 from plumbline.launch.local.machine_access import machine_lock
 from plumbline.launch.local.process_launcher import ProcessLauncher
 from plumbline.launch.registry import launcher_for
-from plumbline.results.document import PROBE_LIMIT_S, ProbeDocument
+from plumbline.results.probe_document import PROBE_LIMIT_S, ProbeDocument
 
 NOW = datetime(2026, 11, 21, tzinfo=timezone.utc)
 H100 = {"kind": "nvidia", "product": "NVIDIA-H100-80GB-HBM3", "count": 8}
