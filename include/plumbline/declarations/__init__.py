@@ -4,10 +4,10 @@ from plumbline.declarations.alerts import Alerts, QuietHours, Route
 from plumbline.declarations.compatibility import incompatibility
 from plumbline.declarations.installation import InstallationPaths, installation_paths
 from plumbline.declarations.loader import AnyWorkload, DeclarationError, Declarations, Problem, enabled_providers, load, load_upkeep
+from plumbline.declarations.providers.contract import Contract
 from plumbline.declarations.providers.endpoint import EndpointLauncher
 from plumbline.declarations.providers.launchers import KubernetesLauncher, LocalLauncher
 from plumbline.declarations.providers.provider import Budget, Price, Provider
-from plumbline.declarations.providers.rates import Contract
 from plumbline.declarations.providers.simulation import SimulatedLauncher
 from plumbline.declarations.teams import Preference, Team, parse_weights, with_weights
 from plumbline.declarations.thresholds import DriftRules, Thresholds, ValidityLimits

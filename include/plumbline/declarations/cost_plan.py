@@ -7,10 +7,12 @@ from datetime import date
 from fractions import Fraction
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from plumbline.declarations.base import Declared, Name
-from plumbline.declarations.providers.rates import PerUnit, Purchase
+from plumbline.declarations.providers.amounts import PerUnit
+from plumbline.declarations.providers.rates import Purchase
+from plumbline.metrics.units import text_schema
 
 CostItem = Literal["gpu", "cpu", "idle", "failed_launches", "storage", "egress", "observability", "engineering", "hosted"]
 """`gpu`: the instance while it measures (`cpu` without accelerators). `idle`: the instance while it does not. `failed_launches`: of attempts
@@ -58,21 +60,17 @@ def _parse_unit_price(value: object) -> PerUnit:
     return PerUnit(float(amount), match[3], canonical_unit(match[5]))
 
 
-def _text_schema(example: str) -> WithJsonSchema:
-    return WithJsonSchema({"type": "string", "examples": [example]})
-
-
 PlannedQuantity = Annotated[
     PlannedAmount,
     BeforeValidator(_parse_quantity),
     PlainSerializer(lambda q: f"{q.value:.15g} {q.unit}", return_type=str),
-    _text_schema("500 instance-hours"),
+    text_schema("500 instance-hours"),
 ]
 PlannedPrice = Annotated[
     PerUnit,
     BeforeValidator(_parse_unit_price),
     PlainSerializer(lambda p: f"{p.amount:.15g} {p.currency}/{p.per}", return_type=str),
-    _text_schema("98.32 USD/instance-hour"),
+    text_schema("98.32 USD/instance-hour"),
 ]
 
 

@@ -18,10 +18,10 @@ from plumbline.declarations.alerts import Alerts
 from plumbline.declarations.compatibility import incompatibility, reason_to_skip
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.installation import REPOSITORY, Upkeep, installation_paths
+from plumbline.declarations.providers.contract import Contract
 from plumbline.declarations.providers.launchers import LauncherDefaults
 from plumbline.declarations.providers.launchers import apply_defaults as fill_in_defaults
 from plumbline.declarations.providers.provider import ContractSource, Provider
-from plumbline.declarations.providers.rates import Contract
 from plumbline.declarations.references import References
 from plumbline.declarations.teams import KINDS, Preference, Team
 from plumbline.declarations.thresholds import Thresholds

@@ -70,6 +70,11 @@ def _digits(value: Decimal) -> str:
     return format(value, "f").rstrip("0").rstrip(".") if "." in format(value, "f") else format(value, "f")
 
 
+def text_schema(example: str) -> WithJsonSchema:
+    """The JSON Schema of a value that is written as text."""
+    return WithJsonSchema({"type": "string", "examples": [example]})
+
+
 def _quantity(units: Mapping[str, float], what: str, example: str, *, zero: bool = False, high: float = math.inf) -> Any:
     @lru_cache(maxsize=1024)  # the documents of a campaign repeat the same few quantities thousands of times
     def known(text: str) -> float:
@@ -87,7 +92,7 @@ def _quantity(units: Mapping[str, float], what: str, example: str, *, zero: bool
         float,
         BeforeValidator(check),
         PlainSerializer(_written(units), return_type=str),
-        WithJsonSchema({"type": "string", "examples": [example]}),
+        text_schema(example),
     ]
 
 

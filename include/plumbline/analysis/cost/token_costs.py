@@ -9,7 +9,7 @@ from datetime import date
 from plumbline.analysis.cost.bill import Item, Line, Quantity, UnitPrice, Unknown, exact
 from plumbline.analysis.cost.unit_costs import COSTS, Cost, MetricLookup, Outcome
 from plumbline.declarations import Provider
-from plumbline.declarations.providers.rates import TokenRate
+from plumbline.declarations.providers.token_rate import TokenRate
 from plumbline.results.token_usage import TokenUsage
 
 _MILLION = 1e6

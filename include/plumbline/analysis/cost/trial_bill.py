@@ -15,7 +15,8 @@ from plumbline.analysis.cost.token_costs import token_lines, token_rate
 from plumbline.analysis.cost.unit_costs import HOUR_S
 from plumbline.analysis.prices.book import InstanceShare, paid_of, quote, share_of
 from plumbline.declarations import Provider
-from plumbline.declarations.providers.rates import Purchase, RateItem, SourcedAmount
+from plumbline.declarations.providers.amounts import SourcedAmount
+from plumbline.declarations.providers.rates import Purchase, RateItem
 from plumbline.results.token_usage import TokenUsage
 
 MONTH_H = 730.5

@@ -141,7 +141,7 @@ def declared_price(provider: Provider, purchase: Purchase, term: Term | None, on
     """The declared price of a day, without simulated changes, which checks are to detect; none is declared for a term."""
     if term is not None:
         return None
-    return next((p for p in provider.prices if p.purchase == purchase and p.since <= on and (p.until is None or on < p.until)), None)
+    return next((p for p in provider.prices if p.purchase == purchase and p.holds(on)), None)
 
 
 def with_effective_prices(provider: Provider, accepted: Iterable[PriceView]) -> Provider:

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from datetime import date
-from itertools import pairwise
 from typing import Annotated, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared, Name, extensible
 from plumbline.declarations.devices import part_of_card
+from plumbline.declarations.providers.dated import Dated, check_one_at_a_time
 from plumbline.declarations.providers.launcher_base import LauncherBase
 from plumbline.declarations.providers.launchers import Launcher
-from plumbline.declarations.providers.rates import (
-    DeclaredRate,
-    Invoice,
-    Overhead,
-    Purchase,
-    TokenRate,
-    check_invoices,
-    check_rates,
-    check_token_prices,
-)
+from plumbline.declarations.providers.rates import DeclaredRate, Invoice, Overhead, Purchase, check_invoices
+from plumbline.declarations.providers.token_rate import TokenRate
 from plumbline.declarations.workloads.engines import EngineArgs, check_engine_args
 from plumbline.declarations.workloads.workload import Criterion
 from plumbline.metrics.units import ByteSize, Duration, HourlyPrice, Pause, Share
@@ -130,20 +122,12 @@ class Accelerator(Declared):
     memory: ByteSize | None = Field(None, ge=2.0**28, description="of one accelerator, such as 80GiB; known from `product` if omitted")
 
 
-class Price(Declared):
+class Price(Dated):
     """A declared price of the whole instance."""
 
     purchase: Purchase
     price: HourlyPrice
-    since: date
-    until: date | None = None
     source: str = Field(min_length=3, description="of the figure, such as 'contract 2026-114' or a price page with its date")
-
-    @model_validator(mode="after")
-    def _dates(self) -> Price:
-        if self.until is not None and self.until <= self.since:
-            raise ValueError(f"until {self.until} is not after since {self.since}; expected a later date")
-        return self
 
 
 class ServiceLevel(Declared):
@@ -233,19 +217,10 @@ class Provider(Declared):
             raise ValueError(
                 "both token_prices and prices or price_sources; expected one of them: an endpoint bills its use or its instance"
             )
-        check_token_prices(self.token_prices)
-        check_rates(self.rates)
+        check_one_at_a_time(self.token_prices, lambda _: "token_prices")
+        check_one_at_a_time(self.rates, lambda rate: f"{rate.item} rates")
         check_invoices(self.invoices)
-        by_purchase: dict[str, list[Price]] = {}
-        for price in self.prices:
-            by_purchase.setdefault(price.purchase, []).append(price)
-        for purchase, prices in by_purchase.items():
-            ordered = sorted(prices, key=lambda p: p.since)
-            for earlier, later in pairwise(ordered):
-                if earlier.until is None or earlier.until > later.since:
-                    raise ValueError(
-                        f"two {purchase} prices hold on {later.since}; expected `until: {later.since}` or earlier on the first"
-                    )
+        check_one_at_a_time(self.prices, lambda price: f"{price.purchase} prices")
         return self
 
     def _budget_counts(self) -> None:
@@ -299,10 +274,7 @@ class Provider(Declared):
 
     def price_on(self, on: date, purchase: Purchase = "on_demand") -> Price | None:
         """The declared price of the whole instance on the day `on`, from `since` (included) until `until` (excluded), or None."""
-        return next(
-            (p for p in self.price_list if p.purchase == purchase and p.since <= on and (p.until is None or on < p.until)),
-            None,
-        )
+        return next((p for p in self.price_list if p.purchase == purchase and p.holds(on)), None)
 
     @property
     def dag_id(self) -> str:

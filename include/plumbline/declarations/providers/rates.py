@@ -1,129 +1,21 @@
-"""Prices as declared: contracts, rates beside the instance hour, tokens of hosted models, invoices and engineering time."""
+"""Charges beside the instance hour, invoices, and the cost of people's time. They do not change the measurement, so trials do not carry them."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
 from itertools import pairwise
-from typing import Annotated, Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
+from pydantic import Field, model_validator
 
-from plumbline.declarations.base import Declared, Name
-from plumbline.metrics.units import Duration, RequestPrice, TokenPrice
+from plumbline.declarations.providers.amounts import Amount, PricePerUnit, SourcedAmount
+from plumbline.declarations.providers.dated import Dated, check_order
+from plumbline.metrics.units import Duration
 
 Purchase = Literal["on_demand", "spot", "reserved"]
 Term = Literal["1y", "3y"]
 """How long a reservation binds."""
-
-
-_NUMBER = r"\d+(?:\.\d+)?"
-_HOURLY_AMOUNT = re.compile(rf"({_NUMBER}) ([A-Z]{{3}})/(GPU-hour|instance-hour)")
-_EXCHANGE_RATE = re.compile(rf"({_NUMBER}) USD/([A-Z]{{3}})")
-_HOURLY_AMOUNT_SHAPE = "a price such as 2.29 USD/GPU-hour or 19.80 EUR/instance-hour"
-_EXCHANGE_RATE_SHAPE = "a rate such as 1.08 USD/EUR"
-
-
-class HourlyAmount(NamedTuple):
-    """An amount of a currency (ISO 4217) for one hour of a GPU or of the whole instance."""
-
-    amount: float
-    currency: str
-    per: Literal["gpu_hour", "instance_hour"]
-
-
-class ExchangeRate(NamedTuple):
-    """USD for one unit of a currency."""
-
-    usd: float
-    currency: str
-
-
-def _parse_hourly_amount(value: object) -> HourlyAmount:
-    match = _HOURLY_AMOUNT.fullmatch(value) if isinstance(value, str) else None
-    if match is None or float(match[1]) == 0:
-        raise ValueError(f'"{value}" is not a price above 0 with its currency and hour; expected {_HOURLY_AMOUNT_SHAPE}')
-    return HourlyAmount(float(match[1]), match[2], "gpu_hour" if match[3] == "GPU-hour" else "instance_hour")
-
-
-def _parse_exchange_rate(value: object) -> ExchangeRate:
-    match = _EXCHANGE_RATE.fullmatch(value) if isinstance(value, str) else None
-    if match is None or float(match[1]) == 0:
-        raise ValueError(f'"{value}" is not an exchange rate to USD; expected {_EXCHANGE_RATE_SHAPE}')
-    return ExchangeRate(float(match[1]), match[2])
-
-
-def check_exchange_rate(currency: str, rate: ExchangeRate | None, rate_on: date | None, field: str = "price") -> None:
-    """ValueError unless the `field`'s currency has an exchange rate with its day; USD must have none."""
-    if currency == "USD" and (rate is not None or rate_on is not None):
-        raise ValueError(f"rate is not needed: the {field} is in USD; expected no rate and no rate_on")
-    if currency != "USD" and (rate is None or rate_on is None or rate.currency != currency):
-        raise ValueError(f"{field} is in {currency}; expected rate, such as 1.08 USD/{currency}, and rate_on, the day of that rate")
-
-
-HourlyAmountText = Annotated[
-    HourlyAmount, BeforeValidator(_parse_hourly_amount), WithJsonSchema({"type": "string", "examples": ["2.29 USD/GPU-hour"]})
-]
-ExchangeRateText = Annotated[
-    ExchangeRate, BeforeValidator(_parse_exchange_rate), WithJsonSchema({"type": "string", "examples": ["1.08 USD/EUR"]})
-]
-
-
-class ContractPrice(Declared):
-    """One price. It holds from `since` (included) until `until` (excluded)."""
-
-    purchase: Purchase
-    term: Term | None = Field(None, description="how long a reservation binds, 1y or 3y")
-    price: HourlyAmountText
-    rate: ExchangeRateText | None = Field(None, description="exchange rate of the price's currency; required unless USD")
-    rate_on: date | None = Field(None, description="the day of that rate")
-    since: date
-    until: date | None = None
-
-    @property
-    def usd_per_unit(self) -> float:
-        """USD for one unit of the price's currency."""
-        return self.rate.usd if self.rate is not None else 1.0
-
-    @model_validator(mode="after")
-    def _consistent(self) -> ContractPrice:
-        if self.until is not None and self.until <= self.since:
-            raise ValueError(f"until {self.until} is not after since {self.since}; expected a later date")
-        if self.term is not None and self.purchase != "reserved":
-            raise ValueError(f"term {self.term} does not fit purchase {self.purchase}; expected purchase: reserved, or no term")
-        check_exchange_rate(self.price.currency, self.rate, self.rate_on)
-        return self
-
-
-class Contract(Declared):
-    """One YAML file under `include/config/contracts/`; a provider's `price_sources` names it."""
-
-    name: Name
-    description: str = ""
-    source: str = Field(min_length=3, description="the document, such as 'contract 2026-114, annex B'")
-    prices: tuple[ContractPrice, ...] = Field(min_length=1)
-
-    @model_validator(mode="after")
-    def _one_at_a_time(self) -> Contract:
-        kinds: dict[tuple[str, str | None], list[ContractPrice]] = {}
-        for price in self.prices:
-            kinds.setdefault((price.purchase, price.term), []).append(price)
-        for (purchase, term), prices in kinds.items():
-            for earlier, later in pairwise(sorted(prices, key=lambda p: p.since)):
-                if earlier.until is None or earlier.until > later.since:
-                    what = f"{purchase} {term}" if term else purchase
-                    raise ValueError(f"two {what} prices hold on {later.since}; expected `until: {later.since}` or earlier on the first")
-        return self
-
-    def on(self, day: date) -> tuple[ContractPrice, ...]:
-        """The prices that hold on a day, at most one for each purchase and term."""
-        return tuple(p for p in self.prices if p.since <= day and (p.until is None or day < p.until))
-
-
-# Charges beside the instance hour, invoices, and the cost of people's time. They do not change the measurement, so trials do not carry them.
-
-
 RateItem = Literal["cpu", "storage", "egress", "observability"]
 BILLING_UNITS: Mapping[RateItem, tuple[str, ...]] = {
     "cpu": ("core-hour",),
@@ -133,89 +25,8 @@ BILLING_UNITS: Mapping[RateItem, tuple[str, ...]] = {
 }
 """What each item is billed by."""
 
-_UNIT_PRICE = re.compile(rf"({_NUMBER}) ([A-Z]{{3}})/([A-Za-z][A-Za-z0-9-]*)")
-_AMOUNT = re.compile(rf"({_NUMBER}) ([A-Z]{{3}})")
 
-
-class PerUnit(NamedTuple):
-    """An amount of a currency (ISO 4217) for one unit of something."""
-
-    amount: float
-    currency: str
-    per: str
-
-
-class CurrencyAmount(NamedTuple):
-    """An amount of a currency (ISO 4217)."""
-
-    amount: float
-    currency: str
-
-
-def parse_unit_price(value: object) -> PerUnit:
-    """A price as it is written, such as 0.08 USD/GB-month; ValueError with the expected shape."""
-    match = _UNIT_PRICE.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError(f'"{value}" is not a price with its currency and unit; expected one such as 0.08 USD/GB-month')
-    return PerUnit(float(match[1]), match[2], match[3])
-
-
-def _parse_amount(value: object) -> CurrencyAmount:
-    match = _AMOUNT.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError(f'"{value}" is not an amount with its currency; expected one such as 1234.50 USD')
-    return CurrencyAmount(float(match[1]), match[2])
-
-
-def _text_schema(*examples: str) -> WithJsonSchema:
-    return WithJsonSchema({"type": "string", "examples": list(examples)})
-
-
-PricePerUnit = Annotated[
-    PerUnit,
-    BeforeValidator(parse_unit_price),
-    PlainSerializer(lambda p: f"{p.amount:.15g} {p.currency}/{p.per}", return_type=str),
-    _text_schema("0.08 USD/GB-month"),
-]
-Amount = Annotated[
-    CurrencyAmount,
-    BeforeValidator(_parse_amount),
-    PlainSerializer(lambda a: f"{a.amount:.15g} {a.currency}", return_type=str),
-    _text_schema("1234.50 USD"),
-]
-
-
-class SourcedAmount(Declared):
-    """An amount with its source, in any currency with its exchange rate to USD."""
-
-    source: str = Field(min_length=3, description="of the figure, such as 'price page, 2026-11-02' or 'invoice 4711'")
-    rate: ExchangeRateText | None = Field(None, description="exchange rate of the currency; required unless USD")
-    rate_on: date | None = Field(None, description="the day of that rate")
-
-    @property
-    def usd_per_unit(self) -> float:
-        """USD for one unit of the currency."""
-        return self.rate.usd if self.rate is not None else 1.0
-
-
-class _DatedAmount(SourcedAmount):
-    """Holds from `since` (included) until `until` (excluded)."""
-
-    since: date
-    until: date | None = None
-
-    @model_validator(mode="after")
-    def _in_order(self) -> _DatedAmount:
-        if self.until is not None and self.until <= self.since:
-            raise ValueError(f"until {self.until} is not after since {self.since}; expected a later date")
-        return self
-
-    def holds(self, on: date) -> bool:
-        """Whether it holds on a day."""
-        return self.since <= on and (self.until is None or on < self.until)
-
-
-class DeclaredRate(_DatedAmount):
+class DeclaredRate(SourcedAmount, Dated):
     """A charge beside the instance, by its own unit; 0 for what is included."""
 
     item: RateItem = Field(description=f"one of {', '.join(get_args(RateItem))}")
@@ -223,7 +34,7 @@ class DeclaredRate(_DatedAmount):
 
     @model_validator(mode="after")
     def _fits(self) -> DeclaredRate:
-        check_exchange_rate(self.price.currency, self.rate, self.rate_on)
+        self.check_currency(self.price.currency)
         if self.price.per not in BILLING_UNITS[self.item]:
             raise ValueError(
                 f"price is per {self.price.per}, but {self.item} is billed by {' or '.join(BILLING_UNITS[self.item])}; "
@@ -232,7 +43,7 @@ class DeclaredRate(_DatedAmount):
         return self
 
 
-class Overhead(_DatedAmount):
+class Overhead(SourcedAmount, Dated):
     """People's time for a provider, which its invoices do not show.
 
     `per: campaign`: so much for each campaign, shared by its trials. `per: month`: so much a month, shared by the `instance_hours` that
@@ -249,7 +60,7 @@ class Overhead(_DatedAmount):
 
     @model_validator(mode="after")
     def _fits(self) -> Overhead:
-        check_exchange_rate(self.price.currency, self.rate, self.rate_on)
+        self.check_currency(self.price.currency)
         if self.price.per != "h":
             raise ValueError(
                 f"price is per {self.price.per}, but time is paid by the hour; expected one such as 120 {self.price.currency}/h"
@@ -273,12 +84,12 @@ class Invoice(SourcedAmount):
 
     @model_validator(mode="after")
     def _fits(self) -> Invoice:
-        check_exchange_rate(self.amount.currency, self.rate, self.rate_on, "amount")
+        self.check_currency(self.amount.currency, "amount")
         given = (self.month is not None, self.since is not None, self.until is not None)
         if given not in ((True, False, False), (False, True, True)):
             raise ValueError("covers no clear time; expected month, or both since and until")
-        if self.since is not None and self.until is not None and self.until <= self.since:
-            raise ValueError(f"until {self.until} is not after since {self.since}; expected a later date")
+        if self.since is not None:
+            check_order(self.since, self.until)
         if not self.amount.amount > 0:
             raise ValueError(
                 f"amount is {self.amount.amount:g} {self.amount.currency}; expected what was paid, above 0: hours that were paid in advance belong to "
@@ -301,17 +112,6 @@ class Invoice(SourcedAmount):
         return first <= on < after
 
 
-def check_rates(rates: Iterable[DeclaredRate]) -> None:
-    """ValueError if two rates of one item hold on a day."""
-    by_item: dict[str, list[DeclaredRate]] = {}
-    for rate in rates:
-        by_item.setdefault(rate.item, []).append(rate)
-    for item, own in by_item.items():
-        for earlier, later in pairwise(sorted(own, key=lambda r: r.since)):
-            if earlier.until is None or earlier.until > later.since:
-                raise ValueError(f"two {item} rates hold on {later.since}; expected `until: {later.since}` or earlier on the first")
-
-
 def check_invoices(invoices: Iterable[Invoice]) -> None:
     """ValueError if a day was invoiced twice for one way to pay."""
     by_purchase: dict[str, list[Invoice]] = {}
@@ -323,64 +123,3 @@ def check_invoices(invoices: Iterable[Invoice]) -> None:
                 raise ValueError(
                     f"two {purchase} invoices of {later.month or later.since}; expected one with the sum of amounts and instance_hours"
                 )
-
-
-_STEPS = (1000, 1024)
-_EXAMPLE = "{input: 2.00 USD/1M tokens, output: 8.00 USD/1M tokens}"
-
-
-class TokenTier(Declared):
-    """Prices of all tokens of a request whose prompt is longer than `above` tokens."""
-
-    above: int = Field(ge=1000, description="tokens of the prompt, a multiple of 1,000 or 1,024, such as 200000")
-    input: TokenPrice
-    cached_input: TokenPrice | None = Field(None, description="tokens of the prompt that the vendor's cache had; as input if omitted")
-    output: TokenPrice
-
-    @model_validator(mode="after")
-    def _check_step(self) -> TokenTier:
-        if all(self.above % step for step in _STEPS):
-            raise ValueError(f"above is {self.above}; expected a multiple of 1,000 or 1,024, at which results tell lengths apart")
-        return self
-
-
-class TokenRate(Declared):
-    """What a hosted model bills, from `since` (included) until `until` (excluded): tokens, requests, or both."""
-
-    input: TokenPrice | None = None
-    cached_input: TokenPrice | None = Field(None, description="tokens of the prompt that the vendor's cache had; as input if omitted")
-    output: TokenPrice | None = None
-    request: RequestPrice | None = Field(None, description="each answered request, beside its tokens")
-    tiers: tuple[TokenTier, ...] = Field((), max_length=20, description="other prices for longer prompts, the shortest first")
-    since: date
-    until: date | None = None
-    source: str = Field(min_length=3, description="of the figures, such as 'price page, 2026-11-02'")
-
-    @model_validator(mode="after")
-    def _consistent(self) -> TokenRate:
-        if (self.input is None) != (self.output is None):
-            raise ValueError(f"{'output' if self.input is None else 'input'} without the other one; expected both, such as {_EXAMPLE}")
-        if self.input is None and self.request is None:
-            raise ValueError(f"bills neither tokens nor requests; expected such as {_EXAMPLE}, or request: 0.50 USD/1k requests")
-        if self.input is None and (self.cached_input is not None or self.tiers):
-            raise ValueError(f"cached_input or tiers without prices of tokens; expected such as {_EXAMPLE}")
-        if any(later.above <= earlier.above for earlier, later in pairwise(self.tiers)):
-            raise ValueError(f"tiers above {', '.join(str(tier.above) for tier in self.tiers)}; expected rising lengths")
-        if self.until is not None and self.until <= self.since:
-            raise ValueError(f"until {self.until} is not after since {self.since}; expected a later date")
-        return self
-
-    def holds(self, on: date) -> bool:
-        """Whether it holds on a day."""
-        return self.since <= on and (self.until is None or on < self.until)
-
-    def tier(self, above: int) -> TokenTier | None:
-        """The tier of prompts that are longer than `above` tokens and in one step of lengths; None: the first prices."""
-        return next((tier for tier in reversed(self.tiers) if above >= tier.above), None)
-
-
-def check_token_prices(rates: Iterable[TokenRate]) -> None:
-    """ValueError if two of them hold on a day."""
-    for earlier, later in pairwise(sorted(rates, key=lambda rate: rate.since)):
-        if earlier.until is None or earlier.until > later.since:
-            raise ValueError(f"two token_prices hold on {later.since}; expected `until: {later.since}` or earlier on the first")

@@ -12,8 +12,9 @@ from pydantic import BaseModel
 
 from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.installation import REPOSITORY
+from plumbline.declarations.providers.amounts import HourlyAmount
+from plumbline.declarations.providers.contract import Contract, ContractPrice
 from plumbline.declarations.providers.provider import ContractSource, CsvSource, GpuhuntSource, OpencostSource
-from plumbline.declarations.providers.rates import Contract, ContractPrice, HourlyAmount
 
 PAGE = (REPOSITORY / "docs" / "watch-prices.md").read_text(encoding="utf-8")
 
