@@ -164,14 +164,6 @@ def test_no_room_leaves_nothing_and_says_what_was_missing(make: Any, kube: FakeK
     assert kube.leftovers() == []
 
 
-def test_an_image_that_does_not_exist_is_not_waited_for(make: Any, kube: FakeKubernetes) -> None:
-    kube.script("*", Script().scheduled().invalid_image_name())
-    world = make()
-    assert world.run() == "failed"
-    assert world.classes == ["image_error"]
-    assert kube.leftovers() == []
-
-
 def test_a_refused_pod_is_a_recorded_attempt(make: Any, kube: FakeKubernetes) -> None:
     kube.quota(NS, pods="0")
     world = make(retries=0)
@@ -187,15 +179,6 @@ def test_a_connection_that_does_not_exist_is_a_bad_declaration(make: Any, kube: 
     (record,) = world.attempts
     assert record.failure_class == "bad_declaration" and "plumbline cluster kubeconfig" in str(record.failure_detail)
     assert kube.requests == []
-
-
-@pytest.mark.full
-def test_a_pod_that_vanishes_was_interrupted_and_is_tried_again(make: Any, kube: FakeKubernetes) -> None:
-    kube.script("*", Script().started().runs(harness()))
-    kube.script("*a1-*", Script().started().after(1.5).vanishes())
-    world = make()
-    assert world.run() == "success"
-    assert world.classes == ["interrupted", None]
 
 
 @pytest.mark.full
@@ -308,17 +291,6 @@ def test_a_gang_of_two_is_measured_together_and_gone(make: Any, kube: FakeKubern
     assert kube.leftovers() == []
     created = [call.body for call in kube.called(f"POST /api/v1/namespaces/{NS}/pods")]
     assert {body["metadata"]["ownerReferences"][0]["kind"] for body in created} == {"Service"}
-
-
-@pytest.mark.full
-def test_one_pods_end_is_the_gangs(make: Any, kube: FakeKubernetes) -> None:
-    kube.script("*", Script().started().runs(harness(lasts_s=60.0)))
-    kube.script("*-1", Script().started().after(1.5).oom_killed())
-    world = make(declare=GANG)
-    assert world.run() == "failed"
-    (record,) = world.attempts
-    assert record.failure_class == "out_of_memory" and record.pods[1].reason == "OOMKilled"
-    assert kube.leftovers() == []
 
 
 @pytest.mark.full

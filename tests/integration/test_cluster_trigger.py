@@ -119,44 +119,11 @@ async def test_looks_are_served_from_the_api_servers_memory_unless_a_pod_is_miss
     assert None in {call.query.get("resourceVersion") for call in kube.called(LISTS)}
 
 
-async def test_a_pod_that_vanishes_is_gone(kube: FakeKubernetes) -> None:
-    kube.script("pl-a-*", Script().started().after(0.3).vanishes())
-    create(kube, 0)
-    status, seen = await fired(trigger(started=True, known=["pl-a-0"]))
-    assert (status, seen.gone) == ("finished", {"pl-a-0"})
-
-
-async def test_one_pods_failure_ends_a_gang(kube: FakeKubernetes) -> None:
-    kube.script("pl-a-*", Script().started())
-    create(kube, 0, 1)
-    assert (await fired(trigger(expected=2)))[0] == "started"
-    kube.become("pl-a-1", Script().oom_killed())
-    status, seen = await fired(trigger(expected=2, started=True))
-    assert status == "finished"
-    assert [pod["status"]["phase"] for pod in seen.pods] == ["Running", "Failed"]
-
-
-async def test_a_gang_that_is_created_in_part_is_waited_for_and_then_stopped(kube: FakeKubernetes) -> None:
-    kube.script("pl-a-*", Script().started())
-    create(kube, 0)
-    reason, detail, _ = await stopped(trigger(expected=2, schedule_timeout_s=0.5))
-    assert reason == "schedule_timeout"
-    assert "1 of 2" in detail
-    before = lists(kube)
-    waiting = asyncio.create_task(fired(trigger(expected=2)))
-    await until(lambda: lists(kube) > before + 1)
-    create(kube, 1)
-    assert (await waiting)[0] == "started"
-
-
 @pytest.mark.parametrize(
     ("script", "limits", "reason", "says"),
     [
         (Script().unschedulable(), {"schedule_timeout_s": 0.5}, "schedule_timeout", "Insufficient nvidia.com/gpu"),
-        (Script().gated(), {"schedule_timeout_s": 0.5}, "schedule_timeout", "Scheduling is blocked"),
-        (Script().scheduled().pulling(), {"startup_timeout_s": 1}, "startup_timeout", "is on node-1 and starts"),
         (Script().scheduled().image_pull_fails(), {"patience_s": 0.3}, "image_error", "ImagePullBackOff: Back-off pulling"),
-        (Script().scheduled().invalid_image_name(), {}, "image_error", "InvalidImageName"),
         (
             Script().scheduled().waiting("CreateContainerConfigError", 'secret "results" not found'),
             {"patience_s": 0.3},

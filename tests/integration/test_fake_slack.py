@@ -148,53 +148,6 @@ def test_who_may_write_where(server: FakeSlack, client: WebClient) -> None:
         client.conversations_history(channel=CHANNEL)
 
 
-def test_threads_hang_under_their_parent(server: FakeSlack, client: WebClient) -> None:
-    parent = client.chat_postMessage(channel=CHANNEL, text="parent")["ts"]
-    assert [m["text"] for m in client.conversations_replies(channel=CHANNEL, ts=parent)["messages"]] == ["parent"]
-    replies = [client.chat_postMessage(channel=CHANNEL, text=f"reply {n}", thread_ts=parent)["ts"] for n in range(3)]
-    assert [m["text"] for m in server.shown()] == ["parent"] and server.shown()[0]["reply_count"] == 3
-    assert [m["ts"] for m in client.conversations_history(channel=CHANNEL)["messages"]] == [parent]
-    first = client.conversations_replies(channel=CHANNEL, ts=replies[0], limit=2)
-    rest = client.conversations_replies(channel=CHANNEL, ts=parent, limit=2, cursor=first["response_metadata"]["next_cursor"])
-    assert [m["ts"] for m in (*first["messages"], *rest["messages"])] == [parent, *replies] and not rest["has_more"]
-    with pytest.raises(SlackApiError, match="thread_not_found"):
-        client.chat_postMessage(channel=CHANNEL, text="t", thread_ts="1.000000")
-    with pytest.raises(SlackApiError, match="thread_not_found"):
-        client.conversations_replies(channel=CHANNEL, ts="1.000000")
-    with pytest.raises(SlackApiError, match="cannot_reply_to_message"):
-        client.chat_postMessage(channel=CHANNEL, text="t", thread_ts=replies[0])
-    loud = client.chat_postMessage(channel=CHANNEL, text="loud", thread_ts=parent, reply_broadcast=True)["ts"]
-    assert [m["ts"] for m in client.conversations_history(channel=CHANNEL)["messages"]] == [loud, parent]
-    assert [m["text"] for m in server.thread(parent)][-1] == "loud" and len(server.shown()) == 1
-
-
-def test_an_update_keeps_what_it_does_not_name(server: FakeSlack, client: WebClient) -> None:
-    metadata = {"event_type": "a", "event_payload": {"b": 1}}
-    ts = client.chat_postMessage(channel=CHANNEL, text="old", blocks=section(text=MRKDWN), metadata=metadata)["ts"]
-    client.chat_update(channel=CHANNEL, ts=ts, text="new")
-    (message,) = server.shown()
-    assert (message["text"], message["blocks"], message["metadata"]) == ("new", [], metadata)
-    with pytest.raises(SlackApiError, match="message_not_found"):
-        client.chat_update(channel=CHANNEL, ts="1.000000", text="new")
-
-
-def test_a_file_in_a_thread(server: FakeSlack, client: WebClient) -> None:
-    parent = client.chat_postMessage(channel=CHANNEL, text="parent")["ts"]
-    answer = client.files_upload_v2(channel=CHANNEL, thread_ts=parent, content=PNG, filename="a.png", title="A", alt_txt="a chart")
-    (file,) = server.files()
-    assert (file.file_id, file.name, file.title, file.alt_text, file.data) == (answer["file"]["id"], "a.png", "A", "a chart", PNG)
-    (reply,) = server.thread(parent)
-    assert reply["files"][0] == {
-        "id": file.file_id,
-        "name": "a.png",
-        "title": "A",
-        "filetype": "png",
-        "size": len(PNG),
-        "alt_txt": "a chart",
-    }
-    assert server.methods()[1:] == ["files.getUploadURLExternal", "upload", "files.completeUploadExternal"]
-
-
 def test_files_that_are_refused(server: FakeSlack, client: WebClient) -> None:
     with pytest.raises(SlackApiError, match="alt_txt_too_large"):
         client.files_upload_v2(channel=CHANNEL, content=PNG, filename="a.png", alt_txt="x" * 1001)
@@ -214,18 +167,6 @@ def test_files_that_are_refused(server: FakeSlack, client: WebClient) -> None:
     with pytest.raises(SlackApiError, match="missing_scope"):
         client.files_upload_v2(channel=CHANNEL, content=PNG, filename="a.png")
     assert server.files() == []
-
-
-def test_bytes_that_were_not_announced(server: FakeSlack, client: WebClient) -> None:
-    from urllib.error import HTTPError
-    from urllib.request import urlopen
-
-    url = client.files_getUploadURLExternal(filename="a.png", length=len(PNG))["upload_url"]
-    with pytest.raises(HTTPError, match="400"):
-        urlopen(url, data=PNG + b"more")
-    with pytest.raises(HTTPError, match="400"):
-        urlopen(url + "0", data=PNG)
-    assert urlopen(url, data=PNG).status == 200
 
 
 def test_a_rate_limit_says_when_to_come_again(server: FakeSlack, client: WebClient) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from slack_sdk import WebClient
-from slack_sdk.errors import SlackApiError
 from slack_sdk.http_retry import ConnectionErrorRetryHandler
 from tests.fakes.fake_slack import FakeSlack, Fault
 
@@ -262,23 +261,6 @@ def test_the_airflow_connection(server: FakeSlack, archive: Archive, monkeypatch
     slack = connect()
     assert slack is not None and slack.client.auth_test()["ok"]
     assert deliver([finding()], archive, slack).posted and len(server.shown()) == 1
-
-
-@pytest.mark.parametrize(
-    ("blocks", "error"),
-    [
-        ([{"type": "marquee"}], "invalid_blocks"),
-        ([{"type": "section", "text": {"type": "mrkdwn", "text": "x" * 3001}}], "invalid_blocks"),
-        ([{"type": "section", "text": {"type": "mrkdwn", "text": "x"}, "colour": "red"}], "invalid_blocks"),
-        ([{"type": "header", "text": {"type": "mrkdwn", "text": "x"}}], "invalid_blocks"),
-        ([{"type": "divider"}] * 51, "invalid_blocks"),
-        ([], "no_text"),
-    ],
-)
-def test_the_fake_refuses_what_slack_refuses(blocks: list[dict[str, Any]], error: str, server: FakeSlack, slack: Slack) -> None:
-    with pytest.raises(SlackApiError, match=error):
-        slack.client.chat_postMessage(channel=CHANNEL, text="" if not blocks else "t", blocks=blocks)
-    assert server.shown() == []
 
 
 def test_from_result_documents_to_the_message_that_wakes_somebody(server: FakeSlack, slack: Slack, tmp_path: Path) -> None:

@@ -123,9 +123,6 @@ def _sub(fake: FakeKubernetes, asked: Asked) -> Any:
     pod = fake.store.get(asked.plural, asked.namespace or "", asked.name)
     if asked.plural == "pods" and asked.sub == "log":
         return log(fake, asked, pod)
-    if asked.plural == "pods" and asked.sub == "eviction" and asked.method == "POST":
-        fake.store.delete("pods", asked.namespace or "", asked.name)
-        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
     if asked.sub == "status" and asked.method == "GET":
         return pod
     raise not_found(f"{asked.plural}/{asked.sub}", asked.name)

@@ -180,24 +180,6 @@ class Script:
 
         return self._killing(step)
 
-    def deadline_exceeded(self) -> Script:
-        message = "Pod was active on the node longer than the specified deadline"
-
-        def step(run: PodRun) -> None:
-            run.event("DeadlineExceeded", message)
-            run.end(143, phase="Failed", reason="DeadlineExceeded", message=message)
-
-        return self._killing(step)
-
-    def node_shutdown(self) -> Script:
-        message = "Pod was terminated in response to imminent node shutdown."
-
-        def step(run: PodRun) -> None:
-            _disrupted(run, "TerminationByKubelet", message)
-            run.end(143, phase="Failed", reason="Terminated", message=message)
-
-        return self._killing(step)
-
     def preempted(self, by: str = "important") -> Script:
         """By the scheduler, for a pod of higher priority: the pod object is deleted."""
 

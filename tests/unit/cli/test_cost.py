@@ -9,7 +9,6 @@ from tests.data.result_documents import document, failed, inference_workload, pr
 
 from plumbline.archive import open_archive
 from plumbline.launch.simulated.launcher import simulate
-from plumbline.results import Reason
 
 PRICE = {"purchase": "on_demand", "price": "3.60 USD/h", "since": "2025-01-01", "source": "price page of January"}
 
@@ -52,16 +51,6 @@ def test_another_way_to_pay_and_another_day_are_other_prices(recorded, said):
     assert found["total"] is None and "no spot price" in found["unknown"][0]["reason"]
     found, _ = said("cost", "trial", recorded, "--on", "2024-12-31")
     assert found["total"] is None and "holds on 2024-12-31" in found["unknown"][0]["reason"]
-
-
-def test_outcomes_are_at_the_price_of_the_bill(home, said):
-    invoice = {"month": "2025-11", "amount": "72 USD", "instance_hours": 10, "source": "invoice 4711"}
-    asked = trial("inference", where=provider(prices=[PRICE], invoices=[invoice]))
-    with open_archive() as archive:
-        archive.record(document(asked), uri="file:///1")
-    found, _ = said("cost", "trial", asked.trial_id)
-    assert found["lines"][0]["basis"] == "invoiced" and found["by_item"]["cpu"]["amount"] == pytest.approx(0.08, abs=1e-7)
-    assert next(each for each in found["outcomes"] if each["metric"] == "cost_per_run")["value"] == pytest.approx(0.08)
 
 
 GPUS = {"kind": "nvidia", "product": "NVIDIA-H100-80GB-HBM3", "count": 8}
@@ -107,22 +96,6 @@ def test_a_node_that_is_filled_is_charged_whole_and_assumes_nothing(home, said, 
     assert [basis["usd_per_hour"] for basis in hourly] == [80, 10] and hourly[0]["share"] is None
     shown = " ".join(plumbline("cost", "trial", asked.trial_id).stdout.split())
     assert "80 USD/h ×" in shown and "1/8" not in shown and "used alike" not in shown
-
-
-def test_a_provider_that_sells_by_the_gpu_assumes_nothing(home, said, plumbline):
-    trial_id = cost_of_one_gpu(home, "gpu")
-    found, _ = said("cost", "trial", trial_id)
-    assert found["caveats"] == [] and found["outcomes"][0]["basis"]["share"] == {"gpus": 1, "of": 8, "assumed": False}
-    assert "used alike" not in plumbline("cost", "trial", trial_id).stdout
-
-
-def test_an_attempt_that_was_rejected_is_lost_and_has_no_outcomes(home, plumbline, said):
-    asked = trial("inference", where=provider(prices=[PRICE]))
-    with open_archive() as archive:
-        archive.record(document(asked), action="reject", quality_reasons=(Reason(code="implausible", detail="too good"),), uri="file:///1")
-    found, _ = said("cost", "trial", asked.trial_id)
-    assert list(found["by_item"]) == ["failed_launches"] and found["outcomes"] == []
-    assert "finished no run" in plumbline("cost", "trial", asked.trial_id).stdout
 
 
 def test_a_campaign_says_what_came_to_nothing_and_what_a_finished_run_cost(recorded, plumbline, said):

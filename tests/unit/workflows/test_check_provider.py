@@ -156,12 +156,6 @@ def test_a_fact_that_a_discovery_tells_from_today_on_is_no_change_today_but_can_
     assert news(looked(2, {**KERNEL, "driver.version": "570"})) == [("driver.version", "550", "570")]
 
 
-def test_an_empty_cluster_keeps_findings_as_they_are(archive: Archive, looked: Looks) -> None:
-    looked(0, KERNEL)
-    looked(1, NEWER)
-    assert looked(2).findings == () and len(open_findings(archive)) == 1
-
-
 def test_of_a_cluster_only_what_trials_tell_in_the_same_words_is_held_against_them(archive: Archive, looked: Looks) -> None:
     cluster = cluster_provider("lab-2core", H100)
     measure(archive, "2026-10", -5, {"driver.version": "550", "os.name": "Image 1", "gpu.0.product": "H100"})

@@ -112,15 +112,6 @@ def test_back_to_the_former_one_resolves_it_also_where_the_inputs_were_seen_befo
     assert entry.who == "ranking" and f"again {CHEAP}" in entry.why and FAST in entry.why and "0.50 → 1.00" in entry.why
 
 
-def test_a_new_campaign_is_a_change_of_performance(measured: Archive, declared: Declarations) -> None:
-    ranked(measured, declared)
-    measure(measured, declared, {CHEAP: spread(0.2)}, campaign="2025-12")
-    assert ranked(measured, declared)["training"].first == FAST
-    assert winners(measured) == [("performance", FAST, CHEAP, "open")]
-    (reason,) = measured.findings()[0].detail["attributed_to"]
-    assert CHEAP in reason and "2025-12" in reason
-
-
 def test_other_weights_are_another_question(measured: Archive, declared: Declarations) -> None:
     ranked(measured, declared)
     faster = team(training={"workloads": ["gpt-test"], "weights": {"tokens_per_second": 1.0}})

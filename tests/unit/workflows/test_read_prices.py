@@ -108,12 +108,6 @@ def test_an_accepted_change_moves_the_price_and_is_in_the_log(place: Place) -> N
     assert place.look(2.39).changes == ({"fact": "price.on_demand", "old": "2.99", "new": "2.39"},), "back is a change of its own"
 
 
-def test_a_change_that_is_taken_back_resolves_itself(place: Place) -> None:
-    for price in (2.39, 2.99, 2.99, 2.39, 2.39):
-        place.look(price)
-    assert place.states() == [("price on-demand", "resolved")]
-
-
 def test_a_price_of_nothing_is_no_price_and_a_held_one_stays_until_a_person_gives_another_one(place: Place) -> None:
     place.look(2.39)
     told = place.file.read_text()
@@ -157,16 +151,6 @@ def test_a_first_price_is_held_with_nothing_to_compare_it_with_until_a_second_so
     assert place.states() == [("held price on-demand", "resolved")]
     (entry,) = place.archive.audit("price/coreweave-h100/on_demand")
     assert "csv says the same" in entry.why
-
-
-def test_a_held_price_that_a_person_confirms_is_the_accepted_one(place: Place) -> None:
-    for price in (2.39, 0.69, 0.69):
-        place.look(price)
-    (stored,) = place.archive.findings()
-    assert stored.severity == "warn", "it stays, so somebody has to look"
-    apply_answer(place.archive, place.declared, stored.finding_id, "accept", "ada", "a promotion")
-    assert place.accepted() == pytest.approx(0.69)
-    assert place.look(0.69).checks[0].status == "unchanged"
 
 
 def test_a_spot_price_moves_by_itself_and_its_finding_ends_with_the_next_look(place: Place) -> None:
