@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from plumbline.cli.app import app
 from plumbline.declarations import KubernetesLauncher, Provider, load
+from plumbline.launch.cluster.doctor import doctor
 from plumbline.launch.cluster.doctor.doctor import Permission, examine_cluster, required_permissions
 from plumbline.launch.cluster.launcher_account import SERVICE_ACCOUNT
 from plumbline.launch.cluster.short_pod import PodPatience
@@ -232,9 +233,10 @@ def test_an_image_that_cannot_be_pulled_says_why_and_asks_about_the_registry(kub
     assert "image_pull_secrets" in told.remedy
 
 
-def test_a_doctor_that_fails_on_the_way_takes_its_pod_along(kube: FakeKubernetes, tmp_path: Path) -> None:
+def test_a_doctor_that_fails_on_the_way_takes_its_pod_along(kube: FakeKubernetes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kube.script("pl-doctor-*", Script().started().after(30).succeeded())
-    kube.answer_next(500, match="GET */pods/pl-doctor-*")
+    monkeypatch.setattr(doctor, "_PATIENCE_S", 0.5)
+    kube.answer_next(500, times=100, match="GET */pods/pl-doctor-*")
     told = examined(provider_at(tmp_path / "store"))
     assert wrong(told) == ["reachable"] and "500" in told["reachable"].found
     assert kube.called("DELETE */pods/pl-doctor-*") and kube.leftovers() == []

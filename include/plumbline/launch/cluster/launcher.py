@@ -8,7 +8,6 @@ from __future__ import annotations
 import secrets
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 
 from plumbline.declarations import Declarations, KubernetesLauncher, Provider, Trial
 from plumbline.launch import stores
@@ -18,9 +17,8 @@ from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.observe import node_inventory
 from plumbline.launch.cluster.observe.observation import Row, has_ended, has_succeeded, name_of
-from plumbline.launch.cluster.observe.polling import tolerate
 from plumbline.launch.cluster.observe.verdict import classify_launch
-from plumbline.launch.cluster.short_pod import PodPatience, harness_container, short_pod, watch_short_pod
+from plumbline.launch.cluster.short_pod import PodPatience, harness_container, run_short_pod, short_pod
 from plumbline.launch.failures import EXCEPTIONS, BadDeclaration, HarnessError
 from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, Launcher, OnProgress, ProbeSkipped, ProviderFacts
 from plumbline.launch.local.process_launcher import PROBE_START_S, read_probe
@@ -45,7 +43,7 @@ def probe_cluster(
     """
     patience = replace(patience, start_s=launcher.startup_timeout)
     api = ClusterApi(launcher.connection, launcher.namespace)
-    busy = [name_of(pod) for pod in api.pods(_selector(names.PROVIDER, provider.name)) if not has_ended(pod)]
+    busy = [name_of(pod) for pod in api.pods(f"{names.MANAGED_BY}={names.MANAGER},{names.PROVIDER}={provider.name}") if not has_ended(pod)]
     if busy:
         return ProbeSkipped(f"skipped while trials run on {provider.name}: {', '.join(busy[:3])}{' and others' if len(busy) > 3 else ''}")
     trials = typical_trials(declared, provider, now)
@@ -54,13 +52,7 @@ def probe_cluster(
     name = f"pl-probe-{secrets.token_hex(4)}"
     path = f"probes/{provider.name}/{name}.json"
     pod = probe_pod_manifest(trials[0], launcher, name, path, now, limit_s, patience)
-    created = api.create(pod)
-    try:
-        seen = watch_short_pod(
-            created, lambda: [row] if (row := api.get("Pod", name)) else [], lambda: api.events([name]), patience, limit_s + PROBE_START_S
-        )
-    finally:
-        tolerate(f"delete the pod {name}", partial(api.remove, None, _selector(names.LAUNCH, name), wait_s=patience.gone_s), list[str]())
+    seen = run_short_pod(api, pod, patience, limit_s + PROBE_START_S).seen
     if seen.stop is not None and seen.stop.reason == "schedule_timeout":
         return ProbeSkipped(f"{provider.name} was not probed: no node had room for it within {patience.node_s:g} s: {seen.stop.detail}")
     if seen.stop is not None or seen.gone or not all(map(has_succeeded, seen.pods)):
@@ -93,10 +85,6 @@ def probe_pod_manifest(
         amounts = {**amounts, launcher.gpu_resource: "1"}
     container["resources"] = {"requests": amounts, "limits": dict(amounts)}
     return row
-
-
-def _selector(label: str, value: str) -> str:
-    return f"{names.MANAGED_BY}={names.MANAGER},{label}={value}"
 
 
 class ClusterLauncher(Launcher):

@@ -1,17 +1,20 @@
-"""A short pod on a trial's nodes, made from a trial's pod and watched to its end: the doctor's and the hardware probe's."""
+"""A short pod on a trial's nodes, made from a trial's pod, watched to its end and deleted: the doctor's and the hardware probe's."""
 
 from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from plumbline.launch.cluster import names
+from plumbline.launch.cluster.api import ClusterApi
 from plumbline.launch.cluster.manifests.trial_pod import QUEUE
 from plumbline.launch.cluster.observe.observation import CONTAINER, LaunchObservation, Row, is_running, name_of, parse_time
 from plumbline.launch.cluster.observe.pod_watch import PodWatch, WatchLimits
+from plumbline.launch.cluster.observe.polling import tolerate
 
+_LOG_BYTES = 2**20
 _POD_LABELS = (names.MANAGED_BY, names.PROVIDER, QUEUE)
 
 
@@ -51,28 +54,47 @@ def harness_container(pod: Row) -> Row:
     return container
 
 
-def watch_short_pod(
-    created: Row,
-    read: Callable[[], Iterable[Row]],
-    events: Callable[[], Iterable[Row]],
-    patience: PodPatience,
-    run_s: float,
-) -> LaunchObservation:
-    """Poll the pod until it ended, is gone, or is stopped by its patience, or `run_s` after its start; what was observed.
+@dataclass(frozen=True)
+class ShortPodRun:
+    """`seen`: the pod until its end. `log`: of its harness. `began`, `ended`: of the watch by this machine's clock, seconds since the epoch.
+    `left`: what still exists after the deletion, one description each."""
 
-    `created`: the pod as the API stored it. `read`: the pod now, nothing if it is gone. `events`: about the pod.
+    seen: LaunchObservation
+    log: str
+    began: float
+    ended: float
+    left: list[str]
+
+
+def run_short_pod(api: ClusterApi, pod: Row, patience: PodPatience, run_s: float) -> ShortPodRun:
+    """Create the pod, watch it until it ended, is gone, or exceeds its patience or `run_s` after its start, and delete it in every case.
+
+    ApiRefused if the cluster refuses the pod; Unreachable if it does not answer.
     """
+    name, began = name_of(pod), time.time()
+    created = api.create(pod)
+    try:
+        seen = _watch(api, created, patience, run_s)
+        log = tolerate(f"read the log of {name}", partial(api.log, name, CONTAINER, _LOG_BYTES), b"").decode("utf-8", "replace")
+        ended = time.time()
+    finally:
+        remove = partial(api.remove, None, f"{names.MANAGED_BY}={names.MANAGER},{names.LAUNCH}={name}", wait_s=patience.gone_s)
+        left = tolerate(f"delete the pod {name}", remove, [f"Pod {name}"])
+    return ShortPodRun(seen, log, began, ended, left)
+
+
+def _watch(api: ClusterApi, created: Row, patience: PodPatience, run_s: float) -> LaunchObservation:
     # The cluster's clock, which stamps the pod, may differ from this machine's.
-    asked_at, began = parse_time(created["metadata"].get("creationTimestamp")) or time.time(), time.monotonic()
+    name, asked_at, began = name_of(created), parse_time(created["metadata"].get("creationTimestamp")) or time.time(), time.monotonic()
     deadline = asked_at + patience.node_s + patience.start_s + run_s
     limits = WatchLimits(1, asked_at, patience.node_s, patience.start_s, deadline, patience.trouble_s, patience.gone_s)
-    watch = PodWatch(limits, known=[name_of(created)])
+    watch = PodWatch(limits, known=[name])
     while True:
-        pods = list(read())
-        if not all(map(is_running, pods)):
-            watch.hear(events())
+        pod = api.get("Pod", name)
+        if pod is None or not is_running(pod):
+            watch.hear(tolerate("read the pod's events", partial(api.events, [name]), list[Row]()))
         now = asked_at + time.monotonic() - began
-        decision = watch.look(pods, now, now)
+        decision = watch.look([] if pod is None else [pod], now, now)
         if decision is not None and decision.status != "started":
             return watch.seen(decision.stop)
         time.sleep(patience.poll_s)

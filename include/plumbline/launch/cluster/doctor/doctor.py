@@ -23,7 +23,7 @@ from plumbline.launch.cluster.observe import node_inventory
 from plumbline.launch.cluster.observe.observation import Row
 from plumbline.launch.cluster.short_pod import PodPatience
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
-from plumbline.launch.failures import BadDeclaration
+from plumbline.launch.failures import BadDeclaration, Unreachable
 from plumbline.results.store_check import StoreFault, check_access
 
 
@@ -50,7 +50,6 @@ def renews_credentials(connection_id: str) -> bool:
 def remedy_for(kind: str) -> str:
     """The remedy for a network error, by its class."""
     return {
-        "Refused": "see the lines about permissions",
         "SSLError": "the kubeconfig's certificate-authority-data is of another server, or the certificate lacks the address: "
         "create a new kubeconfig (plumbline cluster kubeconfig PROVIDER)",
         "NameResolutionError": "the name does not resolve here; for a private cluster, check that this network has its DNS zone",
@@ -197,7 +196,7 @@ def _covers(has: Permission, required: Permission) -> bool:
     return all(mine in ("*", needed) for mine, needed in zip(has, required, strict=True))
 
 
-_TIMEOUT_S = 15.0
+_TIMEOUT_S, _PATIENCE_S = 15.0, 20.0
 MAX_CLOCK_DIFFERENCE_S = 2.0
 """A larger difference makes the cluster's times in a timeline inconsistent with those measured here."""
 
@@ -211,7 +210,7 @@ def examine_cluster(
     they take a trial's accelerators.
     """
     try:
-        cluster = ClusterApi(launcher.connection, launcher.namespace, timeout_s=_TIMEOUT_S)
+        cluster = ClusterApi(launcher.connection, launcher.namespace, patience_s=_PATIENCE_S, timeout_s=_TIMEOUT_S)
         cluster.open()
     except BadDeclaration as error:
         yield failed("connection", str(error), f"add the Airflow connection {launcher.connection}: docs/clusters.md")
@@ -221,6 +220,8 @@ def examine_cluster(
         yield from _with_the_api(cluster, provider, launcher, trials, patience, gpu)
     except NoAnswer as error:
         yield failed("reachable", f"{cluster.configuration.host}: {error}", remedy_for(error.kind))
+    except Unreachable as error:
+        yield failed("reachable", str(error), remedy_for(""))
     yield _store_from_here(provider, launcher)
 
 

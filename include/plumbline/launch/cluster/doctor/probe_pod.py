@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import json
 import secrets
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from plumbline.declarations import KubernetesLauncher, Provider
 from plumbline.harness.environment import accelerator_mismatch, locked_memory_shortage
 from plumbline.launch.cluster import names, store_credentials
-from plumbline.launch.cluster.api import ClusterApi, NoAnswer
+from plumbline.launch.cluster.api import ApiRefused, ClusterApi
 from plumbline.launch.cluster.observe.observation import (
     CONFIG_FAILURES,
-    CONTAINER,
     PERMANENT_FAILURES,
-    LaunchObservation,
     Row,
     parse_time,
     scheduled_at,
     start_failure,
     terminated,
 )
-from plumbline.launch.cluster.short_pod import PodPatience, harness_container, short_pod, watch_short_pod
+from plumbline.launch.cluster.short_pod import PodPatience, ShortPodRun, harness_container, run_short_pod, short_pod
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
 from plumbline.results import Scalar
 
@@ -91,32 +88,28 @@ def doctor_pod_manifest(pod: Row, launcher: KubernetesLauncher, now: float, pati
 def run_doctor_pod(
     cluster: ClusterApi, pod: Row, what: str, patience: PodPatience, provider: Provider, gpus: int = 0
 ) -> Iterator[DoctorCheck]:
-    """Create the pod, report what happens to it, delete it. `what`: the kind of trial whose image it runs. `gpus`: accelerators it takes."""
-    name = pod["metadata"]["name"]
-    created = cluster.ask("POST", cluster.path("Pod"), body=pod)
-    if not created.ok:
-        yield failed(
-            f"pod ({what})", f"not admitted: {created.detail}", "see the lines above; a policy of the namespace refuses a trial's pod"
-        )
-        return
-    began = time.time()
+    """Create the pod, report what happens to it, delete it. `what`: the kind of trial whose image it runs. `gpus`: accelerators it takes.
+
+    Unreachable if the cluster does not answer."""
     try:
-        seen = watch_short_pod(created.row, lambda: _read_pod(cluster, name), lambda: _events(cluster, name), patience, patience.start_s)
-        yield from _outcome(cluster, seen, pod, what, began, patience, provider, gpus)
-    finally:
-        gone = _delete(cluster, name, patience)
-    if not gone:
-        yield failed(f"cleanup ({what})", f"pod {name} still exists", f"kubectl -n {cluster.namespace} delete pod {name} --force")
+        run = run_short_pod(cluster, pod, patience, patience.start_s)
+    except ApiRefused as refusal:
+        yield failed(f"pod ({what})", f"refused: {refusal.detail}", "see the lines above; a policy of the namespace refuses a trial's pod")
+        return
+    yield from _outcome(run, pod, what, patience, provider, gpus)
+    if run.left:
+        name = pod["metadata"]["name"]
+        remedy = f"kubectl -n {cluster.namespace} delete pod {name} --force"
+        yield failed(f"cleanup ({what})", f"pod {name} still exists", remedy)
 
 
-def _outcome(
-    cluster: ClusterApi, seen: LaunchObservation, asked: Row, what: str, began: float, patience: PodPatience, provider: Provider, gpus: int
-) -> Iterator[DoctorCheck]:
+def _outcome(run: ShortPodRun, asked: Row, what: str, patience: PodPatience, provider: Provider, gpus: int) -> Iterator[DoctorCheck]:
+    seen = run.seen
     image, name, stop = f"image ({what})", asked["metadata"]["name"], seen.stop
     if seen.gone:
         yield failed(image, f"pod {name} was deleted by someone else", "try again; check for a policy or an autoscaler that deletes pods")
     elif stop is None:
-        yield from _harness_checks(cluster, seen.pods[0], what, began, provider, gpus)
+        yield from _harness_checks(run, what, provider, gpus)
     elif stop.reason == "schedule_timeout":
         spare = "; if trials hold the accelerators, use --no-gpu" if gpus else ""
         remedy = f"see the lines about nodes, taints and queue{spare}"
@@ -128,14 +121,13 @@ def _outcome(
         yield failed(image, f"not started within {patience.start_s:g} s", remedy)
 
 
-def _harness_checks(cluster: ClusterApi, pod: Row, what: str, began: float, provider: Provider, gpus: int) -> Iterator[DoctorCheck]:
+def _harness_checks(run: ShortPodRun, what: str, provider: Provider, gpus: int) -> Iterator[DoctorCheck]:
     """From the report that the harness in the pod printed."""
-    state = terminated(pod)
-    node = pod["spec"].get("nodeName")
-    text = cluster.ask("GET", f"{cluster.path('Pod')}/{pod['metadata']['name']}/log", query={"container": CONTAINER}).text
-    report = _last_object(text)
+    (pod,) = run.seen.pods
+    state, node = terminated(pod), pod["spec"].get("nodeName")
+    report = _last_object(run.log)
     if report is None:
-        tail = " / ".join(text.strip().splitlines()[-3:]) or state.get("message") or pod["status"].get("message") or "no log"
+        tail = " / ".join(run.log.strip().splitlines()[-3:]) or state.get("message") or pod["status"].get("message") or "no log"
         yield failed(
             f"image ({what})",
             f"the harness did not run on {node}: {state.get('reason') or pod['status'].get('reason') or 'failed'}, exit code {state.get('exitCode')}: {tail}",
@@ -162,7 +154,7 @@ def _harness_checks(cluster: ClusterApi, pod: Row, what: str, began: float, prov
         )
     else:
         yield ok(f"store from a pod ({what})", f"written, read back and deleted in {float(report['seconds']):.2f} s")
-    yield _node_clock(float(report["time"]), began, time.time(), str(node))
+    yield _node_clock(float(report["time"]), run.began, run.ended, str(node))
 
 
 def _node_clock(there: float, began: float, now: float, node: str, most_s: float = 2.0) -> DoctorCheck:
@@ -186,31 +178,6 @@ def _start_failure_check(image: str, reason: str, detail: str, reference: str) -
         if by_hand
         else f"check {reference} and that the nodes may pull it (image_pull_secrets, k8s/provider/components/pull-secret)",
     )
-
-
-def _events(cluster: ClusterApi, name: str) -> list[Row]:
-    answer = cluster.ask("GET", cluster.path("Event"), query={"fieldSelector": f"involvedObject.name={name}"})
-    return answer.row.get("items") or [] if answer.ok else []
-
-
-def _read_pod(cluster: ClusterApi, name: str) -> list[Row]:
-    answer = cluster.ask("GET", f"{cluster.path('Pod')}/{name}")
-    if answer.status == 404:
-        return []
-    if not answer.ok:
-        raise NoAnswer(f"pod {name}: HTTP {answer.status}: {answer.detail}", "Refused")
-    return [answer.row]
-
-
-def _delete(cluster: ClusterApi, name: str, patience: PodPatience) -> bool:
-    path = f"{cluster.path('Pod')}/{name}"
-    cluster.ask("DELETE", path, body={"kind": "DeleteOptions", "apiVersion": "v1"})
-    until = time.monotonic() + patience.gone_s
-    while time.monotonic() < until:
-        if cluster.ask("GET", path).status == 404:
-            return True
-        time.sleep(patience.poll_s)
-    return False
 
 
 def _last_object(text: str) -> dict[str, Any] | None:
