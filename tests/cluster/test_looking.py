@@ -14,7 +14,7 @@ from tests.fakes.trials import H100, cluster_provider
 from plumbline.declarations import KubernetesLauncher, Provider
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.launch.cluster import launcher_account
-from plumbline.launch.cluster.observe.node_inventory import discover_nodes
+from plumbline.launch.cluster.observe.node_facts import discover_nodes
 from plumbline.launch.launcher import ProviderFacts
 
 pytestmark = pytest.mark.cluster

@@ -18,7 +18,7 @@ from tests.fakes.trials import cluster_provider
 from plumbline.declarations import KubernetesLauncher
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.launch.cluster import launcher_account
-from plumbline.launch.cluster.doctor.doctor import granted_permissions, required_permissions
+from plumbline.launch.cluster.doctor.permissions import granted_permissions, required_permissions
 
 pytestmark = pytest.mark.cluster
 

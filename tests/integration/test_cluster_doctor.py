@@ -21,7 +21,8 @@ from typer.testing import CliRunner
 from plumbline.cli.app import app
 from plumbline.declarations import KubernetesLauncher, Provider, load
 from plumbline.launch.cluster.doctor import doctor
-from plumbline.launch.cluster.doctor.doctor import Permission, examine_cluster, required_permissions
+from plumbline.launch.cluster.doctor.doctor import examine_cluster
+from plumbline.launch.cluster.doctor.permissions import Permission, required_permissions
 from plumbline.launch.cluster.launcher_account import SERVICE_ACCOUNT
 from plumbline.launch.cluster.short_pod import PodPatience
 from plumbline.launch.doctor_check import DoctorCheck

@@ -15,7 +15,7 @@ from plumbline.harness.launcher_protocol import DELETIONS_VARIABLE, VOLUME_VARIA
 from plumbline.launch.cluster import names
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.observe.observation import LaunchObservation
-from plumbline.launch.cluster.operate import attempts
+from plumbline.launch.cluster.operate import replacement
 from plumbline.launch.cluster.operate.attempts import Attempt
 
 pytestmark = pytest.mark.integration
@@ -96,9 +96,9 @@ def test_a_trial_that_declares_nothing_of_it_may_ask_for_what_it_likes(make: Any
 )
 def test_whoever_comes_after_a_launcher_that_died_completes_it(world: World, kube: FakeKubernetes, died: str) -> None:  # noqa: F811
     attempt = waiting(world, kube)
-    assert attempts.begin_replacement(attempt, LaunchObservation(expected=1))
+    assert replacement.begin_replacement(attempt, LaunchObservation(expected=1))
     if died != "before_the_deletion":
-        attempts.delete_replaced_pod(attempt, attempt.api())
+        replacement.delete_replaced_pod(attempt, attempt.api())
     if died == "after_the_creation":
         next_pod = pod_manifest(attempt.trial, requested_at=attempt.requested_at, deletions=attempt.replaced.deletions)
         attempt.api().create(next_pod)
@@ -111,7 +111,7 @@ def test_a_pod_that_vanished_before_its_deletion_was_interrupted(world: World, k
     attempt = waiting(world, kube)
     kube.become("*", Script().vanishes())
     kube.wait_for(lambda: not kube.pods(), "the pod is gone")
-    assert not attempts.begin_replacement(attempt, LaunchObservation(expected=1))
+    assert not replacement.begin_replacement(attempt, LaunchObservation(expected=1))
     assert attempt.replaced.done == [] and attempt.seen.gone == {names.pod_name(attempt.trial, 0)}
 
 

@@ -22,7 +22,7 @@ from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.observe.observation import CONTAINER, StopCause, decode_observation
 from plumbline.launch.cluster.observe.polling import tolerate
-from plumbline.launch.cluster.operate import attempts
+from plumbline.launch.cluster.operate import replacement
 from plumbline.launch.cluster.operate.attempts import Attempt
 from plumbline.launch.cluster.operate.closing import adopt_or_announce, close_attempt
 from plumbline.launch.failures import BadDeclaration, Interrupted, TrialFailure, Unreachable, raise_failure
@@ -249,14 +249,14 @@ class TrialPodOperator(LaunchOperator, KubernetesPodOperator):  # type: ignore[m
         """Resume from the triggerer; or the pod requests its deletion, as declared by the trial."""
         if event["status"] == "deletion_asked":
             observation = decode_observation(event)
-            if self.keeping(lambda: attempts.begin_replacement(self.attempt, observation)):
+            if self.keeping(lambda: replacement.begin_replacement(self.attempt, observation)):
                 return self._replace(context)
             event = {**event, "status": "finished"}
         return super().trigger_reentry(context, event)
 
     def _replace(self, context: Any) -> NoReturn:
         """Delete the pod and create its replacement."""
-        self.create(lambda api: attempts.delete_replaced_pod(self.attempt, api))
+        self.create(lambda api: replacement.delete_replaced_pod(self.attempt, api))
         self._launch(context)
 
     def _launch(self, context: Any) -> NoReturn:
@@ -273,7 +273,7 @@ class TrialPodOperator(LaunchOperator, KubernetesPodOperator):  # type: ignore[m
             api.create(row)
 
         self.create(creation)
-        self.keeping(lambda: attempts.confirm_replacement(self.attempt))
+        self.keeping(lambda: replacement.confirm_replacement(self.attempt))
         return pod_request_obj
 
     def invoke_defer_method(self, last_log_time: Any = None, context: Any = None) -> None:

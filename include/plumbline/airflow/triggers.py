@@ -21,9 +21,10 @@ from plumbline.launch import progress
 from plumbline.launch.cluster import names
 from plumbline.launch.cluster.api import ApiAnswer, ClusterApi, NoAnswer
 from plumbline.launch.cluster.names import cluster_declaration
-from plumbline.launch.cluster.observe import pod_watch
+from plumbline.launch.cluster.observe.log_reader import LogReader
 from plumbline.launch.cluster.observe.observation import CONTAINER, Row, encode_observation, has_started, name_of
-from plumbline.launch.cluster.observe.pod_watch import LogReader, Outage, RequestFailed
+from plumbline.launch.cluster.observe.outage import Outage, RequestFailed
+from plumbline.launch.cluster.observe.pod_watch import Decision, PodWatch, WatchLimits
 
 _FOREGROUND = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"}
 _THREADS = ThreadPoolExecutor(64, "cluster-api")
@@ -203,7 +204,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         return f"{type(self).__module__}.{type(self).__qualname__}", {**arguments, "known": list(self.known)}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        limits = pod_watch.WatchLimits(
+        limits = WatchLimits(
             self.expected,
             self.requested_at,
             self.schedule_timeout_s,
@@ -215,9 +216,9 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         began = time.monotonic()
         # Asked now: the first answer takes many seconds, which `on_kill` does not have.
         self._first_question = asyncio.create_task(self._is_deferred())
-        state = pod_watch.PodWatch(limits, started=self.started, known=self.known)
+        state = PodWatch(limits, started=self.started, known=self.known)
         outage, log = Outage(self.unreachable_timeout_s), LogReader(from_start=not self.started)
-        decision: pod_watch.Decision | None = None
+        decision: Decision | None = None
         cluster = LaunchApi(self.connection, self.namespace, self.request_timeout_s)
         while decision is None:
             try:
@@ -233,7 +234,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
                     self.log.info("The API of namespace %s answers again, after %.0f s", self.namespace, outage_s)
                 await self._report(cluster, state, log, decision)
                 if decision is None and self.due_deletion and log.asked_deletion == self.due_deletion:
-                    decision = pod_watch.Decision("deletion_asked")
+                    decision = Decision("deletion_asked")
                 pause = min(self.poll_s, _SETTLE_S) if state.settling else self.poll_s * random.uniform(0.9, 1.1)
             if decision is None:
                 await asyncio.sleep(pause)
@@ -274,19 +275,19 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
                 break
         await asyncio.to_thread(progress.remove_progress, self.trial_id)
 
-    async def _look(self, cluster: LaunchApi, state: pod_watch.PodWatch) -> pod_watch.Decision | None:
+    async def _look(self, cluster: LaunchApi, state: PodWatch) -> Decision | None:
         pods, cluster_now = await cluster.pods(self.selector, cached=True)
         if state.lacks(pods):
             pods, cluster_now = await cluster.pods(self.selector, cached=False)
         return state.look(pods, self._monotonic_now(), cluster_now)
 
-    def _not_answered(self, problem: RequestFailed, outage: Outage) -> tuple[pod_watch.Decision | None, float]:
+    def _not_answered(self, problem: RequestFailed, outage: Outage) -> tuple[Decision | None, float]:
         stop = outage.failed(problem, self._monotonic_now())
         if outage.is_new():
             self.log.warning("The API of namespace %s gives no usable answer, retrying: %s", self.namespace, problem)
-        return (None if stop is None else pod_watch.Decision("stopped", stop)), outage.wait_s(problem)
+        return (None if stop is None else Decision("stopped", stop)), outage.wait_s(problem)
 
-    async def _report(self, cluster: LaunchApi, state: pod_watch.PodWatch, log: LogReader, decision: pod_watch.Decision | None) -> None:
+    async def _report(self, cluster: LaunchApi, state: PodWatch, log: LogReader, decision: Decision | None) -> None:
         """Copy events and the pod's log to the task's log and the progress file, at a slower pace and at the end."""
         now = self._monotonic_now()
         if self._events_at + _EVENT_POLLS * self.poll_s <= now or decision is not None:
@@ -313,11 +314,11 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
                 self._unread.add(what)
                 self.log.warning("The %s of %s could not be read (logged once): %r", what, self.launch, problem)
 
-    async def _read_events(self, cluster: LaunchApi, state: pod_watch.PodWatch) -> None:
+    async def _read_events(self, cluster: LaunchApi, state: PodWatch) -> None:
         for pod in state.awaited()[:_EVENT_PODS]:
             state.hear(await cluster.events(pod))
 
-    async def _report_log(self, cluster: LaunchApi, state: pod_watch.PodWatch, log: LogReader, now: float) -> None:
+    async def _report_log(self, cluster: LaunchApi, state: PodWatch, log: LogReader, now: float) -> None:
         pod = state.rank_0()
         if pod is None or not has_started(pod):
             return

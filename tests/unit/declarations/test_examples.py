@@ -11,7 +11,7 @@ from plumbline.declarations import EndpointLauncher, KubernetesLauncher, Provide
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.declarations.providers.launchers import PodResources
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
-from plumbline.launch.cluster.observe.node_inventory import requested_resources
+from plumbline.launch.cluster.observe.node_room import requested_resources
 from plumbline.launch.plan import typical_trials
 
 CONFIG = REPOSITORY / "include" / "config"

@@ -15,7 +15,7 @@ from plumbline.launch.cluster import names
 from plumbline.launch.cluster.api import ClusterApi
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.names import cluster_declaration
-from plumbline.launch.cluster.observe import node_inventory
+from plumbline.launch.cluster.observe import node_facts
 from plumbline.launch.cluster.observe.observation import Row, has_ended, has_succeeded, name_of
 from plumbline.launch.cluster.observe.verdict import classify_launch
 from plumbline.launch.cluster.short_pod import PodPatience, harness_container, run_short_pod, short_pod
@@ -98,7 +98,7 @@ class ClusterLauncher(Launcher):
         )
 
     def discover(self, provider: Provider, at: datetime, *, patience_s: float = DISCOVERY_PATIENCE_S) -> ProviderFacts:
-        return node_inventory.discover_nodes(provider, cluster_declaration(provider), patience_s=patience_s)
+        return node_facts.discover_nodes(provider, cluster_declaration(provider), patience_s=patience_s)
 
     def probe(self, declared: Declarations, provider: Provider, now: datetime, limit_s: float) -> ProbeDocument | ProbeSkipped:
         return probe_cluster(declared, provider, cluster_declaration(provider), now, limit_s)

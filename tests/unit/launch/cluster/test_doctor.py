@@ -16,16 +16,10 @@ from tests.golden import Golden
 
 from plumbline.declarations import KubernetesLauncher
 from plumbline.declarations.installation import REPOSITORY
-from plumbline.launch.cluster.doctor.doctor import (
-    Permission,
-    _most_demanding,
-    compare_permissions,
-    credential_lifetime,
-    granted_permissions,
-    required_permissions,
-    with_most,
-)
-from plumbline.launch.cluster.observe import node_inventory
+from plumbline.launch.cluster.doctor.credentials import credential_lifetime
+from plumbline.launch.cluster.doctor.doctor import _most_demanding, with_most
+from plumbline.launch.cluster.doctor.permissions import Permission, compare_permissions, granted_permissions, required_permissions
+from plumbline.launch.cluster.observe import node_room
 from plumbline.launch.doctor_check import DoctorCheck
 
 NOW = datetime(2026, 11, 1, tzinfo=timezone.utc)
@@ -150,7 +144,7 @@ def pod(
 
 
 def looked(nodes: list[Row], asked: Row, running: list[Row] | None = None) -> list[DoctorCheck]:
-    return node_inventory.check_nodes(nodes, asked, running or [], "nvidia.com/gpu")
+    return node_room.check_nodes(nodes, asked, running or [], "nvidia.com/gpu")
 
 
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
@@ -221,11 +215,11 @@ def test_the_doctors_lines_about_nodes_and_quota(golden: Golden) -> None:
         looked([node(taints=[TAINT])], pod())[1],
         looked([node(ready=False)], pod())[1],
         looked([node()], pod(cpu="96", gpus=9))[2],
-        node_inventory.check_quota([quota(**{GPU: "16", "requests.cpu": "400", "pods": "20", "services": "10"})], [pod()]),
-        node_inventory.check_quota([quota({GPU: "8"}, **{GPU: "8", "limits.memory": "512Gi"})], [pod()]),
-        node_inventory.check_quota([quota(**{"requests.memory": "512Gi"})], [pod()]),
-        node_inventory.check_quota([quota(services="10")], [pod()]),
-        node_inventory.check_quota([], [pod()]),
+        node_room.check_quota([quota(**{GPU: "16", "requests.cpu": "400", "pods": "20", "services": "10"})], [pod()]),
+        node_room.check_quota([quota({GPU: "8"}, **{GPU: "8", "limits.memory": "512Gi"})], [pod()]),
+        node_room.check_quota([quota(**{"requests.memory": "512Gi"})], [pod()]),
+        node_room.check_quota([quota(services="10")], [pod()]),
+        node_room.check_quota([], [pod()]),
     ]
     golden("launch.doctor_lines", "\n".join(" | ".join(filter(None, (line.status, line.check, line.found, line.remedy))) for line in lines))
 
@@ -241,22 +235,22 @@ GPU = "requests.nvidia.com/gpu"
 
 
 def test_room_for_some_trials() -> None:
-    line = node_inventory.check_quota([quota(**{GPU: "16", "requests.cpu": "400", "pods": "20", "services": "10"})], [pod()])
+    line = node_room.check_quota([quota(**{GPU: "16", "requests.cpu": "400", "pods": "20", "services": "10"})], [pod()])
     assert line.status == "ok" and "2 trials" in line.found
 
 
 def test_a_quota_that_is_used_up_for_now_or_too_small_for_ever() -> None:
-    now = node_inventory.check_quota([quota({GPU: "8"}, **{GPU: "8"})], [pod()])
+    now = node_room.check_quota([quota({GPU: "8"}, **{GPU: "8"})], [pod()])
     assert now.status == "failed" and f"{GPU}: 8 " in now.found
-    never = node_inventory.check_quota([quota(**{GPU: "8"})], [pod(), pod()])
+    never = node_room.check_quota([quota(**{GPU: "8"})], [pod(), pod()])
     assert never.status == "failed" and f"{GPU}: 16 " in never.found
     assert now.remedy.endswith(never.remedy) and now.remedy != never.remedy, "waiting helps against a quota in use only"
 
 
 def test_all_trials_that_may_run_at_a_time_count() -> None:
     whole = [quota(**{GPU: "16"})]
-    assert node_inventory.check_quota(whole, [pod()] * 2, 2).found == "room for 2 trials"
-    line = node_inventory.check_quota(whole, [pod()] * 3, 3)
+    assert node_room.check_quota(whole, [pod()] * 2, 2).found == "room for 2 trials"
+    line = node_room.check_quota(whole, [pod()] * 3, 3)
     assert line.status == "failed" and "no room for 3 trials at a time (launcher.parallel)" in line.found and "24 requested" in line.found
 
 
@@ -275,9 +269,9 @@ def test_a_pod_with_the_most_of_each_resource() -> None:
 
 
 def test_memory_has_units_that_people_use() -> None:
-    line = node_inventory.check_quota([quota(**{"limits.memory": "512Gi"})], [pod()])
+    line = node_room.check_quota([quota(**{"limits.memory": "512Gi"})], [pod()])
     assert "900 GiB" in line.found and "512 GiB" in line.found
 
 
 def test_a_namespace_without_a_quota_is_no_failure_but_told() -> None:
-    assert node_inventory.check_quota([], [pod()]).status == "unknown"
+    assert node_room.check_quota([], [pod()]).status == "unknown"

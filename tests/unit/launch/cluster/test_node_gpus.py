@@ -13,7 +13,8 @@ from plumbline.analysis.drift.environment import diff_nodes
 from plumbline.launch.cluster.doctor.doctor import _slices
 from plumbline.launch.cluster.manifests.trial_pod import node_selector
 from plumbline.launch.cluster.node_gpus import INSTANCE_TYPE, PRODUCT, NodeGpus, claimed_devices
-from plumbline.launch.cluster.observe.node_inventory import check_nodes, node_facts
+from plumbline.launch.cluster.observe.node_facts import node_facts
+from plumbline.launch.cluster.observe.node_room import check_nodes
 from plumbline.launch.doctor_check import DoctorCheck
 
 Row = dict[str, Any]

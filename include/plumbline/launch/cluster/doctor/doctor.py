@@ -1,200 +1,28 @@
-"""Check a cluster as a launch would use it: credentials and permissions, then one check at a time, each with its remedy."""
+"""Check a cluster as a launch would use it: one check at a time, each with its remedy."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import copy
-import json
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
-from pathlib import Path
-from typing import Any, NamedTuple
+from datetime import datetime, timezone
+from typing import Any
 
 from plumbline.declarations import KubernetesLauncher, Provider, Trial
 from plumbline.launch import stores
 from plumbline.launch.cluster import node_gpus
 from plumbline.launch.cluster.api import ApiAnswer, ClusterApi, NoAnswer
 from plumbline.launch.cluster.doctor import probe_pod
+from plumbline.launch.cluster.doctor.credentials import credential_lifetime, credentials_rejected, renews_credentials
+from plumbline.launch.cluster.doctor.permissions import Permission, compare_permissions, granted_permissions, required_permissions
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
-from plumbline.launch.cluster.observe import node_inventory
+from plumbline.launch.cluster.observe import node_room
 from plumbline.launch.cluster.observe.observation import Row
 from plumbline.launch.cluster.short_pod import PodPatience
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
 from plumbline.launch.failures import BadDeclaration, Unreachable
 from plumbline.results.store_check import StoreFault, check_access
-
-
-def renews_credentials(connection_id: str) -> bool:
-    """Whether credentials renew themselves: by a plugin, a token file, or the pod that Airflow runs in.
-
-    The client's configuration looks the same for a token in the kubeconfig.
-    """
-    import yaml
-    from airflow.providers.cncf.kubernetes.hooks.kubernetes import KubernetesHook
-
-    extras = KubernetesHook(conn_id=connection_id).conn_extras
-    inline, path = extras.get("kube_config"), extras.get("kube_config_path")
-    text = Path(path).expanduser().read_text() if path else json.dumps(inline) if isinstance(inline, dict) else inline
-    if not text:
-        return True
-    read = yaml.safe_load(text)
-    current = extras.get("cluster_context") or read.get("current-context")
-    user = next((c["context"].get("user") for c in read.get("contexts") or [] if c["name"] == current), None)
-    fields: Row = next((u.get("user") or {} for u in read.get("users") or [] if u["name"] == user), {})
-    return bool({"exec", "auth-provider", "tokenFile"} & set(fields))
-
-
-def remedy_for(kind: str) -> str:
-    """The remedy for a network error, by its class."""
-    return {
-        "SSLError": "the kubeconfig's certificate-authority-data is of another server, or the certificate lacks the address: "
-        "create a new kubeconfig (plumbline cluster kubeconfig PROVIDER)",
-        "NameResolutionError": "the name does not resolve here; for a private cluster, check that this network has its DNS zone",
-        "ConnectTimeoutError": "a firewall drops the connection: allow this machine's address in the cluster's authorized networks",
-        "ReadTimeoutError": "the server accepts connections but does not answer: check the control plane on the provider's status page",
-    }.get(kind, "check the address (--server of plumbline cluster kubeconfig), the cluster, and proxies on the way")
-
-
-EXPIRY_WARNING = timedelta(days=7)
-_CREDENTIALS = "credentials"
-_RENEW = "create new ones: plumbline cluster kubeconfig PROVIDER (with --long-lived where the cluster grants only hours)"
-
-
-def credential_lifetime(configuration: Any, now: datetime, *, renewed: bool) -> DoctorCheck:
-    """From a client's configuration: a token with an expiry, or a client certificate. `renewed`: they renew themselves."""
-    if renewed:
-        return ok(_CREDENTIALS, "accepted; renewed automatically")
-    token = str(configuration.api_key.get("BearerToken") or configuration.api_key.get("authorization") or "").removeprefix("Bearer ")
-    if token:
-        claims = _claims(token)
-        who = f" as {claims['sub']}" if "sub" in claims else ""
-        ends = claims.get("exp")
-        return (
-            _expiry_check(datetime.fromtimestamp(ends, timezone.utc), now, who)
-            if ends
-            else ok(_CREDENTIALS, f"accepted{who}; the token does not expire")
-        )
-    if configuration.cert_file:
-        from cryptography.x509 import load_pem_x509_certificate
-
-        certificate = load_pem_x509_certificate(Path(configuration.cert_file).read_bytes())
-        return _expiry_check(certificate.not_valid_after_utc, now, f" as {certificate.subject.rfc4514_string()}")
-    return unknown(_CREDENTIALS, "accepted; expiry unknown without a token or client certificate")
-
-
-def credentials_rejected(status: int, message: str) -> DoctorCheck:
-    return failed(_CREDENTIALS, f"not accepted (HTTP {status}: {message})", _RENEW)
-
-
-def _expiry_check(ends: datetime, now: datetime, who: str) -> DoctorCheck:
-    left = ends - now
-    if left < EXPIRY_WARNING:
-        return failed(_CREDENTIALS, f"accepted{who}, but they expire {_time_left(left)} ({ends:%Y-%m-%d %H:%M} UTC)", _RENEW)
-    return ok(_CREDENTIALS, f"accepted{who} until {ends:%Y-%m-%d}, {left.days} days from now")
-
-
-def _time_left(left: timedelta) -> str:
-    return f"in {left.days} days" if left.days > 1 else f"in {max(0, round(left.total_seconds() / 3600))} h"
-
-
-def _claims(token: str) -> dict[str, Any]:
-    """Claims of a JWT, unverified; empty for tokens of another kind."""
-    parts = token.split(".")
-    if len(parts) != 3:
-        return {}
-    try:
-        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except (binascii.Error, ValueError):
-        return {}
-    return claims if isinstance(claims, dict) else {}
-
-
-# `k8s/provider` grants exactly these permissions: the base for every cluster, a component for a declared queue or gang.
-
-
-_PERMISSIONS = "permissions"
-_GANGS = {"jobset": ("jobset.x-k8s.io", "jobsets")}
-# Every authenticated account may review its own permissions.
-_IMPLIED = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
-
-
-class Permission(NamedTuple):
-    """One verb on one kind of object; the core group is empty."""
-
-    group: str
-    resource: str
-    verb: str
-
-    def __str__(self) -> str:
-        return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}"
-
-
-def _verbs(group: str, resource: str, *verbs: str) -> frozenset[Permission]:
-    return frozenset(Permission(group, resource, verb) for verb in verbs)
-
-
-def required_permissions(launcher: KubernetesLauncher) -> frozenset[Permission]:
-    """Of launch, doctor and sweep for this declaration."""
-    permissions = (
-        _verbs("", "pods", "create", "get", "list", "delete")
-        | _verbs("", "pods/log", "get")
-        | _verbs("", "services", "create", "get", "list", "delete")
-        | _verbs("", "secrets", "create", "list", "delete")
-        | _verbs("batch", "jobs", "list", "delete")
-        | _verbs("", "events", "list")
-        | _verbs("", "resourcequotas", "list")
-        | _verbs("", "nodes", "get", "list")
-    )
-    if launcher.queue is not None:
-        permissions |= _verbs("kueue.x-k8s.io", "localqueues", "get")
-    if launcher.gang in _GANGS:
-        permissions |= _verbs(*_GANGS[launcher.gang], "create", "get", "list", "delete")
-    return permissions
-
-
-def granted_permissions(rules: Iterable[Row]) -> frozenset[Permission]:
-    """Of the rules of a SelfSubjectRulesReview; `*` stays `*`. Skips rules with resourceNames, which grant less than the verb."""
-    return frozenset(
-        Permission(group, resource, verb)
-        for rule in rules
-        if not rule.get("resourceNames")
-        for group in rule.get("apiGroups") or [""]
-        for resource in rule.get("resources") or []
-        for verb in rule.get("verbs") or []
-        if group not in _IMPLIED
-    )
-
-
-def compare_permissions(has: frozenset[Permission], required: frozenset[Permission], namespace: str) -> list[DoctorCheck]:
-    """One check for missing verbs and one for surplus verbs."""
-    missing = sorted(p for p in required if not any(_covers(h, p) for h in has))
-    surplus = sorted(has - required)
-    apply = "apply k8s/provider again (kubectl apply -k k8s/provider/overlays/<provider>), with the component for a queue or jobset"
-    lines = [
-        failed(_PERMISSIONS, f"missing in {namespace}: {', '.join(map(str, missing))}", apply)
-        if missing
-        else ok(_PERMISSIONS, f"all {len(required)} required verbs")
-    ]
-    if surplus:
-        names_of_surplus = ", ".join(map(str, surplus[:6])) + (f" and {len(surplus) - 6} more" if len(surplus) > 6 else "")
-        lines.append(
-            failed(
-                "least privilege",
-                f"more verbs than required: {names_of_surplus}",
-                "give the connection the launcher's own account: plumbline cluster kubeconfig PROVIDER",
-            )
-        )
-    else:
-        lines.append(ok("least privilege", "no surplus verbs"))
-    return lines
-
-
-def _covers(has: Permission, required: Permission) -> bool:
-    return all(mine in ("*", needed) for mine, needed in zip(has, required, strict=True))
-
 
 _TIMEOUT_S, _PATIENCE_S = 15.0, 20.0
 MAX_CLOCK_DIFFERENCE_S = 2.0
@@ -260,7 +88,7 @@ def _with_the_api(
         yield unknown("pods", "not started: a trial's pod would get no node")
         return
     checked: set[str] = set()
-    gpus_requested = int(node_inventory.requested_resources(largest).get(launcher.gpu_resource, 0)) if gpu else 0
+    gpus_requested = int(node_room.requested_resources(largest).get(launcher.gpu_resource, 0)) if gpu else 0
     for kind, largest in reversed(kinds.items()):
         image = launcher.image_for(kind)
         if image is not None and image not in checked:
@@ -359,9 +187,7 @@ def _room(
         yield unknown("nodes", f"cannot be read: {(nodes if not nodes.ok else running).detail}")
     else:
         rows, product = nodes.row["items"], provider.accelerator.product
-        lines = node_inventory.check_nodes(
-            rows, largest, running.row["items"], launcher.gpu_resource, product, _slices(cluster, launcher, rows)
-        )
+        lines = node_room.check_nodes(rows, largest, running.row["items"], launcher.gpu_resource, product, _slices(cluster, launcher, rows))
         usable = lines[-1].status == "ok"
         yield from (
             replace(line, found=line.found + _most_demanding(line.found, pods))
@@ -373,7 +199,7 @@ def _room(
     if not quotas.ok:
         yield unknown("quota", f"cannot be read: {quotas.detail}")
     else:
-        yield node_inventory.check_quota(quotas.row["items"], lanes, launcher.trials_at_a_time)
+        yield node_room.check_quota(quotas.row["items"], lanes, launcher.trials_at_a_time)
     return usable
 
 
@@ -437,3 +263,14 @@ def _store_from_here(provider: Provider, launcher: KubernetesLauncher) -> Doctor
     except (ValueError, ImportError, LookupError, RuntimeError) as error:
         return failed(name, f"{launcher.results_url} cannot be opened: {error}", remedy)
     return ok(name, f"{launcher.results_url}: written, read back and deleted in {took:.2f} s")
+
+
+def remedy_for(kind: str) -> str:
+    """The remedy for a network error, by its class."""
+    return {
+        "SSLError": "the kubeconfig's certificate-authority-data is of another server, or the certificate lacks the address: "
+        "create a new kubeconfig (plumbline cluster kubeconfig PROVIDER)",
+        "NameResolutionError": "the name does not resolve here; for a private cluster, check that this network has its DNS zone",
+        "ConnectTimeoutError": "a firewall drops the connection: allow this machine's address in the cluster's authorized networks",
+        "ReadTimeoutError": "the server accepts connections but does not answer: check the control plane on the provider's status page",
+    }.get(kind, "check the address (--server of plumbline cluster kubeconfig), the cluster, and proxies on the way")

@@ -1,15 +1,15 @@
-"""Decide from polls whether the pods of a launch started, ended or must be stopped; read their log. No clock, no network."""
+"""Decide from polls whether the pods of a launch started, ended or must be stopped. No clock, no network.
+
+A pod is a gang of one. Times are seconds since the epoch. `now` is Airflow's clock; what began by the cluster's clock (a pod was created, got
+its node) is measured by the cluster's clock, so that neither clocks which differ nor a step of one shorten or lengthen a timeout.
+"""
 
 from __future__ import annotations
 
-import math
-import random
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from plumbline.harness.launcher_protocol import ProgressLine, parse_deletion_request, parse_progress
 from plumbline.launch.cluster.observe.observation import (
     CONFIG_FAILURES,
     CONTAINER,
@@ -34,142 +34,6 @@ from plumbline.launch.cluster.observe.observation import (
     trim_pod,
     unscheduled_reason,
 )
-from plumbline.results import log_transport
-
-_FIRST_S, _LONGEST_S, _LONGEST_RETRY_AFTER_S = 1.0, 30.0, 300.0
-
-
-class RequestFailed(Exception):
-    """A request that a retry may repair. `status`: the HTTP status if there was an answer."""
-
-    def __init__(self, detail: str, status: int | None = None, retry_after_s: float = 0.0) -> None:
-        super().__init__(detail)
-        self.status, self.retry_after_s = status, retry_after_s
-
-
-class Outage:
-    """Consecutive failures. Times are seconds since the epoch."""
-
-    def __init__(self, unreachable_timeout_s: float, jitter: random.Random | None = None) -> None:
-        self._limit_s = unreachable_timeout_s
-        self._jitter = jitter or random.Random()
-        self._since: float | None = None
-        self._failures = 0
-
-    def failed(self, problem: RequestFailed, now: float) -> StopCause | None:
-        """One more failure; a StopCause once they have lasted for unreachable_timeout."""
-        self._failures += 1
-        self._since = now if self._since is None else self._since
-        if now < self._since + self._limit_s:
-            return None
-        duration = f"the cluster's API was unreachable for {now - self._since:.0f} s (unreachable_timeout: {self._limit_s:.0f} s)"
-        return StopCause("unreachable", f"{duration}, last: {problem}", problem.status)
-
-    def is_new(self) -> bool:
-        """Whether the newest failure is the first one."""
-        return self._failures == 1
-
-    def answered(self, now: float) -> float | None:
-        """A good answer: the seconds of the outage that it ends; None without one."""
-        since, self._since, self._failures = self._since, None, 0
-        return None if since is None else now - since
-
-    def wait_s(self, problem: RequestFailed) -> float:
-        """Seconds until the next try: exponential with jitter, and at least what the API asked for."""
-        backoff = min(_LONGEST_S, _FIRST_S * 2.0 ** min(self._failures - 1, 10)) * self._jitter.uniform(0.5, 1.0)
-        return max(backoff, min(problem.retry_after_s, _LONGEST_RETRY_AFTER_S))
-
-
-_STAMP = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?")
-_OVERLAP_S = 2.0
-_READ_BACK_S = 60
-"""Seconds that a new watch reads back from the end of the one before; some lines may come twice."""
-_MAX_LINES = 500
-"""Newest lines that one read takes. The launch's record keeps the whole log."""
-
-MAX_LINE_BYTES, _PROGRESS_BYTES = 5 * 2**20, 2**20
-"""Limits of what one watch writes to the task's log: a pod's own lines, and its progress."""
-
-
-class LogReader:
-    """Reads each line of a log once. `from_start`: false of a log that an earlier watch read."""
-
-    def __init__(self, *, from_start: bool) -> None:
-        self._from_start = from_start
-        self._read_at: float | None = None
-        self._last, self._told_at_last = "", 0  # the newest time, and how many lines had it: a burst may share one
-        self._told: tuple[str, int] | None = None
-        self._left, self._progress_left = MAX_LINE_BYTES, _PROGRESS_BYTES
-        self.asked_deletion = 0
-        """Number of the last deletion that the pod requested; 0 without one."""
-
-    def query(self, now: float) -> dict[str, str]:
-        """API parameters for the lines since the last read and a little more; relative seconds, so that clocks may differ."""
-        parameters = {"timestamps": "true", "limitBytes": str(2**20), "tailLines": str(_MAX_LINES)}
-        if self._read_at is not None:
-            parameters["sinceSeconds"] = str(math.ceil(now - self._read_at + _OVERLAP_S))
-        elif not self._from_start:
-            parameters["sinceSeconds"] = str(_READ_BACK_S)
-        return parameters
-
-    def read(self, text: str, now: float) -> tuple[list[str], ProgressLine | None]:
-        """New lines for people, and the newest progress, if any. Progress becomes a line when its phase or percentage changes."""
-        lines, newest = [], None
-        known, told_at_known = self._last, self._told_at_last
-        for stamped in text.splitlines():
-            stamp, _, line = stamped.partition(" ")
-            moment = _comparable(stamp)
-            if moment is None:
-                lines += self._within_total(stamped)  # a message of the kubelet, such as that the log no longer exists
-                continue
-            if moment < known or (moment == known and told_at_known > 0):
-                told_at_known -= moment == known
-                continue
-            if moment >= self._last:
-                self._told_at_last = self._told_at_last + 1 if moment == self._last else 1
-                self._last = moment
-            if (number := parse_deletion_request(line)) is not None:
-                self.asked_deletion = number
-                continue
-            if log_transport.is_block_line(line):
-                continue
-            if (progress := parse_progress(line)) is None:
-                lines += self._within_total(line)
-                continue
-            newest = progress
-            step = (progress.phase, math.floor(progress.fraction * 100))
-            if step != self._told:
-                self._told = step
-                text = f"{step[0]} {step[1]} %" + (f" · {progress.note}" if progress.note else "")
-                self._progress_left -= len(text.encode())
-                if self._progress_left >= 0:
-                    lines.append(text)
-        self._read_at = now
-        return lines, newest
-
-    def _within_total(self, line: str) -> list[str]:
-        """The line while there is room, one note where there is none any more, then nothing."""
-        if self._left < 0:
-            return []
-        self._left -= len(line.encode()) + 1
-        return (
-            [line]
-            if self._left >= 0
-            else [f"the pod printed more than {MAX_LINE_BYTES // 2**20} MiB; from here on only its progress is shown"]
-        )
-
-
-def _comparable(stamp: str) -> str | None:
-    """A log's time, 2026-11-21T03:00:00.12Z, such that texts sort by time: some runtimes drop a fraction's trailing zeros. None if it is none."""
-    match = _STAMP.match(stamp)
-    return None if match is None else f"{match[1]}.{(match[2] or '').ljust(9, '0')}"
-
-
-# Pure: decides from looks at a launch's pods whether they started, ended, or must be stopped. No clock, no network.
-#
-# A pod is a gang of one. Times are seconds since the epoch. `now` is Airflow's clock; what began by the cluster's clock (a pod was created, got
-# its node) is measured by the cluster's clock, so that neither clocks which differ nor a step of one shorten or lengthen a timeout.
-
 
 _MAX_EVENTS = 40  # the newest ones: Airflow prints what a trigger found into the task's log; the API still has the others
 _REPORTED = frozenset({"Pulling", "Pulled", "TriggeredScaleUp", "Preempted", "Evicted", "TaintManagerEviction"})  # besides every warning

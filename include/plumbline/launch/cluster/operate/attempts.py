@@ -1,17 +1,18 @@
-"""One attempt on a cluster, from announcement to record, with the pods that a declared fault replaces."""
+"""One attempt on a cluster, from announcement to record.
+
+Beside trial.json and launch.json the attempt's folder in the home store holds cluster.json, the observation so far: clusters forget events
+within an hour and pods on deletion, and another process may adopt the attempt at any time.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from functools import partial
 
 from plumbline.declarations import KubernetesLauncher, Trial
-from plumbline.harness.launcher_protocol import Deletion
 from plumbline.launch import stores
 from plumbline.launch.cluster import names, store_credentials
 from plumbline.launch.cluster.api import API_PATIENCE_S, ClusterApi
@@ -19,137 +20,14 @@ from plumbline.launch.cluster.manifests import gang
 from plumbline.launch.cluster.manifests.trial_pod import signing_key_secret
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.observe import pod_records
-from plumbline.launch.cluster.observe.observation import LaunchObservation, Row, decode_observation, encode_observation, has_ended, name_of
-from plumbline.launch.cluster.observe.polling import merge_observations, poll_launch, read_logs, tolerate
+from plumbline.launch.cluster.observe.observation import LaunchObservation, Row, decode_observation, encode_observation, name_of
+from plumbline.launch.cluster.observe.polling import merge_observations, poll_launch, tolerate
+from plumbline.launch.cluster.operate.replaced_pods import Replacements
 from plumbline.launch.failures import BadDeclaration, TrialFailure, Unreachable
 from plumbline.results import Event, FailureClass, InvalidResult, LaunchRecord, PodRecord, ResultStore, Scalar, Validity
 from plumbline.results.signing import KeyPair
 
 _log = logging.getLogger(__name__)
-
-_POLL_S = 0.5
-_GONE_S = 120.0
-"""Seconds until a pod deleted without grace must be gone: only a finalizer holds it longer."""
-
-
-@dataclass
-class ReplacedPod:
-    """A pod that the trial's fault replaces. Times by the launcher's clock: `gone_at` None until it is gone, `created_at` until the next one
-    exists. `seen`: its observation. `late`: more than one process handled it."""
-
-    name: str
-    seen: LaunchObservation
-    asked_at: datetime
-    gone_at: datetime | None = None
-    created_at: datetime | None = None
-    late: bool = False
-
-    def row(self) -> Row:
-        moments = {name: at and at.isoformat() for name, at in self._moments().items()}
-        return {"name": self.name, "late": self.late, "seen": encode_observation(self.seen), **moments}
-
-    @classmethod
-    def read(cls, row: Row) -> ReplacedPod:
-        at = {name: datetime.fromisoformat(row[name]) for name in ("asked_at", "gone_at", "created_at") if row[name]}
-        return cls(row["name"], decode_observation(row["seen"]), late=row["late"], **at)
-
-    def events(self) -> list[Event]:
-        called = {"asked_at": "pod_deletion_asked", "gone_at": "pod_seen_gone", "created_at": "pod_replaced"}
-        return [Event(name=called[name], utc=at, clock="launcher") for name, at in self._moments().items() if at is not None]
-
-    def record(self) -> tuple[PodRecord, ...]:
-        """Its record, which holds the node until the pod is gone."""
-        gone = () if self.gone_at is None else (Event(name="deleted", utc=self.gone_at, clock="launcher"),)
-        return tuple(pod.model_copy(update={"events": (*pod.events, *gone)}) for pod in pod_records.pod_records(self.seen))
-
-    def _moments(self) -> dict[str, datetime | None]:
-        return {"asked_at": self.asked_at, "gone_at": self.gone_at, "created_at": self.created_at}
-
-
-@dataclass
-class Replacements:
-    """The replaced pods of an attempt, in their order."""
-
-    done: list[ReplacedPod] = field(default_factory=list)
-
-    @property
-    def pending(self) -> ReplacedPod | None:
-        """The one whose successor is not created yet."""
-        return self.done[-1] if self.done and self.done[-1].created_at is None else None
-
-    @property
-    def since(self) -> datetime | None:
-        """When the last replaced pod was gone; None for the first pod."""
-        return self.done[-1].gone_at if self.done else None
-
-    @property
-    def deletions(self) -> tuple[Deletion, ...]:
-        """Of the pods before, as the next pod gets them."""
-        return tuple(
-            Deletion(each.asked_at.timestamp(), each.gone_at.timestamp(), each.late) for each in self.done if each.gone_at is not None
-        )
-
-    def rows(self) -> list[Row]:
-        return [each.row() for each in self.done]
-
-    @classmethod
-    def read(cls, rows: Sequence[Row]) -> Replacements:
-        return cls([ReplacedPod.read(row) for row in rows])
-
-
-def begin_replacement(attempt: Attempt, observation: LaunchObservation) -> bool:
-    """Store the pod's request for its deletion and its observation. False if the pod has ended or vanished, which ends the attempt."""
-    api, name = attempt.api(attempt.poll_patience_s), attempt.pod_names[0]
-    pod = attempt.api().get("Pod", name)
-    attempt.seen = poll_launch(api, names.selector(attempt.trial), merge_observations(attempt.seen, observation))
-    if pod is None or has_ended(pod):
-        return False
-    text, _ = read_logs(api, attempt.seen, most_s=attempt.poll_patience_s)
-    log = f"{attempt.home.folder(attempt.trial)}/launch.{len(attempt.replaced.done)}.log"
-    tolerate("store the log of the pod that is deleted", partial(attempt.home.put, log, text), None)
-    attempt.replaced.done.append(ReplacedPod(name, attempt.seen, _now()))
-    attempt.seen, attempt.started_at = LaunchObservation(expected=attempt.seen.expected), None
-    attempt.save_state()
-    return True
-
-
-def delete_replaced_pod(attempt: Attempt, api: ClusterApi) -> None:
-    """Delete the pod without grace and wait until it is gone. ApiRefused; Unreachable, also if it remains."""
-    replaced = attempt.replaced.pending
-    if replaced is None:
-        raise ValueError(f"no pod of {attempt.trial.trial_id} is pending replacement")
-    if replaced.gone_at is not None:
-        return
-    if api.get("Pod", replaced.name) is not None:
-        replaced.asked_at = _now()
-        api.delete("Pod", replaced.name, grace_s=0)
-        until = time.monotonic() + _GONE_S
-        while api.get("Pod", replaced.name) is not None:
-            if time.monotonic() > until:
-                raise Unreachable(
-                    f"pod {replaced.name} still exists {_GONE_S:.0f} s after its deletion without grace; check its finalizers"
-                )
-            time.sleep(_POLL_S)
-    replaced.gone_at = _now()
-    _log.info("Pod %s is gone for the fault pod_delete; pod %s replaces it.", replaced.name, attempt.pod_names[0])
-    attempt.save_state()
-
-
-def confirm_replacement(attempt: Attempt) -> None:
-    """Store that the next pod exists. OSError if the store fails; the next process then finds the pod."""
-    replaced = attempt.replaced.pending
-    if replaced is not None:
-        replaced.created_at = _now()
-        attempt.save_state()
-
-
-def _now() -> datetime:
-    return datetime.now(timezone.utc)
-
-
-# Beside trial.json and launch.json the attempt's folder in the home store holds cluster.json, the observation so far: clusters forget events
-# within an hour and pods on deletion, and another process may adopt the attempt at any time.
-
 
 UNFINISHED = "the launch was ended from outside, and its outcome was not recorded"
 """Detail of the preliminary record, which remains if every process of the launch dies."""

@@ -14,7 +14,7 @@ from tests.unit.launch.cluster.test_golden_manifests import problems
 from plumbline.launch.cluster.manifests.gang import gang_manifests
 from plumbline.launch.cluster.manifests.trial_pod import load_template, pod_manifest
 from plumbline.launch.cluster.names import LAUNCH
-from plumbline.launch.cluster.observe.node_inventory import requested_resources
+from plumbline.launch.cluster.observe.node_room import requested_resources
 
 DAEMON = {
     "name": "tcpx-daemon",

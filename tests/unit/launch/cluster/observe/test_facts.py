@@ -13,7 +13,7 @@ from tests.golden import Golden
 
 from plumbline.declarations import KubernetesLauncher, Provider
 from plumbline.launch.cluster.api import ApiRefused
-from plumbline.launch.cluster.observe.node_inventory import discover_nodes, node_facts
+from plumbline.launch.cluster.observe.node_facts import discover_nodes, node_facts
 from plumbline.launch.failures import BadDeclaration, Unreachable
 from plumbline.launch.launcher import ProviderFacts
 

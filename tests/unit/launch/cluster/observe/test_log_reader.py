@@ -5,7 +5,7 @@ import json
 import pytest
 
 from plumbline.harness.launcher_protocol import PROGRESS_EVENT
-from plumbline.launch.cluster.observe.pod_watch import MAX_LINE_BYTES, LogReader
+from plumbline.launch.cluster.observe.log_reader import MAX_LINE_BYTES, LogReader
 
 
 def said(second: str, line: str) -> str:

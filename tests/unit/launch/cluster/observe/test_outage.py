@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import random
 
-from plumbline.launch.cluster.observe.pod_watch import Outage, RequestFailed
+from plumbline.launch.cluster.observe.outage import Outage, RequestFailed
 
 REFUSED = RequestFailed("GET /api: connection refused")
 

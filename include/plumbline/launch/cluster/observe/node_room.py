@@ -1,4 +1,4 @@
-"""Nodes of a cluster: whether a trial fits on them, and their facts without a pod."""
+"""Whether a trial's pods fit on the nodes of a cluster and into its quota."""
 
 from __future__ import annotations
 
@@ -6,17 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
-from plumbline.declarations import KubernetesLauncher, Provider
 from plumbline.declarations.devices import device_model
-from plumbline.launch.cluster.api import API_PATIENCE_S, ApiRefused, ClusterApi
-from plumbline.launch.cluster.manifests.trial_pod import node_selector, tolerations
 from plumbline.launch.cluster.node_gpus import INSTANCE_TYPE, PRODUCT, NodeGpus, claimed_devices
 from plumbline.launch.cluster.observe.observation import Row
-from plumbline.launch.cluster.observe.pod_records import node_labels_facts
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
-from plumbline.launch.launcher import ProviderFacts
 from plumbline.metrics.formatting import format_count
-from plumbline.results import Scalar
 
 Amounts = Mapping[str, Decimal]
 _ENDED = ("Succeeded", "Failed")
@@ -110,7 +104,7 @@ def nothing_selected(
     whole = [n for n in near if n.fault(product or selector.get(PRODUCT)) is None]
     fitting = [n for n in whole if n.model == wanted] or [n for n in whole if n.model is None]
     kinds = Counter(
-        _selector_text(n.selector, "no label of a product") + (f" ({n.fault(product)})" if n.fault(product) else "") for n in near
+        selector_text(n.selector, "no label of a product") + (f" ({n.fault(product)})" if n.fault(product) else "") for n in near
     )
     have = "; ".join(f"{count} × {kind}" for kind, count in kinds.most_common(4))
     return failed(
@@ -121,7 +115,7 @@ def nothing_selected(
 
 
 def _selector_remedy(fitting: Sequence[NodeGpus], whole: Sequence[NodeGpus]) -> str:
-    texts = Counter(_selector_text(n.selector, "", ": ") for n in fitting or whole)
+    texts = Counter(selector_text(n.selector, "", ": ") for n in fitting or whole)
     selectors = " or ".join(f"{{{text}}}" for text, _ in texts.most_common(2) if text)
     if not selectors:
         return "correct launcher.node_selector or accelerator.product (kubectl get nodes --show-labels)"
@@ -221,6 +215,10 @@ def _products(selected: Sequence[NodeGpus]) -> str:
     return f" ({', '.join(f'{count} × {product}' for product, count in products.most_common(3))})" if products else ""
 
 
+def selector_text(selector: Mapping[str, str], none: str = "", sign: str = "=") -> str:
+    return ("," if sign == "=" else ", ").join(f"{label}{sign}{value}" for label, value in selector.items()) or none
+
+
 def _count_nodes(count: int) -> str:
     return format_count(count, "node")
 
@@ -229,113 +227,3 @@ def _format_amount(value: Decimal) -> str:
     if value >= 2**20:
         return f"{float(value) / 2**30:.4g} GiB"
     return f"{value.normalize():f}"
-
-
-# Facts of nodes from the API alone, under the names of a trial's environment where they mean the same. NVIDIA's and AMD's discoveries label
-# GPUs and driver, node feature discovery labels the CPU, and every kubelet reports the rest. A missing discovery is noted, not a change.
-
-
-_LABELS: dict[str, str] = {
-    "gpu.memory": "amd.com/gpu.vram",
-    "gpu.compute_units": "amd.com/gpu.cu-count",
-    "gpu.mig_config": "nvidia.com/mig.config",
-    "cpu.smt": "feature.node.kubernetes.io/cpu-hardware_multithreading",
-}
-_POOLS = ("cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", "kubernetes.azure.com/agentpool", "karpenter.sh/nodepool")
-_CPU = [f"feature.node.kubernetes.io/cpu-model.{part}" for part in ("vendor_id", "family", "id")]
-_FEATURES = "feature.node.kubernetes.io/"
-_INSTALL = {
-    "nvidia": (
-        "nvidia.com/gpu.product and nvidia.com/cuda.driver-version.full",
-        "install NVIDIA's GPU feature discovery: part of the GPU operator, or gfd.enabled=true in the device plugin's chart",
-    ),
-    "amd": (
-        "amd.com/gpu.product-name and amd.com/gpu.driver-version",
-        "install AMD's node labeller: part of the AMD GPU operator, or labeller.enabled=true in the device plugin's chart",
-    ),
-}
-
-
-def discover_nodes(provider: Provider, launcher: KubernetesLauncher, *, patience_s: float = API_PATIENCE_S) -> ProviderFacts:
-    """The ready nodes that a pod of the provider could use. If no node has the declared GPU, nodes with the declared labels and another GPU
-    count: the pool's hardware was exchanged.
-
-    Unreachable after `patience_s` seconds without an answer, BadDeclaration without a usable connection, ApiRefused if nodes cannot be
-    listed.
-    """
-    api = ClusterApi(launcher.connection, launcher.namespace, patience_s=patience_s)
-    selector, exchanged = node_selector(provider), False
-    try:
-        selected = api.nodes(_selector_text(selector))
-        if not selected and launcher.node_selector and launcher.node_selector != selector:
-            selected = [n for n in api.nodes(_selector_text(launcher.node_selector)) if PRODUCT in (n["metadata"].get("labels") or {})]
-            exchanged = bool(selected)
-        others = [] if selected else api.nodes()
-    except ApiRefused as refusal:
-        remedy = "apply k8s/provider again; `plumbline cluster doctor` names the missing verbs"
-        raise ApiRefused(refusal.status, f"the nodes of {provider.name} cannot be listed: {refusal.detail}; {remedy}") from None
-    whole = _version(api)
-    gpus = provider.accelerator.kind != "cpu"
-    why = {n["metadata"]["name"]: NodeGpus(n, launcher.gpu_resource).unready(gpus) for n in selected}
-    usable = [n for n in selected if not why[n["metadata"]["name"]] and not untolerated_taints(n, tolerations(provider))]
-    if not usable:
-        return ProviderFacts((), whole, (_no_usable_node(others, selected, selector, launcher.gpu_resource),))
-    nodes = tuple(node_facts(node, launcher.gpu_resource) for node in usable)
-    notes = (
-        [
-            f"no node has {_selector_text({k: v for k, v in selector.items() if k not in launcher.node_selector})} now, so trials of {provider.name} cannot be scheduled"
-        ]
-        if exchanged
-        else []
-    )
-    return ProviderFacts(nodes, whole, (*notes, *_missing_labels(provider, usable, nodes)))
-
-
-def _selector_text(selector: Mapping[str, str], none: str = "", sign: str = "=") -> str:
-    return ("," if sign == "=" else ", ").join(f"{label}{sign}{value}" for label, value in selector.items()) or none
-
-
-def _version(api: ClusterApi) -> dict[str, Scalar]:
-    try:
-        return {"kubernetes.server_version": api.version()}
-    except ApiRefused:  # some clusters hide it; each kubelet reports its own
-        return {}
-
-
-def node_facts(node: Row, gpu_resource: str) -> dict[str, Scalar]:
-    """Sorted; unknown facts are absent."""
-    labels: Mapping[str, str] = node["metadata"].get("labels") or {}
-    facts = node_labels_facts(node)
-    # A trial's own os.name is its image's.
-    facts["os.image"] = facts.pop("os.name", None)
-    facts |= {name: labels.get(label) for name, label in _LABELS.items()}
-    facts["cpu.smt"] = {"true": True, "false": False}.get(str(facts["cpu.smt"]))
-    facts["cpu.model_id"] = "/".join(labels[part] for part in _CPU) if all(part in labels for part in _CPU) else None
-    facts["host.node_pool"] = next((labels[pool] for pool in _POOLS if pool in labels), None)
-    # A device plugin that has just started advertises none yet.
-    facts["gpu.allocatable"] = int(amounts(node["status"].get("allocatable")).get(gpu_resource, 0)) or None
-    return {name: value for name, value in sorted(facts.items()) if value is not None}
-
-
-def _no_usable_node(others: Sequence[Row], selected: Sequence[Row], selector: Mapping[str, str], gpu_resource: str) -> str:
-    labels = ", ".join(f"{k}={v}" for k, v in selector.items()) or "any labels"
-    if selected:
-        return f"facts unknown: none of {len(selected)} nodes with {labels} is ready and tolerated"
-    line = nothing_selected([NodeGpus(node, gpu_resource) for node in others], selector, labels, gpu_resource)
-    return f"facts unknown: {line.found}" + (f"; {line.remedy}" if line.remedy else "")
-
-
-def _missing_labels(provider: Provider, rows: Sequence[Row], nodes: Sequence[Mapping[str, Scalar]]) -> list[str]:
-    notes = []
-    if provider.accelerator.kind in _INSTALL:
-        labels, remedy = _INSTALL[provider.accelerator.kind]
-        blind = [r["metadata"]["name"] for r, n in zip(rows, nodes, strict=True) if not {"driver.version", "gpu.model"} <= n.keys()]
-        if blind:
-            names = ", ".join(blind[:3]) + (f" and {len(blind) - 3} more" if len(blind) > 3 else "")
-            notes.append(
-                f"{len(blind)} of {len(nodes)} nodes ({names}) lack the labels {labels}, so only a trial detects a changed GPU or driver "
-                f"there; {remedy}"
-            )
-    if not any(label.startswith(_FEATURES) for row in rows for label in row["metadata"].get("labels") or {}):
-        notes.append("no node has labels of node feature discovery, so only a trial detects a changed CPU; install node-feature-discovery")
-    return notes
