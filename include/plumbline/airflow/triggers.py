@@ -28,7 +28,7 @@ from plumbline.launch.cluster.observe.pod_watch import Decision, PodWatch, Watch
 
 _FOREGROUND = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"}
 _THREADS = ThreadPoolExecutor(64, "cluster-api")
-"""Of all triggers: a cluster that does not answer holds a thread for a request's timeout, and must not hold those of other libraries."""
+"""The threads of all triggers: a cluster that does not answer holds one for a request's timeout, and must not hold those of other libraries."""
 
 
 class LaunchApi:
@@ -205,13 +205,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         limits = WatchLimits(
-            self.expected,
-            self.requested_at,
-            self.schedule_timeout_s,
-            self.startup_timeout_s,
-            self.deadline,
-            self.patience_s,
-            self.grace_s,
+            self.expected, self.requested_at, self.schedule_timeout_s, self.startup_timeout_s, self.deadline, self.patience_s, self.grace_s
         )
         began = time.monotonic()
         # Asked now: the first answer takes many seconds, which `on_kill` does not have.

@@ -88,7 +88,7 @@ def _collect_attempt(store: ResultStore, folder: str, keys: Keys) -> ResultDocum
 
 
 def _take_result_from_log(store: ResultStore, folder: str, trial: Trial) -> None:
-    """From the stored log, where the harness printed it because its store was unavailable."""
+    """Store the result that the harness printed into its log because its store was unavailable."""
     try:
         stores.store_from_log(trial, store.get(f"{folder}/launch.log", log_transport.MAX_LOG_BYTES), store)
     except (FileNotFoundError, InvalidResult):  # no log, or one too large to be a pod's

@@ -116,7 +116,7 @@ def _azure(connection: Any, extra: Mapping[str, Any]) -> Options:
 
 
 def _account_url(named: str | None) -> str:
-    """From the account's name, host or URL; empty without one."""
+    """The account's URL from its name, host or URL; empty without one."""
     if not named or "://" in named:
         return (named or "").rstrip("/")
     return f"https://{named}" if "." in named else f"https://{named}.blob.core.windows.net"

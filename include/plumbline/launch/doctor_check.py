@@ -10,7 +10,7 @@ Status = Literal["ok", "failed", "unknown"]
 
 @dataclass(frozen=True)
 class DoctorCheck:
-    """`status` unknown: it could not be checked, or does not apply; that fails nothing. A failure has a `remedy`."""
+    """A check's result. `unknown`: it could not be checked or does not apply, which fails nothing. A failure has a `remedy`."""
 
     check: str
     status: Status

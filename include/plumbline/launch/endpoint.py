@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 
 from plumbline.declarations import Declarations, Provider, Trial
 from plumbline.declarations import EndpointLauncher as Declared
 from plumbline.harness import launcher_protocol
-from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, Launcher, OnProgress, ProbeSkipped, ProviderFacts
-from plumbline.launch.local.process_launcher import GRACE_S, HARNESS, PATIENCE_S, Allocation, ProcessRunner, StartRefused
-from plumbline.results import LaunchRecord, ResultStore
+from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, ProbeSkipped, ProviderFacts
+from plumbline.launch.local.process_launcher import Allocation, ProcessLauncher, StartRefused
 from plumbline.results.probe_document import ProbeDocument
 
 _CLIENT_MEMORY = 4 * 2.0**30
 
 
-class EndpointClientLauncher(Launcher):
-    """Runs the client of a hosted model; see ProcessRunner for the arguments.
+class EndpointClientLauncher(ProcessLauncher):
+    """Runs the client of a hosted model.
 
     The key goes from the Airflow connection into the environment of the client's process: no argument, file or record ever holds it.
     """
 
-    def __init__(self, command: Sequence[str] = HARNESS, *, grace_s: float = GRACE_S, patience_s: float = PATIENCE_S) -> None:
-        self._machine = ProcessRunner(command, grace_s, patience_s)
-
-    def launch(self, trial: Trial, store: ResultStore, on_progress: OnProgress | None = None) -> LaunchRecord:
-        return self._machine.launch(trial, store, _allocation(trial.provider.launcher_as(Declared)), on_progress)
+    def place(self, trial: Trial) -> Allocation | StartRefused:
+        return _allocation(trial.provider.launcher_as(Declared))
 
     def discover(self, provider: Provider, at: datetime, *, patience_s: float = DISCOVERY_PATIENCE_S) -> ProviderFacts:
         return ProviderFacts((), {}, (f"{provider.name} is a hosted endpoint: only a trial can observe its environment",))

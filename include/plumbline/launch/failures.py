@@ -81,8 +81,7 @@ RETRIED: frozenset[FailureClass] = frozenset(
         "quota_exceeded",  # others who share the quota release it
     }
 )
-"""Classes that a retry may not meet again. Every try is recorded as an attempt of its own. The other classes are the trial's own doing, or
-need a changed declaration or provider first."""
+"""Classes that a retry may not meet again. The trial itself causes the others, or they need a changed declaration or provider."""
 
 
 class DeclaredInterruption(Interrupted):
@@ -121,7 +120,7 @@ Outcome = tuple[FailureClass | None, str | None]
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """`code`: as in subprocess (negative: a signal). `stopped`: why the launcher ended the process, if it did."""
+    """The end of a trial's process. `code` is negative for a signal, as in subprocess; `stopped`: why the launcher ended it, if it did."""
 
     code: int
     stopped: Literal["timeout", "memory"] | None
@@ -150,7 +149,7 @@ def trial_outcome(ended: ProcessEnd, store: ResultStore, folder: str, log_tail: 
 
 
 def crash_outcome(detail: str, log_tail: str) -> tuple[FailureClass, str]:
-    """Of a harness that ended without a document, by the end of its log: the provider's hardware, else the harness."""
+    """Class and detail of a harness that ended without a document: provider_fault if its log names a hardware fault, else harness_error."""
     fault = find_hardware_fault(log_tail)
     return ("harness_error", detail) if fault is None else ("provider_fault", f"{fault[0]}: {detail}")
 
@@ -183,7 +182,7 @@ def last_lines(log_tail: str) -> str:
 
 
 def signal_name(number: int) -> str | None:
-    """Such as SIGKILL; None if there is no such signal."""
+    """The signal's name, such as SIGKILL; None for an unknown number."""
     try:
         return signal.Signals(number).name
     except ValueError:

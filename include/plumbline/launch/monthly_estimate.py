@@ -172,8 +172,8 @@ def _inference_s(workload: InferenceWorkload, allow: _Allowance) -> float:
 
 
 def measurement_gaps(declared: Declarations) -> tuple[str, ...]:
-    """What is never measured: enabled providers without monthly workloads, workloads skipped for an engine or scratch disk, trials longer than
-    their time limit, workloads of teams that no provider runs, missing sweeps, qualities of random weights."""
+    """Gaps of the monthly rerun, one sentence each: enabled providers without monthly workloads, workloads skipped for an engine or scratch
+    disk, trials longer than their time limit, workloads of teams that no provider runs, missing sweeps, qualities of random weights."""
     enabled = declared.enabled_providers()
     gaps = [
         f"{p.name} is enabled but has no monthly workload: {_why_unmeasured(declared, p)}"

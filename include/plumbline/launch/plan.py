@@ -125,7 +125,7 @@ def planned_trials(
 
 
 def enabled_provider(declared: Declarations, name: str) -> Provider:
-    """PlanError for an unknown or disabled one."""
+    """The provider of that name; PlanError for an unknown or disabled one."""
     enabled = [p.name for p in declared.enabled_providers()]
     if name not in declared.providers:
         raise PlanError(unknown_name("enabled provider", name, enabled))
@@ -137,7 +137,7 @@ def enabled_provider(declared: Declarations, name: str) -> Provider:
 
 
 def fitting_workload(declared: Declarations, provider: Provider, name: str) -> AnyWorkload:
-    """PlanError for an unknown one, or one that does not fit the provider."""
+    """The workload of that name; PlanError for an unknown one, or one that does not fit the provider."""
     if name not in declared.workloads:
         raise PlanError(unknown_name("workload", name, declared.workloads))
     workload = declared.workloads[name]
@@ -229,7 +229,7 @@ def _schedule_hash(workload: AnyWorkload) -> str | None:
 
 
 def _check_prompts(workload: InferenceWorkload) -> None:
-    """Own prompts, if they and the tokenizer are here: nothing is started for prompts that the model cannot read."""
+    """PlanError if the workload's own prompts are here and its model cannot read them."""
     prompts = workload.requests.prompts
     if not isinstance(prompts, FilePrompts):
         return

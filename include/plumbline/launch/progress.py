@@ -21,7 +21,7 @@ def write_progress(line: ProgressLine) -> None:
 
 
 def read_progress(trial_id: str) -> ProgressLine | None:
-    """None if the trial does not run here."""
+    """The newest progress; None if the trial does not run here."""
     try:
         return ProgressLine(**json.loads(progress_file(trial_id).read_text()))
     except FileNotFoundError:
@@ -33,6 +33,6 @@ def remove_progress(trial_id: str) -> None:
 
 
 def remove_provider_progress(provider: str) -> None:
-    """Remove the progress of all its trials, also what killed tasks left."""
+    """Remove the progress of all trials of the provider, also that of killed tasks."""
     for file in installation_paths().work.glob(f"*.{provider.lower()}.*.progress"):
         file.unlink(missing_ok=True)

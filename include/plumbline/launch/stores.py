@@ -38,7 +38,7 @@ def store_of(provider: Provider) -> ResultStore:
 
 
 def planned_trial(store: ResultStore, spec: Mapping[str, str]) -> Trial:
-    """FileNotFoundError if the trial was never planned."""
+    """The planned trial; FileNotFoundError if it was never planned."""
     return Trial.model_validate_json(store.get(planned_path(spec["campaign_id"], spec["trial_id"])))
 
 
@@ -124,7 +124,7 @@ def _listed_evidence(raw: bytes, where: str) -> Sequence[Evidence]:
 
 
 EVIDENCE_FOLDER = "evidence/"
-"""The only part of an attempt's folder that a harness fills besides its document."""
+"""The harness writes nothing else into an attempt's folder but its document."""
 
 
 def evidence_violations(document: ResultDocument) -> list[str]:

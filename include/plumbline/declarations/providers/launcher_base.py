@@ -61,8 +61,7 @@ class LauncherBase(Declared):
     @property
     def trial_limit_s(self) -> float:
         """Seconds after which a running trial is ended; 0 where nothing runs."""
-        limit_s: float = getattr(self, "timeout", 0.0)
-        return limit_s
+        return float(getattr(self, "timeout", 0.0))
 
     @property
     def start_wait_s(self) -> float | None:
@@ -72,7 +71,7 @@ class LauncherBase(Declared):
     @property
     def unreachable_s(self) -> float:
         """Seconds that a running trial may be unreachable."""
-        return 0.0
+        return float(getattr(self, "unreachable_timeout", 0.0))
 
     @property
     def gang_assembly_s(self) -> float:
@@ -98,12 +97,12 @@ class LauncherBase(Declared):
     @property
     def cpus_here(self) -> tuple[int, ...]:
         """Cores of this machine that a trial is pinned to."""
-        return ()
+        return tuple(getattr(self, "cpus", ()))
 
     @property
     def collective_s(self) -> float:
         """Seconds that the collectives of a hardware probe may take."""
-        return COLLECTIVE_LIMIT_S
+        return float(getattr(self, "collective_timeout", COLLECTIVE_LIMIT_S))
 
     @property
     def remote_store(self) -> RemoteStore | None:

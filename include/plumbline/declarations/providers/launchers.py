@@ -91,18 +91,8 @@ class LocalLauncher(LauncherBase):
         return None
 
     @property
-    def cpus_here(self) -> tuple[int, ...]:
-        return self.cpus
-
-    @property
-    def collective_s(self) -> float:
-        limit_s: float = self.collective_timeout
-        return limit_s
-
-    @property
     def main_memory(self) -> float | None:
-        limit: float = self.memory
-        return limit
+        return float(self.memory)
 
 
 class Images(Declared):
@@ -233,13 +223,7 @@ class KubernetesLauncher(LauncherBase):
 
     @property
     def start_wait_s(self) -> float:
-        wait_s: float = self.schedule_timeout + self.startup_timeout
-        return wait_s
-
-    @property
-    def unreachable_s(self) -> float:
-        patience_s: float = self.unreachable_timeout
-        return patience_s
+        return float(self.schedule_timeout + self.startup_timeout)
 
     @property
     def retry(self) -> Retries:
@@ -249,11 +233,6 @@ class KubernetesLauncher(LauncherBase):
     @property
     def trials_at_a_time(self) -> int:
         return self.parallel
-
-    @property
-    def collective_s(self) -> float:
-        limit_s: float = self.collective_timeout
-        return limit_s
 
     @property
     def remote_store(self) -> RemoteStore:
@@ -277,8 +256,7 @@ class KubernetesLauncher(LauncherBase):
 
     @property
     def main_memory(self) -> float | None:
-        limit: float = self.resources.memory
-        return limit
+        return float(self.resources.memory)
 
     @property
     def remote_memory(self) -> str | None:

@@ -1,8 +1,4 @@
-"""The cluster's API for a worker: plain rows in and out, bounded patience, refusals typed.
-
-Answers are never turned into the client's model classes and back: what was seen is kept as it was said, also fields that the client's
-version does not know.
-"""
+"""The cluster's API: plain rows in and out, so that fields that the client's version does not know are kept; bounded patience; typed refusals."""
 
 from __future__ import annotations
 
@@ -39,7 +35,6 @@ _COLLECTIONS = {
     "Job": "/apis/batch/v1/namespaces/{namespace}/jobs",
     "JobSet": "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets",
 }
-"""The path of each kind's objects."""
 _WHOLE = "application/json, */*"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 """Media types: objects as they are, or their metadata alone."""
@@ -107,7 +102,7 @@ class ApiAnswer:
 
 
 class _RetryLater(Exception):
-    """No answer, or one that asks for a retry, after `wait_s` seconds if it says so."""
+    """The API gave no answer, or asked for a retry after `wait_s` seconds."""
 
     def __init__(self, why: str, wait_s: float = 0.0) -> None:
         super().__init__(why)
@@ -117,10 +112,9 @@ class _RetryLater(Exception):
 class ClusterApi:
     """One namespace of the cluster behind an Airflow connection (of the type `kubernetes`).
 
-    Every method but `ask` and `ask_again_if_unauthorized` retries lost connections, slow answers, 429 and 5xx for `patience_s` seconds, then raises Unreachable. On 401 it
-    reads the connection again: tokens are rotated. Any other refusal raises ApiRefused.
-    BadDeclaration if the connection is not defined or has no usable kubeconfig. `client`: a client of the kubernetes library in
-    place of the connection's.
+    Every method but `ask` and `ask_again_if_unauthorized` retries lost connections, slow answers, 429 and 5xx for `patience_s` seconds, then
+    raises Unreachable; on 401 it reads the connection again; any other refusal raises ApiRefused. BadDeclaration if the connection is not
+    defined or has no usable kubeconfig. `client`: a client of the kubernetes library in place of the connection's.
     """
 
     def __init__(
@@ -163,24 +157,21 @@ class ClusterApi:
             raise NoAnswer(f"{type(error).__name__}: {error}", type(error).__name__) from error
         return ApiAnswer(status, data.encode() if isinstance(data, str) else bytes(data), sent, time.monotonic() - began)
 
-    def ask_again_if_unauthorized(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Row | None = None, accept: str = _WHOLE
-    ) -> ApiAnswer:
-        """As `ask`, once more with the connection read again if the old credentials are no longer accepted: tokens are rotated."""
-        answer = self.ask(method, path, query=query, body=body, accept=accept)
+    def ask_again_if_unauthorized(self, method: str, path: str, **request: Any) -> ApiAnswer:
+        """`ask`, once more with the connection read again if the old credentials are no longer accepted: tokens are rotated."""
+        answer = self.ask(method, path, **request)
         if answer.status != 401:
             return answer
         _log.info("The cluster of connection %s did not accept its credentials; reading the connection again.", self._connection_id)
         self._client = None
-        return self.ask(method, path, query=query, body=body, accept=accept)
+        return self.ask(method, path, **request)
 
     def create(self, row: Row) -> Row:
         """Create an object; the object as the API stores it. Adopts an existing one with the label of the same launch."""
         kind, name = row["kind"], row["metadata"]["name"]
         while True:
             try:
-                created: Row = self._json("POST", self.path(kind), body=row)
-                return created
+                return dict(self._json("POST", self.path(kind), body=row))
             except ApiRefused as refusal:
                 if refusal.status != 409:
                     raise
@@ -227,7 +218,7 @@ class ClusterApi:
         return self._items("/api/v1/nodes", **({"labelSelector": selector} if selector else {}))
 
     def version(self) -> str:
-        """Of the API server, such as v1.32.4."""
+        """The API server's version, such as v1.32.4."""
         return str(self._json("GET", "/version")["gitVersion"])
 
     def log(self, pod: str, container: str, most_bytes: int) -> bytes:
@@ -285,24 +276,20 @@ class ClusterApi:
         return _COLLECTIONS[kind].format(namespace=self.namespace)
 
     def _items(self, path: str, accept: str = _WHOLE, **query: str) -> list[Row]:
-        items: list[Row] = json.loads(self._send("GET", path, query=query, accept=accept)).get("items") or []
-        return items
+        return list(self._json("GET", path, query=query, accept=accept).get("items") or [])
 
     def _json_or_none(self, method: str, path: str, body: Row | None = None) -> Row | None:
         try:
-            row: Row = self._json(method, path, body=body)
+            return dict(self._json(method, path, body=body))
         except ApiRefused as refusal:
             if refusal.status == 404:
                 return None
             raise
-        return row
 
-    def _json(self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Row | None = None) -> Any:
-        return json.loads(self._send(method, path, query=query, body=body))
+    def _json(self, method: str, path: str, **request: Any) -> Any:
+        return json.loads(self._send(method, path, **request))
 
-    def _send(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Row | None = None, accept: str = _WHOLE
-    ) -> bytes:
+    def _send(self, method: str, path: str, **request: Any) -> bytes:
         import tenacity
 
         def wait(state: tenacity.RetryCallState) -> float:
@@ -315,16 +302,16 @@ class ClusterApi:
             retry=tenacity.retry_if_exception_type(_RetryLater), wait=wait, stop=tenacity.stop_before_delay(self._patience_s), reraise=True
         )
         try:
-            return retrying(self._answer, method, path, query, body, accept)
+            return retrying(self._answer, method, path, **request)
         except _RetryLater as error:
             raise Unreachable(
                 f"the cluster of connection {self._connection_id} was unreachable for {self._patience_s:g} s: {method} {path}: "
                 f"{error}; `plumbline cluster doctor` finds the cause"
             ) from error
 
-    def _answer(self, method: str, path: str, query: Mapping[str, str] | None, body: Row | None, accept: str) -> bytes:
+    def _answer(self, method: str, path: str, **request: Any) -> bytes:
         try:
-            answer = self.ask_again_if_unauthorized(method, path, query=query, body=body, accept=accept)
+            answer = self.ask_again_if_unauthorized(method, path, **request)
         except NoAnswer as error:
             raise _RetryLater(str(error)) from error
         if not answer.ok:
@@ -333,7 +320,6 @@ class ClusterApi:
 
 
 def _refusal(answer: ApiAnswer) -> ApiRefused | _RetryLater:
-    """What a bad status means: another try, or no."""
     # A quota that two requests change at once makes the second one a conflict: the same request will do. One that names a uid will not.
     contended = answer.status == 409 and answer.row.get("reason") == "Conflict" and "precondition" not in answer.detail.lower()
     if answer.status == 0 or answer.status in _TRANSIENT or contended:

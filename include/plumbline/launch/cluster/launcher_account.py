@@ -27,7 +27,7 @@ class AccessError(ValueError):
 
 @dataclass(frozen=True)
 class GrantedAccess:
-    """`expires`: None for a token without an end. `shortened`: the cluster granted clearly less than was asked for."""
+    """`expires`: None for a token without an end. `shortened`: the cluster granted clearly less than requested."""
 
     kubeconfig: Row
     namespace: str
@@ -41,7 +41,7 @@ class GrantedAccess:
 
 
 def admin_client(kubeconfig: Path | None = None, context: str | None = None) -> Any:
-    """A client with the administrator's credentials. `kubeconfig`: default KUBECONFIG or ~/.kube/config. Raises AccessError."""
+    """A client with the administrator's credentials. `kubeconfig` defaults to KUBECONFIG or ~/.kube/config. Raises AccessError."""
     from kubernetes.config import ConfigException, new_client_from_config
 
     try:
@@ -77,7 +77,7 @@ def _request_token(api: ClusterApi, lifetime_s: float) -> tuple[str, datetime]:
 
 
 def _read_long_lived(api: ClusterApi) -> tuple[str, None]:
-    """The token of a Secret: clusters before 1.24 make such Secrets by themselves, newer ones on request."""
+    """The token of the account's Secret, which clusters since 1.24 create only on request."""
     _checked(api, api.ask("GET", _account_path(api)), "secrets")  # a Secret of no account stays empty
     metadata = {"name": TOKEN_SECRET, "annotations": {"kubernetes.io/service-account.name": SERVICE_ACCOUNT}}
     secret = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": metadata}
@@ -101,7 +101,7 @@ def _account_path(api: ClusterApi) -> str:
 
 
 def _checked(api: ClusterApi, answer: ApiAnswer, needed: str) -> Row:
-    """The object of a good answer. `needed`: what the administrator must be allowed to create."""
+    """The object in the answer; AccessError for a refusal. `needed`: the objects that the administrator must be allowed to create."""
     if answer.ok:
         return answer.row
     if answer.status == 404:

@@ -70,7 +70,7 @@ def selector(trial: Trial) -> str:
 
 
 def label_value(text: str) -> str:
-    """The text as a label's value: other characters become dashes, at most 63."""
+    """The text as a label's value of at most 63 characters; invalid ones become dashes."""
     return _ENDS.sub("", re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:63])
 
 

@@ -1,4 +1,4 @@
-"""What labels, resources and taints say about a node's GPUs, in the vocabularies of clouds and of the GPU discoveries."""
+"""A node's GPUs by its labels, resources and taints, in the vocabularies of clouds and of the GPU discoveries."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ PASSING_TAINT = re.compile(
     r"maintenance|unhealthy|repair|remediat|quarantine|cordon",
     re.IGNORECASE,
 )
-"""Keys of taints that come and go: of a node that starts, is repaired or goes down. Who tolerates them runs where nothing works yet."""
+"""Keys of taints that come and go: of a node that starts, is repaired or goes down. A pod that tolerates them runs where nothing works yet."""
 
 
 @dataclass(frozen=True)
 class NodeGpus:
-    """A node, seen as GPUs of which a trial requests `resource`. `devices`: products that its ResourceSlices offer (DRA)."""
+    """A node's GPUs, which trials request as `resource`. `devices`: products that its ResourceSlices offer (DRA)."""
 
     node: Row
     resource: str
@@ -84,7 +84,7 @@ class NodeGpus:
 
     @property
     def part(self) -> str | None:
-        """Which part of a card one `resource` is; None of a whole card."""
+        """The part of a card that one `resource` is; None for a whole card."""
         strategy = _first(self.labels, "cloud.google.com/gke-gpu-sharing-strategy", "nvidia.com/gpu.sharing-strategy")
         if (strategy or "none") != "none" or self.replicas > 1:
             clients = f", {self.replicas} clients a card" if self.replicas > 1 else ""

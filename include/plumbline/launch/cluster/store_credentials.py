@@ -32,7 +32,7 @@ STORE_VARIABLES: dict[str, tuple[str, ...]] = {"s3": _S3, "gs": _GS, "gcs": _GS,
 
 
 def store_scheme(launcher: KubernetesLauncher) -> str:
-    """Of the result store's URL, such as `s3`."""
+    """The scheme of the result store's URL, such as `s3`."""
     return launcher.results_url.partition("://")[0]
 
 
@@ -74,7 +74,7 @@ _REFUSAL = re.compile(
 
 
 def pod_key_source(provider: Provider) -> str:
-    """Where a provider's pods get the store's key from."""
+    """The source of the store's key in a provider's pods."""
     launcher = cluster_declaration(provider)
     if launcher.results_secret is None:
         return f"the workload identity of the service account {launcher.service_account} (launcher.results_secret names no Secret)"
@@ -82,7 +82,7 @@ def pod_key_source(provider: Provider) -> str:
 
 
 def own_key_source(provider: Provider) -> str:
-    """Where this installation gets the store's key from."""
+    """The source of the store's key in this installation."""
     launcher = cluster_declaration(provider)
     if launcher.results_connection is None:
         return "the environment's credentials (launcher.results_connection names no Airflow connection)"

@@ -90,7 +90,7 @@ def refresh_declaration(
 
 
 def gpu_facts(nvml: Any = None, amdsmi: Any = None, root: Path = ROOT) -> dict[str, Scalar]:
-    """Of this machine's NVIDIA GPUs, else of AMD's."""
+    """Facts of this machine's NVIDIA GPUs, else of its AMD GPUs."""
     facts = nvidia.nvidia_facts(root, nvml)
     return facts if facts["gpu.count"] else facts | amd.amd_facts(root, amdsmi)
 
@@ -116,7 +116,7 @@ def _unusable_reason(declared: Declarations, vendor: str, torch: TorchInstallati
 
 
 def _installed_torch() -> TorchInstallation | None:
-    """Of another process: PyTorch takes seconds to import and would keep a context on the GPU."""
+    """PyTorch as another process imports it, which takes seconds and keeps a context on the GPU; None if that fails."""
     try:
         done = subprocess.run([sys.executable, "-c", _TORCH], capture_output=True, text=True, timeout=_TORCH_LIMIT_S, check=True)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired):

@@ -17,7 +17,7 @@ _END_WITHIN_S = 60.0
 
 
 def cpu_shares(cpus: list[int], nodes: int) -> list[set[int]]:
-    """An equal part of the cores for each node; what remains is unused, so that nodes are alike."""
+    """An equal part of the cores for each node; remaining cores stay unused, so that nodes are alike."""
     each = len(cpus) // nodes
     return [set(cpus[node * each : (node + 1) * each]) for node in range(nodes)]
 
@@ -46,8 +46,7 @@ def _wait_for_end(pid: int, deadline: float) -> bool:
 
 
 def reserved_port() -> socket.socket:
-    """A port of loopback that node 0 can listen on and that no other process is given as a free one: the others may call before node 0 listens,
-    and would join whoever has it."""
+    """A loopback port for node 0 that the system gives to no other process: the other nodes may call before node 0 listens."""
     reserved = socket.socket()
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     reserved.bind(("127.0.0.1", 0))

@@ -35,7 +35,7 @@ class LaunchPidfile:
 
     @classmethod
     def of(cls, trial_id: str, token: str, reaper: ProcessId, *folders: Path) -> LaunchPidfile:
-        """Of a trial launched by this process."""
+        """The pidfile of a trial that this process launches."""
         own = ProcessId.of(os.getpid())
         assert own is not None
         return cls(trial_id, token, own.pid, own.start, reaper.pid, reaper.start, tuple(map(str, folders)))
@@ -69,7 +69,7 @@ def end_abandoned(work: Path) -> list[int]:
 
 
 def _read_pidfile(pidfile: Path) -> LaunchPidfile | None:
-    """None for a removed pidfile, and for one of another user, because it names folders to delete."""
+    """The content; None for a removed pidfile and for another user's, because it names folders to delete."""
     try:
         if pidfile.lstat().st_uid != os.getuid():
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -28,46 +29,14 @@ TRIAL_TOKEN = "PLUMBLINE_TRIAL_TOKEN"
 
 # A list of allowed variables, so that no unforeseen secret (AIRFLOW__*, SLACK_*, database passwords) reaches a trial.
 # Without OMP_*, MKL_* and the like: the harness sets the number of threads.
-_ALLOWED_VARIABLES = frozenset(
-    [
-        "PATH",
-        "HOME",
-        "USER",
-        "LOGNAME",
-        "SHELL",
-        "LANG",
-        "LANGUAGE",
-        "TZ",
-        "PYTHONPATH",
-        "LD_LIBRARY_PATH",
-        "PLUMBLINE_CONFIG",  # private prompt files lie beside the declarations
-        "PROMPTS_FOLDER",
-        "VIRTUAL_ENV",
-        "SSL_CERT_FILE",
-        "SSL_CERT_DIR",
-        "REQUESTS_CA_BUNDLE",
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "NO_PROXY",
-        "http_proxy",
-        "https_proxy",
-        "no_proxy",
-        "CUDA_HOME",
-        "CUDA_VISIBLE_DEVICES",
-        "HIP_VISIBLE_DEVICES",
-        "ROCR_VISIBLE_DEVICES",
-        # Our own by name too: a server's environment also has PLUMBLINE_FERNET_KEY and passwords. The endpoint launcher adds its key.
-        "PLUMBLINE_HOME",
-        "PLUMBLINE_CONFIG",
-        "PLUMBLINE_IMAGE",
-        "PLUMBLINE_CPU_LIMIT",
-        "PLUMBLINE_MEMORY_LIMIT",
-        "PLUMBLINE_ENGINE_PYTHON",
-        "PLUMBLINE_TRITONSERVER",
-        "PLUMBLINE_SERVER",  # identifies the descendants of a local Airflow
-    ]
+# Our own by name too: a server's environment also has PLUMBLINE_FERNET_KEY and passwords. The endpoint launcher adds its key.
+# Private prompt files lie beside the declarations (PLUMBLINE_CONFIG); PLUMBLINE_SERVER identifies descendants of a local Airflow.
+_ALLOWED_VARIABLES = re.compile(
+    r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_.+|TZ|PYTHONPATH|LD_LIBRARY_PATH|VIRTUAL_ENV|PROMPTS_FOLDER"
+    r"|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|(HTTPS?|NO)_PROXY|(https?|no)_proxy"
+    r"|CUDA_HOME|(CUDA|HIP|ROCR)_VISIBLE_DEVICES"
+    r"|PLUMBLINE_(HOME|CONFIG|IMAGE|CPU_LIMIT|MEMORY_LIMIT|ENGINE_PYTHON|TRITONSERVER|SERVER)"
 )
-_ALLOWED_PREFIXES = ("LC_",)
 # The harness writes its results itself, so it gets the credentials of its store.
 _STORE_PREFIXES = {
     "s3": ("AWS_", "FSSPEC_S3"),
@@ -82,11 +51,11 @@ _STORE_PREFIXES = {
 def trial_environment(
     inherited: Mapping[str, str], store_url: str, token: str, scratch: Path, also_reads: Sequence[str] = ()
 ) -> dict[str, str]:
-    """The variables of one trial. `scratch`: its TMPDIR. `also_reads`: URLs of further stores, whose credentials it gets too. This process's library comes first on PYTHONPATH, so that launcher and harness have
-    one version."""
+    """The variables of one trial. `scratch`: its TMPDIR. `also_reads`: URLs of further stores whose credentials it gets. This process's library
+    comes first on PYTHONPATH, so that launcher and harness have one version."""
     schemes = [url.partition("://")[0].rpartition("::")[2] for url in (store_url, *also_reads)]
-    prefixes = _ALLOWED_PREFIXES + tuple(prefix for scheme in schemes for prefix in _STORE_PREFIXES.get(scheme, ()))
-    passed = {name: value for name, value in inherited.items() if name in _ALLOWED_VARIABLES or name.startswith(prefixes)}
+    prefixes = tuple(prefix for scheme in schemes for prefix in _STORE_PREFIXES.get(scheme, ()))
+    passed = {name: value for name, value in inherited.items() if _ALLOWED_VARIABLES.fullmatch(name) or name.startswith(prefixes)}
     library = str(Path(plumbline.__path__[0]).resolve().parent)
     others = [part for part in passed.get("PYTHONPATH", "").split(os.pathsep) if part and part != library]
     return {
@@ -126,7 +95,7 @@ _MAX_LOG_BYTES, _TAIL_BYTES, _MAX_LINE = 32 * 2**20, 4096, 65536
 
 @dataclass(frozen=True)
 class ProcessLimits:
-    """`memory_bytes` is of the whole process tree; `grace_s` lies between SIGTERM and SIGKILL."""
+    """`memory_bytes` limits the whole process tree; `grace_s`: seconds between SIGTERM and SIGKILL."""
 
     timeout_s: float
     memory_bytes: float
@@ -267,7 +236,7 @@ def _supervise(
 
 
 def _drain(pipe: IO[bytes], output: TrialOutput, most: int | None = 16) -> bool:
-    """Read what is available, at most `most` pieces, so that a flood does not delay the limits' checks; False at the end."""
+    """Read the available output, at most `most` pieces, so that a flood does not delay the limits' checks; False at the end."""
     while most is None or most > 0:
         try:
             data = os.read(pipe.fileno(), 65536)

@@ -55,7 +55,7 @@ _RESERVED_BYTES = 256 * 2.0**20
 
 @dataclass(frozen=True)
 class Allocation:
-    """What a trial's process may use. `cpus`: cores it is pinned to, None for all of this process. `memory`: bytes of the process tree.
+    """Limits and inputs of a trial's process. `cpus`: cores it is pinned to, None for all of this process. `memory`: bytes of the process tree.
     `secrets`: further environment variables, never written to disk. `reads`: URLs of stores that it reads with this process's credentials."""
 
     launcher: str
@@ -244,13 +244,12 @@ def _insufficient_disk(trial: Trial, store: ResultStore, work: Path) -> str | No
 
 
 def _as_nodes(trial: Trial) -> list[str]:
-    """The start of the command of a trial on several nodes, which all are on this machine."""
+    """The start of the command of a trial on several nodes, all on this machine."""
     nodes = trial.workload.nodes
     return [] if nodes == 1 else [sys.executable, "-I", "-S", loopback_nodes.__file__, "--nodes", str(nodes), "--"]
 
 
 def _temporary_folder(stack: contextlib.ExitStack, path: Path) -> Path:
-    """A folder until the stack unwinds."""
     path.mkdir(parents=True, exist_ok=True)
     stack.callback(shutil.rmtree, path, ignore_errors=True)
     return path
@@ -318,7 +317,6 @@ def read_probe(text: bytes, where: str) -> ProbeDocument:
 
 
 def _prompt_urls(trial: Trial) -> tuple[str, ...]:
-    """Where the trial reads its prompts."""
     prompts = trial.workload.requests.prompts if isinstance(trial.workload, InferenceWorkload) else None
     return (prompts.url,) if isinstance(prompts, UrlPrompts) else ()
 
@@ -343,8 +341,11 @@ class ProcessLauncher(Launcher):
         self._machine = ProcessRunner(command, grace_s, patience_s)
 
     def launch(self, trial: Trial, store: ResultStore, on_progress: OnProgress | None = None) -> LaunchRecord:
-        declared = trial.provider.launcher_as(LocalLauncher)
-        return self._machine.launch(trial, store, _allocation(trial, declared), on_progress)
+        return self._machine.launch(trial, store, self.place(trial), on_progress)
+
+    def place(self, trial: Trial) -> Allocation | StartRefused:
+        """What the trial's process may use, or why it cannot start."""
+        return _allocation(trial, trial.provider.launcher_as(LocalLauncher))
 
     def discover(self, provider: Provider, at: datetime, *, patience_s: float = DISCOVERY_PATIENCE_S) -> ProviderFacts:
         machine = provider.launcher_as(LocalLauncher).machine

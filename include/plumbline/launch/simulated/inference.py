@@ -155,8 +155,8 @@ def _reports_times(workload: InferenceWorkload) -> bool:
 
 
 def _search(search: Search, workload: InferenceWorkload, server: Server, draw: TrialDraw) -> Iterator[MetricRow]:
-    """The highest rate that keeps the SLO, and the rows of the load at it. As in the harness the rate has no value where it lies outside the
-    declared range; above it the load is that of the upper end, below it there is none."""
+    """Rows of the highest rate that keeps the SLO, and of the load at that rate. Like the harness, gives no rate outside the declared range;
+    above it the load is that of the upper end, below it there is none."""
     low, high = search.between
     row = draw.row("highest_sustained_rate", _sustained(search, workload, server), search.at_most, phase="sweep", moved=False)
     rate = row.value or 0.0
@@ -252,7 +252,7 @@ _LATENCIES = ("time_to_first_token", "time_per_output_token", "inter_token_laten
 
 
 def _percentiles(metric: str, median: float, sigma: float, n: int, lost: int, phase: Phase) -> Iterator[MetricRow]:
-    """Of a lognormal distribution; a request that was lost counts as infinitely slow, as it does in the harness."""
+    """Percentiles of a lognormal distribution; a lost request counts as infinitely slow."""
     for name, q in PERCENTILES.items():
         share = q * n / (n - lost) if n > lost else 1.0
         known = supported(n, q) and share < 1

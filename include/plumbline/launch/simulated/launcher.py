@@ -61,7 +61,7 @@ _GPU_FACTS: dict[str, Scalar] = {
 
 
 def simulated_environment(draw: TrialDraw) -> Environment:
-    """Facts of this trial: the accelerator's usual ones, then declared ones, then driver changes."""
+    """Facts of the trial: the accelerator's usual ones, overridden by declared ones and by driver changes."""
     provider = draw.trial.provider
     launcher = provider.launcher_as(SimulatedLauncher)
     return Environment.of({**_usual_facts(provider), "host.node": draw.node_name(draw.node), **launcher.environment, **draw.facts()})
@@ -113,11 +113,8 @@ def lead_time_s(draw: TrialDraw) -> float:
 
 
 def simulate(trial: Trial) -> ResultDocument:
-    """The document of the trial, deterministic.
-
-    Whatever the trial would have failed with is the launcher's matter. ValueError if its provider is not simulated, UnknownHardware (a
-    ValueError) if the provider's accelerator is not known and no level of it is declared.
-    """
+    """The document of a trial that does not fail; deterministic. ValueError if its provider is not simulated, UnknownHardware (a ValueError) if
+    the provider's accelerator is not known and has no declared level."""
     draw = TrialDraw(trial)
     workload, has = trial.workload, hardware_of(trial.provider)
     ranks = workload.parallelism.processes if isinstance(workload, TrainingWorkload) else min(workload.gpus or has.count, has.count)
@@ -151,7 +148,7 @@ def simulate(trial: Trial) -> ResultDocument:
 
 
 def _validity(workload: AnyWorkload, metrics: Sequence[MetricRow]) -> Validity:
-    """By the harness's own judgements, those that need no machine."""
+    """The verdict by those of the harness's judgements that need no machine."""
     if not isinstance(workload, InferenceWorkload):
         return Validity(status="valid")
     reasons = (too_few_requests(workload.acceptance, metrics), _search_open(metrics))
@@ -159,7 +156,7 @@ def _validity(workload: AnyWorkload, metrics: Sequence[MetricRow]) -> Validity:
 
 
 def _search_open(metrics: Sequence[MetricRow]) -> Judgement | None:
-    """As the harness judges a search whose range the highest rate lies outside; None if it lies inside, or nothing was searched."""
+    """The harness's judgement on a highest rate outside the searched range; None if it lies inside, or nothing was searched."""
     if not any(r.metric == "highest_sustained_rate" and r.value is None for r in metrics):
         return None
     return Judgement("degraded", Reason(code="search_open", detail="no highest rate in sweep: it lies outside the declared range"))
@@ -187,7 +184,7 @@ _NEVER_STARTED = ("quota_exceeded", "insufficient_capacity", "image_error", "lau
 
 
 class SimulationLauncher(Launcher):
-    """Writes what a trial would have left."""
+    """Writes the document and the record that a trial would leave."""
 
     def discover(self, provider: Provider, at: datetime, *, patience_s: float = DISCOVERY_PATIENCE_S) -> ProviderFacts:
         return ProviderFacts(({k: v for k, v in sorted(simulated_facts(provider, at).items()) if v is not None},), {})

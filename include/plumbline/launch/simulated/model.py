@@ -34,7 +34,7 @@ _OWN_SHARE = 0.3
 
 @dataclass(frozen=True)
 class TrialDraw:
-    """One attempt's luck. ValueError for a trial whose provider is not simulated."""
+    """The random draws of one attempt. ValueError for a trial whose provider is not simulated."""
 
     trial: Trial
     _random: random.Random = field(init=False, repr=False)
@@ -110,9 +110,8 @@ class TrialDraw:
         moved: bool = True,
         scatter: bool = True,
     ) -> MetricRow:
-        """The row of a metric from its level without noise. `spread`: the relative standard deviation behind one observation, which gives
-        the interval. Not `moved`: the level has what its family has in common in it already. Without `scatter` the metric has no noise of its own: load is drawn
-        from the arrivals' seed, the same each time."""
+        """The row of a metric from its level without noise. `spread`: relative standard deviation of one observation, which gives the interval.
+        `moved`: apply the common factor of the metric's family. `scatter`: add noise of the metric's own."""
         if level is None:
             return metric_row(metric, None, n, phase=phase, statistic=statistic)
         family = self.family(metric, phase)
@@ -127,7 +126,7 @@ class TrialDraw:
         return metric_row(metric, value, n, phase=phase, statistic=statistic, ci=(value * (1 - half), value * (1 + half)) if half else None)
 
     def family(self, metric: str, phase: Phase) -> Family:
-        """Which noise a metric has."""
+        """The family whose noise a metric has."""
         if metric in _STORAGE_METRICS:
             return "storage"
         if phase == "environment" or metric == "device_matmul_peak":

@@ -104,7 +104,7 @@ def _rates(workload: TrainingWorkload, has: Hardware, draw: TrialDraw, step: flo
 
 
 def _loss(workload: TrainingWorkload) -> float:
-    """Deterministic: a training whose loss moves is another matter than a slow one."""
+    """The final loss, without noise."""
     check = workload.loss
     return 2.0 if check is None else check.low + 0.4 * (check.high - check.low)
 

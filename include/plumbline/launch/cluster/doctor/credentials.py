@@ -39,7 +39,7 @@ _RENEW = "create new ones: plumbline cluster kubeconfig PROVIDER (with --long-li
 
 
 def credential_lifetime(configuration: Any, now: datetime, *, renewed: bool) -> DoctorCheck:
-    """From a client's configuration: a token with an expiry, or a client certificate. `renewed`: they renew themselves."""
+    """When the token or client certificate of a client's configuration expires. `renewed`: the credentials renew themselves."""
     if renewed:
         return ok(_CREDENTIALS, "accepted; renewed automatically")
     token = str(configuration.api_key.get("BearerToken") or configuration.api_key.get("authorization") or "").removeprefix("Bearer ")

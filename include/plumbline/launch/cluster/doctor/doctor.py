@@ -32,10 +32,10 @@ MAX_CLOCK_DIFFERENCE_S = 2.0
 def examine_cluster(
     provider: Provider, launcher: KubernetesLauncher, trials: Sequence[Trial], *, patience: PodPatience | None, gpu: bool = True
 ) -> Iterator[DoctorCheck]:
-    """Check the cluster of the provider's `launcher`, leaving nothing behind.
+    """Check the cluster and leave nothing behind.
 
-    `trials`: what must fit, at least one (`possible_trials`). `patience`: with the pods that are started, one an image; None starts none. `gpu`:
-    they take a trial's accelerators.
+    `trials`: at least one, which must fit (`possible_trials`). `patience`: of the pods, one for each image; None starts no pod. `gpu`: the pods
+    take a trial's accelerators.
     """
     try:
         cluster = ClusterApi(launcher.connection, launcher.namespace, patience_s=_PATIENCE_S, timeout_s=_TIMEOUT_S)
@@ -204,7 +204,7 @@ def _room(
 
 
 def _most_demanding(found: str, pods: Mapping[str, Row]) -> str:
-    """The workloads that request most of the resources that a line names as short, such as ` (most ephemeral-storage: pretrain-8b-8gpu)`."""
+    """The workload with the largest request of each resource that is short, such as ` (most ephemeral-storage: pretrain-8b-8gpu)`."""
     from kubernetes.utils.quantity import parse_quantity
 
     requests = {name: pod["spec"]["containers"][0]["resources"]["requests"] for name, pod in pods.items()}
@@ -217,7 +217,7 @@ def _most_demanding(found: str, pods: Mapping[str, Row]) -> str:
 
 
 def _slices(cluster: ClusterApi, launcher: KubernetesLauncher, nodes: Sequence[Row]) -> Sequence[Row]:
-    """ResourceSlices, if nodes with GPUs offer none as the resource; empty where they are not there or may not be read."""
+    """ResourceSlices, if a node with GPUs does not offer them as the resource; empty if the cluster has none or refuses."""
     if not any(n.has_gpus and not n.amount() for n in (node_gpus.NodeGpus(row, launcher.gpu_resource) for row in nodes)):
         return ()
     answers = (cluster.ask("GET", f"/apis/resource.k8s.io/{version}/resourceslices") for version in ("v1", "v1beta2", "v1beta1"))

@@ -32,7 +32,7 @@ def _verbs(group: str, resource: str, *verbs: str) -> frozenset[Permission]:
 
 
 def required_permissions(launcher: KubernetesLauncher) -> frozenset[Permission]:
-    """Of launch, doctor and sweep for this declaration."""
+    """The verbs that launch, doctor and sweep need for this declaration."""
     permissions = (
         _verbs("", "pods", "create", "get", "list", "delete")
         | _verbs("", "pods/log", "get")
@@ -51,7 +51,7 @@ def required_permissions(launcher: KubernetesLauncher) -> frozenset[Permission]:
 
 
 def granted_permissions(rules: Iterable[Row]) -> frozenset[Permission]:
-    """Of the rules of a SelfSubjectRulesReview; `*` stays `*`. Skips rules with resourceNames, which grant less than the verb."""
+    """The verbs that a SelfSubjectRulesReview grants; `*` stays `*`. Skips rules with resourceNames, which grant less than the verb."""
     return frozenset(
         Permission(group, resource, verb)
         for rule in rules

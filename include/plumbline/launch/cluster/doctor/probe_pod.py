@@ -30,8 +30,8 @@ _BUILDS = {"nvidia": ("torch.cuda", "CUDA"), "amd": ("torch.rocm", "ROCm")}
 def accelerator_checks(
     provider: Provider, taken: int, what: str, facts: Mapping[str, Scalar] | None, cuda_fault: str | None = None
 ) -> Iterator[DoctorCheck]:
-    """`taken`: accelerators that the pod held. `facts`: of its environment, None from a harness that does not report them. `what`: the kind of
-    trial whose image it runs. `cuda_fault`: why PyTorch could not use them. No check for a provider without accelerators."""
+    """Whether the pod saw the accelerators that it held (`taken`); no check for a provider without any. `facts`: the pod's environment, None if
+    its harness does not report it. `what`: the kind of trial whose image it runs. `cuda_fault`: why PyTorch could not use the accelerators."""
     if provider.accelerator.kind not in _BUILDS:
         return
     name = f"accelerators ({what})"
@@ -67,8 +67,7 @@ DOCTOR_PATIENCE = PodPatience(node_s=120.0, start_s=600.0, trouble_s=20.0, gone_
 
 
 def doctor_pod_manifest(pod: Row, launcher: KubernetesLauncher, now: float, patience: PodPatience, *, gpus: int = 0) -> Row:
-    """A trial's pod with little to do: with `gpus` accelerators all that a trial requests, adapters, huge pages and sidecars included, for a few
-    seconds; without, little."""
+    """A trial's pod for a few seconds: with `gpus`, all that a trial requests (adapters, huge pages and sidecars too); without, a small one."""
     name, whole_s = f"pl-doctor-{secrets.token_hex(4)}", patience.node_s + patience.start_s
     row = short_pod(pod, name, command="check", arguments=["--out", launcher.results_url], whole_s=whole_s, expires=now + whole_s)
     row["spec"]["terminationGracePeriodSeconds"] = 1
@@ -122,7 +121,6 @@ def _outcome(run: ShortPodRun, asked: Row, what: str, patience: PodPatience, pro
 
 
 def _harness_checks(run: ShortPodRun, what: str, provider: Provider, gpus: int) -> Iterator[DoctorCheck]:
-    """From the report that the harness in the pod printed."""
     (pod,) = run.seen.pods
     state, node = terminated(pod), pod["spec"].get("nodeName")
     report = _last_object(run.log)

@@ -288,7 +288,6 @@ def _mount_volume(spec: Row, trial: Trial) -> None:
 
 
 def _optional_fields(trial: Trial) -> Row:
-    """Optional fields of the pod's specification that the declaration or the trial sets."""
     launcher = cluster_declaration(trial.provider)
     return {
         "nodeSelector": node_selector(trial.provider),
@@ -319,20 +318,20 @@ def rendezvous(trial: Trial, rank_0: str) -> Row:
 
 
 def launch_annotations(trial: Trial, requested_at: datetime) -> dict[str, str]:
-    """Of every object of the launch: the trial's id, and its expiry in seconds since the epoch."""
+    """Annotations of every object of the launch: the trial's id, and its expiry in seconds since the epoch."""
     launcher = cluster_declaration(trial.provider)
     longest = launcher.schedule_timeout + launcher.startup_timeout + launcher.timeout + launcher.unreachable_timeout
     return {TRIAL: trial.trial_id, EXPIRES: str(int(requested_at.timestamp() + longest + _CLEANUP_S))}
 
 
 def queue_labels(trial: Trial) -> dict[str, str]:
-    """Of the declared Kueue queue, if any."""
+    """The label of the declared Kueue queue, if any."""
     queue = cluster_declaration(trial.provider).queue
     return {} if queue is None else {QUEUE: queue}
 
 
 def arguments(trial: Trial) -> list[str]:
-    """Of `python -m plumbline.harness run`: the trial's specification, and where its result goes."""
+    """Arguments of `python -m plumbline.harness run`: the URLs of the trial's specification and of the result store."""
     url = cluster_declaration(trial.provider).results_url.rstrip("/")
     return ["--trial", f"{url}/{ResultStore.folder(trial)}/trial.json", "--out", url]
 
@@ -363,7 +362,7 @@ def resources(trial: Trial) -> Row:
 
 
 def scratch_bytes(trial: Trial) -> float | None:
-    """The pod's scratch disk: as declared, else by the workload's need; None if its model's size is unknown."""
+    """Bytes of the pod's scratch disk: as declared, else by the workload's need; None if its model's size is unknown."""
     launcher = cluster_declaration(trial.provider)
     declared: float | None = launcher.resources.ephemeral_storage
     if declared is not None:

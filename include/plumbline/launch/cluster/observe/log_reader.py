@@ -29,7 +29,7 @@ class LogReader:
         self._told: tuple[str, int] | None = None
         self._left, self._progress_left = MAX_LINE_BYTES, _PROGRESS_BYTES
         self.asked_deletion = 0
-        """Number of the last deletion that the pod requested; 0 without one."""
+        """Number of the last deletion that the pod requested; 0 if it requested none."""
 
     def query(self, now: float) -> dict[str, str]:
         """API parameters for the lines since the last read and a little more; relative seconds, so that clocks may differ."""
@@ -76,7 +76,7 @@ class LogReader:
         return lines, newest
 
     def _within_total(self, line: str) -> list[str]:
-        """The line while there is room, one note where there is none any more, then nothing."""
+        """The line while the limit allows it, then one note, then nothing."""
         if self._left < 0:
             return []
         self._left -= len(line.encode()) + 1
@@ -88,6 +88,6 @@ class LogReader:
 
 
 def _comparable(stamp: str) -> str | None:
-    """A log's time, 2026-11-21T03:00:00.12Z, such that texts sort by time: some runtimes drop a fraction's trailing zeros. None if it is none."""
+    """A log's time in a form that sorts by time (some runtimes drop a fraction's trailing zeros); None for another text."""
     match = _STAMP.match(stamp)
     return None if match is None else f"{match[1]}.{(match[2] or '').ljust(9, '0')}"

@@ -82,7 +82,7 @@ def _version(api: ClusterApi) -> dict[str, Scalar]:
 
 
 def node_facts(node: Row, gpu_resource: str) -> dict[str, Scalar]:
-    """Sorted; unknown facts are absent."""
+    """A node's facts, sorted; unknown ones are absent."""
     labels: Mapping[str, str] = node["metadata"].get("labels") or {}
     facts = node_labels_facts(node)
     # A trial's own os.name is its image's.

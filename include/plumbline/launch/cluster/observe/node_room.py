@@ -41,8 +41,8 @@ def check_nodes(
     product: str | None = None,
     slices: Sequence[Row] = (),
 ) -> list[DoctorCheck]:
-    """Whether nodes exist that a trial's pod selects, tolerates and fits on, with GPUs of the declared `product` (a whole card, or the part
-    that it names). The last check decides. `running`: pods of the namespace, the only visible ones. `slices`: the cluster's ResourceSlices."""
+    """Whether a trial's pod selects, tolerates and fits on a node with GPUs of the declared `product`. The last check decides. `running`: pods
+    of the namespace, the only visible ones. `slices`: the cluster's ResourceSlices."""
     selector: Mapping[str, str] = pod["spec"].get("nodeSelector") or {}
     labels = ", ".join(f"{k}={v}" for k, v in selector.items()) or "any labels (launcher.node_selector is empty)"
     every = [NodeGpus(n, gpu_resource, claimed_devices(slices, n["metadata"]["name"])) for n in nodes]
@@ -87,7 +87,7 @@ _WHOLE = (
 def nothing_selected(
     nodes: Sequence[NodeGpus], selector: Mapping[str, str], labels: str, gpu_resource: str, product: str | None = None
 ) -> DoctorCheck:
-    """A selector without a match fails if nodes with GPUs exist, and names their labels; without any, an autoscaler may add them."""
+    """No node has the selector's labels: a failure that names the labels of nodes with GPUs, unknown if no such node exists."""
     near = [n for n in nodes if n.has_gpus]
     if not near:
         return unknown(
@@ -189,12 +189,11 @@ def _remaining(node: Row, running: Sequence[Row]) -> dict[str, Decimal]:
 
 
 def _shortfall(has: Amounts, requested: Amounts) -> dict[str, Decimal]:
-    """Available amounts of the resources that do not suffice."""
     return {name: has.get(name, Decimal(0)) for name, value in requested.items() if has.get(name, Decimal(0)) < value}
 
 
 def untolerated_taints(node: Row, tolerations: Sequence[Row]) -> list[str]:
-    """Such as `dedicated=gpu:NoSchedule`."""
+    """Taints that keep the pod off the node, such as `dedicated=gpu:NoSchedule`."""
     return [
         f"{taint['key']}{'=' + taint['value'] if taint.get('value') else ''}:{taint['effect']}"
         for taint in node["spec"].get("taints") or []

@@ -96,7 +96,7 @@ def trim_pod(pod: Row) -> Row:
 
 
 def trim_event(event: Row) -> Row:
-    """The parts of an event that show what happened to which pod, and when."""
+    """The parts of an event that name its pod, reason and times."""
     return {
         "metadata": _pick(event.get("metadata"), _EVENT_METADATA),
         "involvedObject": _pick(event.get("involvedObject"), _INVOLVED),
@@ -134,7 +134,7 @@ def event_time(event: Row) -> str:
 
 
 def encode_observation(observation: LaunchObservation) -> dict[str, Any]:
-    """As a JSON row."""
+    """The observation as a JSON row."""
     return {
         "expected": observation.expected,
         "pods": [trim_pod(pod) for pod in observation.pods],
@@ -147,7 +147,7 @@ def encode_observation(observation: LaunchObservation) -> dict[str, Any]:
 
 
 def decode_observation(row: dict[str, Any]) -> LaunchObservation:
-    """Of a row of `encode_observation`; ignores other keys."""
+    """The observation in a row of `encode_observation`; ignores other keys."""
     stop = row["stop"]
     return LaunchObservation(
         expected=row["expected"],
@@ -177,7 +177,6 @@ _INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 def name_of(pod: Row) -> str:
-    """The pod's name."""
     return str(pod["metadata"]["name"])
 
 
@@ -235,7 +234,7 @@ def is_running(pod: Row) -> bool:
 
 
 def has_ended(pod: Row) -> bool:
-    """By its phase, or by the exit of its harness: an injected sidecar may keep the phase at Running."""
+    """Whether its phase or the exit of its harness shows an end: an injected sidecar may keep the phase at Running."""
     return pod_phase(pod) in ("Succeeded", "Failed") or bool(terminated(pod))
 
 
@@ -275,7 +274,7 @@ class StartFailure(NamedTuple):
 
 
 def start_failure(pod: Row) -> StartFailure | None:
-    """Of the first container that cannot start, or None."""
+    """The failure of the first container that cannot start, or None."""
     status = pod.get("status") or {}
     for container in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
         waiting = (container.get("state") or {}).get("waiting") or {}

@@ -58,7 +58,7 @@ def pod_timeline(pod: Row, events: Sequence[Row]) -> tuple[Event, ...]:
 
 
 def image_pull(pod: Row, events: Iterable[Row]) -> ImagePull:
-    """By the last event about it."""
+    """The image's pull by its last event."""
     pull = ImagePull()
     for event in _of_harness(pod, events, "Pulled"):
         message = str(event.get("message") or "")
@@ -117,7 +117,7 @@ def _is_of(involved: Row, name: str, uid: str | None) -> bool:
 
 
 def _of_harness(pod: Row, events: Iterable[Row], reason: str) -> Iterator[Row]:
-    """A kubelet's events about the harness's container, not about injected ones."""
+    """A kubelet's events with this reason about the harness's container."""
     path_of_harness = f"spec.containers{{{CONTAINER}}}"
     for event in events:
         path = (event.get("involvedObject") or {}).get("fieldPath")
@@ -186,11 +186,8 @@ _JOB_LABELS = ("batch.kubernetes.io/job-name", "job-name")
 
 
 def pod_facts(pod: Row, events: Sequence[Row], node: Row | None) -> dict[str, Scalar]:
-    """What is known; a fact that is not known is absent.
-
-    Of the pod: `image`, `image_id`, `image_cached`, `image_bytes`, `image_pull_s` (seconds), `qos_class`, `kubernetes.job`. Of its node: the
-    others. `events` are those about the pod.
-    """
+    """Facts of the pod (`image`, `image_id`, `image_cached`, `image_bytes`, `image_pull_s` in seconds, `qos_class`, `kubernetes.job`) and of its
+    node; an unknown fact is absent. `events`: about the pod."""
     facts = {**({} if node is None else node_labels_facts(node)), **_of_pod(pod), **_of_image(pod, events, node)}
     return {key: value for key, value in sorted(facts.items()) if value is not None}
 
@@ -250,10 +247,8 @@ def pod_records(observation: LaunchObservation) -> tuple[PodRecord, ...]:
 
 
 def launch_events(observation: LaunchObservation, requested_at: datetime) -> tuple[Event, ...]:
-    """The launch's own timeline: `requested` by the launcher's clock; by the cluster's `created` (its first pod), then what its last pod decides.
-
-    A point that not all expected pods have reached is absent.
-    """
+    """The launch's timeline: `requested` by the launcher's clock; `created` (its first pod) and the points of its last pod by the cluster's.
+    A point that not all expected pods have reached is absent."""
     reached = [{event.name: event.utc for event in pod_timeline(pod, events_of(pod, observation.events))} for pod in observation.pods]
     moments: dict[str, datetime] = {}
     if created := [times["requested"] for times in reached if "requested" in times]:

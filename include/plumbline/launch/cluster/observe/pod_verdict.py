@@ -74,8 +74,7 @@ _OOM = re.compile(r"oom[- ]?kill|out of memory", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class PodVerdict:
-    """`at`: when the pod failed, if known. `reported`: the cluster states the cause; otherwise only an exit code shows it. `exit_code`: of the
-    harness."""
+    """Why a pod failed. `at`: when, if known. `reported`: the cluster states the cause; otherwise only the harness's `exit_code` shows it."""
 
     failure_class: FailureClass
     detail: str
@@ -173,7 +172,7 @@ def node_loss(pod: Row, events: Sequence[Row]) -> str | None:
 
 
 def _deleted(pod: Row, events: Sequence[Row], *, gone: bool) -> PodVerdict | None:
-    """Of a pod that was deleted before it ended: its exit code then shows only how the harness reacted."""
+    """The verdict on a pod that was deleted before it ended: its exit code shows only how the harness reacted."""
     requested_at, ended = deletion_requested_at(pod), ended_at(pod)
     deleted_first = requested_at is not None and (ended is None or requested_at <= ended)
     if not deleted_first and not (gone and not has_ended(pod)):
@@ -214,7 +213,7 @@ def _by_exit(pod: Row, own: Collection[str]) -> PodVerdict:
 
 
 def _exit_meaning(code: int, message: str) -> tuple[FailureClass, str]:
-    """Of an exit code of the harness; `message`: the end of its log."""
+    """The class that an exit code of the harness means, with the detail; `message`: the end of its log."""
     log = last_lines(message)
     if code == UNUSABLE_INPUT:
         return "bad_declaration", f"ended with exit code {code}: the harness rejected its input: {log}"

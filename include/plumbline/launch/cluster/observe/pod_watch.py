@@ -41,7 +41,7 @@ _REPORTED = frozenset({"Pulling", "Pulled", "TriggeredScaleUp", "Preempted", "Ev
 
 @dataclass(frozen=True)
 class WatchLimits:
-    """How long a launch may take for what; `requested_at` and `deadline` are points in time, the others are seconds.
+    """Time limits of a launch: `requested_at` and `deadline` are points in time, the others are seconds.
 
     `patience_s`: how long the kubelet may be unable to start a container. `grace_s`: how long a pod that is being deleted may take, and the
     other ranks after rank 0 is done.
@@ -58,7 +58,7 @@ class WatchLimits:
 
 @dataclass(frozen=True)
 class Decision:
-    """What the task must know: all pods run; the launch is over; `stop` says why it must be ended; the pod asks to be deleted."""
+    """All pods run; the launch is over; it must be stopped, for the cause `stop`; or the pod requests its deletion."""
 
     status: Literal["started", "finished", "stopped", "deletion_asked"]
     stop: StopCause | None = None
@@ -71,7 +71,7 @@ class PodWatch:
         self.limits = limits
         self.started = started
         self.settling = False
-        """A gang's first pod failed: the next look, soon, shows what befell the others in the same instant. Then it is over."""
+        """A gang's first pod failed: one more poll, soon, shows which others failed with it, then the launch is over."""
         self._known = set(known)
         self._pods: dict[str, Row] = {}
         self._gone: frozenset[str] = frozenset()

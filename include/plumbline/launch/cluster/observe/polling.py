@@ -56,7 +56,7 @@ def merge_observations(before: LaunchObservation, now: LaunchObservation) -> Lau
 
 
 def poll_launch(api: ClusterApi, selector: str, observation: LaunchObservation) -> LaunchObservation:
-    """With what the API shows now. A known pod that has not ended and no longer exists is gone."""
+    """The observation with the API's present state. A known pod that has not ended and no longer exists is gone."""
     listed = tolerate("list the launch's pods", lambda: api.pods(selector), None)
     if listed is None:
         return observation
@@ -74,7 +74,7 @@ def _nodes(api: ClusterApi, observation: LaunchObservation) -> Mapping[str, Row]
 
 
 def poll_first_node(api: ClusterApi, observation: LaunchObservation) -> LaunchObservation:
-    """With the reason why the node of rank 0 goes down or is gone, if its pod ended well: such a node may have ended it."""
+    """The observation with the reason why the node of rank 0 goes down or is gone, if its pod ended with exit code 0: such a node may have ended it."""
     ended = [pod for pod in observation.pods if rank_of(pod) == 0 and has_succeeded(pod)]
     name = str((ended[0].get("spec") or {}).get("nodeName") or "") if ended else ""
     if not name:

@@ -1,4 +1,4 @@
-"""Whose fault it is that a pod got no node: class and hint, from the words of scheduler and autoscaler. Pure.
+"""Why a pod got no node: failure class and hint, from the messages of scheduler and autoscaler. Pure.
 
 The scheduler counts nodes by the reason that its first refusing plugin gives (`0/5 nodes are available: 2 Insufficient nvidia.com/gpu, …`):
 taints, affinity and ports come before resources, volumes and spreading after them. So a node that lacks GPUs matches the declaration, and a node
@@ -15,11 +15,11 @@ from plumbline.launch.cluster.observe.pod_records import events_of
 from plumbline.results import FailureClass
 
 Judged = tuple[FailureClass, str]
-"""Failure class, and what to look at."""
+"""Failure class and hint."""
 
 _REFUSAL = re.compile(r"\d+/(?P<all>\d+) nodes are (?:un)?available:?\s*(?P<reasons>.+)", re.IGNORECASE | re.DOTALL)
 _MORE = re.compile(r"\.\s.*|\s*preemption: .*", re.DOTALL)
-"""What follows the reasons: claims, and why preemption does not help."""
+"""The text after the reasons: claims, and why preemption does not help."""
 _COUNTED = re.compile(r"(?:^|, )(\d+) (.+?)(?=, \d+ |$)", re.DOTALL)
 _LACKS = re.compile(r"insufficient (\S+?)[.,]?$", re.IGNORECASE)
 GPU_RESOURCE = re.compile(r"gpu|nvidia|amd\.com|gaudi|neuron|/tpu|accelerator", re.IGNORECASE)
@@ -49,7 +49,7 @@ _BACKOFF = re.compile(r"backoff|required offering", re.IGNORECASE)
 
 
 def judge_unscheduled(waiting: Sequence[Row], events: Iterable[Row], detail: str) -> Judged | None:
-    """Of pods that got no node; None if neither scheduler nor autoscaler said why. `detail`: what the watch quoted, which may be all that is left.
+    """Class and hint for pods without a node; None if neither scheduler nor autoscaler gave a reason. `detail`: the message that the watch quoted.
 
     insufficient_capacity only where every node that matches lacks GPUs, or the cloud gave the autoscaler none."""
     own = sorted((event for pod in waiting for event in events_of(pod, events)), key=event_time, reverse=True)
@@ -72,14 +72,14 @@ _NO_MATCH = (
 
 
 def _accelerators(waiting: Sequence[Row]) -> Collection[str]:
-    """Resources that may be the pods' accelerators: those that they request by a name of such, else all extended ones but the network's."""
+    """Requested resources that are named like accelerators, else all extended ones but the network's."""
     limits = [(c.get("resources") or {}).get("limits") or {} for pod in waiting for c in (pod.get("spec") or {}).get("containers") or ()]
     extended = {name for each in limits for name in each if "/" in name and not _NETWORK.search(name)}
     return {name for name in extended if GPU_RESOURCE.search(name)} or extended
 
 
 def _by_autoscaler(reason: str, message: str) -> Judged | None:
-    """None where it says nothing of the cloud: a pool that does not match, or none at all."""
+    """Class and hint from an autoscaler's event; None if it reports no more than a pool that does not match."""
     if reason in _STARTED_NODES:
         return "launch_timeout", "the autoscaler started a node, which was not ready in time: raise launcher.schedule_timeout"
     if _REFUSAL.search(message):  # a scheduler's, whose taints and labels may be named after pools
@@ -128,7 +128,7 @@ def _is_accelerator(resource: str, requested: Collection[str]) -> bool:
 
 
 def _passes(text: str) -> bool:
-    """Whether the reason is a node's or device's state of the moment, not what was declared."""
+    """Whether the reason is a node's or device's passing state, not the declaration."""
     return bool(_NODE_STATE.search(text) or _ALL_CLAIMED.search(text) or _taint_passes(text))
 
 

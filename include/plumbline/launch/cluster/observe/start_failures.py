@@ -1,5 +1,4 @@
-"""Whose fault it is that a container did not start or an admitted pod was rejected: class and hint, from the words of kubelet, runtime and
-registry. Pure."""
+"""Why a container did not start or a kubelet rejected its pod: failure class and hint, from the messages of kubelet, runtime and registry. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ _LATER: Judged = ("launch_timeout", "it may pass: a retry may succeed")
 
 
 def judge_start(failure: StartFailure, cause: str, own: Collection[str]) -> Judged:
-    """Of a container that the kubelet cannot start. `cause`: what the events add. `own`: names of Plumbline's containers."""
+    """Class and hint for a container that the kubelet cannot start. `cause`: messages of the events. `own`: names of Plumbline's containers."""
     text = f"{failure.reason}: {failure.message} {cause}"
     if _NO_SPACE.search(text):
         return _FULL_DISK
@@ -52,7 +51,7 @@ def judge_start(failure: StartFailure, cause: str, own: Collection[str]) -> Judg
 
 
 def judge_creation(message: str, otherwise: Judged) -> Judged:
-    """Of the runtime's own words about a container that it could not create or start."""
+    """Class and hint for a container that the runtime could not create or start, by its message."""
     if _NO_SPACE.search(message):
         return _FULL_DISK
     if _NEWER_DRIVER.search(message):
@@ -76,7 +75,7 @@ def origin_of(container: str, own: Collection[str]) -> str:
 
 
 def failed_beside(pod: Row, own: Collection[str]) -> tuple[str, bool] | None:
-    """Of another container than the trial's that failed before the trial's ended: its name, exit code and message, and whether it is ours."""
+    """The failure of another container before the trial's ended: its name, exit code and message, and whether it is ours; None without one."""
     trial_ended = terminated(pod).get("finishedAt")
     for row in containers_beside(pod):
         ended = (row.get("state") or {}).get("terminated") or {}
@@ -96,8 +95,7 @@ _AMOUNTS = re.compile(r"requested: (\d+).*capacity: (\d+)")
 
 
 def judge_rejection(reason: str, message: str, *, ran: bool) -> Judged | None:
-    """Of a pod that the kubelet rejected though the scheduler had placed it; None for another reason. `ran`: its containers had run, so that a
-    restarted kubelet rejected a running trial."""
+    """Class and hint for a scheduled pod that the kubelet rejected; None for another reason. `ran`: its containers had run before."""
     if not _ADMISSION.match(reason):
         return None
     if ran:

@@ -73,7 +73,7 @@ def _contradicts(observation: LaunchObservation) -> bool:
 
 
 def _first_failure(observation: LaunchObservation) -> PodVerdict | None:
-    """Of the pod that failed first; within a second, a cause that the cluster reports precedes an exit code."""
+    """The verdict on the pod that failed first; within a second, a cause that the cluster reports precedes an exit code."""
     verdicts = (
         pod_verdict(pod, events_of(pod, observation.events), gone=name_of(pod) in observation.gone, own=observation.own)
         for pod in observation.pods
@@ -148,7 +148,7 @@ _UNNAMED = "unnamed"
 
 
 def _gates(pod: Row) -> list[str]:
-    """Names of its scheduling gates; of a pod that is gated by unnamed ones its queue's, or `_UNNAMED`."""
+    """Names of the pod's scheduling gates; for unnamed ones its queue's, or `_UNNAMED`."""
     named = [str(gate.get("name")) for gate in (pod.get("spec") or {}).get("schedulingGates") or ()]
     if named or not any(c.get("reason") == "SchedulingGated" for c in (pod.get("status") or {}).get("conditions") or ()):
         return named
@@ -167,7 +167,7 @@ def _not_started(observation: LaunchObservation, stop: StopCause) -> Outcome:
 _UNDECLARED = re.compile(
     r"(secret|configmap|persistentvolumeclaim)s? \S+ not found|non-existent \w+ key|hostPath type check failed", re.IGNORECASE
 )
-"""Why a volume cannot be mounted that never will be."""
+"""Messages about volumes that can never be mounted."""
 
 
 def _still_pulls(pod: Row, observation: LaunchObservation) -> bool:

@@ -100,7 +100,7 @@ def _store_printed_result(attempt: Attempt, log: bytes) -> None:
 
 
 def _is_unsettled(attempt: Attempt) -> bool:
-    """Whether its record does not show how it ended."""
+    """Whether the attempt's record does not show its end."""
     try:
         record = attempt.home.launch(attempt.home.folder(attempt.trial))
     except InvalidResult:  # its pods may still exist
@@ -128,7 +128,7 @@ def _settle_attempt(attempt: Attempt) -> LaunchRecord | None:
 
 
 def _remove(attempt: Attempt, selector: str) -> Outcome:
-    """Delete what the launch created; the failure if the request failed."""
+    """Delete the launch's objects; the failure if a request failed."""
     stop = attempt.seen.stop
     # A cluster that was unreachable before gets less patience.
     patience_s = attempt.poll_patience_s if stop is not None and stop.reason == "unreachable" else attempt.launcher.unreachable_timeout
