@@ -229,7 +229,7 @@ def load_with_local_gpus() -> Declarations:
     return load_declarations()
 
 
-def measure_campaign(declared: Declarations, request: RunRequest, providers: list[str] | None = None, home: Path | None = None) -> Outcome:
+def measure_campaign(declared: Declarations, request: RunRequest, providers: list[str] | None) -> Outcome:
     """Start Airflow, run the campaign with live progress, stop Airflow again. Leaves with a sentence and an exit code if it cannot."""
     try:
         planned = planned_trials(declared, request, providers)
@@ -239,7 +239,7 @@ def measure_campaign(declared: Declarations, request: RunRequest, providers: lis
     try:
         with CampaignProgress() as watching:
             watching.status("starting Airflow")
-            with AirflowServer(home or installation_paths().airflow_home).start(watching.status) as server:
+            with AirflowServer(installation_paths().airflow_home).start(watching.status) as server:
                 outcome = run_campaign(server, declared, request, planned, watching.state)
                 watching.status("stopping Airflow")
         return outcome

@@ -31,7 +31,7 @@ from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.monthly_estimate import MonthlyEstimate, WorkloadEstimate, estimate_month, estimate_workload, measurement_gaps
 from plumbline.launch.plan import typical_trials
-from plumbline.metrics.formatting import format_amount, format_count
+from plumbline.metrics.formatting import format_amount, format_count, names_by_text
 from plumbline.workflows.budget import forecast_month
 
 _LONG = 60
@@ -85,11 +85,8 @@ def _short(value: Any) -> str:
 
 def show_defaults(declared: Declarations, shown: Collection[str]) -> None:
     """A line for each field that `defaults.yaml` gives, with those of the providers `shown` that take it."""
-    takers: dict[str, list[str]] = {}
-    for provider, fields in sorted(declared.from_defaults.items()):
-        for field in fields if provider in shown else ():
-            takers.setdefault(field, []).append(provider)
-    for field, providers in takers.items():
+    taken = ((provider, field) for provider, fields in sorted(declared.from_defaults.items()) for field in fields if provider in shown)
+    for field, providers in names_by_text(taken).items():
         out.print(f"launcher.{field} from defaults.yaml: {', '.join(providers)}")
 
 
@@ -250,8 +247,7 @@ def _show(
 ) -> None:
     columns = ("provider", "launcher", "kind", "workload", "slots (UTC)", "repeats a slot", "trials", "node hours")
     shown = table("What a month measures", *columns, right=columns[-3:])
-    charged: dict[str, set[str]] = {}
-    untried: dict[str, set[str]] = {}
+    listed = []
     for row in rows:
         why_not = "disabled" if not row["enabled"] else "on demand only" if row["on_demand_only"] else None
         if why_not is None or everything:
@@ -266,14 +262,13 @@ def _show(
                 "" if why_not else f"{row['node_hours']:.2f}",
                 style="dim" if why_not else None,
             )
-            charged.setdefault(row["charged"], set()).add(row["workload"])
-            if row["never_run_on"] is not None:
-                untried.setdefault(row["never_run_on"], set()).add(row["workload"])
+            listed.append(row)
     if shown.row_count:
         print_table(shown, None if everything else TOP)
-    for part, workloads in sorted(charged.items()):
+    for part, workloads in sorted(names_by_text((row["workload"], row["charged"]) for row in listed).items()):
         if part not in _PLAIN:
             out.print(f"charged {part}: {', '.join(sorted(workloads))}")
+    untried = names_by_text((row["workload"], row["never_run_on"]) for row in listed if row["never_run_on"] is not None)
     for kinds, workloads in sorted(untried.items()):
         out.print(f"never run on this kind ({kinds}): {', '.join(sorted(workloads))}; look at the first trial with care", style="yellow")
     costs = table(

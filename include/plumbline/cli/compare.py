@@ -17,7 +17,7 @@ from plumbline.analysis.drift.environment import changes_by_group
 from plumbline.cli.exit_status import DRIFTED, OK, UNUSABLE
 from plumbline.cli.output import Json, clear_errors, completed, emit, fail, marked, out, read_archive, table
 from plumbline.declarations import DeclarationError, load
-from plumbline.metrics.formatting import format_change, format_quantity
+from plumbline.metrics.formatting import format_change, format_quantity, shorten
 from plumbline.workflows.compare import ComparisonSet, compare_finding, compare_named
 
 Side = Annotated[
@@ -85,10 +85,10 @@ def _show(compared: ComparisonSet, old: str, new: str, everything: bool) -> None
         if comparison not in equal:
             _show_comparison(comparison, series, everything)
     if equal:
-        out.print(f"{len(equal)} series unchanged: {', '.join(c.series_key for c in equal[:2])}{', …' if equal[2:] else ''} (--all)")
+        out.print(f"{len(equal)} series unchanged: {shorten((c.series_key for c in equal), 2)} (--all)")
     for side, only in ((old, compared.only_old), (new, compared.only_new)):
         if only:
-            out.print(f"{len(only)} series only in {side}: {', '.join(only[:3])}{', …' if len(only) > 3 else ''}", style="dim")
+            out.print(f"{len(only)} series only in {side}: {shorten(only)}", style="dim")
 
 
 def _unchanged(comparison: Comparison) -> bool:
@@ -145,8 +145,7 @@ def _metrics(comparison: Comparison, everything: bool) -> None:
     out.print(shown)
     for note in dict.fromkeys(note for r in rows for note in r.notes):
         about = [f"{r.metric} {r.statistic}" for r in rows if note in r.notes]
-        which = "all" if len(about) == len(rows) else ", ".join(about[:3]) + (f" and {len(about) - 3} more" if len(about) > 3 else "")
-        out.print(f"  {which}: {note}", style="dim")
+        out.print(f"  {'all' if len(about) == len(rows) else shorten(about)}: {note}", style="dim")
 
 
 drift = typer.Typer(help="Find change points in series from other sources.", no_args_is_help=True)

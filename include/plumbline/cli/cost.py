@@ -24,7 +24,7 @@ from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.cost_plan import CostPlan, PlanLine, PlanOption
 from plumbline.declarations.loader import load_file
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.metrics.formatting import format_name, unknown_name
+from plumbline.metrics.formatting import format_name, names_by_text, shorten, unknown_name
 from plumbline.presentation.costs import share_note
 from plumbline.results import InvalidResult
 from plumbline.workflows.campaign_bill import campaign_bill
@@ -45,12 +45,12 @@ def lines_table(title: str | Text, bill: Bill) -> Table:
     return shown
 
 
-def incomplete(bill: Bill, of: str = "") -> None:
+def incomplete(bill: Bill) -> None:
     """Say which share of what is paid is the trials', and what is not on the bill because nobody can know it."""
     if note := share_note(bill):
-        out.print(f"  {of}{note}", style="dim")
+        out.print(f"  {note}", style="dim")
     for each in bill.unknown:
-        out.print(f"  {of}{each.item.replace('_', ' ')} not known: {each.reason}", style="dim")
+        out.print(f"  {each.item.replace('_', ' ')} not known: {each.reason}", style="dim")
 
 
 def as_data(bill: Bill) -> dict[str, Any]:
@@ -237,17 +237,14 @@ def _cost_data(p: ProviderCost) -> dict[str, Any]:
 
 def _gaps(costs: Sequence[ProviderCost]) -> None:
     """What no bill has, a line for each reason that providers share."""
-    alike: dict[str, dict[str, None]] = {}
-    for p in costs:
-        for each in p.bill.unknown:
-            reason = each.reason.removesuffix(f" for {p.provider}")
-            alike.setdefault(f"{each.item.replace('_', ' ')} not known: {reason}", {})[p.provider] = None
-        if p.why_not:
-            alike.setdefault(f"no cost per finished run: {p.why_not}", {})[p.label] = None
-    for reason, names in alike.items():
-        missing = list(names)
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        out.print(f"  {reason}: {', '.join(missing[:3])}{more}", style="dim")
+    unknown = [
+        (p.provider, f"{format_name(each.item)} not known: {each.reason.removesuffix(f' for {p.provider}')}")
+        for p in costs
+        for each in p.bill.unknown
+    ]
+    without = [(p.label, f"no cost per finished run: {p.why_not}") for p in costs if p.why_not]
+    for reason, names in names_by_text([*unknown, *without]).items():
+        out.print(f"  {reason}: {shorten(names)}", style="dim")
 
 
 def _outcome_table(outcomes: tuple[Cost, ...]) -> Any:

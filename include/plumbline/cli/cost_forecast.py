@@ -21,7 +21,7 @@ from plumbline.cli.exit_status import FAILED
 from plumbline.cli.output import Json, clear_errors, emit, err, fail, marked, out, read_archive, table
 from plumbline.declarations import AnyWorkload, DeclarationError, Provider, load
 from plumbline.declarations.economics import Economics
-from plumbline.metrics.formatting import format_amount, format_percent, format_significant
+from plumbline.metrics.formatting import format_amount, format_name, format_percent, format_significant, names_by_text
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.presentation.charts.costs import DRIVERS, PARTS
 from plumbline.workflows.current_results import current_results
@@ -211,11 +211,8 @@ def _as_data(case: _ForecastCase, forecast: CostForecast) -> dict[str, Any]:
 
 def _basis(forecast: CostForecast, case: _ForecastCase) -> None:
     _print_notes(f"price: {forecast.price}", f"rate: {forecast.rate}; {len(forecast.trials)} trials of {case.campaign}")
-    alike: dict[str, list[str]] = {}
-    for what, source in forecast.sources:
-        if what != "price":
-            alike.setdefault(source, []).append(what.replace("_", " "))
-    _print_notes(*(f"{', '.join(what)}: {source}" for source, what in alike.items()))
+    by_source = names_by_text((format_name(what), source) for what, source in forecast.sources if what != "price")
+    _print_notes(*(f"{', '.join(what)}: {source}" for source, what in by_source.items()))
     _unknown(forecast.unknown)
 
 

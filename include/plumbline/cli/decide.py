@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Annotated
 
@@ -19,7 +19,7 @@ from plumbline.cli.output import Json, clear_errors, emit, fail, marked, out, re
 from plumbline.cli.tables import TOP, print_table
 from plumbline.declarations import DeclarationError, load, parse_weights
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.metrics.formatting import common_scale, format_amount, format_name, join_words
+from plumbline.metrics.formatting import common_scale, format_amount, format_name, join_words, names_by_text, shorten
 from plumbline.presentation.decisions import (
     CheapestTable,
     SwingRow,
@@ -67,10 +67,9 @@ def show_decided(
         _experiments(experiments)
     for answer in decided.cheapest:
         _cheapest(cheapest_table(answer), most if details else 0)
-    for names, reason in _group_by_reason(
-        (each.provider, f"left out on {each.workload}: {each.reason}") for each in decided.current.left_out
-    ):
-        _line(f"{names}: {reason}", "dim")
+    left_out = names_by_text((each.provider, f"left out on {each.workload}: {each.reason}") for each in decided.current.left_out)
+    for reason, names in left_out.items():
+        _line(f"{shorten(names)}: {reason}", "dim")
     if trials:
         for ranked in decided.decision.ranking:
             _line(f"{ranked.provider}, {len(ranked.trials)} trials: {', '.join(ranked.trials) or 'none'}", "dim")
@@ -111,19 +110,10 @@ def _ranking(decided: TeamDecision, most: int | None, details: bool) -> None:
         campaigns = sorted({campaign for (provider, _), campaign in current.campaigns.items() if provider == row.provider})
         shown.add_row(row.place, row.provider, row.chance, row.score, *values, price, ", ".join(campaigns))
     print_table(shown, most)
-    for names, reason in _group_by_reason((row.provider, "; ".join(row.why_not)) for row in rank_rows(decision) if row.why_not):
-        _line(f"{names} {'is' if ',' not in names and ' more' not in names else 'are'} not eligible: {reason}")
-    for names, reason in _group_by_reason((name, quote.reason or "") for name, quote in decided.prices.items() if quote.basis is None):
-        _line(f"{names}: {reason}")
-
-
-def _group_by_reason(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """The providers that share a reason, and the reason."""
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in pairs:
-        by_reason.setdefault(reason, []).append(name)
-    for reason, names in by_reason.items():
-        yield ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else ""), reason
+    for reason, names in names_by_text((row.provider, "; ".join(row.why_not)) for row in rank_rows(decision) if row.why_not).items():
+        _line(f"{shorten(names)} {'is' if len(names) == 1 else 'are'} not eligible: {reason}")
+    for reason, names in names_by_text((name, quote.reason or "") for name, quote in decided.prices.items() if quote.basis is None).items():
+        _line(f"{shorten(names)}: {reason}")
 
 
 def _gates(decided: TeamDecision, most: int | None) -> None:

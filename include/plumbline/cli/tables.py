@@ -16,8 +16,8 @@ TOP = 10
 _WIDEST = 26
 
 
-def print_table(shown: Table, most: int | None = None, rest: str = "--all", sums: Sequence[Sequence[str | Text]] = ()) -> None:
-    """Print a table, with its `sums` as the last rows; of more than `most` other rows the first ones, and where the `rest` is."""
+def print_table(shown: Table, most: int | None = None, sums: Sequence[Sequence[str | Text]] = ()) -> None:
+    """Print a table, with its `sums` as the last rows; of more than `most` other rows the first ones."""
     hidden = 0 if most is None else max(0, shown.row_count - most)
     if hidden:
         for column in shown.columns:
@@ -28,7 +28,7 @@ def print_table(shown: Table, most: int | None = None, rest: str = "--all", sums
         shown.add_row(*cells, style="bold")
     out.print(shown)
     if hidden:
-        out.print(f"  and {hidden} more: {rest}", style="dim")
+        out.print(f"  and {hidden} more: --all", style="dim")
 
 
 @dataclass

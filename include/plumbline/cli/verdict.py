@@ -10,6 +10,7 @@ from rich.text import Text
 
 from plumbline.cli.output import SEVERITY_STYLES, TONES, marked, out
 from plumbline.cli.tables import TOP
+from plumbline.metrics.formatting import names_by_text, shorten
 from plumbline.presentation.verdicts import Bar, CampaignVerdict, WorkloadVerdict
 from plumbline.results.finding import SYMBOLS
 
@@ -75,11 +76,8 @@ def _bar(bar: Bar, name: int, text: int, room: int) -> Text:
 
 def _without(one: WorkloadVerdict, indent: int = 2) -> None:
     """A line for each reason why providers have no bar."""
-    names: dict[str, list[str]] = {}
-    for provider, why in one.without.items():
-        names.setdefault(why, []).append(provider)
-    for why, providers in names.items():
-        out.print(Padding(Text(f"{_names(providers)}: {why}", "dim"), (0, 0, 0, indent)))
+    for why, providers in names_by_text(one.without.items()).items():
+        out.print(Padding(Text(f"{shorten(providers)}: {why}", "dim"), (0, 0, 0, indent)))
 
 
 def _choices(verdict: CampaignVerdict, everything: bool) -> None:
@@ -149,7 +147,3 @@ def _named_row(name: str, value: str | Text) -> Table:
     line.add_column(overflow="fold")
     line.add_row(name, value)
     return line
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 from plumbline.results.finding import Finding, FindingKind, Severity, finding_id
-
-_MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -70,9 +68,3 @@ def unsettled_id(provider: str, since: str, kind: FindingKind, subject: str, set
     while name in settled:
         name, more = finding_id(provider, f"{since} {more}", kind, subject), more + 1
     return name
-
-
-def shorten(names: Sequence[str]) -> str:
-    """The first three names, and how many more there are."""
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more

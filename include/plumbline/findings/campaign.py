@@ -24,11 +24,10 @@ from plumbline.analysis.drift.comparison import (
     format_metric_name,
 )
 from plumbline.analysis.scorecards.provisioning import OPERATOR_FAULTS, UNPROVEN
-from plumbline.findings import shorten
 from plumbline.findings.headline import without_share
 from plumbline.metrics import METRICS, leading_order
-from plumbline.metrics.formatting import format_limit
-from plumbline.results.finding import Finding, FindingKind, Member, Severity, finding_id, gravity, summarize_facts
+from plumbline.metrics.formatting import format_limit, shorten
+from plumbline.results.finding import Finding, FindingKind, Member, Severity, finding_id, gravity
 from plumbline.results.sample import Series
 
 
@@ -115,7 +114,7 @@ def _environment(comparison: Comparison) -> Finding | None:
         subject="environment",
         severity="warn",
         title=f"environment changed: {changes[0].text}",
-        evidence=f"environment changed: {summarize_facts(members)}",
+        evidence=f"environment changed: {shorten(m.fact for m in members)}",
         explanation=f"compared with baseline {', '.join(comparison.baseline_campaigns)}; {effect}",
         members=members,
         attributed_to=[change.key for change in changes],

@@ -17,9 +17,9 @@ from plumbline.analysis.decisions.certainty import with_certainty, with_probabil
 from plumbline.analysis.decisions.decision import Choice, Decision
 from plumbline.analysis.decisions.decision_record import DecisionDocument, PreviousChoice, PriceAtDecision, read_decisions
 from plumbline.archive import Archive
-from plumbline.findings import Reconciliation, shorten
+from plumbline.findings import Reconciliation
 from plumbline.findings.headline import cause_of, describe_price_change, is_price_change, price_cause
-from plumbline.metrics.formatting import format_change, format_count, format_money_change, join_words
+from plumbline.metrics.formatting import format_change, format_count, format_money_change, join_words, shorten
 from plumbline.results.finding import DECISION_CHANGE_PREFIX as DECISION_CHANGE_PREFIX
 from plumbline.results.finding import ChoiceMove, Finding, FindingKind, Member, PriceMove, Severity, finding_id
 

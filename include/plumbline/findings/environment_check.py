@@ -16,7 +16,8 @@ from datetime import date
 from plumbline.analysis.drift.environment import EnvironmentChange, diff_nodes, fact_name, format_values
 from plumbline.declarations.thresholds import EnvironmentRules
 from plumbline.findings import Reconciliation, provider_finding, unsettled_id
-from plumbline.results.finding import Finding, Member, summarize_facts
+from plumbline.metrics.formatting import shorten
+from plumbline.results.finding import Finding, Member
 from plumbline.results.sample import Facts, Scalar
 
 ENVIRONMENT_SUBJECT = "environment"
@@ -155,7 +156,7 @@ def _finding(
         since=day.isoformat(),
         severity="warn",
         title=f"environment changed: {fresh[0].text}",
-        evidence=f"environment changed: {summarize_facts(members)}",
+        evidence=f"environment changed: {shorten(m.fact for m in members)}",
         explanation=explanation,
         simulated=simulated,
         members=members,

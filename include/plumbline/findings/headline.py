@@ -11,10 +11,9 @@ from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import TypeVar
 
-from plumbline.findings import shorten
 from plumbline.findings.price import CHANGED_SUBJECT, HELD_SUBJECT, format_price_name
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import format_change, format_monthly_change, format_name, join_words
+from plumbline.metrics.formatting import format_change, format_monthly_change, format_name, join_words, shorten
 from plumbline.results.finding import ChoiceMove, Finding
 from plumbline.results.stored import FindingView
 

@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 
-from plumbline.findings import provider_finding, shorten
+from plumbline.findings import provider_finding
+from plumbline.metrics.formatting import shorten
 from plumbline.results.finding import Finding, Member, Severity, finding_id
 from plumbline.results.sample import Series
 

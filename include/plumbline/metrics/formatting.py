@@ -12,9 +12,9 @@ from plumbline.metrics import METRICS, Unit
 ABSENT = "–"
 
 
-def format_quantity(value: float | None, unit: Unit | str, metric: str = "") -> str:
+def format_quantity(value: float | None, unit: Unit | str) -> str:
     """One number with its unit: `0.01234, "s"` as `12.3 ms`; None as a dash."""
-    return common_scale(unit, [value], metric).text(value)
+    return common_scale(unit, [value]).text(value)
 
 
 def format_significant(value: float) -> str:
@@ -101,6 +101,10 @@ class Scale:
         if value is None or self.suffix == "USD":
             return format_amount(value)
         return _minus(f"{value / self.factor:,.{self.decimals}f}")
+
+    def interval(self, low: float | None, high: float | None) -> str:
+        """Both ends without their unit; empty if one is absent."""
+        return "" if low is None or high is None else f"{self.number(low)} … {self.number(high)}"
 
     def text(self, value: float | None) -> str:
         """The value with its unit; "under 1 s" of 0 where the clock counts whole seconds."""
@@ -193,6 +197,20 @@ def join_words(items: Iterable[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
 
 
+def shorten(names: Iterable[str], most: int = 3) -> str:
+    """The first of many names, and how many more there are."""
+    listed = list(names)
+    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
+
+
+def names_by_text(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """(name, text) → the names of each text, each once."""
+    names: dict[str, dict[str, None]] = {}
+    for name, text in pairs:
+        names.setdefault(text, {})[name] = None
+    return {text: list(own) for text, own in names.items()}
+
+
 _LISTED = 5
 
 
@@ -200,9 +218,7 @@ def expected_names(given: str, known: Iterable[str]) -> str:
     """What may stand in place of an unknown name: what begins like it or resembles it first, of many others five and how many there are."""
     names = sorted(known)
     near = [n for n in names if given and n.startswith(given)] + get_close_matches(given, names, n=3)
-    ordered = list(dict.fromkeys([*near, *names]))
-    rest = len(ordered) - _LISTED
-    return f"{', '.join(ordered[:_LISTED])}{f' and {rest} more' if rest > 0 else ''}" or "(none)"
+    return shorten(dict.fromkeys([*near, *names]), _LISTED) or "(none)"
 
 
 def unknown_name(what: str, given: str, known: Iterable[str]) -> str:

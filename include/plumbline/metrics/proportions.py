@@ -41,12 +41,12 @@ def min_observations_for_quantile(q: float) -> int:
     return math.ceil(round(1 / (1 - q), 6))
 
 
-def min_observations_for_interval(q: float, confidence: float = CONFIDENCE) -> int:
-    """Observations from which on two order statistics enclose the q-quantile with that confidence, whatever the distribution.
+def min_observations_for_interval(q: float) -> int:
+    """Observations from which on two order statistics enclose the q-quantile with 95 % confidence, whatever the distribution.
 
     Both extremes together do so once P(all below) = q^n and P(all above) = (1-q)^n are each at most half of what the confidence leaves.
     """
-    return math.ceil(math.log((1 - confidence) / 2) / math.log(max(q, 1 - q)))
+    return math.ceil(math.log((1 - CONFIDENCE) / 2) / math.log(max(q, 1 - q)))
 
 
 def sample_size_for_margin(share: float, margin: float, confidence: float = CONFIDENCE) -> int:

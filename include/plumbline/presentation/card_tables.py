@@ -183,7 +183,7 @@ def _metric_cell(row: Row | None, scale: Scale, top: float, mark: Literal["best"
     kind = f"{format_percent(row.coverage)} interval of the median" if row.coverage >= 0.9 else f"range of {row.n} repeats"
     return Cell(
         text,
-        f"{scale.number(row.low)} … {scale.number(row.high)}",
+        scale.interval(row.low, row.high),
         mark=mark,
         unit=scale.suffix,
         title=f"median of {row.n} repeats ({row.observations:,} observations); {kind} (confidence {format_percent(row.coverage)})",

@@ -142,9 +142,9 @@ def _latencies(document: ResultDocument, table: pa.Table) -> Latencies:
     return Latencies(document.trial.provider.name, document.trial.workload.name, document.trial.trial_id, latency(first), latency(last))
 
 
-def sample_indices(values: Array, limit: int = MOST_POINTS) -> NDArray[np.int64]:
-    """Indices of at most `limit` evenly spaced elements, first and last included."""
-    if len(values) <= limit:
+def sample_indices(values: Array) -> NDArray[np.int64]:
+    """Indices of at most MOST_POINTS evenly spaced elements, first and last included."""
+    if len(values) <= MOST_POINTS:
         return np.arange(len(values))
-    indices: NDArray[np.int64] = np.unique(np.linspace(0, len(values) - 1, limit).round().astype(np.int64))
+    indices: NDArray[np.int64] = np.unique(np.linspace(0, len(values) - 1, MOST_POINTS).round().astype(np.int64))
     return indices

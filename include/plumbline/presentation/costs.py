@@ -15,7 +15,7 @@ from plumbline.analysis.scorecards.scorecard import Scorecard
 from plumbline.archive import Archive, TrialView
 from plumbline.declarations import Declarations, Provider
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import common_scale, format_count, format_name
+from plumbline.metrics.formatting import common_scale, format_count, format_name, names_by_text
 from plumbline.presentation.card_tables import card_tables
 from plumbline.results import ResultDocument
 
@@ -64,9 +64,7 @@ def share_note(bill: Bill) -> str:
 
 def unknown_reasons(cost: ProviderCost) -> tuple[str, ...]:
     """Each reason for an excluded item once, with its items."""
-    items: dict[str, list[str]] = {}
-    for unknown in cost.bill.unknown:
-        items.setdefault(unknown.reason, []).append(format_name(unknown.item))
+    items = names_by_text((format_name(unknown.item), unknown.reason) for unknown in cost.bill.unknown)
     return tuple(f"{', '.join(names)}: {reason}" for reason, names in items.items())
 
 

@@ -213,7 +213,7 @@ def cheapest_table(cheapest: Cheapest, limit: int | None = None) -> CheapestTabl
             meets=s.meets,
             outcome="pass" if s.meets else "insufficient" if s.missed and all(j.outcome == "insufficient" for j in s.missed) else "fail",
             cost=scale.text(s.cost),
-            interval=f"{scale.number(s.low)} … {scale.number(s.high)}" if s.low is not None else "",
+            interval=scale.interval(s.low, s.high),
             n=s.n,
             probability=format_probability(s.probability_cheapest),
             why_not=s.why_not,

@@ -105,8 +105,7 @@ def _scale(metric: str, placings: Mapping[str, Placing]) -> Scale:
 def _number_text(placing: Placing | None, scale: Scale) -> NumberText | None:
     if placing is None:
         return None
-    interval = "" if placing.low is None or placing.high is None else f"{scale.number(placing.low)} … {scale.number(placing.high)}"
-    return NumberText(scale.text(placing.value), interval, format_behind(placing), _TONES[_level(placing)])
+    return NumberText(scale.text(placing.value), scale.interval(placing.low, placing.high), format_behind(placing), _TONES[_level(placing)])
 
 
 BEST = "best"

@@ -48,7 +48,7 @@ class PromiseRow:
 
 
 def format_share(share: Proportion) -> str:
-    return f"{share.successes} of {share.n} ({format_percent(share.low)} … {format_percent(share.high)})"
+    return f"{share.successes} of {share.n} ({format_interval(share)})"
 
 
 def launch_row(launch: PromisedShare) -> PromiseRow:
@@ -57,7 +57,7 @@ def launch_row(launch: PromisedShare) -> PromiseRow:
     measured = f"{launch.share.successes} of {launch.share.n} launches" if launch.share.n else "no launches"
     if launch.unproven:
         measured += f"; {launch.unproven} more failed for a cause that is not proven to be the provider's"
-    return PromiseRow("launch success", promised, measured, _interval(launch.share), _needed(launch, "launch", "failure"), launch)
+    return PromiseRow("launch success", promised, measured, format_interval(launch.share), _needed(launch, "launch", "failure"), launch)
 
 
 def lead_time_row(lead: LeadTime) -> PromiseRow:
@@ -69,7 +69,7 @@ def lead_time_row(lead: LeadTime) -> PromiseRow:
     measured = lead.time.reason or "not measured"
     if middle is not None:
         measured = f"{share.successes} of {share.n} within it, median {common_scale('s', [middle]).text(middle)}"
-    return PromiseRow("lead time", promised, measured, _interval(share), _needed(lead.kept, "launch", "late one"), lead.kept)
+    return PromiseRow("lead time", promised, measured, format_interval(share), _needed(lead.kept, "launch", "late one"), lead.kept)
 
 
 def speed_row(speed: SpeedFloor) -> PromiseRow:
@@ -81,15 +81,14 @@ def speed_row(speed: SpeedFloor) -> PromiseRow:
         name=f"{format_name(measured.metric)}{statistic} of {speed.workload}",
         promised=f"{'at least' if criterion.op == '>=' else 'at most'} {scale.text(criterion.limit)}",
         measured=measured.reason or f"median {scale.text(measured.value)}, {speed.reached.share.successes} of {measured.n} repeats meet it",
-        interval=""
-        if measured.low is None or (measured.coverage or 0.0) < CONFIDENCE
-        else f"{scale.number(measured.low)} … {scale.number(measured.high)}",
+        interval="" if (measured.coverage or 0.0) < CONFIDENCE else scale.interval(measured.low, measured.high),
         needed=_needed(speed.reached, "repeat", "miss"),
         tries=speed.reached,
     )
 
 
-def _interval(share: Proportion) -> str:
+def format_interval(share: Proportion) -> str:
+    """The interval of a share; empty without observations."""
     return "" if share.low is None else f"{format_percent(share.low)} … {format_percent(share.high)}"
 
 

@@ -19,7 +19,7 @@ from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import Scale, common_scale, format_change, format_name, format_percent
 from plumbline.metrics.proportions import Proportion
 from plumbline.presentation.card_tables import CardTable, Cell, TableRow, card_tables
-from plumbline.presentation.promises import PromiseRow, format_share, launch_row, lead_time_row, speed_row
+from plumbline.presentation.promises import PromiseRow, format_interval, format_share, launch_row, lead_time_row, speed_row
 from plumbline.results import ResultDocument
 
 
@@ -116,9 +116,8 @@ def _primary_cell(card: Scorecard, scale: Scale) -> Cell:
 
 
 def _detail(scale: Scale, low: float | None, high: float | None, coverage: float | None, n: int) -> str:
-    if low is None or high is None or coverage is None:
-        return f"n {n}, no interval"
-    return f"{scale.number(low)} … {scale.number(high)} ({format_percent(coverage)}), n {n}"
+    between = scale.interval(low, high)
+    return f"{between} ({format_percent(coverage)}), n {n}" if between else f"n {n}, no interval"
 
 
 def _friction(cards: Sequence[Scorecard]) -> tuple[TableRow, ...]:
@@ -325,7 +324,7 @@ def _launch_row(card: Scorecard) -> LaunchRow:
         workload=f"{card.workload} v{card.version}",
         counts=tuple(card.counts.values()),
         launches=f"{share.successes} of {share.n}" + (f" (+ {card.launch.unproven} unproven)" if card.launch.unproven else ""),
-        interval=f"{format_percent(share.low)} … {format_percent(share.high)}" if share.low is not None else "–",
+        interval=format_interval(share) or "–",
         promised=promise.promised or "–",
         verdict=promise.verdict_text,
     )

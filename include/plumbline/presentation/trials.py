@@ -341,7 +341,6 @@ def _metric_line(rows: list[MetricRow]) -> MetricLine:
     lead = next((row for row in rows if row.statistic == METRICS[row.metric].statistic), rows[0])
     # A value of 0 takes the scale of its interval.
     scale = common_scale(lead.unit, [lead.value] if lead.value else [lead.ci_low, lead.ci_high], lead.metric)
-    interval = f"{scale.number(lead.ci_low)} … {scale.number(lead.ci_high)}" if lead.ci_low is not None else ""
     other_rows = [row for row in rows if row is not lead and row.value is not None]
     notes = [f"{row.statistic} {common_scale(row.unit, [row.value], row.metric).text(row.value)}" for row in other_rows]
     return MetricLine(
@@ -349,7 +348,7 @@ def _metric_line(rows: list[MetricRow]) -> MetricLine:
         meaning=METRICS[lead.metric].description,
         statistic="" if lead.statistic == "value" else lead.statistic,
         value=scale.text(lead.value),
-        interval=interval,
+        interval=scale.interval(lead.ci_low, lead.ci_high),
         n=lead.n,
         notes=" · ".join([*notes, *filter(None, [lead.reason, lead.method])]),
     )

@@ -222,7 +222,7 @@ def _workload(table: CardTable, ranked: bool) -> WorkloadVerdict:
         Bar(
             provider,
             scale.text(row.value),
-            f"{scale.number(row.low)} … {scale.number(row.high)}" if row.low is not None and row.high is not None else "",
+            scale.interval(row.low, row.high),
             (row.value or 0.0) / largest if largest > 0 else 0.0,
             provider in leading_providers,
         )

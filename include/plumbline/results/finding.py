@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
+
+from plumbline.metrics.formatting import shorten
 
 FindingKind = Literal["performance", "environment", "price", "reliability", "missing_data", "self"]
 Severity = Literal["info", "warn", "page"]
@@ -183,7 +185,7 @@ class Finding:
             members=members,
             attributed_to=tuple(m.name for m in members),
             title=f"environment changed: {members[0].fact}",
-            evidence=f"environment changed: {summarize_facts(members)}",
+            evidence=f"environment changed: {shorten(m.fact for m in members)}",
         )
 
     def with_state(self, state: FindingState) -> Finding:
@@ -209,11 +211,6 @@ class Finding:
 @cache
 def _adapter() -> TypeAdapter[Finding]:
     return TypeAdapter(Finding)
-
-
-def summarize_facts(facts: Sequence[Member]) -> str:
-    """The first three changes in words, and how many more there are."""
-    return ", ".join(m.fact for m in facts[:3]) + (f" and {len(facts) - 3} more" if len(facts) > 3 else "")
 
 
 def finding_id(provider: str, began: str, kind: FindingKind, subject: str) -> str:

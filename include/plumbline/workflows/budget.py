@@ -17,9 +17,10 @@ from plumbline.analysis.prices.book import all_with_effective_prices, with_effec
 from plumbline.archive import Archive
 from plumbline.archive.records import TrialView
 from plumbline.declarations import AnyWorkload, Declarations, Provider, Trial, series_key
-from plumbline.findings import Reconciliation, provider_finding, shorten
+from plumbline.findings import Reconciliation, provider_finding
 from plumbline.launch.monthly_estimate import MonthlyEstimate, estimate_month, estimate_workload, limit_s
 from plumbline.launch.plan import RunRequest, plan, planned_trials
+from plumbline.metrics.formatting import shorten
 from plumbline.results import HeldPart
 from plumbline.results.finding import Finding, Member
 from plumbline.workflows.findings import apply, readable_findings

@@ -66,8 +66,8 @@ def skip_reason(archive: Archive, declared: Declarations, provider: Provider, no
     return f"{provider.name} was probed on {last.taken_at:%Y-%m-%d}"
 
 
-def probe_provider(provider: str, at: datetime | None = None, *, limit_s: float = PROBE_LIMIT_S) -> ProbeReport:
-    """Probe a declared provider (`at`: at another time, for simulated ones), store a snapshot, and reconcile findings. `limit_s`: of measuring.
+def probe_provider(provider: str, at: datetime | None = None) -> ProbeReport:
+    """Probe a declared provider (`at`: at another time, for simulated ones), store a snapshot, and reconcile findings.
 
     LookupError for an unknown provider. A TrialFailure, Refused or OSError if it cannot be probed.
     """
@@ -75,9 +75,9 @@ def probe_provider(provider: str, at: datetime | None = None, *, limit_s: float 
     known = declared_provider(declared, provider)
     now = at or datetime.now(timezone.utc)
     with open_archive() as archive:
-        if (spent := _over_budget(archive, known, now, limit_s)) is not None:
+        if (spent := _over_budget(archive, known, now, PROBE_LIMIT_S)) is not None:
             return ProbeReport(provider, now, put_off=spent)
-    document = launcher_for(known).probe(declared, known, now, limit_s)
+    document = launcher_for(known).probe(declared, known, now, PROBE_LIMIT_S)
     if isinstance(document, ProbeSkipped):
         return ProbeReport(provider, now, put_off=document.why)
     with open_archive() as archive:

@@ -83,4 +83,4 @@ def _speed(archive: Archive, name: str, workload: str, floor: Criterion) -> Spee
         for pair in pairs:
             if len(values) < _REPEATS:
                 values += [(pair[1], o.value) for o in samples[pair].observations if (o.metric, o.statistic, o.phase) == wanted]
-    return judge_speed(workload, floor, values, "not measured in any usable trial")
+    return judge_speed(workload, floor, values)

@@ -28,7 +28,7 @@ from plumbline.cli.app import app
 from plumbline.dashboard.app import create_app
 from plumbline.declarations import load
 from plumbline.declarations.installation import override_home
-from plumbline.metrics.formatting import format_amount, format_money, format_probability, format_quantity
+from plumbline.metrics.formatting import common_scale, format_amount, format_money, format_probability
 from plumbline.workflows.alert import build_digest
 from plumbline.workflows.report import write_files
 
@@ -201,7 +201,7 @@ def test_unit_costs_and_their_winner(surfaces: Surfaces) -> None:
             page = surfaces.page(f"/workloads/{answer['workload']}")
             for setup in answer["setups"]:
                 if setup["cost"] is not None and setup["meets"]:
-                    cost = format_quantity(setup["cost"], "USD", answer["metric"])
+                    cost = common_scale("USD", [setup["cost"]], answer["metric"]).text(setup["cost"])
                     assert any(setup["provider"] in line for line in page), setup["provider"]
                     assert any(cost in line for line in page), (answer["workload"], setup["provider"], cost)
 
@@ -223,7 +223,7 @@ def test_leading_numbers_of_each_provider(surfaces: Surfaces) -> None:
     for card in cards:
         if (primary := card["primary"]) is None or primary["value"] is None:
             continue
-        value = format_quantity(primary["value"], primary["unit"], primary["metric"])
+        value = common_scale(primary["unit"], [primary["value"]], primary["metric"]).text(primary["value"])
         page = surfaces.page(f"/workloads/{card['workload']}")
         assert shows(page, card["provider"], value), (card["provider"], card["workload"], value)
         if len(surfaces.fleet) <= 10:  # else the report shows the best

@@ -101,7 +101,7 @@ class ForecastInputs:
         found = self.measured(metric, statistic, phase)
         return None if found is None else found.expected
 
-    def measured_in(self, metric: str, statistic: str, phase: str = "steady") -> tuple[str, ...]:
+    def measured_in(self, metric: str, statistic: str, phase: str) -> tuple[str, ...]:
         """The ids of the trials behind `measured`."""
         return tuple(t.trial_id for t in self.usable if t.value(metric, statistic, phase) is not None)
 

@@ -30,6 +30,7 @@ from plumbline.declarations import Criterion, Preference
 from plumbline.metrics import METRICS
 
 DRAWS = 4000
+SEED = 20260801
 
 
 def rank(team: str, kind: WorkloadKind, preference: Preference, trials: Sequence[TrialSample]) -> Decision:
@@ -92,9 +93,7 @@ def _line(pairs: Sequence[Sequence[Sequence[float | None]]], width: int) -> tupl
     return coefficients[:, 0], coefficients[:, 1] - coefficients[:, 0]
 
 
-def decide(
-    team: str, kind: WorkloadKind, preference: Preference, trials: Sequence[TrialSample], *, seed: int = 20260801, draws: int = DRAWS
-) -> Decision:
+def decide(team: str, kind: WorkloadKind, preference: Preference, trials: Sequence[TrialSample], *, draws: int = DRAWS) -> Decision:
     """Rank the providers that ran the preference's workloads.
 
     `trials`: priced trials (see `with_costs`) of any provider, kind and workload; others than asked for are left out. A provider whose trials
@@ -107,7 +106,7 @@ def decide(
     eligible = [c for c in candidates if c.eligible]
     values = _values(preference, columns, eligible)
     scores = {p: float(np.exp(np.array([c.weight for c in columns]) @ np.log(v))) for p, v in values.items()}
-    chances = probabilities(preference, columns, eligible, counted, seed, draws) if draws else {}
+    chances = probabilities(preference, columns, eligible, counted, SEED, draws) if draws else {}
     ranked = [
         replace(
             c,
@@ -132,7 +131,7 @@ def decide(
         columns,
         (*ranked, *rest),
         reason,
-        seed,
+        SEED,
         draws,
         compared,
         "no_sweep" if blind else None,

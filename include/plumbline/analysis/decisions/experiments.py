@@ -71,7 +71,7 @@ class Experiment:
         return self.gain / self.usd if self.usd else None
 
 
-def rank_experiments(decided: TeamDecision, costs: Mapping[Place, TrialCost], draws: int = DRAWS) -> tuple[Experiment, ...]:
+def rank_experiments(decided: TeamDecision, costs: Mapping[Place, TrialCost]) -> tuple[Experiment, ...]:
     """The experiments worth at least LEAST_GAIN, one a series, the most gain per USD first and those without a cost last; at most SHOWN.
 
     `costs`: the series that can be measured. Empty where no probability is known, or where the choice is certain enough.
@@ -79,7 +79,7 @@ def rank_experiments(decided: TeamDecision, costs: Mapping[Place, TrialCost], dr
     decision = decided.decision
     eligible = [r for r in decision.ranking if r.eligible]
     own = [t for t in last_attempts(decided.current.trials) if t.kind == decision.kind and t.workload in decided.preference.workloads]
-    drawn = draw_scores(decided.preference, decision.columns, eligible, own, decision.seed, draws)
+    drawn = draw_scores(decided.preference, decision.columns, eligible, own, decision.seed, DRAWS)
     if drawn is None:
         return ()
     experiments: list[Experiment] = []

@@ -55,12 +55,11 @@ def compare(
     *,
     rules: DriftRules,
     limits: Limits,
-    across_providers: bool = False,
 ) -> Comparison:
     """Compare a campaign of one series with all accepted campaigns of its baseline. What is not comparable is refused in `problems`
     and has no rows; reliability and missing trials are reported all the same.
     """
-    return compare_series([SeriesPair(baseline, candidate, limits)], rules=rules, across_providers=across_providers)[0]
+    return compare_series([SeriesPair(baseline, candidate, limits)], rules=rules)[0]
 
 
 def compare_series(

@@ -84,8 +84,8 @@ class SpeedFloor:
     reached: PromisedShare
 
 
-def judge_speed(workload: str, criterion: Criterion, measurements: Sequence[tuple[str, float]], reason: str = "") -> SpeedFloor:
-    """Judge a promised speed by repeats (trial id, value in the metric's unit); `reason`: why there is none."""
+def judge_speed(workload: str, criterion: Criterion, measurements: Sequence[tuple[str, float]]) -> SpeedFloor:
+    """Judge a promised speed by repeats (trial id, value in the metric's unit)."""
     met = sum(criterion.met_by(value) for _, value in measurements)
     reached = judge_share(wilson_interval(met, len(measurements)), _MEDIAN)
-    return SpeedFloor(workload, criterion, pool_measurements(criterion.metric, measurements, reason), reached)
+    return SpeedFloor(workload, criterion, pool_measurements(criterion.metric, measurements, "not measured in any usable trial"), reached)

@@ -166,7 +166,7 @@ def _speed(place: Provider | None, workload: str, usable: Sequence[TrialSample])
     if floor is None:
         return None
     values = [(t.trial_id, v) for t in usable if (v := t.value(floor.metric, floor.statistic, floor.phase)) is not None]
-    return judge_speed(workload, floor, values, "not measured in any usable trial")
+    return judge_speed(workload, floor, values)
 
 
 def _primary_row(rows: Sequence[Row], primary: Primary | None) -> Row | None:

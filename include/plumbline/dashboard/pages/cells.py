@@ -40,11 +40,10 @@ def cell_history(archive: Archive, declared: Declarations, provider: str, worklo
         return {"metric": "", "text": "", "interval": "", "points": []}
     last = list(pooled.values())[-1]
     scale = common_scale(METRICS[metric].unit, [median.value for median in pooled.values()], metric)
-    interval = "" if last.low is None or last.high is None else f"{scale.number(last.low)} … {scale.number(last.high)}"
     return {
         "metric": format_name(metric),
         "text": scale.text(last.value),
-        "interval": interval,
+        "interval": scale.interval(last.low, last.high),
         "points": [{"campaign": c, "value": median.value / scale.factor, "text": scale.text(median.value)} for c, median in pooled.items()],
     }
 

@@ -23,6 +23,7 @@ from plumbline.harness.environment import described_gpus, hardware_judgements
 from plumbline.launch.cluster.operate import sweep
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
 from plumbline.launch.local.gpu_provider import gpu_facts
+from plumbline.metrics.formatting import shorten
 from plumbline.results import ResultStore
 
 LEAST_FREE_BYTES = 2 * 2**30
@@ -53,8 +54,7 @@ def versions(lock: Path) -> Iterator[DoctorCheck]:
         except PackageNotFoundError:
             other.append(f"{name} missing")
     if other:
-        more = f" and {len(other) - _SHOWN} more" if len(other) > _SHOWN else ""
-        yield failed("packages", f"not as locked: {', '.join(other[:_SHOWN])}{more}", "`make setup`, or build the server's image again")
+        yield failed("packages", f"not as locked: {shorten(other, _SHOWN)}", "`make setup`, or build the server's image again")
     else:
         yield ok("packages", f"{len(pinned)} as locked; Airflow {pinned.get('apache-airflow', 'unknown')}")
 

@@ -10,6 +10,7 @@ from plumbline.analysis.scorecards.provisioning import NOT_STARTED, UNPROVEN, la
 from plumbline.archive.trends import LaunchCounts
 from plumbline.metrics.formatting import common_scale, format_name, format_percent
 from plumbline.presentation.charts.chart import Chart, Part, axis, error_bars, line, marks, plotly_time
+from plumbline.presentation.promises import format_interval
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def launch_lines(counts: Sequence[LaunchCounts]) -> tuple[LaunchLine, ...]:
                 day=c.planned_at.strftime("%Y-%m-%d"),
                 launches=f"{share.successes} of {share.n}",
                 ratio=format_percent(share.ratio, 1),
-                interval=f"{format_percent(share.low)} … {format_percent(share.high)}" if share.low is not None else "–",
+                interval=format_interval(share) or "–",
                 refused=_causes(c, NOT_STARTED) or "–",
                 unproven=_causes(c, UNPROVEN),
                 lead_time=unit.text(median(c.lead_times)) if c.lead_times else "–",

@@ -27,6 +27,7 @@ from plumbline.metrics.formatting import (
     format_money_change,
     format_name,
     format_percent,
+    shorten,
 )
 from plumbline.presentation.charts.chart import BETTER, Chart, Part, axis, line, marks, plotly_time, vertical
 
@@ -198,9 +199,8 @@ def _environment_events(
         if previous is not None:
             changes = [c for c in diff_environments(previous, current, declared.thresholds.drift.environment) if c.matters]
             if changes:
-                text = ", ".join(c.text.rpartition(" (")[0] for c in changes[:_MOST_FACTS])
-                suffix = f" and {len(changes) - _MOST_FACTS} more" if len(changes) > _MOST_FACTS else ""
-                events.append(TrendEvent(at, "environment", text + suffix, f"/campaigns/{campaign}"))
+                text = shorten((c.text.rpartition(" (")[0] for c in changes), _MOST_FACTS)
+                events.append(TrendEvent(at, "environment", text, f"/campaigns/{campaign}"))
         previous = current
     return events
 
@@ -339,7 +339,7 @@ def _event_marks(events: Sequence[TrendEvent], kind: str) -> Part:
     return marks([plotly_time(e.at) for e in kind_events], [kind] * len(kind_events), colour, "%{text}", size=11, symbol=symbol, **text)
 
 
-def _wrap_label(text: str, width: int = 64) -> str:
+def _wrap_label(text: str) -> str:
     """At most six lines, for a label on a phone; Plotly's markup is escaped."""
     safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return "<br>".join(wrap(safe, width)[:6])
+    return "<br>".join(wrap(safe, 64)[:6])

@@ -67,7 +67,7 @@ def test_without_a_promise_nothing_is_judged() -> None:
 )
 def test_a_speed_needs_an_interval_wholly_on_one_side(speeds: tuple[float, ...], verdict: str, needed: int | None) -> None:
     floor = Criterion.model_validate("tokens_per_second >= 10tokens/s in steady")
-    judged = judge_speed("w", floor, [(f"t{i}", v) for i, v in enumerate(speeds)], "not measured")
+    judged = judge_speed("w", floor, [(f"t{i}", v) for i, v in enumerate(speeds)])
     assert (judged.reached.verdict, judged.reached.needed) == (verdict, needed)
     low, high = judged.measured.low, judged.measured.high
     if verdict == "broken":
