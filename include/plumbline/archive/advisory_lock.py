@@ -1,4 +1,4 @@
-"""One process at a time for what must not be done twice at once, among all that share an archive.
+"""Locks by name among all processes that share an archive.
 
 The lock goes with its process, also when that is killed: a file's lock beside SQLite, an advisory lock of the session in PostgreSQL.
 """
@@ -20,7 +20,7 @@ _POLL_S = 0.1
 
 @contextmanager
 def advisory_lock(engine: Engine, what: str, patience_s: float) -> Iterator[bool]:
-    """Hold the lock named `what` (letters and digits); yields whether it was had within `patience_s` seconds."""
+    """Hold the lock named `what` (letters and digits); yields whether it was acquired within `patience_s` seconds."""
     lock = _file_lock if engine.dialect.name == "sqlite" else _session_lock
     with lock(engine, what, time.monotonic() + patience_s) as had:
         yield had

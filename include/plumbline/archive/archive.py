@@ -94,7 +94,7 @@ class Archive(
     Retention,
     Identifiers,
 ):
-    """Everything that was ever measured and concluded. Safe to use from several processes at once; close it, or use `with`."""
+    """All measurements and conclusions. Several processes may use it at once; close it, or use `with`."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -110,7 +110,7 @@ class Archive(
         return advisory_lock(self.engine, what, patience_s)
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self.engine.dispose()
 
     def export(self, folder: Path, campaigns: Sequence[str] | None = None) -> list[ExportedCampaign]:

@@ -33,7 +33,7 @@ def write_entry(
     detail: Mapping[str, Any] | None = None,
     once: str | None = None,
 ) -> None:
-    """Add an entry. With `once`, only if no entry has that key: a retry then says nothing twice."""
+    """Add an entry. With `once`, only if no entry has that key, so that a retry adds none."""
     values = {"at": at, "who": who, "what": what, "subject": subject, "why": why, "detail": dict(detail or {}), "once_key": once}
     if once is None:
         session.add(AuditEntry(**values))
@@ -62,7 +62,7 @@ def newest_reviews(session: Session, series_keys: Collection[str], campaign_id: 
 
 
 def review_times(session: Session, series_key: str, campaign_ids: Collection[str]) -> dict[str, datetime]:
-    """When each of these campaigns of the series was last reviewed; those without a review have none."""
+    """Campaign → time of the series' last review in it; campaigns without a review are left out."""
     campaign = AuditEntry.detail["campaign_id"].as_string()
     query = select(campaign, func.max(AuditEntry.at)).where(AuditEntry.what == SERIES_REVIEWED, AuditEntry.subject == series_key)
     return dict(session.execute(query.where(campaign.in_(campaign_ids)).group_by(campaign)).tuples().all())

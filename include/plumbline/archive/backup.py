@@ -28,7 +28,7 @@ _CLIENT = "install PostgreSQL's client programs of the server's version or newer
 
 
 class BackupError(RuntimeError):
-    """A copy was not made, or not restored; the message says why and what to do. What was there before is as it was."""
+    """A backup or a restore failed and changed nothing; the message gives the reason and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def backup(url: str, file: Path) -> Backup:
 
 
 def restore(url: str, file: Path, *, replace: bool = False) -> str | None:
-    """Make the database at `url` what `file` holds, in one transaction; its schema afterwards.
+    """Replace the database at `url` by the content of `file`, in one transaction; returns the schema.
 
     BackupError if the file is no backup of this kind of database or is damaged, or if the database holds rows and `replace` is not given.
     """
@@ -148,7 +148,7 @@ def _run(name: str, *arguments: str, url: URL | None = None) -> None:
 
 
 def _engine(url: URL) -> Engine:
-    """Without what `make_engine` sets in a SQLite archive: Airflow's database keeps its own settings."""
+    """An engine without the settings of an archive: Airflow's database keeps its own."""
     return create_engine(url if url.get_backend_name() == "sqlite" else url.set(drivername="postgresql+psycopg"), poolclass=NullPool)
 
 

@@ -1,4 +1,4 @@
-"""What a series is compared with. A written rule sets the first baseline, a decision every later one; every move is in the audit log.
+"""Baselines, with which series are compared. A written rule sets the first baseline, a decision every later one; every move is in the audit log.
 
 The rule: a series' first complete campaign, by the time it was planned, becomes its baseline, so that the second one can alarm already.
 The next complete ones join it, each after a review of all its slots that found nothing, until `bootstrap_campaigns` have been looked at: one
@@ -33,7 +33,7 @@ def current(session: Session, series_key: str) -> list[str]:
 
 
 def history(session: Session, series_key: str) -> list[BaselineView]:
-    """Every baseline that the series ever had, oldest first."""
+    """All baselines of the series, oldest first."""
     query = select(Baseline).where(Baseline.series_key == series_key).order_by(Baseline.accepted_at, Baseline.id)
     return [view_of(BaselineView, row) for row in session.scalars(query)]
 
@@ -185,7 +185,7 @@ def _add(
 
 
 class Baselines:
-    """What a series is compared with."""
+    """The baselines of series."""
 
     baseline = reads(current)
     baseline_history = reads(history)

@@ -1,4 +1,4 @@
-"""When each campaign was last recorded into, and when its bundle last changed."""
+"""Times of each campaign's last recorded attempt and of its bundle's last change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CampaignChange:
 
 
 def campaign_changes(session: Session) -> list[CampaignChange]:
-    """Every campaign that has a trial, by name: when it was last recorded into, and when its bundle last changed."""
+    """Campaign → times of its last recorded attempt and of its bundle's last change; campaigns without a trial are left out."""
     recorded = dict(session.execute(select(Trial.campaign_id, func.max(Trial.recorded_at)).group_by(Trial.campaign_id)).tuples().all())
     changes = (
         select(Finding.campaign_id, func.max(Finding.updated_at)).group_by(Finding.campaign_id),

@@ -18,7 +18,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError
 from sqlalchemy.orm import Session
 
 BUSY_TIMEOUT_S = 60.0
-"""How long a writer waits for another one. SQLite has one writer at a time; a write here takes milliseconds."""
+"""Seconds that a writer waits for another one. SQLite has one writer at a time; a write here takes milliseconds."""
 
 _ROOM = 2**20
 _MIGRATING = "plumbline_migrating"
@@ -42,7 +42,7 @@ def make_engine(url: str) -> Engine:
 
 
 def check_url(url: str) -> URL:
-    """The address of an archive, parsed; ValueError for one that cannot be."""
+    """The parsed address of an archive; ValueError for an address that no archive can have."""
     expected = "expected sqlite:///FILE or postgresql://USER@HOST/DATABASE"
     try:
         parsed = make_url(url)
@@ -115,7 +115,7 @@ T = TypeVar("T")
 
 
 class HasEngine(Protocol):
-    """What `reads` and `writes` make methods of."""
+    """The base of classes whose methods `reads` and `writes` make."""
 
     engine: Engine
 
@@ -132,7 +132,7 @@ def reads(question: Callable[Concatenate[Session, P], T]) -> Callable[Concatenat
 
 
 def reads_now(question: Callable[Concatenate[Session, datetime, P], T]) -> Callable[Concatenate[HasEngine, P], T]:
-    """The same for a question that needs the time."""
+    """`reads` for a query that needs the present time."""
 
     @wraps(question)
     def method(archive: HasEngine, /, *args: P.args, **named: P.kwargs) -> T:

@@ -28,7 +28,7 @@ NEXT_STATES: dict[FindingState, tuple[FindingState, ...]] = {
 
 
 class WrongState(ValueError):
-    """A finding cannot go from its state to the one that was asked for."""
+    """A finding cannot go from its state to the requested one."""
 
 
 def save_findings(session: Session, now: datetime, findings: Sequence[FindingRecord]) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ def find_findings(
     campaign_id: str | None = None,
     latest: int | None = None,
 ) -> list[FindingView]:
-    """Findings, newest first, of one state or several; of one campaign, those that it opened and those that it showed again."""
+    """Findings, newest first, in one state or several; with a campaign, those that it opened or showed again."""
     query = where_equal(select(Finding).order_by(Finding.opened_at.desc(), Finding.finding_id), (Finding.state, state))
     if campaign_id is not None:
         shown = (view for view in map(finding_view, session.scalars(query.where(_candidates_of(session, campaign_id)))))
@@ -62,13 +62,13 @@ def find_findings(
 
 
 def _candidates_of(session: Session, campaign_id: str) -> ColumnElement[bool]:
-    """Found by indexes: opened by the campaign; or seen since that was recorded, open or of a provider that took part."""
+    """Findings that the campaign opened, or that were seen since it was recorded and are open or of a provider that took part."""
     providers, since = (*providers_in(session, campaign_id), FLEET), seen_since(campaign_id)
     return or_(Finding.campaign_id == campaign_id, Finding.provider.in_(providers) & since, Finding.state.in_(OPEN_STATES) & since)
 
 
 def providers_in(session: Session, campaign_id: str) -> Sequence[str]:
-    """Those that took part in a campaign."""
+    """Providers that took part in a campaign."""
     took_part = select(Series.provider).join(SeriesCampaign, SeriesCampaign.series_key == Series.series_key)
     return session.scalars(took_part.where(SeriesCampaign.campaign_id == campaign_id).distinct()).all()
 

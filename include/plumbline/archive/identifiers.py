@@ -1,4 +1,4 @@
-"""Identifiers that a person typed in part."""
+"""Completion and search of identifiers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMED = 3
 
 
 def identifiers(session: Session, kind: Identified, prefix: str, most: int) -> list[str]:
-    """The identifiers that begin so, at most so many, in their order."""
+    """Identifiers with this beginning, sorted, up to the given number."""
     column = _COLUMNS[kind]
     query = select(column).where(column.startswith(prefix, autoescape=True)).distinct()
     return list(session.scalars(query.order_by(column).limit(most)))
@@ -60,7 +60,7 @@ def find_identifiers(session: Session, part: str, most: int) -> list[tuple[str, 
 
 
 class Identifiers:
-    """Identifiers by what they begin with or contain."""
+    """Identifiers by their beginning or content."""
 
     identifiers = reads(identifiers)
     complete_identifier = reads(complete_identifier)

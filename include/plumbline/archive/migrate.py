@@ -29,7 +29,7 @@ _REVISION = Table(
 
 
 class SchemaMismatch(RuntimeError):
-    """The archive has another schema than this version works with; the message says what to do. Nothing was changed."""
+    """The archive has another schema than this version; the message gives the remedy. Nothing was changed."""
 
 
 class UnknownSchema(SchemaMismatch):

@@ -41,14 +41,14 @@ from plumbline.results.sample import no_usable_trial
 from plumbline.results.stored import DecisionView, FindingView
 
 MAX_ROW_ID = 2**31 - 1
-"""What the column that numbers rows can hold."""
+"""The largest value of the column that numbers rows."""
 MAX_SEARCHED_FINDINGS = 500
-"""Open findings, and settled ones, that are searched for those that a campaign showed again."""
+"""The most open findings, and the most settled ones, that are searched for those that a campaign showed again."""
 
 
 @dataclass(frozen=True)
 class CampaignHead:
-    """What a campaign was planned as."""
+    """A campaign's row: its plan."""
 
     campaign_id: str
     reason: str
@@ -251,7 +251,7 @@ def _steady_values(
 
 # Not "in measured or simulated": by an index on the source nearly every series would be read.
 NOT_IMPORTED = Series.source != "imported"
-"""That a series is of what ran here."""
+"""The series was measured or simulated here."""
 
 
 MetricKey = tuple[str, str, str]
@@ -356,7 +356,7 @@ class Overview:
 
 
 def _concern(session: Session, providers: Collection[str]) -> ColumnElement[bool]:
-    """Findings of these providers, and of causes that one of them shares."""
+    """The condition that a finding is of one of these providers or of a cause that one of them shares."""
     shared = map(finding_view, session.scalars(select(Finding).where(Finding.provider == FLEET)))
     return or_(Finding.provider.in_(providers), Finding.finding_id.in_([f.finding_id for f in shared if {*f.providers} & {*providers}]))
 

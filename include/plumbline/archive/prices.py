@@ -34,7 +34,7 @@ def prices(session: Session, provider: str | Sequence[str] | None = None) -> lis
 
 
 def accepted_price(session: Session, provider: str, purchase: str, term: str | None = None) -> PriceView | None:
-    """The price that has no end; None if none was ever accepted."""
+    """The accepted price in force; None if none was ever accepted."""
     row = session.scalars(_in_force(provider, purchase, term)).first()
     return None if row is None else _price_view(row)
 

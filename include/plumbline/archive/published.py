@@ -33,12 +33,12 @@ from plumbline.results.published import PublishedResult
 
 Item = TypeVar("Item")
 IMPORTED_LAUNCHER = "imported"
-"""Stands in a trial's row where a measured one names what started it."""
+"""The launcher in the row of an imported trial."""
 
 
 @dataclass(frozen=True)
 class PublishedImport:
-    """What became of the results of one import. `kept_out`: trial ids of which the archive holds something else, which stays."""
+    """The outcome of an import. `kept_out`: trial ids under which the archive holds other results, which stay."""
 
     inserted: int
     unchanged: int
@@ -93,7 +93,7 @@ def published_result(session: Session, trial_id: str) -> PublishedResult | None:
 
 
 def published_results(session: Session, *workloads: str, latest: int = 12) -> list[PublishedResult]:
-    """What was read from files of other benchmark tools for these workloads, newest first, at most `latest` runs."""
+    """Runs imported from files of other benchmark tools for these workloads, newest first, at most `latest`."""
     query = select(Document.content).join(Trial, Trial.id == Document.trial_pk).join(Series, Series.series_key == Trial.series_key)
     query = query.where(Series.workload.in_(workloads), Series.source == "imported", Trial.launcher == IMPORTED_LAUNCHER)
     newest = session.scalars(query.order_by(Trial.planned_at.desc(), Trial.id).limit(latest))
@@ -109,13 +109,13 @@ def _insert_published_series(session: Session, result: PublishedResult, now: dat
 
 
 def published_series_row(result: PublishedResult) -> dict[str, Any]:
-    """The result's series as a row, but for when it was recorded."""
+    """The result's series as a row without the time of recording."""
     columns = ("series_key", "kind", "workload", "version", "provider", "region", "instance_type")
     return {**{name: getattr(result, name) for name in columns}, "source": "imported"}
 
 
 def published_trial_row(result: PublishedResult) -> dict[str, Any]:
-    """The result as a row of `trials`, but for when it was recorded."""
+    """The result as a row of `trials` without the time of recording."""
     return {
         "series_key": result.series_key,
         "campaign_id": result.campaign_id,
@@ -275,7 +275,7 @@ def _refuse_named(session: Session, import_id: str, keys: Sequence[str], pks: Se
 
 
 class PublishedResults:
-    """Importing and forgetting what others measured."""
+    """Import and removal of results measured by others."""
 
     import_outside = writes(import_published)
     forget_import = writes(forget_import)

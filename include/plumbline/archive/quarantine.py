@@ -35,7 +35,7 @@ def add(session: Session, now: datetime, record: QuarantineRecord) -> bool:
 
 
 def find(session: Session, *, everything: bool = False, campaign_id: str | None = None) -> list[QuarantineView]:
-    """What is kept, oldest first; with `everything`, also what was released."""
+    """Documents in quarantine, oldest first; with `everything`, also released ones."""
     query = select(Quarantined).order_by(Quarantined.quarantined_at, Quarantined.quarantine_id)
     query = where_equal(query, (Quarantined.state, None if everything else "kept"), (Quarantined.campaign_id, campaign_id))
     return [view_of(QuarantineView, row) for row in session.scalars(query)]

@@ -66,7 +66,7 @@ def record(
 
 @contextmanager
 def _storable(document: ResultDocument) -> Iterator[None]:
-    """Refused for what the model lets pass and the database does not, so that the trial's other attempts are recorded all the same."""
+    """Refused for values that the model accepts and the database does not, so that the trial's other attempts are recorded."""
     try:
         yield
     except (DataError, OverflowError) as error:
@@ -98,7 +98,7 @@ def _record(
 
 
 def child_rows(document: ResultDocument) -> tuple[tuple[Any, list[dict[str, Any]]], ...]:
-    """Tables with the rows of what the document lists, but for its numbers; a row's `position` is its place in the document."""
+    """Table → rows of the document's lists, except its numbers; a row's `position` is its place in the document."""
     listed = ((Stage, document.stages), (Telemetry, document.telemetry), (Evidence, document.evidence))
     return tuple((model, [{"position": i, **part.model_dump()} for i, part in enumerate(of)]) for model, of in listed)
 
@@ -133,7 +133,7 @@ def _insert_parents(session: Session, document: ResultDocument, now: datetime) -
 
 
 def series_row(document: ResultDocument) -> dict[str, Any]:
-    """The series that the attempt belongs to, as a row but for when it was recorded."""
+    """The attempt's series as a row without the time of recording."""
     trial = document.trial
     source: Source = "simulated" if document.simulated else "measured"
     return {
@@ -186,7 +186,7 @@ def trial_row(document: ResultDocument, action: Action, quality_reasons: Sequenc
 def _already_recorded(
     session: Session, document: ResultDocument, action: Action, quality_reasons: Sequence[Reason], uri: str, now: datetime
 ) -> Recorded:
-    """The natural key is taken: by the same document (a retry), or by another one, which then is suspicious and only logged."""
+    """The result for a natural key in use: "unchanged" for the same document (a retry); another document is suspicious and only logged."""
     trial = document.trial
     key = {name: getattr(trial, name) for name in NATURAL_KEY}
     old = session.execute(
@@ -309,7 +309,7 @@ def signing_keys(session: Session, campaign_id: str, trial_id: str) -> dict[int,
 
 
 class Recording:
-    """Recording and correcting what was measured."""
+    """Recording and correction of measurements."""
 
     record = writes(record)
     correct = writes(correct)

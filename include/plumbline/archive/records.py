@@ -49,7 +49,7 @@ class IncidentView(IncidentRecord):
 
 @dataclass(frozen=True)
 class QuarantineRecord:
-    """A result document that could not be believed: where it is kept, its SHA-256 and why. It says `trial_id` and `attempt` of whose folder it
+    """A result document that failed verification: its location, its SHA-256 and the reason. It says `trial_id` and `attempt` of whose folder it
     was in, not of what it claims to be."""
 
     campaign_id: str
@@ -172,7 +172,7 @@ class CampaignView:
     series: int
     outcomes: Outcomes
     sources: tuple[Source, ...] = ()
-    """Of its series, each once; one campaign may hold measured and simulated ones."""
+    """Sources of the campaign's series, each once; one campaign may hold measured and simulated ones."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class SampleView:
         return self.source == "simulated"
 
     def for_comparison(self) -> CampaignSample:
-        """What drift reads of it."""
+        """The sample in the form that drift compares."""
         return CampaignSample(
             self.series_key,
             self.campaign_id,

@@ -15,12 +15,12 @@ from sqlalchemy.orm import Session
 from plumbline.archive.schema import Base
 
 Query = TypeVar("Query")
-"""A `Select` of anything."""
+"""A `Select`."""
 View = TypeVar("View")
 Item = TypeVar("Item")
 Row = TypeVar("Row")
 Span = tuple[datetime | None, datetime | None]
-"""From, and up to but not including; None: open."""
+"""Begin and end (exclusive); None: open."""
 
 
 def view_of(kind: type[View], row: Base) -> View:
@@ -47,7 +47,7 @@ def where_within(query: Query, column: Any, between: Span) -> Query:
 
 @dataclass(frozen=True)
 class Slice(Generic[Item]):
-    """Some rows, and where the next ones begin: `after` is to be handed in for them, None where these are the last."""
+    """A page of rows; `after` selects the next page, None after the last one."""
 
     rows: tuple[Item, ...]
     after: str | None
@@ -91,7 +91,7 @@ def insert_new(session: Session, model: type[Base], values: dict[str, Any], key:
 
 
 def insert_missing(session: Session, model: type[Base], rows: Sequence[dict[str, Any]], key: Sequence[str]) -> None:
-    """The same for many rows in one statement, for who need not know which of them were new."""
+    """Insert those rows that are new, in one statement."""
     if rows:
         session.execute(_maker(session.get_bind().dialect.name)(model).on_conflict_do_nothing(index_elements=list(key)), list(rows))
 

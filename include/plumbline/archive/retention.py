@@ -36,7 +36,7 @@ from plumbline.archive.schema import (
 ACTOR = "retention"
 _KEY = ("trial_pk", "position")
 _EVIDENCE_FOLDER = "evidence/"
-"""Where a harness keeps raw files: nothing else of an attempt's folder is ever deleted, whatever a document lists as evidence."""
+"""The folder of raw files: nothing else of an attempt's folder is ever deleted, whatever a document lists as evidence."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class OldEvidence:
 
 @dataclass(frozen=True)
 class DueEvidence:
-    """What is past its time. `due` goes; `cited` attempts stay, by what points to them; `elsewhere` lie in another store than this one."""
+    """Evidence older than its limit: `due` is removed, `cited` stays (with the references to it), `elsewhere` lies in another store."""
 
     due: tuple[OldEvidence, ...]
     cited: dict[Citation, int]
@@ -134,7 +134,7 @@ def mark_deleted(session: Session, now: datetime, attempts: Sequence[OldEvidence
 
 
 def copy_expiry(session: Session, old: int, new: int) -> None:
-    """What expired of an attempt was not there to be copied into the one that corrects it: the same files of that one expired with it."""
+    """Mark a correction's files as expired if the same files of the corrected attempt had expired and could not be copied."""
     query = select(Expired.expired_at, Expired.rule, Evidence.uri).join(
         Evidence, (Expired.trial_pk == Evidence.trial_pk) & (Expired.position == Evidence.position)
     )
@@ -166,7 +166,7 @@ def _attempts(session: Session, query: Select[tuple[object, ...]]) -> list[tuple
 
 
 def _in_store(one: OldEvidence, store_url: str) -> bool:
-    """Whether the attempt lies where this store keeps it, and nowhere else: an archive may hold what others measured, keep or claim."""
+    """Whether the attempt lies at its place in this store: an archive may hold attempts whose evidence others keep."""
     return one.uri == f"{store_url.rstrip('/')}/{one.campaign_id}/{one.trial_id}/attempt-{one.attempt}"
 
 
@@ -175,7 +175,7 @@ Citation = Literal["baseline", "finding", "decision", "correction", "quarantine"
 
 @dataclass(frozen=True)
 class Citations:
-    """What is pointed to, by the ways in which it is named, each with by what."""
+    """References to evidence: attempt, series or campaign → what refers to it."""
 
     series_campaigns: dict[tuple[str, str], Citation] = field(default_factory=dict)
     provider_campaigns: dict[tuple[str, str], Citation] = field(default_factory=dict)
@@ -184,7 +184,7 @@ class Citations:
     attempts: dict[tuple[str, int], Citation] = field(default_factory=dict)
 
     def of(self, series_key: str, provider: str, campaign_id: str, trial_id: str, attempt: int) -> Citation | None:
-        """By what an attempt is pointed to; None if by nothing."""
+        """The reference to an attempt; None without one."""
         return (
             self.series_campaigns.get((series_key, campaign_id))
             or self.provider_campaigns.get((provider, campaign_id))
@@ -257,7 +257,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 _NEWEST_KEPT = 200
-"""Of each provider and kind that stay whatever their age: figures of probes are compared with those of earlier ones."""
+"""Snapshots of each provider and kind that stay at any age: figures of probes are compared with earlier ones."""
 _BATCH = 500
 
 

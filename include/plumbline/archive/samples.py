@@ -96,7 +96,7 @@ def _samples(
 
 
 def _observations(session: Session, trials: Mapping[int, Any], metrics: Collection[str] | None) -> dict[tuple[str, str], list[Observation]]:
-    """(series, campaign) → what these attempts measured, by the number of their row."""
+    """(series, campaign) → observations of these attempts, by row number."""
     columns = (Metric.trial_pk, Metric.metric, Metric.statistic, Metric.phase, Metric.unit, Metric.direction, Metric.value)
     observations: dict[tuple[str, str], list[Observation]] = defaultdict(list)
     places = {trial_pk: (observations[of.series_key, of.campaign_id], of.slot, of.repeat) for trial_pk, of in trials.items()}
@@ -160,7 +160,7 @@ def campaign_levels(session: Session, campaigns: Sequence[str], metrics: Mapping
 
 T = TypeVar("T")
 _BATCH = 500
-"""Of what one statement names: databases take some thousands of values."""
+"""The most values in one statement: databases take some thousands."""
 
 
 @dataclass(frozen=True)
@@ -334,7 +334,7 @@ def _batches(of: Sequence[T]) -> Iterator[list[T]]:
 
 
 class Samples:
-    """Reading what is compared, scored and decided from."""
+    """Samples for comparisons, scorecards and decisions."""
 
     sample = reads(sample)
     samples = reads(samples)

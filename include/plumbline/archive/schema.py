@@ -71,7 +71,7 @@ ACTIONS = ("accept", "annotate", "reject")
 SOURCES = ("measured", "simulated", "imported")
 QUARANTINE_STATES = ("kept", "released")
 NATURAL_KEY = ("series_key", "campaign_id", "slot", "repeat", "attempt")
-"""What names an attempt; see Trial."""
+"""Columns that name an attempt; see Trial."""
 
 
 def one_of(column: str, values: tuple[str, ...]) -> CheckConstraint:
@@ -116,7 +116,7 @@ class Series(Base):
 
 
 class SeriesCampaign(Base):
-    """That a series took part in a campaign: finds a series' latest campaigns without reading its trials."""
+    """A series' part in a campaign, so that its latest campaigns are found without reading its trials."""
 
     __tablename__ = "series_campaigns"
     __table_args__ = (Index(None, "series_key", "planned_at"), Index(None, "campaign_id"))
@@ -177,7 +177,7 @@ class Trial(Base):
 
 
 class Document(Base):
-    """The whole result document as collected: what a replay and an export start from. Apart, so that scans of trials stay small."""
+    """The whole result document as collected, for replay and export. In its own table, so that scans of trials stay small."""
 
     __tablename__ = "documents"
     trial_pk: Mapped[int] = mapped_column(ForeignKey("trials.id"), primary_key=True, autoincrement=False)
@@ -247,7 +247,7 @@ class Evidence(Base):
 
 
 class Expired(Base):
-    """That a raw file is not kept any longer, by which rule and since when. `removed_at` is null until the store has deleted it."""
+    """A raw file that expired, by which rule and since when. `removed_at` is null until the store has deleted it."""
 
     __tablename__ = "expired_evidence"
     __table_args__ = (
@@ -361,7 +361,7 @@ class Finding(Base):
 
 
 class Incident(Base):
-    """Where a finding is talked about: one Slack thread per finding and channel."""
+    """The thread about a finding: one per finding and channel."""
 
     __tablename__ = "incidents"
     __table_args__ = (UniqueConstraint("finding_id", "channel"),)
@@ -378,7 +378,7 @@ class Incident(Base):
 
 
 class Decision(Base):
-    """A ranking of providers for one team and one kind of workload, with what it was made from."""
+    """A ranking of providers for one team and one kind of workload, with its inputs."""
 
     __tablename__ = "decisions"
     __table_args__ = (Index(None, "team", "kind", "decided_at"), Index(None, "decided_at"))
@@ -429,7 +429,7 @@ SNAPSHOT_KINDS = ("cluster", "probe")
 
 
 class PriceReading(Base):
-    """A price as a source named it at a time, and what it is in USD."""
+    """A price as a source reported it at a time, also in USD."""
 
     __tablename__ = "price_readings"
     __table_args__ = (

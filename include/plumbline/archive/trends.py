@@ -1,4 +1,4 @@
-"""Questions of the pages about a provider's past: launches, environments, campaigns of a series, accepted prices."""
+"""A provider's past for the pages: launches, environments, campaigns of a series."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Trends:
     engine: Engine
 
     def measured_names(self, series_key: str, campaign_id: str) -> list[tuple[str, str, str]]:
-        """(phase, metric, statistic) that a usable trial of the series measured in the campaign."""
+        """The (phase, metric, statistic) triples that a usable trial of the series measured in the campaign."""
         of = select(Trial.id).where(Trial.series_key == series_key, Trial.campaign_id == campaign_id, *USABLE)
         query = select(Metric.phase, Metric.metric, Metric.statistic).where(Metric.trial_pk.in_(of), Metric.value.is_not(None))
         with reading(self.engine) as session:

@@ -26,7 +26,7 @@ from plumbline.archive.schema import Campaign, Correction, Document, Finding, Me
 from plumbline.results import HeldPart, InvalidResult, Reason, ResultDocument, Status
 
 EFFECTIVE = ~select(Correction.trial_pk).where(Correction.corrects == Trial.id).exists()
-"""No correction replaced the attempt."""
+"""Condition: no correction replaced the attempt."""
 
 _MEASURED = ("valid", "degraded")
 _ACCEPTED = and_(Trial.status.in_(_MEASURED), Trial.quality_action != "reject")
@@ -36,7 +36,7 @@ USABLE = (_ACCEPTED, EFFECTIVE)
 
 
 def in_series_campaigns(pairs: Collection[tuple[str, str]]) -> ColumnElement[bool]:
-    """That an attempt is of one of these series in that campaign of it; (series, campaign) pairs."""
+    """The condition that an attempt is of one of these (series, campaign) pairs."""
     # The pairs alone SQLite holds against every row there is; by what they are made of, an index finds the few that can be meant.
     keys, campaigns = {key for key, _ in pairs}, {campaign for _, campaign in pairs}
     exactly = tuple_(Trial.series_key, Trial.campaign_id).in_(sorted(pairs))
@@ -71,7 +71,7 @@ def held_since(session: Session, provider: str, since: datetime) -> list[tuple[T
 
 
 def held_in(session: Session, campaigns: Sequence[str]) -> list[tuple[TrialView, HeldPart | None]]:
-    """The same of all attempts of these campaigns."""
+    """`held_since` for all attempts of these campaigns."""
     return _held(session, Trial.campaign_id.in_(campaigns))
 
 
@@ -85,7 +85,7 @@ def _held(session: Session, *which: ColumnElement[bool]) -> list[tuple[TrialView
 
 
 def held_part(session: Session, trial_id: str, attempt: int) -> HeldPart | None:
-    """The same of one attempt."""
+    """`held_since` for one attempt."""
     query = select(Document.content).join(Trial, Trial.id == Document.trial_pk)
     query = query.where(Trial.trial_id == trial_id, Trial.attempt == attempt, Trial.launcher != IMPORTED_LAUNCHER)
     return _held_part(session.scalars(query.order_by(Trial.id.desc())).first())
@@ -219,12 +219,12 @@ def outcomes(attempts: Iterable[Any]) -> Outcomes:
 
 
 def _outcome_of(best: Any) -> str:
-    """Which of the outcomes a trial's best attempt is."""
+    """The outcome of a trial by its best attempt."""
     return "usable" if usable(best) else "rejected" if best.status in _MEASURED else cast(str, best.status)
 
 
 def usable(attempt: Any) -> bool:
-    """Whether an attempt counts; the same rule as USABLE, for rows in hand that are STANDING."""
+    """Whether an attempt that no correction replaced counts: the rule of USABLE for a row."""
     return attempt.status in _MEASURED and attempt.quality_action != "reject"
 
 
@@ -292,7 +292,7 @@ def metric_history(
 
 
 def outcome_status(row: Any) -> Status:
-    """An attempt's status as drift should see it."""
+    """An attempt's status for drift."""
     return "invalid" if row.quality_action == "reject" and row.status in _MEASURED else cast(Status, row.status)
 
 

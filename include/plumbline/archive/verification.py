@@ -22,7 +22,7 @@ _BATCH = 200
 
 
 def row_problems(session: Session) -> list[str]:
-    """Everything that is broken, one sentence each; empty if the archive is sound. Evidence files: see `files`."""
+    """Damage in the archive's rows, one sentence each; empty if they are sound. `file_problems` checks the evidence."""
     return [*_references(session), *_environments(session), *_snapshots(session), *_without_trials(session), *_trials(session)]
 
 
@@ -57,7 +57,7 @@ def _snapshots(session: Session) -> Iterator[str]:
 
 
 def _without_trials(session: Session) -> Iterator[str]:
-    """Rows that are only ever written with a trial, and of which there is none: no document backs them."""
+    """Rows that belong to a trial which the archive does not have."""
     pairs = (
         (Campaign.campaign_id, Trial.campaign_id, "campaign"),
         (Series.series_key, Trial.series_key, "series"),
@@ -82,7 +82,7 @@ def _trials(session: Session) -> Iterator[str]:
 
 
 def trial_problems(session: Session, trial: Trial) -> Iterator[str]:
-    """What is broken in one trial: its document, or a row that says something else than the document."""
+    """Damage in one trial: its document, or a row that contradicts the document."""
     name = f"{trial.trial_id}#{trial.attempt}"
     try:
         content = session.scalars(select(Document.content).where(Document.trial_pk == trial.id)).first()
@@ -207,7 +207,7 @@ def file_problems(session: Session, share: tuple[int, int] = (0, 1)) -> Iterator
 
 
 def _file_problem(stores: Sequence[str], folder: str, name: str, sha256: str, most: int) -> str | None:
-    """What is wrong with one file; None if it holds."""
+    """The damage of one file; None if it is sound."""
     try:
         # What is away now is reported as away: waiting for each of a million files would hide that the whole store is.
         digest, count = ResultStore(evidence_files.check_address(folder, stores), patience_s=0.0).digest(name, most)

@@ -102,7 +102,7 @@ class ResponseReader(Protocol):
 
     @property
     def over(self) -> bool:
-        """Nothing is missing, whether or not the body has ended."""
+        """Whether nothing is missing, also before the body has ended."""
         ...
 
     def feed(self, data: bytes, now: float) -> None:
@@ -174,7 +174,7 @@ class InferResponse:
 
     @property
     def arrived(self) -> list[float]:
-        """In one piece or not at all."""
+        """Empty: the answer comes in one piece or not at all."""
         return []
 
     def feed(self, data: bytes, now: float) -> None:
@@ -205,7 +205,7 @@ def spread(times: list[float], tokens: int) -> list[float]:
 
 
 def quoted(text: bytes) -> str:
-    """Its beginning."""
+    """The beginning of a text."""
     return text[: MESSAGE_LENGTH // 2].decode("utf-8", "replace")
 
 

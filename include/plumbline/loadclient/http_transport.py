@@ -62,7 +62,7 @@ def http_transport(target: Target, load: PhaseLoad, bodies: Sequence[bytes] | Ma
 
 Headers = dict[bytes, bytes]
 ReaderFactory = Callable[[int, Headers], ResponseReader]
-"""What will read the body of the answer to request `number`, given the answer's headers (names in lower case)."""
+"""Makes the reader of the answer to request `number`, by the answer's headers (names in lower case)."""
 _QUOTED_BYTES = 65536
 _REFUSED_FOR_NOW = (429, 503)
 _READY = 64

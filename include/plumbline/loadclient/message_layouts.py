@@ -14,7 +14,7 @@ _ID, _RAW = b"\x1a", b"\x32"
 """Before an answer's id and before the bytes of each of its tensors: field number and type."""
 _NONE: Mapping[str, bytes] = {}
 _MAX_LAYOUTS, _MAX_LAYOUTS_PER_SIZE = 1024, 4
-"""Layouts that are kept: in all, and for messages of one size."""
+"""The most layouts in all, and for messages of one size."""
 
 
 class MessageLayout:

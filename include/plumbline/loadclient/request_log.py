@@ -21,12 +21,12 @@ RETRIEVAL = ("embedding", "search", "reranking")
 PIPELINE = ("tokenization", *RETRIEVAL, "queue", "prefill", "decode", "post_processing", "orchestration")
 """Stages of a retrieval pipeline; orchestration is the rest of its time."""
 USAGE = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
-"""What a hosted model counts of a request, and bills; thoughts are completion tokens too."""
+"""Token counts that a hosted model reports and bills for a request; thoughts are completion tokens too."""
 PROMPT, CACHED, COMPLETION, REASONING = range(len(USAGE))
 WAITED = "sent again after a wait: "
 """Begins the detail of a request that the server refused at first."""
 FASTEST_S = 20e-6
-"""A token in less time was not generated in it: it was held back and came with others."""
+"""A token that follows in less time was held back and came with others."""
 Values = NDArray[np.float64]
 Zeros = Callable[[tuple[int, ...], DTypeLike], NDArray[Any]]
 """Makes an array of zeros: numpy's own, or one in shared memory."""

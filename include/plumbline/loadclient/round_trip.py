@@ -101,7 +101,7 @@ def tls_context() -> ssl.SSLContext:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of "host:port", IPv6 hosts in brackets."""
+    """Host and port of "host:port"; an IPv6 host is in brackets."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 

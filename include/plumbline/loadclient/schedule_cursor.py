@@ -80,7 +80,7 @@ class ScheduleCursor:
         return due
 
     def rest(self) -> Iterator[int]:
-        """All that are due and not taken."""
+        """The requests that are due and not taken."""
         yield from self._order[self._position :]
         yield from (number for _, number in self._soon)
         self._position = len(self._order)

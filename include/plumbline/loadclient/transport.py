@@ -11,15 +11,15 @@ from plumbline.loadclient.request_log import ErrorClass, Remark, RequestLog
 from plumbline.loadclient.wire import Wire
 
 Tick = Callable[[int, int], None]
-"""`tick(ended, due)`: progress, about once a second."""
+"""`tick(ended, due)`: reports progress, about once a second."""
 Stop = Callable[[RequestLog], bool]
-"""Whether the phase shall end early, asked about every tenth of a second."""
+"""Returns whether the phase shall end early; called about every 0.1 s."""
 Bodies = Sequence[bytes] | Mapping[int, bytes]
-"""Requests, serialised, by number."""
+"""Serialised requests by number."""
 
 
 Outputs = dict[int, dict[str, list[bytes]]]
-"""What came, by request and tensor: the bytes of each response."""
+"""Received bytes of each response, by request and tensor."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Target:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Of all servers."""
+        """Addresses of all servers."""
         return (self.address, *self.replicas)
 
     def url(self, path: str) -> str:
@@ -100,7 +100,7 @@ class Sink(Protocol):
         """The server's own count of a request's tokens, as USAGE names them; -1: not reported."""
 
     def remark(self, number: int, remark: Remark) -> None:
-        """What is unusual in an answer."""
+        """Note an unusual property of an answer."""
 
     def fail(self, number: int, error: ErrorClass, detail: str) -> None:
         """A request failed; only the first failure is kept. It may go on; `ended` follows in any case."""

@@ -15,9 +15,9 @@ SERVER_TIMES, INPUT_TOKENS, DOCUMENTS = "SERVER_TIMES", "INPUT_TOKENS", "DOCUMEN
 TOKENS, COUNT, CACHED_TOKENS = "TOKENS", "COUNT", "CACHED_TOKENS"
 
 ANY = -1
-"""As a tensor's size: at least one byte."""
+"""A tensor's size: at least one byte."""
 PERHAPS = -2
-"""As a tensor's size: any, none included. A token that ends inside a character has no text yet."""
+"""A tensor's size: any, also zero. A token that ends inside a character has no text yet."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Tensor:
 
     @property
     def data(self) -> bytes:
-        """As they are sent: row-major and little-endian, strings with their lengths before them."""
+        """The bytes to send: row-major and little-endian, each string after its length."""
         if self.datatype == "BYTES":
             return b"".join(len(item).to_bytes(4, "little") + item for item in self.values.ravel())
         return self.values.astype(self.values.dtype.newbyteorder("<"), copy=False).tobytes()

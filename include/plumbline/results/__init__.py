@@ -1,4 +1,4 @@
-"""What a trial hands back: the versioned result document, its JSON Schema, and the store it travels through."""
+"""The versioned result document of a trial, its JSON Schema, and the store that carries it."""
 
 from plumbline.results.bounded_json import InvalidResult
 from plumbline.results.check_line import CheckLine, CheckName

@@ -10,11 +10,11 @@ from pydantic_core import from_json
 from plumbline.metrics.units import BYTES
 
 MAX_BYTES = 8 * 2**20
-"""Of one JSON object in a store; a document of 512 GPUs takes a quarter of this."""
+"""Most bytes of one JSON object in a store; a document of 512 GPUs takes a quarter."""
 MAX_VALUES = 250_000
-"""Commas, braces and brackets together: what parsing costs in memory grows with them, not with the bytes."""
+"""Most commas, braces and brackets together: memory for parsing grows with them, not with the bytes."""
 MAX_KEYS = 5_000
-"""Of one object, and of a trial's specification as a whole: each that is wrong costs an error of a kilobyte."""
+"""Most keys of one object, and of a trial's specification: each wrong one costs an error of a kilobyte."""
 MAX_DEPTH = 48
 _INTEGERS = range(-(2**63), 2**63)
 Model = TypeVar("Model", bound=BaseModel)
@@ -47,7 +47,7 @@ def parse_object(raw: bytes, where: str, most: int = MAX_BYTES, most_keys: int =
 
 
 def parse_value(raw: bytes, where: str, most: int = MAX_BYTES, most_keys: int = MAX_KEYS) -> Any:
-    """Any JSON value, within the same bounds."""
+    """Any JSON value within the bounds of `parse_object`."""
     check_size(len(raw), where, most)
     if (values := sum(map(raw.count, (b",", b"[", b"{")))) > MAX_VALUES:
         raise InvalidResult(f"{where} has {values:,} values; expected at most {MAX_VALUES:,}")

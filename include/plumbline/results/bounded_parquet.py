@@ -27,7 +27,7 @@ def read_table(
 def read_batches(
     source: Path | bytes, where: str, *, columns: Sequence[str], most_rows: int, most_bytes: int, whole: bool = True
 ) -> Iterator[pa.RecordBatch]:
-    """As `read_table`: an empty batch of the columns, then one batch after the other."""
+    """The columns of `read_table` in batches, the first one empty."""
     try:
         file = pq.ParquetFile(
             BytesIO(source) if isinstance(source, bytes) else source,

@@ -37,7 +37,7 @@ Status = Literal["valid", "degraded", "invalid", "failed", "missing"]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Ed25519Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="the 32 raw bytes")]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
-"""As many as a column of the archive holds on each of its databases."""
+"""A number that the archive's columns hold on each database."""
 Large = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
@@ -52,7 +52,7 @@ Scalar = Text | int | float | bool | None
 
 T = TypeVar("T")
 Many = Annotated[tuple[T, ...], FailFast()]
-"""Rows of which the first bad one ends the check: a list of a hundred thousand must not cost as many errors."""
+"""Rows whose first invalid one ends the check, so that a long list does not cost as many errors."""
 
 
 class Part(BaseModel):
@@ -91,11 +91,11 @@ class Validity(Part):
 
 
 CONTENTION = frozenset({"contended_cpu", "cpu_pressure"})
-"""Codes of the reasons that other load on the trial's cores gives."""
+"""Reason codes of other load on the trial's cores."""
 MACHINE_BUSY = "machine_busy"
-"""Code with which the quality checks reject what other load on this machine spoilt."""
+"""Reason code of the quality checks for attempts spoilt by other load on this machine."""
 JUDGED_PHASES: tuple[Phase, ...] = ("steady", "sweep")
-"""Those that decisions rest on, in which other load counts."""
+"""Phases that decisions use, in which other load counts."""
 
 
 class Event(Part):
@@ -154,7 +154,7 @@ class Point(Part):
 
 
 class Curve(Part):
-    """A metric along what a phase varies from one part of it to the next, at rising places."""
+    """A metric over the quantity that a phase varies, at rising places."""
 
     phase: Phase
     along: Literal["input_tokens", "step", "run_time", "rank", "message_bytes"] = Field(
@@ -214,7 +214,7 @@ class OtherProgram(Part):
 
 
 class GpuCounter(Part):
-    """A counter of errors that a GPU's driver keeps, read before and after the trial. One that the card does not have has no row."""
+    """An error counter of a GPU's driver, read before and after the trial. A counter that the card lacks has no row."""
 
     node: int = Field(0, ge=0, description="of a training job on several nodes, the node's rank")
     gpu: int = Field(ge=0, description="in the order of CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES")
@@ -267,7 +267,7 @@ class Environment(Part):
 
 
 class Reproducibility(Part):
-    """What is needed to repeat the trial."""
+    """Seeds, hashes and the command that repeat the trial."""
 
     seeds: dict[str, int]
     hashes: dict[str, str] = Field(description="of the data set, prompts, model, arrival schedule")
@@ -304,7 +304,7 @@ class PodRecord(Part):
 
 
 class LaunchRecord(Part):
-    """What only the launcher observed; written beside the document, also when there is no document."""
+    """The launcher's observations; written beside the document, also without one."""
 
     launcher: str = Field(
         pattern=r"^[a-z][a-z0-9_-]*$", description="the kind of launcher", examples=["local", "kubernetes", "endpoint", "simulated"]
@@ -319,9 +319,7 @@ class LaunchRecord(Part):
 
 
 class Signature(Part):
-    """What the pod signed with its one-time key: the document's canonical bytes (`ResultDocument.signed_bytes`), which name each evidence
-    file with its SHA-256.
-    """
+    """The pod's signature by its one-time key over `ResultDocument.signed_bytes`, which name each evidence file with its SHA-256."""
 
     algorithm: Literal["ed25519"] = "ed25519"
     value: str = Field(pattern=r"^[0-9a-f]{128}$")
@@ -400,7 +398,7 @@ class ResultDocument(_Content):
         return self.model_copy(update={"launch": record})
 
     def signed_bytes(self) -> bytes:
-        """What the signature is over: `content` with the validity and the attempt that were signed."""
+        """The signed bytes: `content` with the validity and the attempt at the time of signing."""
         changed: dict[str, Any] = {}
         if self.signature is not None and self.signature.validity is not None:
             changed["validity"] = self.signature.validity
@@ -415,7 +413,7 @@ class ResultDocument(_Content):
 
     @property
     def foreign_cpu(self) -> float:
-        """The share of its cores that others used in the worst judged phase; 0 if nobody looked."""
+        """The share of its cores that others used in the worst judged phase; 0 if it was not measured."""
         return max((t.mean for t in self.telemetry if t.signal == "foreign_cpu" and t.phase in JUDGED_PHASES), default=0.0)
 
     def value(self, metric: str, statistic: str | None = None, phase: str = "steady") -> float | None:

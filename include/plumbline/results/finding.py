@@ -16,18 +16,18 @@ FindingKind = Literal["performance", "environment", "price", "reliability", "mis
 Severity = Literal["info", "warn", "page"]
 FindingState = Literal["open", "acknowledged", "accepted", "resolved"]
 FLEET = "fleet"
-"""Takes the place of the provider's name where several providers share a cause."""
+"""The provider's name in a finding whose cause several providers share."""
 SEVERITIES: tuple[Severity, ...] = ("page", "warn", "info")
-"""The gravest first."""
+"""Severities, the most severe first."""
 SYMBOLS: dict[Severity, str] = {"page": "✖", "warn": "▲", "info": "●"}
 OPEN_STATES: tuple[FindingState, ...] = ("open", "acknowledged")
-"""Not settled."""
+"""States of findings that are not settled."""
 DECISION_CHANGE_PREFIX = "winner/"
-"""Of the subject of a finding that is a team's changed first choice."""
+"""Prefix of the subject of a team's changed first choice."""
 
 
 def gravity(severity: str) -> int:
-    """Its place among SEVERITIES: the gravest has 0, what is no severity comes last."""
+    """Its place among SEVERITIES, 0 for the most severe; unknown names come last."""
     return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
 
 
@@ -47,7 +47,7 @@ class Member:
 
     @property
     def fact(self) -> str:
-        """Of an environment finding's member, the change without its group."""
+        """The changed fact of an environment finding's member, without its group."""
         return self.text.partition(": ")[2] or self.text
 
 
@@ -164,7 +164,7 @@ class Finding:
 
     @property
     def concerns(self) -> str:
-        """What runs there and has it, such as `training gpt`; empty for the provider as a whole."""
+        """The affected workload, such as `training gpt`; empty for the provider as a whole."""
         return f"{self.workload_kind} {self.workload}".strip()
 
     def direction_of(self, series_key: str) -> str | None:

@@ -10,7 +10,7 @@ from plumbline.results.token_usage import TokenUsage
 
 
 class HeldPart(BaseModel):
-    """What a document says about the time and the tokens that a trial took, read without its numbers and its checksum: in a tenth of the time."""
+    """A trial's times and token counts, read from its document without numbers and checksum in a tenth of the time."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 

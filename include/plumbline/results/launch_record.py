@@ -1,4 +1,4 @@
-"""What only the launcher saw: metrics of the launch, and the trial's environment with the facts of its pods."""
+"""The launcher's observations: metrics of the launch, and the trial's environment with the facts of its pods."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ROUNDING_S = 1.0
 
 
 def launch_metrics(record: LaunchRecord) -> tuple[MetricRow, ...]:
-    """What the launch itself took, in seconds, phase `cold_start`; a value that could not be seen is None, never zero.
+    """Metrics of the launch in seconds, phase `cold_start`; an unobserved value is None, never zero.
 
     provisioning_lead_time: from the request to the harness's first sign of life; on a cluster, to the start of the last pod's container.
     On a cluster also pod_scheduling_time (from a pod's creation to its node, queue included; the slowest pod) and image_pull_time (the

@@ -15,9 +15,9 @@ from plumbline.results.document import Evidence
 
 MARK = "plumbline-result"
 MAX_ARCHIVE_BYTES = 4 * 2**20
-"""Of the archive. A kubelet rotates a container's log at 10 MiB and hands out its newest file only."""
+"""Most bytes of the packed result. A kubelet rotates a container's log at 10 MiB and returns its newest file only."""
 MAX_LOG_BYTES = 33 * 2**20
-"""Of a log that a block is looked for in: a launcher keeps 32 MiB, and a line about the rest."""
+"""Most bytes of a log that is searched for a block: a launcher keeps 32 MiB and a line about the rest."""
 _MAX_UNPACKED_BYTES = 128 * 2**20
 _WIDTH = 8192
 _LINE = re.compile(rb"plumbline-result (\d{1,6})/(\d{1,6}) ([A-Za-z0-9+/=]+)")

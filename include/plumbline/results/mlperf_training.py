@@ -23,7 +23,7 @@ MLPERF_COLUMNS = (
     "status", "global_batch", "cuda", "driver", "nccl", "framework", "availability",
 )  # fmt: skip
 MLPERF_ROUNDS = {"v4.1": date(2024, 11, 13), "v5.0": date(2025, 6, 4), "v5.1": date(2025, 11, 12)}
-"""When MLCommons published a round: the campaign's date."""
+"""Round → date of its publication by MLCommons, the campaign's date."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class RejectedRow:
 
 @dataclass(frozen=True)
 class ParsedRuns:
-    """What a file holds. Every row is in one of the two."""
+    """The rows of a file, each either a result or rejected."""
 
     results: tuple[PublishedResult, ...]
     rejected: tuple[RejectedRow, ...]

@@ -12,7 +12,7 @@ from plumbline.results import bounded_json
 from plumbline.results.document import Environment, MetricRow, Part
 
 PROBE_LIMIT_S = 120.0
-"""For how long is measured at most: two minutes of one GPU."""
+"""Seconds of a probe's measurements at most: two minutes of one GPU."""
 
 
 class InvalidProbe(ValueError):

@@ -1,4 +1,4 @@
-"""The numbers, environments and outcomes of one series in one campaign: what a comparison is made from."""
+"""The numbers, environments and outcomes of one series in one campaign, for comparison."""
 
 from __future__ import annotations
 

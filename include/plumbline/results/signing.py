@@ -65,7 +65,7 @@ SignatureStatus = Literal["verified", "verified_as_exported", "not_signed", "bro
 
 @dataclass(frozen=True)
 class Verification:
-    """What is known of a document's signature. `key`: the public half it was verified with; `detail`: a sentence.
+    """The result of checking a signature. `key`: the public half that verified it; `detail`: a sentence.
 
     verified: by the key that this installation's launcher issued. verified_as_exported: by the key that came with the document from another
     archive, which is trusted as far as that archive is. not_signed: the attempt was given no key. broken: it does not hold.

@@ -35,7 +35,7 @@ T = TypeVar("T")
 _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl"})
 _ATTEMPT = re.compile(r"attempt-(\d+)$")
 _MODIFIED_KEYS = ("LastModified", "last_modified", "updated", "mtime")
-"""How S3, Azure, Google and file systems call it."""
+"""Names of an object's time of writing on S3, Azure, Google and file systems."""
 RETRY_LIMIT_S = 15.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 15.0
 # gcsfs' default class asks before each operation, by gRPC, what kind of bucket it has, and where nobody answers that (a proxy, a firewall, a
@@ -207,7 +207,7 @@ class ResultStore:
         return self.folder(document.trial)
 
     def collected(self, folder: str) -> ResultDocument:
-        """As `put_collected` stored it; raises like `document`."""
+        """The document that `put_collected` stored; raises like `document`."""
         return self.document_at(f"{folder}/collected.json")
 
     def trial(self, folder: str) -> Trial:

@@ -44,7 +44,7 @@ class FindingView(FindingRecord):
 
     @property
     def providers(self) -> tuple[str, ...]:
-        """Its provider; of a shared cause all that have it."""
+        """The finding's provider; for a shared cause, all affected providers."""
         return tuple((self.detail.get("cause") or {}).get("providers") or (self.provider,))
 
     def shown_by(self, campaign_id: str) -> bool:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from plumbline.metrics import Phase
 
 STEPS = (1000, 1024)
-"""Lengths of prompts are distinguished at the multiples of these: what vendors' price lists mean by 1k."""
+"""Lengths of prompts are distinguished at multiples of these numbers, which vendors' price lists call 1k."""
 _Tokens = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 

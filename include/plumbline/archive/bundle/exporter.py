@@ -132,7 +132,7 @@ def _rows_of(session: Session, model: type[Base], column: Any, values: Sequence[
 
 
 def _write(folder: Path, part: str, files: dict[str, list[Row]]) -> dict[str, str]:
-    """Write the files that have lines; their paths and SHA-256s."""
+    """Write the files that have lines; returns their paths and SHA-256s."""
     written = {}
     for name, lines in files.items():
         if lines or name == ATTEMPTS_FILE:

@@ -65,7 +65,7 @@ _PLACE = {*NATURAL_KEY, "trial_id"}
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
 CheckQuality = Callable[[Sequence[ResultDocument]], Mapping[str, tuple[Action, Sequence[Reason]]]]
-"""This installation's own verdict on documents, by `trial_id#attempt`."""
+"""Gives this installation's own verdict on documents, by `trial_id#attempt`."""
 
 
 class Contradiction(ValueError):
@@ -74,7 +74,7 @@ class Contradiction(ValueError):
 
 @dataclass(frozen=True)
 class ImportContext:
-    """Who takes in which folder, whose manifest has this SHA-256, when; how documents are judged, and where this installation's store is."""
+    """Author, folder, manifest's SHA-256 and time of an import, the judge of its documents, and this installation's store."""
 
     folder: Path
     manifest_sha256: str
@@ -219,7 +219,7 @@ def _place(document: ResultDocument | PublishedResult) -> Row:
 
 
 def _check_series_key(document: ResultDocument) -> None:
-    """That a series key names the document's own workload and provider: else it would join the numbers of another one."""
+    """Contradiction unless the series key names the document's own workload and provider."""
     trial, parts_of = document.trial, document.trial.series_key.split("/")
     where = [trial.provider.name, trial.provider.region, trial.provider.instance_type]
     own = [trial.workload.kind, f"{trial.workload.name}@{trial.workload.version}"]
@@ -306,7 +306,7 @@ _KEYS: tuple[tuple[type[Base], tuple[str, ...]], ...] = (
 
 
 IMPORTED_SUFFIX = " (imported)"
-"""Ends the `who` of an entry that another archive's log says."""
+"""Suffix of `who` in entries from another archive's log."""
 
 
 def import_conclusions(session: Session, conclusions: Tables, campaign_id: str | None) -> tuple[str, ...]:

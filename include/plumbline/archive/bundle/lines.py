@@ -1,4 +1,4 @@
-"""What a bundle says beside its documents: attempts, expired evidence and rows of conclusions, one JSON object a line."""
+"""The lines of a bundle beside its documents: attempts, expired evidence and rows of conclusions, one JSON object each."""
 
 from __future__ import annotations
 

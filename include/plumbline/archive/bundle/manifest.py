@@ -17,7 +17,7 @@ LEDGER = "ledger"
 ATTEMPTS_FILE = "attempts.jsonl"
 EXPIRED_FILE = "expired.jsonl"
 _MAX_MANIFEST_BYTES = 32 * 2**20
-"""Of a manifest: two hundred thousand files."""
+"""The largest manifest: two hundred thousand files."""
 CampaignId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$")]
 FileName = Annotated[str, Field(pattern=r"^(ledger|campaigns/[a-z0-9][a-z0-9.-]{0,62})/([a-z_]{1,40}\.jsonl|documents/\d{6,9}\.json)$")]
 
@@ -37,7 +37,7 @@ class ExportedCampaign:
 
 @dataclass(frozen=True)
 class ImportedCampaign:
-    """One campaign that was to be taken in. `refused`: why nothing of it was; `notes`: what the archive kept as it had it."""
+    """One campaign of an import. `refused`: why it was not imported; `notes`: rows of the archive that the import left unchanged."""
 
     campaign_id: str
     new: int = 0

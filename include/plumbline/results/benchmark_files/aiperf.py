@@ -70,7 +70,7 @@ def _load_of_phases(phases: list[Fields]) -> tuple[Load, int | None]:
 
 
 def _load_of_loadgen(loadgen: Fields, config: Fields) -> tuple[Load, int | None]:
-    """The same of a layout without phases."""
+    """The load in a layout without phases."""
     limit, planned = loadgen.maybe_whole("concurrency", least=1), _planned(loadgen, "request_count", "benchmark_duration")
     varies = _ramp(loadgen, "concurrency_ramp_duration", "request_rate_ramp_duration")
     prompts = config.maybe_part("input")

@@ -1,4 +1,4 @@
-"""What keeps any run of any tool from being compared, as its load and its figures show."""
+"""Reasons why a run of any tool cannot be compared, by its load and figures."""
 
 from __future__ import annotations
 

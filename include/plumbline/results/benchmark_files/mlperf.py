@@ -81,7 +81,7 @@ def _streams(whole: Fields) -> bool:
 
 
 def _tokens(whole: Fields, requests: int) -> list[MetricRow]:
-    """What a run with token latencies adds."""
+    """Rows of a run with token latencies."""
     if not _streams(whole):
         return []
     first = {"mean": "result_first_token_mean_latency_ns", **_names("result_first_token_{}_percentile_latency_ns")}

@@ -10,7 +10,7 @@ from typing import Any
 from plumbline.results.benchmark_files.fields import Fields
 
 _HEAD = 64 * 2**10
-"""Bytes that tell what a text file is."""
+"""Bytes that identify the kind of a text file."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,14 @@ _OWN = ((r"Inferences/Second,", "perf_analyzer"), (r'^:::MLLOG .*"key": "loadgen
 
 
 def json_kind(document: Fields) -> str | None:
-    """What a JSON file of no reader is."""
+    """The kind of a JSON file that no reader takes."""
     return next(
         (k.what for k in _JSON if all(has_field(document, f) for f in k.has) and not any(has_field(document, f) for f in k.lacks)), None
     )
 
 
 def text_kind(raw: bytes) -> str | None:
-    """What a text file of no reader is, or the tool whose reader takes it."""
+    """The kind of a text file that no reader takes, or the tool whose reader takes it."""
     head = re.sub(r"^(#.*|=+|)\n", "", raw[:_HEAD].decode("utf-8", errors="replace").lstrip("\ufeff"), flags=re.MULTILINE)
     known = next((what for pattern, what in _TEXT if re.search(pattern, head, flags=re.MULTILINE)), None)
     return known or next((f"one of {tool}" for pattern, tool in _OWN if re.search(pattern, head, flags=re.MULTILINE)), None)

@@ -1,4 +1,4 @@
-"""What a reader makes of a file: the runs that it reports, each with its load, its figures and its gaps."""
+"""The runs in a benchmark tool's file, each with its load, figures and gaps."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Run:
 
 @dataclass(frozen=True)
 class BenchmarkFile:
-    """What a file reports. `day` and `version`: None where the file does not say."""
+    """The content of a file. `day` and `version`: None if the file does not have them."""
 
     tool: str
     version: str | None

@@ -28,7 +28,7 @@ def read(whole: Fields) -> BenchmarkFile:
 
 
 def between_events(rows: list[MetricRow]) -> list[Gap]:
-    """What these benchmarks call inter-token latency."""
+    """The field that these benchmarks call inter-token latency."""
     text = "the file's itl counts gaps between events; tokens of one event have none, so it is lower than TPOT if events carry several"
     found = any(row.metric == "inter_token_latency" for row in rows)
     return [gap("itl_between_events", text, "inter_token_latency")] if found else []
