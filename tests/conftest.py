@@ -1,5 +1,6 @@
 """What holds for every test: a temporary Airflow home for each process that runs tests, signals that do what Python makes them do, quick
-schemas of new archives, an idle machine for tests that need one, and a second try for tests of real servers and processes."""
+schemas of new archives, quick starts of Python, an idle machine for tests that need one, and a second try for tests of real servers and
+processes."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ import pytest
 
 from tests.fakes.exclusive_lock import ExclusiveLock
 from tests.fakes.postgres_server import archive_url, postgres_server  # noqa: F401 - one server for all tests of a process
+from tests.fakes.quick_python import search_path, sitecustomize  # noqa: F401 - this process collects garbage as rarely
 from tests.golden import Golden
 
 # Before any test imports Airflow, which makes its home when it is imported. Processes of one run share no home.
@@ -26,6 +28,8 @@ if "AIRFLOW_HOME" not in os.environ or "PYTEST_XDIST_WORKER" in os.environ:
 # Servers that two processes start at once would both find the default port free.
 if worker := os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw"):
     os.environ.setdefault("PLUMBLINE_PORT", str(18080 + int(worker)))
+# Also of the processes that run tests.
+os.environ["PYTHONPATH"] = search_path(*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
 # The width of what commands print, whatever terminal runs the tests; read when the command line is imported.
 os.environ["COLUMNS"] = "140"
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.fakes.quick_python import search_path
 from tests.fakes.trials import cluster_provider
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +31,7 @@ def parse(home: Path, config: Path = CONFIG, hash_seed: str = "0", team_server: 
         "AIRFLOW__CORE__DAGBAG_IMPORT_ERROR_TRACEBACK_DEPTH": "0",
         "PLUMBLINE_HOME": str(home / "plumbline"),
         "PLUMBLINE_CONFIG": str(config),
-        "PYTHONPATH": str(ROOT / "include"),
+        "PYTHONPATH": search_path(ROOT / "include"),
         "PYTHONHASHSEED": hash_seed,
         **({"PLUMBLINE_TEAM_SERVER": "true"} if team_server else {}),
     }

@@ -20,6 +20,7 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+from tests.fakes.quick_python import search_path
 
 from plumbline.archive import open_archive
 from plumbline.declarations import installation_paths, load
@@ -131,7 +132,7 @@ def installation(folder: Path) -> Iterator[Path]:
 
 def killed_campaign(folder: Path) -> list[psutil.Process]:
     """The processes of a campaign whose command and supervisor were killed while a trial ran."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "include")}
+    env = {**os.environ, "PYTHONPATH": search_path(ROOT / "include")}
     log = folder / "doomed.log"
     with log.open("w") as out:
         command = subprocess.Popen([sys.executable, "-c", DOOMED], env=env, stdout=out, stderr=subprocess.STDOUT)

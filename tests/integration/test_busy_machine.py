@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.fakes.quick_python import search_path
 from tests.integration.test_airflow_smoke import ROOT, installation
 
 from plumbline.archive import open_archive
@@ -27,7 +28,7 @@ def test_a_busy_machine_has_no_winner(tmp_path: Path) -> None:
             neighbour = subprocess.Popen([sys.executable, str(burner)])
             stack.callback(neighbour.wait)
             stack.callback(neighbour.kill)
-        env = {**os.environ, "PYTHONPATH": str(ROOT / "include")}
+        env = {**os.environ, "PYTHONPATH": search_path(ROOT / "include")}
         command = [sys.executable, "-m", "plumbline.cli", "run", "--campaign", "busy", "--reason", "a test"]
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
         assert done.returncode == BUSY, done.stdout + done.stderr

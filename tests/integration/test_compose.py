@@ -22,6 +22,7 @@ import pytest
 from tests.data.result_documents import document, trial
 from tests.fakes.compose_processes import ROOT, Processes, Refused, implementations, read_settings, resolve
 from tests.fakes.postgres_tcp import TcpPostgres, free_port
+from tests.fakes.quick_python import search_path
 
 from plumbline.archive import open_archive
 from plumbline.embedded.client import AirflowClient
@@ -174,7 +175,10 @@ def server(folder: Path, settings: Path, resolved: dict[str, Any]) -> Iterator[S
             "/opt/plumbline": str(ROOT),
             "s3://plumbline/results": (folder / "results").as_uri(),
         },
-        extra={"AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles)},
+        extra={
+            "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles),
+            "PYTHONPATH": search_path(ROOT / "include"),
+        },
     )
     try:
         environment = {k: str(v) for k, v in resolved["services"]["postgres"]["environment"].items()}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.fakes.quick_python import search_path
 from tests.fakes.trials import a_trial
 from tests.integration.test_training import all_end
 
@@ -27,7 +28,7 @@ def started(home: Path, *arguments: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": "include", "PLUMBLINE_HOME": str(home)},
+        env={**os.environ, "PYTHONPATH": search_path("include"), "PLUMBLINE_HOME": str(home)},
     )
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 import pytest
+from tests.fakes.quick_python import search_path
 from tests.fakes.trials import a_trial
 
 from plumbline.declarations import InferenceWorkload, Trial, criteria_hash, series_key, spec_hash
@@ -294,7 +295,7 @@ measure(short_trial(phases=LONG_STEADY), Path(sys.argv[1]), report)
 def test_the_server_goes_with_its_harness(tmp_path: Path, number: signal.Signals) -> None:
     """A killed harness cleans up nothing: the kernel ends the server, most models see that, and the next start sweeps what is left."""
     repository_root = Path(__file__).resolve().parents[2]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(repository_root), str(repository_root / "include")])}
+    environment = {**os.environ, "PYTHONPATH": search_path(repository_root, repository_root / "include")}
     harness = subprocess.Popen([sys.executable, "-c", HARNESS, str(tmp_path)], stdout=subprocess.PIPE, text=True, env=environment)
     assert harness.stdout is not None
     family = [psutil.Process(int(pid)) for pid in harness.stdout.readline().split()]

@@ -14,6 +14,7 @@ import numpy as np
 import psutil
 import pytest
 from tests.fakes.golden_triton import Golden
+from tests.fakes.quick_python import search_path
 from tests.integration.test_inference_golden import drive, load_of
 
 from plumbline.loadclient.transport import Settings
@@ -106,7 +107,7 @@ with Golden() as golden:
 def test_the_processes_end_with_a_parent_that_is_killed() -> None:
     root = Path(__file__).resolve().parents[2]
     with subprocess.Popen(
-        [sys.executable, "-c", PARENT], cwd=root, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(root)}
+        [sys.executable, "-c", PARENT], cwd=root, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": search_path(root)}
     ) as parent:
         assert parent.stdout is not None
         parent.stdout.readline()  # under load

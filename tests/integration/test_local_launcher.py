@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fakes.quick_python import search_path
 from tests.fakes.trials import a_trial, local_provider
 
 from plumbline.declarations import Trial, installation_paths
@@ -288,7 +289,7 @@ def launched(tmp_path: Path, trial: Trial, command: list[str]) -> subprocess.Pop
     """A launcher in a process of its own."""
     specification = tmp_path / f"{uuid.uuid4().hex}.json"
     specification.write_text(trial.model_dump_json())
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "include")}
+    environment = {**os.environ, "PYTHONPATH": search_path(REPOSITORY / "include")}
     return subprocess.Popen(
         [sys.executable, "-c", LAUNCH, str(specification), json.dumps(command)], env=environment, stdout=subprocess.PIPE, text=True
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.browser.sample import campaign, record
+from tests.fakes.quick_python import search_path
 
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.presentation.html.report import write_report
@@ -151,7 +152,7 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
         "AIRFLOW__API_AUTH__JWT_SECRET": "a-secret-of-this-test-that-is-long-enough-for-sha512-signatures-0123456789",
-        "PYTHONPATH": os.pathsep.join((str(REPOSITORY / "include"), str(REPOSITORY))),
+        "PYTHONPATH": search_path(REPOSITORY / "include", REPOSITORY),
         "PLUMBLINE_HOME": str(home / "plumbline"),
     }
     data = campaign(home / "plumbline" / "results", repeats=1)

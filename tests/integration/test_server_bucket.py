@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from moto.server import ThreadedMotoServer
+from tests.fakes.quick_python import search_path
 
 pytestmark = pytest.mark.integration
 
@@ -23,7 +24,7 @@ def environment() -> Iterator[dict[str, str]]:
     host, port = server.get_host_and_port()
     yield {
         **{k: v for k, v in os.environ.items() if not k.startswith("AWS_")},
-        "PYTHONPATH": str(ROOT / "include"),
+        "PYTHONPATH": search_path(ROOT / "include"),
         "PLUMBLINE_RESULTS_URL": "s3://a-new-bucket/results",
         "AWS_ENDPOINT_URL": f"http://{host}:{port}",
         "AWS_ACCESS_KEY_ID": "test",

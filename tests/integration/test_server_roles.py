@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fakes.quick_python import search_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.full]  # test_plumbline_plugin.py tries the roles of the simple auth manager
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -72,7 +73,7 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
         "AIRFLOW__API__SECRET_KEY": "a-secret-of-this-test",
         "AIRFLOW__API_AUTH__JWT_SECRET": "a-secret-of-this-test-that-is-long-enough-for-sha512-signatures-0123456789",
-        "PYTHONPATH": os.pathsep.join((str(REPOSITORY / "include"), str(REPOSITORY))),
+        "PYTHONPATH": search_path(REPOSITORY / "include", REPOSITORY),
         "PLUMBLINE_HOME": str(home / "plumbline"),
         "PLUMBLINE_ADMIN_PASSWORD": PASSWORD,
     }

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 from tests.fakes.fake_kubernetes import FakeKubernetes, PodRun, Script
+from tests.fakes.quick_python import search_path
 from tests.fakes.trials import a_trial, cluster_provider
 
 from plumbline.archive import Archive, open_archive
@@ -52,7 +53,7 @@ def real_harness(run: PodRun) -> int:
     work = Path(os.environ["PLUMBLINE_HOME"]) / "pod"
     done = subprocess.run(
         [sys.executable, "-m", "plumbline.harness", "run", *container["args"]],
-        env={"PATH": os.environ["PATH"], "HOME": str(work), "PYTHONPATH": "include", "PLUMBLINE_HOME": str(work), **given},
+        env={"PATH": os.environ["PATH"], "HOME": str(work), "PYTHONPATH": search_path("include"), "PLUMBLINE_HOME": str(work), **given},
         capture_output=True,
         text=True,
         check=False,

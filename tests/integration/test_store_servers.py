@@ -17,6 +17,7 @@ import fsspec.config
 import pytest
 from tests.fakes import object_stores
 from tests.fakes.object_stores import BUCKET, ObjectStore
+from tests.fakes.quick_python import search_path
 from tests.fakes.trials import a_trial, cluster_provider, put_evidence
 
 from plumbline.harness.selfcheck import clocks
@@ -121,7 +122,7 @@ store = ResultStore("{store.url}")
 store.put_trial(a_trial().model_copy(update={{"attempt": 2}}))
 store.put(store.folder(a_trial()) + "/result.json", b"{{}}")
 """
-    environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY / 'include'}{os.pathsep}{REPOSITORY}"}
+    environment = {**os.environ, "PYTHONPATH": search_path(REPOSITORY / "include", REPOSITORY)}
     subprocess.run([sys.executable, "-c", pod], check=True, env=environment)
     assert len(store.attempts(TRIAL.campaign_id, TRIAL.trial_id)) == 2
     assert store.exists(f"{store.folder(TRIAL)}/result.json")

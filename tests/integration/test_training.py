@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 import pytest
+from tests.fakes.quick_python import search_path
 from tests.fakes.trials import declared
 
 from plumbline.analysis.cost.unit_costs import costs_of
@@ -240,7 +241,7 @@ def test_the_worker_ends_with_a_harness_that_is_killed(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from tests.integration.test_training import ENDLESS, run; run(Path(sys.argv[1]), **ENDLESS)"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "include")])}
+    environment = {**os.environ, "PYTHONPATH": search_path(ROOT, ROOT / "include")}
     harness = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], env=environment, cwd=ROOT)
     found: list[psutil.Process] = []
     seen = threading.Event()

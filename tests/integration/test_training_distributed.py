@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 import pytest
+from tests.fakes.quick_python import search_path
 from tests.fakes.trials import cluster_provider
 from tests.integration.test_training import ENDLESS, ROOT, TINY, all_end, codes, run, trains, trial, workers
 
@@ -64,7 +65,7 @@ class Node:
                 stderr=stderr,
                 env={
                     **os.environ,
-                    "PYTHONPATH": os.pathsep.join([*([str(ROOT / "tests" / "fakes" / "driver")] if gpus else []), str(ROOT / "include")]),
+                    "PYTHONPATH": search_path(*([ROOT / "tests" / "fakes" / "driver"] if gpus else []), ROOT / "include"),
                     **(gpus or {}),
                     "PLUMBLINE_HOME": str(folder / f"node{rank}"),
                     "PLUMBLINE_NODE_RANK": str(rank),

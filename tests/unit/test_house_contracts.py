@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.fakes.quick_python import search_path
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACTS = re.findall(r'contracts\]\]\nname = "(.+)"', (ROOT / "pyproject.toml").read_text())
@@ -42,7 +43,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def broken(folder: Path) -> set[str]:
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
-    env = {**os.environ, "PYTHONPATH": str(folder), "NO_COLOR": "1", "COLUMNS": "200"}
+    env = {**os.environ, "PYTHONPATH": search_path(folder), "NO_COLOR": "1", "COLUMNS": "200"}
     run = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     states = {name: state for name in CONTRACTS for state in ("KEPT", "BROKEN") if f"{name} {state}" in run.stdout}
     assert set(states) == set(CONTRACTS), run.stdout + run.stderr

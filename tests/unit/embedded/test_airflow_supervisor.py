@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.fakes.quick_python import search_path
 
 from plumbline.embedded import supervisor
 
@@ -55,7 +56,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def start(home: Path, steady_s: float = supervisor.STEADY_S, **settings: str) -> subprocess.Popen[bytes]:
-    path = os.pathsep.join([str(home.parent / "fake"), str(INCLUDE)])
+    path = search_path(home.parent / "fake", INCLUDE)
     env = {**os.environ, "AIRFLOW_HOME": str(home), "PYTHONPATH": path, **settings}
     # From another folder, so that `-m airflow` is the fake wherever the tests run; our scheduler would import tasks that need the real one.
     fake = "s.COMPONENTS.update(scheduler=('airflow', 'scheduler', '--skip-serve-logs'))"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.data.result_documents import VALIDITY
+from tests.fakes.quick_python import search_path
 
 from plumbline.declarations import ValidityLimits
 from plumbline.harness.contention_monitor import ContentionMonitor
@@ -63,7 +64,7 @@ def watched(neighbours: int = 0, children: int = 0) -> dict:
             stack.callback(neighbour.kill)
             os.sched_setaffinity(neighbour.pid, {CORE})
         command = [sys.executable, "-c", WATCHED, str(CORE), str(children), VALIDITY.model_dump_json()]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": "include"})
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": search_path("include")})
     return json.loads(done.stdout)
 
 

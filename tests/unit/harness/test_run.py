@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from tests.fakes.nvml import Card, Nvml
+from tests.fakes.quick_python import search_path
 from tests.fakes.trials import a_trial, declared
 
 from plumbline.declarations import Trial, criteria_hash, installation_paths
@@ -382,7 +383,7 @@ def test_a_request_to_stop_becomes_an_interrupted_document(home, number):
         [sys.executable, "-c", STUCK, str(home / "trial.json"), (home / "results").as_uri()],
         stdout=subprocess.PIPE,
         text=True,
-        env=os.environ | {"PYTHONPATH": "include"},
+        env=os.environ | {"PYTHONPATH": search_path("include")},
     )
     assert process.stdout is not None
     child = next(int(line.split()[1]) for line in process.stdout if line.startswith("stuck"))

@@ -3,6 +3,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.fakes.quick_python import search_path
 
 from plumbline.harness.environment import collect_facts, container, cpu, host, network, software
 from plumbline.harness.environment.sysfs import format_ranges
@@ -24,7 +25,7 @@ def hash_in_a_process_of_its_own(cores):
         capture_output=True,
         text=True,
         check=True,
-        env=os.environ | {"PYTHONPATH": "include"},
+        env=os.environ | {"PYTHONPATH": search_path("include")},
     )
     return done.stdout.strip()
 
@@ -269,7 +270,7 @@ def test_every_setting_of_the_collective_libraries_is_a_fact(monkeypatch):
 def test_torch_is_known_without_importing_it():
     code = "import sys; from plumbline.harness.environment import software; found = software.software_facts(); assert found['torch.version']; print('torch' in sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": "include"}
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": search_path("include")}
     )
     assert done.stdout.strip() == "False"
 

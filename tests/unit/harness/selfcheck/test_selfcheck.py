@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.fakes.quick_python import search_path
 
 from plumbline.harness import selfcheck
 from plumbline.results import CheckLine
@@ -70,7 +71,7 @@ def test_without_tritonclients_grpc_part_the_load_client_does_not_apply(tmp_path
         (package / "grpc").mkdir()
         (package / "grpc" / "__init__.py").write_text(part)
     ask = "from plumbline.harness import selfcheck; (line,) = selfcheck._load_client_lines(); print(line.check, line.status, line.reason)"
-    path = os.pathsep.join((str(tmp_path), str(Path(selfcheck.__file__).parents[3])))
+    path = search_path(tmp_path, Path(selfcheck.__file__).parents[3])
     done = subprocess.run(
         [sys.executable, "-c", ask], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=120, check=False
     )
