@@ -86,11 +86,11 @@ class TaskView:
         return bool(self._ti.get_dr_count(dag_id=dag_id, logical_dates=[slot]))
 
     def unreadable_files(self) -> Mapping[str, str]:
-        """Of this task's bundle."""
+        """Files of this task's bundle that could not be read."""
         return unreadable_files(Path(self._ti.bundle_instance.path))
 
     def heartbeats(self) -> Mapping[str, datetime | None]:
-        """From Airflow's health page; OSError if it does not answer."""
+        """Heartbeats on Airflow's health page; OSError if it does not answer."""
         address = conf.get("core", "execution_api_server_url", fallback=None) or conf.get("api", "base_url")
         url = f"{str(address).rstrip('/').removesuffix('/execution')}/api/v2/monitor/health"
         try:

@@ -118,7 +118,7 @@ class LaunchOperator(_Base):  # type: ignore[misc]  # airflow's types are not fo
         return self.wait()
 
     def resume_execution(self, next_method: str, next_kwargs: Row | None, context: Any) -> Any:
-        """As in Airflow, but a failed or timed-out trigger also cleans up the cluster and records the attempt: Airflow would only fail the task."""
+        """Resume; a failed or timed-out trigger also cleans up the cluster and records the attempt, where Airflow would only fail the task."""
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except _deferral_errors() as error:

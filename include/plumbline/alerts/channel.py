@@ -1,4 +1,4 @@
-"""What an alert channel is, the messages it delivers and the errors it raises; other packages add kinds of channels."""
+"""The interface of an alert channel, its messages and errors; other packages add kinds of channels."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def monthly_cost(
 
 
 def _paces(finding: Finding) -> dict[str, _TimeChange]:
-    """By workload, how much longer the same work takes."""
+    """Workload → how much longer the same work takes."""
     paces: dict[str, _TimeChange] = {}
     for key in dict.fromkeys(m.series_key or finding.series_key for m in finding.members):
         members = [m for m in finding.members if (m.series_key or finding.series_key) == key and m.effect is not None]

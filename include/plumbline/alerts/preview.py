@@ -22,7 +22,7 @@ _BLOCK_TYPES = ("header", "section", "context", "divider")
 
 @dataclass(frozen=True)
 class Preview:
-    """What Slack would show under one name: the message, its chart, and the first reply in its thread."""
+    """A preview of Slack under one name: the message, its chart, and the first reply in its thread."""
 
     name: str
     message: Message

@@ -39,7 +39,7 @@ def sum_monthly(amounts: Iterable[float | None]) -> MonthlyTotal:
 
 @dataclass(frozen=True)
 class FindingRow:
-    """What a report says of one finding. `explanation`: what it is attributed to, in words; empty if nothing explains it.
+    """A finding's content in a report. `explanation`: what it is attributed to, in words; empty if nothing explains it.
 
     `headline`: the first line, without severity; `evidence`: the numbers behind it, empty if the finding cannot be read. `direction`: `regressed` or `improved` of a performance finding, else empty. `effect`: a fraction. `usd_per_month`: what it costs at the declared volumes
     (negative: saves), None if unknown. `owner`: the teams whose workloads it concerns.
@@ -67,7 +67,7 @@ ChoiceKey = tuple[str, str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class CampaignHistory:
-    """What came before a campaign, and what waits beside it.
+    """The history before a campaign, and the open findings.
 
     `open_findings`: all that wait, of any campaign; `monthly`: what they cost and save. `choices`: the first provider of the last decision that did not rest on this campaign.
     `index`: provider → campaign → speed over all its workloads, 100 in its first campaign. `volumes`: declared instance time a month.
@@ -99,7 +99,7 @@ class SeriesDrift:
 
 @dataclass(frozen=True)
 class Quality:
-    """What the quality checks decided about one attempt: accept, annotate or reject, and why."""
+    """The verdict of the quality checks on one attempt: accept, annotate or reject, with the reason."""
 
     action: str
     reasons: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What follows from a campaign's numbers: the one place that the report, the command line and the pages take it from."""
+"""Conclusions from a campaign's numbers: the one source for the report, the command line and the pages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from plumbline.declarations.teams import KINDS
 
 @dataclass(frozen=True)
 class Conclusions:
-    """What follows from a campaign's numbers at the prices of the day: cards, decisions, quotes by provider.
+    """Conclusions from a campaign's numbers at the prices of the day: cards, decisions, quotes by provider.
 
     `trials`: every attempt with its costs. `decided`: each team's choices with what would change them; they rest on measured numbers alone,
     unless all are simulated. `winner_changes`: the newest of each choice, from stored decisions. `today`: each choice by the current results of all campaigns. What takes longer
@@ -52,7 +52,7 @@ class Conclusions:
 
     @cached_property
     def provider_costs(self) -> tuple[ProviderCost, ...]:
-        """What the campaign cost at each provider."""
+        """The campaign's cost at each provider."""
         return self._bill.by_provider(self.day, self.campaign.purchase)
 
     @property

@@ -1,4 +1,4 @@
-"""From result documents to trial samples."""
+"""Trial samples from result documents."""
 
 from __future__ import annotations
 
@@ -111,13 +111,13 @@ def held_seconds(document: ResultDocument | HeldPart) -> float | None:
 
 
 def billed_seconds(document: ResultDocument) -> float | None:
-    """As `held_seconds`; 0 of an attempt that was launched, seen to its end and never had a place."""
+    """`held_seconds`, but 0 for an attempt that was observed to its end and never had a node."""
     seconds = held_seconds(document)
     return 0.0 if seconds is None and document.launch is not None and document.validity.status == "failed" else seconds
 
 
 def _on_node(events: tuple[Event, ...], gone: tuple[Event, ...]) -> tuple[Event, ...]:
-    """What happened since a pod had its node. One that never finished by itself held it until the launch was deleted."""
+    """Events since a pod had its node. One that never finished by itself held it until the launch was deleted."""
     scheduled = next((e.utc for e in events if e.name == "scheduled"), None)
     if scheduled is None:
         return ()

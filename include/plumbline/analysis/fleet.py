@@ -91,7 +91,7 @@ def pooled(own: Sequence[FleetSeries], metric: str, statistic: str, phase: str |
 
 CostUnit = Literal["token", "hour", "month"]
 COST_UNITS: tuple[CostUnit, ...] = get_args(CostUnit)
-"""What a cost is of: the outcome, such as a million tokens; an instance-hour; a month at the declared volumes."""
+"""Units of a cost: the outcome, such as a million tokens; an instance-hour; a month at the declared volumes."""
 HOURLY, MONTHLY = "price_per_hour", "cost_per_month"
 
 

@@ -49,7 +49,7 @@ class PatchedField:
 
 
 def patched_fields(declared: Declarations, providers: Sequence[Provider]) -> list[PatchedField]:
-    """Of a typical trial's pod of each of the providers that has a `pod_patch`."""
+    """Provider with a `pod_patch` → changed fields of a typical trial's pod."""
     return [field for provider in sorted(providers, key=lambda p: p.name) for field in _patched_fields(declared, provider)]
 
 
@@ -68,7 +68,7 @@ def _patched_fields(declared: Declarations, provider: Provider) -> list[PatchedF
 
 
 def show_patched_fields(fields: list[PatchedField]) -> None:
-    """As a table; nothing without a patch."""
+    """Print the patched fields as a table; nothing without a patch."""
     if not fields:
         return
     shown = table("What pod_patch changes of a trial's pod", "provider", "field", "before", "after")
@@ -91,7 +91,7 @@ def show_defaults(declared: Declarations, shown: Collection[str]) -> None:
 
 
 _PLAIN = ("the whole node", "the endpoint")
-"""What needs no line: the usual ways to be charged for all that there is."""
+"""Charges that need no line: the usual ones, for a whole node or endpoint."""
 
 
 def check(
@@ -161,7 +161,7 @@ def check(
 
 
 def _examples(examples: Sequence[Placeholder], providers: Sequence[str], everything: bool) -> list[str]:
-    """What disabled providers must replace before they are enabled: each field with `--all`, else how many there are."""
+    """Examples that disabled providers must replace before they are enabled: each field with `--all`, else how many there are."""
     if everything:
         return [str(one) for one in examples if not one.enabled]
     return [f"{len(providers)} disabled providers hold values of the examples; --all names them"] if providers else []
@@ -182,7 +182,7 @@ def _months(declared: Declarations, providers: Sequence[Provider]) -> list[Month
 
 
 def _row(provider: Provider, workload: AnyWorkload, each: WorkloadEstimate, monthly: bool) -> dict[str, Any]:
-    """What a provider can run. `trials` and `node_hours` are a month's: 0 of what does not run monthly or not at all."""
+    """A row of what a provider can run. `trials` and `node_hours` are a month's: 0 of what does not run monthly or not at all."""
     runs = monthly and provider.enabled
     share = share_of(provider, workload.gpus)
     return {

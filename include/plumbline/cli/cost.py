@@ -236,7 +236,7 @@ def _cost_data(p: ProviderCost) -> dict[str, Any]:
 
 
 def _gaps(costs: Sequence[ProviderCost]) -> None:
-    """What no bill has, a line for each reason that providers share."""
+    """Costs that no bill has, a line for each reason that providers share."""
     unknown = [
         (p.provider, f"{format_name(each.item)} not known: {each.reason.removesuffix(f' for {p.provider}')}")
         for p in costs

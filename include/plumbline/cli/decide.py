@@ -131,7 +131,7 @@ def _gates(decided: TeamDecision, most: int | None) -> None:
 
 
 def _changes(what: str, rows: Sequence[SwingRow], most: int | None) -> None:
-    """What would change the first place, in the report's own words."""
+    """Changes that would move the first place, in the report's words."""
     if rows:
         _line(f"What another {what} would change:")
         shown = table("", what, "now", "from there down", "from there up", right=("now",))

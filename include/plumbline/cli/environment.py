@@ -28,7 +28,7 @@ from plumbline.workflows.read_prices import PriceCheckResult, read_provider_pric
 
 @dataclass
 class _ProviderReport:
-    """What was found out about one provider; None where it could not be, then `failures` say why."""
+    """The findings about one provider; a part is None if `failures` say why it is unknown."""
 
     provider: str
     looked: EnvironmentCheck | None = None
@@ -43,7 +43,7 @@ class _ProviderReport:
 
     @property
     def slow(self) -> list[ProbeVerdict]:
-        """What a probe found slower than usual, also for once."""
+        """Figures that a probe found slower than usual."""
         return [figure for figure in (self.probed.figures if self.probed else ()) if figure.slow]
 
 

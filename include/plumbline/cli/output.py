@@ -226,7 +226,7 @@ def _cards(shown: Table, width: int) -> Iterator[RenderableType]:
 
 
 def _flow(pairs: list[Text], width: int) -> Iterator[Text]:
-    """As many pairs a line as fit; none is broken that fits a line."""
+    """The pairs, as many a line as fit."""
     line = Text()
     for pair in pairs:
         if line.cell_len and line.cell_len + 3 + pair.cell_len > width:

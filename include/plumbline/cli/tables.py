@@ -45,7 +45,7 @@ class ProviderTable:
         self.rows.append((tuple(lead), tuple(cells), style, end))
 
     def print(self, right: bool = False) -> None:
-        """As many tables below each other as the terminal's width asks for."""
+        """Print the table, split into several if the terminal is narrow."""
         if not self.rows:
             return
         title = self.title

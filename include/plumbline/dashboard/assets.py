@@ -17,7 +17,7 @@ _SHORT_CACHE = "private, max-age=300"
 
 
 class Assets:
-    """What `/static/…` serves, by name; no other file can be reached. Airflow compresses what it serves."""
+    """The files of `/static/…`, by name; no other file can be reached. Airflow compresses what it serves."""
 
     def __init__(self) -> None:
         folder = files("plumbline.dashboard") / "static"

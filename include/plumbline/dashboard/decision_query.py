@@ -28,7 +28,7 @@ class AdjustedDecision:
 
     @cached_property
     def near(self) -> TeamDecision:
-        """The same choice among the first PROVIDERS_SHOWN."""
+        """The choice among the first PROVIDERS_SHOWN."""
         return self.decided.leading(PROVIDERS_SHOWN)
 
     @property

@@ -36,7 +36,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Filter:
-    """What a page shows; empty: everything. `last`: months until now; `since`, `until`: days, `until` included. `per`: what a cost is of."""
+    """A page's filter; empty: everything. `last`: months until now; `since`, `until`: days, `until` included. `per`: what a cost is of."""
 
     cloud: str = ""
     region: str = ""
@@ -166,7 +166,7 @@ def read_findings_filter(
     since: date | Literal[""] = "",
     until: date | Literal[""] = "",
 ) -> Filter:
-    """The same for findings, whose kind and state are others."""
+    """The filter of findings, which have other kinds and states."""
     return read_filter(request, cloud, region, accelerator, team, "", "", last, since, until)
 
 

@@ -22,7 +22,7 @@ def read_parts(request: Request, parts: Waiting = "") -> Waiting:
 
 
 Parts = Annotated[Waiting, Depends(read_parts)]
-"""What a page waits for: the parts that are cached, its main part too, or everything."""
+"""The parts that a page waits for: the parts that are cached, its main part too, or everything."""
 
 
 def waits_for(archive: Archive, parts: Waiting) -> Waiting:

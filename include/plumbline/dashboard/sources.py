@@ -1,4 +1,4 @@
-"""What pages read: the archive (read only), the declarations, and a cache of computed answers."""
+"""The sources of pages: the archive (read only), the declarations, and a cache of computed answers."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class DeclarationsReader:
         self._cached: tuple[FileStamps, Declarations] | None = None
 
     def now(self, money: bool = True) -> Declarations:
-        """What is declared now, without prices for those who may not see `money`."""
+        """The present declarations, without prices for users who may not see `money`."""
         declarations = self._read()
         return declarations if money else without_costs(declarations)
 
@@ -120,7 +120,7 @@ def _file_stamps(folder: Path) -> FileStamps:
 
 T = TypeVar("T")
 Basis = tuple[Engine, Declarations, date, tuple[int, int, int]]
-"""What an answer rests on: an archive with its state, declarations, a day."""
+"""The basis of an answer: an archive with its state, declarations, a day."""
 CACHED_ANSWERS = 64
 """Each moved slider is one entry, and each filter of the heat map."""
 

@@ -72,7 +72,7 @@ def _with_next_slot(note: str, declared: Declarations, now: datetime) -> str:
 
 
 def ask_airflow(read_runs: ReadActiveRuns | None) -> Sequence[ActiveRun] | None:
-    """What runs now; None outside Airflow, and while its database does not answer: the page is shown all the same."""
+    """The runs in progress; None outside Airflow, and while its database does not answer."""
     if read_runs is None:
         return None
     try:
@@ -83,7 +83,7 @@ def ask_airflow(read_runs: ReadActiveRuns | None) -> Sequence[ActiveRun] | None:
 
 
 def _running_tile(active: Sequence[ActiveRun] | None, campaign: list[Tile], declared: Declarations, now: datetime) -> list[Tile]:
-    """What Airflow runs; where it cannot be asked, the newest campaign."""
+    """Airflow's runs, or the newest campaign if Airflow does not answer."""
     if active is None:
         return campaign
     if not active:

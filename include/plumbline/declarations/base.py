@@ -39,7 +39,7 @@ class Declared(BaseModel):
 
 
 def removed(instead: str, default: object = None) -> AfterValidator:
-    """Of a field whose feature is gone: trials of the archive carry its `default`, any other value is an error that names what to use instead."""
+    """Metadata of a field whose feature is gone: trials of the archive carry its `default`, any other value is an error that names what to use instead."""
 
     def refuse(value: object) -> object:
         if value != default:
@@ -50,7 +50,7 @@ def removed(instead: str, default: object = None) -> AfterValidator:
 
 
 def removed_values(instead: Mapping[str, str], key: str | None = None) -> BeforeValidator:
-    """Of a field whose values in `instead` are gone, each with what to use in its place. `key`: of the mapping that the field is."""
+    """Metadata of a field whose values in `instead` are gone, each with what to use in its place. `key`: of the mapping that the field is."""
 
     def refuse(value: object) -> object:
         name = value.get(key) if key is not None and isinstance(value, dict) else value

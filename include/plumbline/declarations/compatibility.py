@@ -34,7 +34,7 @@ class ModelFit:
 
     @property
     def cache_of_one(self) -> int:
-        """Of one sequence as long as the context."""
+        """KV cache of one sequence as long as the context."""
         return (self.kv_per_token or 0) * (self.context or 0)
 
     @property
@@ -50,7 +50,7 @@ class ModelFit:
 
     @property
     def arithmetic(self) -> str:
-        """Such as `weights 15.0 GiB + KV cache 128 KiB × 8,192 tokens × 64 sequences (64.0 GiB) = 79.0 GiB of 90 % of 80.0 GiB × 1 (…)`."""
+        """The arithmetic as text, such as `weights 15.0 GiB + KV cache 128 KiB × 8,192 tokens × 64 sequences (64.0 GiB) = 79.0 GiB of 90 % of 80.0 GiB × 1 (…)`."""
         parts, total = [f"weights {format_bytes(self.weights)}"], self.weights
         if self.cache_of_one and self.kv_per_token and self.context:
             cache = self.cache_of_one * self.sequences
@@ -116,7 +116,7 @@ class Scratch:
 
 
 def scratch_needed(workload: TrainingWorkload | InferenceWorkload, *, cached: bool = False) -> Scratch | None:
-    """Of one trial; `cached`: fetched checkpoints lie on a volume. None if its model's size is not declared (a hub model, a checkpoint without weights_bytes)."""
+    """The scratch disk of one trial; `cached`: fetched checkpoints lie on a volume. None if its model's size is not declared (a hub model, a checkpoint without weights_bytes)."""
     caches = _CPU_CACHES if workload.needs.accelerator == "cpu" else _ACCELERATOR_CACHES
     if isinstance(workload, InferenceWorkload):
         served = 0.0 if cached and isinstance(workload.model, Checkpoint) else _served_bytes(workload)
@@ -169,7 +169,7 @@ def _data_bytes(
 
 
 def _served_bytes(workload: InferenceWorkload) -> float | None:
-    """Of a fetched checkpoint, an engine's checkpoint or an export; 0 for engines that generate the weights in memory; None: not declared."""
+    """Bytes of a fetched checkpoint, an engine's checkpoint or an export; 0 for engines that generate the weights in memory; None: not declared."""
     if isinstance(workload.model, Checkpoint):
         return 0.0 if isinstance(workload.model, FolderCheckpoint) else workload.model.weights_bytes
     return engine(workload.server.backend).disk_bytes_per_parameter * workload.model.parameters

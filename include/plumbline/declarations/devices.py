@@ -1,4 +1,4 @@
-"""What a GPU's name says: whole card or part of one, its model, its memory. Names are those of drivers, node labels and declarations."""
+"""The meaning of a GPU's name: whole card or part, model, memory. Names are those of drivers, node labels and declarations."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def part_of_card(name: str | None) -> str | None:
 
 
 def mig_profile(text: str) -> str | None:
-    """Such as 3g.20gb or 1c.3g.20gb, of a product's name, a resource (`nvidia.com/mig-3g.20gb`) or a label's value."""
+    """The MIG profile, such as 3g.20gb or 1c.3g.20gb, in a product's name, a resource (`nvidia.com/mig-3g.20gb`) or a label's value."""
     found = _MIG.search(text)
     return found[1] if found else None
 
@@ -86,7 +86,7 @@ def _spaced(text: str) -> str:
 
 @cache
 def _catalogued_memory(product: str) -> float | None:
-    """As gpuhunt knows it; None of a name that it has with several sizes."""
+    """Memory by gpuhunt's catalogue; None for a name with several sizes there."""
     try:
         import gpuhunt
     except ImportError:  # an image of a trial has none

@@ -88,7 +88,7 @@ def _set_environment(values: Mapping[str, str | None]) -> None:
 
 
 def installation_paths() -> InstallationPaths:
-    """From this process's environment."""
+    """The paths that this process's environment sets."""
     home = Path(os.environ.get("PLUMBLINE_HOME") or REPOSITORY / "var").resolve()
     return InstallationPaths(
         home=home,
@@ -114,7 +114,7 @@ def airflow_url() -> str | None:
 
 _DAY_S = 86400.0
 STORE_URL_PATTERN = r"^((s3|gs|gcs|az|abfs|abfss)://[A-Za-z0-9]|file:///)[^?#\s\x00]*$"
-"""Of a result store. Other schemes of fsspec fetch web pages, run commands over SSH or chain file systems."""
+"""Pattern of a result store's URL. Other schemes of fsspec fetch web pages, run commands over SSH or chain file systems."""
 
 
 class EvidenceRules(Declared):

@@ -94,7 +94,7 @@ class Declarations:
     """Fields of `launcher` from `defaults.yaml`, by provider."""
 
     def enabled_providers(self) -> tuple[Provider, ...]:
-        """By name."""
+        """Enabled providers, by name."""
         return tuple(p for _, p in sorted(self.providers.items()) if p.enabled)
 
     def choices(
@@ -315,7 +315,7 @@ def _read_file(
 
 @lru_cache(maxsize=256)
 def _validated(model: type[Model], text: str) -> Model:
-    """The same instance for the same text, as instances never change: most files are as they were at the last reading."""
+    """The instance of a text, from a cache: instances never change, and most files stay the same between readings."""
     return model.model_validate_json(text)
 
 
@@ -438,7 +438,7 @@ class Placeholder:
 
 
 def find_placeholders(declared: Declarations) -> tuple[Placeholder, ...]:
-    """Of every provider by name, including its fields from defaults.yaml."""
+    """Placeholders of every provider by name, including its fields from defaults.yaml."""
     return tuple(
         Placeholder(provider.name, provider.enabled, field, expected)
         for provider in sorted(declared.providers.values(), key=lambda each: each.name)

@@ -70,7 +70,7 @@ class AcceleratorSheet(Declared):
 
 
 class WorkloadShape(Declared):
-    """What was run. `sequence`: tokens of a trained sequence. `batch`: samples of one step. `load`: the arrivals in the publisher's words."""
+    """The published workload. `sequence`: tokens of a trained sequence. `batch`: samples of one step. `load`: the arrivals in the publisher's words."""
 
     model: str = Field(min_length=2)
     parameters: int = Field(ge=1_000, description="weights, embeddings and head included")

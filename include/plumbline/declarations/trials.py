@@ -79,7 +79,7 @@ def digest(data: Any) -> str:
 
 
 def without_defaults(trial: Trial) -> dict[str, Any]:
-    """As JSON values without defaults, for an older harness, which refuses unknown keys.
+    """The model as JSON values without defaults, for an older harness, which refuses unknown keys.
 
     A task's kind stays, default or not: without it nobody can tell which task the rest is of.
     """
@@ -107,7 +107,7 @@ def spec_hash(workload: TrainingWorkload | InferenceWorkload) -> str:
 
 
 def specification(workload: TrainingWorkload | InferenceWorkload) -> dict[str, Any]:
-    """What is measured, with all defaults, for a comparison by field. `spec_hash` omits defaults."""
+    """The specification with all defaults, for a comparison by field. `spec_hash` omits defaults."""
     return workload.model_dump(mode="json", exclude=_NOT_MEASURED)
 
 
@@ -143,7 +143,7 @@ def series_key(workload: TrainingWorkload | InferenceWorkload, provider: Provide
 
 
 def trial_id(campaign_id: str, provider: Provider, workload: TrainingWorkload | InferenceWorkload, slot: str, repeat: int) -> str:
-    """From campaign, provider, kind, workload, slot and repeat; safe in file names and labels."""
+    """A trial's id: campaign, provider, kind, workload, slot and repeat; safe in file names and labels."""
     text = f"{campaign_id}.{provider.name}.{workload.kind}.{workload.name}.{slot.replace(':', '')}.r{repeat}".lower()
     return _UNSAFE_IN_ID.sub("-", text)
 

@@ -14,11 +14,11 @@ _TITLES = {
     "openai": "an engine's own server on GPUs",
     "onnxruntime": "ONNX Runtime on GPUs",
 }
-"""Of `server.backend`; the others were run on a GPU."""
+"""Values of `server.backend` that were never run on a GPU, with their names."""
 
 
 def never_run_on(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str | None:
-    """Such as `AMD GPUs, several GPUs`; None where the harness was run on this kind, or it does not matter: simulations, hosted models."""
+    """Hardware that the harness never ran on, such as `AMD GPUs, several GPUs`; None without any, and for simulations and hosted models."""
     accelerator = provider.accelerator
     if accelerator.kind == "cpu" or provider.simulated or provider.launcher.hosted:
         return None

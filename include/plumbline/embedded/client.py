@@ -97,7 +97,7 @@ class AirflowClient:
         self.close()
 
     def dags(self) -> dict[str, DagState]:
-        """By DAG id, stale ones too."""
+        """DAGs by id, stale ones too."""
         return {d["dag_id"]: _dag(d) for d in self._pages("/api/v2/dags", "dags", {"exclude_stale": False})}
 
     def import_errors(self, since: datetime | None = None) -> dict[str, str]:
@@ -151,7 +151,7 @@ class AirflowClient:
         return "\n".join(_log_line(line) for line in content) if isinstance(content, list) else str(content)
 
     def xcom(self, dag_id: str, run_id: str, task_id: str) -> Any:
-        """What an unmapped task returned."""
+        """The return value of an unmapped task."""
         path = f"/api/v2/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}/taskInstances/{_part(task_id)}/xcomEntries/return_value"
         value = self._call("GET", path)["value"]
         try:

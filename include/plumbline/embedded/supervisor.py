@@ -25,7 +25,7 @@ COMPONENTS: dict[str, tuple[str, ...]] = {
     "dag-processor": ("airflow", "dag-processor"),
     "triggerer": ("airflow", "triggerer", "--skip-serve-logs"),
 }
-"""By component, its module and arguments."""
+"""Component → module and arguments."""
 MIGRATION: dict[str, tuple[str, ...]] = {"migration": ("airflow", "db", "migrate")}
 GRACE_S = 12.0
 STEADY_S = 30.0

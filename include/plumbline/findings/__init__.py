@@ -11,7 +11,7 @@ from plumbline.results.finding import Finding, FindingKind, Severity, finding_id
 
 @dataclass(frozen=True)
 class Reconciliation:
-    """What an observation means for findings.
+    """The effect of an observation on findings.
 
     `opened`: new ones. `continued`: open ones as they are to be stored now. `unchanged`: open ones that were seen again. `resolved`: those that
     recovered, each with why.

@@ -26,7 +26,7 @@ _RUNS = {"training": "trainings", "inference": "inference workloads"}
 
 
 def cause_finding_id(cause: PooledCause, kind: FindingKind) -> str:
-    """The same however often, and on however many providers, the cause is seen."""
+    """The finding's id, the same for every observation of the cause on any provider."""
     return finding_id(FLEET, "", kind, cause.subject)
 
 

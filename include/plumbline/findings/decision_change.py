@@ -28,7 +28,7 @@ _NAMED_IN_HEADLINE = 3
 
 
 def decision_subject(decision: Decision) -> str:
-    """Such as `winner/platform/training/gpt-1b`."""
+    """The finding's subject, such as `winner/platform/training/gpt-1b`."""
     return f"{DECISION_CHANGE_PREFIX}{decision.team}/{decision.kind}/{'+'.join(decision.workloads)}"
 
 

@@ -109,7 +109,7 @@ def count_values(nodes: Sequence[Facts]) -> dict[str, Counter[Scalar]]:
 
 
 def format_counts(counts: Counter[Scalar]) -> str:
-    """Such as `550.90.07`, or where nodes differ `2×550.90.07, 1×570.86.15`."""
+    """The values as text, such as `550.90.07`; if nodes differ, `2×550.90.07, 1×570.86.15`."""
     most = counts.most_common()
     return str(most[0][0]) if len(most) == 1 else ", ".join(f"{n}×{value}" for value, n in most)
 

@@ -43,7 +43,7 @@ _Line = TypeVar("_Line")
 
 
 def one_per_headline(lines: Iterable[tuple[str, _Line]]) -> dict[str, list[_Line]]:
-    """What shares a headline together, in order: the first choices that one cause moved are one story."""
+    """Findings grouped by headline, in order: first choices that one cause moved share one."""
     stories: dict[str, list[_Line]] = {}
     for text, line in lines:
         stories.setdefault(text, []).append(line)
@@ -56,7 +56,7 @@ def without_share(text: str) -> str:
 
 
 def price_cause(provider: str, effect: float, since: str | None, price: str = "") -> str:
-    """Such as `p5 raised its spot price 30 % on 1 September 2026`. `effect`: a fraction; `since`: ISO 8601; `price`: which of its prices."""
+    """The cause as text, such as `p5 raised its spot price 30 % on 1 September 2026`. `effect`: a fraction; `since`: ISO 8601; `price`: which of its prices."""
     day = f" on {format_day(since)}" if since else ""
     return f"{provider} {'raised' if effect > 0 else 'cut'} its {f'{price} ' if price else ''}price {format_change(effect)[1:]}{day}"
 
@@ -92,7 +92,7 @@ def format_begin(finding: Finding) -> str:
 
 
 def cause_of(finding: Finding) -> str:
-    """What changed, in words; empty where nothing recorded explains the finding."""
+    """The change in words; empty if nothing recorded explains the finding."""
     if finding.cause is not None:
         return finding.cause.names[0]
     if finding.is_decision_change:

@@ -30,7 +30,7 @@ class InstallationFailure:
 
     @property
     def subject(self) -> str:
-        """Such as `dag_unreadable dags/upkeep.py`."""
+        """The finding's subject, such as `dag_unreadable dags/upkeep.py`."""
         return f"{self.code} {self.what}"
 
 

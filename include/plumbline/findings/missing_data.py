@@ -14,7 +14,7 @@ from plumbline.results.sample import Series
 
 SILENCE_SUBJECT = "silence"
 GRACE = timedelta(hours=36)
-"""From the start of its first day until a campaign is complete: all slots are on that day, the last ones queue and retry."""
+"""Time from a campaign's first day to its completion: all slots are on that day, the last ones queue and retry."""
 _MONTHLY = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
 
 
@@ -137,7 +137,7 @@ def unusable_workload_finding(
 
 
 def unusable_subject(series_key: str) -> str:
-    """Such as `unusable training gpt@2`."""
+    """The finding's subject, such as `unusable training gpt@2`."""
     series = Series.parse(series_key)
     return f"unusable {series.kind} {series.workload}@{series.version}"
 
@@ -146,7 +146,7 @@ _PRICE_SOURCE = "price source "
 
 
 def price_source_subject(source: str) -> str:
-    """Such as `price source gpuhunt`."""
+    """The finding's subject, such as `price source gpuhunt`."""
     return f"{_PRICE_SOURCE}{source}"
 
 

@@ -25,12 +25,12 @@ GPU_HOUR, CORE_HOUR = "GPU-hour", "core-hour"
 
 
 def format_price_name(purchase: str, term: str | None) -> str:
-    """Such as `on-demand` or `reserved 1y`."""
+    """The price's name, such as `on-demand` or `reserved 1y`."""
     return " ".join(filter(None, (purchase.replace("_", "-"), term)))
 
 
 def price_unit(accelerator: str) -> str:
-    """What a price per hour is for, by the kind of accelerator: a GPU, or a core where there is none."""
+    """The unit of a price per hour by the kind of accelerator: a GPU, or a core without one."""
     return CORE_HOUR if accelerator == "cpu" else GPU_HOUR
 
 

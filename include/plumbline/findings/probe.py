@@ -51,7 +51,7 @@ class ProbeVerdict:
 
     @property
     def text(self) -> str:
-        """Such as `matmul 791 TFLOP/s → 652 TFLOP/s (−18 %)`; only the value without a usual one."""
+        """The figure as text, such as `matmul 791 TFLOP/s → 652 TFLOP/s (−18 %)`; only the value without a usual one."""
         unit = METRICS[self.metric].unit
         if self.usual is None:
             return f"{format_probe_name(self.metric)} {format_quantity(self.value, unit)}"

@@ -83,7 +83,7 @@ def leading(role: str) -> tuple[tuple[str, ...], ...]:
 
 
 def leading_names(*roles: str) -> tuple[str, ...]:
-    """The same without the groups."""
+    """Names of the leading metrics without their groups."""
     return tuple(dict.fromkeys(name for role in roles for group in leading(role) for name in group))
 
 

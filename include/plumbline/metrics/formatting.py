@@ -54,12 +54,12 @@ def format_money_change(old: float | None, new: float, unit: str = "USD") -> str
 
 
 def format_monthly(usd: float) -> str:
-    """What something costs a month, an estimate: two digits."""
+    """An estimated cost a month: two digits."""
     return f"{'saves ' if usd < 0 else ''}{_about_monthly(usd)}"
 
 
 def format_monthly_change(usd: float) -> str:
-    """What something costs more or less a month: `about 1,200 USD a month more`."""
+    """A difference of cost a month: `about 1,200 USD a month more`."""
     return f"{_about_monthly(usd)} {'more' if usd > 0 else 'less'}"
 
 
@@ -215,7 +215,7 @@ _LISTED = 5
 
 
 def expected_names(given: str, known: Iterable[str]) -> str:
-    """What may stand in place of an unknown name: what begins like it or resembles it first, of many others five and how many there are."""
+    """Names that may replace an unknown one: similar ones first; of many others, five and their number."""
     names = sorted(known)
     near = [n for n in names if given and n.startswith(given)] + get_close_matches(given, names, n=3)
     return shorten(dict.fromkeys([*near, *names]), _LISTED) or "(none)"

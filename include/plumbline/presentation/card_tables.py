@@ -80,7 +80,7 @@ class CardTable:
 
     @property
     def names(self) -> frozenset[str]:
-        """Of the metrics that it shows."""
+        """Names of the metrics that the table shows."""
         return frozenset(row.name for _, rows in self.groups for row in rows)
 
 

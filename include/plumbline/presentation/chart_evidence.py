@@ -17,9 +17,9 @@ Array = NDArray[np.float64]
 MOST_POINTS = 600
 """Points of one drawn line."""
 MOST_BYTES = 64 * 2**20
-"""Of one packed file, and of the columns that are drawn once they are unpacked."""
+"""Most bytes of one packed file, and of its unpacked columns that are drawn."""
 MOST_ROWS = {"requests": 2_000_000, "steps": 250_000}
-"""Of one file: the requests of an hour at 500/s, whose numbers take some 70 bytes each; steps, ranks apart, take ten times that."""
+"""Most rows of one file: the requests of an hour at 500/s take some 70 bytes each; steps by rank take ten times that."""
 
 
 class UnreadableEvidence(ValueError):
@@ -101,7 +101,7 @@ def _table(store: ResultStore, document: ResultDocument, kind: str, columns: tup
 
 
 def _run(document: ResultDocument, table: pa.Table) -> StepTimes:
-    """Of several ranks a step is the slowest one's; of a run that was started again its last time counts."""
+    """The run's steps: of several ranks the slowest one's; of a restarted run the last one."""
     rows = table.select(STEP_COLUMNS).to_pylist()
     attempts = [(_attempt(row["run"]), row) for row in rows if row["run"] == "run" or row["run"].startswith("run-")]
     latest: dict[int, tuple[int, float, str]] = {}

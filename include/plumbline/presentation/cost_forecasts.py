@@ -73,7 +73,7 @@ def forecast_section(campaign: CampaignData, trials: Sequence[TrialSample]) -> F
 
 
 def cost_forecasts(campaign: CampaignData, trials: Sequence[TrialSample]) -> tuple[CostForecast, ...]:
-    """What each workload's outcome costs on each provider that gave a usable trial; empty where nothing is declared."""
+    """The cost of each workload's outcome on each provider with a usable trial; empty if nothing is declared."""
     if campaign.economics == Economics():
         return ()
     on, economics = campaign.written_at.date(), campaign.economics

@@ -56,7 +56,7 @@ def bill_tables(costs: Sequence[ProviderCost]) -> tuple[BillTable, ...]:
 
 
 def share_note(bill: Bill) -> str:
-    """What is paid for machines beside the trials' share of it, in words; empty where both are one."""
+    """Payments for machines beside the trials' share of them, in words; empty if both are equal."""
     if bill.paid is None or bill.paid == bill.share:
         return ""
     return f"paid for machines: {bill.paid}; the trials' share of it: {bill.share} ({OTHER_GPUS_TEXT})"

@@ -154,7 +154,7 @@ def weight_rows(swings: Sequence[WeightSwing]) -> tuple[SwingRow, ...]:
 
 
 def price_rows(swings: Sequence[PriceSwing]) -> tuple[SwingRow, ...]:
-    """What no price changes says how far it was looked, as a part of the current price."""
+    """Rows of prices; one without a change has the searched range as a share of the current price."""
 
     def text(flip: PriceFlip | None, limit: str) -> str:
         if flip is None:

@@ -37,7 +37,7 @@ class InboxItem:
 
     @cached_property
     def causes(self) -> frozenset[str]:
-        """What may have caused it; findings of one provider that share one belong together."""
+        """Possible causes; findings of one provider that share one belong together."""
         if self.finding is None:
             return frozenset()
         if self.finding.is_decision_change:
@@ -67,7 +67,7 @@ class InboxGroup:
 
 
 def count_severities(views: Iterable[FindingView]) -> str:
-    """Such as `1 page, 3 warn`, the gravest first; empty without a finding."""
+    """Counts as text, such as `1 page, 3 warn`, the most severe first; empty without a finding."""
     count = Counter(view.severity for view in views)
     return ", ".join(f"{count[severity]} {severity}" for severity in SEVERITIES if count[severity])
 

@@ -110,7 +110,7 @@ def _number_text(placing: Placing | None, scale: Scale) -> NumberText | None:
 
 BEST = "best"
 _TONES = ("good", "", "", "warn", "bad", "bad")
-"""By level, as the colours of a cell."""
+"""Level → colour of a cell."""
 
 
 def _level(placing: Placing) -> int:
@@ -153,7 +153,7 @@ FARTHEST = 1.0
 
 @dataclass(frozen=True)
 class SeriesStatus:
-    """What a cell shows beside numbers. `usable`, `planned`: trials of the newest campaign, `campaign_id`. `kind`: of the workload, which has a
+    """A cell's state beside its numbers. `usable`, `planned`: trials of the newest campaign, `campaign_id`. `kind`: of the workload, which has a
     column although nobody has a usable result; empty: only beside others. `unusable`: why no trial is usable, empty where one is."""
 
     state: ShownState

@@ -1,4 +1,4 @@
-"""What a campaign's comparison cannot say, which criteria fail, and whether its trainings repeat, from the data itself."""
+"""Limits of a campaign's comparison, failed criteria, and whether its trainings repeat, from the data itself."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def drifted_series(findings: Collection[Any]) -> set[str]:
 
 
 def series_of_shared_causes(findings: Collection[Any]) -> set[str]:
-    """The same of shared causes only: their verdict comes after the reviews of the series, whose own repeats may be too few to show it."""
+    """Series of shared causes only, whose verdict comes after the reviews of the series: their own repeats may be too few to show it."""
     return drifted_series([f for f in findings if f.detail.get("cause")])
 
 
@@ -171,7 +171,7 @@ def _cost(part: SeriesResult, declared: Declarations, price: Quote | None) -> tu
 
 
 HEADLINE_NAMES = leading_names(*KINDS, "whole_answer")
-"""What headline_numbers may ask for."""
+"""The metrics that headline_numbers accepts."""
 
 
 def _metric_keys() -> tuple[MetricKey, ...]:

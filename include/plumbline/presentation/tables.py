@@ -377,7 +377,7 @@ def data_frame(table: Table, rows: Iterable[Row]) -> pd.DataFrame:
 
 
 def describe_tables(names: Iterable[str]) -> str:
-    """What these tables hold, column by column, in Markdown."""
+    """The tables' columns in Markdown."""
     lines: list[str] = []
     for name in names:
         table = TABLES[name]
@@ -394,7 +394,7 @@ def _unit(column: Column) -> str:
 TableFormat = Literal["csv", "parquet"]
 TABLE_FORMATS: tuple[TableFormat, ...] = ("csv", "parquet")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for the beginning of a formula, whatever the file says."""
+"""Characters that begin a formula in a spreadsheet."""
 
 
 def write_tables(tables: Mapping[str, pd.DataFrame], folder: Path, forms: Sequence[TableFormat], written_at: datetime) -> tuple[Path, ...]:

@@ -27,7 +27,7 @@ class Tile:
 
 
 def lost_tile(month: MonthlyTotal) -> Tile:
-    """What open findings cost a month at the declared volumes; gains are named and not set off."""
+    """The cost of open findings a month at the declared volumes; gains are named and not subtracted."""
     link = "/findings?state=open"
     if not month.known:
         note = f"{format_count(month.unknown, 'finding')} without an amount: {_DECLARE}" if month.unknown else "no open finding costs money"
@@ -40,7 +40,7 @@ def lost_tile(month: MonthlyTotal) -> Tile:
 
 
 def saving_tile(moves: Sequence[Switch] | None) -> Tile:
-    """What all moves save and the one that saves most, without volumes as a share of the cost. `moves`: the best first, None without a
+    """The savings of all moves, and the largest one; without volumes as a share of the cost. `moves`: the best first, None without a
     decision."""
     if not moves:
         reason = "no decision" if moves is None else "every team runs at its cheapest sufficient provider"

@@ -99,7 +99,7 @@ def _flops(document: ResultDocument, phase: str) -> AchievedRate:
 
 
 def _bandwidth(document: ResultDocument, phase: str) -> AchievedRate:
-    """What decoding read a second: the measured share of the probed bandwidth, times that of all the GPUs that hold the model."""
+    """Bytes a second that decoding read: the measured share of the probed bandwidth, times that of all the GPUs that hold the model."""
     share, probed = _row(document, "model_bandwidth_utilization", "value", phase), _row(document, "memory_bandwidth", "max", "environment")
     if share is None or share.value is None or probed is None or probed.value is None:
         return AchievedRate(None, "not measured")
@@ -303,7 +303,7 @@ def rows_by_metric(document: ResultDocument) -> RowsByMetric:
 
 
 def leading_metrics(rows: RowsByMetric) -> RowsByMetric:
-    """Of each leading metric its statistic, and its p99, in the first phase that has it; none of a trial that measured nothing."""
+    """Each leading metric's statistic and p99 in the first phase that has them; empty for a trial without numbers."""
     leading: RowsByMetric = {}
     for metric in leading_names("trial"):
         phases = (p for p in PHASE_ORDER if any(r.value is not None for r in rows.get((p, metric), ())))

@@ -101,14 +101,14 @@ class ChoiceRow:
 
     @property
     def sentence(self) -> str:
-        """Such as `move from aurora to cirrus, 87 % sure`."""
+        """The action as text, such as `move from aurora to cirrus, 87 % sure`."""
         between = {"move": " to ", "stay": " with ", "choose": " "}.get(self.verdict, ", ")
         return f"{self.label}{between if self.provider else ''}{self.provider}{f', {self.certainty} sure' if self.certainty else ''}"
 
 
 @dataclass(frozen=True)
 class Action:
-    """What to do, why, and whose it is."""
+    """A recommended action, its reason and its owner."""
 
     title: str
     why: str
@@ -158,7 +158,7 @@ class CampaignVerdict:
 
 
 def campaign_verdict(conclusions: Conclusions) -> CampaignVerdict:
-    """What a reader wants to know first, the same for three providers and for fifty; every number is one of the bills, scorecards and decisions."""
+    """The summary of a campaign, alike for three providers and for fifty; every number is from bills, scorecards and decisions."""
     campaign, cards = conclusions.campaign, conclusions.cards
     volumes = campaign.history.volumes
     moves = switches_of([a for d in conclusions.decided for a in cost_answers(d, _before(d, campaign) or d.decision.first_name)], volumes)
@@ -303,7 +303,7 @@ _PLURALS = {"gap in the data": "gaps in the data"}
 
 
 def _finding_word(finding: FindingRow) -> str:
-    """What a finding is called in a headline."""
+    """A finding's name in a headline."""
     if finding.kind == "performance":
         return "improvement" if finding.direction == "improved" else "regression"
     if finding.kind == "price":

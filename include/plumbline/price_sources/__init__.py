@@ -42,7 +42,7 @@ def price_source(declared: DeclaredSource, world: Declarations, config: Path | N
 
 
 def read_prices(provider: Provider, world: Declarations, at: datetime, config: Path | None = None) -> PriceReport:
-    """What every declared source of the provider says at `at` (UTC), in the order of the declaration; of a simulated one also itself."""
+    """Readings of every declared source of the provider at `at` (UTC), in the order of the declaration; of a simulated one also itself."""
     readings: list[Reading] = []
     failures: list[PriceSourceError] = []
     simulated = [SimulatedPrices()] if provider.simulated else []

@@ -1,4 +1,4 @@
-"""What a price source does, and how it fails. A failure is never a price of 0."""
+"""The interface of a price source, and its failures. A failure is never a price of 0."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PriceSource(Protocol):
     """One way to learn prices."""
 
     def read(self, provider: Provider, at: datetime) -> list[Reading]:
-        """What the source says of the provider at `at` (UTC): at least one reading, at most one for each purchase and term.
+        """The source's readings for the provider at `at` (UTC): at least one reading, at most one for each purchase and term.
 
         Raises PriceSourceDown if it cannot be read, NoPrice if it says nothing usable.
         """

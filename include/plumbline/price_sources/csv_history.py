@@ -157,7 +157,7 @@ class CsvPrices:
         return [replace(reading, provider=provider.name, typical=self._typical(reading, rows, at)) for reading in newest]
 
     def _typical(self, reading: Reading, rows: Sequence[tuple[int, Row]], at: datetime) -> tuple[float, float] | None:
-        """What the file says elsewhere of the reading's product and number of GPUs; wrong lines are others' to mend."""
+        """Other prices in the file for the reading's product and number of GPUs; wrong lines are skipped."""
         cloud, _, instance_type = reading.provider.split("/", 2)
         products = {(row["gpu"], row["gpus"]) for _, row in rows if name_of(row) == reading.provider}
         alike = []

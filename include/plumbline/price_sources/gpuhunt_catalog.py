@@ -160,7 +160,7 @@ def load_version(pinned: str) -> Catalog:
 
 
 def _version_of(folder: Path, cloud: str) -> str:
-    """What the folder says its version is; without that, a hash of the cloud's file: another content is another version."""
+    """The version that the folder names, else a hash of the cloud's file."""
     version_file = folder / "version"
     named = version_file.read_text(encoding="utf-8-sig").strip() if version_file.is_file() else ""
     return named or f"sha256:{hashlib.sha256((folder / f'{cloud}.csv').read_bytes()).hexdigest()[:12]}"

@@ -29,7 +29,7 @@ NUMBER_CHECKS = {
     "percentile_order": "expected the statistics of a metric to rise from its minimum to its maximum",
     "latency_order": "expected a request to end no sooner than its first token arrived, and its latency from its schedule to be the longer",
 }
-"""By the code of a check of numbers, what it expects."""
+"""Code of a check of numbers → the expected value."""
 # Statistics that must not fall; a training reports its p50 as `median`.
 _ORDERED = ("min", "p50", "median", "p90", "p95", "p99", "max")
 _CONTAINED_IN = {"time_to_first_token": ("request_scheduled_latency",), "request_latency": ("request_scheduled_latency",)}
@@ -41,7 +41,7 @@ _ATTEMPT_COLUMNS = (
 
 
 def attempt_key(document: ResultDocument) -> str:
-    """What names an attempt in verdicts: trial_id#attempt."""
+    """An attempt's name in verdicts: trial_id#attempt."""
     return f"{document.trial.trial_id}#{document.trial.attempt}"
 
 
@@ -91,7 +91,7 @@ def _believed(documents: Sequence[ResultDocument], kind: Kind) -> list[ResultDoc
 
 
 def numbers_of(document: ResultDocument) -> dict[str, float]:
-    """By phase.metric.statistic. Without a number that appears twice: the attempt is rejected for it, and neither value can be trusted."""
+    """Numbers by phase.metric.statistic, without those that appear twice: the attempt is rejected for it, and neither value can be trusted."""
     rows = Counter((row.phase, row.metric, row.statistic) for row in document.metrics)
     return {
         f"{row.phase}.{row.metric}.{row.statistic}": row.value
@@ -101,7 +101,7 @@ def numbers_of(document: ResultDocument) -> dict[str, float]:
 
 
 def _bounds(numbers: Mapping[str, float]) -> Iterator[dict[str, Any]]:
-    """Of each number its range; of each pair of statistics that must not fall, and of latencies that contain others, the order."""
+    """Range of each number; order of statistics that must not fall and of latencies that contain others."""
     for name, value in numbers.items():
         phase, metric, statistic = name.split(".")
         possible = range_of(metric, statistic)

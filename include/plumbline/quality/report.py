@@ -15,7 +15,7 @@ _WORSE: tuple[Action, ...] = ("accept", "annotate", "reject")
 
 @dataclass(frozen=True)
 class Verdict:
-    """What to do with one attempt: `accept` it, `annotate` it with reasons, or `reject` it (kept, never compared)."""
+    """The verdict on one attempt: `accept` it, `annotate` it with reasons, or `reject` it (kept, never compared)."""
 
     action: Action = "accept"
     reasons: tuple[Reason, ...] = ()

@@ -24,7 +24,7 @@ def _expectation(code: str, severity: Severity, says: str, **more: Any) -> dict[
 
 
 def attempts_suite(planned: Sequence[Trial]) -> ExpectationSuite:
-    """What holds for every attempt, also for one that failed: it is what was planned, it is whole, and it is there."""
+    """Expectations of every attempt, also a failed one: it exists, is complete, and matches the plan."""
     ids = sorted({trial.trial_id for trial in planned})
     same: dict[str, Any] = {"ignore_row_if": "either_value_is_missing"}
     return ExpectationSuite(
@@ -85,12 +85,12 @@ def attempts_suite(planned: Sequence[Trial]) -> ExpectationSuite:
 
 
 def facts_suite(kind: Kind) -> ExpectationSuite:
-    """What holds for every attempt of one kind that may be believed."""
+    """Expectations of every credible attempt of one kind."""
     return ExpectationSuite(kind, expectations=[*_common(), *(_training() if kind == "training" else ())])
 
 
 def numbers_suite(kind: Kind) -> ExpectationSuite:
-    """What holds for every number of those attempts: few expectations over one long table, as each takes the library as long as thousands of rows."""
+    """Expectations of every number of those attempts: few expectations over one long table, as each takes the library as long as thousands of rows."""
     return ExpectationSuite(f"{kind}-numbers", expectations=[*(_at_least(code, says) for code, says in NUMBER_CHECKS.items()), _at_most()])
 
 

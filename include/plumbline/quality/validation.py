@@ -73,7 +73,7 @@ def _shortened(texts: list[str]) -> str:
 
 
 def _error(one: Mapping[str, Any]) -> str | None:
-    """What kept an expectation from being evaluated, if anything did."""
+    """The error that prevented an expectation's evaluation, or None."""
     info = one.get("exception_info") or {}
     # One entry for the expectation itself, or one for each metric that it needed.
     entries = [info] if "raised_exception" in info else list(info.values())

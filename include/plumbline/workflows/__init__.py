@@ -1,4 +1,4 @@
-"""What Plumbline does, one workflow a file, free of Airflow: the DAGs, the command line and tests call it.
+"""Workflows, one a file, free of Airflow: the DAGs, the command line and tests call it.
 
 `from plumbline import workflows` imports a workflow when its name is first used, so that parsing a DAG loads no archive and no statistics.
 """

@@ -102,7 +102,7 @@ class ProviderFit:
 
 
 def provider_fits(workload: InferenceWorkload, declared: Declarations) -> Iterator[ProviderFit]:
-    """Of every declared provider that starts servers, by name."""
+    """Fits of every declared provider that starts servers, by name."""
     for name, provider in sorted(declared.providers.items()):
         if not provider.launcher.hosted:
             yield ProviderFit(
@@ -132,7 +132,7 @@ def template_of(declared: Declarations, like: str | None) -> InferenceWorkload:
 
 
 def default_name(source: ModelSource) -> str:
-    """From the last part of id, URL or path."""
+    """A name from the last part of id, URL or path."""
     model = source.model
     where = model.id if isinstance(model, HubCheckpoint) else model.url if isinstance(model, UrlCheckpoint) else model.path
     return re.sub(r"[^a-z0-9]+", "-", where.rstrip("/").rpartition("/")[2].lower()).strip("-")[:63].rstrip("-")

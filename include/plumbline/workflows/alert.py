@@ -232,7 +232,7 @@ def send_digest(month: str | None = None) -> str:
 
 
 def digest_entries(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> dict[str, Entry]:
-    """By id, each finding with its monthly cost and the teams that use its workloads; one that cannot be read is left out."""
+    """Finding's id → the finding with its monthly cost and the teams that use its workloads; one that cannot be read is left out."""
     costs, entries = monthly_costs(archive, declared, views), {}
     for view in views:
         with suppress(*UNREADABLE_ERRORS):

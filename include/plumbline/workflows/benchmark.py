@@ -138,7 +138,7 @@ def _checked_by(store: ResultStore, trial: Trial) -> str | None:
 
 
 def _spoilt(validity: Validity | None) -> str | None:
-    """By which other load a trial became invalid, in words; None if it did not."""
+    """The other load that made a trial invalid, in words; None if none did."""
     if validity is None or validity.status != "invalid":
         return None
     return next((reason.detail for reason in validity.reasons if reason.code in CONTENTION), None)
@@ -332,7 +332,7 @@ def plan_single_trial(declared: Declarations, workload: str, provider: str) -> T
 
 
 def plan_replay(recorded: Trial) -> Trial:
-    """The same trial again, from its record: specification, criteria and hashes stay, only its time is new."""
+    """A repeat of the trial from its record: specification, criteria and hashes stay, only its time is new."""
     now = datetime.now(timezone.utc)
     campaign = now.strftime("replay-%Y%m%d-%H%M%S")
     changed = {

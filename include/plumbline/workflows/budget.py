@@ -47,7 +47,7 @@ def attempt_uses(archive: Archive, provider: Provider, since: datetime) -> Itera
 
 
 def campaign_uses(archive: Archive, declared: Declarations, campaigns: Sequence[str]) -> Iterator[tuple[TrialView, BudgetUse]]:
-    """The same of each attempt of these campaigns; without a declaration a provider has no price."""
+    """The use of each attempt of these campaigns; without a declaration a provider has no price."""
     priced = all_with_effective_prices(declared.providers.values(), archive.prices(sorted(declared.providers)))
     for attempt, document in archive.held_in(campaigns):
         provider = priced.get(attempt.provider)
@@ -55,7 +55,7 @@ def campaign_uses(archive: Archive, declared: Declarations, campaigns: Sequence[
 
 
 def undeclared_use(name: str) -> BudgetUse:
-    """Of a provider that has no declaration any more: no price."""
+    """The use of a provider without a declaration: no price."""
     return BudgetUse(usd=None, unpriced=f"{name} is no longer declared", share=None)
 
 
@@ -167,7 +167,7 @@ def apply_budget(archive: Archive, provider: Provider, trials: Sequence[Trial], 
 
 
 def budget_cuts(archive: Archive, declared: Declarations, planned: Mapping[str, Sequence[Trial]], now: datetime) -> dict[str, Cut]:
-    """By provider with a budget, the cut of its planned trials."""
+    """Provider with a budget → the cut of its planned trials."""
     return {
         name: apply_budget(archive, declared.providers[name], trials, now)
         for name, trials in planned.items()
@@ -226,7 +226,7 @@ def _of_month(findings: Sequence[Finding], month: str) -> list[Finding]:
 
 
 def budget_remedy(provider: Provider) -> str:
-    """What a person can do about an exhausted budget."""
+    """The remedy for an exhausted budget."""
     return (
         f"raise `budget` ({provider.budget}) in the declaration of {provider.name}, request less (`plumbline trigger {provider.name} "
         f"--workload … --repeats …`), or wait for the next month; `plumbline budget {provider.name}` shows the balance"

@@ -90,7 +90,7 @@ def _rows(archive: Archive, declared: Declarations, views: Sequence[FindingView]
 
 
 def _choices(archive: Archive, campaign_id: str) -> Mapping[ChoiceKey, str]:
-    """By choice, the first provider of the newest stored decision that rests on neither this campaign nor a later one; where all do, the one
+    """Choice → the first provider of the newest stored decision that rests on neither this campaign nor a later one; where all do, the one
     before the newest: the same trials at an earlier day's prices."""
     decisions = read_decisions(archive.newest_decisions(without=campaign_id))
     earlier = {d.choice: d.before.first for d in read_decisions(archive.newest_decisions()) if d.before is not None}

@@ -100,7 +100,7 @@ def _stored(archive: Archive, cause: PooledCause) -> dict[FindingKind, Finding]:
 
 
 def _gravest_first(effects: Sequence[PooledEffect]) -> list[PooledEffect]:
-    """What got worse before what got better, before what cannot be told, before what stayed; then by the distance past the threshold."""
+    """Sort key: worse, better, undecided, steady; then the distance past the threshold."""
     order = ("regressed", "improved", "insufficient_data", "unchanged")
     return sorted(effects, key=lambda e: (order.index(e.verdict), -abs(e.effect) / e.warn))
 
@@ -108,7 +108,7 @@ def _gravest_first(effects: Sequence[PooledEffect]) -> list[PooledEffect]:
 def judge_cause(
     archive: Archive, declared: Declarations, cause: PooledCause, changes: Sequence[FactChange], points: Sequence[SeriesPoint]
 ) -> tuple[tuple[PooledEffect, ...], tuple[str, ...]]:
-    """Its effect on each kind of workload, the gravest first, and the campaigns before it. `points`: of all series that may be compared, oldest first."""
+    """The cause's effect on each kind of workload, the most severe first, and the campaigns before it. `points`: of all series that may be compared, oldest first."""
     windows = list(_windows(cause, changes, points))
     shifts = _shifts(archive, declared, windows)
     looks = max((w.looks for w in windows if w.touched), default=1)
@@ -121,7 +121,7 @@ def judge_cause(
 
 
 def _windows(cause: PooledCause, changes: Sequence[FactChange], points: Sequence[SeriesPoint]) -> Iterator[_Window]:
-    """Of the touched series, and at the same times of those of providers that nothing came to since; if those are few, of all others."""
+    """Windows of the touched series, and at the same times of series on unchanged providers; if those are few, of all others."""
     by_series: dict[str, list[SeriesPoint]] = defaultdict(list)
     for point in points:
         by_series[point.series_key].append(point)
@@ -179,7 +179,7 @@ def _shifts(archive: Archive, declared: Declarations, windows: Sequence[_Window]
 
 
 def _values(trials: Sequence[Mapping[tuple[str, str, str], float]], metric: str, statistic: str, phase: str | None) -> list[float]:
-    """Of each trial; without a phase, of the first of PHASE_ORDER in which it was measured."""
+    """Values of each trial; without a phase, in the first of PHASE_ORDER that has one."""
     for at in (phase,) if phase else PHASE_ORDER:
         if values := [own[metric, statistic, at] for own in trials if (metric, statistic, at) in own]:
             return values

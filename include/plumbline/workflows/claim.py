@@ -40,7 +40,7 @@ _MOST_LINES, _MOST_TRIALS = 6, 12
 
 @dataclass(frozen=True)
 class Claimable:
-    """What can be claimed with a finding: `broken` promises and the `launches` they were counted in, or in `why` one sentence on what is missing."""
+    """A claim with a finding: `broken` promises and the `launches` they were counted in, or in `why` one sentence on what is missing."""
 
     broken: tuple[PromiseRow, ...]
     launches: tuple[LaunchCounts, ...] = ()
@@ -52,7 +52,7 @@ class NothingToClaim(ValueError):
 
 
 def claimable(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> dict[str, Claimable]:
-    """Of each finding, by id, what can be claimed: promises that it bears on and that are broken by failures whose cause is the provider's, and by
+    """Finding's id → its claim: promises that it bears on and that are broken by failures whose cause is the provider's, and by
     speeds that no change of ours explains. A finding that cannot be read is left out."""
     promises: dict[str, ProviderPromises] = {}
     found = {}

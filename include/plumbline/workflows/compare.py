@@ -45,12 +45,12 @@ class _Part:
 
 
 _Sides = tuple[dict[str, tuple[str, str]], dict[str, tuple[str, str]]]
-"""Of the old and of the new side: series key → campaign and source."""
+"""Old and new side: series key → campaign and source."""
 
 
 @dataclass(frozen=True)
 class _Specification:
-    """Of a trial. An imported one has no workload."""
+    """A trial's specification. An imported one has no workload."""
 
     workload: AnyWorkload | None
     spec: dict[str, Any]

@@ -21,7 +21,7 @@ def next_experiments(declared: Declarations, decided: TeamDecision) -> tuple[Exp
 
 
 def _costs(declared: Declarations, decided: TeamDecision) -> Iterator[tuple[Place, TrialCost]]:
-    """As a budget counts a trial: the time that the current ones held the provider, at its price of the day."""
+    """Costs as a budget counts them: the time that current trials held the provider, at its price of the day."""
     current = decided.current
     enabled = {p.name: p for p in declared.enabled_providers()}
     for name, workload in current.campaigns:
@@ -42,7 +42,7 @@ def _costs(declared: Declarations, decided: TeamDecision) -> Iterator[tuple[Plac
 
 @dataclass(frozen=True)
 class RepeatRequest:
-    """What a person asks to measure again. `campaign`: whose results it replaces; `why`: their reason; `starts`: the DAG of the provider's benchmark."""
+    """A person's request for repeats. `campaign`: whose results it replaces; `why`: their reason; `starts`: the DAG of the provider's benchmark."""
 
     provider: str
     workload: str

@@ -18,7 +18,7 @@ from plumbline.workflows.plan import ACTION_DAG, Action
 
 
 class RunOfDag(Protocol):
-    """What a button asks for: a run of a DAG with a filled-in form."""
+    """A run of a DAG with the form that a button fills in."""
 
     @property
     def dag_id(self) -> str: ...

@@ -53,7 +53,7 @@ _CLIENT_LIMITS = ClientLimits.model_validate(
         "achieved_rate_invalid": "95%",
     }
 )
-"""As thresholds.yaml ships them; nothing is declared here."""
+"""The limits that thresholds.yaml ships; this command reads no declarations."""
 
 
 class LoadFailed(RuntimeError):
@@ -62,7 +62,7 @@ class LoadFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class ServerLoad:
-    """What to send. `url`: grpc://host:port, http(s)://host:port/path, or host:port. `rate` in requests a second; `prompts`: a file of them, used
+    """The load to send. `url`: grpc://host:port, http(s)://host:port/path, or host:port. `rate` in requests a second; `prompts`: a file of them, used
     in turn; without one, text of `input_tokens` tokens or random tensors. `ignore_eos`: answers have exactly `output_tokens` tokens."""
 
     url: str
@@ -82,7 +82,7 @@ class ServerLoad:
 
 @dataclass(frozen=True)
 class LoadedServer:
-    """What came back. `errors`: failed requests by class; `verdict`: whether the client itself was a limit, as of a trial, with its reason."""
+    """The result of the load. `errors`: failed requests by class; `verdict`: whether the client itself was a limit, as of a trial, with its reason."""
 
     address: str
     api: Api

@@ -1,4 +1,4 @@
-"""What each finding costs a month, and what moving a workload would save: the one source of these amounts for messages, reports and pages."""
+"""Each finding's cost a month, and the savings of moving a workload: the one source of these amounts for messages, reports and pages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def monthly_cost_of(archive: Archive, declared: Declarations, view: FindingView)
 
 
 def monthly_costs(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> dict[str, MonthlyCost]:
-    """The same of several findings by id, in one statement; one that cannot be read is left out."""
+    """Costs of several findings by id, in one statement; an unreadable finding is left out."""
     accepted, costs = _accepted(archive, declared, views), {}
     for view in views:
         with suppress(*UNREADABLE_ERRORS):

@@ -128,7 +128,7 @@ def record_run(provider: str, request: RunRequest, changes: Sequence[Mapping[str
 
 
 def change_summary(diff: Sequence[Mapping[str, Any]]) -> str:
-    """Such as `driver.version 550.90.07 → 570.86.15; and 2 more facts changed`."""
+    """The change as text, such as `driver.version 550.90.07 → 570.86.15; and 2 more facts changed`."""
     changes = [f"{c['fact']} {_format_fact(c['old'])} → {_format_fact(c['new'])}" for c in diff[:_NAMED]]
     more = len(diff) - len(changes)
     return "; ".join([*changes, f"and {format_count(more, 'more fact')} changed"] if more else changes)
@@ -140,7 +140,7 @@ def _known(log: Sequence[AuditView]) -> dict[str, Any]:
 
 
 def _time_text(entry: AuditView) -> str:
-    """Its time, as text that sorts."""
+    """The change's time, as text that sorts."""
     return _text(entry.at)
 
 

@@ -17,7 +17,7 @@ ACTION_DAG = "finding_action"
 RERUN_DAG = "rerun"
 Action = Literal["acknowledge", "accept", "reject", "resolve", "snooze", "rerun", "reopen"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
-"""What a person does about a finding."""
+"""A person's actions on a finding."""
 ACCEPT, KEEP, RERUN = "accept as the new baseline", "keep the old one", "rerun on a fresh node"
 MONTHLY_REASON = "monthly rerun"
 UNSPECIFIED_CHANGE = "provider change reported in Airflow"
@@ -170,7 +170,7 @@ class TrialGroup:
         return workload.kind == self.kind and (workload.nodes > 1) == self.gang
 
     def of(self, trials: list[Trial]) -> list[Trial]:
-        """Those of the trials that run in this lane, in order: map indices count them."""
+        """The trials of this lane, in the order of map indices."""
         return [trial for trial in trials if self.takes(trial.workload)]
 
 

@@ -1,4 +1,4 @@
-"""What a provider promises against what the archive measured: the one source for the page, the command and the claim."""
+"""A provider's promises against the archive's measurements: the one source for the page, the command and the claim."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class ProviderPromises:
 
     @property
     def rows(self) -> tuple[PromiseRow, ...]:
-        """What is promised; nothing else."""
+        """Rows of promises only."""
         rows = (launch_row(self.launch), lead_time_row(self.lead), *map(speed_row, self.speeds))
         return tuple(row for row in rows if row.verdict != "not_promised")
 
     @property
     def view(self) -> dict[str, Any]:
-        """As JSON says it."""
+        """The promises as JSON."""
         return {"provider": self.provider, "campaigns": [c.campaign_id for c in self.launches], "promises": self.rows}
 
 
@@ -73,7 +73,7 @@ def _lead_time(provider: Provider | None, counts: Sequence[LaunchCounts]) -> Poo
 
 
 def _speed(archive: Archive, name: str, workload: str, floor: Criterion) -> SpeedFloor:
-    """By the newest repeats of the series that ran last."""
+    """A promised speed against the newest repeats of the series that ran last."""
     newest = archive.newest_by_place(archive.series_of([name], workload=workload)).get((name, workload))
     values: list[tuple[str, float]] = []
     if newest is not None:

@@ -1,4 +1,4 @@
-"""What providers are paid: last month, this month so far, and the forecast of the next, by provider and workload. The command and the page
+"""Payments to providers: last month, this month so far, and the forecast of the next, by provider and workload. The command and the page
 `spend` show the same rows."""
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Spend:
 
     @property
     def view(self) -> dict[str, Any]:
-        """As JSON says it."""
+        """The spend as JSON."""
         budgets = [vars(balance) for balance in self.balances]
         return {"months": self.months, "rows": spend_data(self.rows), "sums": spend_data(self.sums), "budgets": budgets}
 
@@ -125,7 +125,7 @@ def spend_by_campaign(archive: Archive, declared: Declarations, campaigns: Seque
 
 
 def _sum(label: str, rows: Iterable[SpendRow]) -> SpendRow:
-    """What has no price is left out, and then the sum is at least so much: `why` says of what."""
+    """The sum without parts that have no price; `why` names them, and the sum is then a lower bound."""
     last, current, coming = (sum_known(column) for column in zip(*(row.months for row in rows), strict=True))
     return SpendRow(label, "", label == "simulated", last, current, coming)
 

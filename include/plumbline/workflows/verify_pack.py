@@ -21,7 +21,7 @@ _OWN = frozenset({"README.md", "index.json", "verify.py"})
 
 
 class Unusable(Exception):
-    """What was given is no evidence pack."""
+    """The given file is no evidence pack."""
 
 
 def main(arguments: list[str]) -> int:

@@ -18,7 +18,7 @@ def team_winner_change(archive: Archive, team: str, kind: str, workloads: Sequen
 
 
 def last_winner_change(archive: Archive, stored: Sequence[DecisionDocument], workloads: Sequence[str]) -> StoredChange | None:
-    """Of stored decisions of one team and kind, newest first: the newest with another first than the decision before about these workloads."""
+    """The newest of the stored decisions (newest first) with another first provider than the one before on the same workloads."""
     own = [decision for decision in stored if decision.workloads == tuple(workloads) and decision.columns]
     for now, was in pairwise(own):
         if explain_change(was, now) is not None and now.decided_at is not None:
@@ -28,7 +28,7 @@ def last_winner_change(archive: Archive, stored: Sequence[DecisionDocument], wor
 
 
 def _scatter(archive: Archive, decision: DecisionDocument) -> Scatter:
-    """From the archived repeats of the decision's trials; of costs from the intervals that the decision stores."""
+    """Scatter of the archived repeats of the decision's trials; for costs, from the decision's stored intervals."""
     columns = [c for c in decision.columns if c.unit != "USD"]
     names = {c.metric for c in columns}
     trials = {r.provider: r.trials for r in decision.eligible}

@@ -28,7 +28,7 @@ _HEADER = "# Written by `plumbline workload from-log`. The lengths below are of 
 
 @dataclass(frozen=True)
 class WorkloadOfLog:
-    """What was written. `unknown`: what the log did not say, and what replaces it. Lengths in tokens: min, p50, p95, max."""
+    """The written workload. `unknown`: values that the log lacks, and their replacements. Lengths in tokens: min, p50, p95, max."""
 
     name: str
     format: LogFormat

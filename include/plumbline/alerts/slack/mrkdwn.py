@@ -60,7 +60,7 @@ def parse_spans(mrkdwn: str) -> list[Span]:
 
 
 def unescape(text: str) -> str:
-    """What a person reads for what Slack is sent."""
+    """The text that a person reads for text sent to Slack."""
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 

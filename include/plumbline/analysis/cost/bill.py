@@ -93,7 +93,7 @@ class Quantity:
 
 @dataclass(frozen=True)
 class UnitPrice:
-    """What one unit costs, such as 0.09 USD/GB; 0 is a price, of what is given away."""
+    """The price of one unit, such as 0.09 USD/GB; 0 for a free one."""
 
     amount: float
     currency: str
@@ -175,7 +175,7 @@ class Bill:
 
     @property
     def paid(self) -> Money | None:
-        """Of the total what is paid for machines while they are held, and for hosted models; None without any such line."""
+        """The part of the total that is paid for held machines and for hosted models; None without any such line."""
         return _sum([line for line in self.lines if line.share is not None])
 
     @property
@@ -200,7 +200,7 @@ class Bill:
         return {item: amount for item, amount in sums if amount is not None}
 
     def condensed(self) -> Bill:
-        """The same with one line where several differ in nothing but their quantity."""
+        """The bill with one line in place of several that differ only in quantity."""
         groups: dict[tuple[object, ...], Line] = {}
         for line in self.lines:
             key = (line.item, line.unit_price, line.basis, line.source, line.since, line.what, line.share)

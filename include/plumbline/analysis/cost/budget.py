@@ -13,12 +13,12 @@ from plumbline.declarations import Budget, Provider
 from plumbline.results.token_usage import TokenUsage
 
 _ROUNDING = 1e-5
-"""Of the limit: sums of many hours, each rounded as in a bill, that are meant to be equal to it differ by less."""
+"""Tolerance, as a fraction of a limit: sums of rounded hours that should equal it differ by less."""
 
 
 @dataclass(frozen=True)
 class BudgetUse:
-    """What it took to hold a provider: GPU-hours and USD that are paid, and the trials' `share` of these USD.
+    """The use of a provider: paid GPU-hours and USD, and the trials' `share` of these USD.
 
     Both are None where no price says, and `unpriced` why: an unknown cost is not a cost of nothing.
     """
@@ -118,7 +118,7 @@ class Balance:
 
     @property
     def limits(self) -> tuple[Limit, ...]:
-        """Those that the budget declares."""
+        """The limits that the budget declares."""
         of, used = self.budget, self.used
         sides = (
             ("GPU-hours", of.gpu_hours_per_month, used.gpu_hours, self.gpu_hours_left),
@@ -188,5 +188,5 @@ def _remaining(limit: float, used: float) -> float:
 
 
 def _figure(value: float) -> str:
-    """As a person reads an amount: hundredths, and three digits of what is below 1."""
+    """An amount as text: hundredths, and three digits below 1."""
     return f"{value:,.2f}".removesuffix(".00") if value >= 1 or value == 0 else f"{value:.3g}"

@@ -33,7 +33,7 @@ _RECOVERED = frozenset({"lost_step_done_again", "training_done"})
 
 
 def usage_of(document: ResultDocument, *, retention_s: float | None = None) -> TrialUsage:
-    """What one attempt used. `retention_s`: how long raw evidence is kept, None for ever. Its share of what a campaign costs once is left open."""
+    """The usage of one attempt. `retention_s`: how long raw evidence is kept, None for ever. Its share of what a campaign costs once is left open."""
     trial, usable = document.trial, document.validity.status in USABLE
     nodes, measured = trial.workload.nodes, measured_s(document)
     evidence = sum(each.bytes for each in document.evidence)
@@ -77,7 +77,7 @@ def outcome_costs(
     purchase: Purchase = "on_demand",
     economics: Economics | None = None,
 ) -> tuple[Cost, ...]:
-    """What one attempt's outcomes cost at the rates that it measured and at the price of its bill, an invoice's too; empty where its
+    """Costs of one attempt's outcomes at its measured rates and at the price of its bill, an invoice's too; empty where its
     numbers do not count. `on`: None for the day that it began. `economics`: for the interruptions on spot. What is in them: docs/cost.md."""
     use, workload = usage_of(document), document.trial.workload
     if not use.usable:
@@ -128,7 +128,7 @@ def trial_bills(
 
 @dataclass(frozen=True)
 class ProviderCost:
-    """What a campaign's trials of one kind cost at one provider: a training run and an inference run are no runs of one size. Of a sum, see
+    """The cost of a campaign's trials of one kind at one provider: a training run and an inference run are no runs of one size. Of a sum, see
     `sum_costs`, the kind is empty.
 
     `finished`: trials with a usable attempt; `lost`: attempts that came to nothing.
@@ -144,7 +144,7 @@ class ProviderCost:
 
     @property
     def label(self) -> str:
-        """Whose and of what, as people read it."""
+        """Provider and kind as text."""
         return f"{self.provider} · {self.kind}"
 
     @property
@@ -204,7 +204,7 @@ def _bill(attempts: Sequence[TrialUsage], providers: Mapping[str, Provider], on:
 
 
 def rejected_usage(use: TrialUsage) -> TrialUsage:
-    """What an attempt used that the quality checks rejected: all of it came to nothing."""
+    """The usage of an attempt that the quality checks rejected: all of it is lost."""
     return replace(use, usable=False, ended="rejected by the quality checks")
 
 
@@ -254,5 +254,5 @@ class CampaignBill:
         return trial_bills(self.documents, self.providers, on, purchase, retention_s=self.retention_s, rejected=self.rejected)
 
     def by_provider(self, on: date | None = None, purchase: Purchase = "on_demand") -> tuple[ProviderCost, ...]:
-        """What each provider cost; see `provider_costs`."""
+        """Cost by provider; see `provider_costs`."""
         return provider_costs(self.documents, self.providers, on, purchase, retention_s=self.retention_s, rejected=self.rejected)

@@ -27,7 +27,7 @@ RATES = {
     "trained_tokens": ("tokens_per_second", "median"),
     "trained_samples": ("samples_per_second", "median"),
 }
-"""Of what a volume or a run is declared in, the metric that tells how many come a second."""
+"""Unit of a declared volume or run → metric of its rate per second."""
 _EXAMPLES = {
     "price": "price: {low: 0.8x, expected: 1x, high: 1.1x}",
     "utilisation": "utilisation: {low: 40%, expected: 60%, high: 80%}",
@@ -179,7 +179,7 @@ class ForecastInputs:
         return float(amount * mine.expected / declared_in.expected)
 
     def monthly_data(self, item: Literal["egress", "storage"]) -> Range | None:
-        """What egress or storage costs a month, USD: the declared amount at the provider's rate of the day."""
+        """The cost of egress or storage a month, USD: the declared amount at the provider's rate of the day."""
         assumption = self.economics.assumed(item, self.provider.name, self.workload.name)
         if assumption is None:
             self.undeclared(item, "the cost is without it")
@@ -198,7 +198,7 @@ class ForecastInputs:
         return Range(amount.low, amount.expected, amount.high).times(rate.price.amount * rate.usd_per_unit / unit)
 
     def engineering(self) -> float | None:
-        """What people cost a month, USD: as the economics say, else the provider's declared overhead by the month."""
+        """The cost of people a month, USD: as the economics say, else the provider's declared overhead by the month."""
         assumption = self.economics.assumed("engineering", self.provider.name, self.workload.name)
         if assumption is not None:
             self.sources["engineering"] = assumption.source
@@ -224,7 +224,7 @@ class ForecastInputs:
 
 
 def _own_interval(outcome: Outcome, trial: TrialSample, rate: float) -> tuple[float | None, float | None]:
-    """What one trial's own observations say of its rate: its row's interval, of a sustained rate the search's bracket, of training its speed's."""
+    """The interval of one trial's rate by its own observations: its row's interval, of a sustained rate the search's bracket, of training its speed's."""
     metric, statistic = (SUSTAINED, "value") if outcome.sustained else outcome.numbers[-1]
     number = trial.number(metric, statistic, outcome.phase)
     if number is None or not number.value or number.ci_low is None or number.ci_high is None:
@@ -262,7 +262,7 @@ class CostForecast:
 
     @property
     def tornado(self) -> Tornado | None:
-        """What the cost hangs on; None without a model."""
+        """The drivers of the cost, sorted by effect; None without a model."""
         return None if self.model is None else tornado(self.model, self.amount)
 
     @property

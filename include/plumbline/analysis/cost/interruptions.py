@@ -1,4 +1,4 @@
-"""What interruptions make of a training run's time: restarts, and work done again since the last checkpoint."""
+"""Effect of interruptions on a training run's time: restarts, and work done again since the last checkpoint."""
 
 from __future__ import annotations
 

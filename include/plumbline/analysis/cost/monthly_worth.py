@@ -1,4 +1,4 @@
-"""What a month of a workload is worth at the declared volumes: the one base of a finding's money and of a decision's."""
+"""The worth of a month of a workload at the declared volumes: the one base of the money in findings and decisions."""
 
 from __future__ import annotations
 

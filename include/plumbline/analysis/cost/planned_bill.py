@@ -1,4 +1,4 @@
-"""What a plan comes to: a bill for each of its options, at written prices or at those of declared providers. Pure arithmetic."""
+"""Bills of a plan's options, at written prices or at those of declared providers. Pure arithmetic."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Lever:
         return shown.text(row.cost.value if row.cost is not None else None)
 
     def saving_text(self, row: PrecisionRow) -> str:
-        """What a precision saves against the reference; empty for the reference itself and where it is unknown."""
+        """The saving of a precision against the reference; empty for the reference and if it is unknown."""
         return "" if row.saving is None or row.precision == self.reference else format_saving(row.saving)
 
 
@@ -111,7 +111,7 @@ def family(workload: AnyWorkload) -> str:
 
 
 def precision_of(workload: AnyWorkload) -> str:
-    """Of the served weights and arithmetic, or of the trained matrix products."""
+    """The precision of the served weights and arithmetic, or of the trained matrix products."""
     return workload.model.precision if isinstance(workload, InferenceWorkload) else workload.precision
 
 

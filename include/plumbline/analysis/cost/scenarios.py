@@ -1,4 +1,4 @@
-"""What an outcome costs at best, as expected and at worst, given how busy the instances are kept and what else is paid. Pure arithmetic.
+"""The cost of an outcome at best, as expected and at worst, by utilisation and further costs. Pure arithmetic.
 
     instance-hours = volume / (3600 · rate · utilisation · (1 − failure rate)), but at least always_on · 730.5 a month
     cost           = instance-hours · price + (egress + storage + engineering) a month
@@ -33,7 +33,7 @@ DEARER: dict[Driver, Literal["low", "high"]] = {
 
 @dataclass(frozen=True)
 class Range:
-    """What a driver is expected to be, and how low and how high it may turn out. ValueError if these do not rise, or are below 0."""
+    """The expected, lowest and highest value of a driver. ValueError if these do not rise, or are below 0."""
 
     low: float
     expected: float
@@ -55,7 +55,7 @@ class Range:
 
 @dataclass(frozen=True)
 class CostModel:
-    """What the cost of an outcome rests on. None: not known, and left out of the cost (as if every paid hour delivered, as if nothing failed).
+    """The drivers of an outcome's cost. None: not known, and left out of the cost (as if every paid hour delivered, as if nothing failed).
 
     `price`: USD an hour of all instances that deliver `rate` (outcomes a second) together. `utilisation` (0 … 1], `failure_rate` [0 … 1).
     `egress`, `storage`, `engineering`: USD a month. `volume`: outcomes a month. `always_on`: how many times those instances are paid all month.
@@ -123,7 +123,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class Scenarios:
-    """What `amount` outcomes cost, USD."""
+    """Cost of `amount` outcomes, USD."""
 
     amount: float
     best: Parts
@@ -137,7 +137,7 @@ def instance_hours(volume: float, rate: float, utilisation: float = 1.0, failure
 
 
 def cost_at(model: CostModel, amount: float, values: Mapping[Driver, float]) -> Parts:
-    """What `amount` outcomes cost where the drivers have these values (`CostModel.at`)."""
+    """Cost of `amount` outcomes at these values of the drivers (`CostModel.at`)."""
     whole = model.volume if model.volume is not None else amount
     price, rate, failing = values["price"], values["rate"], values.get("failure_rate", 0.0)
     hours = instance_hours(whole, rate, values.get("utilisation", 1.0), failing, model.always_on if model.volume is not None else 0)
@@ -186,7 +186,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Tornado:
-    """What `amount` outcomes cost as expected, USD, and the drivers, the one that moves it most first."""
+    """The expected cost of `amount` outcomes, USD, and its drivers, the most influential first."""
 
     amount: float
     expected: float

@@ -31,12 +31,12 @@ class SpotCost:
 
     @property
     def saving(self) -> float:
-        """Of the cost on demand, the share that spot is expected to save; negative if it costs more."""
+        """The share of the cost on demand that spot is expected to save; negative if it costs more."""
         return 1 - self.spot / self.on_demand if self.on_demand else 0.0
 
 
 def spot_cost(run: Run, on_demand_per_hour: float, spot_per_hour: float, per_hour: float) -> SpotCost:
-    """What a finished run is expected to cost both ways. Prices in USD an hour of all its instances; `per_hour`: interruptions of the whole
+    """The expected cost of a finished run on demand and on spot. Prices in USD an hour of all its instances; `per_hour`: interruptions of the whole
     run an hour (each instance's rate times their number: one that is taken away stops all). On demand is reckoned without interruptions."""
     quiet, expected = expected_time(run, 0.0), expected_time(run, per_hour / HOUR_S)
     on_demand = on_demand_per_hour * quiet.held_s / HOUR_S
@@ -99,7 +99,7 @@ def spot_forecast(
     on: date,
     work_s: float | None = None,
 ) -> SpotForecast:
-    """What a run costs both ways at the prices that hold on the day `on`. `work_s`: seconds of work of the run; left out, as declared
+    """The expected cost of a run on demand and on spot at the prices of the day `on`. `work_s`: seconds of work of the run; left out, as declared
     (`run`), else one pass over the workload's data."""
     case = ForecastInputs(provider, workload, trials, economics, on)
 

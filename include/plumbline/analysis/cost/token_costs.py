@@ -1,4 +1,4 @@
-"""What a hosted model bills for the tokens and requests that it counted. Pure arithmetic."""
+"""Costs of the tokens and requests that a hosted model counted. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def token_lines(rate: TokenRate, usage: Sequence[TokenUsage], item: Item = "host
 
 @dataclass(frozen=True)
 class _Charge:
-    """What the steady phase was billed, in USD."""
+    """The charge for the steady phase, in USD."""
 
     usd: float
     requests: int

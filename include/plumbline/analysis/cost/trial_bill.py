@@ -1,4 +1,4 @@
-"""What one attempt of a trial cost, line by line: its instance's hours, and what the provider declares beside them. Pure arithmetic.
+"""The bill of one attempt of a trial, line by line: its instance's hours, and what the provider declares beside them. Pure arithmetic.
 
 Hours are counted in steps of 1e-9 h (3.6 µs), so that the measured and the idle ones add up to those that were held, and their costs to
 price × held time, with nothing lost between.
@@ -26,7 +26,7 @@ BASES: Mapping[Purchase, CostBasis] = {"on_demand": "list", "spot": "spot", "res
 
 @dataclass(frozen=True)
 class TrialUsage:
-    """What one attempt of a trial used. Times are seconds summed over its nodes, None where nobody recorded them.
+    """The usage of one attempt of a trial. Times are seconds summed over its nodes, None where nobody recorded them.
 
     `usable`: whether it finished a run whose numbers count; the whole of any other is `failed_launches`. `ended`: its status, of a failed
     one the failure class. `held_s`: from the moment that is billed (a node's assignment on a cluster) to the release. `measured_s`: the
@@ -75,7 +75,7 @@ def _bill(lines: Sequence[Line | Unknown]) -> Bill:
 
 
 def _hosted(use: TrialUsage, provider: Provider, on: date) -> Iterator[Line | Unknown]:
-    """What a hosted model bills for the tokens and requests that it counted."""
+    """Lines for the tokens and requests that a hosted model counted."""
     item: Item = "hosted" if use.usable else "failed_launches"
     rate = token_rate(provider, on)
     if isinstance(rate, str):
@@ -93,7 +93,7 @@ def hours(seconds: float, share: InstanceShare | None = None) -> float:
 
 @dataclass(frozen=True)
 class HourPrice:
-    """What an instance-hour costs, and who says so."""
+    """The price of an instance-hour, and its source."""
 
     unit_price: UnitPrice
     basis: CostBasis
@@ -147,7 +147,7 @@ def _instance(use: TrialUsage, provider: Provider, on: date, purchase: Purchase)
 
 
 def _extra_lines(use: TrialUsage, provider: Provider, on: date, share: InstanceShare | None) -> Iterator[Line | Unknown]:
-    """What is billed by rates of its own."""
+    """Lines with rates of their own."""
     own_cpu = provider.accelerator.kind != "cpu" and any(rate.item == "cpu" for rate in provider.rates)
     if own_cpu:
         cores = provider.launcher.cores_per_trial

@@ -13,7 +13,7 @@ from plumbline.metrics import leading_names
 
 HOUR_S = 3600.0
 AT_OFFERED_RATE = "_at_offered_rate"
-"""What the names of costs end in that a faster provider does not lower: an open loop gets the rate that it offers from every provider."""
+"""Suffix of costs that a faster provider does not lower: an open loop gets its offered rate from every provider."""
 
 MetricLookup = Callable[[str, str, str], float | None]
 """(metric, statistic, phase) → one trial's number in the catalogue's unit, None if absent."""
@@ -78,7 +78,7 @@ class Outcome:
         return highest * (1 - lost) * units / finished
 
     def left_out(self, measured: MetricLookup) -> str:
-        """What the rate of one trial does not hold, in words; empty where it holds everything."""
+        """Costs that the rate of one trial omits, in words; empty if it omits none."""
         return "" if self.sustained else self._steady(measured)[1]
 
     @property

@@ -65,7 +65,7 @@ def first_sentence(decision: Decision) -> str:
 
 
 def today_text(decision: Decision, today: Decision | None) -> str:
-    """What today's decision says where a campaign's own says something else; else empty."""
+    """Today's decision if it differs from a campaign's own; else empty."""
     return (
         "" if today is None or first_sentence(today) == first_sentence(decision) else f"as of this campaign; today {first_sentence(today)}"
     )
@@ -82,5 +82,5 @@ def with_probability(ranked: Ranked) -> str:
 
 
 def cheapest_text(probability: float | None) -> str:
-    """What follows the cheapest provider and its cost: `, P(cheapest) 82 %`; empty where it is unknown."""
+    """The text after the cheapest provider and its cost: `, P(cheapest) 82 %`; empty if it is unknown."""
     return "" if probability is None else f", P(cheapest) {format_probability(probability)}"

@@ -16,7 +16,7 @@ from plumbline.declarations import Criterion, Preference
 
 @dataclass(frozen=True)
 class Requirements:
-    """What one workload needs: a team's gates (judged on the median) and the workload's own acceptance criteria (on every repeat)."""
+    """Requirements of one workload: a team's gates (judged on the median) and the workload's own acceptance criteria (on every repeat)."""
 
     kind: WorkloadKind
     workload: str

@@ -30,7 +30,7 @@ STALE_DAYS = 40
 
 @dataclass(frozen=True)
 class CurrentResults:
-    """What every provider shows of every workload now.
+    """The current results of all providers and workloads.
 
     `trials`: every attempt of the campaigns named in `campaigns`, failed ones too, with its costs in USD at the prices of the `day`.
     `providers`: as declared (as measured, of one that is gone) at accepted prices. `series`, `measured`: the series key and the time for
@@ -186,7 +186,7 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True)
 class ExcludedSeries:
-    """What a provider measured of a workload and does not count, with why in words."""
+    """A provider's results of a workload that do not count, with the reason in words."""
 
     provider: str
     workload: str

@@ -1,4 +1,4 @@
-"""What a decision is: the columns that were weighed, the gates, the ranking, and what it cannot say."""
+"""A decision: its weighed columns, gates, ranking and limits."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Decision:
 
     @property
     def eligible(self) -> tuple[Ranked, ...]:
-        """Those that can be first, best first."""
+        """Providers that can be first, best first."""
         return tuple(r for r in self.ranking if r.eligible)
 
     @property
@@ -98,7 +98,7 @@ class Decision:
 
     @property
     def first_name(self) -> str | None:
-        """Of the provider that ranks first."""
+        """Name of the provider that ranks first."""
         return self.first.provider if self.first else None
 
     @property

@@ -49,7 +49,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class PreviousChoice:
-    """Of the decision before about the same question: the first provider, and for each workload the cheapest that met the requirements."""
+    """The previous decision of the same choice: its first provider, and each workload's cheapest that met the requirements."""
 
     first: str | None
     cheapest: Mapping[str, str | None]
@@ -94,7 +94,7 @@ class DecisionDocument(Decision):
 
     @property
     def as_previous(self) -> PreviousChoice:
-        """What the next decision of the same choice keeps of this one."""
+        """The part of this decision that the next one of the same choice keeps."""
         cheapest = {c.workload: c.answer.provider if c.answer else None for c in self.cheapest}
         return PreviousChoice(self.first_name, cheapest)
 
@@ -158,7 +158,7 @@ def read_decisions(rows: Iterable[DecisionView]) -> tuple[DecisionDocument, ...]
 
 
 def input_hashes(decided: TeamDecision) -> Inputs:
-    """Of a live decision."""
+    """Hashes of a live decision's inputs."""
     current = decided.current
     own = sorted((t for t in current.trials if t.usable and not t.apart), key=lambda t: (t.trial_id, t.attempt))
     money = [{m.metric: m.value for m in t.metrics if METRICS[m.metric].unit == "USD"} for t in own]

@@ -29,7 +29,7 @@ LEAST_GAIN = 0.005
 """An experiment that adds less to the chance of choosing right is not worth naming."""
 SHOWN = 5
 _TIMES = (4, 3, 2)
-"""As many repeats in each slot as now, times this."""
+"""Factors of the present repeats in each slot."""
 _CONTENDS = 0.005
 """P(first) below which a provider's repeats cannot change the choice much."""
 _EVENLY = (np.arange(300) + 0.5) / 300
@@ -38,7 +38,7 @@ _NORMAL = np.array([NormalDist().inv_cdf(p) for p in _EVENLY])
 
 @dataclass(frozen=True)
 class TrialCost:
-    """What one more trial of a series takes. `slots`: in which a campaign measures it; `usd` for one trial, None with the reason in
+    """The cost of one more trial of a series. `slots`: in which a campaign measures it; `usd` for one trial, None with the reason in
     `unpriced`; `most`: repeats that a slot may have."""
 
     slots: int
@@ -105,7 +105,7 @@ def rank_experiments(decided: TeamDecision, costs: Mapping[Place, TrialCost]) ->
 
 
 def certainty_gain(first: Array, likelihoods: Array, own: Array, variance: Array, rng: np.random.Generator) -> float:
-    """What one more number about a provider adds to the highest probability to be first, on average over what it may turn out to be.
+    """The mean gain of the highest probability to be first from one more number about a provider.
 
     `first`: providers × draws, the share of the first place. By draw: its likelihood, the provider's score `own`, and the `variance` of
     the number around it. Never negative.
@@ -129,7 +129,7 @@ def _options(usable: Sequence[TrialSample], cost: TrialCost) -> list[tuple[int, 
 
 
 def _gain(drawn: DrawnScores, workload: str, i: int, times: float, seed: int) -> float:
-    """Of `times` as many repeats of a workload, by one provider."""
+    """The gain from `times` as many repeats of a workload, by one provider."""
     more = drawn.noise[workload][i]
     now = sum((weights[i].spread ** 2 for weights in drawn.noise.values()), np.zeros(len(drawn.likelihoods)))
     gone = more.spread**2 * (1 - more.left_by(times))

@@ -1,4 +1,4 @@
-"""What an offered price of one provider changes: each team's first choice, the cheapest setup, the bill, and the walk-away prices.
+"""Effects of an offered price of one provider: each team's first choice, the cheapest setup, the bill, and the walk-away prices.
 
 Nothing new is estimated: every price is decided by `decide` and `cheapest` on the trials priced with it.
 """
@@ -97,7 +97,7 @@ class PriceCurve:
 
 
 def at_factor(decided: TeamDecision, provider: str, factor: float) -> TeamDecision:
-    """The same choice with the provider's instance price multiplied."""
+    """The choice with the provider's instance price multiplied."""
     current, decision = decided.current, decided.decision
     places = {**current.providers, provider: with_price_factor(current.providers[provider], factor)}
     moved = replace(current, trials=current.priced({provider: factor}), providers=places)

@@ -1,4 +1,4 @@
-"""What a month at the declared volumes would cost less at the cheapest provider that meets the requirements."""
+"""Savings of a month at the declared volumes at the cheapest provider that meets the requirements."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def switches_of(answers: Sequence[CostAnswer], volumes: Sequence[RentedVolume]) 
 
 
 def cost_answers(decided: TeamDecision, usual: str | None = None) -> tuple[CostAnswer, ...]:
-    """What a live decision says of costs at the prices that it rests on: one for each of its workloads that has a cheapest setup."""
+    """Cost answers of a live decision at its own prices: one for each workload with a cheapest setup."""
     current = decided.current
 
     def price(provider: str, purchase: Purchase) -> float | None:
@@ -75,7 +75,7 @@ def cost_answers(decided: TeamDecision, usual: str | None = None) -> tuple[CostA
 
 
 def answers_of(decision: Decision, cheapest: Sequence[Cheapest], price: PriceOf, usual: str | None = None) -> tuple[CostAnswer, ...]:
-    """The same of any decision with its cheapest setups. `usual`: where the team's workloads run as far as it is known."""
+    """Cost answers of any decision with its cheapest setups. `usual`: where the team's workloads run as far as it is known."""
     return tuple(
         CostAnswer(
             decision.team,

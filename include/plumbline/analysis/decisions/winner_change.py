@@ -155,7 +155,7 @@ def _price_move(before: DecisionDocument, after: DecisionDocument, new: str, old
 
 
 def _half_width(scatter: tuple[Scatter, Scatter], key: tuple[str, str], providers: Sequence[str], column: Column) -> float | None:
-    """Of the move of the log ratio: the four intervals' halves, independent of each other."""
+    """Half the interval of the log ratio's move, from the four intervals' independent halves."""
     halves = [own.get((name, *key)) for own in scatter for name in providers]
     if column.valued != _RATIO or any(h is None for h in halves):
         return None

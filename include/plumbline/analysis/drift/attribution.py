@@ -56,7 +56,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class ProbeEvidence:
-    """What one hardware probe says about a movement."""
+    """The evidence of one hardware probe about a movement."""
 
     metric: str
     effect: float
@@ -64,7 +64,7 @@ class ProbeEvidence:
 
     @property
     def text(self) -> str:
-        """Such as `matmul −48 % agrees` or `disk unchanged`."""
+        """The evidence as text, such as `matmul −48 % agrees` or `disk unchanged`."""
         name = comparison.format_probe_name(self.metric)
         return f"{name} unchanged" if self.says == "unchanged" else f"{name} {format_change(self.effect)} {self.says}"
 

@@ -218,7 +218,7 @@ def find_incomparabilities(
 
 
 def _names(old: CampaignSample, new: CampaignSample) -> tuple[str, str]:
-    """What tells the two apart: the campaigns, or the providers where both took part in one campaign."""
+    """Names of the two sides: campaigns, or providers if both took part in one campaign."""
     if old.campaign_id != new.campaign_id:
         return old.campaign_id, new.campaign_id
     return Series.parse(old.series_key).provider, Series.parse(new.series_key).provider

@@ -20,7 +20,7 @@ _LARGER = 0.05
 GPU_ERRORS_SUBJECT = "gpu_errors"
 """Subject of a finding about them."""
 _GPU_ERRORS = "gpu_"
-"""How the codes of the reasons begin that name new errors of a GPU: see `harness.gpu_errors`."""
+"""Prefix of the reason codes of new GPU errors: see `harness.gpu_errors`."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Reliability:
 
     @property
     def gpu_errors_as_usual(self) -> bool:
-        """The same of the attempts with new errors of a GPU."""
+        """Whether no more attempts than usual had new errors of a GPU."""
         return self._is_usual(len(self.gpu_error_trials), self.baseline_gpu_errors)
 
     def _is_usual(self, now: int, before: int) -> bool:
@@ -151,7 +151,7 @@ class MetricComparison:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What became of a series: rows by metric, what changed around it, how reliably it ran, and why it was refused, if it was."""
+    """The comparison of a series: rows by metric, changed environment, reliability, and the reason of a refusal."""
 
     series_key: str
     baseline_campaigns: tuple[str, ...]
@@ -219,7 +219,7 @@ def format_probe_name(metric: str) -> str:
 
 
 def format_repeats_needed(row: MetricComparison) -> str:
-    """What would settle a doubt, in words; empty if there is no doubt."""
+    """The repeats that would settle a doubt, in words; empty without a doubt."""
     if row.verdict not in ("suspected", "insufficient_data"):
         return ""
     if row.repeats_needed is None:

@@ -1,4 +1,4 @@
-"""What changed around a workload: an exact diff of flat facts between a campaign's trials and its baseline's, and changes over a fleet.
+"""Changes around a workload: an exact diff of flat facts between a campaign's trials and its baseline's, and changes over a fleet.
 
 A fact is reported when the set of its values differs. It *matters* (is a finding by itself, also when performance did not move) when it
 is one of the facts listed below as able to explain a change, or the declarations say so (`drift.environment` in thresholds.yaml, which
@@ -31,7 +31,7 @@ Cause = Literal["compute", "memory", "storage", "network", "software", "isolatio
 
 @dataclass(frozen=True)
 class FactRule:
-    """What is known of the facts whose key matches: `weight` (0–1) is how plausible it is that a change of it moves performance."""
+    """A rule for the facts whose key matches: `weight` (0–1) is how plausible it is that a change of it moves performance."""
 
     pattern: str
     group: Group
@@ -139,13 +139,13 @@ class EnvironmentChange:
 
     @property
     def text(self) -> str:
-        """Such as `usable cores 2 → 1 (5 of 5 trials)`."""
+        """The change as text, such as `usable cores 2 → 1 (5 of 5 trials)`."""
         coverage = f"{self.trials} of {self.of_trials} {self.unit}{'s' if self.of_trials != 1 or self.unit == 'trial' else ''}"
         return f"{self.title} {format_values(self.old)} → {format_values(self.new)} ({coverage})"
 
 
 def fact_rule(key: str) -> FactRule:
-    """What is known of a fact, or of one that stands for those of all devices (`gpu.*.product`)."""
+    """The rule for a fact, or for one that stands for those of all devices (`gpu.*.product`)."""
     single = key.replace(".*.", ".0.")
     return next((rule for rule in FACT_RULES if re.fullmatch(rule.pattern, single)), _OTHER)
 
@@ -226,7 +226,7 @@ def _merge_alike(changes: Sequence[EnvironmentChange], keys: Collection[str]) ->
 
 
 def fact_name(key: str) -> str:
-    """What a key is about, whichever device it names and however it was looked at: `gpu.*.product`, `gpu.0.product` and a node's label
+    """The fact behind a key, whatever device and source it names: `gpu.*.product`, `gpu.0.product` and a node's label
     `gpu.product` are one fact."""
     return re.sub(r"^gpu\.(\d+|\*)\.", "gpu.", key).replace("gpu.memory_mib", "gpu.memory_bytes")
 
@@ -278,7 +278,7 @@ FACT_NAMES = {
 
 @dataclass(frozen=True)
 class FactReading:
-    """What a provider's trials of one campaign reported of one fact."""
+    """The values of one fact in a provider's trials of one campaign."""
 
     provider: str
     campaign: str

@@ -1,4 +1,4 @@
-"""What a series of a year or more adds to the comparison of one campaign: doubts that its past settles, and creep past every baseline.
+"""The contribution of a series of a year or more to the comparison of one campaign: doubts that its past settles, and creep past every baseline.
 
 A metric that is past its threshold but whose repeats prove nothing (`suspected`) is believed when the series of campaigns itself shows a
 lasting change in that direction: two repeats a month prove nothing in any month, and plenty in twelve.
@@ -25,7 +25,7 @@ Levels = Mapping[RowKey, Sequence[float | None]]
 
 @dataclass(frozen=True)
 class SeriesHistory:
-    """What is known of a series before a campaign. `campaigns` name the points of `levels`; `oldest` are the levels of the oldest baseline,
+    """A series before a campaign. `campaigns` name the points of `levels`; `oldest` are the levels of the oldest baseline,
     empty if that is the one that the campaign is compared with anyway."""
 
     campaigns: Sequence[str]
@@ -34,7 +34,7 @@ class SeriesHistory:
 
 
 def row_key(row: MetricComparison) -> RowKey:
-    """What names a row in a series."""
+    """The key of a row in a series."""
     return row.metric, row.statistic, row.phase
 
 

@@ -30,7 +30,7 @@ POWER = 0.8
 PRIOR_DF = 4
 """How many campaigns' worth the usual spread of a metric counts: after half a year of monthly campaigns the series' own outweighs it."""
 _SUCCESSIVE = 2 / 3
-"""What a squared successive difference is worth against a squared deviation from the mean, in degrees of freedom."""
+"""Degrees of freedom of a squared successive difference, relative to a squared deviation from the mean."""
 _RANK_PRICE = 1.023
 _CONTRADICTS = 2.5
 """How far the two estimates of one scatter may lie apart. Of normal repeats, from three in two slots to ten in one, about one comparison in a

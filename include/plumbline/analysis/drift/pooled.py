@@ -38,7 +38,7 @@ ALARM_LEVEL = 0.005
 campaigns arrive one provider after the other."""
 _KINDS, _FEWEST_UNTOUCHED, _FEWEST_SERIES = 2, 3, 2
 USUAL_SPREAD, _MATTERS = 1 / 6, 1 / 3
-"""As shares of the warn threshold: the spread of campaigns with nothing changed, and the smallest effect that is worth a finding."""
+"""Shares of the warn threshold: the spread of campaigns without a change, and the smallest effect that is worth a finding."""
 _CLEAR, _STRAY = 1.96, 5
 """Standard errors from which a series moved by itself; usual spreads beyond which an untouched provider has a change of its own."""
 
@@ -57,7 +57,7 @@ class PooledCause:
 
     @property
     def subject(self) -> str:
-        """Such as `cause/driver.version 570.86.15`; names the cause for good."""
+        """The permanent name of the cause, such as `cause/driver.version 570.86.15`."""
         return "cause/" + " ".join(self.facts[0])
 
 
@@ -84,7 +84,7 @@ class SeriesShift:
 
 @dataclass(frozen=True)
 class PooledEffect:
-    """Of one cause on one kind of workload. `effect` and its 95 % interval: how much worse, a fraction. `moved`: the touched series that moved
+    """The effect of one cause on one kind of workload. `effect` and its 95 % interval: how much worse, a fraction. `moved`: the touched series that moved
     that way by themselves; `shifts`: all touched series, without what the untouched ones did."""
 
     kind: str
@@ -136,7 +136,7 @@ def estimate_shift(before: Sequence[float], after: Sequence[float], worse: int) 
 
 
 def standard_error(scatter: float, df: int, of_workload: Sequence[float], usual: float, sizes: tuple[int, int]) -> float:
-    """Of a shift between so many repeats: a series' own `scatter` counts with its degrees of freedom, the median of its workload on all
+    """The standard error of a shift between so many repeats: a series' own `scatter` counts with its degrees of freedom, the median of its workload on all
     providers as PRIOR_DF; `usual` where nobody repeated."""
     shared = median(of_workload) if of_workload else usual
     variance = (df * scatter**2 + PRIOR_DF * shared**2) / (df + PRIOR_DF)

@@ -60,7 +60,7 @@ def two_sided_p(blocks: Sequence[Block]) -> float:
 
 
 def _doubled_ranks(ordered: Floats, values: Floats) -> NDArray[np.int64]:
-    """Of each value among the ordered ones, from 2."""
+    """Doubled rank of each value among the ordered ones, from 2."""
     return np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right") + 1
 
 

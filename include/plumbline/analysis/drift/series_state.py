@@ -38,7 +38,7 @@ class SeriesState:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> SeriesState:
-        """As a review stored it. Older versions called a change that could be seen and was below its threshold steady."""
+        """The state that a review stored. Older versions called a change that could be seen and was below its threshold steady."""
         names = {f.name for f in fields(cls)}
         state = cls(**{name: value for name, value in stored.items() if name in names})
         if (
@@ -51,7 +51,7 @@ class SeriesState:
 
     @property
     def change(self) -> str:
-        """Such as `time to first token +9.3 %`; empty where nothing was judged."""
+        """The change as text, such as `time to first token +9.3 %`; empty if nothing was judged."""
         return "" if self.effect is None else f"{format_name(self.metric)} {self._amount(self.effect)}"
 
     @property

@@ -19,7 +19,7 @@ OTHER_GPUS_TEXT = "assumes the other GPUs are used alike"
 
 @dataclass(frozen=True)
 class InstanceShare:
-    """What a trial is charged of each instance: `gpus` of its `of` accelerators. `assumed`: the provider sells the instance whole."""
+    """The charged share of each instance: `gpus` of its `of` accelerators. `assumed`: the provider sells the instance whole."""
 
     gpus: int
     of: int
@@ -40,7 +40,7 @@ class InstanceShare:
 
 @dataclass(frozen=True)
 class Basis:
-    """What a cost rests on; every figure in USD that is shown to a person carries one.
+    """The basis of a cost; every figure in USD that a person sees has one.
 
     `share`: the part of the instance that `usd_per_hour` charges; None for all of it.
     """
@@ -83,7 +83,7 @@ def share_of(provider: Provider, gpus: int | None) -> InstanceShare | None:
 
 
 def paid_of(provider: Provider, gpus: int | None) -> InstanceShare | None:
-    """What is paid of each instance while a trial holds `gpus` of its accelerators; None for all of it.
+    """The paid share of each instance while a trial holds `gpus` of its accelerators; None for all of it.
 
     Who rents instances pays for the GPUs that idle too; only who rents GPUs (`sold_by: gpu`) pays for those of the trial alone.
     """

@@ -1,4 +1,4 @@
-"""What the readings of one price mean against the price that was accepted last. Pure: readings in, one verdict out.
+"""The verdict on the readings of one price against the last accepted price. Pure.
 
 A list price (on demand, reserved) has changed when it moved by 1 % or more and was seen twice, or a second source says the same. Of a spot
 price the median of three readings counts, and 15 %. What no price should do is *held* and never used until a person or a second source confirms
@@ -47,7 +47,7 @@ PriceStatus = Literal["first", "unchanged", "seen_once", "changed", "held", "out
 
 @dataclass(frozen=True)
 class PriceVerdict:
-    """What the newest `reading` means, all prices in USD per GPU-hour.
+    """The verdict on the newest `reading`, all prices in USD per GPU-hour.
 
     `price`: the price if it is accepted, of a spot price the median. `accepted`: what it was compared with. `since`: when it was
     first read so. `sightings` that agree. `confirmed_by`: the second source, if one did. `reason`: why it is held, outdated, or believed as the first one.

@@ -142,7 +142,7 @@ def never_reached(number: MetricValue) -> bool:
 
 
 def caveats(criterion: Criterion, numbers: Sequence[MetricValue]) -> list[str]:
-    """What to know of the verdict on a criterion, from the rows of the repeats that measured it; one sentence each."""
+    """Caveats of the verdict on a criterion, from the rows of the repeats that measured it; one sentence each."""
     sentences: list[str] = []
     n = len(numbers)
     if failed := sum(map(never_reached, numbers)):

@@ -1,4 +1,4 @@
-"""What of several scorecards cannot be put side by side, and why. A number that cannot be compared is shown as such, never ranked away."""
+"""Differences that forbid a comparison of scorecards, with reasons. A number that cannot be compared is shown as such, never ranked away."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SAME_LENGTH = 0.05
 _NAMED = 3
 """Providers that a limitation names one by one."""
 _OF_LENGTHS = ("output_token_throughput", "request_throughput")
-"""What tells how long answers are: tokens over requests."""
+"""Metrics that depend on the length of answers: tokens over requests."""
 
 _OF_THE_SERIES = ("kind", "name", "version")
 _HOW = {"source": SOURCES_NEVER_MIX, "protocol": REQUIRED_EQUAL["protocol"], "engine": REQUIRED_EQUAL["engine"]}
@@ -212,7 +212,7 @@ ProvidersByValue = Mapping[str, list[str]]
 
 @dataclass(frozen=True)
 class Limitation:
-    """What a reader of a comparison has to know. `code`: gpu_class, other_gpus_alike or expected_restarts."""
+    """A limitation that a reader of a comparison must know. `code`: gpu_class, other_gpus_alike or expected_restarts."""
 
     code: str
     text: str
@@ -236,7 +236,7 @@ class ComparisonClass:
 
 
 class ComparedTrial(NamedTuple):
-    """What a usable trial brings to a comparison."""
+    """A usable trial's part in a comparison."""
 
     provider: str
     conditions: Conditions | None

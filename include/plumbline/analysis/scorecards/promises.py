@@ -1,4 +1,4 @@
-"""What a contract promises against what was measured: kept, broken, or not shown. One rule for launches, lead times and speeds.
+"""Promises of a contract against measurements: kept, broken, or not shown. One rule for launches, lead times and speeds.
 
 The rule. Every promise is about a share of tries: so many launches start, so many of them in time, and half of the repeats reach a speed (its
 median does). A verdict needs both Wilson's 95 % interval of the measured share wholly on one side of the promised one, and the exact binomial

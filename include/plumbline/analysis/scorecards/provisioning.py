@@ -53,7 +53,7 @@ _NO_POD = {
 
 @dataclass(frozen=True)
 class LeadTime:
-    """From the request for a trial to its process running (of a gang: the last pod's), in seconds, against what the contract promises.
+    """Times from the request for a trial to its running process (of a gang: the last pod's), in seconds, against what the contract promises.
 
     `kept`: launches within `promised_s`, against the share of launches that the contract promises it for. Launches that never ran have no lead
     time: launch success counts them.
@@ -125,7 +125,7 @@ def _unmeasured(trials: Sequence[TrialSample]) -> str:
 
 @dataclass(frozen=True)
 class ScaleTime:
-    """From the request to the last of `nodes` pods running, in seconds."""
+    """Seconds from the request to the last of `nodes` running pods."""
 
     nodes: int
     time: PooledMetric

@@ -51,7 +51,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Scorecard:
-    """What one provider measured for one workload.
+    """One provider's measurements of one workload.
 
     `counts` has every status, also at 0; `planned` counts trials, `attempts` also their retries. `reasons` are of all trials, `degraded_by` of
     the degraded ones, whose numbers count; `unusable`: why no trial's numbers do, empty where one's do. `asked_first` says which number is the

@@ -1,4 +1,4 @@
-"""What a cell of the heat map shows on demand: its number, interval and twelve campaigns, as JSON."""
+"""Details of a cell of the heat map: its number, interval and twelve campaigns, as JSON."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def change_rows(changes: Sequence[FactChange], findings: Sequence[FindingView]) 
 
 
 def _pooled_rows(views: Sequence[FindingView]) -> dict[str, PooledRow]:
-    """By changed value, such as `driver 570.86.15`; what changed performance before what did not."""
+    """Rows by changed value, such as `driver 570.86.15`; those that changed performance first."""
     rows: dict[str, PooledRow] = {}
     for view in sorted(views, key=lambda v: v.kind != "performance"):
         if not view.detail.get("cause"):

@@ -40,7 +40,7 @@ _AUDIT_VERBS = {
     "rerun_asked": "rerun",
 }
 TAKEN = ("finding_acknowledged", "finding_accepted")
-"""What gives a finding an owner."""
+"""Actions that give a finding an owner."""
 _LABELS: dict[Action, str] = {
     "acknowledge": "Acknowledge",
     "accept": "Accept as new baseline",
@@ -190,7 +190,7 @@ def _check_form(action: str, reason: str, until: str, findings: int, now: dateti
 
 
 def _history(archive: Archive, views: Sequence[FindingView]) -> tuple[tuple[FindingView, tuple[tuple[datetime, str, str, str], ...]], ...]:
-    """What people did about each finding, newest first: time, action, author, reason."""
+    """Actions on each finding, newest first: time, action, author, reason."""
     return tuple(
         (
             view,

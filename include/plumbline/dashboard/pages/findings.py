@@ -132,7 +132,7 @@ def _members(finding: Finding) -> list[MemberRow]:
 
 
 def _changes(archive: Archive, finding: Finding, declared: Declarations) -> tuple[EnvironmentChange, ...]:
-    """What the trials that show it ran on, against what the baseline's ran on."""
+    """Environments of the trials that show the finding against the baseline's."""
     if finding.campaign_id is None or not finding.series_key or not finding.baseline_campaigns:
         return ()
     try:

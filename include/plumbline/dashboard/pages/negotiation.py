@@ -38,7 +38,7 @@ class Negotiation:
     curve: PriceCurve
 
     def as_json(self) -> dict[str, Any]:
-        """As `plumbline negotiate` prints it, with the curve."""
+        """The JSON of `plumbline negotiate`, with the curve."""
         names = ("team", "kind", "workloads", "providers", "curve")
         printed = {"provider": self.offer.provider, "usd_per_hour": self.offer.usd_per_hour, "offers": [self.offer]}
         return {**printed, **{name: getattr(self, name) for name in names}}
@@ -56,7 +56,7 @@ def read_negotiation(
     price: float | None,
     less: float,
 ) -> Negotiation:
-    """What an offered price changes; the decisions and curves that several offers share are cached. `provider`: the first that is not first if
+    """Effects of an offered price; the decisions and curves that several offers share are cached. `provider`: the first that is not first if
     empty; `price`: today's if None; `less`: percent below it instead.
 
     LookupError for an unknown choice or provider; InvalidDecisionQuery for a price out of range, and where no price is in use.

@@ -170,7 +170,7 @@ def _campaign_lines(
     paid: Paid | None,
     now: datetime,
 ) -> tuple[CampaignLine, ...]:
-    """Those with the gravest open findings first, then the newest."""
+    """Campaigns with the most severe open findings first, then the newest."""
     troubles = {c.campaign_id: [f for f in unsettled if f.shown_by(c.campaign_id)] for c in heads}
     return tuple(
         CampaignLine(
@@ -189,7 +189,7 @@ def _campaign_lines(
 
 @dataclass(frozen=True)
 class DrawnFleet:
-    """What is made of all series at once. `status`: of the whole fleet, `map` and `scatter` of the chosen part; `workload`: the scatter's.
+    """The charts of all series. `status`: of the whole fleet, `map` and `scatter` of the chosen part; `workload`: the scatter's.
     `cheapest`: (workload, provider) over all providers, those that teams decide about first."""
 
     status: Mapping[tuple[str, str], SeriesStatus]
@@ -253,7 +253,7 @@ def _cheapest(fleet: Fleet, declared: Declarations) -> tuple[tuple[str, str], ..
 
 
 def _status(archive: Archive, fleet: Fleet, unsettled: Sequence[FindingView], now: datetime) -> dict[tuple[str, str], SeriesStatus]:
-    """Of every series of the fleet, its newest campaign, usable or not."""
+    """The newest campaign of every series, usable or not."""
     places = {(s.provider, s.workload): s.series_key for s in fleet.series}
     # A provider whose every trial failed has no current result, and a cell all the same.
     parts = archive.newest_by_place([view for view in archive.series_of(archive.provider_names()) if _is_current(view, places)])
@@ -296,7 +296,7 @@ def _filter_fleet(fleet: Fleet, declared: Declarations, chosen: Filter, status: 
 
 
 def newest_decisions(stored: Sequence[DecisionDocument], declared: Declarations, now: datetime) -> tuple[DecisionRow, ...]:
-    """Of each declared choice its newest stored decision, or that there is none. `stored`: one of each choice."""
+    """The newest stored decision of each declared choice, or None. `stored`: one of each choice."""
     by_choice = {decision.choice: decision for decision in stored}
     declared_choices = [(team, kind, tuple(preference.workloads)) for team, kind, preference in declared.choices()]
     return tuple(

@@ -25,7 +25,7 @@ from plumbline.workflows.monthly_costs import monthly_costs
 
 PURCHASES: tuple[Purchase, ...] = get_args(Purchase)
 MAX_READINGS = 400
-"""Of one provider, newest first: more than a year of daily ones of one price."""
+"""Most readings of one provider: more than a year of daily ones of one price."""
 READINGS_SHOWN = 20
 PROVIDERS_PER_PAGE = 12
 """On one page of the list."""

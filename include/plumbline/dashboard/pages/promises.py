@@ -1,4 +1,4 @@
-"""What a provider promises and what of it is kept, and the mail that claims what is broken."""
+"""A provider's promises, whether they are kept, and the mail that claims broken ones."""
 
 from __future__ import annotations
 

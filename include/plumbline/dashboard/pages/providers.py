@@ -126,7 +126,7 @@ def provider_lines(
 
 
 def _filter_names(archive: Archive, declared: Declarations, now: datetime, names: Sequence[str], chosen: Filter) -> list[str]:
-    """Of these providers those with a series of the team, kind and state, whose newest campaign is in the span."""
+    """Those of the providers with a series of the team, kind and state whose newest campaign is in the span."""
     team_workloads, (begin, end) = chosen.workloads(declared), chosen.span(now)
     series = [
         s for s in archive.series_of(names) if chosen.kind in ("", s.kind) and (team_workloads is None or s.workload in team_workloads)
@@ -294,7 +294,7 @@ def _year_chart(archive: Archive, trend: Trend | None, year: FleetYear, name: st
 
 
 def year_events(archive: Archive, trend: Trend | None, year: FleetYear, name: str) -> tuple[TrendEvent, ...]:
-    """What changed: drifts in words; the environment, such as driver and nodes, and prices, as beside the trend."""
+    """Changes of the year: drifts in words; the environment, such as driver and nodes, and prices, as beside the trend."""
     planned_times = {head.campaign_id: head.planned_at for head in year.campaigns}
     events = [e for e in (trend.events if trend is not None else ()) if e.kind in ("environment", "price")]
     for view in archive.findings_page(provider=name, kind="performance", limit=FINDINGS_DRAWN).rows:

@@ -1,4 +1,4 @@
-"""What is paid by month, provider and workload, and how much of each budget it uses."""
+"""Payments by month, provider and workload, and their share of each budget."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ Remember = Callable[[Hashable, Callable[[], Any]], Any]
 
 @dataclass(frozen=True)
 class WorkloadPage:
-    """What is shown at once. `version`: None without results. `ranked`: all providers; `scatter`: their cost against speed. `order`: of the pages of providers side by side, also
+    """The content of a workload's page. `version`: None without results. `ranked`: all providers; `scatter`: their cost against speed. `order`: of the pages of providers side by side, also
     those without a place."""
 
     name: str
@@ -62,7 +62,7 @@ class WorkloadPage:
     teams: tuple[str, ...]
 
     def providers_after(self, after: str) -> tuple[str, ...]:
-        """Those side by side on the page that follows the provider `after`; the first ones without it."""
+        """Providers on the page after the provider `after`; the first ones without it."""
         start = self.order.index(after) + 1 if after in self.order else 0
         return self.order[start : start + PROVIDERS_PER_PAGE]
 

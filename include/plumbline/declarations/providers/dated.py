@@ -1,4 +1,4 @@
-"""What holds for a time: from one day on, until another."""
+"""Values with a period: from one day on, until another."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class EndpointLauncher(LauncherBase):
 
     @property
     def declared_request(self) -> dict[str, str | bool]:
-        """What is declared of requests other than by default, as facts."""
+        """Request settings that differ from their defaults, as facts."""
         headers = "; ".join(f"{name}: {', '.join(values)}" for name, values in sorted(self.headers.items()))
         return {
             **({"headers": headers} if headers else {}),

@@ -80,7 +80,7 @@ class LauncherBase(Declared):
 
     @property
     def retry(self) -> Retries:
-        """What Airflow does after a temporary failure."""
+        """Airflow's retries after a temporary failure."""
         return Retries(2, 5.0, doubled=False)
 
     @property
@@ -178,7 +178,7 @@ class LauncherBase(Declared):
         """Add to a specification what the launcher requests beyond the workload."""
 
     def missing(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
-        """What the workload needs and the provider's declaration lacks, or None."""
+        """A need of the workload that the provider's declaration does not meet, or None."""
         return None
 
     def unsuitable(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:

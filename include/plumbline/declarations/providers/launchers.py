@@ -300,7 +300,7 @@ Launcher = Annotated[_OwnLauncher, _EXTENSIBLE.validator, _EXTENSIBLE.serializer
 
 
 class LauncherDefaults(Declared):
-    """Of every provider whose launcher is `kubernetes`; `models_url` also of those on this machine."""
+    """Defaults of every provider whose launcher is `kubernetes`; `models_url` also of local ones."""
 
     images: Images | None = Field(None, description="for providers without images")
     registry: Registry | None = Field(None, description="for providers without a registry")

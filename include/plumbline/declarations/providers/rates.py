@@ -23,7 +23,7 @@ BILLING_UNITS: Mapping[RateItem, tuple[str, ...]] = {
     "egress": ("GB", "GiB"),
     "observability": ("instance-hour",),
 }
-"""What each item is billed by."""
+"""Billing unit of each item."""
 
 
 class DeclaredRate(SourcedAmount, Dated):
@@ -72,7 +72,7 @@ class Overhead(SourcedAmount, Dated):
 
 
 class Invoice(SourcedAmount):
-    """What was paid for a `month`, or in advance for the days from `since` (included) until `until` (excluded): the amount over its hours is the
+    """The amount paid for a `month`, or in advance for the days from `since` (included) until `until` (excluded): the amount over its hours is the
     effective hourly price of that time."""
 
     month: str | None = Field(None, pattern=r"^\d{4}-(0[1-9]|1[0-2])$", description="such as 2026-10; or since and until")

@@ -67,7 +67,7 @@ DEFAULT_NOISE: dict[Family, Noise] = {
     "storage": Noise.model_construct(run=0.03, node=0.01, time_of_day=0.01),
     "hardware": Noise.model_construct(run=0.001, node=0.002, time_of_day=0.0),
 }
-"""Of families without declared noise."""
+"""Noise of families without declared noise."""
 
 
 class SimulatedEvent(Declared):
@@ -108,7 +108,7 @@ class PerformanceEvent(SimulatedEvent):
         return math.log1p(self.worse or 0.0) - math.log1p(self.better or 0.0)
 
     def shift(self, at: datetime, node: int) -> float:
-        """Its size for a trial at this time on this node, as `size`."""
+        """The event's size for a trial at this time on this node, in the unit of `size`."""
         return self.size
 
 
@@ -132,7 +132,7 @@ class DriftRamp(PerformanceEvent):
         return self
 
     def shift(self, at: datetime, node: int) -> float:
-        """Its size reached by then."""
+        """The size reached at this time."""
         begun = (
             at.astimezone(timezone.utc) - datetime(self.since.year, self.since.month, self.since.day, tzinfo=timezone.utc)
         ).total_seconds()
@@ -154,7 +154,7 @@ class BimodalNode(PerformanceEvent):
     nodes: int = Field(1, ge=1)
 
     def shift(self, at: datetime, node: int) -> float:
-        """Its size on a bad node, nothing on a good one."""
+        """The size on a bad node, 0 on a good one."""
         return self.size if node < self.nodes else 0.0
 
 

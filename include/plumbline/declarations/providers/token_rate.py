@@ -1,4 +1,4 @@
-"""What a hosted model bills by tokens and requests."""
+"""Rates of a hosted model for tokens and requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TokenTier(Declared):
 
 
 class TokenRate(Dated):
-    """What a hosted model bills: tokens, requests, or both."""
+    """A hosted model's rate for tokens, requests, or both."""
 
     input: TokenPrice | None = None
     cached_input: TokenPrice | None = Field(None, description="tokens of the prompt that the vendor's cache had; as input if omitted")

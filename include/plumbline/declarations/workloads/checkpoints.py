@@ -32,7 +32,7 @@ class _Checkpoint(Declared):
 
     @property
     def architecture(self) -> Literal["checkpoint"]:
-        """What engines are chosen by; the real architecture is in the checkpoint's config.json."""
+        """The architecture by which engines are chosen; the checkpoint's config.json has the real one."""
         return "checkpoint"
 
 
@@ -110,4 +110,4 @@ ServedModel = Annotated[
     Discriminator(_kind_of),
     BeforeValidator(_names_a_kind),
 ]
-"""What a workload serves: a shape with random weights, or a checkpoint."""
+"""The served model: a shape with random weights, or a checkpoint."""

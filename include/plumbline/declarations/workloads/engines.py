@@ -23,12 +23,12 @@ GROUP = "plumbline.inference_engines"
 PATH_MEASURED = ("vllm", "tensorrtllm")
 """Engines of which a trial first measures what the path of their tokens carries without them."""
 ENGINE_MEMORY_SHARE = 0.9
-"""Of an accelerator's memory that engines may take (vLLM's gpu_memory_utilization); the rest is for activations and CUDA."""
+"""Share of an accelerator's memory that engines may take (vLLM's gpu_memory_utilization); the rest is for activations and CUDA."""
 
 
 @dataclass(frozen=True)
 class InferenceEngine:
-    """What planning must know of an engine; the module `writer` does the rest and is imported in the trial's process only.
+    """An engine's properties for planning; the module `writer` does the rest and is imported in the trial's process only.
 
     `writer` has `write(workload, folder, threads) -> Repository` (of a checkpoint with its folder as `checkpoint`), and
     `model_hash(workload) -> str` if the model is made from more than its declaration. `triton_backend` is Triton's backend that runs the model, `image` the suffix of NVIDIA's image that has it. `amd`: it
@@ -85,7 +85,7 @@ def registered_or_own(name: Any, handler: ValidatorFunctionWrapHandler) -> Any:
 
 
 PLACEHOLDERS = ("model", "host", "port", "served_name", "context", "threads", "tensor", "pipeline", "data")
-"""What a command's `{…}` can name."""
+"""Names that a command's `{…}` can hold."""
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 AdapterName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 ArgName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
@@ -201,7 +201,7 @@ class EngineOptions(Declared):
 
     @property
     def draft_path(self) -> str | None:
-        """Of the draft model or EAGLE head, once it is fetched."""
+        """Path of the draft model or EAGLE head, once it is fetched."""
         files = self.speculative.model if self.speculative is not None else None
         if isinstance(files, Checkpoint):
             raise TypeError("server.speculative.model is not fetched yet")
@@ -209,7 +209,7 @@ class EngineOptions(Declared):
 
     @property
     def adapter_paths(self) -> dict[str, str]:
-        """Of the adapters by name, once they are fetched."""
+        """Paths of the adapters by name, once they are fetched."""
         adapters = self.adapters or {}
         if unread := [name for name, files in adapters.items() if not isinstance(files, str)]:
             raise TypeError(f"server.adapters.{unread[0]} is not fetched yet")

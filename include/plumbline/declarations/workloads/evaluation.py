@@ -1,4 +1,4 @@
-"""What a served model is asked beside the load: a user's own questions, and how much of a reference's quality it must keep."""
+"""Checks of a served model beside the load: a user's own questions, and the required share of a reference's quality."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Quality(Declared):
 
     @property
     def reference_precision(self) -> ServingPrecision:
-        """Of the reference's weights."""
+        """Precision of the reference's weights."""
         return self.reference if isinstance(self.reference, str) else self.reference.precision
 
     @model_validator(mode="after")
@@ -75,7 +75,7 @@ def load_passage(data: Any, folder: Path) -> list[tuple[tuple[str | int, ...], s
 
 MAX_QUESTIONS = 10_000
 MAX_BYTES = 2**20
-"""Of the questions of a trial, as JSON: its document carries them."""
+"""Most bytes of a trial's questions, as JSON: its document carries them."""
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -107,7 +107,7 @@ class Question(Declared):
 
     @property
     def text(self) -> str:
-        """What the model reads: the prompt, with its choices by letter."""
+        """The prompt for the model, with its choices by letter."""
         if self.choices is None:
             return self.prompt
         listed = "\n".join(f"{letter}. {choice}" for letter, choice in zip(LETTERS, self.choices, strict=False))

@@ -208,7 +208,7 @@ def _check_trace(where: str, trace: Trace, requests: Requests, context: int, mod
 
 
 class Server(EngineOptions):
-    """What serves, and how it is set up.
+    """The server and its settings.
 
     python       Triton's Python backend: the project's own causal LM or encoder, or a checkpoint with transformers
     vllm, tensorrtllm    the engine behind the project's model on Triton's Python backend: a checkpoint, or dummy weights of a shape
@@ -389,7 +389,7 @@ class InferenceWorkload(Workload):
             )
 
     def _outputs(self) -> None:
-        """What can be known of a model's answers depends on whose weights it has."""
+        """Reject an evaluation of a model that cannot answer it."""
         quality, evaluation = self.quality, self.evaluation
         if evaluation is None:
             return
@@ -449,12 +449,12 @@ class InferenceWorkload(Workload):
         return self.retrieval.added_tokens if self.retrieval else 0
 
     def _openai(self) -> None:
-        """What the protocol of an OpenAI-compatible server does not offer."""
+        """Reject settings that the protocol of an OpenAI-compatible server does not offer."""
         if self.quality is not None:
             raise ValueError("quality with server.backend openai, whose answers have no token ids; expected backend vllm")
 
     def _left_alone(self) -> None:
-        """What cannot be done to, or known of, an external server."""
+        """Reject settings that an external server does not allow."""
         if self.replicas is not None:
             raise ValueError("replicas fill of an external server, which is not started here; expected no replicas")
         if self.quality is not None:

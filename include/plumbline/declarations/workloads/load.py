@@ -355,7 +355,7 @@ class SearchPhaseSpec(Declared):
 
 
 class ContextPhaseSpec(Declared):
-    """What a long context costs: prompts of one length after the other, the server idle in between.
+    """The cost of a long context: prompts of one length after the other, the server idle in between.
 
     For each of `input_tokens`, from the shortest to the longest, `users` ask again and again until `requests` are answered, for `each` at most.
     """

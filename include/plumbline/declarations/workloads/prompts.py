@@ -89,9 +89,9 @@ def file_name(prompts: PromptSet) -> str:
 
 
 MAX_FILE_BYTES = 32 * 2**20
-"""Of a file beside the declarations, which is read whenever they are. One that a trial fetches may be larger."""
+"""Most bytes of a file beside the declarations, which is read with them. One that a trial fetches may be larger."""
 MAX_CONTENT_BYTES = 2**20
-"""Of the compressed prompts in a trial: its document, the archive's row and Airflow's metadata each hold them."""
+"""Most bytes of the compressed prompts in a trial: its document, the archive's row and Airflow's metadata each hold them."""
 MAX_SELECTION_BYTES = 256 * 2**20
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 _SHAREGPT = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "system": "system", "tool": "tool"}
@@ -131,7 +131,7 @@ class PromptRow:
 
     @property
     def characters(self) -> int:
-        """Of the text, or of all messages up to the last one of the user."""
+        """Characters of the text, or of all messages up to the last one of the user."""
         return len(self.text) if self.text is not None else sum(len(message["content"]) for message in self.messages[: self.turns[-1]])
 
 

@@ -27,7 +27,7 @@ _NO_DATABASE = "not applicable: Airflow has no database here, or it does not ans
 
 @dataclass(frozen=True)
 class Metadata:
-    """What Airflow's database holds. `dags`: id → paused, of those that are not stale; `beats`: component → last heartbeat."""
+    """The state in Airflow's database. `dags`: id → paused, of those that are not stale; `beats`: component → last heartbeat."""
 
     dags: dict[str, bool] = field(default_factory=dict)
     import_errors: dict[str, str] = field(default_factory=dict)
@@ -152,7 +152,7 @@ def pools(place: AirflowPlace, known: Metadata | None, declared: Declarations | 
 
 
 def connections(known: Metadata | None, declared: Declarations | None) -> Iterator[DoctorCheck]:
-    """Those that enabled providers on clusters name, and Slack's, which is a choice."""
+    """Connections that enabled providers on clusters name, and Slack's, which is optional."""
     providers = declared.enabled_providers() if declared else []
     wanted = sorted({name for p in providers if p.launcher.runs_pods for name in p.launcher.connections})
     backend = os.environ.get("AIRFLOW__SECRETS__BACKEND")

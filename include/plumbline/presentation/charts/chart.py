@@ -19,7 +19,7 @@ PAPER = {"color": "$paper", "width": 1}
 _EDGE_SHARE, _MIN_LABEL_DISTANCE = 0.15, 0.22
 """Shares of an axis."""
 BETTER = {"lower_is_better": ", lower is better", "higher_is_better": ", higher is better"}
-"""What a title says of a metric's direction."""
+"""The metric's direction in a title."""
 Part = dict[str, Any]
 
 

@@ -119,7 +119,7 @@ PROMPT_LENGTH_METRICS = (
     (("time_per_output_token", "p50"), ("inter_token_latency", "p50")),
     (("memory_growth_per_sequence", "max"),),
 )
-"""Of each group the first one that was measured: results of earlier versions have no time_per_output_token."""
+"""Groups, of which the first measured metric counts: results of earlier versions have no time_per_output_token."""
 
 
 def prompt_length_chart(

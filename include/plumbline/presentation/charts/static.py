@@ -23,7 +23,7 @@ _NAMES = (
     *(f"s{i}" for i in range(12)),
 )
 _STAND_INS = {name: f"#fe{i:02x}01" for i, name in enumerate(_NAMES)}
-"""What matplotlib draws with instead of a name of the style sheet; no chart has these colours otherwise."""
+"""Colours that stand for names of the style sheet in matplotlib; no chart has them otherwise."""
 _SYMBOLS = {
     "circle": "o",
     "square": "s",
@@ -118,7 +118,7 @@ _UNUSED_MARKUP = (
     r"; stroke-linecap: (?:square|butt)|; stroke-linejoin: miter",
     *(r"<g>\s*</g>|<g/>|<defs>\s*</defs>",) * 3,
 )
-"""What matplotlib writes without showing it; groups within empty groups are three deep."""
+"""Markup that matplotlib writes without effect; groups within empty groups are three deep."""
 
 
 class _Drawing:

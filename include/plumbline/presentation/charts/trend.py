@@ -47,7 +47,7 @@ class Quantity:
 
     @property
     def name(self) -> str:
-        """Such as `step time median, steady`."""
+        """The chart's name, such as `step time median, steady`."""
         statistic_suffix = "" if self.statistic == "value" else f" {self.statistic}"
         return f"{format_name(self.metric)}{statistic_suffix}, {format_name(self.phase)}"
 
@@ -79,7 +79,7 @@ class CampaignPoint:
 
 @dataclass(frozen=True)
 class BaselineStep:
-    """What campaigns from `since` to `until` were compared with: its repeats, pooled, and in words who accepted it, when and why."""
+    """The baseline of the campaigns from `since` to `until`: its repeats, pooled, and in words who accepted it, when and why."""
 
     since: datetime
     until: datetime

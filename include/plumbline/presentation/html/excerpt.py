@@ -1,4 +1,4 @@
-"""What a report of many providers lists: of each table the leading ones, ranked over all of them; the exported tables have the rest."""
+"""Excerpts of tables in a report of many providers: the leading rows, ranked over all; the exported tables have the rest."""
 
 from __future__ import annotations
 
