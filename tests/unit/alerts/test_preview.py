@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from tests.parsed import Parsed
 
 from plumbline.alerts.chart import Picture
 from plumbline.alerts.message import Message
@@ -58,27 +58,11 @@ def test_lines_for_a_terminal() -> None:
     ]
 
 
-class Read(HTMLParser):
-    """The page's tags with their attributes, and its text."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
 def test_a_page_shows_everything_and_runs_nothing() -> None:
-    read = Read(page(MESSAGE))
-    assert MESSAGE.blocks[0]["text"]["text"] in read.text and "bold <script> code" in " ".join(read.text.split())
-    assert ("a", {"href": "https://a.example/?a=1&b=2"}) in read.tags
-    assert not {"script", "link", "iframe", "img"} & {tag for tag, _ in read.tags}
+    read = Parsed(page(MESSAGE))
+    assert MESSAGE.blocks[0]["text"]["text"] in read.text and "bold <script> code" in read.text
+    assert "https://a.example/?a=1&b=2" in read.values("a", "href")
+    assert read.all("script, link, iframe, img") == []
 
 
 @pytest.mark.parametrize(
@@ -92,5 +76,4 @@ def test_what_it_cannot_show_is_said(block: dict[str, Any]) -> None:
 
 def test_the_chart_stands_in_the_thread() -> None:
     picture = Picture("a.png", "step time", 'slower "now"', b"\x89PNG")
-    image = next(attributes for tag, attributes in Read(page(MESSAGE, picture)).tags if tag == "img")
-    assert image == {"src": "data:image/png;base64,iVBORw==", "alt": 'slower "now"'}
+    assert Parsed(page(MESSAGE, picture)).one("img").tag.attrs == {"src": "data:image/png;base64,iVBORw==", "alt": 'slower "now"'}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 
 from fastapi.testclient import TestClient
+from tests.parsed import Parsed
 
 
 def test_each_tile_is_that_of_the_page(campaigns, plumbline, said):
@@ -21,7 +21,7 @@ def test_each_tile_is_that_of_the_page(campaigns, plumbline, said):
     tiles = found["tiles"]
     assert code == 0 and {"name": "Open findings", "value": "1"}.items() <= tiles[0].items()
     with TestClient(create_app()) as client:
-        page = re.sub(r"\\s+", " ", client.get("/").text)
+        page = Parsed(client.get("/").text).text
     shown = plumbline("status").stdout
     for tile in tiles:
         assert tile["name"] in shown and tile["value"] in shown

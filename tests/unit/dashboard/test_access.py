@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.browser.sample import campaign, record
 from tests.data.page_addresses import address_of, routes_of
+from tests.parsed import Parsed
 
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.dashboard.access import allow_everyone
@@ -121,7 +121,7 @@ def test_findings_of_prices_and_of_first_choices_are_for_those_who_may(asked: tu
     assert ids == ({"f-price", "f-speed", "f-first"} if may else {"f-speed"})
     assert [client.get(f"/findings/{name}").status_code for name in ("f-price", "f-first")] == ([200, 200] if may else [404, 404])
     assert client.get("/findings/f-speed").status_code == 200
-    assert bool(re.search(r'href="/prices"', client.get("/").text)) == may
+    assert ("/prices" in Parsed(client.get("/").text).values("a", "href")) == may
 
 
 def test_one_person_alone_sees_everything() -> None:

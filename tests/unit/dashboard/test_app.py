@@ -8,7 +8,6 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from html import escape
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from tests.browser.sample import campaign, record
 from tests.data.result_documents import document, trial
 from tests.fakes.next_schema import newer_program
+from tests.parsed import Parsed
 
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.archive.migrate import head, upgrade
@@ -67,10 +67,10 @@ def client(home: Path) -> Iterator[TestClient]:
 
 def test_the_overview_says_status_drift_age_and_numbers(client: TestClient) -> None:
     text = client.get("/").text
-    assert re.search(r'class="chip sev-page">[^<]*page<', text)
+    assert any("page" in chip for chip in Parsed(text).texts(".chip.sev-page"))
     assert "cannot tell" in text
-    assert re.search(r'title="[\d.,]+ [^"]*, best', text)
-    assert re.search(r">3/3<", client.get("/?view=reliability").text)
+    assert any(re.match(r"[\d.,]+ .*, best", title) for title in Parsed(text).values("[title]", "title"))
+    assert ">3/3<" in client.get("/?view=reliability").text
     assert 'href="/campaigns/2026-11"' in text
     assert 'href="/reports/2026-11"' in text
 
@@ -101,22 +101,17 @@ def test_evidence_that_is_kept_no_longer_says_so_and_other_evidence_does_not(tmp
 
 
 def test_a_phase_has_a_line_for_each_metric_and_says_where_its_time_went(client: TestClient) -> None:
-    text = client.get("/trials/2026-11.local-1core.inference.chat-tiny-cpu.0200.r1").text
-    steady = text[text.index('id="phase-steady"') :]
-    name = format_name("time_to_first_token")
-    line = steady[steady.index(name) :].split("</tr>")[0]
-    assert 'class="stat">p50<' in line and re.search(r'class="others">[^<]*p95 [\d.]+ ms', line)
-    assert steady.split("</details>")[0].count(name) == 1
-    stages = steady[steady.index('note stages">') :].split("</p>")[0]
-    assert re.search(r"queue <b>[\d.]+ m?s</b>", stages)
+    steady = Parsed(client.get("/trials/2026-11.local-1core.inference.chat-tiny-cpu.0200.r1").text).one("#phase-steady")
+    (line,) = [row for row in steady.all("tr") if format_name("time_to_first_token") in row.text]
+    assert line.texts(".stat") == ["p50"] and re.search(r"p95 [\d.]+ ms", line.one(".others").text)
+    assert re.search(r"queue [\d.]+ m?s", steady.one(".note.stages").text)
 
 
 def test_a_trial_says_what_became_of_its_own_criteria(client: TestClient) -> None:
-    text = client.get("/trials/2026-11.local-1core.inference.chat-tiny-cpu.0200.r1").text
-    part = text[text.index('id="acceptance"') : text.index('id="metrics"')]
+    page = Parsed(client.get("/trials/2026-11.local-1core.inference.chat-tiny-cpu.0200.r1").text)
     criterion = load().workloads["chat-tiny-cpu"].acceptance[0]
-    line = part[part.index(escape(criterion.text)) :].split("</tr>")[0]
-    assert 'class="chip pass">' in line and re.search(r'class="value">[\d.]+ ms<.*?>\d+ %', line)
+    (line,) = [row for row in page.part("acceptance").all("tr") if criterion.text in row.text]
+    assert line.all(".chip.pass") and re.search(r"[\d.]+ ms .*\d+ %", line.text)
     failed = client.get("/trials/2026-11.local-1core.training.gpt-tiny-cpu.0200.r3?attempt=2").text
     assert 'id="not-evaluated">3 acceptance criteria' in failed
 
@@ -133,11 +128,9 @@ def test_a_model_that_answers_at_once_leads_with_its_latency_and_rate(tmp_path: 
     with TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path)) as client:
         text = client.get("/").text
         cells = client.get("/providers/lab-2core").text
-    assert "request scheduled latency" in text and re.findall(r'<td class="h0"><a [^>]*>([^<]+)</a>', text) == ["6.50"]
-    assert re.findall(r'<span class="value">([^<]+)</span> <small>([^<]+)</small>', cells)[:2] == [
-        ("6.50 ms", "request scheduled latency"),
-        ("31.6/s", "request throughput"),
-    ]
+    assert "request scheduled latency" in text and Parsed(text).texts("td.h0 > a") == ["6.50"]
+    leading = [value.tag.parent.get_text(" ", strip=True) for value in Parsed(cells).all("span.value:has(+ small)")]
+    assert leading[:2] == ["6.50 ms request scheduled latency", "31.6/s request throughput"]
 
 
 def test_signals_have_units_that_people_read(tmp_path: Path) -> None:
@@ -150,8 +143,7 @@ def test_signals_have_units_that_people_read(tmp_path: Path) -> None:
         archive.record(found, uri="s3://x")
     with TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path)) as client:
         text = client.get(f"/trials/{found.trial.trial_id}").text
-    part = text[text.index('id="telemetry"') :].split("</section>")[0]
-    assert re.findall(r'<td class="num">([^<]+)</td>', part) == ["1.12 GiB", "1.00 GiB", "1.50 GiB", "25.0 %", "0.0 %", "50.0 %"]
+    assert Parsed(text).part("telemetry").texts("td.num") == ["1.12 GiB", "1.00 GiB", "1.50 GiB", "25.0 %", "0.0 %", "50.0 %"]
 
 
 def test_attempts_are_told_apart(client: TestClient) -> None:
@@ -209,9 +201,9 @@ def test_curves_are_a_table_by_their_places(tmp_path: Path) -> None:
         archive.record(found, uri="s3://x")
     with TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path)) as client:
         text = client.get(f"/trials/{found.trial.trial_id}").text
-    part = text[text.index('id="phase-context"') :].split("</details>")[0]
-    assert re.findall(r'class="num">([\d,]+)</th>', part) == ["128", "1,024", "2,048"]
-    assert re.findall(r'<td class="num">([^<]+)</td>', part) == ["10.0 ms", "83.5 ms", "–"]
+    part = Parsed(text).one("#phase-context")
+    assert [at for at in part.texts("th.num") if at.replace(",", "").isdigit()] == ["128", "1,024", "2,048"]
+    assert part.texts("td.num") == ["10.0 ms", "83.5 ms", "–"]
 
 
 def test_findings_by_state_with_their_explanation_and_as_text(client: TestClient) -> None:
@@ -307,7 +299,7 @@ def test_links_know_where_the_app_is_mounted(home: Path) -> None:
     outer.mount("/plumbline", create_app(archive_url=f"sqlite:///{home / 'archive.db'}", reports=home / "reports"))
     with TestClient(outer) as client:
         text = client.get("/plumbline/").text
-        links = set(re.findall(r'href="(/[^"]*)"', text))
+        links = {href for href in Parsed(text).values("[href]", "href") if href.startswith("/")}
         assert links
         assert all(link.startswith("/plumbline/") for link in links)
         assert {client.get(link).status_code for link in links} == {200}
@@ -317,8 +309,7 @@ def test_links_know_where_the_app_is_mounted(home: Path) -> None:
     ("path", "entry"), [("/", "Overview"), ("/findings", "Findings"), ("/changes", "Changes"), ("/campaigns/2026-11", None)]
 )
 def test_only_the_page_that_is_open_is_marked_in_the_navigation(client: TestClient, path: str, entry: str | None) -> None:
-    marked = re.findall(r'aria-current="page">(\w+)</a>', client.get(path).text.split("</nav>")[0])
-    assert marked == ([entry] if entry else [])
+    assert Parsed(client.get(path).text).texts("nav [aria-current=page]") == ([entry] if entry else [])
 
 
 def test_a_jump_leads_to_pages_that_exist(client: TestClient) -> None:
@@ -329,7 +320,8 @@ def test_a_jump_leads_to_pages_that_exist(client: TestClient) -> None:
 
 
 def test_a_jump_finds_ids_by_how_they_begin_and_by_a_part(client: TestClient) -> None:
-    trial = re.findall(r'href="/trials/([^"?]+)', client.get("/campaigns/2026-11").text)[0]
+    links = Parsed(client.get("/campaigns/2026-11").text).values("a[href^='/trials/']", "href")
+    trial = links[0].removeprefix("/trials/").partition("?")[0]
     for part in (trial, trial[3:]):
         found = client.get("/jump/ids", params={"part": part}).json()
         assert {"kind": "trial", "name": trial, "path": f"/trials/{trial}"} in found, part

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.data.large_fleet import WORKLOAD, large_fleet
 from tests.data.result_documents import document, provider, training_workload, trial
+from tests.parsed import Parsed
 
 from plumbline.archive import open_archive
 from plumbline.dashboard.app import create_app
@@ -22,7 +22,6 @@ NEGOTIATE = f"{ONE}/negotiate"
 PAGES = ("/", "/decisions", ONE, NEGOTIATE)
 FLEET_PARTS = {"/providers/lab-00": ("lane", "fleet-year"), "/changes": ("changes",), f"/workloads/{WORKLOAD}": ("beside",)}
 """Pages of which only these parts follow."""
-_LATER = re.compile(r'data-later="([^"]+)"')
 
 
 @pytest.fixture(scope="module")
@@ -50,17 +49,17 @@ def client(fleet: tuple[Path, Path]) -> TestClient:
 
 
 def later(text: str) -> set[str]:
-    return set(_LATER.findall(text))
+    return set(Parsed(text).values("[data-later]", "data-later"))
 
 
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_answers_without_its_slow_parts_until_they_are_cached(client: TestClient, fleet: tuple[Path, Path], path: str) -> None:
     first = client.get(path).text
     assert later(first) and "lab-00" not in first, "the current results are not read"
-    ids = re.findall(r'id="([^"]+)"[^>]*data-later|data-later="[^"]+"[^>]* id="([^"]+)"', first)
+    ids = Parsed(first).values("[data-later]", "id")
     whole = client.get(f"{path}?parts=all").text
     assert not later(whole) and "lab-00" in whole
-    assert ids and all(f'id="{a or b}"' in whole for a, b in ids), "each part has its place in the whole page"
+    assert ids and all(f'id="{part}"' in whole for part in ids), "each part has its place in the whole page"
     again = client.get(path).text
     assert not later(again) and "lab-00" in again, "what is cached is shown at once"
     with open_archive(f"sqlite:///{fleet[0] / 'archive.db'}") as archive:
@@ -72,7 +71,7 @@ def test_a_page_answers_without_its_slow_parts_until_they_are_cached(client: Tes
 @pytest.mark.parametrize(("path", "parts"), FLEET_PARTS.items())
 def test_named_parts_follow_until_they_are_cached(client: TestClient, path: str, parts: tuple[str, ...]) -> None:
     first = client.get(path).text
-    assert later(first) == {f"{path}?parts=all"} and all(re.search(rf'id="{part}"[^>]*data-later', first) for part in parts)
+    assert later(first) == {f"{path}?parts=all"} and set(parts) <= set(Parsed(first).values("[data-later]", "id"))
     whole = client.get(f"{path}?parts=all").text
     assert not later(whole) and all(f'id="{part}"' in whole for part in parts if part != "lane")
     assert not later(client.get(path).text), "what is cached is shown at once"
@@ -81,14 +80,14 @@ def test_named_parts_follow_until_they_are_cached(client: TestClient, path: str,
 def test_each_part_is_linked_for_who_has_no_script(client: TestClient) -> None:
     for path in (*PAGES, *FLEET_PARTS):
         text = client.get(path).text
-        links = {href.partition("#")[0] for href in re.findall(r'<a href="([^"]+)"', text)}
+        links = {href.partition("#")[0] for href in Parsed(text).values("a", "href")}
         assert later(text) <= links
 
 
 def test_a_ranking_does_not_wait_for_the_next_experiments(client: TestClient) -> None:
     ranked = client.get(f"{ONE}?parts=main").text
     assert 'data-provider="lab-00"' in ranked and later(ranked) == {f"{ONE}?parts=all"}
-    assert re.search(r'id="next-experiments"[^>]*data-later', ranked)
+    assert "next-experiments" in Parsed(ranked).values("[data-later]", "id")
     assert not later(client.get(f"{ONE}?parts=all").text)
 
 

@@ -16,6 +16,7 @@ import pytest
 import yaml
 from fastapi.testclient import TestClient
 from tests.browser.fleet import PROVIDERS, rehearsed
+from tests.parsed import Parsed
 from typer.testing import CliRunner
 
 from plumbline.alerts import render
@@ -48,11 +49,6 @@ def lines(fleet: tuple[Path, Archive]) -> dict[str, str]:
     return headlines(fleet[1], load(), fleet[1].findings("open"))
 
 
-def as_read(text: str) -> str:
-    """A page's text as a reader has it."""
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", text)).split())
-
-
 def test_a_price_and_the_choices_that_it_moved_are_one_line_with_money(lines: dict[str, str]) -> None:
     (story,) = {line for line in lines.values() if "price" in line}
     assert story.startswith(STORY) and re.search(r", about [\d,]+ USD a month more$", story)
@@ -66,13 +62,12 @@ def test_no_line_names_more_than_three_providers_or_its_severity(lines: dict[str
 
 def test_pages_and_commands(fleet: tuple[Path, Archive], lines: dict[str, str]) -> None:
     client = TestClient(create_app(), root_path="/plumbline")
-    inbox = as_read(client.get("/findings?state=open").text)
+    inbox = Parsed(client.get("/findings?state=open").text).text
     listed = json.loads(CliRunner().invoke(app, ["findings", "--json"]).stdout)["findings"]
     printed = " ".join(CliRunner(env={"COLUMNS": "400"}).invoke(app, ["findings"]).stdout.split())
     assert {one["finding_id"]: one["headline"] for one in listed} == lines
     for finding_id, line in lines.items():
-        page = client.get(f"/findings/{finding_id}").text
-        assert as_read(re.findall(r"<h1[^>]*>(.*?)</h1>", page, re.S)[0]) == line
+        assert Parsed(client.get(f"/findings/{finding_id}").text).texts("h1")[0] == line
         assert line in inbox and line in printed
         assert line in CliRunner().invoke(app, ["findings", "show", finding_id]).stdout.splitlines()[0]
 
@@ -95,9 +90,9 @@ def test_report_and_mail(fleet: tuple[Path, Archive], lines: dict[str, str]) -> 
     report = home / "reports" / "2026-10"
     mail = email.message_from_bytes((report / "report.eml").read_bytes(), policy=email.policy.default)
     texts = {
-        "html": as_read((report / "report.html").read_text()),
+        "html": Parsed((report / "report.html").read_text()).text,
         "markdown": html.unescape((report / "report.md").read_text()),
-        "mail": as_read(mail.get_body(("html",)).get_content()),  # type: ignore[union-attr]
+        "mail": Parsed(mail.get_body(("html",)).get_content()).text,  # type: ignore[union-attr]
     }
     for name, text in texts.items():
         assert [line for line in lines.values() if line not in text] == [], name

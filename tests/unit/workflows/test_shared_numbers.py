@@ -17,9 +17,9 @@ from typing import Any
 from urllib.parse import urljoin
 
 import pytest
-from bs4 import BeautifulSoup
 from fastapi.testclient import TestClient
 from tests.browser import fleet, large_fleet
+from tests.parsed import Parsed
 from typer.testing import CliRunner
 
 from plumbline.alerts.digest import render_digest
@@ -37,11 +37,8 @@ pytestmark = pytest.mark.full
 
 def as_lines(html: str) -> list[str]:
     """A page's text: a line for each row of a table, term, heading, list item and paragraph, innermost ones alone."""
-    soup = BeautifulSoup(html, "html.parser")
-    for hidden in soup(["script", "style", "svg", "template", "option"]):
-        hidden.decompose()
-    blocks = ("tr", "p", "li", "h1", "h2", "h3", "dt", "dd", "summary", "caption", "div", "section", "td")
-    return [" ".join(tag.get_text(" ").split()) for tag in soup.find_all(blocks) if tag.name == "tr" or not tag.find(blocks)]
+    blocks = "tr, p, li, h1, h2, h3, dt, dd, summary, caption, div, section, td"
+    return [each.text for each in Parsed(html).all(blocks) if each.tag.name == "tr" or not each.all(blocks)]
 
 
 @dataclass
@@ -66,12 +63,8 @@ class Surfaces:
             answer = self._client.get(more)
             assert answer.status_code == 200, (more, answer.text[:300])
             lines += as_lines(answer.text)
-            link = BeautifulSoup(answer.text, "html.parser").find("a", string=re.compile(r"^\s*More\s*$"))
-            more = (
-                str(urljoin(f"http://host{more}", str(link["href"]))).removeprefix("http://host").removeprefix("/plumbline")
-                if link
-                else None
-            )
+            link = next((a.tag["href"] for a in Parsed(answer.text).all("a") if a.text == "More"), None)
+            more = urljoin(f"http://host{more}", str(link)).removeprefix("http://host").removeprefix("/plumbline") if link else None
         self._pages[address] = lines
         return lines
 

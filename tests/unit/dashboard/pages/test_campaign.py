@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 from tests.data.result_documents import document, failed, inference_workload, provider, training_metrics, training_workload, trial
+from tests.parsed import Parsed
 
 from plumbline.archive import Archive, DecisionRecord, FindingRecord, open_archive
 from plumbline.archive.audit import SERIES_REVIEWED
@@ -35,8 +36,8 @@ def client(archive: Archive, tmp_path: Path) -> Iterator[TestClient]:
 def test_the_page_says_what_was_measured_and_how_it_ended(client: TestClient) -> None:
     text = client.get(CAMPAIGN).text
     assert "Campaign: test" in text
-    assert re.findall(r'<span class="tally"><b>(\d+)</b> (\w+)</span>', text)[:2] == [("2", "usable"), ("1", "failed")]
-    assert re.findall(r'class="value">([^<]+)<', text)[0] == "110 ms" and "100 … 120" in text
+    assert Parsed(text).texts(".tally")[:2] == ["2 usable", "1 failed"]
+    assert Parsed(text).texts(".value")[0] == "110 ms" and "100 … 120" in text
     assert ">2 of 3</a>" in text and text.count('href="/trials/') == 3
     assert client.get("/campaigns/2099-01").status_code == 404
 
@@ -55,7 +56,7 @@ def test_many_series_and_trials_are_read_a_page_at_a_time(archive: Archive, clie
             archive.record(document(trial(workload=training_workload(name=f"gpt-{n:02d}"), repeat=repeat)), uri="file:///store")
     first = client.get(CAMPAIGN).text
     whole = archive.campaign_outcomes(["2025-11"])["2025-11"]
-    assert f"{whole.planned} trials: {whole.usable} usable" in re.sub(r"<[^>]+>", "", first), "all of them, whatever the page holds"
+    assert f"{whole.planned} trials: {whole.usable} usable" in Parsed(first).text, "all of them, whatever the page holds"
     assert whole.planned >= 52
     assert first.count('href="/workloads/') == 25 and first.count('href="/trials/') == 50
     following = re.search(r'rel="next" href="([^"]*after=\d+[^"]*)"', first)

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from fastapi.testclient import TestClient
 from tests.browser.sample import campaign, record
+from tests.parsed import Parsed
 
 from plumbline.archive import DecisionRecord, open_archive
 from plumbline.dashboard.app import create_app
@@ -48,7 +49,7 @@ def client(home: Path) -> Iterator[TestClient]:
 
 
 def ranked(text: str) -> list[str]:
-    return re.findall(r'<tr class="(?:out)?" data-provider="([^"]+)"', text)
+    return Parsed(text).values("tr[data-provider]", "data-provider")
 
 
 def test_all_decisions_and_their_history_stand_on_one_page(client: TestClient) -> None:
@@ -63,19 +64,23 @@ def test_all_decisions_and_their_history_stand_on_one_page(client: TestClient) -
 def test_a_decision_says_who_why_and_what_would_change_it(client: TestClient) -> None:
     text = client.get(PAGE).text
     assert ranked(text) == ["local-2core", "local-1core"]
-    assert re.search(r"<b>local-2core, (> )?\d+ % sure", text)
+    assert any(re.match(r"local-2core, (> )?\d+ % sure", bold) for bold in Parsed(text).texts("b"))
     assert {f'data-for="{name}"' in text for name in ("probability-of-being-first", "weight-swings", "price-swings")} == {True}
     assert all(escape(criterion.text) in text for criterion in load().workloads["chat-tiny-cpu"].acceptance)
     assert 'href="#trials.local-2core.chat-tiny-cpu"' in text and 'id="trials.local-2core.chat-tiny-cpu"' in text
     assert 'href="/trials/2026-11.local-2core.inference.chat-tiny-cpu.0200.r1?attempt=1"' in text
     assert 'id="custom-weights"' not in text
-    assert re.search(r'class="note comparison">[^<]*standardised', text)
+    assert "standardised" in Parsed(text).one(".note.comparison").text
     assert 'id="cheapest"' in text
 
 
 def test_a_declared_value_is_not_said_to_be_a_share_of_the_best(home: Path, client: TestClient, tmp_path: Path) -> None:
-    share, value = re.compile(r"<small>\d+ % of"), re.compile(r"<small>value \d+ %")
-    assert share.search(client.get(PAGE).text) and not value.search(client.get(PAGE).text)
+    share, value = re.compile(r"\d+ % of"), re.compile(r"value \d+ %")
+
+    def said(page: str) -> list[bool]:
+        return [any(map(words.match, Parsed(page).texts("small"))) for words in (share, value)]
+
+    assert said(client.get(PAGE).text) == [True, False]
     config = Path(shutil.copytree(installation_paths().config, tmp_path / "config"))
     product = config / "teams" / "product.yaml"
     told = yaml.safe_load(product.read_text())
@@ -83,19 +88,19 @@ def test_a_declared_value_is_not_said_to_be_a_share_of_the_best(home: Path, clie
     product.write_text(yaml.safe_dump(told))
     with override_home(home, config), TestClient(create_app(archive_url=f"sqlite:///{home / 'archive.db'}", reports=home)) as other:
         text = other.get(PAGE).text
-    assert value.search(text) and not share.search(text)
+    assert said(text) == [False, True]
 
 
 def test_what_would_change_the_first_says_how_far_it_was_looked(client: TestClient) -> None:
     text = client.get(PAGE).text
-    table = text[text.index('id="prices-sensitivity"') :].split("</table>")[0]
-    assert "never" not in text and re.search(r"(down|up)\sto\s10+\s%", table)
+    table = Parsed(text).part("prices-sensitivity").text
+    assert "never" not in text and re.search(r"(down|up) to 10+ %", table)
 
 
 def test_sliders_move_the_weights(client: TestClient) -> None:
     text = client.get(f"{PAGE}&w.time_to_first_token=0&w.time_per_output_token=0&w.cost_per_good_request=40").text
     assert ranked(text) == ["local-1core", "local-2core"] and 'id="custom-weights"' in text
-    assert re.search(r'name="w.cost_per_good_request"[^>]*value="100"', text), "in proportion to each other"
+    assert Parsed(text).one("[name='w.cost_per_good_request']").tag["value"] == "100", "in proportion to each other"
     assert "declared 50 %" in text, "what is declared stays to be seen"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -12,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.data.acting import AppliedRuns, acting_as
 from tests.data.result_documents import document, trial
+from tests.parsed import Parsed
 from tests.unit.dashboard.pages.test_findings import drifted, stored
 
 from plumbline.archive import Archive, open_archive
@@ -20,8 +20,9 @@ from plumbline.declarations import load
 from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
 from plumbline.workflows.finding_action import NotStarted
 
-_TOKEN = re.compile(r'name="form" value="([^"]+)"')
-_BUTTON = re.compile(r'name="action" value="(\w+)"')
+
+def buttons(client: TestClient, path: str = "/findings/f1") -> list[str]:
+    return Parsed(client.get(path).text).values("[name=action]", "value")
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def client(archive: Archive, runs: AppliedRuns, tmp_path: Path) -> TestClient:
 
 
 def token_of(client: TestClient, path: str = "/findings/f1") -> str:
-    return _TOKEN.findall(client.get(path).text)[0]
+    return Parsed(client.get(path).text).values("[name=form]", "value")[0]
 
 
 @pytest.mark.parametrize(("action", "state"), [("acknowledge", "acknowledged"), ("accept", "accepted"), ("resolve", "resolved")])
@@ -69,13 +70,13 @@ def test_a_button_applies_its_action_and_the_audit_log_has_user_and_reason(
 
 def test_a_rejected_change_keeps_its_baseline_and_stays_acknowledged(client: TestClient, archive: Archive) -> None:
     assert client.post("/findings/act", data={"form": token_of(client), "action": "reject", "why": "not ours"}).status_code == 303
-    assert archive.finding("f1").state == "acknowledged" and "reject" not in _BUTTON.findall(client.get("/findings/f1").text)
+    assert archive.finding("f1").state == "acknowledged" and "reject" not in buttons(client)
     assert [(e.who, e.what, e.why) for e in archive.audit("f1")][-1] == ("ann", "baseline_kept", "not ours")
 
 
 def test_an_accepted_finding_can_be_reopened(client: TestClient, archive: Archive) -> None:
     archive.set_finding_state("f1", "accepted", by="ann", why="new normal")
-    assert _BUTTON.findall(client.get("/findings/f1").text) == ["reopen"]
+    assert buttons(client) == ["reopen"]
     done = client.post("/findings/act", data={"form": token_of(client), "action": "reopen", "why": "ticket 8"})
     assert done.status_code == 303 and archive.finding("f1").state == "open"
     entry = archive.audit("f1")[-1]
@@ -94,14 +95,14 @@ def test_a_rerun_starts_the_providers_benchmark(archive: Archive, runs: AppliedR
     provider = load().enabled_providers()[0]
     stored(archive, replace(drifted(), finding_id="f2", provider=provider.name, campaign_id=None, since="2025-12-01", members=()))
     client = client_of(runs, tmp_path)
-    assert "rerun" in _BUTTON.findall(client.get("/findings/f2").text)
+    assert "rerun" in buttons(client, "/findings/f2")
     done = client.post("/findings/act", data={"form": token_of(client, "/findings/f2"), "action": "rerun", "why": "noisy node?"})
     assert (done.status_code, runs.reruns) == (303, [provider.dag_id])
     assert archive.audit("f2")[-1].what == "rerun_asked"
 
 
 def test_a_provider_that_is_not_declared_has_no_rerun(client: TestClient) -> None:
-    assert _BUTTON.findall(client.get("/findings/f1").text) == ["acknowledge", "accept", "reject", "resolve", "snooze"]
+    assert buttons(client) == ["acknowledge", "accept", "reject", "resolve", "snooze"]
     assert client.post("/findings/act", data={"form": token_of(client), "action": "rerun", "why": "x"}).status_code == 409
 
 
@@ -148,7 +149,7 @@ def test_an_action_that_waits_is_not_requested_again_by_another_user(
     bob = client_of(runs, tmp_path, name="bob")
     page = bob.get("/findings/f1").text
     assert "requested by ann: mine" in page
-    again = bob.post("/findings/act", data={"form": _TOKEN.findall(page)[0], "action": "accept", "why": "me too"})
+    again = bob.post("/findings/act", data={"form": token_of(bob), "action": "accept", "why": "me too"})
     assert again.status_code == 409 and "requested by <b>ann</b> (queued): mine" in again.text
     assert archive.finding("f1").state == "open" and len(runs.runs) == 1
 
@@ -176,7 +177,7 @@ def test_a_refused_form_keeps_what_was_typed_with_the_error_beside_its_field(cli
     page = client.post("/findings/act", data=form).text
     assert 'value="a &lt;long&gt; holiday"' in page and 'value="soon" size="50" autocomplete="off" autofocus aria-invalid="true"' in page
     assert 'id="error-until">&#34;soon&#34; is no time; expected' in page and 'id="error-why"' not in page
-    again = {name: value for name, value in re.findall(r'name="(\w+)" value="([^"]*)"', page) if name in ("form", "why")}
+    again = {name: Parsed(page).values(f"[name={name}]", "value")[0] for name in ("form", "why")}
     assert again["form"] == form["form"]
     assert client.post("/findings/act", data=again | {"action": "snooze", "until": "14d"}).status_code == 303
     assert archive.audit("f1")[-1].what == "finding_snoozed"
@@ -188,11 +189,13 @@ def test_findings_of_one_cause_are_answered_by_one_form(client: TestClient, arch
     cause = replace(drifted(), attributed_to=("gpu.driver",))
     for name in ("f3", "f4"):
         stored(archive, replace(cause, finding_id=name))
-    page = client.get("/findings?state=open").text
-    article = page[page.index('<article class="finding sev-page listed" id="f') :].split("</article>")[0]
-    assert "#claim" in article and "#claim" not in client_without_money.get("/findings?state=open").text
-    tokens = _TOKEN.findall(article)
-    assert len(tokens) == 2 and _BUTTON.findall(article) == ["acknowledge", "accept", "reject", "resolve", "snooze"]
+    article = Parsed(client.get("/findings?state=open").text).one("article.sev-page.listed")
+    assert (
+        any("#claim" in href for href in article.values("a", "href"))
+        and "#claim" not in client_without_money.get("/findings?state=open").text
+    )
+    tokens = article.values("[name=form]", "value")
+    assert len(tokens) == 2 and article.values("[name=action]", "value") == ["acknowledge", "accept", "reject", "resolve", "snooze"]
     assert client.post("/findings/act", data={"form": tokens, "action": "acknowledge", "why": "driver"}).status_code == 303
     assert [archive.finding(name).state for name in ("f3", "f4")] == ["acknowledged"] * 2
     assert client.post("/findings/act", data={"form": tokens, "action": "rerun", "why": "driver"}).status_code == 409

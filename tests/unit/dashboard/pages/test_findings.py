@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 from tests.data.result_documents import PLANNED, document, provider, training_metrics, trial
+from tests.parsed import Parsed
 
 from plumbline.archive import Archive, FindingRecord, IncidentRecord, open_archive
 from plumbline.dashboard.app import create_app
@@ -130,6 +130,11 @@ def test_findings_are_chosen_and_read_a_page_at_a_time(archive: Archive, client:
     assert f'<option value="{provider().name}">' in first
 
 
+def named(article: Parsed) -> list[str]:
+    """The findings whose pages an entry links to."""
+    return [href.removeprefix("/findings/") for href in article.values("a", "href") if href.startswith("/findings/") and "#" not in href]
+
+
 def test_findings_of_one_cause_are_one_entry_led_by_the_gravest(archive: Archive, client: TestClient) -> None:
     slower = replace(drifted(), attributed_to=("gpu.driver",))
     changed = replace(
@@ -139,11 +144,10 @@ def test_findings_of_one_cause_are_one_entry_led_by_the_gravest(archive: Archive
     elsewhere = replace(changed, finding_id="f3", provider="lab-other")
     for finding in (changed, elsewhere, slower):
         stored(archive, finding)
-    text = client.get("/findings?state=open").text
-    articles = text.split("<article")[1:]
-    assert [re.findall(r'/findings/(f\d)"', article) for article in articles] == [["f1", "f2"], ["f3"]]
-    assert "trains gpt-tiny 20 % slower since December 2025</a>" in articles[0], "words first, statistics folded"
-    assert articles[0].index("slower since") < articles[0].index("95 %: +15")
+    first, second = Parsed(client.get("/findings?state=open").text).all("article")
+    assert [named(first), named(second)] == [["f1", "f2"], ["f3"]]
+    assert any(link.endswith("trains gpt-tiny 20 % slower since December 2025") for link in first.texts("a")), "words first"
+    assert first.text.index("slower since") < first.text.index("95 %: +15"), "statistics folded"
 
 
 def test_a_change_of_facts_alone_is_an_entry_for_each_provider(archive: Archive, client: TestClient) -> None:
@@ -156,7 +160,7 @@ def test_a_change_of_facts_alone_is_an_entry_for_each_provider(archive: Archive,
 
     for number, text in enumerate(["driver 1 → 2 (3 of 3 trials)", *["driver 1 → 2 (2 of 3 trials)"] * 6, "driver 1 → 3 (3 of 3 trials)"]):
         stored(archive, changed(number, text))
-    entries = [set(re.findall(r'/findings/(f\d)"', article)) for article in client.get("/findings?state=open").text.split("<article")[1:]]
+    entries = [set(named(article)) for article in Parsed(client.get("/findings?state=open").text).all("article")]
     assert sorted(entries, key=min) == [{f"f{number}"} for number in range(8)], "only a pooled verdict joins providers"
 
 

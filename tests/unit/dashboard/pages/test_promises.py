@@ -14,6 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.data.result_documents import document, failed, provider, trial
 from tests.fakes.trials import CONFIG
+from tests.parsed import Parsed
 from typer.testing import CliRunner
 
 from plumbline.archive import FindingRecord, open_archive
@@ -69,8 +70,7 @@ def promised(file: Path, sla: str) -> None:
 
 def test_a_broken_promise_leads_to_its_claim(client: TestClient, config: Path) -> None:
     page = client.get("/providers/local-1core/promises").text
-    (row,) = re.findall(r'<tr data-promise="launch success">.*?</tr>', page)
-    said = re.sub(r"<[^>]+>", " ", row)
+    said = Parsed(page).one('tr[data-promise="launch success"]').text
     assert "99.0 %" in said and "1 of 5 launches" in said and "broken" in said
     assert 'href="/findings/f1#claim"' in page and "/findings/f2#claim" not in page
     assert "/providers/local-1core/promises" in client.get("/providers/local-1core").text
@@ -84,12 +84,11 @@ def test_a_broken_promise_leads_to_its_claim(client: TestClient, config: Path) -
 
 def test_page_and_command_read_the_same_rows(client: TestClient, config: Path) -> None:
     said = json.loads(CliRunner().invoke(app, ["promises", "local-1core", "--json"]).stdout)
-    page = client.get("/providers/local-1core/promises").text
+    page = Parsed(client.get("/providers/local-1core/promises").text)
     (provider_rows,) = said
     for row in provider_rows["promises"]:
-        (shown,) = re.findall(rf'<tr data-promise="{row["name"]}">.*?</tr>', page)
-        for field in ("promised", "measured", "interval", "needed"):
-            assert f">{row[field] or '–'}<" in shown, field
+        shown = page.one(f'tr[data-promise="{row["name"]}"]').texts("th, td, td *")
+        assert {row[field] or "–" for field in ("promised", "measured", "interval", "needed")} <= set(shown)
     unknown = CliRunner().invoke(app, ["promises", "nobody"])
     assert unknown.exit_code == 2 and 'no provider is called "nobody"' in unknown.stderr
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.data.result_documents import FACTS, PLANNED, document, failed, inference_workload, metric_row, provider, training_metrics, trial
 from tests.fakes.trials import CONFIG
+from tests.parsed import Parsed
 
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.dashboard.app import create_app
@@ -65,10 +65,6 @@ def client(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestC
         yield found
 
 
-def charts(text: str) -> dict[str, Any]:
-    return {name: json.loads(body) for name, body in re.findall(r'<script type="application/json" data-for="([^"]+)">(.*?)</script>', text)}
-
-
 def traces(chart: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {trace["name"]: trace for trace in chart["data"]}
 
@@ -76,11 +72,10 @@ def traces(chart: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def test_the_trend_and_the_launches_obey_the_time_range(client: TestClient) -> None:
     since, until = planned(CHANGED - 2)[1].date(), planned(CHANGED + 2)[1].date()
     text = client.get("/providers/lab", params={"since": str(since), "until": str(until), "metric": "step_time.value.steady"}).text
-    drawn = traces(charts(text)["trend-gpt-test-step-time"])
+    drawn = traces(Parsed(text).charts["trend-gpt-test-step-time"])
     assert {str(at)[:10] for at in drawn["campaign median"]["x"]} == {str(planned(m)[1].date()) for m in range(CHANGED - 2, CHANGED + 3)}
-    assert re.findall(r'href="/campaigns/(2025-m\d\d)"', text.split('id="launches"')[1]) == [
-        planned(m)[0] for m in range(CHANGED + 2, CHANGED - 3, -1)
-    ]
+    campaigns = [href for href in Parsed(text).part("launches").values("a", "href") if href.startswith("/campaigns/")]
+    assert campaigns == [f"/campaigns/{planned(m)[0]}" for m in range(CHANGED + 2, CHANGED - 3, -1)]
     before = client.get("/providers/lab", params={"until": str(planned(CHANGED - 1)[1].date())}).text
     assert "2.14.0" not in before and "2.14.0" in text, "an event after the range is not of it"
     assert '<input type="hidden" name="metric" value="step_time.value.steady">' in text, "another range keeps the metric"
@@ -89,7 +84,7 @@ def test_the_trend_and_the_launches_obey_the_time_range(client: TestClient) -> N
 
 def test_the_trend_has_every_repeat_the_medians_and_the_baselines_interval(client: TestClient) -> None:
     text = client.get("/providers/lab").text
-    drawn = traces(charts(text)["trend-gpt-test-step-time"])
+    drawn = traces(Parsed(text).charts["trend-gpt-test-step-time"])
     assert len(drawn["repeats"]["x"]) == 3 * MONTHS
     assert len(drawn["campaign median"]["y"]) == MONTHS
     assert drawn["campaign median"]["marker"]["symbol"].count("square") == 1, "the baseline"
@@ -100,7 +95,7 @@ def test_the_trend_has_every_repeat_the_medians_and_the_baselines_interval(clien
 
 def test_what_could_explain_a_change_stands_on_the_same_axis(client: TestClient) -> None:
     text = client.get("/providers/lab").text
-    drawn = traces(charts(text)["trend-gpt-test-step-time"])
+    drawn = traces(Parsed(text).charts["trend-gpt-test-step-time"])
     when = (FIRST + timedelta(days=30 * CHANGED)).strftime("%Y-%m-%d %H:%M")
     for kind in ("finding", "environment", "change point"):
         assert drawn[kind]["x"] == [when], kind
@@ -114,7 +109,7 @@ def test_what_could_explain_a_change_stands_on_the_same_axis(client: TestClient)
 def test_another_workload_number_and_window_can_be_asked_for(client: TestClient) -> None:
     key = trial(where=provider("lab")).series_key
     text = client.get("/providers/lab", params={"series": key, "metric": "tokens_per_second.median.steady", "campaigns": 12}).text
-    drawn = traces(charts(text)["trend-gpt-test-tokens-per-second"])
+    drawn = traces(Parsed(text).charts["trend-gpt-test-tokens-per-second"])
     assert len(drawn["campaign median"]["y"]) == 12
     assert '<option value="tokens_per_second.median.steady" selected>' in text
     chat = trial("inference", where=provider("lab"), workload=inference_workload()).series_key
@@ -124,7 +119,7 @@ def test_another_workload_number_and_window_can_be_asked_for(client: TestClient)
 
 def test_launches_that_got_no_place_count_and_carry_wilsons_interval(client: TestClient) -> None:
     text = client.get("/providers/lab").text
-    share = charts(text)["launch-success"]["data"][0]
+    share = Parsed(text).charts["launch-success"]["data"][0]
     assert share["text"][-1].endswith("3 of 4") and planned(MONTHS - 1)[0] in share["text"][-1] and share["y"][-1] == 0.75
     assert share["error_y"]["arrayminus"][-1] == pytest.approx(0.75 - 0.3006, abs=1e-3)
     assert "insufficient capacity" in text and ">6.00 s<" in text
@@ -150,9 +145,9 @@ def test_the_list_has_the_troubled_first_and_pages_in_that_order(tmp_path: Path)
     client, names, path = TestClient(create_app(archive_url=url, reports=tmp_path)), [], "/providers"
     first = client.get(path).text
     while path:
-        text = client.get(path).text
-        names += re.findall(r'<th scope="row"><a href="/providers/([^"?]+)', text)
-        (path,) = [found.replace("&amp;", "&") for found in re.findall(r'href="([^"]*)" rel="next"', text)] or [""]
+        page = Parsed(client.get(path).text)
+        names += page.texts("th[scope=row] > a:first-child")
+        (path,) = page.values("[rel=next]", "href") or [""]
     assert names[:5] == ["z09", "z11", "z12", "z07", "z05"]
     assert len(names) == len(set(names)) and {f"z{n:02d}" for n in range(22)} < set(names), "each provider once, on some page"
     assert "/findings/all" in client.get("/providers/z11").text and "/findings/all" not in client.get("/providers/z13").text
@@ -161,7 +156,7 @@ def test_the_list_has_the_troubled_first_and_pages_in_that_order(tmp_path: Path)
 
 def test_a_provider_without_a_result_has_a_page_and_an_unknown_one_has_none(client: TestClient) -> None:
     text = client.get("/providers/local-1core").text
-    assert 'id="no-trend"' in text and "USD/h" in text and charts(text) == {}
+    assert 'id="no-trend"' in text and "USD/h" in text and Parsed(text).charts == {}
     assert client.get("/providers/nobody").status_code == 404
 
 
@@ -177,18 +172,18 @@ def test_a_price_that_followed_another_is_marked_on_its_day_and_leads_to_the_pri
     )
     (config / "providers" / "lab.yaml").write_text(re.sub(r"prices:\n(?:  .*\n)+", prices, declared))
     with TestClient(create_app(archive_url=url, reports=tmp_path)) as other:
-        drawn = traces(charts(other.get("/providers/lab").text)["trend-gpt-test-step-time"])
+        drawn = traces(Parsed(other.get("/providers/lab").text).charts["trend-gpt-test-step-time"])
         assert drawn["price"]["x"] == ["2025-06-01 00:00"]
         assert all(part in drawn["price"]["text"][0] for part in ("2.00 → 3.00", "+50 %"))
         assert other.get(drawn["price"]["customdata"][0]).status_code == 200
     monkeypatch.undo()
-    assert "price" not in traces(charts(client.get("/providers/lab").text)["trend-gpt-test-step-time"])
+    assert "price" not in traces(Parsed(client.get("/providers/lab").text).charts["trend-gpt-test-step-time"])
 
 
 def test_each_chart_has_an_id_of_its_own(client: TestClient) -> None:
     """Charts and parts are filled by id: one that is there twice is filled once."""
     text = client.get("/providers/lab").text
-    ids = re.findall(r' id="([^"]+)"', text)
+    ids = Parsed(text).values("[id]", "id")
     assert "year" in ids and len(ids) == len(set(ids))
 
 
@@ -229,8 +224,8 @@ def test_the_first_lines_say_what_is_wrong_what_it_costs_and_how_many_launches_s
                 [FindingRecord(f"f{number}", "", "2025-12", name, "performance", severity, f"{severity} it slowed", detail)]
             )
     text = TestClient(create_app(archive_url=url, reports=tmp_path)).get(f"/providers/{name}").text
-    answer, now = (text[text.index(f'id="{part}"') :].split("</p>")[0] for part in ("answer", "now"))
-    assert "<b>1 page, 2 warn</b>" in answer and "/findings/f1" in answer
-    assert "USD/h</b> on demand, since" in now and "launches 1 of 2</b>" in now and "last run" in now
+    answer, now = (Parsed(text).one(f"#{part}") for part in ("answer", "now"))
+    assert "1 page, 2 warn" in answer.texts("b") and any("/findings/f1" in href for href in answer.values("a", "href"))
+    assert "USD/h on demand, since" in now.text and "launches 1 of 2" in now.text and "last run" in now.text
     assert text.index('id="answer"') < text.index('id="fleet-year"') < text.index('id="trend"')
     assert "<b>No open finding.</b>" in quiet and 'id="findings"' not in quiet

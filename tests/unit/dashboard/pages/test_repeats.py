@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.browser.sample import campaign, record
 from tests.data.acting import AppliedRuns, acting_as
+from tests.parsed import Parsed
 
 from plumbline.analysis.decisions.experiments import Experiment
 from plumbline.archive import open_archive
@@ -24,7 +24,6 @@ EXPERIMENTS = (
     Experiment("local-1core", "chat-tiny-cpu", "2026-11", 3, 6, 6, 0.08, 1.5),
     Experiment("local-2core", "chat-tiny-cpu", "2026-11", 3, 6, 6, 0.02, None, "no price"),
 )
-_TOKEN = re.compile(r'name="form" required value="([^"]+)"')
 
 
 @pytest.fixture(scope="module")
@@ -56,15 +55,14 @@ def client_of(runs: AppliedRuns, name: str = "ann", may: bool = True, money: boo
 
 
 def tokens(client: TestClient) -> list[str]:
-    return _TOKEN.findall(client.get(PAGE).text)
+    return Parsed(client.get(PAGE).text).values("[name=form]", "value")
 
 
 def test_the_page_names_repeats_gain_and_cost(runs: AppliedRuns) -> None:
     client = client_of(runs)
-    text = client.get(PAGE).text
-    part = text[text.index('id="experiments"') :].split("</section>")[0]
+    part = Parsed(client.get(PAGE).text).part("experiments").text
     assert [v in part for v in ("3 → 6", "+8.0 points", "1.50 USD", "5.33 points", "unknown", "no price")] == [True] * 6
-    assert len(_TOKEN.findall(text)) == 2
+    assert len(tokens(client)) == 2
 
 
 def test_the_button_starts_the_rerun_of_this_series_alone(runs: AppliedRuns) -> None:
@@ -83,9 +81,7 @@ def test_the_button_starts_the_rerun_of_this_series_alone(runs: AppliedRuns) -> 
         },
     )
     page = client.get(PAGE).text
-    assert "requested by ann: next best experiment: close race" in page and len(_TOKEN.findall(page)) == 1, (
-        "the other one can still be started"
-    )
+    assert "requested by ann: next best experiment: close race" in page and len(tokens(client)) == 1, "the other one can still be started"
 
 
 def test_a_second_request_starts_nothing_also_by_another_user(runs: AppliedRuns) -> None:

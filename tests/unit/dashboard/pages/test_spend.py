@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from datetime import datetime, timezone
@@ -15,6 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.data.result_documents import document, provider, trial
 from tests.fakes.trials import CONFIG
+from tests.parsed import Parsed
 from typer.testing import CliRunner
 
 from plumbline.archive import open_archive
@@ -41,8 +41,7 @@ def client(tmp_path: Path, config: Path) -> Iterator[TestClient]:
 
 
 def cells(page: str) -> list[str]:
-    row = page[page.index('data-provider="local-1core"') :].split("</tr>")[0]
-    return [re.sub(r"<[^>]+>", "", cell).strip() for cell in re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.DOTALL)]
+    return Parsed(page).one('[data-provider="local-1core"]').texts("th, td")
 
 
 def test_page_csv_and_command_show_the_same_months_with_their_sum(
@@ -51,10 +50,8 @@ def test_page_csv_and_command_show_the_same_months_with_their_sum(
     text = (config / FILE).read_text()
     (config / FILE).write_text(text.replace("price: 0.02 USD/h", "price: 90 USD/h"))
     page = client.get("/spend").text
-    (shown,) = [
-        row for row in re.findall(r"<tr data-spend=.*?</tr>", page, re.DOTALL) if 'data-spend="local-1core"' in row and ">1.00<" in row
-    ]
-    last, paid, share, forecast = re.findall(r'class="value">([^<]+)<', shown)
+    (shown,) = [row.texts(".value") for row in Parsed(page).all('tr[data-spend="local-1core"]') if "1.00" in row.texts(".value")]
+    last, paid, share, forecast = shown
     assert (last, paid, share, forecast) == ("0.00", "1.00", "1.00", "0.00"), "its workload does not run monthly here"
     rows = list(csv.DictReader(io.StringIO(client.get("/spend.csv").text)))
     now = datetime.now(timezone.utc)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from fastapi.testclient import TestClient
 from tests.data.result_documents import document, training_metrics
+from tests.parsed import Parsed
 from tests.unit.presentation.test_trials import sampled
 
 from plumbline.archive import open_archive
@@ -43,9 +43,9 @@ def test_counters_that_grew_come_first_and_open(tmp_path: Path) -> None:
         archive.record(found, uri="s3://x")
     with TestClient(create_app(archive_url=url, reports=tmp_path)) as client:
         text = client.get(f"/trials/{found.trial.trial_id}").text
-    part = text[text.index('<section id="gpu-health">') :].split("</section>")[0]
-    assert '<details class="phase" open>' in part and re.search(r"\b3 of node\s1\b", part)
-    assert part.index("ecc uncorrected volatile") < part.index("pcie replays")
+    part = Parsed(text).one("#gpu-health")
+    assert part.all("details.phase[open]") and "3 of node 1" in part.text
+    assert part.text.index("ecc uncorrected volatile") < part.text.index("pcie replays")
 
 
 def test_a_failed_selfcheck_is_open(tmp_path: Path) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
-from html import escape
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 from tests.browser.sample import campaign, record
 from tests.data.result_documents import PLANNED, document, provider, training_metrics, training_workload, trial
+from tests.parsed import Parsed
 from tests.unit.results.test_benchmark_files import DATA, FILES
 
 from plumbline.analysis.fleet import FleetSeries
@@ -37,9 +36,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 
 def test_providers_stand_side_by_side_with_intervals_and_every_repeat_leads_to_its_trial(client: TestClient) -> None:
-    text = client.get("/workloads/chat-tiny-cpu").text
-    drawn = {name: json.loads(body) for name, body in re.findall(r'data-for="([^"]+)">(.*?)</script>', text)}
-    first = drawn["key-time-to-first-token"]["data"]
+    first = Parsed(client.get("/workloads/chat-tiny-cpu").text).charts["key-time-to-first-token"]["data"]
     assert [trace["y"][0] for trace in first] == ["local-1core", "local-1core", "local-2core", "local-2core"], "winners on top"
     assert first[-1]["error_x"]["array"][0] > 0
     linked = [path for trace in first for path in trace.get("customdata", ())]
@@ -71,30 +68,29 @@ def test_a_workload_without_a_usable_trial_says_how_many_were_planned_and_why(tm
         counted = {place: part.outcomes for place, part in archive.newest_by_place(archive.series_of(["lab-a", "lab-b"])).items()}
     assert counted == {("lab-a", "gpt-test"): Outcomes(3, invalid=3), ("lab-b", "gpt-test"): Outcomes(1, invalid=1)}
     with TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path)) as client:
-        text = client.get("/workloads/gpt-test").text
-        lines = re.findall("<li>.*</li>", text[text.index('id="unusable"') :].split("</section>")[0])
-        assert 'id="no-results"' not in text
-        for line, said in zip(lines, ("3 trials planned", "1 trial planned"), strict=True):
-            assert said in line
-        assert "no usable trial: step_time_unsteady: x1" in lines[0] and "no usable trial: gpu_xid: y" in lines[1]
-        (trials,) = re.findall(r'href="(/campaigns/[^"]+)"', lines[0])
-        assert client.get(trials.replace("&amp;", "&")).text.count('href="/trials/') == 3
+        page = Parsed(client.get("/workloads/gpt-test").text)
+        first, second = page.part("unusable").all("li")
+        assert page.all("#no-results") == []
+        assert "3 trials planned" in first.text and "no usable trial: step_time_unsteady: x1" in first.text
+        assert "1 trial planned" in second.text and "no usable trial: gpu_xid: y" in second.text
+        (trials,) = [href for href in first.values("a", "href") if href.startswith("/campaigns/")]
+        assert client.get(trials).text.count('href="/trials/') == 3
 
 
 def test_a_workload_has_one_winner_whatever_the_page(many: TestClient) -> None:
     pages, path = [], "/workloads/gpt-test"
     while path:
-        pages.append(many.get(path).text)
-        (path,) = re.findall(r'href="([^"]*)" rel="next"', pages[-1]) or [""]
+        pages.append(Parsed(many.get(path).text))
+        (path,) = pages[-1].values("[rel=next]", "href") or [""]
     assert len(pages) == 2
-    rows = [re.search(r'<th scope="row">Step time.*?</tr>', text, re.S) for text in pages]
-    cells = ["".join(row.group().split()) for row in rows if row]
-    assert [cell.count('class="mark">best') for cell in cells] == [1, 0], "one winner among all, on its page alone"
-    heads = [re.findall(r'/providers/(lab-\d)">lab-\d</a><small>', text) for text in pages]
+    rows = [
+        next(row for row in page.all("tr") if any(head.startswith("Step time") for head in row.texts("th[scope=row]"))) for page in pages
+    ]
+    assert [len(row.all(".mark")) for row in rows] == [1, 0], "one winner among all, on its page alone"
+    heads = [[link for link in page.texts("th a:has(+ small)") if link.startswith("lab-")] for page in pages]
     assert heads == [["lab-6", "lab-5", "lab-2", "lab-3", "lab-4"], ["lab-1", "lab-0"]], "winners first"
-    units = {unit for cell in cells for unit in re.findall(r'class="unit[^"]*">([^<]+)<', cell)}
-    assert len(units) == 1, units
-    placed = [text[text.index('id="places"') :].split("</section>")[0] for text in pages]
+    assert len({unit for row in rows for unit in row.texts(".unit")}) == 1
+    placed = [page.part("places").text for page in pages]
     assert placed[0] == placed[1] and placed[0].index("lab-6") < placed[0].index("lab-5")
 
 
@@ -125,38 +121,34 @@ def test_cost_against_speed_is_drawn_for_who_may_see_costs(client: TestClient) -
 
 
 def test_criteria_costs_and_what_is_behind_them(client: TestClient) -> None:
-    text = client.get("/workloads/chat-tiny-cpu").text
-    criteria = text[text.index('id="acceptance"') :].split("</section>")[0]
-    assert all(escape(criterion.text) in criteria for criterion in load().workloads["chat-tiny-cpu"].acceptance)
-    assert 'class="chip pass"' in criteria
-    cost = text[text.index('id="cost"') :].split("</section>")[0]
-    priced = cost.lower()[cost.lower().index(format_name("cost_per_1m_output_tokens").lower()) :]
-    assert re.search(r'class="value">[\d.]+ usd<', priced)
-    behind = text[text.index('id="behind"') :]
-    assert behind.count('href="/trials/2026-11.') == 5
+    page = Parsed(client.get("/workloads/chat-tiny-cpu").text)
+    criteria = page.part("acceptance")
+    assert all(criterion.text in criteria.text for criterion in load().workloads["chat-tiny-cpu"].acceptance)
+    assert criteria.all(".chip.pass")
+    name = format_name("cost_per_1m_output_tokens").lower()
+    priced = next(row for row in page.part("cost").all("tr") if name in row.text.lower())
+    assert any(re.fullmatch(r"[\d.]+ USD", value) for value in priced.texts(".value"))
+    assert sum(href.startswith("/trials/2026-11.") for href in page.part("behind").values("a", "href")) == 5
 
 
 def test_a_difference_that_forbids_comparing_is_said_with_its_reason(client: TestClient) -> None:
-    text = client.get("/workloads/gpt-tiny-cpu").text
-    apart = text[text.index('id="apart"') :].split("</details>")[0]
-    assert "<li><b>" in apart or "same conditions" in apart
-    assert "trials usable" not in apart
+    apart = Parsed(client.get("/workloads/gpt-tiny-cpu").text).part("apart")
+    assert apart.all("li > b") or "same conditions" in apart.text
+    assert "trials usable" not in apart.text
 
 
 def test_the_list_names_the_teams_that_ask_and_what_never_ran(client: TestClient) -> None:
-    text = client.get("/workloads").text
-    line = text[text.index("/workloads/chat-tiny-cpu") :].split("</tr>")[0]
-    assert "/decisions/product/inference?workload=chat-tiny-cpu" in line
-    assert re.search(r'data-name="best">local-\dcore<small>[\d.]+', line) and re.search(
-        r'data-name="cheapest">local-\dcore<small>[\d.]+', line
-    )
-    assert re.search(r'data-name="last run">\d+ \w+ ago|just now', line)
-    assert "no results" in text[text.index("/workloads/vision-cpu") :].split("</tr>")[0]
-    providers = client.get("/providers").text
-    leader = re.search(r'data-name="best">(local-\dcore)<', line)
-    assert leader is not None
-    row = providers[providers.index(f"/providers/{leader[1]}") :].split("</tr>")[0]
-    assert re.search(r'data-name="best">[^<]*(chat-tiny-cpu|\d workloads)', row), "the list of providers marks who leads where"
+    def row_of(page: str, name: str) -> Parsed:
+        return next(row for row in Parsed(client.get(page).text).all("tr") if f"{page}/{name}" in row.values("a", "href"))
+
+    line = row_of("/workloads", "chat-tiny-cpu")
+    assert "/decisions/product/inference?workload=chat-tiny-cpu" in line.values("a", "href")
+    best, cheapest = (line.one(f"[data-name={name}]").text for name in ("best", "cheapest"))
+    assert all(re.match(r"local-\dcore ?[\d.]+", who) for who in (best, cheapest))
+    assert re.match(r"\d+ \w+ ago|just now", line.one("[data-name='last run']").text)
+    assert "no results" in row_of("/workloads", "vision-cpu").text
+    leader = row_of("/providers", best[: len("local-2core")])
+    assert re.search(r"chat-tiny-cpu|\d workloads", leader.one("[data-name=best]").text), "the list of providers marks who leads where"
 
 
 def test_the_list_has_the_troubled_first(tmp_path: Path) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import datetime, timezone
-from html import escape, unescape
+from html import escape
 from pathlib import Path
 
 import pytest
 from tests.browser.sample import campaign
 from tests.golden import Golden
+from tests.parsed import Parsed
 from tests.unit.results.test_benchmark_files import DATA as IMPORTED
 from tests.unit.results.test_benchmark_files import FILES
 
@@ -72,7 +73,7 @@ def body(page: str) -> str:
 
 def drawn(page: str) -> list[str]:
     """Names of the charts below the cover."""
-    return re.findall(r'<figure class="[^"]*" id="chart-([^"]+)">', page)
+    return [name.removeprefix("chart-") for name in Parsed(page).values("figure[id^=chart-]", "id")]
 
 
 def charts(data: CampaignData) -> dict[str, Chart]:
@@ -80,7 +81,9 @@ def charts(data: CampaignData) -> dict[str, Chart]:
 
 
 def test_it_is_one_file_that_names_nothing_to_load(page: str) -> None:
-    assert not re.search(r"<(script|img|link|iframe)[^>]+(src|href)=[\"'](?!data:)", body(page))
+    parsed = Parsed(page)
+    addresses = parsed.values("script, img, iframe", "src") + parsed.values("link", "href")
+    assert [address for address in addresses if not address.startswith("data:")] == []
     assert len(page.encode()) < 1_000_000 and "plotly" not in page.lower()
 
 
@@ -183,19 +186,19 @@ def test_the_limits_speak_of_this_campaign(markdown: str, golden: Golden) -> Non
 
 
 def test_the_first_screen_answers_who_is_first_how_sure_what_it_costs_and_what_drifted(page: str, sample: CampaignData) -> None:
-    cover = body(page).split('<header class="cover" ')[1].split("</header>")[0]
+    cover = Parsed(page).one("header.cover").text
     first = campaign_verdict(conclude(sample))
-    assert [tile for tile in first.tiles if tile.name not in cover or escape(tile.note) not in cover] == []
+    assert [tile for tile in first.tiles if tile.name not in cover or tile.note not in cover] == []
     for row in first.rows:
-        assert all(escape(text) in cover for text in (row.team, row.workloads, row.label, row.provider, row.certainty)), row
-    assert escape(first.headline) in cover
+        assert all(text in cover for text in (row.team, row.workloads, row.label, row.provider, row.certainty)), row
+    assert first.headline in cover
 
 
 def test_each_decision_says_what_would_change_it_soonest_and_what_is_cheapest(page: str, sample: CampaignData) -> None:
-    section = body(page).split('<section id="decisions" ')[1].split("</section>")[0]
+    section = Parsed(page).one("section#decisions").text
     for decided in conclude(sample).decided:
-        assert escape(nearest_change(decided)) in section
-        assert all(escape(table.answer) in section for table in decision_tables(decided).cheapest)
+        assert nearest_change(decided) in section
+        assert all(table.answer in section for table in decision_tables(decided).cheapest)
 
 
 def test_a_changed_first_choice_is_drawn_beside_its_ranking(page: str, sample: CampaignData, tmp_path: Path) -> None:
@@ -213,16 +216,16 @@ def test_a_changed_first_choice_is_drawn_beside_its_ranking(page: str, sample: C
 
 
 def test_the_number_that_is_asked_first_and_the_shares_stand_first(page: str, sample: CampaignData) -> None:
-    training = body(page).split('<section id="training" ')[1].split("</section>")[0]
+    training = Parsed(page).one("section#training").text
     rows = campaign_rows(sample, conclude(sample).cards)[0]
     assert rows.primary is not None
     assert training.index(capitalize_first(rows.primary.name)) < training.index("Acceptance criteria") < training.index("Scorecard")
-    assert all(escape(share.sentence, quote=False) in unescape(training) for share in rows.first_shares)
+    assert all(share.sentence in training for share in rows.first_shares)
     assert "Launches, lead time" in training and "Manual steps" in training and "Refused" in training
 
 
 def test_every_line_of_the_bills_is_there_with_its_source(page: str) -> None:
-    cost = body(page).split('<section id="cost">')[1].split("</section>")[0]
+    cost = Parsed(page).one("section#cost").text
     for text in (
         "0.02 USD/instance-hour",
         "start, probes, warm-up and stop",
@@ -261,7 +264,7 @@ def test_damaged_evidence_is_said_and_not_drawn(tmp_path: Path) -> None:
     victim = broken.documents[0]
     broken.store.put(f"{broken.store.folder(victim.trial)}/evidence/steps.parquet", b"not parquet")
     page = write_report(broken, tmp_path / "reports").read_text()
-    assert re.search(r"Charts exclude[^<]*steps\.parquet", body(page))
+    assert re.search(r"Charts exclude.*steps\.parquet", Parsed(page).text)
     assert len(charts(broken)["training-gpt-tiny-cpu-steps"].data) == 1
 
 
@@ -325,22 +328,20 @@ def test_writing_twice_replaces_the_report_and_leaves_no_draft(sample: CampaignD
 
 
 def test_drawings_share_classes_and_keep_what_their_ids_name(page: str) -> None:
-    drawings = re.findall(r'<svg class="drawn".*?</svg>', page, flags=re.S)
-    assert drawings and not any('style="' in text for text in drawings)
-    used = {name for text in drawings for name in re.findall(r'class="(d\d+)"', text)}
-    assert used == set(re.findall(r"\.drawn \.(d\d+)\{[^}]+\}", page))
-    for text in drawings:
-        named = re.findall(r"#(\w+)[\"\)]", text)
-        assert set(named) <= set(re.findall(r' id="(\w+)"', text))
-    ids = re.findall(r' id="([^"]+)"', page)
+    parsed = Parsed(page)
+    drawings = parsed.all("svg.drawn")
+    assert drawings and not any(drawing.all("[style]") for drawing in drawings)
+    used = {name for drawing in drawings for name in drawing.values("[class]", "class") if re.fullmatch(r"\['d\d+'\]", name)}
+    assert {name.strip("[']") for name in used} == set(re.findall(r"\.drawn \.(d\d+)\{[^}]+\}", page))
+    for drawing in drawings:
+        assert set(re.findall(r"#(\w+)[\"\)]", str(drawing.tag))) <= set(drawing.values("[id]", "id"))
+    ids = parsed.values("[id]", "id")
     assert len(ids) == len(set(ids))
 
 
 def test_a_title_that_cells_share_stands_once_and_the_others_at_their_cells(page: str) -> None:
-    (table, *_) = re.findall(r'<table class="card cells">.*?</table>', page, flags=re.S)
-    for group in re.findall(r"<tbody.*?</tbody>", table, flags=re.S):
-        (usual,) = re.findall(r'<tbody title="([^"]*)"', group)
-        assert f'title="{usual}"' not in group.removeprefix("<tbody").split(">", 1)[1]
+    for group in Parsed(page).all("table.card.cells")[0].all("tbody"):
+        assert group.tag["title"] not in group.values("[title]", "title")
 
 
 def test_the_first_table_of_a_kind_explains_its_metrics_and_the_next_ones_link_to_it(sample: CampaignData, page: str) -> None:
@@ -407,10 +408,7 @@ def test_imported_runs_stand_beside_and_in_no_score(sample: CampaignData, page: 
     assert 'id="imported"' in text and 'id="imported"' not in body(page)
     for code in ("other_load", "closed_loop", "coordinated_omission"):
         assert f"<code>{code}</code>" in text and f"`{code}`" in plain
-    begin = text.index('<section id="imported" ')
-    section = text[begin : text.index("</section>", begin)]
-    assert section.count("<tr>") == 1 + len(
-        {(m.metric, m.statistic) for m in runs[0].metrics if m.statistic in ("value", "p50", "p95", "p99")}
-    )
+    shown = {(m.metric, m.statistic) for m in runs[0].metrics if m.statistic in ("value", "p50", "p95", "p99")}
+    assert len(Parsed(text).one("section#imported").rows) == 1 + len(shown)
     # Without the section the report is the same: nothing was scored or ranked by it.
     assert drawn(target.read_text()) == drawn(page)
