@@ -72,10 +72,12 @@ def _order(item: pytest.Item) -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A neighbour on the machine can hold up a real server or process for seconds, so its tests get a second try; the first one's
+    """Tests below browser/ and integration/ have that marker. A neighbour on the machine can hold up a real server or process for seconds, so its tests get a second try; the first one's
     traceback is printed at the end, for whoever has it in their hands to mend, and a run grants few (pyproject.toml)."""
     items.sort(key=_order)
     for item in items:
+        if (folder := item.path.relative_to(Path(__file__).parent).parts[0]) in ("browser", "integration"):
+            item.add_marker(folder)
         if any(item.get_closest_marker(name) for name in ("integration", "browser", "cluster")):
             item.add_marker(pytest.mark.flaky(reruns=1))
 

@@ -7,12 +7,19 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page
-from tests.browser.chromium import WIDE, browser
+from tests.browser.chromium import WIDE, browser, executable
 from tests.browser.fleet import rehearsed
 from tests.browser.served import served
 
 from plumbline.dashboard.app import create_app
 from plumbline.declarations.installation import override_home
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if executable() is None:
+        absent = pytest.mark.skip(reason="no Chromium found: install the package chromium or name one in CHROMIUM")
+        for item in (item for item in items if Path(__file__).parent in item.path.parents):
+            item.add_marker(absent)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, FrameLocator, Page, expect
 from tests.browser.airflow_pages import Airflow
-from tests.browser.chromium import executable
 from tests.data.result_documents import document, trial
 from tests.fakes.trials import CONFIG
 from tests.unit.dashboard.pages.test_findings import drifted, stored
@@ -23,12 +22,10 @@ from plumbline.embedded.settings import USERNAME
 from plumbline.workflows.plan import ACTION_DAG
 
 pytestmark = [
-    pytest.mark.browser,
     pytest.mark.integration,
     # test_finding_actions.py clicks in a frame without Airflow, tests/integration/test_plumbline_plugin.py asks a real one what runs
     pytest.mark.full,
     pytest.mark.timeout(1500),
-    pytest.mark.skipif(executable() is None, reason="no Chromium found: install the package chromium or name one in CHROMIUM"),
 ]
 _LIMIT_MS = 300_000
 BENCHMARK = "benchmark_local_2core"

@@ -11,15 +11,12 @@ import pytest
 from fastapi.routing import APIRoute
 from playwright.sync_api import Browser, BrowserContext, Page
 from tests.browser.airflow_pages import PREFIX, Airflow, airflow, examples, routes
-from tests.browser.chromium import executable
 from tests.browser.fleet import rehearsed
 from tests.data.page_addresses import address_of
 
 pytestmark = [
-    pytest.mark.browser,
     pytest.mark.integration,
     pytest.mark.full,  # test_dashboard.py tries the pages, tests/integration/test_plumbline_plugin.py their routes in Airflow
-    pytest.mark.skipif(executable() is None, reason="no Chromium found: install the package chromium or name one in CHROMIUM"),
 ]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
-from tests.browser.chromium import QUICK_SHAPES, SHAPES, executable
+from tests.browser.chromium import QUICK_SHAPES, SHAPES
 from tests.browser.sample import campaign, record
 from tests.browser.served import served
 
@@ -15,10 +15,6 @@ from plumbline.archive import FindingRecord, open_archive
 from plumbline.dashboard.app import create_app
 from plumbline.presentation.html.report import write_report
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(executable() is None, reason="no Chromium found: install the package chromium or name one in CHROMIUM"),
-]
 PAGES = (
     "/",
     "/findings",

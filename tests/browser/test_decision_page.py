@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page, ViewportSize
-from tests.browser.chromium import WIDE, executable
+from tests.browser.chromium import WIDE
 from tests.browser.sample import BEGAN
 from tests.browser.served import served
 from tests.browser.test_dashboard import seeded
@@ -21,10 +21,6 @@ from plumbline.dashboard.pages import decisions
 from plumbline.declarations import load
 from plumbline.workflows.decide import decide_all
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(executable() is None, reason="no Chromium found: install the package chromium or name one in CHROMIUM"),
-]
 DECISION = "/decisions/product/inference?workload=chat-tiny-cpu"
 NEGOTIATE = "/decisions/product/inference/negotiate?workload=chat-tiny-cpu&provider=local-1core"
 

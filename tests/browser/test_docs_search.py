@@ -9,12 +9,9 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page
-from tests.browser.chromium import executable
 
 pytestmark = [
-    pytest.mark.browser,
     pytest.mark.full,  # builds the site first
-    pytest.mark.skipif(executable() is None, reason="no Chromium found: install the package chromium or name one in CHROMIUM"),
     pytest.mark.skipif(sys.version_info < (3, 11), reason="Sphinx needs Python 3.11 or newer"),
 ]
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, FrameLocator, Page, expect
-from tests.browser.chromium import executable
 from tests.browser.served import served
 from tests.data.acting import AppliedRuns, acting_as
 from tests.data.result_documents import document, trial
@@ -18,11 +17,6 @@ from tests.unit.dashboard.pages.test_findings import drifted, stored
 
 from plumbline.archive import open_archive
 from plumbline.dashboard.app import create_app
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(executable() is None, reason="no Chromium found: install the package chromium or name one in CHROMIUM"),
-]
 
 SANDBOX = "allow-scripts allow-same-origin allow-forms allow-downloads"
 """What Airflow's own frame allows its pages."""

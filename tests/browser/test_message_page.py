@@ -7,17 +7,12 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
-from tests.browser.chromium import QUICK_SHAPES, SHAPES, browser, executable
+from tests.browser.chromium import QUICK_SHAPES, SHAPES, browser
 from tests.browser.message_photos import photograph
 
 from plumbline.alerts import render
 from plumbline.alerts.chart import picture
 from plumbline.alerts.preview import EXAMPLE_CONTEXT, EXAMPLE_FINDING, EXAMPLE_HISTORY, page
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(executable() is None, reason="no Chromium found: install the package chromium or name one in CHROMIUM"),
-]
 
 
 @pytest.fixture(scope="module")

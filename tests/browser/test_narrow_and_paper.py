@@ -7,14 +7,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 from tests.browser.airflow_pages import examples, routes
-from tests.browser.chromium import executable
 from tests.data.page_addresses import address_of
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.full,
-    pytest.mark.skipif(executable() is None, reason="no Chromium found: install the package chromium or name one in CHROMIUM"),
-]
+pytestmark = pytest.mark.full
 PAPER = 700
 """Pixels between the margins of a page of A4, about."""
 CUT = """() => [...document.querySelectorAll('main .scroll')].filter((box) => box.offsetParent && box.scrollWidth > box.clientWidth + 1)

@@ -7,7 +7,6 @@ from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Page
-from tests.browser.chromium import executable
 from tests.browser.fleet import TEAMS
 from tests.browser.large_fleet import declare, record_months
 from tests.browser.served import served
@@ -16,11 +15,7 @@ from plumbline.dashboard.app import create_app
 from plumbline.declarations import load
 from plumbline.declarations.installation import override_home
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.full,  # simulates a fleet first; test_decision_page.py tries the view with two providers
-    pytest.mark.skipif(executable() is None, reason="no Chromium found: install the package chromium or name one in CHROMIUM"),
-]
+pytestmark = pytest.mark.full  # simulates a fleet first; test_decision_page.py tries the view with two providers
 PROVIDERS = 49
 """Of fifty; one is silent in this campaign."""
 LIMIT_MS = 180_000

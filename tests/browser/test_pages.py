@@ -9,13 +9,9 @@ from typing import Literal
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
-from tests.browser.chromium import QUICK_SHAPES, SHAPES, executable
+from tests.browser.chromium import QUICK_SHAPES, SHAPES
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.full,  # simulates months of a fleet first; test_dashboard.py tries the pages on one campaign
-    pytest.mark.skipif(executable() is None, reason="no Chromium found: install the package chromium or name one in CHROMIUM"),
-]
+pytestmark = pytest.mark.full  # simulates months of a fleet first; test_dashboard.py tries the pages on one campaign
 PROVIDER = "/providers/aurora-us-h100"
 PAGES = {
     "/": 2,

@@ -8,17 +8,12 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Route
-from tests.browser.chromium import executable
 from tests.browser.served import served
 from tests.data.large_fleet import PROVIDERS, WORKLOAD, large_fleet
 
 from plumbline.dashboard.app import create_app
 from plumbline.declarations.installation import override_home
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(executable() is None, reason="no Chromium found: install the package chromium or name one in CHROMIUM"),
-]
 ONE = "/decisions/lab/training"
 PAGES = (
     ("/", "lab-00"),

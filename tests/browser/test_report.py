@@ -7,16 +7,11 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
-from tests.browser.chromium import QUICK_SHAPES, executable, opened
+from tests.browser.chromium import QUICK_SHAPES, opened
 from tests.browser.sample import campaign
 
 from plumbline.presentation.html.pdf import NoBrowser, write_pdf
 from plumbline.presentation.html.report import write_report
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(executable() is None, reason="no Chromium found: install the package chromium or name one in CHROMIUM"),
-]
 
 
 @pytest.fixture(scope="module")

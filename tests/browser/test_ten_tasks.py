@@ -8,13 +8,8 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page
-from tests.browser.chromium import executable
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.full,  # simulates months of a fleet first
-    pytest.mark.skipif(executable() is None, reason="no Chromium found: install the package chromium or name one in CHROMIUM"),
-]
+pytestmark = pytest.mark.full  # simulates months of a fleet first
 DOCUMENTED = (Path(__file__).resolve().parents[2] / "docs" / "pages.md").read_text(encoding="utf-8")
 CLICKS = 3
 

@@ -28,7 +28,7 @@ from plumbline.workflows.baseline_decision import TIMED_OUT
 from plumbline.workflows.plan import ACCEPT, ACTION_DAG, KEEP, RERUN
 from plumbline.workflows.review import review_campaign
 
-pytestmark = [pytest.mark.integration, pytest.mark.full, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
 BENCHMARK, REVIEW, DECISION = "benchmark_sim", "drift_review", "baseline_decision"
 SLOWER = {"kind": "step", "since": "2024-04-01", "worse": "20%"}

@@ -19,7 +19,7 @@ from plumbline.embedded.server import AirflowServer
 from plumbline.embedded.supervisor import COMPONENTS, STEADY_S
 from plumbline.launch.plan import RunRequest, planned_trials
 
-pytestmark = [pytest.mark.integration, pytest.mark.full, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).resolve().parents[2]
 PROVIDER, DAG = "simulated-2core", "benchmark_simulated_2core"

@@ -32,7 +32,7 @@ from plumbline.launch.plan import RunRequest, planned_trials
 from plumbline.results import ResultStore
 from plumbline.results.evidence_files import damaged_files
 
-pytestmark = [pytest.mark.integration, pytest.mark.full, pytest.mark.timeout(900)]  # `make run` takes the same path
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]  # `make run` takes the same path
 
 ROOT = Path(__file__).resolve().parents[2]
 DAG = "benchmark_local_1core"

@@ -36,7 +36,7 @@ from plumbline.embedded.server import AirflowServer
 from plumbline.workflows import pending_changes
 
 # Two minutes on a quiet machine: tests/unit/workflows/test_environment_change.py goes the same way without Airflow.
-pytestmark = [pytest.mark.integration, pytest.mark.full, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
 BENCHMARK = "benchmark_simulated_h100"
 DRIVER = f"{BEFORE['driver.version']} → {AFTER['driver.version']}"

@@ -15,8 +15,6 @@ from tests.fakes.postgres_server import PostgresServer
 
 from plumbline.archive import Archive, open_archive
 
-pytestmark = pytest.mark.integration
-
 
 def record(archive: Archive, repeat: int) -> object:
     return archive.record(document(trial(repeat=repeat)), uri=URI)

@@ -15,8 +15,6 @@ from tests.fakes.next_schema import newer_program
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.archive.migrate import head, revision_of
 
-pytestmark = pytest.mark.integration
-
 PATIENCE_S = 120
 SQLITE_QUICKLY = pytest.mark.parametrize(
     "archive_url", ["sqlite", pytest.param("postgresql", marks=[pytest.mark.integration, pytest.mark.full])], indirect=True

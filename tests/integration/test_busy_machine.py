@@ -16,7 +16,7 @@ from plumbline.archive import open_archive
 from plumbline.cli.exit_status import BUSY
 from plumbline.declarations import installation_paths
 
-pytestmark = [pytest.mark.integration, pytest.mark.full, pytest.mark.exclusive, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.full, pytest.mark.exclusive, pytest.mark.timeout(900)]
 _NEIGHBOURS = 2
 
 

@@ -29,8 +29,6 @@ from plumbline.launch.doctor_check import DoctorCheck
 from plumbline.launch.plan import possible_trials
 from plumbline.results.store_check import check_access
 
-pytestmark = pytest.mark.integration
-
 STORE_FROM_A_POD, STORE_FROM_HERE = "store from a pod (training)", "store from here"
 QUICK = PodPatience(node_s=0.3, start_s=1.0, trouble_s=0.1, gone_s=2.0, poll_s=0.02)
 Told = dict[str, DoctorCheck]

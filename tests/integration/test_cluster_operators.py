@@ -18,8 +18,6 @@ from plumbline.launch import stores
 from plumbline.launch.cluster.operate.attempts import UNFINISHED
 from plumbline.results import LaunchRecord
 
-pytestmark = pytest.mark.integration
-
 NS = "plumbline"
 SECRET = "planted-3f9ac1"
 GANG = {"parallelism": {"strategy": "ddp", "nodes": 2, "processes": 1}}

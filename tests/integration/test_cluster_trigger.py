@@ -24,8 +24,6 @@ from plumbline.launch import progress
 from plumbline.launch.cluster.names import LAUNCH, RANK
 from plumbline.launch.cluster.observe.observation import LaunchObservation, decode_observation
 
-pytestmark = pytest.mark.integration
-
 SPACE = "plumbline"
 LISTS = f"GET /api/v1/namespaces/{SPACE}/pods[?]*"
 

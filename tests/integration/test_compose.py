@@ -27,7 +27,7 @@ from tests.fakes.quick_python import search_path
 from plumbline.archive import open_archive
 from plumbline.embedded.client import AirflowClient
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.timeout(900)]
 
 LASTING = ("api-server", "scheduler", "dag-processor", "triggerer")
 DAG = """

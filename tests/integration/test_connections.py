@@ -16,8 +16,6 @@ from plumbline.embedded.connections import prepare, provide_connections, variabl
 from plumbline.embedded.supervisor import is_migrated
 from plumbline.launch.cluster.api import ClusterApi
 
-pytestmark = pytest.mark.integration
-
 
 def airflow(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "plumbline.cli", "airflow", *words], capture_output=True, text=True, check=False)

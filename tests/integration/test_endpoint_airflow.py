@@ -19,7 +19,7 @@ from plumbline.embedded.server import AirflowServer
 from plumbline.launch.plan import RunRequest, planned_trials
 from plumbline.results import ResultStore
 
-pytestmark = [pytest.mark.integration, pytest.mark.full, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "sk-planted-51f0a3d9"

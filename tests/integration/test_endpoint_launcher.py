@@ -20,8 +20,6 @@ from plumbline.launch.endpoint import EndpointClientLauncher
 from plumbline.launch.registry import launcher_for
 from plumbline.results import LaunchRecord, ResultDocument, ResultStore
 
-pytestmark = pytest.mark.integration
-
 KEY = "sk-planted-93ab77c1"
 PROGRAM = """
 import argparse, json, os, sys

@@ -32,7 +32,6 @@ from plumbline.harness.measurement import Measurement, TrialFailed
 from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.wire import CACHED_TOKENS, INPUT_TOKENS, SERVER_TIMES
 
-pytestmark = pytest.mark.integration
 __all__ = ["nothing_is_left"]
 SERVER = [sys.executable, "-m", "tests.fakes.engine_server", "--port", "{port}", "--model", "{model}", "--name", "{served_name}"]
 LLAMA_256 = LLAMA | {"vocabulary": 256, "context": 256}

@@ -11,7 +11,6 @@ from slack_sdk import WebClient
 from slack_sdk.errors import SlackApiError
 from tests.fakes.fake_slack import CHANNEL, FakeSlack, Fault
 
-pytestmark = pytest.mark.integration
 PNG = b"\x89PNG\r\n" + b"0" * 50
 MRKDWN = {"type": "mrkdwn", "text": "x"}
 PLAIN = {"type": "plain_text", "text": "x"}

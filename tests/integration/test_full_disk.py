@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from tests.fakes.filled_disk import ROOMS
 
-pytestmark = pytest.mark.integration
 NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
 
 

@@ -13,7 +13,6 @@ import pytest
 from tests.cluster.images import ROOT, CannotBuild, Engine
 
 pytestmark = [
-    pytest.mark.integration,
     pytest.mark.full,  # a quarter of an hour; tests/integration/test_install_script.py tries the order of the packages in seconds
     pytest.mark.timeout(3600),
     pytest.mark.skipif(

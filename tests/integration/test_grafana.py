@@ -22,8 +22,6 @@ from plumbline.analysis.document_sample import sample_of
 from plumbline.analysis.scorecards.scorecard import scorecard
 from plumbline.archive import Archive, DecisionRecord, FindingRecord, open_archive
 
-pytestmark = pytest.mark.integration
-
 ROOT = Path(__file__).resolve().parents[2]
 DASHBOARD: dict[str, Any] = json.loads((ROOT / "k8s/grafana/plumbline.json").read_text())
 SECRETS = {"AIRFLOW_DB_PASSWORD": "a", "ARCHIVE_DB_PASSWORD": "b", "READER_DB_PASSWORD": "c", "GRAFANA_DB_PASSWORD": 'it\'s "c"'}

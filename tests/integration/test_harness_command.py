@@ -19,8 +19,6 @@ from plumbline.harness.launcher_protocol import parse_progress
 from plumbline.results import ResultStore
 from plumbline.results.evidence_files import damaged_files
 
-pytestmark = pytest.mark.integration
-
 
 def started(home: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(

@@ -32,8 +32,6 @@ from plumbline.harness.measurement import Measurement, TrialFailed
 from plumbline.loadclient.load_generator import drive
 from plumbline.loadclient.transport import Target
 
-pytestmark = pytest.mark.integration
-
 
 def short_trial(**changes: Any) -> Trial:
     """The shipped inference trial with short phases; `changes` replace fields of its workload."""

@@ -17,8 +17,6 @@ from plumbline.harness.inference import trial as inference_trial
 from plumbline.harness.inference.analysis import roofline
 from plumbline.harness.measurement import Measurement
 
-pytestmark = pytest.mark.integration
-
 PER_TOKEN_S, LENGTHS = 0.002, [8, 24, 56]
 STEADY = {"name": "steady", "arrivals": {"constant": {"rate": "10/s"}}, "duration": "1s"}
 

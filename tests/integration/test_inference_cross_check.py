@@ -11,7 +11,6 @@ from tests.integration.test_inference import measure, nothing_is_left, short_tri
 from plumbline.harness.measurement import Measurement
 from plumbline.loadclient.wire import Tensor
 
-pytestmark = pytest.mark.integration
 __all__ = ["nothing_is_left"]
 
 

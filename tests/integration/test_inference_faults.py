@@ -17,7 +17,6 @@ from tests.integration.test_inference import measure, nothing_is_left, servers, 
 from plumbline.harness.inference.models import journal
 from plumbline.harness.measurement import Measurement, TrialFailed
 
-pytestmark = pytest.mark.integration
 __all__ = ["nothing_is_left"]
 
 STEADY = {"name": "steady", "arrivals": {"constant": {"rate": "10/s"}}, "duration": "1s"}

@@ -21,8 +21,6 @@ from plumbline.loadclient.request_log import RequestLog
 from plumbline.loadclient.transport import Settings, Target
 from plumbline.loadclient.wire import Tensor, Wire
 
-pytestmark = pytest.mark.integration
-
 # What a message may take from the server's hands to the client's clock on a busy machine; typically a hundredth of it.
 WORST_S = 0.1
 STREAM, UNARY = causal_lm("golden", text=False), encoder("golden", "embedding", 16)

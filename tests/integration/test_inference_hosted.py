@@ -25,8 +25,6 @@ from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.request_log import RequestLog
 from plumbline.loadclient.transport import Target
 
-pytestmark = pytest.mark.integration
-
 # What a message may take from the server's hands to the client's clock on a busy machine; typically a hundredth of it.
 WORST_S = 0.1
 KEY = "sk-planted-4f1d9c"

@@ -15,8 +15,6 @@ from plumbline.loadclient.request_log import RequestLog
 from plumbline.loadclient.transport import Settings, Target
 from plumbline.loadclient.wire import Tensor, Wire
 
-pytestmark = pytest.mark.integration
-
 WIRE = Wire("unary", "m", {"VECTOR": 64}, index=None)
 
 

@@ -23,7 +23,6 @@ from plumbline.harness.inference.server.backends import Repository
 from plumbline.harness.inference.server.tritonserver import Triton
 from plumbline.loadclient.prompt import Prompt
 
-pytestmark = pytest.mark.integration
 ENCODER = {"architecture": "encoder", "task": "embedding", "layers": 2, "width": 64, "heads": 4, "vocabulary": 2048, "context": 128}
 
 

@@ -19,8 +19,6 @@ from tests.integration.test_inference_golden import drive, load_of
 
 from plumbline.loadclient.transport import Settings
 
-pytestmark = pytest.mark.integration
-
 TWO = Settings(processes=2)
 
 

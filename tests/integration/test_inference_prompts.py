@@ -26,8 +26,6 @@ from plumbline.metrics import NATURAL_LENGTHS
 from plumbline.presentation.scorecard_rows import trial_verdicts
 from plumbline.results import ResultStore
 
-pytestmark = pytest.mark.integration
-
 PHASES = [
     {"name": "warmup", "arrivals": {"constant": {"rate": "5/s"}}, "duration": "0.4s"},
     {"name": "steady", "arrivals": {"constant": {"rate": "10/s"}}, "duration": "1s"},

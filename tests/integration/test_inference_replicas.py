@@ -20,7 +20,6 @@ from plumbline.harness.inference.server.under_test import all_running
 from plumbline.harness.measurement import TrialFailed
 
 pytestmark = [
-    pytest.mark.integration,
     pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two servers, each pinned to a core of its own, need two cores"),
 ]
 __all__ = ["nothing_is_left"]

@@ -32,7 +32,6 @@ from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.request_log import PIPELINE
 from plumbline.results import MetricRow
 
-pytestmark = pytest.mark.integration
 SHAPE: dict[str, Any] = {"layers": 1, "width": 32, "heads": 4, "vocabulary": 2048, "context": 64}
 ENCODER = {"architecture": "encoder", **SHAPE}
 RETRIEVAL: dict[str, Any] = {

@@ -17,8 +17,6 @@ from plumbline.harness.inference import trial as inference_trial
 from plumbline.harness.measurement import Measurement
 from plumbline.results import MetricRow
 
-pytestmark = pytest.mark.integration
-
 CAPACITY = 50.0
 
 

@@ -16,8 +16,6 @@ from plumbline.harness.inference.endpoint import classify_failure
 from plumbline.harness.inference.server import backends, tritonserver
 from plumbline.harness.inference.server.tritonserver import Triton
 
-pytestmark = pytest.mark.integration
-
 SMALL = {
     "gpt": {"model": {"architecture": "gpt", "layers": 2, "width": 32, "heads": 2, "vocabulary": 256, "context": 64}},
     "encoder": {

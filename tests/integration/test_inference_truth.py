@@ -22,8 +22,6 @@ from plumbline.loadclient.transport import Target
 from plumbline.metrics.quantiles import percentile
 from plumbline.results import MetricRow
 
-pytestmark = pytest.mark.integration
-
 SLO = Slo.model_construct(time_to_first_token=None, inter_token_latency=None, request_scheduled_latency=0.25)
 MS = 1e-3
 ATTEMPTS = 5

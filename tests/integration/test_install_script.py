@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from tests.cluster.images import ROOT
 
-pytestmark = pytest.mark.integration
 DIGEST = "registry.example.com/base@sha256:" + "a" * 64
 Install = Callable[..., subprocess.CompletedProcess[str]]
 

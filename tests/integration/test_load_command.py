@@ -16,7 +16,6 @@ from typer.testing import CliRunner, Result
 
 from plumbline.cli.app import app
 
-pytestmark = pytest.mark.integration
 RATE, SECONDS = 100, 3
 DELAYS = np.random.default_rng(5).uniform(0.4, 0.9, RATE * SECONDS).tolist()
 

@@ -26,8 +26,6 @@ from plumbline.launch.local import machine_access
 from plumbline.launch.local.process_launcher import ProcessLauncher
 from plumbline.results import LaunchRecord, ResultStore, log_transport
 
-pytestmark = pytest.mark.integration
-
 REPOSITORY = Path(__file__).resolve().parents[2]
 # What each small program starts with: it knows its trial, can report, and notes every process that it makes.
 PRELUDE = """

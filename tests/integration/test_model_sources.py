@@ -26,7 +26,6 @@ from plumbline.launch.connections import store_options
 from plumbline.launch.local.process_launcher import ProcessLauncher
 from plumbline.results import ResultStore
 
-pytestmark = pytest.mark.integration
 HUB = HubCheckpoint(source="hub", id="org/llama", revision=REVISION)
 
 

@@ -22,8 +22,6 @@ from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.request_log import RequestLog
 from plumbline.results import MetricRow
 
-pytestmark = pytest.mark.integration
-
 TEXT = {"input_tokens": {"constant": 20}, "output_tokens": {"constant": 40}, "text": True, "seed": 1}
 KEY = "sk-planted-81c2"
 LATE_S = 0.4

@@ -17,7 +17,6 @@ from tests.fakes.quick_python import search_path
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.presentation.html.report import write_report
 
-pytestmark = pytest.mark.integration
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 ASK = r"""

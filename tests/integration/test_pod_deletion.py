@@ -18,8 +18,6 @@ from plumbline.launch.cluster.observe.observation import LaunchObservation
 from plumbline.launch.cluster.operate import replacement
 from plumbline.launch.cluster.operate.attempts import Attempt
 
-pytestmark = pytest.mark.integration
-
 ONCE = {"inject": "pod_delete", "at_step": 50}
 
 

@@ -19,8 +19,6 @@ from plumbline.declarations import Trial
 from plumbline.harness.launcher_protocol import DELETIONS_VARIABLE, VOLUME_VARIABLE, Deletion, format_deletions, parse_deletion_request
 from plumbline.results import FAILED_AS_DECLARED, ResultDocument, ResultStore
 
-pytestmark = pytest.mark.integration
-
 # A step takes tens of milliseconds, so that the steady phase lasts many ticks of the kernel's CPU clock and contention can be observed.
 SMALL = {
     "model": {"architecture": "gpt", "layers": 2, "width": 64, "heads": 2, "vocabulary": 128, "context": 64, "seed": 7},

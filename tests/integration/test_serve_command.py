@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 from tests.integration.test_inference_hosted import drive, endpoint_at, load_of
 
-pytestmark = pytest.mark.integration
-
 
 def command(home: Path, *arguments: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "PLUMBLINE_HOME": str(home / "home"), "TMPDIR": str(home)}

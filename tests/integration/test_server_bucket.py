@@ -12,8 +12,6 @@ import pytest
 from moto.server import ThreadedMotoServer
 from tests.fakes.quick_python import search_path
 
-pytestmark = pytest.mark.integration
-
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.fakes.quick_python import search_path
 
-pytestmark = [pytest.mark.integration, pytest.mark.full]  # test_plumbline_plugin.py tries the roles of the simple auth manager
+pytestmark = pytest.mark.full  # test_plumbline_plugin.py tries the roles of the simple auth manager
 REPOSITORY = Path(__file__).resolve().parents[2]
 PASSWORD = "-a-password-of-this-test"
 

@@ -26,7 +26,7 @@ from plumbline.results import ResultDocument, ResultStore, quarantine, signing
 from plumbline.workflows import benchmark
 from plumbline.workflows.evidence_pack import EvidencePack, write_evidence_pack
 
-pytestmark = [pytest.mark.integration, pytest.mark.full]  # tests/unit/results/test_signing.py tries signatures without Airflow
+pytestmark = pytest.mark.full  # tests/unit/results/test_signing.py tries signatures without Airflow
 
 NS = "plumbline"
 DAG_FILE = """

@@ -14,8 +14,6 @@ from plumbline.archive import FindingRecord, open_archive
 from plumbline.findings.headline import headline
 from plumbline.workflows.alert import send_alerts
 
-pytestmark = pytest.mark.integration
-
 
 def test_what_the_archive_holds_is_told_by_the_connection_and_the_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))

@@ -20,7 +20,6 @@ from plumbline.archive import Archive, FindingRecord, IncidentRecord, open_archi
 from plumbline.workflows.alert import send_alerts
 from plumbline.workflows.review import review_campaign
 
-pytestmark = pytest.mark.integration
 UPLOAD = ["files.getUploadURLExternal", "upload", "files.completeUploadExternal"]
 
 

@@ -15,8 +15,6 @@ from tests.fakes.labs import CHEAP, FAST, measure, spread, world, write
 from plumbline.archive import Archive, open_archive
 from plumbline.workflows.alert import send_alerts
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture
 def server() -> Iterator[FakeSlack]:

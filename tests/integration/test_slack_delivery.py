@@ -21,7 +21,6 @@ from plumbline.archive import Archive, FindingRecord, open_archive
 from plumbline.findings.headline import headline
 from plumbline.results.finding import Finding, Member
 
-pytestmark = pytest.mark.integration
 CHANNEL = "C0123456789"
 
 

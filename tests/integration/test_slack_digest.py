@@ -24,7 +24,6 @@ from plumbline.findings.headline import headline
 from plumbline.results.finding import Finding
 from plumbline.workflows import alert
 
-pytestmark = pytest.mark.integration
 POST, UPDATE, HISTORY = "chat.postMessage", "chat.update", "conversations.history"
 
 

@@ -24,7 +24,6 @@ from plumbline.declarations.alerts import Condition
 from plumbline.findings.headline import headline
 from plumbline.results.finding import Finding
 
-pytestmark = pytest.mark.integration
 NOON = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)
 OPEN = finding()
 ACKNOWLEDGED = finding(state="acknowledged")

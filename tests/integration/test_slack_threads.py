@@ -16,7 +16,6 @@ from plumbline.alerts.preview import EXAMPLE_FINDING
 from plumbline.alerts.slack_channel import SlackChannel, attach_details
 from plumbline.archive import Archive, FindingRecord, IncidentRecord, open_archive
 
-pytestmark = pytest.mark.integration
 NAME = EXAMPLE_FINDING.finding_id
 
 

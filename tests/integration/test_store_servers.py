@@ -26,8 +26,6 @@ from plumbline.launch.collect import collect
 from plumbline.results import Environment, InvalidResult, LaunchRecord, ResultDocument, ResultStore, Validity, metric_row
 from plumbline.results.evidence_files import damaged_files
 
-pytestmark = pytest.mark.integration
-
 REPOSITORY = Path(__file__).resolve().parents[2]
 TRIAL = a_trial()
 NO_AZURITE = pytest.mark.skipif(shutil.which(object_stores.AZURITE) is None, reason=f"no {object_stores.AZURITE} on the PATH")

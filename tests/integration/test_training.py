@@ -31,8 +31,6 @@ from plumbline.harness.measurement import Measurement, TrialFailed
 from plumbline.harness.training.job.trial import measure
 from plumbline.harness.training.worker_protocol import STAGES
 
-pytestmark = pytest.mark.integration
-
 ROOT = Path(__file__).resolve().parents[2]
 TINY: dict[str, Any] = {
     "kind": "training",

@@ -26,8 +26,6 @@ from plumbline.harness.probes.inter_node import COLLECTIVES
 from plumbline.harness.training.worker_protocol import STAGES
 from plumbline.results import ResultStore
 
-pytestmark = pytest.mark.integration
-
 FAULT = {"inject": "rank_kill", "at_step": 10}
 WIDE = TINY["model"] | {"width": 128, "vocabulary": 2048}
 """More than one bucket of gradients."""

@@ -18,8 +18,6 @@ from tests.integration.test_training import codes, run, workers
 from plumbline.harness.measurement import Measurement, TrialFailed
 from plumbline.results import FAILED_AS_DECLARED
 
-pytestmark = pytest.mark.integration
-
 PARTS = ("detect_s", "launch_s", "load_s", "recompute_s")
 TWO_RANKS = {"needs": {"accelerator": "cpu", "count": 2}, "parallelism": {"processes": 2}}
 LONG = {"steps": {"discard": 3, "measure": 150}, "checkpoint": {"every": 25, "keep": 2}}

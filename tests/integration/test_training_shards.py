@@ -29,8 +29,6 @@ from plumbline.harness.training.models import build_model, weights_sha256
 from plumbline.harness.training.worker.torch_setup import build_optimizer, clip_gradients
 from plumbline.harness.training.worker_protocol import WorkerSpec
 
-pytestmark = pytest.mark.integration
-
 CPU = torch.device("cpu")
 MEASURES_WAITS = hasattr(FSDPModule, "set_custom_reduce_scatter")
 """PyTorch 2.7 does not."""

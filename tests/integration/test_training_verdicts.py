@@ -17,8 +17,6 @@ from plumbline.declarations import DeclarationError, Trial, criteria_hash, load,
 from plumbline.harness.run import run
 from plumbline.results import ResultDocument
 
-pytestmark = pytest.mark.integration
-
 TINY: dict[str, Any] = {
     "model": {"architecture": "gpt", "layers": 1, "width": 16, "heads": 2, "vocabulary": 64, "context": 16},
     "data": {"source": "synthetic", "tokens": 4096},

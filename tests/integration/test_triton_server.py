@@ -20,8 +20,6 @@ from plumbline.harness.inference.server.local_server import free_port
 from plumbline.harness.inference.server.tritonserver import Triton
 from plumbline.harness.measurement import TrialFailed
 
-pytestmark = pytest.mark.integration
-
 
 def a_server(workdir: Path, **options: Any) -> Triton:
     models = workdir / "models"

@@ -20,7 +20,6 @@ from plumbline.results import Environment, ResultDocument, Validity
 from plumbline.workflows import retain
 from plumbline.workflows.transfer import export_campaigns
 
-pytestmark = pytest.mark.integration
 SHIPPED = Path(__file__).resolve().parents[2] / "include" / "config"
 
 
