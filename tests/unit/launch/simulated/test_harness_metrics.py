@@ -90,7 +90,7 @@ def training_rows(workload: TrainingWorkload, seen: Iterable[MetricRow]) -> set[
         run.by_rank = dict.fromkeys(range(workload.parallelism.world), run.steps)
     records = TrainingRecords(None)
     records.runs = {"run": run}
-    found = {(r.phase, r.metric, r.statistic) for r in performance.performance_rows(workload, records)}
+    found = {(r.phase, r.metric, r.statistic) for r in performance.performance_rows(workload, records.undisturbed(workload.steps))}
     added = {"recovery": made_in(recovery), "environment": set(re.findall(r'"(\w+)"', PROBES))}
     return found | {(r.phase, r.metric, r.statistic) for r in seen if r.metric in added.get(r.phase, set())}
 

@@ -15,9 +15,8 @@ from plumbline.declarations import ValidityLimits
 from plumbline.declarations.workloads.training import LossCheck, TrainingWorkload
 from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, degraded, invalid
 from plumbline.harness.training.analysis import performance, recovery
-from plumbline.harness.training.analysis.records import TrainingRecords, clear_trend, median_interval
+from plumbline.harness.training.analysis.records import TrainingRecords, UndisturbedRun, clear_trend, median_interval
 from plumbline.harness.training.worker_protocol import STAGES, RunRecord, Step, run_kind
-from plumbline.metrics import Phase
 from plumbline.results import Event, Stage
 
 STEPS_FILE = "steps.parquet"
@@ -25,23 +24,24 @@ STEPS_FILE = "steps.parquet"
 
 def build_measurement(workload: TrainingWorkload, records: TrainingRecords, folder: Path) -> Measurement:
     """What was measured; of a trial that failed, as much as there is. Writes the evidence into `folder`."""
-    first = records.undisturbed
+    undisturbed = records.undisturbed(workload.steps)
+    run = undisturbed.record
     measured = Measurement(
-        metrics=[*performance.performance_rows(workload, records), *recovery.recovery_rows(records)],
-        curves=performance.build_curves(workload, records),
-        stages=_stages(workload, records),
-        events=_events(workload, records),
-        evidence=_evidence(workload, records, folder),
-        facts=dict(first.facts) if first else {},
+        metrics=[*performance.performance_rows(workload, undisturbed), *recovery.recovery_rows(records)],
+        curves=performance.build_curves(workload, undisturbed),
+        stages=_stages(workload, undisturbed),
+        events=_events(undisturbed, records),
+        evidence=_evidence(undisturbed, records, folder),
+        facts=dict(run.facts),
         seeds=_seeds(workload),
-        guarantees=_guarantees(workload, records),
+        guarantees=_guarantees(workload, run, records),
     )
     if records.data_sha256:
         measured.hashes["data"] = records.data_sha256
-    if first and first.weights_sha256:
-        measured.hashes["initial_weights"] = first.weights_sha256
-    if first and len(first.steps) == workload.steps.total:
-        measured.hashes["losses"] = performance.losses_sha256(first.steps)
+    if run.weights_sha256:
+        measured.hashes["initial_weights"] = run.weights_sha256
+    if len(run.steps) == workload.steps.total:
+        measured.hashes["losses"] = performance.losses_sha256(run.steps)
     return measured
 
 
@@ -50,26 +50,25 @@ def _seeds(workload: TrainingWorkload) -> dict[str, int]:
     return {"model": workload.model.seed, **drawn, "training": workload.seed}
 
 
-def _stages(workload: TrainingWorkload, records: TrainingRecords) -> list[Stage]:
-    steps, run = records.steady(workload.steps), records.undisturbed
-    if not steps or run is None:
+def _stages(workload: TrainingWorkload, run: UndisturbedRun) -> list[Stage]:
+    steps = run.steady
+    if not steps:
         return []
     totals = {name: sum(step.stages.get(name, 0.0) for step in steps) for name in STAGES if any(name in step.stages for step in steps)}
     stages = [Stage(phase="steady", stage=name, total_s=total, n=len(steps)) for name, total in totals.items()]
-    saves = performance.steady_saves(workload, run)
+    saves = performance.steady_saves(workload, run.record)
     return [*stages, Stage(phase="steady", stage="checkpoint", total_s=sum(save.blocking_s for save in saves), n=len(saves))]
 
 
-def _events(workload: TrainingWorkload, records: TrainingRecords) -> list[Event]:
+def _events(run: UndisturbedRun, records: TrainingRecords) -> list[Event]:
     """Moments of the trial in their order; wall clock times follow from the monotonic ones by one common offset."""
     moments: dict[str, float] = {}
-    first, steady = records.undisturbed, records.steady(workload.steps)
-    if first:
-        moments["training_launched"] = first.launched_s
-        if first.steps:
-            moments["first_step_done"] = first.steps[0].end_s
-    if steady:
-        moments |= {"steady_begun": steady[0].start_s, "steady_ended": steady[-1].end_s}
+    if not math.isnan(run.record.launched_s):
+        moments["training_launched"] = run.record.launched_s
+    if run.record.steps:
+        moments["first_step_done"] = run.record.steps[0].end_s
+    if run.steady:
+        moments |= {"steady_begun": run.steady[0].start_s, "steady_ended": run.steady[-1].end_s}
     happened = [*moments.items(), *recovery.recovery_moments(records)]
     now, monotonic = datetime.now(timezone.utc), time.monotonic()
     return [
@@ -78,10 +77,9 @@ def _events(workload: TrainingWorkload, records: TrainingRecords) -> list[Event]
     ]
 
 
-def _evidence(workload: TrainingWorkload, records: TrainingRecords, folder: Path) -> list[EvidenceFile]:
+def _evidence(undisturbed: UndisturbedRun, records: TrainingRecords, folder: Path) -> list[EvidenceFile]:
     files: list[EvidenceFile] = []
-    steady = {step.step for step in records.steady(workload.steps)}
-    flat = [line for name, run in records.runs.items() for line in _steps_of(name, run, steady)]
+    flat = [line for name, run in records.runs.items() for line in _steps_of(name, run, undisturbed)]
     if flat:
         path = folder / STEPS_FILE
         pq.write_table(pa.Table.from_pylist(flat, schema=_STEPS_SCHEMA), path, compression="zstd")
@@ -106,14 +104,15 @@ _STEPS_SCHEMA = pa.schema(
 )
 
 
-def _steps_of(name: str, run: RunRecord, steady: set[int]) -> list[dict[str, object]]:
+def _steps_of(name: str, run: RunRecord, undisturbed: UndisturbedRun) -> list[dict[str, object]]:
     """Rows of steps.parquet, one a step and rank: `start_s` on the monotonic clock of the rank's node, `checkpoint_s` and
     `checksum_s` (what training then stood still for, and what of that was for the checkpoint's checksum) null where none followed."""
     after = {save.step - 1: save for save in run.saves if not save.closing}
+    kind = run_kind(name)
     return [
         {
             "run": name,
-            "phase": _phase_of(name, step.step, steady),
+            "phase": undisturbed.phase_of(step.step) if kind == "run" else kind,
             "step": step.step,
             "rank": rank,
             "start_s": step.start_s,
@@ -128,18 +127,12 @@ def _steps_of(name: str, run: RunRecord, steady: set[int]) -> list[dict[str, obj
     ]
 
 
-def _phase_of(run: str, step: int, steady: set[int]) -> Phase:
-    kind = run_kind(run)
-    return performance.step_phase(step, steady) if kind == "run" else kind
-
-
-def _guarantees(workload: TrainingWorkload, records: TrainingRecords) -> list[str]:
-    run = records.undisturbed
+def _guarantees(workload: TrainingWorkload, run: RunRecord, records: TrainingRecords) -> list[str]:
     # torch refuses an operation without a deterministic kernel, so a run that got to its end had none.
-    deterministic = run is not None and run.facts.get("torch.deterministic_algorithms") is True and len(run.steps) == workload.steps.total
+    deterministic = run.facts.get("torch.deterministic_algorithms") is True and len(run.steps) == workload.steps.total
     return [
         *(["deterministic_algorithms"] if workload.deterministic and deterministic else []),
-        *(["checkpoint_restored_exactly"] if run and run.restored_exactly else []),
+        *(["checkpoint_restored_exactly"] if run.restored_exactly else []),
         *recovery.loss_guarantees(workload, records),
     ]
 
@@ -151,12 +144,12 @@ _MIN_STEPS = 6
 
 def judge_training(workload: TrainingWorkload, limits: ValidityLimits, records: TrainingRecords) -> list[Judgement]:
     """Everything that makes the trial less than valid, in the order: speed, loss, checkpoints, restarts."""
-    run = records.undisturbed
-    measured, times = ([step.step_s for step in steps] for steps in (records.measured(workload.steps), records.steady(workload.steps)))
+    run = records.undisturbed(workload.steps)
+    measured, times = ([step.step_s for step in steps] for steps in (run.measured, run.steady))
     judgements = [*too_few_steps(times), *late_steady_state(len(times), workload.steps.measure, limits), *unsteady_step_time(times, limits)]
     judgements += measured_trend(measured) or steady_trend(times)
-    judgements += loss_out_of_range(run.steps if run else [], workload.loss)
-    if run is not None and run.restored_exactly is False:
+    judgements += loss_out_of_range(run.record.steps, workload.loss)
+    if run.record.restored_exactly is False:
         judgements.append(invalid("checkpoint_not_restored", "the last checkpoint, loaded again, differs from the state that was saved"))
     rejected = [reason for record in records.runs.values() for reason in record.rejected]
     if rejected:

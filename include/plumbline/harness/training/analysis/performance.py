@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from plumbline.declarations.workloads.training import TrainingWorkload
-from plumbline.harness.training.analysis.records import TrainingRecords, median_interval, straggler_stats
+from plumbline.harness.training.analysis.records import UndisturbedRun, median_interval, straggler_stats
 from plumbline.harness.training.flops import flops_per_step
 from plumbline.harness.training.peak_flops import published_peak
 from plumbline.harness.training.worker_protocol import CheckpointSave, RunRecord, Step
@@ -18,10 +18,10 @@ from plumbline.metrics import METRICS, Phase
 from plumbline.results import Curve, MetricRow, Point, metric_row
 
 
-def performance_rows(workload: TrainingWorkload, records: TrainingRecords) -> list[MetricRow]:
+def performance_rows(workload: TrainingWorkload, undisturbed: UndisturbedRun) -> list[MetricRow]:
     """All rows of the undisturbed run; empty without a finished step."""
-    run, steps = records.undisturbed, records.steady(workload.steps)
-    if run is None or not run.steps:
+    run, steps = undisturbed.record, undisturbed.steady
+    if not run.steps:
         return []
     rows = _start_up_rows(run, steps)
     if steps:
@@ -176,24 +176,14 @@ MAX_CURVE_POINTS = 120
 _PHASES: tuple[Phase, ...] = ("cold_start", "warmup", "steady")
 
 
-def build_curves(workload: TrainingWorkload, records: TrainingRecords) -> list[Curve]:
+def build_curves(workload: TrainingWorkload, run: UndisturbedRun) -> list[Curve]:
     """The curves of the undisturbed run, each in parts: a curve belongs to one phase, and a part begins where the one before it ends."""
-    run = records.undisturbed
-    if run is None or not run.steps:
-        return []
-    steady = {step.step for step in records.steady(workload.steps)}
-    blocks = _blocks(run.steps, steady)
+    blocks = _blocks(run)
     curves: list[Curve] = []
     for phase in _PHASES:
-        own = [block for block in blocks if step_phase(block[0].step, steady) == phase]
-        if own:
-            curves += [_loss_curve(phase, own), _throughput_curve(workload, phase, run, own)]
-    return [*curves, *_rank_curves(run, steady)]
-
-
-def step_phase(step: int, steady: set[int]) -> Phase:
-    """What a step of the undisturbed run is part of: the first one is cold, and what is not steady is warm-up."""
-    return "steady" if step in steady else "warmup" if step else "cold_start"
+        if own := [block for block in blocks if run.phase_of(block[0].step) == phase]:
+            curves += [_loss_curve(phase, own), _throughput_curve(workload, phase, run.record, own)]
+    return [*curves, *_rank_curves(run)]
 
 
 def losses_sha256(steps: Sequence[Step]) -> str:
@@ -201,13 +191,13 @@ def losses_sha256(steps: Sequence[Step]) -> str:
     return hashlib.sha256(b"".join(struct.pack("<qd", step.step, step.loss) for step in steps)).hexdigest()
 
 
-def _blocks(steps: Sequence[Step], steady: set[int]) -> list[list[Step]]:
+def _blocks(run: UndisturbedRun) -> list[list[Step]]:
     """Consecutive steps of one phase, so many at a time that there are no more blocks than points of a curve."""
-    size = math.ceil(len(steps) / (MAX_CURVE_POINTS - len(_PHASES)))
+    size = math.ceil(len(run.record.steps) / (MAX_CURVE_POINTS - len(_PHASES)))
     blocks: list[list[Step]] = []
-    for step in steps:
+    for step in run.record.steps:
         last = blocks[-1] if blocks else None
-        if last is not None and len(last) < size and step_phase(last[0].step, steady) == step_phase(step.step, steady):
+        if last is not None and len(last) < size and run.phase_of(last[0].step) == run.phase_of(step.step):
             last.append(step)
         else:
             blocks.append([step])
@@ -245,9 +235,10 @@ def _throughput_curve(workload: TrainingWorkload, phase: Phase, run: RunRecord, 
     return _curve(phase, "run_time", f"effective_{what}_per_second", points)
 
 
-def _rank_curves(run: RunRecord, steady: set[int]) -> list[Curve]:
+def _rank_curves(run: UndisturbedRun) -> list[Curve]:
     """Of several ranks, each one's steady step time, and its own busy time where the wait for others is separate."""
-    ranks = {rank: [step for step in steps if step.step in steady] for rank, steps in sorted(run.by_rank.items())}
+    steady = run.steady_numbers
+    ranks = {rank: [step for step in steps if step.step in steady] for rank, steps in sorted(run.record.by_rank.items())}
     if len(ranks) < 2 or not all(ranks.values()):
         return []
     curves = [_curve("steady", "rank", "step_time", [_median_point(rank, [s.step_s for s in steps]) for rank, steps in ranks.items()])]

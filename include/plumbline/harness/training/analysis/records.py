@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from statistics import median
 from typing import Literal
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from plumbline.declarations.workloads.training import Steps
 from plumbline.harness.training.plan import FaultPlan
 from plumbline.harness.training.worker_protocol import RunKind, RunName, RunRecord, Step, attempt_name, run_kind
+from plumbline.metrics import Phase
 from plumbline.metrics.quantiles import interval
 from plumbline.results import FailureClass
 
@@ -267,6 +269,34 @@ def straggler_stats(by_rank: Mapping[int, Sequence[Step]], among: set[int]) -> S
     return StragglerStats(max(medians.values()) / median(medians.values()), times / len(common), rank, len(common))
 
 
+@dataclass(frozen=True)
+class UndisturbedRun:
+    """The run from scratch; if it broke off by itself, with the attempts that went on with it. Before it was started its record is empty.
+
+    `measured`: its steps after the declared warm-up. After a restart as many are left out again: it is as cold. `steady`: of these those from
+    where on their time no longer changes (see `steady_from`)."""
+
+    record: RunRecord
+    measured: list[Step]
+    steady: list[Step]
+
+    @classmethod
+    def of(cls, attempts: Sequence[RunRecord], declared: Steps) -> UndisturbedRun:
+        record = join_attempts(attempts or [RunRecord(launched_s=math.nan)])
+        resumed = [attempt.steps[0].step for attempt in attempts[1:] if attempt.steps]
+        cold = {step for first in resumed for step in range(first, first + declared.discard)}
+        measured = [step for step in record.steps if step.step >= declared.discard and step.step not in cold]
+        return cls(record, measured, measured[steady_from([step.step_s for step in measured]) :])
+
+    @cached_property
+    def steady_numbers(self) -> frozenset[int]:
+        return frozenset(step.step for step in self.steady)
+
+    def phase_of(self, step: int) -> Phase:
+        """The first step is cold, and what is not steady is warm-up."""
+        return "steady" if step in self.steady_numbers else "warmup" if step else "cold_start"
+
+
 @dataclass
 class TrainingRecords:
     """Filled in while the trial runs; parts of a trial that failed are missing. `runs` are in the order in which they were started."""
@@ -279,25 +309,8 @@ class TrainingRecords:
     def next_name(self, kind: RunKind) -> RunName:
         return attempt_name(kind, 1 + sum(run_kind(name) == kind for name in self.runs))
 
-    @property
-    def undisturbed(self) -> RunRecord | None:
-        """The run from scratch; if it broke off by itself, with the attempts that went on with it. None before it was started."""
-        attempts = list(self._runs("run").values())
-        return join_attempts(attempts) if attempts else None
-
-    def measured(self, steps: Steps) -> list[Step]:
-        """The steps of the undisturbed run after the declared warm-up. After a restart as many are left out again: it is as cold."""
-        run = self.undisturbed
-        if run is None:
-            return []
-        resumed = [attempt.steps[0].step for attempt in list(self._runs("run").values())[1:] if attempt.steps]
-        cold = {step for first in resumed for step in range(first, first + steps.discard)}
-        return [step for step in run.steps if step.step >= steps.discard and step.step not in cold]
-
-    def steady(self, steps: Steps) -> list[Step]:
-        """Of the measured steps those from where on their time no longer changes (see `steady_from`)."""
-        measured = self.measured(steps)
-        return measured[steady_from([step.step_s for step in measured]) :]
+    def undisturbed(self, declared: Steps) -> UndisturbedRun:
+        return UndisturbedRun.of(list(self._runs("run").values()), declared)
 
     def restarts(self) -> list[RestartCost]:
         """Cost of each early end, in order: of the undisturbed run, then of the faulted stretch."""

@@ -22,7 +22,7 @@ def named(found: list[Curve], metric: str) -> dict[str, Curve]:
 
 
 def test_the_loss_runs_along_the_steps_of_each_phase(tiny: Tiny, records: TrainingRecords) -> None:
-    loss = named(build_curves(tiny(), records), "training_loss")
+    loss = named(build_curves(tiny(), records.undisturbed(tiny().steps)), "training_loss")
     assert [(phase, [point.at for point in curve.points]) for phase, curve in loss.items()] == [
         ("cold_start", [0]),
         ("warmup", [1]),
@@ -34,11 +34,17 @@ def test_the_loss_runs_along_the_steps_of_each_phase(tiny: Tiny, records: Traini
 def test_throughput_over_time_makes_up_the_whole_runs(tiny: Tiny, records: TrainingRecords) -> None:
     run = records.runs["run"]
     run.steps = [*run.steps[:8], *(replace(step, start_s=step.start_s + 1.2, end_s=step.end_s + 1.2) for step in run.steps[8:])]
-    points = [point for curve in named(build_curves(tiny(), records), "effective_tokens_per_second").values() for point in curve.points]
+    points = [
+        point
+        for curve in named(build_curves(tiny(), records.undisturbed(tiny().steps)), "effective_tokens_per_second").values()
+        for point in curve.points
+    ]
     assert points[7].value == pytest.approx(640) and points[8].value == pytest.approx(64 / 1.3), "the pause before it is its own"
     seconds = sum(64 * point.n / (point.value or math.nan) for point in points)
     (whole,) = [
-        row.value for row in performance_rows(tiny(), records) if (row.metric, row.statistic) == ("effective_tokens_per_second", "value")
+        row.value
+        for row in performance_rows(tiny(), records.undisturbed(tiny().steps))
+        if (row.metric, row.statistic) == ("effective_tokens_per_second", "value")
     ]
     assert 64 * 12 / seconds == pytest.approx(whole)
     assert points[0].at == pytest.approx(0.05) and points[8].at == pytest.approx((0.8 + 2.1) / 2)
@@ -47,7 +53,7 @@ def test_throughput_over_time_makes_up_the_whole_runs(tiny: Tiny, records: Train
 def test_of_a_long_run_points_are_means_and_no_step_is_left_out(tiny: Tiny, records: TrainingRecords) -> None:
     workload = tiny(steps={"discard": 100, "measure": 2900}, fault=None)
     records.runs["run"].steps = [a_step(i, 10 + 0.1 * i, loss=float(i)) for i in range(3000)]
-    loss = named(build_curves(workload, records), "training_loss")
+    loss = named(build_curves(workload, records.undisturbed(workload.steps)), "training_loss")
     assert sum(len(curve.points) for curve in loss.values()) <= MAX_CURVE_POINTS
     assert sum(point.n for curve in loss.values() for point in curve.points) == 3000
     assert all(point.value == pytest.approx(point.at) for curve in loss.values() for point in curve.points)
@@ -56,25 +62,25 @@ def test_of_a_long_run_points_are_means_and_no_step_is_left_out(tiny: Tiny, reco
 def test_a_loss_that_is_no_number_is_absent(tiny: Tiny, records: TrainingRecords) -> None:
     run = records.runs["run"]
     run.steps[5] = replace(run.steps[5], loss=math.nan)
-    points = named(build_curves(tiny(), records), "training_loss")["steady"].points
+    points = named(build_curves(tiny(), records.undisturbed(tiny().steps)), "training_loss")["steady"].points
     assert [point.at for point in points if point.value is None] == [5]
 
 
 def test_ranks_have_their_own_times_and_what_they_did_themselves(tiny: Tiny, records: TrainingRecords) -> None:
     run = records.runs["run"]
-    assert not named(build_curves(tiny(), records), "step_time"), "one process is no rank among others"
+    assert not named(build_curves(tiny(), records.undisturbed(tiny().steps)), "step_time"), "one process is no rank among others"
 
     def rank(wait_s: float) -> list:  # type: ignore[type-arg]
         return [replace(step, stages={**step.stages, "gradient_sync": wait_s}) for step in run.steps]
 
     run.by_rank = {0: rank(0.04), 1: rank(0.0)}
-    found = build_curves(tiny(), records)
+    found = build_curves(tiny(), records.undisturbed(tiny().steps))
     assert [point.value for point in named(found, "step_time")["steady"].points] == pytest.approx([0.1, 0.1])
     busy = named(found, "rank_busy_time")["steady"]
     assert (busy.along, [point.at for point in busy.points]) == ("rank", [0, 1])
     assert [point.value for point in busy.points] == pytest.approx([0.06, 0.1]), "rank 1 is the one that the other waits for"
     run.by_rank = {0: list(run.steps), 1: list(run.steps)}
-    assert not named(build_curves(tiny(), records), "rank_busy_time"), "nobody told waiting apart"
+    assert not named(build_curves(tiny(), records.undisturbed(tiny().steps)), "rank_busy_time"), "nobody told waiting apart"
 
 
 def test_losses_have_one_hash_that_every_bit_changes(records: TrainingRecords) -> None:
@@ -86,4 +92,4 @@ def test_losses_have_one_hash_that_every_bit_changes(records: TrainingRecords) -
 
 
 def test_nothing_done_is_no_curve(tiny: Tiny) -> None:
-    assert build_curves(tiny(), TrainingRecords(None)) == []
+    assert build_curves(tiny(), TrainingRecords(None).undisturbed(tiny().steps)) == []

@@ -23,7 +23,7 @@ IMAGES: dict[str, Any] = {
 
 
 def values(workload: TrainingWorkload, records: TrainingRecords) -> dict[tuple[str, str, str], float | None]:
-    found = performance_rows(workload, records)
+    found = performance_rows(workload, records.undisturbed(workload.steps))
     named = {(row.phase, row.metric, row.statistic): row.value for row in found}
     assert len(named) == len(found)
     return named

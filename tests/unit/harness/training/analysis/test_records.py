@@ -12,6 +12,8 @@ from plumbline.declarations.workloads.training import Steps
 from plumbline.harness.training.analysis.records import Incident, TrainingRecords
 from plumbline.harness.training.worker_protocol import RunRecord
 
+STEPS = Steps(discard=2, measure=10)
+
 
 def test_the_parts_of_the_restart_add_up(records: TrainingRecords) -> None:
     parts = records.recovery()
@@ -65,8 +67,7 @@ def broken(records: TrainingRecords) -> TrainingRecords:
 
 
 def test_an_undisturbed_run_that_broke_off_goes_on_in_the_next_attempt(broken: TrainingRecords) -> None:
-    whole = broken.undisturbed
-    assert whole is not None
+    whole = broken.undisturbed(STEPS).record
     assert [step.step for step in whole.steps] == list(range(12))
     assert (whole.launched_s, whole.steps[8].start_s, whole.restored_exactly) == (9.0, 13.5, True)
     assert whole.facts == {"torch.threads": 2}
@@ -74,7 +75,7 @@ def test_an_undisturbed_run_that_broke_off_goes_on_in_the_next_attempt(broken: T
 
 
 def test_steps_after_a_restart_are_as_cold_as_the_first(broken: TrainingRecords) -> None:
-    assert [step.step for step in broken.steady(Steps(discard=2, measure=10))] == [2, 3, 4, 5, 6, 7, 10, 11]
+    assert [step.step for step in broken.undisturbed(STEPS).steady] == [2, 3, 4, 5, 6, 7, 10, 11]
 
 
 def test_a_restart_that_nobody_planned_is_no_part_of_the_penalty(broken: TrainingRecords) -> None:
@@ -104,13 +105,14 @@ def test_several_attempts_make_one_stretch(records: TrainingRecords) -> None:
 def test_names_begin_without_a_number(records: TrainingRecords) -> None:
     records.runs.clear()
     assert records.next_name("run") == "run"
-    assert records.undisturbed is None and records.steady(Steps(discard=2, measure=10)) == []
+    run = records.undisturbed(STEPS)
+    assert (run.record.steps, run.measured, run.steady) == ([], [], [])
 
 
 def test_steps_that_were_still_warming_up_are_measured_but_not_steady(records: TrainingRecords) -> None:
     run = records.runs["run"]
     run.steps = [a_step(i, 10.0 + i, 0.2 if i < 20 else 0.1) for i in range(100)]
-    steps = Steps(discard=2, measure=98)
-    assert [step.step for step in records.measured(steps)] == list(range(2, 100))
-    first = records.steady(steps)[0].step
+    undisturbed = records.undisturbed(Steps(discard=2, measure=98))
+    assert [step.step for step in undisturbed.measured] == list(range(2, 100))
+    first = undisturbed.steady[0].step
     assert 20 <= first <= 25
