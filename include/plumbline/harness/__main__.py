@@ -25,7 +25,6 @@ from plumbline.declarations.yaml_source import expected_shape, format_path, loca
 from plumbline.harness import environment, probes
 from plumbline.harness.delivery import StoreUnreachable, UnusableStore, open_store
 from plumbline.harness.environment.cpu import usable_cores
-from plumbline.harness.gang.node_agent import run_node_agent
 from plumbline.harness.gang.topology import InvalidTopology, topology_of
 from plumbline.harness.image_requirements import unsupported_torch
 from plumbline.harness.measurement import TrialFailed
@@ -107,8 +106,7 @@ def main(arguments: list[str] | None = None) -> int:
         topology = topology_of(trial, os.environ)
         if topology.node > 0:
             # Imported on demand: it has heavy dependencies.
-            training = import_module("plumbline.harness.training.job.node_agent")
-            failure = run_node_agent(training.TrainingNode, trial, topology)
+            failure = import_module("plumbline.harness.training.job.node_agent").run_node_agent(trial, topology)
             sys.stderr.write(f"failed: {failure}\n" if failure else "")
             return FAILED if failure else MEASURED
         document = run(trial, options.out, key=key)

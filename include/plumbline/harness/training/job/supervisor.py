@@ -17,10 +17,10 @@ from typing import Any
 from plumbline.harness import engine_python, hardware_faults, image_requirements
 from plumbline.harness.child_process import ChildProcess
 from plumbline.harness.environment.container import oom_kills
-from plumbline.harness.gang.coordinator import FailureCause
 from plumbline.harness.gang.topology import Address, Topology
 from plumbline.harness.process_tree import describe_exit
 from plumbline.harness.training import plan
+from plumbline.harness.training.job.coordinator import FailureCause
 from plumbline.harness.training.plan import CoreShare
 from plumbline.harness.training.worker_protocol import (
     ExitCode,

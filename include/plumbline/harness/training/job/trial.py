@@ -26,8 +26,9 @@ from plumbline.harness.training.analysis.performance import energy_rows
 from plumbline.harness.training.analysis.records import Incident, TrainingRecords
 from plumbline.harness.training.dataset.preparation import prepare_inputs
 from plumbline.harness.training.job import fault_injection
+from plumbline.harness.training.job.coordinator import Coordinator
 from plumbline.harness.training.job.fault_injection import inject_fault
-from plumbline.harness.training.job.job import Job, JobContext, JobCoordinator, isolate_fault_checkpoint, rendezvous
+from plumbline.harness.training.job.job import Job, JobContext, isolate_fault_checkpoint, rendezvous
 from plumbline.harness.training.job.supervisor import RunAborted
 from plumbline.harness.training.plan import share_cores
 from plumbline.harness.training.worker_protocol import HoldPoint, RunKind, RunName, RunRecord, WorkerSpec, run_kind
@@ -110,7 +111,7 @@ class _TrialRun:
         workload = self._workload
         topology = topology_of(self._trial, os.environ)
         with contextlib.ExitStack() as stack:
-            coordinator = JobCoordinator(self._trial, topology) if topology.nodes > 1 else None
+            coordinator = Coordinator(self._trial, topology) if topology.nodes > 1 else None
             if coordinator is not None:
                 stack.callback(
                     lambda: self._monitor.gpus.add_nodes(coordinator.gpus)
@@ -139,13 +140,13 @@ class _TrialRun:
 
             self._runs(context, orders)
 
-    def _probe_collectives(self, context: JobContext, coordinator: JobCoordinator, device: str) -> None:
+    def _probe_collectives(self, context: JobContext, coordinator: Coordinator, device: str) -> None:
         topology, store = context.topology, context.store
         assert store is not None
         self._report("measuring collectives between the nodes", force=True)
         limit_s = self._trial.provider.launcher.collective_s
         orders = inter_node.CollectiveSpec(topology.nodes, topology.processes, device, store.host, store.port, limit_s)
-        coordinator.probe(orders, store)
+        coordinator.probe(orders)
         ranks = inter_node.RankProcesses(orders, topology.node, context.shares[0].threads, self._folder, context.variables)
         self.between = inter_node.measure_collectives(ranks, coordinator.probe_failure)
 

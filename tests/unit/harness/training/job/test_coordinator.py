@@ -14,11 +14,10 @@ import pytest
 from tests.fakes.trials import a_trial
 
 from plumbline.harness.gang.channel import Channel, Message, PeerDisconnected, connect
-from plumbline.harness.gang.coordinator import gang_identity
 from plumbline.harness.gang.topology import Address, Topology
 from plumbline.harness.gpu_monitor import NODE_GPUS, GpuWindow, NodeGpus
 from plumbline.harness.measurement import TrialFailed
-from plumbline.harness.training.job.job import JobCoordinator
+from plumbline.harness.training.job.coordinator import Coordinator, gang_identity
 from plumbline.results import GpuCounter
 
 TRIAL = a_trial("training")
@@ -57,13 +56,13 @@ def said(link: Channel) -> Message:
     raise AssertionError("nothing was said")
 
 
-def gathered(team: JobCoordinator, patience_s: float = 10.0) -> list[str]:
+def gathered(team: Coordinator, patience_s: float = 10.0) -> list[str]:
     notes: list[str] = []
     team.gather(patience_s, "d" * 64, notes.append)
     return notes
 
 
-def until(team: JobCoordinator, condition: Callable[[], object]) -> None:
+def until(team: Coordinator, condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + 10
     while not condition():
         assert time.monotonic() < deadline
@@ -71,7 +70,7 @@ def until(team: JobCoordinator, condition: Callable[[], object]) -> None:
 
 
 def test_a_run_from_joining_to_the_end(place: Topology, nodes: Callable[..., Channel]) -> None:
-    with JobCoordinator(TRIAL, place) as team:
+    with Coordinator(TRIAL, place) as team:
         one, two = nodes(1), nodes(2)
         note = gathered(team)[0]
         assert "nodes 1, 2" in note and note.endswith(str(place.rendezvous))
@@ -102,7 +101,7 @@ def test_at_the_end_everybody_is_told_how_it_went(place: Topology, nodes: Callab
         heard.append(said(link))
         link.close()
 
-    with pytest.raises(TrialFailed), JobCoordinator(TRIAL, place) as team:
+    with pytest.raises(TrialFailed), Coordinator(TRIAL, place) as team:
         one, two = nodes(1), nodes(2)
         gathered(team)
         two.close()
@@ -125,7 +124,7 @@ def test_a_node_hands_its_gpus_over_as_its_last_word(place: Topology, nodes: Cal
         link.send("gpus", reading=NODE_GPUS.dump_python(reading, mode="json"))
         link.close()
 
-    with JobCoordinator(TRIAL, place) as team:
+    with Coordinator(TRIAL, place) as team:
         one, two = nodes(1), nodes(2)
         gathered(team)
         team.enter("steady")
@@ -140,7 +139,7 @@ def test_a_node_hands_its_gpus_over_as_its_last_word(place: Topology, nodes: Cal
 
 @pytest.mark.fault("a node of a gang goes away", ends="interrupted", keeps="what node 0 measured")
 def test_a_node_that_is_gone_was_interrupted(place: Topology, nodes: Callable[..., Channel]) -> None:
-    with JobCoordinator(TRIAL, place) as team:
+    with Coordinator(TRIAL, place) as team:
         one, two = nodes(1), nodes(2)
         gathered(team)
         one.close()
@@ -152,7 +151,7 @@ def test_a_node_that_is_gone_was_interrupted(place: Topology, nodes: Callable[..
 
 
 def test_a_node_that_says_why_it_failed_is_believed(place: Topology, nodes: Callable[..., Channel]) -> None:
-    with JobCoordinator(TRIAL, place) as team:
+    with Coordinator(TRIAL, place) as team:
         one, two = nodes(1), nodes(2, joined=False)
         two.send("failed", failure_class="wrong_hardware", detail="7 GPUs", certain=True, passing=False)
         with pytest.raises(TrialFailed) as caught:
@@ -165,7 +164,7 @@ def test_a_node_that_says_why_it_failed_is_believed(place: Topology, nodes: Call
 
 
 def test_what_may_pass_is_forgotten_with_the_next_run(place: Topology, nodes: Callable[..., Channel]) -> None:
-    with JobCoordinator(TRIAL, place) as team:
+    with Coordinator(TRIAL, place) as team:
         one, two = nodes(1), nodes(2)
         gathered(team)
         team.start("run", Address("127.0.0.1", 1), resume=False)
@@ -185,7 +184,7 @@ def test_what_may_pass_is_forgotten_with_the_next_run(place: Topology, nodes: Ca
 
 
 def test_a_node_that_is_gone_after_its_ranks_broke_off_is_gone(place: Topology, nodes: Callable[..., Channel]) -> None:
-    with JobCoordinator(TRIAL, place) as team:
+    with Coordinator(TRIAL, place) as team:
         one, two = nodes(1), nodes(2)
         gathered(team)
         team.start("run", Address("127.0.0.1", 1), resume=False)
@@ -199,7 +198,7 @@ def test_a_node_that_is_gone_after_its_ranks_broke_off_is_gone(place: Topology, 
 
 def test_strangers_are_hung_up_on_and_disturb_nobody(place: Topology, nodes: Callable[..., Channel]) -> None:
     assert place.rendezvous is not None
-    with JobCoordinator(TRIAL, place) as team:
+    with Coordinator(TRIAL, place) as team:
         scanner = socket.create_connection((place.rendezvous.host, place.rendezvous.port))
         scanner.sendall(b"GET / HTTP/1.1\r\n\r\n")
         other_gang, outside = nodes(1, trial=["another", 1, "x"]), nodes(7)
@@ -216,7 +215,7 @@ def test_strangers_are_hung_up_on_and_disturb_nobody(place: Topology, nodes: Cal
 
 
 def test_who_does_not_come_is_named(place: Topology, nodes: Callable[..., Channel]) -> None:
-    with JobCoordinator(TRIAL, place) as team:
+    with Coordinator(TRIAL, place) as team:
         one = nodes(1)
         with pytest.raises(TrialFailed, match=str(place.rendezvous)) as caught:
             gathered(team, 1.0)
@@ -225,7 +224,7 @@ def test_who_does_not_come_is_named(place: Topology, nodes: Callable[..., Channe
 
 
 def test_other_data_is_refused(place: Topology, nodes: Callable[..., Channel]) -> None:
-    with JobCoordinator(TRIAL, place) as team:
+    with Coordinator(TRIAL, place) as team:
         links = [nodes(1), nodes(2)]
         with pytest.raises(TrialFailed, match=r"^harness_error: node 1"):
             team.gather(10, "e" * 64, lambda note: None)
@@ -234,7 +233,7 @@ def test_other_data_is_refused(place: Topology, nodes: Callable[..., Channel]) -
 
 
 def test_a_node_that_does_not_stop_is_not_waited_for_for_ever(place: Topology, nodes: Callable[..., Channel]) -> None:
-    with JobCoordinator(TRIAL, place) as team:
+    with Coordinator(TRIAL, place) as team:
         links = [nodes(1), nodes(2)]
         gathered(team)
         with pytest.raises(TrialFailed, match=r"^harness_error: .*\b0 s"):
@@ -248,7 +247,7 @@ def test_a_port_that_is_taken(place: Topology) -> None:
     with (
         socket.create_server((place.rendezvous.host, place.rendezvous.port)),
         pytest.raises(TrialFailed, match=f"{place.rendezvous}: {os.strerror(errno.EADDRINUSE)}"),
-        JobCoordinator(TRIAL, place),
+        Coordinator(TRIAL, place),
     ):
         pass
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plumbline.harness.gang.coordinator import CauseResolver, FailureCause
+from plumbline.harness.training.job.coordinator import CauseResolver, FailureCause
 from plumbline.harness.training.job.supervisor import _classify_exit
 from plumbline.harness.training.worker_protocol import ExitCode
 

@@ -1,23 +1,23 @@
-"""The other nodes of a trial, as node 0 sees them: they join, do what the trial's kind asks of them, and end with node 0; the first cause of a failure."""
+"""The other nodes of a job, as node 0 sees them: they join, start and stop their ranks on request, and end with node 0; the first cause of a failure."""
 
 from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing.connection import wait
 from types import TracebackType
-from typing import Any, ClassVar
-
-from typing_extensions import Self
+from typing import Any
 
 from plumbline.declarations import Trial
 from plumbline.harness.gang.channel import Channel, Message, PeerDisconnected, listen
-from plumbline.harness.gang.topology import Topology
+from plumbline.harness.gang.topology import Address, Topology
 from plumbline.harness.gpu_monitor import NODE_GPUS, NodeGpus
 from plumbline.harness.measurement import TrialFailed
+from plumbline.harness.probes.inter_node import CollectiveSpec
+from plumbline.harness.training.worker_protocol import LogLine, RunName
 from plumbline.metrics import Phase
 from plumbline.results import FailureClass
 
@@ -52,14 +52,12 @@ class CauseResolver:
 
 
 TURN_S = 0.5
+_PROBE_TURN_S = 0.05
 _DISCONNECT_TIMEOUT_S = 10.0
 
 
 class Coordinator:
-    """The other nodes, as a context whose end announces the outcome and ends them. Each kind of trial adds its own messages."""
-
-    other_inputs: ClassVar[str]
-    """What a node did whose inputs differ from node 0's."""
+    """The other nodes, as a context whose end announces the outcome and ends them."""
 
     def __init__(self, trial: Trial, topology: Topology) -> None:
         self._trial, self._topology = trial, topology
@@ -73,8 +71,12 @@ class Coordinator:
         self.causes: dict[int, FailureCause] = {}
         self.gpus: dict[int, NodeGpus | None] = dict.fromkeys(range(1, topology.nodes))
         """GPU readings of each node, complete after the context; None for a node that sent nothing."""
+        self.probe_failures: dict[int, str] = {}
+        """Why a node's ranks of the collective probe ended early."""
+        self._ended: set[int] = set()
+        self.logs: dict[int, Mapping[str, list[LogLine]]] = {}
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Coordinator:
         """Listen. TrialFailed if the port is taken."""
         address = self._topology.rendezvous
         assert address is not None
@@ -123,11 +125,48 @@ class Coordinator:
                 raise TrialFailed(cause.failure_class, cause.detail)
         for node, sha256 in self._inputs.items():
             if sha256 != inputs:
-                raise TrialFailed("harness_error", f"{self._title(node)} {self.other_inputs}")
+                raise TrialFailed("harness_error", f"{self._title(node)} generated other training data than node 0 from the same seed")
 
     def enter(self, phase: Phase | None) -> None:
         """Have every node attribute its GPUs' work to a phase; None: to none."""
         self._send_all("phase", name=phase)
+
+    @property
+    def all_ended(self) -> bool:
+        return len(self._ended) == self._topology.nodes - 1
+
+    def start(self, run: RunName, store: Address, *, resume: bool) -> None:
+        """Have every node start its ranks of a run. `resume`: from the newest checkpoint."""
+        self._ended.clear()
+        self.logs.clear()
+        self.causes = self._lasting()
+        self._send_all("start", run=run, port=store.port, resume=resume)
+
+    def probe(self, orders: CollectiveSpec) -> None:
+        """Have every node start its ranks of the collective probe; they end before the first run starts."""
+        self._send_all("probe", orders=asdict(orders))
+
+    def probe_failure(self) -> str | None:
+        """Wait a moment; why another node cannot take part in the collective probe, or None."""
+        wait(self.sources, _PROBE_TURN_S)
+        self.receive()
+        gone = [cause.detail for cause in self.causes.values()]
+        return next(iter([*self.probe_failures.values(), *gone]), None)
+
+    def stop(self, patience_s: float, meanwhile: Callable[[], None]) -> None:
+        """Have every node end its ranks at once; returns with their logs.
+
+        TrialFailed if one does not answer or cannot continue; ranks that ended for a passing cause are fine."""
+        self._send_all("stop")
+        deadline = time.monotonic() + patience_s
+        while not self.all_ended:
+            for cause in self._lasting().values():
+                raise TrialFailed(cause.failure_class, cause.detail)
+            if time.monotonic() > deadline:
+                raise TrialFailed("harness_error", f"not every node stopped its ranks within {patience_s:.0f} s")
+            wait(self.sources, TURN_S)
+            self.receive()
+            meanwhile()
 
     def receive(self) -> None:
         """Receive all messages, without waiting."""
@@ -185,6 +224,11 @@ class Coordinator:
         elif kind == "failed":
             detail = f"{self._title(node)}: {message['detail']}"
             self.causes[node] = FailureCause(message["failure_class"], detail, certain=message["certain"], passing=message["passing"])
+        elif kind == "ended":
+            self._ended.add(node)
+            self.logs[node] = message["logs"]
+        elif kind == "probe_failed":
+            self.probe_failures[node] = f"{self._title(node)}: {message['detail']}"
 
     def _lasting(self) -> dict[int, FailureCause]:
         return {node: cause for node, cause in self.causes.items() if not cause.passing}
