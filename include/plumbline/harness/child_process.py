@@ -36,7 +36,6 @@ class ChildProcess(subprocess.Popen[bytes]):
         own_group: bool = False,
         guarded: bool = False,
         cpus: Collection[int] | None = None,
-        pass_fds: Collection[int] = (),
     ) -> None:
         self._own_group = own_group
         guard = [sys.executable, "-I", "-S", parent_guard.__file__, str(os.getpid())] if guarded else []
@@ -51,7 +50,6 @@ class ChildProcess(subprocess.Popen[bytes]):
                 stderr=err,
                 env=dict(environment),
                 start_new_session=own_group,
-                pass_fds=tuple(pass_fds),
             )
 
     def __enter__(self) -> ChildProcess:

@@ -1,6 +1,6 @@
 """Data quality of a campaign's results, checked as tables by Great Expectations."""
 
 from plumbline.quality.check import check
-from plumbline.quality.report import FailedExpectation, QualityReport, Verdict
+from plumbline.quality.report import QualityReport, Verdict
 
-__all__ = ["FailedExpectation", "QualityReport", "Verdict", "check"]
+__all__ = ["QualityReport", "Verdict", "check"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from plumbline.declarations import Trial
 from plumbline.declarations.teams import KINDS
-from plumbline.quality.report import FailedExpectation, QualityReport, Verdict
+from plumbline.quality.report import QualityReport, Verdict
 from plumbline.results import Reason, ResultDocument
 from plumbline.results.document import MACHINE_BUSY
 
@@ -48,15 +48,13 @@ def check(documents: Sequence[ResultDocument], planned: Sequence[Trial], docs: P
     verdicts = {key: Verdict() for key in keys}
     for key, reason in spoilt_by_load(documents).items():
         verdicts[key] = verdicts[key].with_reason("critical", reason)
-    failed: list[FailedExpectation] = []
     problems: list[Reason] = []
     for outcome in outcomes:
         for failure in outcome.failures:
-            failed.append(FailedExpectation(outcome.suite, failure.code, failure.severity, failure.says, tuple(failure.details)))
             for key, detail in failure.details.items():
                 verdicts[key] = verdicts[key].with_reason(failure.severity, Reason(code=failure.code, detail=detail))
             if not failure.details:
                 problems.append(Reason(code=failure.code, detail=failure.says))
     success = not problems and all(verdict.action != "reject" for verdict in verdicts.values())
     index = write_site(docs, name, outcomes, verdicts, problems, success)
-    return QualityReport(success, verdicts, tuple(problems), tuple(failed), index)
+    return QualityReport(success, verdicts, tuple(problems), index)

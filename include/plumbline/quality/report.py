@@ -27,22 +27,10 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class FailedExpectation:
-    """One expectation that did not hold. `rows` are the attempts (trial_id#attempt) it failed for; empty if it is about the table."""
-
-    suite: str
-    code: str
-    severity: Severity
-    says: str
-    rows: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class QualityReport:
     """The outcome of one check. `success`: nothing was rejected, nothing planned is missing, and every expectation could be evaluated."""
 
     success: bool
     verdicts: dict[str, Verdict]
     problems: tuple[Reason, ...]
-    failed_expectations: tuple[FailedExpectation, ...]
     data_docs: Path

@@ -35,11 +35,11 @@ def test_the_cases_cover_every_rule(checked: Checked) -> None:
     assert codes - {"trial_missing"} == set().union(*(case.codes for case in cases.values()))
 
 
-def test_a_failed_expectation_names_its_rows(checked: Checked) -> None:
+def test_a_failed_expectation_rejects_its_attempts(checked: Checked) -> None:
     cases, report, _ = checked
-    (steps,) = [f for f in report.failed_expectations if f.code == "steps_missing"]
-    assert steps.rows == (f"{cases['steps missing'].documents[0].trial.trial_id}#1",)
-    assert (steps.suite, steps.severity) == ("training", "critical")
+    (key,) = [key for key, verdict in report.verdicts.items() if any(reason.code == "steps_missing" for reason in verdict.reasons)]
+    assert key == f"{cases['steps missing'].documents[0].trial.trial_id}#1"
+    assert report.verdicts[key].action == "reject"
     assert not report.success
     assert report.problems == (), "everything planned is there"
 
@@ -57,7 +57,7 @@ def test_a_missing_trial_is_a_problem_of_the_table_and_of_no_trial(tmp_path: Pat
 def test_a_complete_campaign_passes_quietly_even_if_a_trial_failed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     documents = [document(trial("training")), document(trial("inference")), failed(trial(repeat=2))]
     report = check(documents, [d.trial for d in documents], tmp_path, "complete")
-    assert report.success and report.problems == () and report.failed_expectations == ()
+    assert report.success and report.problems == ()
     assert {v.action for v in report.verdicts.values()} == {"accept"}
     assert capfd.readouterr() == ("", ""), "no progress bars, no log lines of the library"
 

@@ -40,7 +40,7 @@ class Away:
 
 def accepted(documents: Sequence[ResultDocument], *_: object) -> QualityReport:
     """The quality report of results that pass: the checks themselves read nothing from the store, and take a second each time."""
-    return QualityReport(True, {f"{d.trial.trial_id}#{d.trial.attempt}": Verdict() for d in documents}, (), (), Path())
+    return QualityReport(True, {f"{d.trial.trial_id}#{d.trial.attempt}": Verdict() for d in documents}, (), Path())
 
 
 def tried_again(step: Callable[[], Any], away: Away) -> Any:

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +27,7 @@ from plumbline.harness.inference.checkpoint.contents import BrokenCheckpoint, Fi
 from plumbline.harness.inference.checkpoint.sources import LocalFiles, Source, source_of
 from plumbline.metrics.formatting import format_bytes
 from plumbline.results import Scalar
+from plumbline.whole_file import write_whole
 
 Note = Callable[[str], None]
 
@@ -88,7 +88,7 @@ def remote(model: Checkpoint, source: Source, cache: Path, note: Note, before: C
         downloaded = _download(model, source, partial, note)
         if isinstance(model, UrlCheckpoint) and model.manifest is None:
             entry = cache / _url_key(source, downloaded.manifest.sha256)
-            write(pointer, entry.name)
+            write_whole(pointer, entry.name)
         _store(downloaded.folder, downloaded.manifest, entry)
         return replace(downloaded, folder=entry / "files")
 
@@ -183,8 +183,8 @@ def _store(files: Path, manifest: Manifest, entry: Path) -> None:
     staged.mkdir()
     files.rename(staged / "files")
     names = [file.path for file in manifest.files]
-    write(staged / "manifest.json", manifest.to_json())
-    write(staged / "stamps.json", json.dumps({name: (staged / "files" / name).stat().st_mtime_ns for name in names}))
+    write_whole(staged / "manifest.json", manifest.to_json())
+    write_whole(staged / "stamps.json", json.dumps({name: (staged / "files" / name).stat().st_mtime_ns for name in names}))
     try:
         staged.rename(entry)
     except OSError:
@@ -207,7 +207,7 @@ def local(model: FolderCheckpoint, cache: Path, note: Note) -> Cached:
         except (OSError, ValueError, KeyError, TypeError):
             note(f"hashing {format_bytes(sum(sizes.values()))}")
             manifest = Manifest.of_folder(folder, sizes)
-            write(key, manifest.to_json())
+            write_whole(key, manifest.to_json())
     verify(model, manifest, cache)
     remember(manifest, cache)
     return Cached(folder, manifest, f"folder {model.path}", "local")
@@ -240,15 +240,7 @@ def verify(model: Checkpoint, manifest: Manifest, cache: Path) -> None:
 def remember(manifest: Manifest, cache: Path) -> None:
     path = cache / "manifests" / f"{manifest.sha256}.json"
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write(path, manifest.to_json())
-
-
-def write(path: Path, text: str) -> None:
-    """Atomically: whole or absent."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+        write_whole(path, manifest.to_json())
 
 
 @contextmanager

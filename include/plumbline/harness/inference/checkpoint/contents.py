@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -15,8 +14,8 @@ from typing import Any, Protocol
 
 from plumbline.declarations import digest
 from plumbline.declarations.workloads.models import ServingPrecision
+from plumbline.whole_file import sha256_file
 
-_BLOCK = 4 << 20
 _THREADS = 8  # hashlib computes without the interpreter's lock
 _TOKENIZERS = ("tokenizer.model", "tokenizer.model.v3", "tekken.json", "merges.txt", "vocab.txt")
 _WEIGHTS = (".safetensors", ".gguf")
@@ -70,12 +69,7 @@ class Manifest:
 
 
 def hash_file(folder: Path, name: str) -> ManifestFile:
-    hashed, size = hashlib.sha256(), 0
-    with (folder / name).open("rb") as file:
-        while block := file.read(_BLOCK):
-            hashed.update(block)
-            size += len(block)
-    return ManifestFile(name, size, hashed.hexdigest())
+    return ManifestFile(name, (folder / name).stat().st_size, sha256_file(folder / name))
 
 
 def needed_files(names: Iterable[str]) -> list[str]:
@@ -239,7 +233,7 @@ def examine(files: Files) -> Contents:
         config, None, None, sum(tensor.bytes for tensor in tensors), _has_tokenizer(sizes), _has_template(files, sizes), "safetensors"
     )
     total, active = _parameters(tensors, contents.experts, contents.quantised_to)
-    return Contents(config, total, active, contents.weights_bytes, contents.has_tokenizer, contents.has_chat_template, contents.format)
+    return replace(contents, parameters=total, active_parameters=active)
 
 
 def _json(files: Files, name: str) -> dict[str, Any]:

@@ -51,7 +51,6 @@ class Input:
     dims: tuple[int, ...] = (1,)
     optional: bool = False
     ragged: bool = False
-    scalar: bool = False
 
 
 def config_of(
@@ -69,15 +68,13 @@ def config_of(
     puts together what waits, up to so many requests of one shape (of any if ragged)."""
     config = model_config_pb2.ModelConfig(name=model, backend=backend, max_batch_size=batch)
     for tensor in inputs:
-        added = config.input.add(
+        config.input.add(
             name=tensor.name,
             data_type=f"TYPE_{tensor.kind}",
             dims=tensor.dims,
             optional=tensor.optional,
             allow_ragged_batch=tensor.ragged,
         )
-        if tensor.scalar:
-            added.reshape.SetInParent()
     for name, kind_, dims in outputs:
         config.output.add(name=name, data_type=f"TYPE_{kind_}", dims=dims)
     config.instance_group.add(count=1, kind=f"KIND_{kind}")
