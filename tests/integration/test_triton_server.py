@@ -86,7 +86,7 @@ def test_it_counts_and_tells_its_metrics(tmp_path: Path) -> None:
 
 def test_killed_and_started_again_at_the_same_address(tmp_path: Path) -> None:
     with a_server(tmp_path) as triton:
-        address, first = triton.address, triton.pid
+        address, first = triton.address, triton.process.pid
         noop_model.ask(address)
         model = next(p for p in psutil.Process(first).children(recursive=True) if "stub" in p.name())
         at = triton.kill()
@@ -105,7 +105,7 @@ def test_killed_and_started_again_at_the_same_address(tmp_path: Path) -> None:
         assert started[0].ready > started[0].started > at
         time.sleep(0.1)
         assert triton.running()
-        assert (triton.address, triton.pid != first) == (address, True)
+        assert (triton.address, triton.process.pid != first) == (address, True)
         noop_model.ask(address)
         # Counted a moment after the answer; the first incarnation's count went with it.
         wait_for(lambda: succeeded(triton) == 1)
@@ -125,9 +125,9 @@ def test_killed_and_not_able_to_start_again(tmp_path: Path) -> None:
 def test_the_model_is_reloaded(tmp_path: Path) -> None:
     with a_server(tmp_path) as triton:
         noop_model.ask(triton.address)
-        server = triton.pid
+        server = triton.process.pid
         triton.reload(30)
-        assert triton.pid == server
+        assert triton.process.pid == server
         assert triton.running()
         noop_model.ask(triton.address)
         wait_for(lambda: len(psutil.Process(server).children()) == 1)  # one model process, the new one
@@ -177,7 +177,7 @@ def test_no_port_is_free(tmp_path: Path) -> None:
 def test_http_is_closed_unless_asked(tmp_path: Path) -> None:
     with a_server(tmp_path) as triton:
         assert triton.http_address == ""
-        listening_at = [c.laddr for c in psutil.Process(triton.pid).net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+        listening_at = [c.laddr for c in psutil.Process(triton.process.pid).net_connections("tcp") if c.status == psutil.CONN_LISTEN]
         assert {at.port for at in listening_at} == {int(a.rsplit(":", 1)[1]) for a in (triton.address, triton.metrics_address)}
         assert {at.ip.removeprefix("::ffff:") for at in listening_at} == {"127.0.0.1"}
 
@@ -188,7 +188,7 @@ def test_the_server_keeps_to_its_cores(tmp_path: Path) -> None:
     one = min(mine)
     with a_server(tmp_path, cpus=[one]) as triton:
         assert triton.start_up.about["cpus"] == [one]
-        assert set(psutil.Process(triton.pid).cpu_affinity()) == {one}
+        assert set(psutil.Process(triton.process.pid).cpu_affinity()) == {one}
     assert os.sched_getaffinity(0) == mine
 
 

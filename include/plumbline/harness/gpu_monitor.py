@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from plumbline.harness.gpu_errors import GpuHealth
 from plumbline.harness.gpu_meters import HARMFUL_THROTTLING, SIGNAL_UNITS, THROTTLE_REASONS, Meters, open_meters
-from plumbline.harness.measurement import Judgement, degraded
+from plumbline.harness.measurement import Judgement, degraded, telemetry_row
 from plumbline.metrics import Phase
 from plumbline.results import GpuCounter, MetricRow, Telemetry, metric_row
 
@@ -88,24 +88,9 @@ class GpuSamples:
     def window(self) -> GpuWindow:
         return GpuWindow(self.energy_j, self.seconds, self.samples)
 
-    @property
-    def power_w(self) -> float | None:
-        """Mean of all GPUs together; None like `energy_j`."""
-        return self.window.watts
-
 
 def _summary(phase: Phase, signal: str, unit: str, values: array[float]) -> Telemetry:
-    ordered = sorted(values)
-    return Telemetry(
-        phase=phase,
-        signal=signal,
-        unit=unit,
-        n=len(ordered),
-        mean=sum(ordered) / len(ordered),
-        min=ordered[0],
-        p95=ordered[round(0.95 * (len(ordered) - 1))],
-        max=ordered[-1],
-    )
+    return telemetry_row(phase, signal, unit, values, p95=sorted(values)[round(0.95 * (len(values) - 1))])
 
 
 SAMPLE_INTERVAL_S = 0.1
@@ -196,6 +181,10 @@ class GpuPhaseMonitor:
     def _errors(self, meters: Meters) -> list[dict[str, int]]:
         return [meters.errors(gpu) for gpu in range(meters.count)]
 
+    def samples(self, phase: Phase) -> GpuSamples:
+        """Those of a phase, none of one that has not begun."""
+        return self._stretches.get(phase, GpuSamples())
+
     def telemetry(self) -> list[Telemetry]:
         """A row for each phase that is over, GPU and signal."""
         return [row for phase, stretch in self._stretches.items() for row in stretch.telemetry(phase)]
@@ -247,10 +236,6 @@ class GpuPhaseMonitor:
         n = own.samples if own is not None and watts is not None else 0
         return [metric_row("gpu_power", watts, n, phase=phase, statistic="mean", reason=why or None)]
 
-    def seconds(self, phase: Phase) -> float:
-        """How long the phase was sampled on this node."""
-        return self._stretches[phase].seconds if phase in self._stretches else 0.0
-
     def judgements(self, phase: Phase) -> list[Judgement]:
         """`throttled` if any GPU ran below its clocks for a reason that full load alone does not bring."""
         stretch = self._stretches.get(phase)
@@ -268,23 +253,6 @@ class GpuPhaseMonitor:
 
 def _ignore_phase(_: Phase | None) -> None:
     return
-
-
-class GpuMonitor(GpuSamples):
-    """One stretch as a context manager, sampled once a second."""
-
-    def __init__(self, nvml: Any = None, every_s: float = 1.0) -> None:
-        super().__init__()
-        self._monitor = GpuPhaseMonitor(every_s, nvml)
-
-    def __enter__(self) -> GpuMonitor:
-        self._monitor.__enter__()
-        self._monitor._begin(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._monitor._end()
-        self._monitor.__exit__()
 
 
 WINDOW_TOLERANCE, _WINDOW_TOLERANCE_S = 0.05, 0.25

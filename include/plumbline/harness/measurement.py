@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from plumbline.declarations import installation_paths
+from plumbline.metrics import Phase
 from plumbline.results import Curve, Event, FailureClass, MetricRow, Reason, Scalar, Stage, Telemetry, Validity
 from plumbline.results.token_usage import TokenUsage
 
@@ -24,6 +28,14 @@ def degraded(code: str, detail: str) -> Judgement:
 
 def invalid(code: str, detail: str) -> Judgement:
     return Judgement("invalid", Reason(code=code, detail=detail))
+
+
+def telemetry_row(
+    phase: Phase, signal: str, unit: str, values: Sequence[float] | NDArray[Any], p50: float | None = None, p95: float | None = None
+) -> Telemetry:
+    """Summary of a signal's samples, of which there is at least one."""
+    low, mean, high = (float(summary(values)) for summary in (np.min, np.mean, np.max))
+    return Telemetry(phase=phase, signal=signal, unit=unit, n=len(values), mean=mean, min=low, p50=p50, p95=p95, max=high)
 
 
 @dataclass(frozen=True)

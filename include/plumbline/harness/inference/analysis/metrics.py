@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.declarations.workloads.inference import Slo
-from plumbline.harness.gpu_monitor import GpuMonitor
+from plumbline.harness.gpu_monitor import GpuSamples
 from plumbline.loadclient.request_log import RETRIEVAL, RequestLog
 from plumbline.loadclient.round_trip import RoundTrips
 from plumbline.metrics import LoadPhase
@@ -354,10 +354,10 @@ def _draft_rows(phase: LoadPhase, server: ServerCounters | None) -> list[MetricR
     return [metric_row("draft_acceptance_ratio", server.accepted / server.drafted, server.drafted, phase=phase)]
 
 
-def energy_rows(log: RequestLog, gpus: GpuMonitor) -> list[MetricRow]:
+def energy_rows(log: RequestLog, gpus: GpuSamples) -> list[MetricRow]:
     """`gpu_power` (W, all GPUs, the phase's mean) and `energy_per_output_token` (J): the phase's energy, idle time and failed requests included,
     over every token of finished requests. None without readable GPUs; no second row without tokens."""
-    joules, watts = gpus.energy_j, gpus.power_w
+    joules, watts = gpus.window.joules, gpus.window.watts
     if joules is None or watts is None:
         return []
     phase, tokens = log.load.name, log.delivered_tokens

@@ -42,9 +42,9 @@ class _Injection:
 
 
 def _kill(served: Managed, injection: _Injection) -> None:
-    injection.began = injection.ended = served.kill()
+    injection.began = injection.ended = served.servers[0].kill()
     injection.events.append(("fault_injected", injection.began))
-    start = served.restart()
+    start = served.servers[0].restart()
     injection.events.append(("server_restarted", start.ready))
     injection.rows += [
         metric_row("time_to_ready", start.time_to_ready_s, 1, phase="fault"),

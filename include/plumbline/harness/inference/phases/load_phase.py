@@ -16,7 +16,7 @@ from plumbline.harness.inference.load.prompts import Prompts
 from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server import under_test
 from plumbline.harness.inference.server.under_test import ManagedServers, ServerUnderTest, format_outcome
-from plumbline.harness.measurement import TrialFailed
+from plumbline.harness.measurement import TrialFailed, telemetry_row
 from plumbline.loadclient import round_trip
 from plumbline.loadclient.load_generator import drive
 from plumbline.loadclient.phase_load import PhaseLoad
@@ -190,20 +190,7 @@ def length_telemetry(log: RequestLog, requests: Requests) -> list[Telemetry]:
         if not values.all():
             continue
         p50, p95 = np.quantile(values, (0.5, 0.95), method="inverted_cdf")  # a length that a request had
-        low, high, mean = (float(f(values)) for f in (np.min, np.max, np.mean))
-        rows.append(
-            Telemetry(
-                phase=log.load.name,
-                signal=signal,
-                unit="tokens",
-                n=len(values),
-                mean=mean,
-                min=low,
-                p50=float(p50),
-                p95=float(p95),
-                max=high,
-            )
-        )
+        rows.append(telemetry_row(log.load.name, signal, "tokens", values, float(p50), float(p95)))
     return rows
 
 

@@ -72,7 +72,7 @@ class LocalServer(ABC):
         self.address = self.metrics_address = ""
         self._log = ServerLog(workdir / f"{name}.log")
         self.log = self._log.path
-        self._process = ServerProcess(cpus)
+        self.process = ServerProcess(cpus)
 
     # What each kind of server defines
 
@@ -118,39 +118,17 @@ class LocalServer(ABC):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._close()
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def abort_start(self) -> None:
-        """Let a start that another thread waits for fail now, with whatever it raises; that thread closes the server."""
-        self._process.abort_start()
-
     def running(self) -> bool:
         """Whether the server and its children live. False from `kill` until `restart` returns."""
-        return self._process.running()
-
-    def resident_bytes(self) -> int:
-        return self._process.resident_bytes()
-
-    def reset_peak(self) -> bool:
-        """Reset `peak_resident_bytes`; False where the kernel does not offer that."""
-        return self._process.reset_peak()
-
-    def peak_resident_bytes(self) -> int | None:
-        """Peak resident memory since `reset_peak`; None if a process has ended."""
-        return self._process.peak_resident_bytes()
+        return self.process.running()
 
     def state(self) -> str:
         """In words, whether the server lives or how it ended, and what it logged last."""
-        return f"{self.program} {self._process.state()}; {self.last_errors()}"
-
-    def last_errors(self) -> str:
-        return self._log.last_errors()
+        return f"{self.program} {self.process.state()}; {self._log.last_errors()}"
 
     def kill(self) -> float:
         """SIGKILL to the server and its children; returns the monotonic moment. `restart` brings them back."""
-        at = self._process.kill()
+        at = self.process.kill()
         self._cleared()
         return at
 
@@ -173,23 +151,23 @@ class LocalServer(ABC):
 
     def _ready(self, started: float) -> StartUp:
         self._log.begin()
-        self._process.start(self._command(), {**self._environment(), **self.variables}, self.log)
+        self.process.start(self._command(), {**self._environment(), **self.variables}, self.log)
         ready = self._wait(started)
         if ready is None:
             failure_class: FailureClass = "image_error" if image_requirements.find_image_fault(self._log.text()) else "server_error"
             raise TrialFailed(failure_class, f"not ready after {time.monotonic() - started:.1f}s: {self.state()}")
-        self._process.refresh_children()
+        self.process.refresh_children()
         return self._report(started, ready)
 
     def _timeout(self) -> TrialFailed:
-        return TrialFailed("timeout", f"{self.program} was not ready within {self.ready_within_s:g}s; {self.last_errors()}")
+        return TrialFailed("timeout", f"{self.program} was not ready within {self.ready_within_s:g}s; {self._log.last_errors()}")
 
     def _stop(self) -> None:
-        self._process.stop()
+        self.process.stop()
         self._cleared()
 
     def _close(self) -> None:
         try:
-            self._process.close()
+            self.process.close()
         finally:
             self._cleared()

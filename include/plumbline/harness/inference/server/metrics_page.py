@@ -9,12 +9,14 @@ import http.client
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from types import TracebackType
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from plumbline.harness.measurement import telemetry_row
+from plumbline.metrics import Phase
 from plumbline.results import Telemetry
 
 CACHE_HITS, CACHE_MISSES = "plumbline_prefix_cache_hits", "plumbline_prefix_cache_misses"
@@ -52,20 +54,23 @@ class Sample:
     value: float
 
 
+def http_get(address: str, path: str, within_s: float) -> tuple[int, bytes]:
+    """Status and body of an answer of `address` (host:port); raises OSError and HTTPException."""
+    with closing(http.client.HTTPConnection(address, timeout=within_s)) as connection:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+
 def fetch_metrics(address: str) -> str:
     """The page of `address` (host:port); raises MetricsUnavailable."""
-    host, _, port = address.rpartition(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=_FETCH_S)
     try:
-        connection.request("GET", "/metrics")
-        answer = connection.getresponse()
-        text = answer.read().decode()
+        status, body = http_get(address, "/metrics", _FETCH_S)
+        text = body.decode()
     except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
         raise MetricsUnavailable(f"http://{address}/metrics: {type(error).__name__}: {error}") from error
-    finally:
-        connection.close()
-    if answer.status != 200:
-        raise MetricsUnavailable(f"http://{address}/metrics answered {answer.status} {answer.reason}; expected 200")
+    if status != 200:
+        raise MetricsUnavailable(f"http://{address}/metrics answered {status}; expected 200")
     return text
 
 
@@ -115,26 +120,13 @@ class Scraper:
             # From the schedule, not from now: a slow answer must not thin out the samples; but missed ones are not made up for.
             due = max(due + self.every_s, time.monotonic())
 
-    def telemetry(self, phase: str, prefix: str = "") -> list[Telemetry]:
+    def telemetry(self, phase: Phase, prefix: str = "") -> list[Telemetry]:
         """What the gauges did, a row for each signal that the pages have, `prefix` before its name. Call it when the phase is over."""
         samples: dict[tuple[str, str], list[float]] = {}
         for _, page in list(self.pages):
             for signal, unit, value in _signals(page):
                 samples.setdefault((signal, unit), []).append(value)
-        return [
-            Telemetry.model_validate(
-                {
-                    "phase": phase,
-                    "signal": f"{prefix}{signal}",
-                    "unit": unit,
-                    "n": len(values),
-                    "mean": sum(values) / len(values),
-                    "min": min(values),
-                    "max": max(values),
-                }
-            )
-            for (signal, unit), values in sorted(samples.items())
-        ]
+        return [telemetry_row(phase, f"{prefix}{signal}", unit, values) for (signal, unit), values in sorted(samples.items())]
 
 
 def _signals(page: str) -> Iterator[tuple[str, str, float]]:

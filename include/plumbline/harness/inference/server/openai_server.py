@@ -211,13 +211,7 @@ class OpenAiServer(LocalServer):
         return None
 
     def _get(self, path: str) -> tuple[int | None, bytes]:
-        host, port = self.address.split(":")
-        connection = http.client.HTTPConnection(host, int(port), timeout=_CALL_S)
         try:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.status, answer.read()
+            return metrics_page.http_get(self.address, path, _CALL_S)
         except (OSError, http.client.HTTPException):
             return None, b""
-        finally:
-            connection.close()

@@ -66,17 +66,17 @@ class Triton(LocalServer):
 
         Raises TrialFailed: "timeout" if either takes longer than `within_s`, "server_error" if the model does not come back.
         """
-        self._process.ignore_model_exit()
+        self.process.ignore_model_exit()
         try:
             control.unload_model(self.address, self.model, within_s)
             control.load_model(self.address, self.model, within_s)
         except TimeoutError as error:
-            raise TrialFailed("timeout", f"{error}; {self.last_errors()}") from error
+            raise TrialFailed("timeout", f"{error}; {self._log.last_errors()}") from error
         except InferenceServerException as error:
             late = error.status() == "StatusCode.DEADLINE_EXCEEDED"
             detail = f"reloading {self.model}: {error.status()}: {error.message()}; {self.state()}"
             raise TrialFailed("timeout" if late else "server_error", detail) from error
-        self._process.refresh_children()
+        self.process.refresh_children()
 
     def _prepare(self) -> None:
         shared_memory.sweep_shared_memory()

@@ -13,13 +13,13 @@ from itertools import takewhile
 from operator import add
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.providers.provider import Accelerator
-from plumbline.harness.gpu_monitor import GpuMonitor
+from plumbline.harness.gpu_monitor import GpuPhaseMonitor
 from plumbline.harness.inference.analysis import validity
 from plumbline.harness.inference.analysis.metrics import ServerCounters, energy_rows
 from plumbline.harness.inference.endpoint import (
@@ -35,7 +35,7 @@ from plumbline.harness.inference.server.local_server import LocalServer, StartUp
 from plumbline.harness.inference.server.metrics_page import Scraper
 from plumbline.harness.inference.server.openai_server import OpenAiServer
 from plumbline.harness.inference.server.tritonserver import GAUGES_EVERY_S, Triton
-from plumbline.harness.measurement import Judgement, TrialFailed
+from plumbline.harness.measurement import Judgement, TrialFailed, telemetry_row
 from plumbline.loadclient.http_requests import completion_request
 from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.request_log import RequestLog
@@ -45,16 +45,7 @@ from plumbline.results import FailureClass, MetricRow, Telemetry, metric_row
 
 RELOAD_WITHIN_S = 120.0
 _COUNT_WITHIN_S = 1.0
-
-
-class PhaseSampler(Protocol):
-    """`sample` runs about once a second beside a phase, the others after it. `rows`: of the answered requests in the phase's log."""
-
-    def sample(self) -> None: ...
-
-    def telemetry(self) -> list[Telemetry]: ...
-
-    def rows(self, log: RequestLog) -> list[MetricRow]: ...
+_GPUS_EVERY_S = 1.0
 
 
 @dataclass
@@ -64,48 +55,11 @@ class PeakMemory:
     bytes: int | None = None
 
 
-class ServerUnderTest(Protocol):
-    """One model, behind one address or several that share its load. `replicas`: how many servers those are."""
-
-    replicas: int
-
-    def target(self, running: Callable[[], bool] | None = None) -> Target:
-        """`running` replaces the server's own: a fault ends it for a while without ending the phase."""
-
-    def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes:
-        """Request `number`, serialised."""
-
-    def running(self) -> bool: ...
-
-    def state(self) -> str:
-        """Its state and last output."""
-
-    def answered(self, requests: int) -> None:
-        """Record further answers, which the counters must reach."""
-
-    def view(self) -> ServerCounters | None:
-        """Its counters, once they hold every answered request; None if unavailable."""
-
-    def failure(self, log: RequestLog) -> tuple[FailureClass, str]:
-        """Class and reason of a log without valid answers."""
-
-    def rows(self, log: RequestLog) -> list[MetricRow]:
-        """Rows that only this kind of server has."""
-
-    def judgements(self, log: RequestLog) -> list[Judgement]:
-        """What only this kind of server can do to a steady phase."""
-
-    def beside(self, phase: LoadPhase) -> AbstractContextManager[PhaseSampler]: ...
-
-    def peak_memory(self, *, gpu: bool) -> AbstractContextManager[PeakMemory]:
-        """Peak memory during the block, on its GPUs or of the machine; single servers only."""
-
-
 Server = TypeVar("Server", bound=LocalServer)
 
 
 class ManagedServers(ABC, Generic[Server]):
-    """Servers that the harness started: replicas of one model that share the load."""
+    """Servers that the harness started: `replicas` of one model that share the load. What an `ExternalServer` has too is documented here."""
 
     def __init__(self, *servers: Server) -> None:
         self.servers = servers
@@ -113,10 +67,12 @@ class ManagedServers(ABC, Generic[Server]):
         self._answered = 0
 
     @abstractmethod
-    def target(self, running: Callable[[], bool] | None = None) -> Target: ...
+    def target(self, running: Callable[[], bool] | None = None) -> Target:
+        """`running` replaces the servers' own: a fault ends them for a while without ending the phase."""
 
     @abstractmethod
-    def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes: ...
+    def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes:
+        """Request `number`, serialised."""
 
     @abstractmethod
     def _empty(self, k: int) -> None:
@@ -134,6 +90,7 @@ class ManagedServers(ABC, Generic[Server]):
         return all(server.running() for server in self.servers)
 
     def state(self) -> str:
+        """The state and last output of those that ended, else of all."""
         ended = [k for k, server in enumerate(self.servers) if not server.running()]
         return self._states(ended or range(self.replicas))
 
@@ -141,33 +98,27 @@ class ManagedServers(ABC, Generic[Server]):
         return "; ".join(replica_label(k, self.replicas, self.servers[k].state()) for k in which)
 
     def failure(self, log: RequestLog) -> tuple[FailureClass, str]:
+        """Class and reason of a log without valid answers."""
         quiet = silent_replicas(log, self.replicas)
         return "server_error", f"{format_outcome(log)}; {self._states(quiet) if quiet else self.state()}"
 
     def rows(self, log: RequestLog) -> list[MetricRow]:
+        """Rows that only this kind of server has."""
         return []
 
     def judgements(self, log: RequestLog) -> list[Judgement]:
+        """What only this kind of server can do to a steady phase."""
         return _present(validity.pace_unmeasured(log))
 
     def answered(self, requests: int) -> None:
+        """Record further answers, which the counters must reach."""
         self._answered += requests
-
-    def reset_counters(self) -> None:
-        self._answered = 0
-
-    def kill(self) -> float:
-        """SIGKILL to the only server; returns the monotonic moment. `restart` brings it back."""
-        return self.servers[0].kill()
-
-    def restart(self) -> StartUp:
-        return self.servers[0].restart()
 
     def reload(self) -> None:
         """Empties their memory and resets their counters."""
         with ThreadPoolExecutor(self.replicas, "reload") as pool:
             list(pool.map(self._reload, range(self.replicas)))
-        self.reset_counters()
+        self._answered = 0
 
     def _reload(self, k: int) -> None:
         try:
@@ -176,6 +127,7 @@ class ManagedServers(ABC, Generic[Server]):
             raise TrialFailed(failure.failure_class, replica_label(k, self.replicas, failure.detail)) from failure
 
     def view(self) -> ServerCounters | None:
+        """Their counters, once they hold every answered request; None if unavailable."""
         # A request is counted after its answer was sent.
         deadline = time.monotonic() + _COUNT_WITHIN_S
         view = self._view()
@@ -193,8 +145,9 @@ class ManagedServers(ABC, Generic[Server]):
 
     @contextmanager
     def peak_memory(self, *, gpu: bool) -> Iterator[PeakMemory]:
+        """Peak memory during the block, on its GPUs or of the machine; single servers only."""
         peak, server = PeakMemory(), self.servers[0]
-        reset = server.reset_peak()
+        reset = server.process.reset_peak()
         yield peak
         if gpu:
             # Allocators of GPU memory keep what they once had, so that the end tells of the peak, as soon as the gauge has been read again.
@@ -202,7 +155,7 @@ class ManagedServers(ABC, Generic[Server]):
             view = server.view()
             peak.bytes = view.gpu_memory_bytes if view else None
         elif reset:
-            peak.bytes = server.peak_resident_bytes()
+            peak.bytes = server.process.peak_resident_bytes()
 
 
 class ManagedTriton(ManagedServers[Triton]):
@@ -267,41 +220,40 @@ class ManagedOpenAi(ManagedServers[OpenAiServer]):
 
 
 class _ServerSampler:
+    """`sample` runs about once a second beside a phase, the others after it. `rows`: of the answered requests in the phase's log."""
+
     def __init__(self, servers: Sequence[LocalServer], phase: LoadPhase) -> None:
         self._servers, self._phase = servers, phase
         self._scrapers = [Scraper(server.metrics_address) for server in servers]
-        self._gpus = GpuMonitor()
+        self._gpus = GpuPhaseMonitor(_GPUS_EVERY_S)
         self._resident: list[float] = []
 
     def __enter__(self) -> _ServerSampler:
         for scraper in self._scrapers:
             scraper.__enter__()
         self._gpus.__enter__()
+        self._gpus.change(None, self._phase)
         self.sample()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._gpus.__exit__(kind, error, trace)
+        self._gpus.change(self._phase, None)
+        self._gpus.__exit__()
         for scraper in self._scrapers:
             scraper.__exit__(kind, error, trace)
 
     def sample(self) -> None:
-        if resident := sum(server.resident_bytes() for server in self._servers):
+        if resident := sum(server.process.resident_bytes() for server in self._servers):
             self._resident.append(float(resident))
 
     def telemetry(self) -> list[Telemetry]:
         several = len(self._servers) > 1
         rows = [r for k, each in enumerate(self._scrapers) for r in each.telemetry(self._phase, f"replica{k}_" if several else "")]
-        rows += self._gpus.telemetry(self._phase)
-        values = self._resident
-        if values:
-            low, high = min(values), max(values)
-            mean = sum(values) / len(values)
-            rows.append(Telemetry(phase=self._phase, signal="server_resident", unit="bytes", n=len(values), mean=mean, min=low, max=high))
-        return rows
+        rows += self._gpus.telemetry()
+        return rows + ([telemetry_row(self._phase, "server_resident", "bytes", self._resident)] if self._resident else [])
 
     def rows(self, log: RequestLog) -> list[MetricRow]:
-        return energy_rows(log, self._gpus)
+        return energy_rows(log, self._gpus.samples(self._phase))
 
 
 class ExternalServer:
@@ -372,6 +324,11 @@ class _NullSampler:
 
     def rows(self, log: RequestLog) -> list[MetricRow]:
         return []
+
+
+PhaseSampler = _ServerSampler | _NullSampler
+ServerUnderTest = ManagedServers[Any] | ExternalServer
+"""One model, behind one address or several that share its load."""
 
 
 def format_outcome(log: RequestLog) -> str:
@@ -449,7 +406,7 @@ def all_running(servers: Sequence[LocalServer]) -> Iterator[None]:
             # A server whose start is under way is closed by the thread that starts it; one that failed is closed already.
             for start, k in starting.items():
                 if not start.done():
-                    servers[k].abort_start()
+                    servers[k].process.abort_start()
             up = [servers[k] for start, k in starting.items() if start.exception() is None]
             for closing in [pool.submit(server.__exit__, None, None, None) for server in up]:
                 closing.result()
@@ -473,14 +430,9 @@ def replica_telemetry(log: RequestLog, replicas: int) -> list[Telemetry]:
         values = np.sort(waited[log.ok & (log.replica == k)])
         if not len(values):
             continue
-        low, mean, high, p95 = float(values[0]), float(values.mean()), float(values[-1]), float(np.quantile(values, 0.95))
         rate = len(values) / elapsed
-        rows += [
-            Telemetry(
-                phase=phase, signal=f"replica{k}_time_to_first_token", unit="s", n=len(values), mean=mean, min=low, p95=p95, max=high
-            ),
-            Telemetry(
-                phase=phase, signal=f"replica{k}_request_throughput", unit="requests/s", n=len(values), mean=rate, min=rate, max=rate
-            ),
-        ]
+        rows.append(telemetry_row(phase, f"replica{k}_time_to_first_token", "s", values, p95=float(np.quantile(values, 0.95))))
+        rows.append(
+            Telemetry(phase=phase, signal=f"replica{k}_request_throughput", unit="requests/s", n=len(values), mean=rate, min=rate, max=rate)
+        )
     return rows

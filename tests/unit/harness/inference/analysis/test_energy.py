@@ -6,19 +6,21 @@ import pytest
 from tests.fakes.nvml import Card, Nvml
 from tests.unit.harness.inference.analysis.test_metrics import fail, log_of
 
-from plumbline.harness.gpu_monitor import GpuMonitor
+from plumbline.harness.gpu_monitor import GpuPhaseMonitor, GpuSamples
 from plumbline.harness.inference.analysis.metrics import energy_rows
 
 
 @pytest.fixture
-def gpus(monkeypatch: pytest.MonkeyPatch) -> GpuMonitor:
+def gpus(monkeypatch: pytest.MonkeyPatch) -> GpuSamples:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    with GpuMonitor(Nvml(Card(watts=300.0))) as watch:
+    with GpuPhaseMonitor(1.0, Nvml(Card(watts=300.0))) as watch:
+        watch.change(None, "steady")
         time.sleep(0.05)
-    return watch
+        watch.change("steady", None)
+    return watch.samples("steady")
 
 
-def test_the_phases_energy_over_every_token_of_a_finished_request(gpus: GpuMonitor) -> None:
+def test_the_phases_energy_over_every_token_of_a_finished_request(gpus: GpuSamples) -> None:
     log = log_of(n=100, tokens=5)
     log.received[0] = 0  # it failed before its first token
     power, energy = energy_rows(fail(log, 0, 1), gpus)
@@ -28,10 +30,8 @@ def test_the_phases_energy_over_every_token_of_a_finished_request(gpus: GpuMonit
     assert (energy.metric, energy.value, energy.n) == ("energy_per_output_token", pytest.approx(gpus.energy_j / 490), 490)
 
 
-def test_no_token_has_no_energy_and_no_gpu_no_row(gpus: GpuMonitor) -> None:
+def test_no_token_has_no_energy_and_no_gpu_no_row(gpus: GpuSamples) -> None:
     log = log_of(n=2)
     log.received[:] = 0
     assert [row.metric for row in energy_rows(log, gpus)] == ["gpu_power"]
-    with GpuMonitor(Nvml()) as none:
-        pass
-    assert energy_rows(log_of(), none) == []
+    assert energy_rows(log_of(), GpuSamples()) == []

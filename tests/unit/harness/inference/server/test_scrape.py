@@ -90,7 +90,7 @@ def test_pages_are_fetched_at_the_interval() -> None:
 
 def test_a_page_that_cannot_be_had_is_left_out() -> None:
     with serving([PAGE], status=503) as address:
-        with pytest.raises(metrics_page.MetricsUnavailable, match=r"/metrics .*\b503 .*\b200\b"):
+        with pytest.raises(metrics_page.MetricsUnavailable, match=r"/metrics .*\b503\b.*\b200\b"):
             metrics_page.fetch_metrics(address)
         with metrics_page.Scraper(address) as scraper:
             pass
