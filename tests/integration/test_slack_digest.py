@@ -108,7 +108,7 @@ def test_without_the_right_to_read_it_posts_rather_than_stays_silent(
         post_digest("2026-11", message(), archive, *channel(slack))
     server.may_read_history = False
     assert (
-        post_digest("2026-11", message(), archive, CHANNEL, SlackChannel(slack.client, CHANNEL, log), log) == "posted"
+        post_digest("2026-11", message(), archive, CHANNEL, SlackChannel(slack.client, CHANNEL, log)) == "posted"
         and "channels:history" in caplog.text
     )
 

@@ -97,7 +97,6 @@ def deliver(
     slack: Slack | None = None,
     alerts: Alerts | None = None,
     *,
-    report: str | None = None,
     now: datetime | None = None,
     log: logging.Logger | None = None,
     announce: bool = True,
@@ -111,17 +110,17 @@ def deliver(
     # Closed findings first: another finding may continue in their thread.
     cases = sorted(cases, key=lambda case: case.finding.state not in _CLOSED)
     rules = alerts or Alerts()
-    run = _Run(Channels(slack, rules.channels, log), incidents, rules, alerts is not None, report, now or datetime.now(timezone.utc), log)
+    run = _Run(Channels(slack, rules.channels, log), incidents, rules, alerts is not None, now or datetime.now(timezone.utc), log)
     for case in cases:
         if announce:
-            _log(case, report, log)
+            _log(case, log)
         run.deliver(case)
     return run.done
 
 
-def _log(case: Alert, report: str | None, log: logging.Logger) -> None:
+def _log(case: Alert, log: logging.Logger) -> None:
     level = logging.INFO if case.finding.severity == "info" else logging.WARNING
-    log.log(level, "%s", render(case.finding, report, case.context).text)
+    log.log(level, "%s", render(case.finding, case.context).text)
 
 
 @dataclass
@@ -130,7 +129,6 @@ class _Run:
     incidents: IncidentStore
     alerts: Alerts
     declared: bool
-    report: str | None
     now: datetime
     log: logging.Logger
     done: Delivery = field(default_factory=Delivery)
@@ -207,28 +205,18 @@ class _Run:
             return
         if error := self.down.get(type(thread.channel).__name__) or self.down.get(thread.note.channel):
             raise error  # without waiting for another timeout
-        try:
-            if not thread.note.ts:
-                thread.open(message)
-                self.done.posted.append(finding.finding_id)
-            if thread.note.message_hash != message.digest or thread.note.state == UNDELIVERED:
-                thread.update(message)
-                self.done.updated.append(finding.finding_id)
-            what = self._due_reply(thread.note, case, target, posted_at)
-            if what is not None:
+
+        def answer() -> None:
+            if (what := self._due_reply(thread.note, case, target, posted_at)) is not None:
                 thread.reply(what, reply(what, finding, case.context))
                 {ESCALATED: self.done.escalated, REOPENED: self.done.reopened}.get(what, self.done.reminded).append(finding.finding_id)
-        except ChannelError as error:
-            if not error.gone or not thread.note.ts:
-                raise
-            self.log.warning("the message of finding %s is gone (%s): posting it again", finding.finding_id, error.code)
-            thread.restart()
-            thread.open(self._message(case, thread))
-            self.done.posted.append(finding.finding_id)
+
+        for done in thread.show(lambda: self._message(case, thread), answer):
+            getattr(self.done, done).append(finding.finding_id)
 
     def _message(self, case: Alert, thread: Thread) -> Message:
         """With the chart as soon as Slack has it in this thread."""
-        return render(case.finding, self.report, replace(case.context, chart=chart_of(thread.note.posts)))
+        return render(case.finding, replace(case.context, chart=chart_of(thread.note.posts)))
 
     def _due_reply(self, note: IncidentRecord, case: Alert, target: Target, posted_at: datetime) -> str | None:
         """The reply that the thread lacks, if any."""

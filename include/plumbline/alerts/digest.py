@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, timezone
-from typing import Any, Literal, Protocol
+from datetime import date, datetime, timezone
+from typing import Any, Protocol
 
 from slack_sdk.models.blocks import Block, ContextBlock, HeaderBlock, MarkdownTextObject, PlainTextObject, SectionBlock
 
-from plumbline.alerts.channel import OPENED, UPDATED, AlertChannel, ChannelError, Post, failure
+from plumbline.alerts.channel import OPENED, AlertChannel
 from plumbline.alerts.message import HEADER_LIMIT, SECTION_LIMIT, TEXT_LIMIT, Message
 from plumbline.alerts.monthly_cost import MonthlyCost, sum_costs
 from plumbline.alerts.slack.mrkdwn import escape, truncate
-from plumbline.archive import AuditView
+from plumbline.alerts.thread import POSTING, Thread
+from plumbline.archive import AuditView, IncidentRecord
 from plumbline.findings.headline import headline, one_per_headline
 from plumbline.metrics.formatting import format_count, format_monthly
 from plumbline.presentation.tiles import lost_tile
@@ -158,8 +158,6 @@ def _section(text: str, limit: int = SECTION_LIMIT) -> SectionBlock:
 _BEGUN, _SENT, _BY = "digest_begun", "digest_sent", "digest"
 """In the audit log: a post was begun, and may have arrived; a message with its id and content."""
 
-Posted = Literal["posted", "updated", "unchanged"]
-
 
 class AuditLog(Protocol):
     """The part of the archive that records who did what."""
@@ -169,42 +167,21 @@ class AuditLog(Protocol):
     def add_audit(self, *, who: str, what: str, subject: str, why: str, detail: Mapping[str, Any] | None = None) -> None: ...
 
 
-def post_digest(
-    month: str, message: Message, audit: AuditLog, name: str, channel: AlertChannel, log: logging.Logger | None = None
-) -> Posted:
-    """Post the month's digest to the channel `name`, or update the one that is there. Idempotent. ChannelError if it is not delivered."""
-    log = log or logging.getLogger(__name__)
+def post_digest(month: str, message: Message, audit: AuditLog, name: str, channel: AlertChannel) -> str:
+    """Post the month's digest to the channel `name`, or update the one that is there: `posted`, `updated` or `unchanged`. Idempotent. ChannelError
+    if it is not delivered."""
     subject = f"digest/{month}/{name}"
     last = next(reversed(audit.audit(subject)), None)
-    post = Post("digest", month, OPENED, message)
 
-    def record(what: str, message_id: str) -> None:
-        detail = {"ts": message_id, "digest": message.digest}
-        audit.add_audit(who=_BY, what=what, subject=subject, why=f"digest of {month}", detail=detail)
+    def save(note: IncidentRecord) -> None:
+        if (what := _SENT if note.message_hash else _BEGUN if note.state == POSTING and not note.ts else None) is not None:
+            detail = {"ts": note.ts, "digest": note.message_hash}
+            audit.add_audit(who=_BY, what=what, subject=subject, why=f"digest of {month}", detail=detail)
 
-    def send(post: Post) -> str:
-        try:
-            return str(channel.send(post) or f"digest {month}")
-        except Exception as error:
-            raise failure(error) from error
-
-    sent = ""
+    note = IncidentRecord(month, name, "", "", "")
     if last is not None and last.what == _SENT:
-        if last.detail["digest"] == message.digest:
-            return "unchanged"
-        sent = str(last.detail["ts"])
+        note = replace(note, ts=last.detail["ts"], message_hash=last.detail["digest"])
     elif last is not None:
-        lost = channel.find(post, last.at if last.at.tzinfo else last.at.replace(tzinfo=timezone.utc))
-        sent = lost.message_id if lost else ""
-    if sent:
-        try:
-            send(replace(post, name=UPDATED, message_id=sent))
-            record(_SENT, sent)
-            return "updated"
-        except ChannelError as error:
-            if not error.gone:
-                raise
-            log.warning("the digest of %s is gone (%s): posting it again", month, error.code)
-    record(_BEGUN, "")
-    record(_SENT, send(post))
-    return "posted"
+        note = replace(note, state=POSTING, posts={OPENED: {"at": last.at.isoformat(), "ts": "", "severity": ""}})
+    thread = Thread(channel, None, note, save, datetime.now(timezone.utc), kind="digest")
+    return next(reversed([*thread.show(lambda: message)]), "unchanged")

@@ -66,11 +66,9 @@ class Message:
         return digest({"text": self.text, "blocks": list(self.blocks)})
 
 
-def render(finding: Finding, report: str | None = None, context: AlertContext | None = None) -> Message:
-    """The message of a finding, at most five blocks: headline in words, cause and cost, chart, links, and what it is.
-
-    `report`: path or address of its report. `render_details` has the rest, which goes into the thread.
-    """
+def render(finding: Finding, context: AlertContext | None = None) -> Message:
+    """The message of a finding, at most five blocks: headline in words, cause and cost, chart, links, and what it is. `render_details` has the
+    rest, which goes into the thread."""
     context = context or AlertContext()
     blocks: list[Block] = [
         _heading(_title(finding, context)),
@@ -79,13 +77,12 @@ def render(finding: Finding, report: str | None = None, context: AlertContext | 
     if context.chart is not None:
         file_id, alternative = context.chart
         blocks.append(ImageBlock(slack_file=SlackFile(id=file_id), alt_text=alternative))
-    links = [*context.links, *([(report, "report")] if report is not None and report.startswith(("http://", "https://")) else [])]
-    if links:
-        row_of_links = " · ".join(f"<{address}|{escape(words)}>" for address, words in links)
+    if context.links:
+        row_of_links = " · ".join(f"<{address}|{escape(words)}>" for address, words in context.links)
         blocks.append(SectionBlock(text=MarkdownTextObject(text=truncate(row_of_links, SECTION_LIMIT))))
     blocks.append(ContextBlock(elements=[MarkdownTextObject(text=truncate(escape(_footer(finding, context)), FIELD_LIMIT))]))
     return Message(
-        truncate(_plain_text(finding, report, context), TEXT_LIMIT),
+        truncate(_plain_text(finding, context), TEXT_LIMIT),
         tuple(block.to_dict() for block in blocks),
         _title(finding, context),
         tuple(_facts(finding, context)),
@@ -94,7 +91,7 @@ def render(finding: Finding, report: str | None = None, context: AlertContext | 
     )
 
 
-def render_details(finding: Finding, report: str | None = None, context: AlertContext | None = None) -> Message:
+def render_details(finding: Finding, context: AlertContext | None = None) -> Message:
     """The first reply in a finding's thread: statistics, facts, members and commands."""
     context = context or AlertContext()
     blocks: list[Block] = [
@@ -105,8 +102,8 @@ def render_details(finding: Finding, report: str | None = None, context: AlertCo
         blocks.append(SectionBlock(text=text_object(_members(finding), SECTION_LIMIT, label=capitalize_first(_members_title(finding)))))
     remedy = f"{escape(finding.remedy)}\n" if finding.remedy else ""
     commands = remedy + "\n".join(f"`{escape(command)}`  {escape(why)}" for command, why in next_steps(finding))
-    blocks.append(SectionBlock(text=MarkdownTextObject(text=truncate(f"*Next steps*\n{commands}" + _report_line(report), SECTION_LIMIT))))
-    return Message(truncate(_plain_text(finding, report, context), TEXT_LIMIT), tuple(block.to_dict() for block in blocks), "Details")
+    blocks.append(SectionBlock(text=MarkdownTextObject(text=truncate(f"*Next steps*\n{commands}", SECTION_LIMIT))))
+    return Message(truncate(_plain_text(finding, context), TEXT_LIMIT), tuple(block.to_dict() for block in blocks), "Details")
 
 
 def _title(finding: Finding, context: AlertContext) -> str:
@@ -220,19 +217,13 @@ def _decision_steps(finding: Finding) -> list[tuple[str, str]]:
     return steps
 
 
-def _report_line(report: str | None) -> str:
-    if report is None:
-        return ""
-    return f"\n<{report}|report>" if report.startswith(("http://", "https://")) else f"\nreport: `{escape(report)}`"
-
-
 def _footer(finding: Finding, context: AlertContext) -> str:
     simulated = " · SIMULATED: no real machine was measured" if finding.simulated else ""
     where = finding.series_key or finding.provider
     return f"finding {finding.finding_id} · {_state(finding, context)} · {finding.kind} · {where}{simulated}"
 
 
-def _plain_text(finding: Finding, report: str | None, context: AlertContext) -> str:
+def _plain_text(finding: Finding, context: AlertContext) -> str:
     lines = [_title(finding, context), finding.evidence]
     if finding.explanation:
         lines.append(finding.explanation)
@@ -247,8 +238,6 @@ def _plain_text(finding: Finding, report: str | None, context: AlertContext) -> 
     if finding.remedy:
         lines.append(finding.remedy)
     lines += [f"{command}   ({why})" for command, why in next_steps(finding)]
-    if report is not None:
-        lines.append(f"report: {report}")
     lines += [f"{words}: {address}" for address, words in context.links]
     return "\n      ".join(lines)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from plumbline.alerts.channel import OPENED, UPDATED, AlertChannel, ChannelError, Delivered, Post, failure
 from plumbline.alerts.message import Message
@@ -14,12 +14,13 @@ from plumbline.archive import IncidentRecord, IncidentView
 from plumbline.results.finding import Finding, gravity
 
 POSTING, UNDELIVERED, MOVED = "posting", "undelivered", "moved"
+_log = logging.getLogger(__name__)
 
 
 @dataclass
 class Thread:
-    """`note` is the archive's record of the thread; each method saves what the channel was last known to show. `finding`: None of a thread that
-    only gets what its messages leave out.
+    """`note` is the archive's record of the thread; each method saves what the channel was last known to show. `finding`: None of a digest, and of
+    a thread that only gets what its messages leave out.
 
     Methods raise ChannelError.
     """
@@ -29,11 +30,31 @@ class Thread:
     note: IncidentRecord
     save: Callable[[IncidentRecord], None]
     now: datetime
+    kind: Literal["finding", "digest"] = "finding"
 
     @property
     def in_doubt(self) -> bool:
         """Whether a first message may have arrived without being recorded."""
         return not self.note.ts and self.note.state == POSTING
+
+    def show(self, message: Callable[[], Message], then: Callable[[], None] = lambda: None) -> Iterator[str]:
+        """Post the first message, or bring it up to date, then do `then`: each step that is done, `posted` or `updated`. A message that is gone is
+        posted again; `message` makes the present one."""
+        try:
+            if not self.note.ts:
+                self.open(message())
+                yield "posted"
+            if self.note.message_hash != message().digest or self.note.state == UNDELIVERED:
+                self.update(message())
+                yield "updated"
+            then()
+        except ChannelError as error:
+            if not error.gone or not self.note.ts:
+                raise
+            _log.warning("the message of %s %s is gone (%s): posting it again", self.kind, self.note.finding_id, error.code)
+            self.note = replace(self.note, ts="", state=UNDELIVERED, message_hash="", posts={})
+            self.open(message())
+            yield "posted"
 
     def open(self, message: Message) -> None:
         """Post the first message."""
@@ -67,10 +88,6 @@ class Thread:
         if not self.in_doubt:
             self._save(state=UNDELIVERED)
 
-    def restart(self) -> None:
-        """Forget a message that is gone."""
-        self.note = replace(self.note, ts="", state=UNDELIVERED, message_hash="", posts={})
-
     def _send_once(self, what: str, message: Message) -> Delivered:
         """The delivery of a lost post that was found, else of a new one."""
         post = self._post(what, message)
@@ -92,7 +109,7 @@ class Thread:
         return Delivered(message_id, message.digest)
 
     def _post(self, what: str, message: Message) -> Post:
-        return Post("finding", self.note.finding_id, what, message, "" if what == OPENED else self.note.ts)
+        return Post(self.kind, self.note.finding_id, what, message, "" if what == OPENED else self.note.ts)
 
     def _send(self, post: Post) -> str:
         try:

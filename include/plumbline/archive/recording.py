@@ -32,7 +32,7 @@ from plumbline.archive.schema import (
     Trial,
 )
 from plumbline.results import MetricRow, Reason, ResultDocument
-from plumbline.results.launch_record import effective_environment
+from plumbline.results.launch_record import effective_environment, launch_metrics
 
 Recorded = Literal["inserted", "unchanged", "kept"]
 
@@ -49,19 +49,18 @@ def record(
     action: Action = "accept",
     quality_reasons: Sequence[Reason] = (),
     uri: str,
-    extra_metrics: Sequence[MetricRow] = (),
 ) -> Recorded:
     """Write one attempt: whole or, if the process dies, not at all.
 
-    `action` and `quality_reasons` are the verdict of the quality checks, `uri` the attempt's folder in the result store, `extra_metrics`
-    those of its launch.
+    `action` and `quality_reasons` are the verdict of the quality checks, `uri` the attempt's folder in the result store. The numbers are the
+    document's and those of its launch.
     "inserted": it is new. "unchanged": the same document was there (a retry). "kept": another document of the same attempt
     (series, campaign, slot, repeat, attempt) was there and stays; the newcomer's URI and checksum went to the audit log.
     Raises Refused for a document that repeats a metric, would mix measured and simulated numbers in one series, or holds a value that the
     database cannot store.
     """
     with _storable(document):
-        return _record(session, now, document, action, quality_reasons, uri, extra_metrics)
+        return _record(session, now, document, action, quality_reasons, uri)
 
 
 @contextmanager
@@ -81,9 +80,8 @@ def _record(
     action: Action,
     quality_reasons: Sequence[Reason],
     uri: str,
-    extra_metrics: Sequence[MetricRow],
 ) -> Recorded:
-    metrics = metric_rows(document, action, extra_metrics)
+    metrics = metric_rows(document, action)
     _insert_parents(session, document, now)
     values = trial_row(document, action, quality_reasons, uri, now)
     if not insert_new(session, Trial, values, NATURAL_KEY):
@@ -223,9 +221,9 @@ def _already_recorded(
     return "kept"
 
 
-def metric_rows(document: ResultDocument, action: Action, extra: Sequence[MetricRow]) -> list[MetricRow]:
-    """The numbers of the attempt; Refused if it repeats one and is not rejected."""
-    rows = [*document.metrics, *extra]
+def metric_rows(document: ResultDocument, action: Action) -> list[MetricRow]:
+    """The numbers of the attempt and of its launch; Refused if it repeats one and is not rejected."""
+    rows = [*document.metrics, *(launch_metrics(document.launch) if document.launch else ())]
     counts = Counter((r.phase, r.metric, r.statistic) for r in rows)
     repeated = sorted(key for key, count in counts.items() if count > 1)
     if repeated and action != "reject":
@@ -248,7 +246,6 @@ def correct(
     action: Action = "accept",
     quality_reasons: Sequence[Reason] = (),
     uri: str,
-    extra_metrics: Sequence[MetricRow] = (),
 ) -> Recorded:
     """Record `document`, a new attempt, in the place of the same trial's attempt `corrects`: both stay, only the new one counts. The same
     correction again is "unchanged".
@@ -271,7 +268,7 @@ def correct(
         raise Refused(
             f"{subject} cannot be corrected by attempt {trial.attempt} of {' '.join(map(str, key))}; expected a later attempt of the same trial"
         )
-    recorded = record(session, now, document, action=action, quality_reasons=quality_reasons, uri=uri, extra_metrics=extra_metrics)
+    recorded = record(session, now, document, action=action, quality_reasons=quality_reasons, uri=uri)
     new = session.scalars(
         select(Trial.id).where(Trial.trial_id == trial.trial_id, Trial.attempt == trial.attempt, Trial.checksum == document.checksum)
     ).first()

@@ -123,7 +123,7 @@ def show(finding_id: FindingId, as_json: Json = False) -> None:
     def tell() -> None:
         finding = read_finding(page.view)
         text = (
-            render(finding, None, AlertContext(usd=page.usd)).text
+            render(finding, AlertContext(usd=page.usd)).text
             if finding
             else f"{page.words}\n      cannot be read in full: stored by another version (--json shows it)"
         )

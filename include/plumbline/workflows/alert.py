@@ -136,7 +136,7 @@ def _complete_threads(archive: Archive, slack: Slack, cases: Sequence[Alert], de
     """Post details and charts into Slack threads, then show new charts in the messages."""
     known = {case.finding.finding_id: case for case in cases}
     threads = [t for t in archive.incidents() if t.finding_id in known and t.state != MOVED and is_channel_id(t.channel)]
-    attach_details(threads, lambda name: render_details(known[name].finding, None, known[name].context), archive, slack.client)
+    attach_details(threads, lambda name: render_details(known[name].finding, known[name].context), archive, slack.client)
     charted = attach_charts(archive, slack.client, [case.finding for case in cases])
     if charted:
         with_charts = [known[name] for name in dict.fromkeys(charted)]
@@ -149,7 +149,7 @@ def _cases(archive: Archive, declared: Declarations | None, now: datetime) -> tu
     for view in _findings_to_send(archive):
         try:
             case = alert_of(archive, declared, view, now)
-            render(case.finding, None, case.context)
+            render(case.finding, case.context)
         except UNREADABLE_ERRORS as error:
             unreadable.append(
                 InstallationFailure(

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plumbline.archive import Archive, QuarantineRecord, Refused, TrialView
+from plumbline.archive.audit import require_author
 from plumbline.archive.records import Action
 from plumbline.declarations import installation_paths
 from plumbline.launch import stores
 from plumbline.quality import check
 from plumbline.results import InvalidResult, Reason, ResultDocument, ResultStore, evidence_files, quarantine, signing
 from plumbline.results.evidence_files import damaged_files
-from plumbline.results.launch_record import launch_metrics
 from plumbline.results.quarantine import QUARANTINE_FOLDER, QuarantineNote
 
 BY_HAND = "verdict_by_hand"
@@ -36,7 +36,7 @@ def override_verdict(archive: Archive, trial_id: str, attempt: int, action: Acti
 
     LookupError without such an attempt; ValueError for an empty author or reason, for its present verdict, or if it was corrected already.
     """
-    _require_author(by, why)
+    require_author(by, why, "gives the verdict")
     document = archive.document(trial_id, attempt)
     if document is None:
         raise LookupError(_unknown_attempt(archive, trial_id, attempt))
@@ -74,7 +74,7 @@ def retry_quarantined(archive: Archive, quarantine_id: str, by: str) -> RetryOut
         attempt = record_as_correction(archive, document, row.attempt, store.uri(folder), action, reasons, by, why)
     else:
         attempt = row.attempt
-        _record(archive, document, store.uri(folder), action, reasons)
+        archive.record(document, action=action, quality_reasons=reasons, uri=store.uri(folder))
     archive.release(quarantine_id, by, why)
     return RetryOutcome(quarantine_id, attempt, why)
 
@@ -138,8 +138,7 @@ def record_as_correction(
     home.put_trial(trial)
     home.put_document(new)
     folder = home.put_collected(new)
-    extra = launch_metrics(new.launch) if new.launch else ()
-    archive.correct(new, corrects, by=by, why=why, action=action, quality_reasons=reasons, uri=home.uri(folder), extra_metrics=extra)
+    archive.correct(new, corrects, by=by, why=why, action=action, quality_reasons=reasons, uri=home.uri(folder))
     return trial.attempt
 
 
@@ -150,11 +149,6 @@ def _readable(folder: str) -> ResultStore | None:
     except InvalidResult as error:
         _log.warning("its evidence is not copied: %s", error)
         return None
-
-
-def _record(archive: Archive, document: ResultDocument, uri: str, action: Action, reasons: Sequence[Reason]) -> None:
-    extra = launch_metrics(document.launch) if document.launch else ()
-    archive.record(document, action=action, quality_reasons=reasons, uri=uri, extra_metrics=extra)
 
 
 def _unknown_attempt(archive: Archive, trial_id: str, attempt: int) -> str:
@@ -169,12 +163,6 @@ def _unknown_attempt(archive: Archive, trial_id: str, attempt: int) -> str:
 
 def _is_attempt(view: TrialView, trial_id: str, attempt: int) -> bool:
     return (view.trial_id, view.attempt) == (trial_id, attempt)
-
-
-def _require_author(by: str, why: str) -> None:
-    for name, value in (("by", by), ("why", why)):
-        if not value.strip():
-            raise ValueError(f"{name} is empty; expected the author and the reason of the verdict")
 
 
 RecordOutcome = Literal["inserted", "unchanged", "kept", "corrected", "quarantined"]
@@ -194,25 +182,13 @@ def record_attempt(archive: Archive, store: ResultStore, folder: str, action: Ac
             list_quarantined(archive, store, folder, note)
     try:
         document = _verified(archive, store, folder)
-        extra = launch_metrics(document.launch) if document.launch else ()
-        outcome: RecordOutcome = archive.record(
-            document, action=action, quality_reasons=reasons, uri=store.uri(folder), extra_metrics=extra
-        )
+        outcome: RecordOutcome = archive.record(document, action=action, quality_reasons=reasons, uri=store.uri(folder))
         missing = _missing_before(archive, document) if outcome == "kept" or document.trial.attempt > 1 else None
         if missing == document.trial.attempt:
             record_as_correction(archive, document, missing, store.uri(folder), action, reasons, _AUTHOR, _LATE_RESULT)
             outcome = "corrected"
         elif missing is not None:
-            archive.correct(
-                document,
-                missing,
-                by=_AUTHOR,
-                why=_LATE_RESULT,
-                action=action,
-                quality_reasons=reasons,
-                uri=store.uri(folder),
-                extra_metrics=extra,
-            )
+            archive.correct(document, missing, by=_AUTHOR, why=_LATE_RESULT, action=action, quality_reasons=reasons, uri=store.uri(folder))
             outcome = "corrected"
     except (InvalidResult, Refused) as error:
         list_quarantined(archive, store, folder, quarantine.put(store, folder, "collected.json", str(error)))

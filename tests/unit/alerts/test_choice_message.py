@@ -18,7 +18,7 @@ FINDING = opened()
 
 
 def test_what_to_do_is_to_look_at_the_decision_and_to_go_along_or_to_stay(golden: Golden) -> None:
-    message = render(FINDING, None, AlertContext())
+    message = render(FINDING, AlertContext())
     golden("alerts.first_choice", message.text, id=FINDING.finding_id)
     steps = next_steps(FINDING)
     assert [next(verb for verb in ("decide", "accept", "resolve") if verb in command) for command, _ in steps] == [
@@ -28,7 +28,7 @@ def test_what_to_do_is_to_look_at_the_decision_and_to_go_along_or_to_stay(golden
     ]
     accepted = FINDING.with_state("accepted")
     assert next_steps(accepted) == steps[:1]
-    assert render(accepted, None, AlertContext()).title != message.title
+    assert render(accepted, AlertContext()).title != message.title
 
 
 def test_it_leads_to_the_decision_and_asks_nobody_about_a_baseline() -> None:

@@ -36,19 +36,19 @@ FINDING = Finding(
 
 
 def test_the_log_says_what_why_and_what_to_do(golden: Golden) -> None:
-    text = render(FINDING, report="var/reports/report.html").text
+    text = render(FINDING).text
     assert [line.strip() for line in text.splitlines()[:3]] == [f"PAGE: {headline(FINDING)}", FINDING.evidence, FINDING.explanation]
     golden("alerts.finding", text)
 
 
 def test_slack_shows_it_in_the_order_in_which_one_asks(golden: Golden) -> None:
-    message = render(FINDING, report="https://reports/1")
+    message = render(FINDING, AlertContext(links=(("https://findings/1", "finding"),)))
     blocks = message.blocks
     assert [block["type"] for block in blocks] == ["header", "section", "section", "context"]
     golden("alerts.title", message.title)
     assert blocks[0]["text"]["text"] == message.title
     assert blocks[1]["text"]["text"] == f"*Because*  {FINDING.explanation.removeprefix('explained by: ')}"
-    assert blocks[2]["text"]["text"] == "<https://reports/1|report>"
+    assert blocks[2]["text"]["text"] == "<https://findings/1|finding>"
     assert "a1b2c3d4e5f6" in blocks[3]["elements"][0]["text"]
 
 
@@ -93,12 +93,12 @@ def test_over_long_parts_are_cut_to_what_slack_takes_and_say_so() -> None:
         attributed_to=("key",) * 900,
         baseline_campaigns=("c" * 60,) * 90,
     )
-    message = render(monster, report="https://reports/" + "r" * 4000)
+    message = render(monster, AlertContext(links=(("https://findings/" + "r" * 4000, "finding"),)))
     checked({"text": message.text, "blocks": list(message.blocks)})
     assert len(message.text) <= TEXT_LIMIT and message.text.endswith(TRUNCATION_MARK)
     assert HEADER_LIMIT < len(message.blocks[0]["text"]["text"]) <= FIELD_LIMIT
     assert message.blocks[1]["text"]["text"].endswith(TRUNCATION_MARK)
-    details = render_details(monster, report="https://reports/" + "r" * 4000)
+    details = render_details(monster)
     checked({"text": details.text, "blocks": list(details.blocks)})
     assert all(len(field["text"]) <= FIELD_LIMIT for field in details.blocks[1]["fields"])
     for blocks in (message.blocks, details.blocks):

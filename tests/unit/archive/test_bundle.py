@@ -30,7 +30,6 @@ from plumbline.archive.bundle.importer import IMPORTED_SUFFIX
 from plumbline.archive.migrate import head
 from plumbline.declarations import DriftRules
 from plumbline.results import Event, LaunchRecord, Reason
-from plumbline.results.launch_record import launch_metrics
 
 SERIES = trial().series_key
 RULES = DriftRules.model_validate_json('{"confidence": "95%", "false_discovery_rate": "5%", "bootstrap_trials": 2}')
@@ -49,7 +48,7 @@ LAUNCH = LaunchRecord(
 def filled(archive: Archive) -> Archive:
     for repeat in (1, 2):
         ready = document(trial(repeat=repeat)).with_launch(LAUNCH)
-        archive.record(ready, uri="file:///store/a", extra_metrics=launch_metrics(LAUNCH))
+        archive.record(ready, uri="file:///store/a")
     archive.record(failed(trial(repeat=3)), uri="file:///store/b")
     archive.record(
         document(trial("inference")), uri="file:///store/c", action="annotate", quality_reasons=[Reason(code="late", detail="ü")]

@@ -36,7 +36,7 @@ def test_a_document_comes_back_whole(archive: Archive) -> None:
 @pytest.mark.fault("record runs twice", ends="unchanged", keeps="one row an attempt")
 def test_a_retry_changes_nothing(archive: Archive) -> None:
     measured = document()
-    archive.record(measured, uri=URI, extra_metrics=[metric_row("provisioning_lead_time", 1.5, 1, phase="cold_start")])
+    archive.record(measured, uri=URI)
     before = rows(archive)
     assert archive.record(measured, uri=URI) == "unchanged"
     assert rows(archive) == before
@@ -100,8 +100,9 @@ def test_a_repeated_metric_is_refused_unless_the_document_was_rejected(archive: 
 
 
 def test_an_outside_metric_that_the_harness_measured_too_is_refused(archive: Archive) -> None:
-    with pytest.raises(Refused, match="steady step_time median"):
-        archive.record(document(), uri=URI, extra_metrics=[metric_row("step_time", 1.0, 1)])
+    lead = metric_row("provisioning_lead_time", 1.5, 1, phase="cold_start")
+    with pytest.raises(Refused, match="cold_start provisioning_lead_time value"):
+        archive.record(document(metrics=(*training_metrics(), lead)), uri=URI)
 
 
 def test_simulated_and_measured_never_share_a_series(archive: Archive) -> None:

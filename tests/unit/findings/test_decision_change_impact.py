@@ -49,7 +49,7 @@ def test_the_provider_that_fell_behind_is_left_by_the_team(archive: Archive, gol
     sure = archive.decisions()[0].detail["cheapest"][0]["setups"][0]["probability_cheapest"]
     by_first, by_cost = (with_certainty(FAST, probability) for probability in (ranked.probability, sure))
     golden("findings.decision_impact", case.context.choice, first=by_first, cheapest=by_cost)
-    message = render(case.finding, None, case.context)
+    message = render(case.finding, case.context)
     assert case.context.choice in message.text and any("*Decisions*" in str(block) for block in message.blocks)
     # The finding that says the same of itself needs no second sentence.
     (winner,) = (f for f in archive.findings() if f.detail["subject"].startswith("winner/"))

@@ -78,7 +78,7 @@ def test_messages(fleet: tuple[Path, Archive], lines: dict[str, str]) -> None:
     digest = render_digest(build_digest(archive, load(), f"{now:%Y-%m}", now, simulated=True)).text
     for view in archive.findings("open"):
         alert = alert_of(archive, load(), view)
-        message = render(alert.finding, None, alert.context)
+        message = render(alert.finding, alert.context)
         assert message.title == f"SIMULATED {view.severity.upper()}: {lines[view.finding_id]}"
         assert message.title in message.blocks[0]["text"]["text"]
         assert message.text.splitlines()[0] == message.title and lines[view.finding_id] in digest

@@ -52,7 +52,6 @@ from plumbline.archive.schema import (
 )
 from plumbline.declarations import digest
 from plumbline.results import InvalidResult, Reason, ResultDocument, bounded_json, evidence_files, signing
-from plumbline.results.launch_record import launch_metrics
 from plumbline.results.published import PublishedResult
 from plumbline.whole_file import sha256_file
 
@@ -248,10 +247,7 @@ def _record(
         published = import_published(session, line.recorded_at, [document])
         new, kept_out = bool(published.inserted), bool(published.kept_out)
     else:
-        extra = launch_metrics(document.launch) if document.launch else ()
-        done = recording.record(
-            session, line.recorded_at, document, action=verdict[0], quality_reasons=verdict[1], uri=line.uri, extra_metrics=extra
-        )
+        done = recording.record(session, line.recorded_at, document, action=verdict[0], quality_reasons=verdict[1], uri=line.uri)
         new, kept_out = done == "inserted", done == "kept"
     columns = (Trial.id, Trial.uri, Trial.quality_action, Trial.checksum)
     there = session.execute(select(*columns).where(*(getattr(Trial, name) == place[name] for name in NATURAL_KEY))).one()
