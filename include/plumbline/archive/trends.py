@@ -64,7 +64,7 @@ class Trends:
         with reading(self.engine) as session:
             keys = session.scalars(select(Series.series_key).where(Series.provider == provider, NOT_IMPORTED)).all()
             newest = _newest_campaigns(session, keys, latest, between)
-            # In pairs and counted here: by the campaign alone, or grouped by it, a database may read everybody's trials of it.
+            # In pairs and counted here: by the campaign alone, or grouped by it, a database may read the trials of all campaigns.
             own = and_(Trial.series_key.in_(keys), Trial.campaign_id.in_(newest), EFFECTIVE)
             ended: dict[str, Counter[str | None]] = defaultdict(Counter)
             for row in session.execute(select(Trial.campaign_id, Trial.failure_class).where(own, Trial.status != "missing")):

@@ -70,7 +70,7 @@ def compare(
 
 
 def overall(comparisons: Sequence[Comparison]) -> str:
-    """The gravest verdict of all series; `not judged` if what was comparable has no thresholds, `not comparable` if nothing was."""
+    """The most severe verdict of all series; `not judged` if what was comparable has no thresholds, `not comparable` if nothing was."""
     verdicts = [c.verdict for c in comparisons if c.verdict is not None]
     return next((v for v in VERDICTS if v in verdicts), "not judged" if any(not c.problems for c in comparisons) else "not comparable")
 

@@ -93,7 +93,7 @@ def _adopt_connections(places: list[Provider]) -> None:
         # Airflow sets up its log when it is first imported, on what is then standard output; that is for what was seen alone.
         with redirect_stdout(sys.stderr):
             import airflow.providers.cncf.kubernetes.hooks.kubernetes  # noqa: F401
-        # It also lets everybody speak: each opening of the archive would be told twice.
+        # It would also enable all loggers: each opening of the archive would be logged twice.
         logging.getLogger("alembic").setLevel(logging.WARNING)
         with clear_errors(RuntimeError):
             provide_connections(connections)

@@ -262,7 +262,7 @@ def _finding(
 def grouped(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Findings of the series of one campaign, one per provider, kind and subject: one cause, such as a driver, shows in many series.
 
-    The series with the gravest severity, then the one furthest from its baseline, leads with its numbers and its attribution.
+    The series with the highest severity, then the one furthest from its baseline, leads with its numbers and its attribution.
     """
     groups: dict[str, list[Finding]] = defaultdict(list)
     for finding in findings:

@@ -179,7 +179,7 @@ class ContentionMonitor:
         return self.gpus.rows(phase)
 
     def judgements(self, limits: ValidityLimits, phase: Phase = "steady") -> list[Judgement]:
-        """What makes the phase less than valid. An unobserved phase is degraded; a sweep, which most costs rest on, is judged with it."""
+        """Judgements that make the phase less than valid. An unobserved phase is degraded; a sweep, which most costs rest on, is judged with it."""
         also = [one for one in JUDGED_PHASES if phase == "steady" != one and (one, "foreign_cpu") in self._signals]
         return [*(j for one in (phase, *also) for j in self._judge_load(one, limits)), *self.gpus.judgements(phase)]
 
@@ -296,7 +296,7 @@ class ResumedContentionMonitor(ContentionMonitor):
         self._earlier = earlier
 
     def telemetry(self) -> list[Telemetry]:
-        """Of all pods; a signal that several saw in one phase is weighted by its samples."""
+        """Telemetry of all pods; a signal that several saw in one phase is weighted by its samples."""
         rows = {(row.phase, row.signal): row for row in self._earlier.telemetry}
         for row in super().telemetry():
             key = row.phase, row.signal

@@ -41,7 +41,7 @@ class EnginePython:
             raise TrialFailed("image_error", f"{self.executable} has no package {package}; {remedy}")
 
     def version(self, distribution: str) -> str | None:
-        """Of an installed distribution; None without one."""
+        """The version of an installed distribution; None if it is not installed."""
         found = next(iter(metadata.distributions(name=distribution, path=list(self.search_path))), None)
         return None if found is None else found.version
 

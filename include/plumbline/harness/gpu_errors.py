@@ -85,7 +85,7 @@ def amd_error_counters(driver: AmdDriver, handle: Any) -> dict[str, int]:
 
 
 APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
-"""What a faulty or killed program causes on a sound GPU. NVIDIA's device plugin for Kubernetes leaves these out of its health check too."""
+"""Xid errors that a faulty or killed program causes on a sound GPU. NVIDIA's device plugin for Kubernetes leaves these out of its health check too."""
 _XID_LINE = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)")
 _RECORD_BYTES = 8192
 """The kernel hands out one record a read and refuses a smaller buffer."""

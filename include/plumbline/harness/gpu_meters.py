@@ -32,7 +32,7 @@ SIGNAL_UNITS = {
     "utilization": "ratio",
     "throttled": "ratio",
 }
-"""Of the signals above; of a reason it is `ratio`."""
+"""Units of the signals above; a reason has `ratio`."""
 
 THROTTLE_REASONS = {
     "throttle_power_limit": "its power limit",

@@ -108,7 +108,7 @@ class GpuPhaseMonitor:
         self._health = GpuHealth(node)
         self._others: dict[int, NodeGpus | None] = {}
         self.before: list[Judgement] = []
-        """What was wrong with this node's GPUs before the trial, see `environment.hardware_judgements`."""
+        """Faults of this node's GPUs before the trial, see `environment.hardware_judgements`."""
         self.announce: Callable[[Phase | None], None] = _ignore_phase
         """Called with each phase that is entered, for the GPUs of other nodes."""
         self._stretches: dict[Phase, GpuSamples] = {}
@@ -271,7 +271,7 @@ class NodeGpus:
 
 
 NODE_GPUS: TypeAdapter[NodeGpus] = TypeAdapter(NodeGpus)
-"""Of the message with a node's reading."""
+"""Parses the message with a node's reading."""
 
 
 def total_power(phase: Phase, own: GpuWindow | None, others: Mapping[int, NodeGpus | None]) -> tuple[float | None, str]:

@@ -59,7 +59,7 @@ _HARDWARE_XIDS = frozenset({48, 64, 74, 79, 92, 94, 95, 119, 120, 140})
 
 
 def find_hardware_fault(text: str) -> tuple[str, bool] | None:
-    """What failed in output, with the remedy, and whether a restart in the same place may succeed; None without a known fault."""
+    """The hardware fault in a program's output, with its remedy, and whether a restart in the same place may succeed; None without one."""
     for fault in _FAULTS:
         if fault.words.search(text):
             return f"{fault.what}; {fault.remedy}", fault.passing

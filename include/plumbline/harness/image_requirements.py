@@ -1,4 +1,4 @@
-"""What an image must provide: the supported PyTorch releases, and messages that show a missing compiler, kernel or package."""
+"""Requirements of an image: the supported PyTorch releases, and messages that show a missing compiler, kernel or package."""
 
 from __future__ import annotations
 

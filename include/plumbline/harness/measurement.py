@@ -1,4 +1,4 @@
-"""What one kind of measurement returns, and the validity verdict over its judgements."""
+"""The result of any kind of measurement, and the validity verdict over its judgements."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class TrialFailed(Exception):
 
 
 def verdict(judgements: Iterable[Judgement]) -> Validity:
-    """Invalid if anything says so, else degraded if anything says so, else valid. The gravest reasons come first."""
+    """Invalid if anything says so, else degraded if anything says so, else valid. The most severe reasons come first."""
     distinct = list(dict.fromkeys(judgements))
     ordered = [item for level in ("invalid", "degraded") for item in distinct if item.level == level]
     if not ordered:

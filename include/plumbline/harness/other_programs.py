@@ -27,11 +27,11 @@ class ProcessCpu:
 
 
 Snapshot = Mapping[int, ProcessCpu]
-"""By process id."""
+"""Process id → CPU."""
 
 
 def busiest_programs(before: Snapshot, after: Snapshot, seconds: float, cpus: Collection[int], proc: Path) -> list[OtherProgram]:
-    """What may run on `cpus` and computed there or elsewhere between two snapshots, busiest first, as far as it still runs."""
+    """Running programs that may use `cpus` and computed anywhere between two snapshots, busiest first."""
     # Without what it waited for: an orphan's whole life would be the first process's.
     used = {pid: now.own_s - (t.own_s if (t := before.get(pid)) and t.started == now.started else 0.0) for pid, now in after.items()}
     by_name: dict[str, float] = {}

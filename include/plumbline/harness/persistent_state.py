@@ -74,7 +74,7 @@ class PersistentState:
             os.close(folder)
 
     def get(self, name: str) -> dict[str, Any]:
-        """As an earlier pod wrote it; TrialFailed if it is absent or unreadable."""
+        """The state that an earlier pod wrote; TrialFailed if it is absent or unreadable."""
         try:
             state: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_text())
         except (OSError, ValueError) as error:

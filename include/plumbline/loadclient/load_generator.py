@@ -70,7 +70,7 @@ def drive(
 def processes_for(load: PhaseLoad, settings: Settings = Settings()) -> int:  # noqa: B008 - frozen
     if settings.processes is not None:
         return settings.processes
-    # Of the cores that everybody uses one stays for whoever else is there, the server above all; those of the client are its own.
+    # One of the shared cores stays for other processes, above all the server; the client's declared cores are its own.
     most = len(settings.cpus) if settings.cpus else len(os.sched_getaffinity(0)) - 1
     needed = 1 if load.closed or not load.duration_s else int(np.ceil(load.n / load.duration_s / _RATE_A_PROCESS))
     return max(1, min(needed, most))

@@ -1,4 +1,4 @@
-"""Findings as an inbox: those of one cause together, open ones before settled ones, then the gravest and dearest first."""
+"""Findings as an inbox: those of one cause together, open ones before settled ones, then the most severe and dearest first."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def workloads_of(view: FindingView) -> set[str]:
 
 
 def severity_order(views: Iterable[FindingView]) -> list[int]:
-    """A key that sorts what has the most of the gravest findings first."""
+    """A key that sorts what has the most of the most severe findings first."""
     count = Counter(view.severity for view in views)
     return [-count[severity] for severity in SEVERITIES]
 

@@ -24,7 +24,7 @@ from plumbline.results.finding import gravity
 
 StateName = Literal[SeriesStateName, "stale", "never_measured"]
 ORDER: tuple[StateName, ...] = ("drifted", "suspected", "moved", "stale", "cannot_tell", "never_measured", "steady")
-"""The gravest first."""
+"""The most severe first."""
 
 
 @dataclass(frozen=True)

@@ -196,7 +196,7 @@ def campaign_verdict(conclusions: Conclusions) -> CampaignVerdict:
 
 
 def drift_counts(drift: Sequence[SeriesDrift]) -> dict[str, int]:
-    """How many series have each state, in words, the gravest first."""
+    """How many series have each state, in words, the most severe first."""
     words = [format_name(d.state.state) if d.baseline else _WITHOUT_BASELINE for d in drift]
     return {name: words.count(name) for name in (*map(format_name, STATES), _WITHOUT_BASELINE) if name in words}
 

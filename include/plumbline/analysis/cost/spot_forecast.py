@@ -37,7 +37,7 @@ class SpotCost:
 
 def spot_cost(run: Run, on_demand_per_hour: float, spot_per_hour: float, per_hour: float) -> SpotCost:
     """The expected cost of a finished run on demand and on spot. Prices in USD an hour of all its instances; `per_hour`: interruptions of the whole
-    run an hour (each instance's rate times their number: one that is taken away stops all). On demand is reckoned without interruptions."""
+    run an hour (each instance's rate times their number: one that is taken away stops all). On demand is computed without interruptions."""
     quiet, expected = expected_time(run, 0.0), expected_time(run, per_hour / HOUR_S)
     on_demand = on_demand_per_hour * quiet.held_s / HOUR_S
     spot = spot_per_hour * expected.held_s / HOUR_S if spot_per_hour else 0.0

@@ -94,7 +94,7 @@ def _gpu_errors(outcome: TrialOutcome) -> tuple[str, ...]:
 
 Verdict = Literal["regressed", "improved", "suspected", "moved", "insufficient_data", "unchanged"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-"""The gravest first."""
+"""The most severe first."""
 Family = Literal["lead", "tail", "informative"]
 RepeatsWhere = Literal["candidate", "both"]
 Limits = Callable[[str], DriftLimits | None]
@@ -171,7 +171,7 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict | None:
-        """The series' verdict: the gravest of its rows'; None if nothing was judged."""
+        """The series' verdict: the most severe of its rows'; None if nothing was judged."""
         verdicts = {row.verdict for row in self.rows}
         return next((v for v in VERDICTS if v in verdicts), None)
 

@@ -13,7 +13,7 @@ from plumbline.metrics.formatting import format_count, format_name
 
 SeriesStateName = Literal["drifted", "suspected", "moved", "cannot_tell", "steady"]
 STATES: tuple[SeriesStateName, ...] = get_args(SeriesStateName)
-"""The gravest first."""
+"""The most severe first."""
 _VERDICTS: tuple[tuple[tuple[str, ...], SeriesStateName], ...] = (
     (("regressed", "improved"), "drifted"),
     (("suspected",), "suspected"),
@@ -73,7 +73,7 @@ class SeriesState:
 
 
 def state_of(comparison: Comparison) -> SeriesState:
-    """The gravest of the leading metrics' states if one of them changed, else that of the workload's first metric; cannot tell without a
+    """The most severe of the leading metrics' states if one of them changed, else that of the workload's first metric; cannot tell without a
     comparison."""
     judged = [row for row in comparison.rows if row.family == "lead" and row.verdict is not None and row.effect is not None]
     if comparison.problems or not judged:

@@ -46,7 +46,7 @@ class Incomparable:
 
     @property
     def refused_side(self) -> tuple[str, ...]:
-        """Whom a ranking leaves out: all but the largest side; everybody where no side is the largest. Who is on several sides is on none."""
+        """Providers that a ranking leaves out: all but the largest side; all if no side is the largest. One on several sides is on none."""
         whole = [tuple(p for p in side if sum(p in other for other in self.sides) == 1) for side in self.sides]
         largest = max(map(len, whole), default=0)
         kept = [side for side in whole if len(side) == largest]

@@ -85,7 +85,7 @@ class ProviderPage:
 def provider_lines(
     archive: Archive, declared: Declarations, now: datetime, after: str, chosen: Filter | None = None
 ) -> tuple[tuple[ProviderLine, ...], str | None]:
-    """A page of providers, those that are declared and those that ever ran, what has the gravest findings first; and the name after which the
+    """A page of providers, those that are declared and those that ever ran, what has the most severe findings first; and the name after which the
     next page begins."""
     chosen = chosen or Filter()
     names = sorted(n for n in {*archive.provider_names(), *declared.providers} if chosen.fits_place(declared, n))

@@ -114,7 +114,7 @@ class WorkloadLine:
 
 
 def workload_lines(archive: Archive, declared: Declarations) -> list[WorkloadLine]:
-    """Every workload that ran here or is declared, of each kind those with the gravest open findings first."""
+    """Every workload that ran here or is declared, of each kind those with the most severe open findings first."""
     ran = archive.workload_names()
     newest = {(w.kind, w.workload): w for w in sorted(ran, key=lambda w: w.version)}
     known = {(str(w.kind), w.name): WorkloadName(w.kind, w.name, w.version) for w in declared.workloads.values()}

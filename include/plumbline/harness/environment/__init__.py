@@ -91,7 +91,7 @@ def described_gpus(facts: Mapping[str, Scalar]) -> list[int]:
 
 
 def lost_gpus(facts: Mapping[str, Scalar]) -> list[str]:
-    """Such as `GPU 3 of 8 is lost (GPU is lost; reset or replace the GPU)`."""
+    """Lost GPUs as text, such as `GPU 3 of 8 is lost (GPU is lost; reset or replace the GPU)`."""
     lost = {name.split(".")[1]: why for name, why in facts.items() if re.fullmatch(r"gpu\.\d+\.lost", name)}
     total = len(lost) + len(described_gpus(facts))
     return [f"GPU {number} of {total} is lost ({why})" for number, why in lost.items()]

@@ -60,7 +60,7 @@ class AmdDriver:
         return devices
 
     def _uuid(self, handle: Any) -> str:
-        """As ROCm's runtime names it: GPU- and the serial number of the chip, which AMD SMI's own UUID does not contain."""
+        """The UUID of ROCm's runtime: GPU- and the serial number of the chip, which AMD SMI's own UUID does not contain."""
         serial = first_text(self.ask("gpu_asic_info", handle), "asic_serial")
         return f"GPU-{serial.removeprefix('0x').lower().zfill(16)}" if serial else ""
 
@@ -69,7 +69,7 @@ class AmdDriver:
         return mode if mode != "SPX" else None
 
     def ask(self, function: str, *arguments: Any) -> Any:
-        """What `amdsmi_get_<function>` returns; None if it fails in any way, like NvidiaDriver's."""
+        """The result of `amdsmi_get_<function>`; None if it fails in any way."""
         try:
             return getattr(self.library, f"amdsmi_get_{function}")(*arguments)
         except Exception:  # noqa: BLE001 (the package's own errors, and whatever its wrappers raise on the driver's garbage)

@@ -13,7 +13,7 @@ from plumbline.results import Scalar
 _SECTOR = 512
 """Bytes; the unit of sysfs's sizes, whatever the disk's own is."""
 _OPTIONS = frozenset(("ro", "sync", "dirsync", "nobarrier", "discard", "data=journal", "data=writeback"))
-"""Those of a mount's options that change how fast writing is; others carry addresses and keys."""
+"""Mount options that change the speed of writing; others carry addresses and keys."""
 
 _OF_DEVICE = ("disk.model", "disk.size_bytes", "disk.rotational", "disk.scheduler", "disk.read_ahead_bytes")
 

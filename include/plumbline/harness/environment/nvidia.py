@@ -27,11 +27,11 @@ _REMEDIES = {
     _RESET: "reset the GPU (nvidia-smi --gpu-reset) or reboot",
     18: "reload the driver's kernel modules or reboot: they are of another version than its library",
 }
-"""By NVML's codes of errors."""
+"""NVML's error code → remedy."""
 _VIRTUAL = 2
 """NVML_GPU_VIRTUALIZATION_MODE_VGPU: a part of a card that the host shares out."""
 _LEAST_SHARE = 0.8
-"""Of the memory in a card's name that it reports at least; ECC and the driver take the rest. With less it is a part of the card."""
+"""Least share of the memory in a card's name that a whole card reports; ECC and the driver take the rest."""
 
 
 class DriverUnavailable(Exception):
@@ -69,13 +69,13 @@ class NvidiaDriver:
             raise DriverUnavailable(_with_remedy(error), _code(error) not in (None, _NO_DRIVER, _NO_LIBRARY)) from error
 
     def devices(self, variables: Mapping[str, str] = os.environ) -> list[NvidiaDevice]:
-        """Those that CUDA_VISIBLE_DEVICES shows, in its order. Raises nvml.NVMLError if not one card answers."""
+        """Devices that CUDA_VISIBLE_DEVICES shows, in its order. Raises nvml.NVMLError if not one card answers."""
         every = self.every_device()
         names = [(str(device.index), device.uuid, device.mig) for device in every]
         return [every[i] for i in visible_indices(names, variables.get("CUDA_VISIBLE_DEVICES"))]
 
     def every_device(self) -> list[NvidiaDevice]:
-        """Of each card its MIG instances, or itself. Raises nvml.NVMLError if not one card answers."""
+        """MIG instances of each card, or the card itself. Raises nvml.NVMLError if not one card answers."""
         nvml, found = self.library, list[NvidiaDevice]()
         refused: Exception | None = None
         for index in range(nvml.nvmlDeviceGetCount()):
@@ -106,7 +106,7 @@ class NvidiaDriver:
         ]
 
     def ask(self, function: str, *arguments: Any) -> Any:
-        """What a function of NVML returns; None if it fails in any way: not every device, driver and package answers everything, and some
+        """The result of a function of NVML; None if it fails in any way: not every device, driver and package answers everything, and some
         answer with bytes that the package cannot decode. An argument that is text is the name of a constant."""
         try:
             own = [getattr(self.library, value) if isinstance(value, str) else value for value in arguments]

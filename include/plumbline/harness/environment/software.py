@@ -85,7 +85,7 @@ def _engine(names: Sequence[str], sites: Sequence[str]) -> str | None:
 
 
 def _cuda_library(name: str, searched: Sequence[str]) -> str | None:
-    """From the package that PyTorch's wheel brings (named after CUDA's version), else from the system's library, as in NVIDIA's images."""
+    """The library's version from the package that PyTorch's wheel brings (named after CUDA's version), else from the system's library, as in NVIDIA's images."""
     packaged = next(filter(None, (_engine((f"nvidia-{name}{suffix}",), searched) for suffix in _CUDA)), None)
     if packaged is not None:
         return packaged

@@ -47,7 +47,7 @@ class Endpoint:
 
     @property
     def wire(self) -> Wire:
-        """What its answers must carry; an external server need not report its times."""
+        """The tensors that its answers must carry; an external server need not report its times."""
         model, workload = self.launcher.model, self.workload
         natural = workload.requests.output == "natural"
         if self.launcher.protocol.startswith("openai"):
@@ -175,7 +175,7 @@ def cached_token_rows(log: RequestLog) -> list[MetricRow]:
 
 
 def token_count_source(logs: Sequence[RequestLog]) -> str | None:
-    """What counted the tokens of the answers: "usage", "events" (one event taken for one token) or "usage and events"; None without an answer."""
+    """The source of the answers' token counts: "usage", "events" (one event taken for one token) or "usage and events"; None without an answer."""
     counted = np.concatenate([log.usage[log.ok, COMPLETION] >= 0 for log in logs]) if logs else np.zeros(0, np.bool_)
     if not len(counted):
         return None
@@ -215,7 +215,7 @@ _FIELDS = (
     ("min_tokens", "expected launcher.exact_output: false"),
     ("ignore_eos", "expected launcher.exact_output: false"),
 )
-"""Of a request that is rejected, words that name what can be declared otherwise."""
+"""Words of a rejection → the declared field to change."""
 _REMEDIES = {
     "not_sent": "expected launcher.url to lead to a server that this machine reaches",
     "unreachable": "expected launcher.url to lead to a server that this machine reaches and that keeps its connections",

@@ -43,7 +43,7 @@ _LIMIT_S = 900.0
 PART_LIMIT_S = 120.0
 """How long one part may take; the collective has a declared limit beside it."""
 _START_S = 60.0
-"""What starting the worker may add to the limit of a collective."""
+"""Seconds that the worker's start may add to the limit of a collective."""
 _STDERR_TAIL_BYTES = 4000
 _CHUNK = 1 << 16
 

@@ -274,7 +274,7 @@ _SELECTED = re.compile(r"NCCL INFO Using network (?P<net>[^\n]+)")
 
 
 def nccl_transport(log: str) -> str | None:
-    """Such as `NET/IB, GPUDirect RDMA`, `NET/AWS Libfabric` or `NET/Socket`; None if the log does not say.
+    """The transport of NCCL, such as `NET/IB, GPUDirect RDMA`, `NET/AWS Libfabric` or `NET/Socket`; None if the log does not say.
 
     A channel between nodes, which also shows GPUDirect, counts before the network chosen at the start."""
     channels = {(match["net"], match["direct"] is not None) for match in _CHANNEL.finditer(log)}

@@ -69,7 +69,7 @@ def numa_node_of(device: torch.device, root: Path = _SYSFS) -> int | None:
 
 
 def pci_address(device: torch.device) -> str | None:
-    """As sysfs names it, such as 0000:0f:00.0; None if neither PyTorch nor NVML reports it."""
+    """The PCI address of sysfs, such as 0000:0f:00.0; None if neither PyTorch nor NVML reports it."""
     import torch
 
     properties: Any = torch.cuda.get_device_properties(device)

@@ -26,7 +26,7 @@ _TOLERANCE_S = 0.005
 _BETWEEN_CLIENTS_S = 0.01
 """Half a gap between tokens; on a busy machine two clients that run one after the other differ by milliseconds."""
 _QUARTILE = 25
-"""Of the differences between client and server: a wrong clock or a wrong moment moves all of them, a busy machine only some."""
+"""Percentile of the differences between client and server: a wrong clock or a wrong moment moves all of them, a busy machine only some."""
 _PATIENCE_S = 30.0
 
 Drive = Callable[..., RequestLog]

@@ -32,7 +32,7 @@ _MODELS: dict[str, tuple[dict[str, Any], str]] = {
     "bert": (_TEXT | {"feed_forward": 96}, "contrastive"),
     "vit": ({"layers": 2, "width": 64, "heads": 4, "feed_forward": 96, "image": 16, "patch": 4, "classes": 7}, "classification"),
 }
-"""By architecture: dimensions, and the task that trains it."""
+"""Architecture → dimensions, and the task that trains it."""
 
 FlopCounter = Callable[[TrainingWorkload], float | None]
 
@@ -62,7 +62,7 @@ def _flop_line(architecture: str, shape: dict[str, Any], task: str, folder: Path
 
 
 def _flops_outside_model(shape: dict[str, Any], task: str) -> tuple[float, str]:
-    """What torch counts beyond the model: (FLOPs of a step, in words)."""
+    """Operations that torch counts beyond the model: (FLOPs of a step, in words)."""
     if task == "language_model":
         pairs = (_SEQUENCE - 1) * _SEQUENCE
         return 3 * _SAMPLES * 2.0 * shape["layers"] * shape["width"] * pairs, " less the keys behind the causal mask"

@@ -47,7 +47,7 @@ class Learner(ABC):
         """The samples of one step of this replica, on the CPU: micro × accumulation of them."""
 
     def prepared(self, model: nn.Module, samples: Samples) -> Samples:
-        """What must happen to the samples of a step, on the device, before the loss can be taken (answers being generated). No gradients.
+        """Prepare the samples of a step on the device before the loss (such as generating answers). No gradients.
 
         `model` is the replica as the loop wraps it.
         """

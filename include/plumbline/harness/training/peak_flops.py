@@ -1,4 +1,4 @@
-"""What manufacturers publish as the matmul rate of a GPU: dense, without sparsity, at the highest clock.
+"""Published matmul rates of GPUs: dense, without sparsity, at the highest clock.
 
 From the products' data sheets, Tensor Core or Matrix Core rates; where a sheet prints only the rate with 2:4 sparsity, half of it:
 

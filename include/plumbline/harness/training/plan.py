@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CoreShare:
-    """What one rank gets of the node's cores: how many threads, and which cores if they are its own (`bind`: each thread stays on one)."""
+    """One rank's share of the node's cores: how many threads, and which cores if they are its own (`bind`: each thread stays on one)."""
 
     threads: int
     cores: tuple[int, ...] | None

@@ -1,4 +1,4 @@
-"""What the harness and a worker process share: the specification, exit codes, and the step log. Standard library only: the worker's start-up is measured."""
+"""The protocol between the harness and a worker process: the specification, exit codes, and the step log. Standard library only: the worker's start-up is measured."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ExitCode(IntEnum):
 
 
 class WorkerError(Exception):
-    """What ends a worker with an exit code of its own; the message is the last line on its standard error."""
+    """An error that ends a worker with an exit code of its own; the message is the last line on its standard error."""
 
     exit_code: ClassVar[ExitCode]
 
@@ -228,7 +228,7 @@ class CheckpointSave:
 
 @dataclass
 class RunRecord:
-    """What the worker of rank 0 logged. `at` holds the moment (seconds) of each unique event.
+    """The log of the worker of rank 0. `at` holds the moment (seconds) of each unique event.
 
     `compiled_s`: each duration of the compiler. `skipped`: steps that left the weights alone after an fp16 overflow.
     `peak_memory`: bytes, see `device.peak_memory`; of several ranks the highest.

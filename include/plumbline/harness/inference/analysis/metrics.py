@@ -1,4 +1,4 @@
-"""From the request log and the server counters of a phase to metric rows, stage times and energy."""
+"""Metric rows, stage times and energy from the request log and the server counters of a phase."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def _seconds(log: RequestLog, server: ServerCounters | None) -> dict[str, float]
 
 
 def _reported_seconds(log: RequestLog) -> dict[str, float]:
-    """As the model reports them; empty if it does not."""
+    """Seconds that the model reports; empty if it reports none."""
     seconds = log.server_s[log.ok]
     return dict(zip(log.stages, map(float, seconds.mean(axis=0)), strict=True)) if np.isfinite(seconds).all() else {}
 

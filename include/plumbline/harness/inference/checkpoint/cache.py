@@ -94,7 +94,7 @@ def remote(model: Checkpoint, source: Source, cache: Path, note: Note, before: C
 
 
 def _key(model: Checkpoint, source: Source) -> str:
-    """Of files that never change: the hub's commit or the declared manifest. Else the version of each file is in it."""
+    """The cache's key: for files that never change, the hub's commit or the declared manifest. Else the version of each file is in it."""
     if isinstance(model, HubCheckpoint):
         return f"hub--{model.id.replace('/', '--')}--{model.revision}"
     return _url_key(source, model.manifest or source.version)

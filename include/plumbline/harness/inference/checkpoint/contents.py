@@ -1,4 +1,4 @@
-"""What a checkpoint consists of: its files with sizes and SHA-256, its configuration and safetensors headers. No weights are read."""
+"""Contents of a checkpoint: its files with sizes and SHA-256, its configuration and safetensors headers. No weights are read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KNOWN = (*_WEIGHTS, ".json", ".jinja", ".tiktoken")
 
 
 class BrokenCheckpoint(ValueError):
-    """What is wrong with which file, and what was expected."""
+    """A checkpoint cannot be used; the message names the file, the fault and the expected content."""
 
 
 @dataclass(frozen=True, order=True)
@@ -73,7 +73,7 @@ def hash_file(folder: Path, name: str) -> ManifestFile:
 
 
 def needed_files(names: Iterable[str]) -> list[str]:
-    """Of a repository or folder those that an engine loads: weights, configuration, tokenizer, chat template, none of a subfolder.
+    """The files of a repository or folder that an engine loads: weights, configuration, tokenizer, chat template, none of a subfolder.
 
     Weights in pickle files (`.bin`, `.pth`) are left out, as they run code when they are loaded, and so is a second copy of sharded
     weights (`consolidated.safetensors`, or `.gguf` beside safetensors)."""
@@ -128,7 +128,7 @@ class Contents:
 
     @cached_property
     def _text(self) -> Mapping[str, Any]:
-        """Of a model with several modalities the part that generates text."""
+        """The configuration of the part that generates text, in a model with several modalities."""
         inner: Mapping[str, Any] = next(
             (self.config[key] for key in ("text_config", "llm_config", "language_config") if isinstance(self.config.get(key), dict)), {}
         )
@@ -159,13 +159,13 @@ class Contents:
 
     @property
     def quantised_to(self) -> ServingPrecision | None:
-        """What the files are quantised to; None: they are not, or in a way that is not known here."""
+        """The precision that the files are quantised to; None if they are not, or in an unknown way."""
         declared = self._text.get("quantization_config")
         return None if not isinstance(declared, dict) else _quantised_precision(declared)
 
     @property
     def precision(self) -> ServingPrecision | None:
-        """What the files hold."""
+        """The precision of the weights in the files."""
         return self.quantised_to or _PRECISIONS.get(str(self._text.get("dtype") or self._text.get("torch_dtype")))
 
     @property
@@ -193,7 +193,7 @@ class Contents:
 
 
 def _quantised_precision(declared: Mapping[str, Any]) -> ServingPrecision | None:
-    """From the configuration of AWQ, GPTQ, compressed-tensors, fp8, MXFP4 and bitsandbytes."""
+    """The precision by the configuration of AWQ, GPTQ, compressed-tensors, fp8, MXFP4 and bitsandbytes."""
     method = str(declared.get("quant_method") or declared.get("quant_algo") or "").lower()
     groups = declared.get("config_groups")
     if isinstance(groups, dict) and groups:

@@ -26,7 +26,7 @@ class FetchedCheckpoint(Cached):
     contents: Contents
 
     def rows(self) -> list[MetricRow]:
-        """Of a cold start only: a warm one downloads nothing."""
+        """Rows of a cold start only: a warm one downloads nothing."""
         if self.state != "cold":
             return []
         values = {"model_download_time": self.seconds, "model_download_bytes": float(self.downloaded_bytes)}
@@ -126,7 +126,7 @@ def fetch_for_trial(
 
 @contextmanager
 def failures_of(field: str) -> Iterator[None]:
-    """What fetching a declared field raises, as TrialFailed with the field; see `fetch_for_trial`."""
+    """Raise errors of fetching as TrialFailed with the declared field; see `fetch_for_trial`."""
     try:
         yield
     except FetchFailed as error:

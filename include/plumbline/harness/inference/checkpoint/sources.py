@@ -98,7 +98,7 @@ class HubSource:
         return self._revision or "main"
 
     def commit(self) -> str:
-        """Of the branch or tag; of the default branch without one."""
+        """The commit of the branch or tag; of the default branch without one."""
         from huggingface_hub import HfApi
 
         with self._explained():

@@ -52,13 +52,13 @@ def encoder(model: str, task: Task, width: int, *, timed: bool = True) -> Wire:
 
 
 def lm_inputs(prompt: Prompt, output_tokens: int) -> list[Tensor]:
-    """Of a request for exactly `output_tokens` tokens after the prompt."""
+    """Inputs of a request for exactly `output_tokens` tokens after the prompt."""
     prompt_input = _text("PROMPT", prompt.text) if prompt.text is not None else _int32("PROMPT_IDS", prompt.ids)
     return [prompt_input, _int32("MAX_TOKENS", [output_tokens])]
 
 
 def generation_inputs(prompt: Prompt, output_tokens: int, *, natural: bool = False, adapter: str = "") -> list[Tensor]:
-    """Of a request for exactly `output_tokens` tokens, or for at most as many if `natural`; `adapter`: of the LoRA adapters the one to use."""
+    """Inputs of a request for exactly `output_tokens` tokens, or at most as many if `natural`; `adapter`: of the LoRA adapters the one to use."""
     tensors = lm_inputs(prompt, output_tokens)
     if natural:
         tensors.append(_int32("NATURAL", [1]))

@@ -228,7 +228,7 @@ def corpus_words() -> tuple[str, ...]:
 
 @cache
 def corpus_pieces() -> tuple[str, ...]:
-    """What text is made of: every word with a space before it, small and capital, followed by nothing, a comma or a full stop.
+    """Pieces of generated text: every word with a space before it, small and capital, followed by nothing, a comma or a full stop.
 
     Piece (word · 2 + capital) · 3 + mark. The words' order is that of `corpus_words`.
     """

@@ -55,7 +55,7 @@ class ServedTokenizer(Protocol):
 
 @dataclass(frozen=True)
 class ShippedTokenizer:
-    """Of the project's own models and of dummy weights. It has no chat template."""
+    """The tokenizer of the project's own models and of dummy weights. It has no chat template."""
 
     context: int | None
 
@@ -70,7 +70,7 @@ class ShippedTokenizer:
 
 @dataclass(frozen=True)
 class CheckpointTokenizer:
-    """Of the checkpoint in `folder`: tokenizer.json, tokenizer_config.json, chat_template.jinja. `declared_context` goes before config.json's."""
+    """The tokenizer of the checkpoint in `folder`: tokenizer.json, tokenizer_config.json, chat_template.jinja. `declared_context` goes before config.json's."""
 
     folder: Path
     declared_context: int | None = None

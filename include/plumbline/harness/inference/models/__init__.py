@@ -21,7 +21,7 @@ _SOURCES = {
     "transformers": ("transformers_model.py", "rows.py", *_GENERATION),
     "path": ("path_model.py", *_GENERATION),
 }
-"""By architecture, or by engine; the first file is the model itself, which Triton looks for as `model.py`."""
+"""Architecture or engine → source files; the first file is the model itself, which Triton looks for as `model.py`."""
 
 
 def sources_of(workload: InferenceWorkload) -> dict[str, Path]:
@@ -39,7 +39,7 @@ def engine_sources(name: str) -> dict[str, Path]:
 
 
 def parameters_of(workload: InferenceWorkload, threads: int) -> dict[str, str | int]:
-    """What the model is built from, for config.pbtxt's `parameters`. `threads`: the number of cores that it computes on."""
+    """The model's parameters for config.pbtxt. `threads`: the number of cores that it computes on."""
     shape = workload.model
     if not isinstance(shape, ServedGpt | Encoder):
         raise TypeError(f"architecture {shape.architecture} is not served by the Python backend; expected gpt or encoder")
@@ -50,7 +50,7 @@ def parameters_of(workload: InferenceWorkload, threads: int) -> dict[str, str | 
 
 
 def pipeline_parameters_of(workload: InferenceWorkload, retrieval: Retrieval, threads: int) -> dict[str, str | int]:
-    """What the pipeline is built from; the embedding model's shape is that of its own, with which it makes the documents' vectors."""
+    """The pipeline's parameters for config.pbtxt; the embedding model's shape is that of its own, with which it makes the documents' vectors."""
     return _built(workload, retrieval.embedding, threads) | {
         "documents": retrieval.documents,
         "document_tokens": retrieval.document_tokens,

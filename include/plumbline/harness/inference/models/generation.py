@@ -48,7 +48,7 @@ _COUNTS = [torch.tensor([n], dtype=torch.int32) for n in range(64)]
 
 
 class Scores(NamedTuple):
-    """Of each token of the prompt after the first: its log-probability (nats), and whether it is the most probable one."""
+    """Scores of each token of the prompt after the first: its log-probability (nats), and whether it is the most probable one."""
 
     log_probabilities: Sequence[float]
     greedy: Sequence[bool]

@@ -38,7 +38,7 @@ class Journal:
 
 @dataclass(frozen=True)
 class Entries:
-    """What one model process wrote: numbers of requests in the order of the events."""
+    """The entries of one model process: numbers of requests in the order of the events."""
 
     started: tuple[int, ...]
     finished: tuple[int, ...]
@@ -54,7 +54,7 @@ def position(folder: Path) -> Position:
 
 
 def read(folder: Path, since: Position) -> list[Entries]:
-    """What each incarnation wrote after `since`, the oldest first. A record that was cut off by the process's end did not happen."""
+    """The entries of each incarnation after `since`, the oldest first. A record that was cut off by the process's end did not happen."""
     entries = []
     for file in sorted(folder.glob("journal-*")):
         data = file.read_bytes()[since.get(file.name, 0) :]

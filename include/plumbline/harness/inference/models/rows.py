@@ -35,7 +35,7 @@ class Rows:
 
     @torch.inference_mode()
     def join(self, other: Rows) -> None:
-        """Its rows follow on these."""
+        """Append the rows of another batch."""
         longest = max(*self.lengths, *other.lengths)
         for mine, its in zip(self.cache.layers, other.cache.layers, strict=True):
             mine.keys = torch.cat([_padded(mine.keys, longest), _padded(its.keys, longest)])

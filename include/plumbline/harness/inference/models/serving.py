@@ -28,7 +28,7 @@ _COUNTERS = {
 
 
 def parameters_of(args: dict[str, str]) -> dict[str, str]:
-    """What config.pbtxt's `parameters` say."""
+    """The `parameters` of config.pbtxt."""
     return {key: value["string_value"] for key, value in json.loads(args["model_config"])["parameters"].items()}
 
 

@@ -209,7 +209,7 @@ class Transformer(nn.Module):
 
 
 def close_up(rows: list[object], row: int, generating: int) -> None:
-    """What `release(row)` does to the rows, done to a list of the same order; `generating` before the release."""
+    """Apply to a list of the same order the move that `release(row)` makes; `generating` before the release."""
     if row < generating - 1:
         rows[row] = rows[generating - 1]
     rows.pop(max(row, generating - 1))

@@ -189,6 +189,6 @@ class TritonPythonModel(Generation):  # type: ignore[misc]
 
 
 def _scores(logits: torch.Tensor, tokens: torch.Tensor) -> Scores:
-    """Of `tokens` [n], each predicted by its row of `logits` [n, vocabulary]."""
+    """Scores of `tokens` [n], each predicted by its row of `logits` [n, vocabulary]."""
     log_probabilities = logits.float().log_softmax(dim=1).gather(1, tokens[:, None])[:, 0]
     return Scores(log_probabilities.tolist(), (logits.argmax(dim=1) == tokens).tolist())

@@ -52,7 +52,7 @@ class QualityResult:
 
 @dataclass(frozen=True)
 class ReferenceOutputs:
-    """What the reference answered. `sequences`: each prompt with its continuation; `scores`: of the continuations, of which `continued` are the
+    """The reference's answers. `sequences`: each prompt with its continuation; `scores`: of the continuations, of which `continued` are the
     lengths; `passage`: of the windows of the declared text; `right`: of each question. `unreported`: why there are no scores."""
 
     sequences: tuple[TokenIds, ...] = ()
@@ -254,7 +254,7 @@ Reference = tuple[FetchedCheckpoint, InferenceWorkload]
 
 @dataclass
 class OutputCheck:
-    """Of the workload as its checkpoint resolved it. `tokens`: by the checkpoint's tokenizer; None: an external server reads text."""
+    """The output check of the workload, as its checkpoint resolved it. `tokens`: by the checkpoint's tokenizer; None: an external server reads text."""
 
     workload: InferenceWorkload
     tokens: PromptTokens | None = None

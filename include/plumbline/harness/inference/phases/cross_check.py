@@ -21,7 +21,7 @@ _WITHIN_S = 5.0
 _EQUAL = 0.95
 """Share of the answers that must be equal: rounding may turn a choice between two tokens of the same probability."""
 _DIFFERENCE, _LEAST_S = 0.5, 0.01
-"""Of the medians of the latencies, as a share and in seconds, both: a wrong moment moves all requests, a busy machine some."""
+"""Allowed difference of the median latencies, as a share and in seconds, both: a wrong moment moves all requests, a busy machine some."""
 
 
 def measure_cross_check(driver: Driver, load: PhaseLoad, prompts: Sequence[Prompt]) -> None:

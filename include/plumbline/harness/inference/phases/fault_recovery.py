@@ -26,7 +26,7 @@ _SERVED = 0.5
 
 @dataclass(frozen=True)
 class Recovery:
-    """What a fault cost. Times are seconds from the start of the phase.
+    """The cost of a fault. Times are seconds from the start of the phase.
 
     began, ended   of the fault itself
     back           the moment from which the service was back; None: it did not come back, and `why` says so

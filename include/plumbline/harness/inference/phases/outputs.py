@@ -1,4 +1,4 @@
-"""What a served model answers, outside of any load: answers to questions, greedy continuations, log-probabilities of given tokens."""
+"""Outputs of a served model outside of any load: answers to questions, greedy continuations, log-probabilities of given tokens."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _AT_ONCE = 16
 _QUOTED_BYTES = 300
 T = TypeVar("T")
 TokenCounts = tuple[int, int, int, int]
-"""Of one answer, by the server's own count, as request_log.USAGE names them; -1: not reported."""
+"""Token counts of one answer by the server, in the order of request_log.USAGE; -1: not reported."""
 
 
 class NotReported(Exception):
@@ -43,7 +43,7 @@ class NotReported(Exception):
 
 @dataclass(frozen=True)
 class TokenScores:
-    """Of one sequence, for each token after the first: its log-probability (nats), and whether it is the most probable one."""
+    """Scores of one sequence, for each token after the first: its log-probability (nats), and whether it is the most probable one."""
 
     log_probability: NDArray[np.float64]
     greedy: NDArray[np.bool_]
@@ -64,7 +64,7 @@ class OutputClient(Protocol):
         reports no token ids."""
 
     def scores(self, sequences: Sequence[TokenIds]) -> list[TokenScores]:
-        """Of sequences of at least two tokens. NotReported."""
+        """Scores of sequences of at least two tokens. NotReported if the server gives none."""
 
 
 class PromptTokens:
@@ -77,7 +77,7 @@ class PromptTokens:
         self._known: dict[str, TokenIds] = {}
 
     def read(self, prompts: Sequence[Unread], *, chat: bool) -> list[TokenIds]:
-        """Of each prompt; `chat`: of each text as a user's message in the chat template."""
+        """The answer to each prompt; `chat`: of each text as a user's message in the chat template."""
         asked = [_message(prompt) if chat else prompt for prompt in prompts]
         keys = [json.dumps(prompt) for prompt in asked]
         new = {key: prompt for key, prompt in zip(keys, asked, strict=True) if key not in self._known}
@@ -135,7 +135,7 @@ class TritonOutputs:
         return messages.ModelInferRequest.FromString(Wire("stream", self._model, {}).body(number, tensors))
 
     def _streamed(self, requests: Sequence[Any]) -> list[dict[str, list[NDArray[Any]]]]:
-        """Of each request all values of each output, in the order of its responses."""
+        """All values of each request's outputs, in the order of its responses."""
         tensors: list[dict[str, list[NDArray[Any]]]] = [{} for _ in requests]
         with grpc.insecure_channel(self._address) as channel:
             stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)

@@ -50,7 +50,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Probe:
-    """What a planned probe showed: `n` requests of which at most `good` can be good, in `seconds` of load.
+    """The result of a probe: `n` requests of which at most `good` can be good, in `seconds` of load.
 
     `hopeless`: ended early, since that cannot suffice. `client_limited`: why the client was the limit. `residence_s`: the median latency of
     the good requests."""
@@ -68,7 +68,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Verdict:
-    """By all probes of one rate that belong together. `holds` None: undecided. `sure`: by confidence, not by share and slope alone."""
+    """The verdict of all probes of one rate that belong together. `holds` None: undecided. `sure`: by confidence, not by share and slope alone."""
 
     holds: bool | None
     sure: bool

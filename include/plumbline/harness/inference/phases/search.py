@@ -83,7 +83,7 @@ def measure_search(driver: Driver, phase: int, spec: SearchPhaseSpec, prompts: P
 
 
 def observe(planned: Planned, log: RequestLog, slo: Slo, stopped_s: float | None, client_limited: str | None) -> Probe:
-    """What the log of a probe's load shows. `stopped_s`: the second at which it was given up as hopeless; None: it was not."""
+    """The result of a probe by the log of its load. `stopped_s`: the second at which it was given up as hopeless; None: it was not."""
     met, ok = within_slo(log, slo), log.ok & (log.ended <= (math.inf if stopped_s is None else stopped_s))
     latency, scheduled = (log.last_token - log.scheduled)[ok], log.scheduled[ok]
     order = np.argsort(scheduled, kind="stable")

@@ -203,7 +203,7 @@ def _seconds(values: Values) -> pa.Array:
 
 
 def _usage(log: RequestLog, due: NDArray[np.int64]) -> dict[str, pa.Array]:
-    """By the server's own count; nothing where it counted nothing."""
+    """Token usage by the server's own count; empty without one."""
     counts = log.usage[due]
     if not (counts >= 0).any():
         return {}

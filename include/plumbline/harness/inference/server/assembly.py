@@ -29,7 +29,7 @@ class Place:
     threads: int
 
     def options(self, k: int, workload: InferenceWorkload) -> dict[str, Any]:
-        """Of server `k`."""
+        """Options of server `k`."""
         several = len(self.variables) > 1
         return {
             "ready_within_s": workload.ready_timeout_s,
@@ -49,7 +49,7 @@ def with_provider_args(workload: InferenceWorkload, provider: Provider) -> Infer
 
 
 def assemble(workload: InferenceWorkload, place: Place, checkpoint: Path | None) -> ManagedTriton | ManagedOpenAi:
-    """As many servers as `place` has variables for. Raises TrialFailed as `backends.write` does, and "image_error" without an engine."""
+    """Assemble as many servers as `place` has variables for. Raises TrialFailed as `backends.write` does, and "image_error" without an engine."""
     return (_openai if workload.server.backend == "openai" else _triton)(workload, place, checkpoint)
 
 

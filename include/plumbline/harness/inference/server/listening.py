@@ -32,7 +32,7 @@ class CoreSplit:
     pool: tuple[int, ...] | None = None
 
     def each(self, replicas: int) -> list[tuple[int, ...]] | None:
-        """As many distinct cores for each of several servers; None if there are too few."""
+        """Equally many distinct cores for each of several servers; None if there are too few."""
         share = len(self.pool or ()) // replicas
         return [tuple((self.pool or ())[k * share : (k + 1) * share]) for k in range(replicas)] if share else None
 
@@ -82,7 +82,7 @@ class ListeningServer:
 
     @property
     def name(self) -> str:
-        """Of its first process. Not its arguments, which can hold keys."""
+        """The name of its first process, without arguments, which can hold keys."""
         with suppress(psutil.NoSuchProcess, IndexError):
             return str(psutil.Process(self.roots[0]).name())
         return "unknown"

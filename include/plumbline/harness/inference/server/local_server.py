@@ -55,7 +55,7 @@ class LocalServer(ABC):
     or its model does not load, "timeout" if it is not ready in time."""
 
     program = "server"
-    """As messages name it."""
+    """The server's name in messages."""
 
     def __init__(
         self,

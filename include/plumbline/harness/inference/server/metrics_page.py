@@ -121,7 +121,7 @@ class Scraper:
             due = max(due + self.every_s, time.monotonic())
 
     def telemetry(self, phase: Phase, prefix: str = "") -> list[Telemetry]:
-        """What the gauges did, a row for each signal that the pages have, `prefix` before its name. Call it when the phase is over."""
+        """Telemetry of the gauges, a row for each signal of the pages, `prefix` before its name. Call it when the phase is over."""
         samples: dict[tuple[str, str], list[float]] = {}
         for _, page in list(self.pages):
             for signal, unit, value in _signals(page):

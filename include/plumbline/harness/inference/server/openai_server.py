@@ -96,7 +96,7 @@ _VERSIONS = (("/version", "version"), ("/server_info", "version"), ("/get_server
 
 @dataclass(frozen=True)
 class OpenAiModel:
-    """What the command serves. `folder`: the checkpoint; `context` in tokens; `threads`: cores to compute on."""
+    """The model that the command serves. `folder`: the checkpoint; `context` in tokens; `threads`: cores to compute on."""
 
     folder: Path
     context: int
@@ -192,7 +192,7 @@ class OpenAiServer(LocalServer):
             return []
 
     def _engine(self) -> str:
-        """By its own metrics, else the program's name."""
+        """The engine's name by its own metrics, else the program's name."""
         try:
             page = metrics_page.fetch_metrics(self.metrics_address)
         except metrics_page.MetricsUnavailable:

@@ -54,7 +54,7 @@ class ServerLog:
         return ended - began if began is not None and ended is not None and ended >= began else None
 
     def about(self) -> dict[str, Any]:
-        """What the model last reported; empty without a report."""
+        """The model's last report; empty without one."""
         about: dict[str, Any] = {}
         for _, text in self._messages():
             if "plumbline-model " in text:

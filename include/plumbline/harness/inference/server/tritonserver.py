@@ -183,7 +183,7 @@ class Installation:
         return tuple(sorted(path.name for path in folder.iterdir() if path.is_dir())) if folder.is_dir() else ()
 
     def python_backends(self) -> set[str]:
-        """Those that are a model.py which the Python backend runs."""
+        """Models that are a model.py which the Python backend runs."""
         return {name for name in self.backends() if (self.root / "backends" / name / "model.py").is_file()}
 
     def require(self, engine: InferenceEngine) -> None:

@@ -80,7 +80,7 @@ class ManagedServers(ABC, Generic[Server]):
 
     @property
     def start_up(self) -> StartUp:
-        """From the first start to the last readiness, with the slowest load and the first model's report."""
+        """Times from the first start to the last readiness, with the slowest load and the first model's report."""
         ups = [server.start_up for server in self.servers]
         loads = [up.model_load_s for up in ups if up.model_load_s is not None]
         load_s = max(loads) if len(loads) == len(ups) else None
@@ -107,7 +107,7 @@ class ManagedServers(ABC, Generic[Server]):
         return []
 
     def judgements(self, log: RequestLog) -> list[Judgement]:
-        """What only this kind of server can do to a steady phase."""
+        """Judgements on a steady phase that only this kind of server needs."""
         return _present(validity.pace_unmeasured(log))
 
     def answered(self, requests: int) -> None:

@@ -23,7 +23,7 @@ STEPS_FILE = "steps.parquet"
 
 
 def build_measurement(workload: TrainingWorkload, records: TrainingRecords, folder: Path) -> Measurement:
-    """What was measured; of a trial that failed, as much as there is. Writes the evidence into `folder`."""
+    """The measurement; of a failed trial, its available part. Writes the evidence into `folder`."""
     undisturbed = records.undisturbed(workload.steps)
     run = undisturbed.record
     measured = Measurement(

@@ -45,7 +45,7 @@ def counts_tokens(workload: TrainingWorkload) -> bool:
 
 
 def work_per_step(workload: TrainingWorkload) -> tuple[str, int]:
-    """What one step of the job gets done: `tokens` or `samples`, and how many of them."""
+    """The work of one step of the job: `tokens` or `samples`, and their number."""
     each = workload.tokens_per_step if counts_tokens(workload) else workload.samples_per_step
     return ("tokens" if counts_tokens(workload) else "samples"), each * workload.parallelism.replicas
 
@@ -187,7 +187,7 @@ def build_curves(workload: TrainingWorkload, run: UndisturbedRun) -> list[Curve]
 
 
 def losses_sha256(steps: Sequence[Step]) -> str:
-    """What two runs with the same losses share: the hash of each step's number and loss, bit for bit."""
+    """Hash of each step's number and loss, bit for bit."""
     return hashlib.sha256(b"".join(struct.pack("<qd", step.step, step.loss) for step in steps)).hexdigest()
 
 
@@ -221,7 +221,7 @@ def _loss_curve(phase: Phase, blocks: list[list[Step]]) -> Curve:
 
 
 def _throughput_curve(workload: TrainingWorkload, phase: Phase, run: RunRecord, blocks: list[list[Step]]) -> Curve:
-    """What each block got done over its time, from the end of the block before it: the pauses between steps count, as they do for the run,
+    """Throughput of each block over its time, from the end of the block before it: the pauses between steps count, as they do for the run,
     but for checksums of checkpoints."""
     what, amount = work_per_step(workload)
     steps, checksums = run.steps, {save.step: save.checksum_s for save in run.saves}
@@ -236,7 +236,7 @@ def _throughput_curve(workload: TrainingWorkload, phase: Phase, run: RunRecord, 
 
 
 def _rank_curves(run: UndisturbedRun) -> list[Curve]:
-    """Of several ranks, each one's steady step time, and its own busy time where the wait for others is separate."""
+    """Of several ranks: each one's steady step time, and its own busy time where the wait for others is separate."""
     steady = run.steady_numbers
     ranks = {rank: [step for step in steps if step.step in steady] for rank, steps in sorted(run.record.by_rank.items())}
     if len(ranks) < 2 or not all(ranks.values()):

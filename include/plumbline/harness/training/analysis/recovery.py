@@ -84,7 +84,7 @@ def loss_tolerance(workload: TrainingWorkload) -> float:
 
 
 def loss_guarantees(workload: TrainingWorkload, records: TrainingRecords) -> list[str]:
-    """What was shown of the losses after a restart: that they were the same to the bit, or, on a GPU, nearly so."""
+    """Guarantees of the losses after a restart: that they were the same to the bit, or, on a GPU, nearly so."""
     if not records.incidents:
         return []
     if records.diverged() == []:
@@ -124,7 +124,7 @@ _ATTEMPTS_SCHEMA = pa.schema(
 
 
 def declared_failure(workload: TrainingWorkload, records: TrainingRecords) -> list[Judgement]:
-    """Of a trial that failed: the declared fault alone came more often than training may be started again, as it would in another try."""
+    """Whether a failed trial's declared fault alone exceeded the allowed restarts, as it would in another try."""
     planned = sum(incident.ending != "unplanned" for incident in records.incidents)
     if planned <= workload.restarts:
         return []

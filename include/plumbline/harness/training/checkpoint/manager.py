@@ -30,7 +30,7 @@ class CheckpointManager:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint") if spec.checkpoint_mode == "async" else None
         self._under_way: Future[None] | None = None
         self._summed = (0, 0)
-        """From when to when (ns) the newest checkpoint's checksum was taken."""
+        """Begin and end (ns) of the newest checkpoint's checksum."""
 
     def save(self, step: int, state: TrainingState, *, at_end: bool) -> None:
         """The checkpoint after `step` steps; in the log once it is durable. A save that is under way is waited for first.

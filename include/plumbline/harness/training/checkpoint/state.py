@@ -95,7 +95,7 @@ def tensor_checksum(tensor: torch.Tensor) -> int:
 
 
 def flatten_state(part: Any, path: str = "") -> dict[str, Any]:
-    """What nested dictionaries and lists hold, by its path (`optimizer.state.0.exp_avg`)."""
+    """Leaves of nested dictionaries and lists, by path (`optimizer.state.0.exp_avg`)."""
     if isinstance(part, dict):
         items = part.items()
     elif isinstance(part, (list, tuple)):
@@ -109,7 +109,7 @@ def flatten_state(part: Any, path: str = "") -> dict[str, Any]:
 
 
 def replace_leaves(part: Any, leaves: dict[str, Any], path: str = "") -> Any:
-    """The same nesting with other leaves; KeyError with the path of one that is not among them."""
+    """The nesting with other leaves; KeyError with the path of a missing one."""
     if isinstance(part, dict):
         return {key: replace_leaves(value, leaves, f"{path}.{key}" if path else str(key)) for key, value in part.items()}
     if isinstance(part, (list, tuple)):

@@ -99,7 +99,7 @@ class DraftFiles:
             raise self.error or error from error
 
     def digests(self, threads: int) -> dict[str, FileDigest]:
-        """Of the files that were written, by their final names; reads them."""
+        """Digests of the written files by their final names; reads them."""
         names = {name.removesuffix(".tmp") for name in self._files}
         return {name: digest_file(self.folder / name, threads) for name in sorted(names)}
 

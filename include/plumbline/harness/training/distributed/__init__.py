@@ -23,7 +23,7 @@ class ParallelModel(Protocol):
     """The model as this rank holds it."""
 
     replica: nn.Module
-    """What the loop calls."""
+    """The module that the loop calls."""
     casts: bool
     """Whether it sees to the types that products are taken in; otherwise the loop does."""
 

@@ -17,7 +17,7 @@ from plumbline.harness.training.worker_protocol import ProcessGroupSpec, WorkerS
 
 
 class GradientWait:
-    """From the moment this rank's own gradients were all there to the end of the backward.
+    """Time from the moment that this rank has all its own gradients to the end of the backward pass.
 
     On a GPU by events in the stream that computes: the program itself is elsewhere by then.
     """
@@ -93,7 +93,7 @@ class MeshLayout:
 
     @property
     def part(self) -> str:
-        """What lies on this node, in words: a checkpoint is only of use where it says the same."""
+        """The part of the state on this node, in words; a checkpoint is only usable with the same part."""
         return f"node {self.node} with {self.processes} ranks, {self.replicate} x {self.shard} x {self.tensor}"
 
 
@@ -124,7 +124,7 @@ class RankGroups:
         self._device = device
 
     def checkpoint_groups(self, layout: MeshLayout) -> CheckpointGroups:
-        """Those that save and load sharded state together. All ranks call it, at the same point."""
+        """Groups of ranks that save and load sharded state together. All ranks call it, at the same point."""
         # Over gloo whatever the device: for words rather than tensors, and for another thread than the loop's.
         everybody = _require_group(dist.new_group(backend="gloo", timeout=_TIMEOUT))
         mine = None

@@ -36,7 +36,7 @@ KILL_TIMEOUT_S = 60.0
 _POLL_WITHOUT_HANDLE_S = 0.02
 _SHOWN_LINES = 12
 MALLOC_SETTINGS = {
-    # glibc gives each large tensor back to the kernel and maps it anew in the next step: thousands of page faults a step, which made
+    # glibc gives each large tensor back to the kernel and maps it again in the next step: thousands of page faults a step, which made
     # steps 15 % slower and, beside an idle Airflow, their coefficient of variation 40 % instead of 24 %. Freed memory stays ours instead.
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(2**34),

@@ -120,7 +120,7 @@ class _TrialRun:
                 self._monitor.gpus.announce = coordinator.enter
             self._resume(topology.processes)
             self._report("preparing data", force=True)
-            # A new pod would otherwise make the data anew, and the provider be charged for it.
+            # A new pod would otherwise make the data again, and the provider be charged for it.
             data = prepare_inputs(workload, installation_paths().cache if self._state is None else self._state.folder / "cache")
             self.records.data_sha256 = data.sha256
             device = "cpu" if workload.needs.accelerator == "cpu" else "cuda"
@@ -170,7 +170,7 @@ class _TrialRun:
             struck = sum(incident.ending != "unplanned" for incident in ended)
             kind = "fault" if goal == "recovery" and fault is not None and struck < fault.times else goal
             name = self.records.next_name(kind)
-            # What broke off before its first checkpoint starts anew.
+            # What broke off before its first checkpoint starts again.
             spec = orders(name, goal == "recovery" or any((self._folder / "checkpoints").glob(_CHECKPOINTS)))
             incident = self._attempt(name, spec, context, end=end)
             if incident is None:

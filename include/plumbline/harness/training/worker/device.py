@@ -1,4 +1,4 @@
-"""What differs between CPU and GPU: step timers on the device's own clock, batches copied ahead, peak memory, the matmul rate."""
+"""Differences between CPU and GPU: step timers on the device's own clock, batches copied ahead, peak memory, the matmul rate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def matmul_flops(device: torch.device, precision: str) -> float:
 
 
 def synchronizer(device: torch.device) -> Callable[[], None]:
-    """What waits until the device has done what it was given: kernels of a GPU run behind the program's back."""
+    """A function that waits until the device has finished its work: kernels of a GPU run behind the program's back."""
     settle: Callable[[], None] = torch.cuda.synchronize if device.type == "cuda" else _no_wait
     return settle
 
@@ -77,7 +77,7 @@ class CpuStepTimer:
         self._start = self._last if self._previous is None else self._previous
 
     def mark(self, stage: StageName) -> None:
-        """What was done since the last mark was this stage; a stage that comes again adds up."""
+        """Assign the time since the last mark to this stage; repeated stages add up."""
         now = monotonic_ns()
         self._spent[stage] = self._spent.get(stage, 0) + now - self._last
         self._last = now

@@ -124,7 +124,7 @@ class Precision:
         return optimizer_step(self._scaler, optimizer, clip)
 
     def state_dict(self) -> dict[str, Any]:
-        """What must be saved so that training goes on in the same way; empty where there is nothing."""
+        """State to save so that training continues in the same way; empty without any."""
         return self._scaler.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -194,7 +194,7 @@ def attention_kernel(kernel: str) -> AbstractContextManager[object]:
 
 
 def set_deterministic(deterministic: bool) -> None:
-    """From now on torch uses only kernels that give the same bits each time and raises where it has none. Before the first use of a GPU."""
+    """Make torch use only kernels that give the same bits each time; it raises where it has none. Before the first use of a GPU."""
     if deterministic:
         # cuBLAS splits its products as its workspace allows; with several of this fixed size it does so in the same way each time.
         os.environ.setdefault(_WORKSPACE, ":4096:8")
@@ -203,7 +203,7 @@ def set_deterministic(deterministic: bool) -> None:
 
 
 def missing_kernel(error: RuntimeError, attention: str) -> UnsupportedOption | ImageIncomplete | NotDeterministic | None:
-    """What was declared that torch had no kernel or no compiler for, if that is what an error of torch says."""
+    """The declared feature for which an error of torch reports no kernel or compiler; None for another error."""
     message = str(error)
     if any(words in message for words in _NO_ATTENTION_KERNEL):
         return UnsupportedOption(

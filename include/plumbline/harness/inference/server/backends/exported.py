@@ -147,6 +147,6 @@ def _loaded(file: Path, names: tuple[str, str]) -> Any:
 
 
 def main() -> None:
-    """What standard input asks for, as JSON: the arguments of `export` by their names."""
+    """Run the export that standard input describes as JSON: the arguments of `export` by their names."""
     request = json.load(sys.stdin)
     export_encoder(request["shape"], Path(request["file"]), tuple(request["names"]))

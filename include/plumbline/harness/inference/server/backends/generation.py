@@ -29,7 +29,7 @@ _GIB = 2**30
 
 @dataclass(frozen=True)
 class Weights:
-    """What an engine loads. `folder`: configuration and tokenizer in Hugging Face's layout, with weights unless `dummy`; `context`: in tokens."""
+    """The weights that an engine loads. `folder`: configuration and tokenizer in Hugging Face's layout, with weights unless `dummy`; `context`: in tokens."""
 
     folder: Path
     dummy: bool
@@ -53,7 +53,7 @@ class Weights:
 
     @property
     def kv_bytes_per_token(self) -> int:
-        """Of keys and values at two bytes each, an upper bound for models with compressed caches."""
+        """Bytes of keys and values at two bytes each, an upper bound for models with compressed caches."""
         c = self.config
         heads = int(c.get("num_attention_heads", 1))
         size = int(c.get("head_dim") or int(c.get("hidden_size", 0)) // heads)
@@ -87,7 +87,7 @@ def weights_of(workload: InferenceWorkload, checkpoint: Path, quantises: tuple[s
 
 
 def dummy(workload: InferenceWorkload, folder: Path) -> Weights:
-    """Of the declared shape; its folder lies beside the repository, because Triton takes every folder there for a model."""
+    """Dummy weights of the declared shape; their folder lies beside the repository, because Triton takes every folder there for a model."""
     hub = folder.with_name(f"{folder.name}-hub")
     repository.write_hub_folder(workload, hub)
     return Weights(hub, dummy=True, context=repository.llama_of(workload).context)
