@@ -13,7 +13,7 @@ import pytest
 from tests.fakes.openai_server import Hosted, Plan
 from tests.fakes.trials import a_trial, local_provider
 
-from plumbline.analysis.cost.campaign_bill import outcome_costs, trial_bills
+from plumbline.analysis.cost.campaign_bill import CampaignBill, outcome_costs
 from plumbline.declarations import Provider, Trial, installation_paths
 from plumbline.launch.collect import collect
 from plumbline.launch.endpoint import EndpointClientLauncher
@@ -180,7 +180,7 @@ def test_the_tokens_of_a_hosted_model_are_billed(home: Path) -> None:
     provider = Provider.model_validate_json(
         json.dumps({**json.loads(document.trial.provider.model_dump_json()), "prices": [], "token_prices": [rate]})
     )
-    bill = next(iter(trial_bills([document], {"hosted": provider}, date(2026, 11, 1)).values()))
+    bill = next(iter(CampaignBill("c", (document,), {"hosted": provider}).bills(date(2026, 11, 1)).values()))
     read, written = sum(row.input_tokens for row in document.usage), sum(row.output_tokens for row in document.usage)
     # On a busy machine the trial counts as lost: it is billed all the same.
     billed = bill.of("hosted", "failed_launches")

@@ -55,11 +55,11 @@ class Conclusions:
         """The campaign's cost at each provider."""
         return self._bill.by_provider(self.day, self.campaign.purchase)
 
-    @property
+    @cached_property
     def _bill(self) -> CampaignBill:
         campaign = self.campaign
         rejected = frozenset(key for key, quality in campaign.quality.items() if quality.action == "reject")
-        return CampaignBill(campaign.campaign_id, campaign.documents, dict(campaign.providers), rejected, campaign.retention_s)
+        return CampaignBill(campaign.campaign_id, campaign.documents, campaign.providers, rejected, campaign.retention_s)
 
     @property
     def day(self) -> date:

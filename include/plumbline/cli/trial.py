@@ -42,11 +42,18 @@ from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.harness.measurement import TrialFailed
 from plumbline.launch.failures import Interrupted
 from plumbline.launch.plan import PlanError
-from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import format_quantity, unknown_name
+from plumbline.metrics.formatting import unknown_name
 from plumbline.presentation.scorecard_rows import trial_verdicts
-from plumbline.presentation.trials import BEFORE_THE_MEASUREMENT, RowsByMetric, leading_metrics, rows_by_metric
-from plumbline.results import CheckLine, Curve, MetricRow, ResultDocument
+from plumbline.presentation.trials import (
+    BEFORE_THE_MEASUREMENT,
+    CurveTable,
+    MetricLine,
+    PhasePart,
+    curve_tables,
+    leading_lines,
+    phase_parts,
+)
+from plumbline.results import CheckLine, ResultDocument
 from plumbline.workflows import budget
 from plumbline.workflows.benchmark import plan_replay, plan_single_trial, run_directly, stopped_by_sigterm
 
@@ -65,21 +72,19 @@ def show(document: ResultDocument, everything: bool = False) -> None:
     if verdict.status in ("degraded", "invalid"):
         out.print("  what these mean and what to do: docs/operate.md", style="dim")
     _criteria(document, everything)
-    measured = rows_by_metric(document)
-    phases = {phase for phase, _ in measured}
-    left_out = "warmup" if phases.difference(BEFORE_THE_MEASUREMENT) else None
-    leading = {} if everything else leading_metrics(measured)
-    # Along steps and time there are too many places for a table: the trial's page draws them.
-    listed = [curve for curve in document.curves if curve.along in ("input_tokens", "rank", "message_bytes")]
-    for phase in dict.fromkeys(curve.phase for curve in listed):
-        out.print(_curves([curve for curve in listed if curve.phase == phase]))
+    measured = {row.phase for row in document.metrics}
+    left_out = "warmup" if measured.difference(BEFORE_THE_MEASUREMENT) else None
+    parts, leading = phase_parts(document), () if everything else leading_lines(document)
+    for phase, curves in curve_tables(document):
+        out.print(_curves(phase, curves))
     if leading:
         out.print(_short(leading))
-        out.print(f"  {len(measured) - len(leading)} more metrics and {len(document.evidence)} files: --all", style="dim")
+        more = sum(len(part.metrics) for part in parts) - len(leading)
+        out.print(f"  {more} more metrics and {len(document.evidence)} files: --all", style="dim")
     else:
-        if rows := {key: rows for key, rows in measured.items() if key[0] != left_out}:
-            out.print(_metrics(rows))
-        _show_rest(document, left_out if left_out in phases else None)
+        if listed := [part for part in parts if part.metrics and part.phase != left_out]:
+            out.print(_metrics(listed))
+        _show_rest(document, left_out if left_out in measured else None)
     if document.selfcheck and (everything or any(line.status == "fail" for line in document.selfcheck)):
         out.print(compact(document.selfcheck), style="dim")
     if document.replay:
@@ -101,36 +106,22 @@ def _criteria(document: ResultDocument, everything: bool) -> None:
         out.print(judged)
 
 
-def _short(leading: RowsByMetric) -> Table:
+def _short(leading: Sequence[tuple[str, MetricLine]]) -> Table:
     """A row for each metric, in 80 columns."""
-    shown = table("", "metric", "value", "95 % interval", "p99", right=("value", "95 % interval", "p99"))
-    for (phase, metric), rows in leading.items():
-        lead = next((r for r in rows if r.statistic == METRICS[metric].statistic), rows[0])
-        tail = next((format_quantity(r.value, r.unit) for r in rows if r.statistic == "p99"), "")
-        name = "" if lead.statistic == "value" else f"{lead.statistic} "
+    shown = table("", "metric", "value", "95 % interval", "beside it", right=("value", "95 % interval"))
+    for phase, line in leading:
         place = "" if phase == PHASE_ORDER[0] else f" in {phase}"
-        shown.add_row(f"{name}{metric}{place}", format_quantity(lead.value, lead.unit), _interval(lead), tail)
+        shown.add_row(f"{line.statistic} {line.name}{place}".strip(), line.value, line.interval, Text(line.notes, style="dim"))
     return shown
 
 
-def _interval(row: MetricRow) -> str:
-    return "" if row.ci_low is None else f"{format_quantity(row.ci_low, row.unit)} … {format_quantity(row.ci_high, row.unit)}"
-
-
-def _metrics(measured: RowsByMetric) -> Table:
+def _metrics(parts: Sequence[PhasePart]) -> Table:
     """A row for each phase and metric, one statistic first and the others beside it."""
     shown = table("", "phase", "metric", "", "value", "95 % interval", "n", "beside it", right=("value", "95 % interval", "n"))
-    last = ""
-    for (phase, metric), rows in measured.items():
-        if last not in ("", phase):
-            shown.add_section()
-        lead = next((r for r in rows if r.statistic == METRICS[metric].statistic), rows[0])
-        others = [f"{r.statistic} {format_quantity(r.value, r.unit)}" for r in rows if r is not lead and r.value is not None]
-        beside = Text(" · ".join([*others, *filter(None, [lead.reason, lead.method])]), style="dim")
-        statistic = "" if lead.statistic == "value" else lead.statistic
-        name = phase if phase != last else ""
-        shown.add_row(name, metric, statistic, format_quantity(lead.value, lead.unit), _interval(lead), f"{lead.n:,}", beside)
-        last = phase
+    for part in parts:
+        for number, line in enumerate(part.metrics):
+            cells = (line.name, line.statistic, line.value, line.interval, f"{line.n:,}", Text(line.notes, style="dim"))
+            shown.add_row("" if number else part.phase, *cells, end_section=number == len(part.metrics) - 1)
     return shown
 
 
@@ -147,15 +138,12 @@ def _show_rest(document: ResultDocument, left_out: str | None) -> None:
         out.print(f"  {item.kind}: {item.uri}  sha256 {item.sha256[:12]}…  {item.bytes:,} B", style="dim")
 
 
-def _curves(curves: list[Curve]) -> Table:
+def _curves(phase: str, curves: CurveTable) -> Table:
     """The curves of one phase, a column a place."""
-    places = sorted({point.at for curve in curves for point in curve.points})
-    heads = tuple(f"{at:,.0f}" for at in places)
-    shown = table("", "phase", f"by {curves[0].along}", "", *heads, right=heads)
-    for curve in curves:
-        values = {point.at: point.value for point in curve.points}
-        statistic = "" if curve.statistic == "value" else curve.statistic
-        shown.add_row(curve.phase, curve.metric, statistic, *(format_quantity(values.get(at), curve.unit) for at in places))
+    along, *places = curves.heads
+    shown = table("", "phase", f"by {along}", "", *places, right=tuple(places))
+    for name, statistic, values in curves.lines:
+        shown.add_row(phase, name, statistic, *values)
     return shown
 
 

@@ -10,7 +10,8 @@ import typer
 
 from plumbline.cli.output import Json, clear_errors, emit, fail, out, table
 from plumbline.declarations import DeclarationError, InferenceWorkload, load
-from plumbline.declarations.workloads.access_logs import FORMATS, LogError
+from plumbline.declarations.workloads.access_logs import FORMATS
+from plumbline.declarations.workloads.text_file import UnusableFile
 from plumbline.metrics.formatting import unknown_name
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.workflows.workload_from_log import TEMPLATE, WorkloadOfLog, workload_from_log
@@ -43,7 +44,7 @@ def from_log(
     called = name or re.sub(r"[^a-z0-9]+", "-", file.name.split(".")[0].lower()).strip("-")
     if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", called):
         fail(f'"{called}" is no workload\'s name; expected --name with lower-case letters, digits and dashes, at most 63')
-    with clear_errors(LogError, DeclarationError, ValueError):
+    with clear_errors(UnusableFile, DeclarationError, ValueError):
         begin, length = (None if text is None else parse(text, SECONDS, "a duration", "10min") for text in (start, duration))
         written = workload_from_log(
             file,

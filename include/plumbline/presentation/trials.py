@@ -13,7 +13,7 @@ from plumbline.archive import TrialView
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.models import Llama
 from plumbline.metrics import METRICS, PHASES, leading_names
-from plumbline.metrics.formatting import common_scale, format_name, format_percent, join_words
+from plumbline.metrics.formatting import common_scale, format_name, format_percent, format_quantity, join_words
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.trial import curve_charts, event_clock, timeline_chart
 from plumbline.presentation.scorecard_rows import CriterionCell, trial_verdicts
@@ -89,45 +89,37 @@ def _gpus(telemetry: Sequence[Telemetry], phase: str) -> int:
 
 def _flops(document: ResultDocument, phase: str) -> AchievedRate:
     for name, statistic, share_name in _FLOPS:
-        row = _row(document, name, statistic, phase)
-        if row is not None and row.value is not None:
-            share = _row(document, share_name, statistic, phase)
-            share_text = "" if share is None or share.value is None else f"{format_percent(share.value)} of the probed matmul rate"
+        if (rate := document.value(name, statistic, phase)) is not None:
+            share = document.value(share_name, statistic, phase)
             in_prefill = " in prefill" if name == "prefill_flops" else ""
-            return AchievedRate(row.value, common_scale("FLOP/s", [row.value]).text(row.value) + in_prefill, share_text)
+            beside = "" if share is None else f"{format_percent(share)} of the probed matmul rate"
+            return AchievedRate(rate, format_quantity(rate, "FLOP/s") + in_prefill, beside)
     return AchievedRate(None, "not measured")
 
 
 def _bandwidth(document: ResultDocument, phase: str) -> AchievedRate:
     """Bytes a second that decoding read: the measured share of the probed bandwidth, times that of all the GPUs that hold the model."""
-    share, probed = _row(document, "model_bandwidth_utilization", "value", phase), _row(document, "memory_bandwidth", "max", "environment")
-    if share is None or share.value is None or probed is None or probed.value is None:
+    share = document.value("model_bandwidth_utilization", "value", phase)
+    probed = document.value("memory_bandwidth", "max", "environment")
+    if share is None or probed is None:
         return AchievedRate(None, "not measured")
     workload = document.trial.workload
     split = workload.needs.count if isinstance(workload, InferenceWorkload) and isinstance(workload.model, Llama) else 1
     if isinstance(workload, InferenceWorkload):  # each replica reads its own weights
         split *= workload.replicas_on(document.trial.provider.accelerator.count)
-    value = share.value * probed.value * split
-    return AchievedRate(
-        value, f"{common_scale('bytes/s', [value]).text(value)} in decoding", f"{format_percent(share.value)} of the probed bandwidth"
-    )
+    value = share * probed * split
+    return AchievedRate(value, f"{format_quantity(value, 'bytes/s')} in decoding", f"{format_percent(share)} of the probed bandwidth")
 
 
 def _power(document: ResultDocument, phase: str) -> AchievedRate:
     """All GPUs together: by their energy counters, else by the samples of each. Those of a job on several nodes are node 0's alone."""
-    row = _row(document, "gpu_power", "mean", phase)
-    if row is not None and row.value is not None:
-        return AchievedRate(row.value, common_scale("W", [row.value]).text(row.value))
+    row = next((r for r in document.metrics if (r.metric, r.statistic, r.phase) == ("gpu_power", "mean", phase)), None)
     if row is not None:
-        return AchievedRate(None, "not measured", row.reason or "")
+        return AchievedRate(row.value, "not measured" if row.value is None else format_quantity(row.value, "W"), row.reason or "")
     sampled = [item.mean for item in document.telemetry if item.phase == phase and re.fullmatch(r"gpu\d+_power", item.signal)]
     if not sampled or len(sampled) < _gpus(document.telemetry, phase):
         return AchievedRate(None, "not measured")
-    return AchievedRate(sum(sampled), common_scale("W", [sum(sampled)]).text(sum(sampled)))
-
-
-def _row(document: ResultDocument, metric: str, statistic: str, phase: str) -> MetricRow | None:
-    return next((r for r in document.metrics if (r.metric, r.statistic, r.phase) == (metric, statistic, phase)), None)
+    return AchievedRate(sum(sampled), format_quantity(sum(sampled), "W"))
 
 
 @dataclass(frozen=True)
@@ -192,7 +184,7 @@ class MetricLine:
 
 @dataclass(frozen=True)
 class CurveTable:
-    """A phase's curves by prompt length. `heads`: the quantity and its points; `lines`: (metric, statistic, values)."""
+    """A phase's curves along one quantity. `heads`: the quantity and its points; `lines`: (metric, statistic, values)."""
 
     heads: tuple[str, ...]
     lines: tuple[tuple[str, str, tuple[str, ...]], ...]
@@ -271,13 +263,12 @@ def trial_page(
     """`attempts`: every archived attempt, this one among them. `keys`: see Archive.signing_keys."""
     view = next(a for a in attempts if a.attempt == document.trial.attempt)
     events = (*(document.launch.events if document.launch else ()), *document.timeline)
-    measured_phases = {row.phase for row in document.metrics} | {curve.phase for curve in document.curves if curve.along == "input_tokens"}
     return TrialPage(
         document=document,
         view=view,
         attempts=attempts,
-        leading=tuple((format_name(phase), _metric_line(rows)) for (phase, _), rows in leading_metrics(rows_by_metric(document)).items()),
-        phases=tuple(_phase(document, phase) for phase in PHASES if phase in measured_phases),
+        leading=leading_lines(document),
+        phases=phase_parts(document),
         moments=tuple(_timeline_rows(events, document.simulated)),
         pods=tuple(_pod(pod) for pod in document.launch.pods) if document.launch else (),
         criteria=trial_verdicts(document, Quality(view.quality_action, tuple(r.detail for r in view.quality_reasons))),
@@ -291,26 +282,28 @@ def trial_page(
 
 
 BEFORE_THE_MEASUREMENT = ("environment", "cold_start", "warmup")
-RowsByMetric = dict[tuple[str, str], list[MetricRow]]
-"""Rows by phase and metric."""
 
 
-def rows_by_metric(document: ResultDocument) -> RowsByMetric:
-    rows: RowsByMetric = {}
+def _rows_by_metric(document: ResultDocument) -> dict[tuple[str, str], list[MetricRow]]:
+    """Rows by phase and metric."""
+    rows: dict[tuple[str, str], list[MetricRow]] = {}
     for row in document.metrics:
         rows.setdefault((row.phase, row.metric), []).append(row)
     return rows
 
 
-def leading_metrics(rows: RowsByMetric) -> RowsByMetric:
-    """Each leading metric's statistic and p99 in the first phase that has them; empty for a trial without numbers."""
-    leading: RowsByMetric = {}
+def leading_lines(document: ResultDocument) -> tuple[tuple[str, MetricLine], ...]:
+    """(phase, line) of each leading metric with its p99, in the first phase that has it; empty for a trial without numbers."""
+    rows = _rows_by_metric(document)
+    leading: dict[tuple[str, str], list[MetricRow]] = {}
     for metric in leading_names("trial"):
         phases = (p for p in PHASE_ORDER if any(r.value is not None for r in rows.get((p, metric), ())))
         if phase := next(phases, None):
             statistics = (METRICS[metric].statistic, "p99")
             leading[phase, metric] = [r for r in rows[phase, metric] if r.statistic in statistics] or rows[phase, metric]
-    return leading if any(phase not in BEFORE_THE_MEASUREMENT for phase, _ in leading) else {}
+    if all(phase in BEFORE_THE_MEASUREMENT for phase, _ in leading):
+        return ()
+    return tuple((format_name(phase), _metric_line(own)) for (phase, _), own in leading.items())
 
 
 def published_metrics(result: PublishedResult) -> tuple[tuple[str, str], ...]:
@@ -324,16 +317,19 @@ def published_metrics(result: PublishedResult) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _phase(document: ResultDocument, phase: str) -> PhasePart:
-    rows: dict[str, list[MetricRow]] = {}
-    for row in document.metrics:
-        if row.phase == phase:
-            rows.setdefault(row.metric, []).append(row)
-    return PhasePart(
-        format_name(phase),
-        tuple(_metric_line(several) for several in rows.values()),
-        _stages(document, phase),
-        _curves(document, phase),
+def phase_parts(document: ResultDocument) -> tuple[PhasePart, ...]:
+    """Every phase that measured something, in the phases' order."""
+    rows = _rows_by_metric(document)
+    measured = {phase for phase, _ in rows} | {curve.phase for curve in document.curves if curve.along == "input_tokens"}
+    return tuple(
+        PhasePart(
+            format_name(phase),
+            tuple(_metric_line(own) for (of, _), own in rows.items() if of == phase),
+            _stages(document, phase),
+            _curves(document, phase, "input_tokens"),
+        )
+        for phase in PHASES
+        if phase in measured
     )
 
 
@@ -371,8 +367,15 @@ def _stages(document: ResultDocument, phase: str) -> tuple[tuple[str, str, str],
     )
 
 
-def _curves(document: ResultDocument, phase: str) -> CurveTable | None:
-    curves = [curve for curve in document.curves if curve.phase == phase and curve.along == "input_tokens"]
+def curve_tables(document: ResultDocument) -> tuple[tuple[str, CurveTable], ...]:
+    """(phase, its curves) by prompt length, rank or message size; along steps and time there are too many places for a table."""
+    alongs = ("input_tokens", "rank", "message_bytes")
+    keys = dict.fromkeys((curve.phase, curve.along) for curve in document.curves if curve.along in alongs)
+    return tuple((format_name(phase), table) for phase, along in keys if (table := _curves(document, phase, along)) is not None)
+
+
+def _curves(document: ResultDocument, phase: str, along: str) -> CurveTable | None:
+    curves = [curve for curve in document.curves if curve.phase == phase and curve.along == along]
     if not curves:
         return None
     places = sorted({point.at for curve in curves for point in curve.points})

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from plumbline.declarations import InferenceWorkload
-from plumbline.declarations.workloads.prompts import PromptsError, selection_hash
+from plumbline.declarations.workloads.prompts import selection_hash
+from plumbline.declarations.workloads.text_file import UnusableFile
 from plumbline.harness.inference.load.own_prompts import OwnPrompts, selected_rows
 from plumbline.harness.inference.load.served_tokenizer import CheckpointTokenizer, tokenizer_of
 
@@ -29,10 +30,10 @@ class CheckedPrompts:
 def check_prompts(workload: InferenceWorkload, tokenizer: Path | None = None) -> CheckedPrompts:
     """`tokenizer`: a checkpoint's folder, for a model whose own is not on this machine, and for an external server.
 
-    Raises PromptsError as a trial would, ValueError for a tokenizer that cannot be loaded, and FetchFailed."""
+    Raises UnusableFile as a trial would, ValueError for a tokenizer that cannot be loaded, and FetchFailed."""
     declared = workload.requests.prompts
     if declared is None:
-        raise PromptsError(f"{workload.name} has no requests.prompts; expected a workload that brings its own")
+        raise UnusableFile(f"{workload.name} has no requests.prompts; expected a workload that brings its own")
     with tempfile.TemporaryDirectory(prefix="plumbline-prompts-") as cache:
         rows = selected_rows(declared, Path(cache))
     known = tokenizer_of(workload, None) if tokenizer is None else CheckpointTokenizer(tokenizer, workload.model.context)

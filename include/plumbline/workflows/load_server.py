@@ -17,7 +17,8 @@ import numpy as np
 
 from plumbline.declarations.thresholds import ClientLimits
 from plumbline.declarations.workloads.load import Arrivals
-from plumbline.declarations.workloads.prompts import PromptFormat, PromptsError, read_rows
+from plumbline.declarations.workloads.prompts import PromptFormat, read_rows
+from plumbline.declarations.workloads.text_file import UnusableFile
 from plumbline.harness.inference.analysis.metrics import metrics_of
 from plumbline.harness.inference.analysis.validity import client_limited
 from plumbline.harness.inference.endpoint import openai_wire
@@ -108,7 +109,7 @@ class _Served:
 def load_server(asked: ServerLoad, tick: Tick | None = None) -> LoadedServer:
     """Send the load and measure it, after one request that is not counted.
 
-    ValueError (UnusableModel, PromptsError) names the flag and what is expected; LoadFailed if the server refuses the first request."""
+    ValueError (UnusableModel, UnusableFile) names the flag and what is expected; LoadFailed if the server refuses the first request."""
     api, address, tls, path = _place(asked)
     expected = asked.rate * asked.duration_s
     if not 1 <= expected <= MOST_REQUESTS:
@@ -206,13 +207,13 @@ def _objects(file: Path, model: KserveModel) -> list[dict[str, Any]]:
         try:
             row = json.loads(line)
         except ValueError as error:
-            raise PromptsError(f"--prompts {file}:{number} is not JSON ({error}); expected an object a line") from None
+            raise UnusableFile(f"--prompts {file}:{number} is not JSON ({error}); expected an object a line") from None
         if not isinstance(row, dict):
             names = ", ".join(f'"{each.name}": …' for each in model.inputs)
-            raise PromptsError(f"--prompts {file}:{number} is no object; expected {{{names}}}")
+            raise UnusableFile(f"--prompts {file}:{number} is no object; expected {{{names}}}")
         rows.append(row)
     if not rows:
-        raise PromptsError(f"--prompts {file} holds no request; expected a JSON object a line")
+        raise UnusableFile(f"--prompts {file} holds no request; expected a JSON object a line")
     return rows
 
 
@@ -283,7 +284,7 @@ def _prompts(asked: ServerLoad, api: Api) -> Callable[[int], Sequence[Prompt]]:
         head = content[:4096].partition(b"\n")[0]
         kind = "messages" if b'"messages"' in head else "sharegpt" if b'"conversations"' in head else "text"
     if kind != "text" and api != "openai_chat":
-        raise PromptsError(f"--prompts {name} holds conversations; expected --api openai_chat, or objects with prompt")
+        raise UnusableFile(f"--prompts {name} holds conversations; expected --api openai_chat, or objects with prompt")
     rows = read_rows(content, name, kind)
     prompts = [Prompt(NO_IDS, row.text, row.messages[: row.turns[-1]] if row.text is None else None) for row in rows]
     return lambda n: [prompts[i % len(prompts)] for i in range(n)]
@@ -293,7 +294,7 @@ def _read(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise PromptsError(f"--prompts {file} cannot be read ({error.strerror}); expected a .txt or .jsonl file") from None
+        raise UnusableFile(f"--prompts {file} cannot be read ({error.strerror}); expected a .txt or .jsonl file") from None
 
 
 APIS: tuple[str, ...] = get_args(Api)

@@ -16,8 +16,9 @@ import yaml
 
 from plumbline.declarations import DeclarationError, InferenceWorkload, installation_paths
 from plumbline.declarations.loader import load_file
-from plumbline.declarations.workloads.access_logs import AccessLog, LogError, LogFormat, LoggedRequest, read_log
+from plumbline.declarations.workloads.access_logs import AccessLog, LogFormat, LoggedRequest, read_log
 from plumbline.declarations.workloads.load import DAY_S, MAX_TRACE_ROWS
+from plumbline.declarations.workloads.text_file import UnusableFile
 from plumbline.declarations.yaml_source import UnreadableYaml, read_yaml
 
 TEMPLATE = "chat-replay-cpu"
@@ -70,12 +71,12 @@ def workload_from_log(
 
     `like`: the declared workload whose model, server and limits it takes. `start_s`, `duration_s`: the part of the log; default: all of it.
     `input_tokens`, `output_tokens`: for requests whose lengths the log lacks; the median of the others if None.
-    Raises LogError, DeclarationError or UnreadableYaml; nothing is written then."""
+    Raises UnusableFile, DeclarationError or UnreadableYaml; nothing is written then."""
     root = config or installation_paths().config
     workload_file, trace_file = root / "workloads" / "inference" / f"{name}.yaml", root / "traces" / f"{name}.csv"
     for path in (workload_file, trace_file):
         if path.exists():
-            raise LogError(f"{path.name} exists already; expected another --name")
+            raise UnusableFile(f"{path.name} exists already; expected another --name")
     template = _template(root, like)
     log = read_log(_text(file), file.name, kind)
     unknown = list(log.notes)
@@ -109,24 +110,24 @@ def workload_from_log(
 def _text(file: Path) -> str:
     try:
         if (size := file.stat().st_size) > MAX_LOG_BYTES:
-            raise LogError(f"{file.name} has {size:,} bytes; expected at most {MAX_LOG_BYTES:,}: a part of the log")
+            raise UnusableFile(f"{file.name} has {size:,} bytes; expected at most {MAX_LOG_BYTES:,}: a part of the log")
         return file.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise LogError(f"{file} cannot be read ({error.strerror}); expected an access log") from None
+        raise UnusableFile(f"{file} cannot be read ({error.strerror}); expected an access log") from None
     except UnicodeDecodeError as error:
-        raise LogError(f"{file.name} is not UTF-8 text ({error.reason} at byte {error.start}); expected a text file") from None
+        raise UnusableFile(f"{file.name} is not UTF-8 text ({error.reason} at byte {error.start}); expected a text file") from None
 
 
 def _template(root: Path, like: str) -> dict[str, Any]:
     path = root / "workloads" / "inference" / f"{like}.yaml"
     if not path.is_file():
-        raise LogError(f'no inference workload is called "{like}"; expected --like with one of {path.parent}')
+        raise UnusableFile(f'no inference workload is called "{like}"; expected --like with one of {path.parent}')
     try:
         data, _ = read_yaml(path)
     except UnreadableYaml as error:
-        raise LogError(f"{path.name}:{error.line} {error}") from None
+        raise UnusableFile(f"{path.name}:{error.line} {error}") from None
     if not isinstance(data, dict) or "model" not in data or "server" not in data:
-        raise LogError(f"{path.name} has no model and server; expected an inference workload")
+        raise UnusableFile(f"{path.name} has no model and server; expected an inference workload")
     return data
 
 
@@ -135,9 +136,9 @@ def _part(requests: Sequence[LoggedRequest], name: str, start_s: float, duration
     until = math.inf if duration_s is None else origin + duration_s
     window = [request for request in requests if origin <= request.at < until]
     if not window:
-        raise LogError(f"{name} has no request in the chosen part; its requests span {requests[-1].at - requests[0].at:.6g} s")
+        raise UnusableFile(f"{name} has no request in the chosen part; its requests span {requests[-1].at - requests[0].at:.6g} s")
     if len(window) > MAX_TRACE_ROWS or window[-1].at - window[0].at >= DAY_S:
-        raise LogError(
+        raise UnusableFile(
             f"{name} has {len(window):,} requests in {window[-1].at - window[0].at:,.0f} s; expected --duration for a part of at most "
             f"{MAX_TRACE_ROWS:,} requests and a day"
         )
@@ -159,7 +160,7 @@ def _with_lengths(
             continue
         if given is None and not lengths:
             option = f"--{key.replace('_', '-')}"
-            raise LogError(
+            raise UnusableFile(
                 f"{name} has {key.replace('_', ' ')} of no request; expected {option} with a number to use for all ({_HINT[log.format]})"
             )
         stand_in = given if given is not None else round(statistics.median(lengths))
@@ -168,7 +169,7 @@ def _with_lengths(
         )
         usable = [request if getattr(request, key) is not None else _filled(request, key, stand_in) for request in usable]
     if not usable:
-        raise LogError(f"{name} has no request with tokens in and out; expected at least one")
+        raise UnusableFile(f"{name} has no request with tokens in and out; expected at least one")
     return usable
 
 

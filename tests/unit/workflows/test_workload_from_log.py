@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from plumbline.cli.app import app
 from plumbline.declarations import DeclarationError, InferenceWorkload
 from plumbline.declarations.loader import load_file
-from plumbline.declarations.workloads.access_logs import LogError, read_log
+from plumbline.declarations.workloads.access_logs import read_log
+from plumbline.declarations.workloads.text_file import UnusableFile
 from plumbline.harness.inference.load.prompts import prompts_of
 from plumbline.harness.inference.load.schedule import schedule_of
 from plumbline.workflows.workload_from_log import WorkloadOfLog, workload_from_log
@@ -170,7 +171,7 @@ def test_no_text_and_no_id_of_the_log_is_kept(tmp_path: Path, text: str) -> None
     ],
 )
 def test_a_wrong_line_is_named_and_nothing_is_written(tmp_path: Path, text: str, kind: Any, place: str) -> None:
-    with pytest.raises(LogError) as refused:
+    with pytest.raises(UnusableFile) as refused:
         made_from(tmp_path, text, kind=kind)
     assert str(refused.value).startswith(place) and "expected" in str(refused.value)
     assert not (tmp_path / "config" / "traces").exists()
@@ -179,7 +180,7 @@ def test_a_wrong_line_is_named_and_nothing_is_written(tmp_path: Path, text: str,
 
 def test_lengths_that_no_request_has_must_be_given(tmp_path: Path) -> None:
     text = "\n".join(vllm_line(f"11-23 10:00:0{i}", f"chatcmpl-{i}", "[1, 2]") for i in range(3))
-    with pytest.raises(LogError, match="--output-tokens"):
+    with pytest.raises(UnusableFile, match="--output-tokens"):
         made_from(tmp_path / "a" if (tmp_path / "a").mkdir() is None else tmp_path, text)
     made = made_from(tmp_path, text, output_tokens=9)
     assert made.output_tokens == (9, 9, 9, 9) and made.input_tokens == (2, 2, 2, 2)
@@ -189,9 +190,9 @@ def test_lengths_that_no_request_has_must_be_given(tmp_path: Path) -> None:
 def test_a_part_of_the_log(tmp_path: Path) -> None:
     made = made_from(tmp_path, json.dumps(LITELLM), start_s=0.1, duration_s=4.0)
     assert [row[0] for row in rows_of(loaded(made)).rows] == [0.0, 2.75]
-    with pytest.raises(LogError, match="exists already"):
+    with pytest.raises(UnusableFile, match="exists already"):
         workload_from_log(tmp_path / "access.log", "mine", config=tmp_path / "config")
-    with pytest.raises(LogError, match="chosen part"):
+    with pytest.raises(UnusableFile, match="chosen part"):
         workload_from_log(tmp_path / "access.log", "other", config=tmp_path / "config", start_s=100)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import cached_property
 from typing import Literal
 
 from plumbline.analysis.cost.bill import Bill, Money, combine_bills
@@ -108,24 +110,6 @@ def _recoveries(document: ResultDocument) -> list[tuple[float, float]]:
     return recoveries
 
 
-def trial_bills(
-    documents: Iterable[ResultDocument],
-    providers: Mapping[str, Provider],
-    on: date | None = None,
-    purchase: Purchase = "on_demand",
-    *,
-    retention_s: float | None = None,
-    rejected: Collection[Attempt] = (),
-) -> dict[str, Bill]:
-    """The bill of each trial of a campaign, all its attempts in it, by trial id.
-
-    `providers` as they are priced, which has to name each document's. `on`: the day whose prices count; None: of each attempt the day
-    that it began. `rejected`: attempts that the quality checks rejected; they were paid for nothing, like those that failed.
-    """
-    uses = _uses(documents, retention_s, rejected)
-    return {trial_id: _bill(own, providers, on, purchase) for trial_id, own in uses.items()}
-
-
 @dataclass(frozen=True)
 class ProviderCost:
     """The cost of a campaign's trials of one kind at one provider: a training run and an inference run are no runs of one size. Of a sum, see
@@ -161,29 +145,6 @@ class ProviderCost:
         return "no run finished" if not self.finished else "; ".join(dict.fromkeys(each.reason for each in self.bill.unknown))
 
 
-def provider_costs(
-    documents: Sequence[ResultDocument],
-    providers: Mapping[str, Provider],
-    on: date | None = None,
-    purchase: Purchase = "on_demand",
-    *,
-    retention_s: float | None = None,
-    rejected: Collection[Attempt] = (),
-) -> tuple[ProviderCost, ...]:
-    """A campaign's cost by provider and kind, in the order of their names; arguments as those of `trial_bills`."""
-    uses = _uses(documents, retention_s, rejected)
-    simulated = {(d.trial.provider.name, d.trial.workload.kind): d.simulated for d in documents}
-    kinds = {d.trial.trial_id: d.trial.workload.kind for d in documents}
-    costs = []
-    for name, kind in sorted(simulated):
-        own = {trial_id: attempts for trial_id, attempts in uses.items() if (attempts[0].provider, kinds[trial_id]) == (name, kind)}
-        finished = sum(any(use.usable for use in attempts) for attempts in own.values())
-        lost = sum(not use.usable for attempts in own.values() for use in attempts)
-        bill = combine_bills(_bill(attempts, providers, on, purchase) for attempts in own.values()).condensed()
-        costs.append(ProviderCost(name, kind, simulated[name, kind], bill, len(own), finished, lost))
-    return tuple(costs)
-
-
 def sum_costs(costs: Sequence[ProviderCost]) -> tuple[ProviderCost, ...]:
     """All providers and kinds together, what is simulated apart."""
     return tuple(
@@ -199,29 +160,9 @@ def sum_costs(costs: Sequence[ProviderCost]) -> tuple[ProviderCost, ...]:
     )
 
 
-def _bill(attempts: Sequence[TrialUsage], providers: Mapping[str, Provider], on: date | None, purchase: Purchase) -> Bill:
-    return combine_bills(trial_bill(use, providers[use.provider], on or use.day, purchase) for use in attempts)
-
-
 def rejected_usage(use: TrialUsage) -> TrialUsage:
     """The usage of an attempt that the quality checks rejected: all of it is lost."""
     return replace(use, usable=False, ended="rejected by the quality checks")
-
-
-def _uses(documents: Iterable[ResultDocument], retention_s: float | None, rejected: Collection[Attempt]) -> dict[str, list[TrialUsage]]:
-    """Every attempt by trial, each trial with its share of what its provider's campaign costs once; its last attempt carries it."""
-    uses: dict[str, list[TrialUsage]] = {}
-    for document in sorted(documents, key=lambda d: (d.trial.trial_id, d.trial.attempt)):
-        use = usage_of(document, retention_s=retention_s)
-        if (document.trial.trial_id, document.trial.attempt) in rejected:
-            use = rejected_usage(use)
-        uses.setdefault(use.trial_id, []).append(replace(use, share=0.0))
-    trials: dict[str, int] = {}
-    for own in uses.values():
-        trials[own[0].provider] = trials.get(own[0].provider, 0) + 1
-    for own in uses.values():
-        own[-1] = replace(own[-1], share=1 / trials[own[-1].provider])
-    return uses
 
 
 def _began(document: ResultDocument) -> date:
@@ -241,18 +182,46 @@ def _covered(spans: list[tuple[float, float]]) -> float:
 
 @dataclass(frozen=True)
 class CampaignBill:
-    """One campaign. `rejected`: attempts that the quality checks rejected. `retention_s`: how long evidence is kept, None for ever."""
+    """One campaign at the prices of `providers`, which name each document's. `rejected`: attempts that the quality checks rejected; they were paid for nothing, like those that
+    failed. `retention_s`: how long evidence is kept, None for ever."""
 
     campaign_id: str
     documents: tuple[ResultDocument, ...]
-    providers: dict[str, Provider]
-    rejected: frozenset[Attempt]
-    retention_s: float | None
+    providers: Mapping[str, Provider]
+    rejected: frozenset[Attempt] = frozenset()
+    retention_s: float | None = None
 
     def bills(self, on: date | None = None, purchase: Purchase = "on_demand") -> dict[str, Bill]:
-        """The bill of each trial; see `trial_bills`."""
-        return trial_bills(self.documents, self.providers, on, purchase, retention_s=self.retention_s, rejected=self.rejected)
+        """The bill of each trial, all its attempts in it, by trial id. `on`: the day whose prices count; None: of each attempt the day
+        that it began."""
+        return {trial_id: self._bill(own, on, purchase) for trial_id, own in self._uses.items()}
 
     def by_provider(self, on: date | None = None, purchase: Purchase = "on_demand") -> tuple[ProviderCost, ...]:
-        """Cost by provider; see `provider_costs`."""
-        return provider_costs(self.documents, self.providers, on, purchase, retention_s=self.retention_s, rejected=self.rejected)
+        """Cost by provider and kind, in the order of their names."""
+        simulated = {(d.trial.provider.name, d.trial.workload.kind): d.simulated for d in self.documents}
+        kinds = {d.trial.trial_id: d.trial.workload.kind for d in self.documents}
+        costs = []
+        for name, kind in sorted(simulated):
+            own = [uses for trial_id, uses in self._uses.items() if (uses[0].provider, kinds[trial_id]) == (name, kind)]
+            finished = sum(any(use.usable for use in attempts) for attempts in own)
+            lost = sum(not use.usable for attempts in own for use in attempts)
+            bill = combine_bills(self._bill(attempts, on, purchase) for attempts in own).condensed()
+            costs.append(ProviderCost(name, kind, simulated[name, kind], bill, len(own), finished, lost))
+        return tuple(costs)
+
+    def _bill(self, attempts: Sequence[TrialUsage], on: date | None, purchase: Purchase) -> Bill:
+        return combine_bills(trial_bill(use, self.providers[use.provider], on or use.day, purchase) for use in attempts)
+
+    @cached_property
+    def _uses(self) -> dict[str, list[TrialUsage]]:
+        """Every attempt by trial, each trial with its share of what its provider's campaign costs once; its last attempt carries it."""
+        uses: dict[str, list[TrialUsage]] = {}
+        for document in sorted(self.documents, key=lambda d: (d.trial.trial_id, d.trial.attempt)):
+            use = usage_of(document, retention_s=self.retention_s)
+            if (document.trial.trial_id, document.trial.attempt) in self.rejected:
+                use = rejected_usage(use)
+            uses.setdefault(use.trial_id, []).append(replace(use, share=0.0))
+        trials = Counter(own[0].provider for own in uses.values())
+        for own in uses.values():
+            own[-1] = replace(own[-1], share=1 / trials[own[-1].provider])
+        return uses

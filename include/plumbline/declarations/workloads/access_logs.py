@@ -13,13 +13,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any, Literal, get_args
 
+from plumbline.declarations.workloads.text_file import UnusableFile, json_array, json_lines, text_lines
+
 LogFormat = Literal["vllm", "litellm"]
 FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)
 MAX_REQUESTS = 5_000_000
-
-
-class LogError(ValueError):
-    """A log that cannot be read. The message has file, line, field and what was expected, and no text of a prompt."""
 
 
 @dataclass(frozen=True)
@@ -51,16 +49,16 @@ class AccessLog:
 def read_log(text: str, name: str, kind: LogFormat | None = None) -> AccessLog:
     """The requests of a log; `name` is the file's, in messages; `kind` None: recognised by the content.
 
-    Raises LogError for a wrong line, an unknown format, and a log without requests.
+    Raises UnusableFile for a wrong line, an unknown format, and a log without requests.
     """
     kind = kind or _recognised(text, name)
     log = AccessLog(kind)
     _READERS[kind](text, name, log)
     if not log.requests:
         left_out = "; ".join(f"{n} left out: {why}" for why, n in log.skipped.items())
-        raise LogError(f"{name} holds no finished request{f' ({left_out})' if left_out else ''}; expected {_EXPECTED[kind]}")
+        raise UnusableFile(f"{name} holds no finished request{f' ({left_out})' if left_out else ''}; expected {_EXPECTED[kind]}")
     if len(log.requests) > MAX_REQUESTS:
-        raise LogError(f"{name} holds {len(log.requests):,} requests; expected at most {MAX_REQUESTS:,}: a part of the log")
+        raise UnusableFile(f"{name} holds {len(log.requests):,} requests; expected at most {MAX_REQUESTS:,}: a part of the log")
     log.requests.sort(key=lambda request: (request.at, request.line))
     return log
 
@@ -75,34 +73,25 @@ def _recognised(text: str, name: str) -> LogFormat:
     if _RECEIVED.search(text):
         return "vllm"
     try:
-        first = next(_objects(text, name))[1]
-    except (LogError, StopIteration):
+        first = next(_objects(text, name))[2]
+    except (UnusableFile, StopIteration):
         first = None
     if isinstance(first, Mapping) and "startTime" in first:
         return "litellm"
-    raise LogError(f"{name} is of no known format; expected --format with one of {', '.join(FORMATS)}")
+    raise UnusableFile(f"{name} is of no known format; expected --format with one of {', '.join(FORMATS)}")
 
 
-def _objects(text: str, name: str) -> Iterator[tuple[str, Any, int]]:
-    """Place, value and line of each object: JSON lines, or one JSON document (an array's items, or itself)."""
-    lines = [(i, line) for i, line in enumerate(text.split("\n"), start=1) if line.strip()]
-    try:
-        whole = json.loads(text)
-    except json.JSONDecodeError as error:
-        if text.lstrip().startswith("["):
-            raise LogError(f"{name}:{error.lineno} is not JSON ({error.msg}); expected an array of objects") from None
-        if len(lines) > 1 and lines[0][1].strip() in ("{", "{\r"):
-            raise LogError(f"{name}:{error.lineno} is not JSON ({error.msg}); expected one document, or one object a line") from None
-    else:
-        items = whole if isinstance(whole, list) else [whole]
-        for number, item in enumerate(items):
-            yield (f"{name}[{number}]" if isinstance(whole, list) else f"{name}:1"), item, number + 1
+def _objects(text: str, name: str) -> Iterator[tuple[str, int, Any]]:
+    """Place, number and value of each object: JSON lines, or one JSON document (an array's items, or itself)."""
+    if text.lstrip().startswith("["):
+        yield from json_array(text, name)
         return
-    for i, line in lines:
-        try:
-            yield f"{name}:{i}", json.loads(line), i
-        except json.JSONDecodeError as error:
-            raise LogError(f"{name}:{i} is not JSON ({error.msg}); expected one object a line") from None
+    try:
+        yield f"{name}:1", 1, json.loads(text)
+    except json.JSONDecodeError as error:
+        if next((line for _, line in text_lines(text)), "").strip() == "{":
+            raise UnusableFile(f"{name}:{error.lineno} is not JSON ({error.msg}); expected one document, or one object a line") from None
+        yield from json_lines(text, name)
 
 
 # Fields of an object, with the place in the error.
@@ -110,7 +99,7 @@ def _objects(text: str, name: str) -> Iterator[tuple[str, Any, int]]:
 
 def _parse_int(where: str, field_name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0 or value != int(value):
-        raise LogError(f"{where}, {field_name} is {_quote(value)}; expected a whole number, at least 0")
+        raise UnusableFile(f"{where}, {field_name} is {_quote(value)}; expected a whole number, at least 0")
     return int(value)
 
 
@@ -131,7 +120,7 @@ def _moment(where: str, field_name: str, value: Any) -> float:
             pass
         else:
             return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
-    raise LogError(f"{where}, {field_name} is {_quote(value)}; expected epoch seconds, or a time such as 2026-11-16T18:17:03.5Z")
+    raise UnusableFile(f"{where}, {field_name} is {_quote(value)}; expected epoch seconds, or a time such as 2026-11-16T18:17:03.5Z")
 
 
 # vLLM. Lines of several loggers, of which those of the request logger matter; a date without a year.
@@ -168,7 +157,7 @@ def _vllm(text: str, name: str, log: AccessLog) -> None:
         match = _LINE.search(line)
         if match is None:
             if _RECEIVED.search(line):
-                raise LogError(
+                raise UnusableFile(
                     f"{name}:{number} has no time before its request; expected a line such as INFO 11-23 17:38:21 [logger.py:39] Received …"
                 )
             continue
@@ -179,7 +168,7 @@ def _vllm(text: str, name: str, log: AccessLog) -> None:
         try:
             at = datetime.fromisoformat(f"{year}-{match['month']}-{match['day']}T{match['time']}+00:00").timestamp()
         except ValueError:
-            raise LogError(
+            raise UnusableFile(
                 f"{name}:{number}, the time is {match['month']}-{match['day']} {match['time']}; expected month-day and time"
             ) from None
         at += float((match["fraction"] or ".0").replace(",", "."))
@@ -228,9 +217,9 @@ _GENERATES = re.compile(r"a?(text_)?completion|anthropic_messages|a?responses|a?
 
 def _litellm(text: str, name: str, log: AccessLog) -> None:
     sessions = False
-    for where, record, number in _objects(text, name):
+    for where, number, record in _objects(text, name):
         if not isinstance(record, Mapping):
-            raise LogError(f"{where} is not an object; expected one")
+            raise UnusableFile(f"{where} is not an object; expected one")
         if (record.get("status") or "success") != "success":
             log.skip("failed")
             continue
@@ -239,7 +228,7 @@ def _litellm(text: str, name: str, log: AccessLog) -> None:
             continue
         for required in ("startTime", "prompt_tokens", "completion_tokens"):
             if required not in record:
-                raise LogError(f"{where} has no {required}; expected a spend log or a StandardLoggingPayload")
+                raise UnusableFile(f"{where} has no {required}; expected a spend log or a StandardLoggingPayload")
         if str(record.get("cache_hit")).lower() == "true":
             log.skip("answered by the gateway's cache")
             continue

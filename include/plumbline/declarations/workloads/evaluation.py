@@ -14,6 +14,7 @@ from pydantic.json_schema import SkipJsonSchema
 from plumbline.declarations.base import Declared, removed
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.declarations.workloads.models import ServingPrecision
+from plumbline.declarations.workloads.text_file import UnusableFile, json_lines, read_text
 from plumbline.declarations.workloads.workload import Seed
 from plumbline.metrics.units import Percent
 
@@ -62,11 +63,9 @@ def load_passage(data: Any, folder: Path) -> list[tuple[tuple[str | int, ...], s
     except (TypeError, ValidationError):
         return []  # its own check reports it
     try:
-        content = (folder / str(name)).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        return [(field, f"{name} cannot be read ({error.strerror}); expected a file in {folder.name}/")]
-    except UnicodeDecodeError as error:
-        return [(field, f"{name} is not UTF-8 text ({error.reason} at byte {error.start}); expected a text file")]
+        content = read_text(folder, str(name))
+    except UnusableFile as error:
+        return [(field, str(error))]
     if not content.strip() or len(content.encode()) > MAX_TEXT_BYTES:
         return [(field, f"{name} has {len(content.encode()):,} bytes of text; expected some, at most {MAX_TEXT_BYTES:,}")]
     declared["passage"] = content
@@ -77,10 +76,6 @@ MAX_QUESTIONS = 10_000
 MAX_BYTES = 2**20
 """Most bytes of a trial's questions, as JSON: its document carries them."""
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
-
-class EvaluationError(ValueError):
-    """An evaluation set that cannot be used. The message has file, line, field and what was expected."""
 
 
 class Question(Declared):
@@ -147,28 +142,20 @@ class Evaluation(Declared):
 
 
 def read_questions(folder: Path, declared: Evaluation) -> tuple[Question, ...]:
-    """The declared questions of the file, in the order of the file. EvaluationError."""
+    """The declared questions of the file, in the order of the file. UnusableFile."""
     name = declared.file
-    try:
-        text = (folder / name).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise EvaluationError(f"{name} cannot be read ({error.strerror}); expected a file in {folder.name}/") from None
-    except UnicodeDecodeError as error:
-        raise EvaluationError(f"{name} is not UTF-8 text ({error.reason} at byte {error.start}); expected a text file") from None
-    questions = [_question(f"{name}:{number}", line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    questions = [_question(where, record) for where, _, record in json_lines(read_text(folder, name), name, _EXAMPLE)]
     if not questions:
-        raise EvaluationError(f"{name} holds no question; expected lines such as {_EXAMPLE}")
+        raise UnusableFile(f"{name} holds no question; expected lines such as {_EXAMPLE}")
     if declared.sample is not None and declared.sample > len(questions):
-        raise EvaluationError(
-            f"sample {declared.sample} of {name}, which holds {len(questions)} questions; expected at most {len(questions)}"
-        )
+        raise UnusableFile(f"sample {declared.sample} of {name}, which holds {len(questions)} questions; expected at most {len(questions)}")
     if declared.sample is not None:
         # By a hash: the same questions on every machine and in every version of Python.
         order = sorted(range(len(questions)), key=lambda i: hashlib.sha256(f"{declared.seed} {i}".encode()).digest())
         questions = [questions[i] for i in sorted(order[: declared.sample])]
     if len(questions) > MAX_QUESTIONS or (size := sum(len(each.model_dump_json(exclude_none=True)) for each in questions)) > MAX_BYTES:
         taken = f"{len(questions):,} questions" if len(questions) > MAX_QUESTIONS else f"{size:,} bytes of questions"
-        raise EvaluationError(f"{name} has {taken}; expected at most {MAX_QUESTIONS:,} and {MAX_BYTES:,} bytes in all: set sample")
+        raise UnusableFile(f"{name} has {taken}; expected at most {MAX_QUESTIONS:,} and {MAX_BYTES:,} bytes in all: set sample")
     return tuple(questions)
 
 
@@ -188,7 +175,7 @@ def load_questions(data: Any, folder: Path) -> list[tuple[tuple[str | int, ...],
         return []
     try:
         questions = read_questions(folder, evaluation)
-    except EvaluationError as error:
+    except UnusableFile as error:
         return [(("evaluation", "sample" if str(error).startswith("sample ") else "file"), str(error))]
     declared["questions"] = [each.model_dump(mode="json", exclude_none=True) for each in questions]
     return []
@@ -197,18 +184,14 @@ def load_questions(data: Any, folder: Path) -> list[tuple[tuple[str | int, ...],
 _EXAMPLE = '{"prompt": "2 + 2 =", "answer": "4"}'
 
 
-def _question(where: str, line: str) -> Question:
-    try:
-        record = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise EvaluationError(f"{where} is not JSON ({error.msg}); expected {_EXAMPLE}") from None
+def _question(where: str, record: object) -> Question:
     try:
         return Question.model_validate_json(json.dumps(record))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(map(str, first["loc"]))
         reason = first["msg"].removeprefix("Value error, ")
-        raise EvaluationError(f"{where}{f', {field}' if field else ''}: {reason}; expected a question such as {_EXAMPLE}") from None
+        raise UnusableFile(f"{where}{f', {field}' if field else ''}: {reason}; expected a question such as {_EXAMPLE}") from None
 
 
 def _normalize(text: str) -> str:

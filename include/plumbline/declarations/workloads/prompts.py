@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from plumbline.declarations.base import Declared
+from plumbline.declarations.workloads.text_file import UnusableFile, decode, json_array, json_lines, text_lines
 from plumbline.declarations.workloads.workload import Seed
 
 MAX_PROMPTS = 100_000
@@ -101,10 +102,6 @@ Message = dict[str, str]
 """`role` and `content`."""
 
 
-class PromptsError(ValueError):
-    """Prompts that cannot be sent. The message has file, line, field and what was expected, and never text of a prompt."""
-
-
 @dataclass(frozen=True)
 class PromptRow:
     """A prompt (`text`) or a conversation (`messages`). `line` of the file, or number in a JSON array, from 1."""
@@ -136,31 +133,29 @@ class PromptRow:
 
 
 def read_rows(data: bytes, name: str, kind: PromptFormat) -> tuple[PromptRow, ...]:
-    """All rows of a file's bytes. PromptsError for a file without rows and for the first row of another shape."""
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise PromptsError(f"{name} is not UTF-8 text ({error.reason} at byte {error.start}); expected a text file") from None
+    """All rows of a file's bytes. UnusableFile for a file without rows and for the first row of another shape."""
+    text = decode(data, name)
     if name.endswith(".txt"):
         if kind != "text":
-            raise PromptsError(f"{name} holds plain text, but format is {kind}; expected format text, or a .jsonl file")
-        rows = tuple(PromptRow(line, text=row) for line, row in _lines(text))
+            raise UnusableFile(f"{name} holds plain text, but format is {kind}; expected format text, or a .jsonl file")
+        rows = tuple(PromptRow(line, text=row) for line, row in text_lines(text))
     else:
-        rows = tuple(_row(where, line, record, kind) for where, line, record in _records(text, name))
+        records = json_array(text, name) if name.endswith(".json") else json_lines(text, name)
+        rows = tuple(_row(where, line, record, kind) for where, line, record in records)
     if not rows:
-        raise PromptsError(f"{name} holds no prompt; expected at least one")
+        raise UnusableFile(f"{name} holds no prompt; expected at least one")
     if len(rows) > MAX_PROMPTS:
-        raise PromptsError(f"{name} holds {len(rows):,} prompts; expected at most {MAX_PROMPTS:,}")
+        raise UnusableFile(f"{name} holds {len(rows):,} prompts; expected at most {MAX_PROMPTS:,}")
     return rows
 
 
 def select(rows: Sequence[PromptRow], name: str, sample: int | None, seed: int) -> tuple[PromptRow, ...]:
-    """`sample` rows (None: all), in an order drawn by `seed`. PromptsError if there are fewer.
+    """`sample` rows (None: all), in an order drawn by `seed`. UnusableFile if there are fewer.
 
     Ordered by a hash, which gives the same rows on every machine and in every version of Python.
     """
     if sample is not None and sample > len(rows):
-        raise PromptsError(f"sample {sample} of {name}, which holds {len(rows)} prompts; expected at most {len(rows)}")
+        raise UnusableFile(f"sample {sample} of {name}, which holds {len(rows)} prompts; expected at most {len(rows)}")
     return tuple(sorted(rows, key=lambda row: hashlib.sha256(f"{seed} {row.line}".encode()).digest())[:sample])
 
 
@@ -178,7 +173,7 @@ def pack(rows: Sequence[PromptRow]) -> str:
 
 
 def unpack(content: str, selection: str | None) -> tuple[PromptRow, ...]:
-    """The rows of `pack`; PromptsError if they are damaged or another selection."""
+    """The rows of `pack`; UnusableFile if they are damaged or another selection."""
     try:
         inflate = zlib.decompressobj()
         lines = inflate.decompress(base64.b64decode(content, validate=True), MAX_SELECTION_BYTES)
@@ -187,9 +182,9 @@ def unpack(content: str, selection: str | None) -> tuple[PromptRow, ...]:
         records = [json.loads(line) for line in lines.splitlines()]
         rows = tuple(PromptRow(int(r["line"]), r.get("text"), tuple(r.get("messages", ()))) for r in records)
     except (ValueError, KeyError, TypeError, zlib.error) as error:
-        raise PromptsError(f"requests.prompts.content is damaged ({type(error).__name__}); expected the trial as it was planned") from None
+        raise UnusableFile(f"requests.prompts.content is damaged ({type(error).__name__}); expected the trial as it was planned") from None
     if (hash_of_rows := selection_hash(rows)) != selection:
-        raise PromptsError(f"requests.prompts.content hashes to {hash_of_rows}; expected selection {selection}")
+        raise UnusableFile(f"requests.prompts.content hashes to {hash_of_rows}; expected selection {selection}")
     return rows
 
 
@@ -217,11 +212,11 @@ def load_prompts(data: Any, folder: Path) -> list[tuple[tuple[str | int, ...], s
         chosen = select(rows, prompts.path, prompts.sample, prompts.seed)
         content = None if prompts.private else pack(chosen)
         if content is not None and len(content) > MAX_CONTENT_BYTES:
-            raise PromptsError(
+            raise UnusableFile(
                 f"{len(chosen)} prompts of {prompts.path} take {len(content):,} bytes in each trial; expected at most {MAX_CONTENT_BYTES:,}: "
                 "a smaller sample, or source url"
             )
-    except PromptsError as error:
+    except UnusableFile as error:
         return [((*field, "sample" if str(error).startswith("sample ") else "path"), str(error))]
     declared |= {"sha256": digest, "selection": selection_hash(chosen)} | ({} if content is None else {"content": content})
     declared.setdefault("expected_tokens", max(1, round(sum(row.characters for row in chosen) / len(chosen) / 4)))
@@ -229,41 +224,15 @@ def load_prompts(data: Any, folder: Path) -> list[tuple[tuple[str | int, ...], s
 
 
 def read_file(folder: Path, prompts: FilePrompts) -> tuple[tuple[PromptRow, ...], str]:
-    """All rows of a declared file and its SHA-256 (hex). PromptsError if it cannot be read."""
+    """All rows of a declared file and its SHA-256 (hex). UnusableFile if it cannot be read."""
     file = folder / prompts.path
     try:
         if (size := file.stat().st_size) > MAX_FILE_BYTES:
-            raise PromptsError(f"{prompts.path} has {size:,} bytes; expected at most {MAX_FILE_BYTES:,}: a smaller file, or source url")
+            raise UnusableFile(f"{prompts.path} has {size:,} bytes; expected at most {MAX_FILE_BYTES:,}: a smaller file, or source url")
         content = file.read_bytes()
     except OSError as error:
-        raise PromptsError(f"{prompts.path} cannot be read ({error.strerror}); expected a file in {folder.name}/") from None
+        raise UnusableFile(f"{prompts.path} cannot be read ({error.strerror}); expected a file in {folder.name}/") from None
     return read_rows(content, prompts.path, prompts.format), hashlib.sha256(content).hexdigest()
-
-
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    # By \n alone: splitlines would also cut at characters that JSON strings and prompts may hold.
-    for line, row in enumerate(text.split("\n"), start=1):
-        if row.strip():
-            yield line, row.removesuffix("\r")
-
-
-def _records(text: str, name: str) -> Iterator[tuple[str, int, Any]]:
-    """Place, line (or number in an array) and value of each row."""
-    if name.endswith(".json"):
-        try:
-            rows = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise PromptsError(f"{name}:{error.lineno} is not JSON ({error.msg}); expected an array of objects") from None
-        if not isinstance(rows, list):
-            raise PromptsError(f"{name} is not a JSON array; expected one of objects, or a .jsonl file")
-        for number, record in enumerate(rows, start=1):
-            yield f"{name}[{number - 1}]", number, record
-        return
-    for line, row in _lines(text):
-        try:
-            yield f"{name}:{line}", line, json.loads(row)
-        except json.JSONDecodeError as error:
-            raise PromptsError(f"{name}:{line} is not JSON ({error.msg}); expected one object a line") from None
 
 
 def _row(where: str, line: int, record: Any, kind: PromptFormat) -> PromptRow:
@@ -272,34 +241,34 @@ def _row(where: str, line: int, record: Any, kind: PromptFormat) -> PromptRow:
             return PromptRow(line, text=_content(where, "text", record))
         field = next((name for name in _TEXT_FIELDS if isinstance(record, dict) and name in record), None)
         if field is None:
-            raise PromptsError(f"{where} has no field prompt; expected an object such as {{prompt: …}}")
+            raise UnusableFile(f"{where} has no field prompt; expected an object such as {{prompt: …}}")
         return PromptRow(line, text=_content(where, field, record[field]))
     listed = "messages" if kind == "messages" else "conversations"
     if not isinstance(record, dict) or not isinstance(record.get(listed), list):
-        raise PromptsError(f"{where} has no list {listed}; expected an object with {listed} for format {kind}")
+        raise UnusableFile(f"{where} has no list {listed}; expected an object with {listed} for format {kind}")
     messages = tuple(_message(where, f"{listed}[{i}]", message, kind) for i, message in enumerate(record[listed]))
     if not any(message["role"] == "user" for message in messages):
-        raise PromptsError(f"{where}, {listed} has no message of a user; expected at least one")
+        raise UnusableFile(f"{where}, {listed} has no message of a user; expected at least one")
     return PromptRow(line, messages=messages)
 
 
 def _message(where: str, field: str, message: Any, kind: PromptFormat) -> Message:
     role, content = ("role", "content") if kind == "messages" else ("from", "value")
     if not isinstance(message, dict) or role not in message:
-        raise PromptsError(f"{where}, {field} has no {role}; expected {role} and {content}")
+        raise UnusableFile(f"{where}, {field} has no {role}; expected {role} and {content}")
     roles = {name: name for name in _ROLES} if kind == "messages" else _SHAREGPT
     named = message[role]
     if not isinstance(named, str) or named not in roles:
-        raise PromptsError(f"{where}, {field}.{role} is not known; expected one of {', '.join(roles)}")
+        raise UnusableFile(f"{where}, {field}.{role} is not known; expected one of {', '.join(roles)}")
     return {"role": roles[named], "content": _content(where, f"{field}.{content}", message.get(content), may_be_empty=named != "user")}
 
 
 def _content(where: str, field: str, value: Any, *, may_be_empty: bool = False) -> str:
     if not isinstance(value, str):
         problem = "missing" if value is None else f"a {type(value).__name__}"
-        raise PromptsError(f"{where}, {field} is {problem}; expected text")
+        raise UnusableFile(f"{where}, {field} is {problem}; expected text")
     if any("\ud800" <= character <= "\udfff" for character in value):  # half of a pair, which JSON can hold and UTF-8 cannot
-        raise PromptsError(f"{where}, {field} has half of a surrogate pair; expected Unicode text")
+        raise UnusableFile(f"{where}, {field} has half of a surrogate pair; expected Unicode text")
     if not value.strip() and not may_be_empty:
-        raise PromptsError(f"{where}, {field} is empty; expected text")
+        raise UnusableFile(f"{where}, {field} is empty; expected text")
     return value

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.declarations.workloads.load import MAX_TRACE_ROWS, Trace, TraceLayout
+from plumbline.declarations.workloads.text_file import UnusableFile
 from plumbline.metrics.units import SECONDS, parse
 
 Row = tuple[float, int, int]
@@ -19,10 +20,6 @@ Following = tuple[int, int, float]
 """A next turn: its row, the row of the turn before, seconds from that one's answer to this request."""
 CONVERSATION, THINK = "conversation", "think_s"
 _TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:?\d\d)?")
-
-
-class TraceError(ValueError):
-    """A trace that cannot be replayed. The message has file, line, column and what was expected."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,7 @@ def read_trace(folder: Path, name: str, layout: TraceLayout, *, until_s: float, 
 
     Next turns of conversations, which only layout plumbline knows, are added to `after`.
 
-    Raises TraceError for a file that cannot be read, a missing column, a value that is none, time that goes back, too many rows.
+    Raises UnusableFile for a file that cannot be read, a missing column, a value that is none, time that goes back, too many rows.
     """
     described = _LAYOUTS[layout]
     rows: list[Row] = []
@@ -52,15 +49,15 @@ def read_trace(folder: Path, name: str, layout: TraceLayout, *, until_s: float, 
                 try:
                     at = described.seconds(time)
                 except ValueError:
-                    raise TraceError(f'{name}:{line}, {described.columns[0]} is "{time}"; expected {described.time}') from None
+                    raise UnusableFile(f'{name}:{line}, {described.columns[0]} is "{time}"; expected {described.time}') from None
                 began = began if rows else at
                 since = round(at - began, 6)
                 if rows and since < rows[-1][0]:
-                    raise TraceError(f"{name}:{line}, {described.columns[0]} decreases; expected requests in order of arrival")
+                    raise UnusableFile(f"{name}:{line}, {described.columns[0]} decreases; expected requests in order of arrival")
                 if rows and since >= until_s:
                     return tuple(rows)
                 if len(rows) == MAX_TRACE_ROWS:
-                    raise TraceError(
+                    raise UnusableFile(
                         f"{name}:{line} is request {MAX_TRACE_ROWS + 1:,} of the phase; expected at most {MAX_TRACE_ROWS:,}: a shorter phase, or a thinned file"
                     )
                 read, written = (
@@ -70,11 +67,11 @@ def read_trace(folder: Path, name: str, layout: TraceLayout, *, until_s: float, 
                     turns.add(line, len(rows), record)
                 rows.append((since, read, written))
     except OSError as error:
-        raise TraceError(f"{name} cannot be read ({error.strerror}); expected a file {folder / name}") from error
+        raise UnusableFile(f"{name} cannot be read ({error.strerror}); expected a file {folder / name}") from error
     except UnicodeDecodeError as error:
-        raise TraceError(f"{name} is not UTF-8 text ({error.reason} at byte {error.start}); expected the published text file") from error
+        raise UnusableFile(f"{name} is not UTF-8 text ({error.reason} at byte {error.start}); expected the published text file") from error
     if not rows:
-        raise TraceError(f"{name} has no request; expected rows with {', '.join(described.columns)}")
+        raise UnusableFile(f"{name} has no request; expected rows with {', '.join(described.columns)}")
     return tuple(rows)
 
 
@@ -93,7 +90,7 @@ class _Turns:
             try:
                 self._after.append((row, before, round(_parse_seconds(think), 6)))
             except ValueError:
-                raise TraceError(
+                raise UnusableFile(
                     f'{self._name}:{line}, {THINK} is "{think}"; expected seconds from the last answer of the conversation, such as 5.2'
                 ) from None
         self._last[conversation] = row
@@ -103,12 +100,12 @@ def _csv(file: Any, name: str, columns: tuple[str, ...]) -> Iterator[tuple[int, 
     reader = csv.DictReader(file)
     missing = [column for column in columns if column not in (reader.fieldnames or ())]
     if missing:
-        raise TraceError(f"{name}:1 has no column {', '.join(missing)}; expected a header with {', '.join(columns)}")
+        raise UnusableFile(f"{name}:1 has no column {', '.join(missing)}; expected a header with {', '.join(columns)}")
     try:
         for record in reader:
             yield reader.line_num, record
     except csv.Error as error:
-        raise TraceError(f"{name}:{reader.line_num} is not a CSV line ({error}); expected values for {', '.join(columns)}") from error
+        raise UnusableFile(f"{name}:{reader.line_num} is not a CSV line ({error}); expected values for {', '.join(columns)}") from error
 
 
 def _jsonl(file: Any, name: str, columns: tuple[str, ...]) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -116,21 +113,21 @@ def _jsonl(file: Any, name: str, columns: tuple[str, ...]) -> Iterator[tuple[int
         try:
             record = json.loads(text)
         except json.JSONDecodeError as error:
-            raise TraceError(f"{name}:{line} is not JSON ({error.msg}); expected an object with {', '.join(columns)}") from error
+            raise UnusableFile(f"{name}:{line} is not JSON ({error.msg}); expected an object with {', '.join(columns)}") from error
         if not isinstance(record, dict):
-            raise TraceError(f"{name}:{line} is not a JSON object; expected one with {', '.join(columns)}")
+            raise UnusableFile(f"{name}:{line} is not a JSON object; expected one with {', '.join(columns)}")
         yield line, record
 
 
 def _required_value(where: str, column: str, value: object) -> str:
     if value is None or value == "" or isinstance(value, (bool, list, dict)):
-        raise TraceError(f"{where} has no {column}; expected a value")
+        raise UnusableFile(f"{where} has no {column}; expected a value")
     return str(value).strip()
 
 
 def _parse_tokens(where: str, column: str, text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 2**31:
-        raise TraceError(f'{where}, {column} is "{text}"; expected a whole number of tokens, at least 1: leave out requests that failed')
+        raise UnusableFile(f'{where}, {column} is "{text}"; expected a whole number of tokens, at least 1: leave out requests that failed')
     return int(text)
 
 
@@ -191,6 +188,6 @@ def load_trace_rows(data: Any, folder: Path) -> list[tuple[tuple[str | int, ...]
             declared["rows"] = read_trace(folder, trace.file, trace.layout, until_s=duration_s * trace.speed * further, after=after)
             if after:
                 declared["after"] = after
-        except TraceError as error:
+        except UnusableFile as error:
             problems.append(((*field, "file"), str(error)))
     return problems

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.data.result_documents import PLANNED, document, failed, provider, training_workload, trial
 
-from plumbline.analysis.cost.campaign_bill import measured_s, provider_costs, rejected_usage, trial_bills, usage_of
+from plumbline.analysis.cost.campaign_bill import CampaignBill, measured_s, rejected_usage, usage_of
 from plumbline.analysis.prices.book import quote
 from plumbline.results import Event, LaunchRecord, PodRecord, ResultDocument
 
@@ -94,30 +94,41 @@ def test_only_what_left_a_cluster_went_home() -> None:
 def test_a_failed_attempt_is_a_line_of_its_trial_s_bill() -> None:
     first = launched(failed(trial("inference", where=PLACE)), 100.0)
     second = launched(document(trial("inference", where=PLACE, attempt=2), timeline=SERVED), 200.0)
-    (bill,) = trial_bills([second, first], {PLACE.name: PLACE}, ON).values()
+    (bill,) = (
+        CampaignBill(
+            "c",
+            (
+                second,
+                first,
+            ),
+            {PLACE.name: PLACE},
+        )
+        .bills(ON)
+        .values()
+    )
     assert {item: str(m) for item, m in bill.by_item().items()} == {"cpu": "0.11 USD", "idle": "0.09 USD", "failed_launches": "0.10 USD"}
     assert bill.lines[0].what == "out of memory"
 
 
 def test_failed_launches_are_shared_over_the_finished_runs() -> None:
     documents = [served(1), served(2), launched(failed(trial("inference", repeat=3, where=PLACE)), 100.0)]
-    (cost,) = provider_costs(documents, {PLACE.name: PLACE}, ON)
+    (cost,) = CampaignBill("c", tuple(documents), {PLACE.name: PLACE}).by_provider(ON)
     assert (cost.trials, cost.finished, cost.lost) == (3, 2, 1)
     # 200 + 200 + 100 s at 3.60 USD/h are 0.50 USD.
     assert (str(cost.bill.total), str(cost.per_finished_run), cost.why_not) == ("0.50 USD", "0.25 USD", "")
 
 
 def test_without_a_finished_run_there_is_no_cost_of_one() -> None:
-    (cost,) = provider_costs([launched(failed(trial("inference", where=PLACE)), 100.0)], {PLACE.name: PLACE}, ON)
+    (cost,) = CampaignBill("c", (launched(failed(trial("inference", where=PLACE)), 100.0),), {PLACE.name: PLACE}).by_provider(ON)
     assert cost.per_finished_run is None and cost.why_not == "no run finished"
     bare = provider()
-    (cost,) = provider_costs([served(where=bare)], {bare.name: bare}, ON)
+    (cost,) = CampaignBill("c", (served(where=bare),), {bare.name: bare}).by_provider(ON)
     assert cost.per_finished_run is None and quote(bare, ON).reason in cost.why_not.split("; ")
 
 
 def test_what_the_quality_checks_reject_was_paid_for_nothing() -> None:
     found = served()
-    (bill,) = trial_bills([found], {PLACE.name: PLACE}, ON, rejected={(found.trial.trial_id, 1)}).values()
+    (bill,) = CampaignBill("c", (found,), {PLACE.name: PLACE}, rejected=frozenset({(found.trial.trial_id, 1)})).bills(ON).values()
     assert {line.what for line in bill.lines} == {rejected_usage(usage_of(found)).ended}
     assert str(bill.of("failed_launches")) == "0.20 USD"
 
@@ -125,9 +136,9 @@ def test_what_the_quality_checks_reject_was_paid_for_nothing() -> None:
 def test_what_a_campaign_costs_once_is_shared_by_its_trials() -> None:
     place = provider(prices=[PRICE], overhead=[WORK])
     documents = [served(1, where=place), served(2, where=place), launched(failed(trial("inference", repeat=3, where=place)), 1.0)]
-    bills = trial_bills(documents, {place.name: place}, ON)
+    bills = CampaignBill("c", tuple(documents), {place.name: place}).bills(ON)
     assert [str(bill.of("engineering")) for bill in bills.values()] == ["80.00 USD"] * 3
-    (cost,) = provider_costs(documents, {place.name: place}, ON)
+    (cost,) = CampaignBill("c", tuple(documents), {place.name: place}).by_provider(ON)
     assert str(cost.bill.of("engineering")) == "240.00 USD"
 
 
@@ -135,8 +146,8 @@ def test_without_a_day_each_attempt_costs_what_its_own_day_did() -> None:
     dearer = {**PRICE, "price": "7.20 USD/h", "since": "2025-12-01"}
     place = provider(prices=[{**PRICE, "until": "2025-12-01"}, dearer])
     found = served(where=place)
-    (own,) = trial_bills([found], {place.name: place}).values()
-    (later,) = trial_bills([found], {place.name: place}, date(2025, 12, 24)).values()
+    (own,) = CampaignBill("c", (found,), {place.name: place}).bills().values()
+    (later,) = CampaignBill("c", (found,), {place.name: place}).bills(date(2025, 12, 24)).values()
     assert (str(own.of("cpu", "idle")), str(later.of("cpu", "idle"))) == ("0.20 USD", "0.40 USD")
 
 
@@ -151,12 +162,19 @@ def test_a_launch_that_never_had_a_place_held_nothing() -> None:
 def test_how_long_evidence_is_kept_is_what_storage_costs(retention_s: float | None) -> None:
     rate = {"item": "storage", "price": "0.08 USD/GB-month", "since": "2025-01-01", "source": "an example"}
     place = provider(prices=[PRICE], rates=[rate])
-    (bill,) = trial_bills([served(where=place)], {place.name: place}, ON, retention_s=retention_s).values()
+    (bill,) = CampaignBill("c", (served(where=place),), {place.name: place}, retention_s=retention_s).bills(ON).values()
     assert (bill.of("storage") is None) == (retention_s is None)
     assert ("storage" in {each.item for each in bill.unknown}) == (retention_s is None)
 
 
 def test_a_training_run_and_an_inference_run_are_never_averaged() -> None:
     trained = launched(document(trial(where=PLACE)), 400.0)
-    costs = provider_costs([served(), trained], {PLACE.name: PLACE}, ON)
+    costs = CampaignBill(
+        "c",
+        (
+            served(),
+            trained,
+        ),
+        {PLACE.name: PLACE},
+    ).by_provider(ON)
     assert [(c.kind, c.finished, str(c.per_finished_run)) for c in costs] == [("inference", 1, "0.20 USD"), ("training", 1, "0.40 USD")]

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from plumbline.declarations.workloads.evaluation import Evaluation, EvaluationError, Question, load_questions, read_questions
+from plumbline.declarations.workloads.evaluation import Evaluation, Question, load_questions, read_questions
+from plumbline.declarations.workloads.text_file import UnusableFile
 
 LINES = '{"prompt": "2 + 2 =", "answer": "4"}\n\n{"prompt": "Sky?", "choices": ["blue", "green"], "answer": "A"}\n{"prompt": "Year?", "pattern": "\\\\b20\\\\d\\\\d\\\\b"}\n'
 
@@ -59,7 +60,7 @@ def test_a_sample_is_the_same_everywhere_and_in_the_files_order(folder: Path) ->
 )
 def test_a_wrong_line_is_named(folder: Path, text: str, named: list[str]) -> None:
     (folder / "own.jsonl").write_text(text)
-    with pytest.raises(EvaluationError) as caught:
+    with pytest.raises(UnusableFile) as caught:
         read_questions(folder, Evaluation(file="own.jsonl"))
     assert [name for name in named if name not in str(caught.value)] == []
 

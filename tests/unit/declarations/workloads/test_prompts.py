@@ -11,7 +11,8 @@ from plumbline.declarations import DeclarationError, InferenceWorkload, spec_has
 from plumbline.declarations.loader import load_file
 from plumbline.declarations.trials import without_defaults
 from plumbline.declarations.workloads import prompts
-from plumbline.declarations.workloads.prompts import PromptsError, load_prompts, pack, read_rows, select, selection_hash, unpack
+from plumbline.declarations.workloads.prompts import load_prompts, pack, read_rows, select, selection_hash, unpack
+from plumbline.declarations.workloads.text_file import UnusableFile
 
 CHAT = {
     "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes?"}]
@@ -71,7 +72,7 @@ def test_each_format_gives_its_rows() -> None:
     ],
 )
 def test_a_wrong_file_is_refused_with_its_line_and_field(content: bytes, name: str, kind: Any, place: str) -> None:
-    with pytest.raises(PromptsError) as refused:
+    with pytest.raises(UnusableFile) as refused:
         read_rows(content, name, kind)
     assert str(refused.value).startswith(place) and "expected" in str(refused.value)
 
@@ -82,7 +83,7 @@ def test_a_sample_is_the_same_everywhere_and_differs_by_seed() -> None:
     assert [row.line for row in chosen] == [22, 32, 44, 40, 3]
     assert select(rows, "p.txt", 5, 8) != chosen
     assert sorted(row.line for row in select(rows, "p.txt", None, 7)) == list(range(1, 51))
-    with pytest.raises(PromptsError, match=r"^sample 51 "):
+    with pytest.raises(UnusableFile, match=r"^sample 51 "):
         select(rows, "p.txt", 51, 7)
 
 
@@ -92,7 +93,7 @@ def test_a_trial_carries_the_sample_and_refuses_another_one(tmp_path: Path) -> N
     rows = unpack(declared.content, declared.selection)
     assert (len(rows), selection_hash(rows)) == (4, declared.selection)
     for content, selection in ((pack(rows[:3]), declared.selection), ("eJw", declared.selection), ("?", declared.selection)):
-        with pytest.raises(PromptsError):
+        with pytest.raises(UnusableFile):
             unpack(content, selection)
 
 

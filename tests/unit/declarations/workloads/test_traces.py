@@ -12,7 +12,8 @@ from tests.data.example_trace import example_trace
 from plumbline.declarations import DeclarationError, InferenceWorkload, load, spec_hash
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.declarations.workloads.load import MAX_TRACE_ROWS, TraceLayout
-from plumbline.declarations.workloads.traces import TraceError, read_trace
+from plumbline.declarations.workloads.text_file import UnusableFile
+from plumbline.declarations.workloads.traces import read_trace
 from plumbline.harness.inference.load.schedule import schedule_of
 
 Break = Callable[[str, str, str], Path]
@@ -55,7 +56,7 @@ def test_each_layout_becomes_seconds_and_lengths(tmp_path: Path, layout: TraceLa
 def test_a_trace_is_cut_at_the_end_of_its_phase(tmp_path: Path) -> None:
     folder = written(tmp_path, AZURE + "no time,0,0\n")
     assert read_trace(folder, "t.csv", "azure", until_s=7.0) == ROWS[:2], "and what comes after is not even looked at"
-    with pytest.raises(TraceError):
+    with pytest.raises(UnusableFile):
         read_trace(folder, "t.csv", "azure", until_s=7.1)
 
 
@@ -85,21 +86,21 @@ def test_a_trace_is_cut_at_the_end_of_its_phase(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, layout: TraceLayout, text: str, said: str) -> None:
-    with pytest.raises(TraceError) as raised:
+    with pytest.raises(UnusableFile) as raised:
         read_trace(written(tmp_path, text), "t.csv", layout, until_s=60.0)
     assert said in str(raised.value)
 
 
 def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(TraceError, match=r"t\.csv.*UTF-8.*byte 0"):
+    with pytest.raises(UnusableFile, match=r"t\.csv.*UTF-8.*byte 0"):
         read_trace(tmp_path, "t.csv", "azure", until_s=1.0)
 
 
 def test_too_many_rows_are_refused(tmp_path: Path) -> None:
     folder = written(tmp_path, "Timestamp,Request tokens,Response tokens\n" + "".join(f"{i},1,1\n" for i in range(MAX_TRACE_ROWS + 1)))
     assert len(read_trace(folder, "t.csv", "burstgpt", until_s=MAX_TRACE_ROWS)) == MAX_TRACE_ROWS
-    with pytest.raises(TraceError, match=rf"t\.csv:100002\b.*{MAX_TRACE_ROWS:,}"):
+    with pytest.raises(UnusableFile, match=rf"t\.csv:100002\b.*{MAX_TRACE_ROWS:,}"):
         read_trace(folder, "t.csv", "burstgpt", until_s=MAX_TRACE_ROWS + 1)
 
 

@@ -19,7 +19,6 @@ from plumbline.declarations.workloads.prompts import (
     FilePrompts,
     HubPrompts,
     PromptRow,
-    PromptsError,
     PromptSet,
     UrlPrompts,
     file_name,
@@ -29,6 +28,7 @@ from plumbline.declarations.workloads.prompts import (
     selection_hash,
     unpack,
 )
+from plumbline.declarations.workloads.text_file import UnusableFile
 from plumbline.harness.inference.load.prompts import Prompts
 from plumbline.harness.inference.load.schedule import Schedule, request_rng, turn_of
 from plumbline.harness.inference.load.served_tokenizer import ServedTokenizer, TemplateFailed, Unread
@@ -45,7 +45,7 @@ class FetchFailed(Exception):
 def selected_rows(prompts: PromptSet, cache: Path, hub: str | None = None, token: str | None = None) -> tuple[PromptRow, ...]:
     """The sampled rows; a file of the hub (`hub`: the address of a mirror) is fetched into `cache`.
 
-    Raises PromptsError, and FetchFailed for an address that does not answer."""
+    Raises UnusableFile, and FetchFailed for an address that does not answer."""
     name = file_name(prompts)
     if isinstance(prompts, FilePrompts):
         if prompts.content is not None:
@@ -53,12 +53,12 @@ def selected_rows(prompts: PromptSet, cache: Path, hub: str | None = None, token
         rows, digest = read_file(private_folder(), prompts)
         chosen = select(rows, name, prompts.sample, prompts.seed)
         if (digest, selection_hash(chosen)) != (prompts.sha256, prompts.selection):
-            raise PromptsError(f"{name} has SHA-256 {digest}; expected {prompts.sha256}, which the trial was planned with")
+            raise UnusableFile(f"{name} has SHA-256 {digest}; expected {prompts.sha256}, which the trial was planned with")
         return chosen
     data = _from_url(prompts) if isinstance(prompts, UrlPrompts) else _from_hub(prompts, cache, hub, token)
     digest = hashlib.sha256(data).hexdigest()
     if prompts.sha256 not in (None, digest):
-        raise PromptsError(f"{name} has SHA-256 {digest}; expected requests.prompts.sha256 {prompts.sha256}")
+        raise UnusableFile(f"{name} has SHA-256 {digest}; expected requests.prompts.sha256 {prompts.sha256}")
     return select(read_rows(data, name, prompts.format), name, prompts.sample, prompts.seed)
 
 
@@ -77,7 +77,7 @@ def _from_url(prompts: UrlPrompts) -> bytes:
     except Exception as error:  # noqa: BLE001 - each file system has its own; their words may hold credentials
         raise FetchFailed(f"requests.prompts.url {prompts.url} cannot be read ({type(error).__name__}); expected a file there") from None
     if len(data) > MAX_FETCHED_BYTES:
-        raise PromptsError(f"{file_name(prompts)} has over {MAX_FETCHED_BYTES:,} bytes; expected a smaller file")
+        raise UnusableFile(f"{file_name(prompts)} has over {MAX_FETCHED_BYTES:,} bytes; expected a smaller file")
     return data
 
 
@@ -100,7 +100,7 @@ def _from_hub(prompts: HubPrompts, cache: Path, hub: str | None, token: str | No
             f"{prompts.path} of {where} cannot be fetched ({type(error).__name__}); expected a dataset that this machine may read"
         ) from None
     if (size := Path(path).stat().st_size) > MAX_FETCHED_BYTES:
-        raise PromptsError(f"{prompts.path} has {size:,} bytes; expected at most {MAX_FETCHED_BYTES:,}")
+        raise UnusableFile(f"{prompts.path} has {size:,} bytes; expected at most {MAX_FETCHED_BYTES:,}")
     return Path(path).read_bytes()
 
 
@@ -120,14 +120,14 @@ class OwnPrompts:
         return declared
 
     def check(self) -> None:
-        """Raises PromptsError for the first prompt that the chat template cannot render, or that is too long for the model's context."""
+        """Raises UnusableFile for the first prompt that the chat template cannot render, or that is too long for the model's context."""
         context = self.tokenizer.context if self.tokenizer else None
         written = self.workload.requests.output_tokens.longest
         for row in range(len(self.rows)):
             for turn in range(self._turns(row)):
                 tokens = len(self.prompt(row, turn).ids)
                 if context is not None and tokens + written > context:
-                    raise PromptsError(
+                    raise UnusableFile(
                         f"{self._place_of(row, turn)}: {tokens} tokens, and up to {written} out, over the model's context of {context}; "
                         "expected at most the context"
                     )
@@ -169,7 +169,7 @@ class OwnPrompts:
             for place, message, read in zip(places, messages, self.tokenizer.read(unread), strict=True):
                 if isinstance(read, TemplateFailed):
                     why = "" if self.declared.private else f" ({read.reason})"
-                    raise PromptsError(f"{self._place_of(*place)}: the chat template fails{why}; expected a conversation that it renders")
+                    raise UnusableFile(f"{self._place_of(*place)}: the chat template fails{why}; expected a conversation that it renders")
                 prompts.append(Prompt(read.ids, read.text, message))
         self._made = dict(zip(places, prompts, strict=True))
 

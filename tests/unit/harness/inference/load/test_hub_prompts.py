@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from tests.unit.declarations.workloads.test_prompts import SHAREGPT, lines
 
-from plumbline.declarations.workloads.prompts import HubPrompts, PromptsError
+from plumbline.declarations.workloads.prompts import HubPrompts
+from plumbline.declarations.workloads.text_file import UnusableFile
 from plumbline.harness.inference.load.own_prompts import FetchFailed, selected_rows
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -66,9 +67,9 @@ def test_a_file_of_a_dataset_is_fetched_at_its_commit(tmp_path: Path, hub: str) 
 
 
 def test_another_file_or_an_absent_one_is_refused(tmp_path: Path, hub: str) -> None:
-    with pytest.raises(PromptsError, match="SHA-256"):
+    with pytest.raises(UnusableFile, match="SHA-256"):
         selected_rows(declared(sha256="0" * 64), tmp_path, hub)
-    with pytest.raises(PromptsError, match=r"^sample 4 "):
+    with pytest.raises(UnusableFile, match=r"^sample 4 "):
         selected_rows(declared(sample=4), tmp_path, hub)
     with pytest.raises(FetchFailed, match=r"^none\.jsonl of org/chats"):
         selected_rows(declared(path="none.jsonl"), tmp_path, hub)

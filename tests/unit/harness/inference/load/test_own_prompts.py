@@ -11,7 +11,8 @@ from tests.fakes.trials import a_trial, cluster_provider
 from tests.unit.declarations.workloads.test_prompts import declare, lines
 
 from plumbline.declarations import InferenceWorkload, incompatibility
-from plumbline.declarations.workloads.prompts import PRIVATE_FOLDER, PromptRow, PromptsError, load_prompts
+from plumbline.declarations.workloads.prompts import PRIVATE_FOLDER, PromptRow, load_prompts
+from plumbline.declarations.workloads.text_file import UnusableFile
 from plumbline.harness.inference.load.own_prompts import WITHHELD, FetchFailed, OwnPrompts, safe_detail, selected_rows, without_text
 from plumbline.harness.inference.load.prompts import prompts_of, shipped_tokenizer
 from plumbline.harness.inference.load.schedule import schedule_of, turn_of
@@ -114,7 +115,7 @@ def test_a_prompt_beyond_the_context_is_named_with_its_tokens(tmp_path: Path) ->
     declared = text_workload(tmp_path, "short", long)
     tokens = len(shipped_tokenizer().encode(long).ids)
     own = OwnPrompts(declared, (PromptRow(1, "short"), PromptRow(2, long)), ShippedTokenizer(declared.model.context))
-    with pytest.raises(PromptsError, match=rf"^p\.txt:2: {tokens} tokens"):
+    with pytest.raises(UnusableFile, match=rf"^p\.txt:2: {tokens} tokens"):
         own.check()
     with pytest.raises(PlanError, match=rf"p\.txt:2: {tokens} tokens"):
         a_trial("inference", declare=json.loads(declared.model_dump_json()))
@@ -153,7 +154,7 @@ def test_a_template_that_fails_names_the_line_and_quotes_nothing_private(llama: 
     assert declared.requests.prompts is not None
     prompts = declared.requests.prompts.model_copy(update={"private": private})
     declared = declared.model_copy(update={"requests": declared.requests.model_copy(update={"prompts": prompts})})
-    with pytest.raises(PromptsError) as refused:
+    with pytest.raises(UnusableFile) as refused:
         OwnPrompts(declared, [conversation(1, 5)], CheckpointTokenizer(tmp_path)).check()
     assert str(refused.value).startswith("c.jsonl:5: ") and "chat template" in str(refused.value)
     assert ("user 5.0" in str(refused.value)) is not private
@@ -166,7 +167,7 @@ def test_a_checkpoint_without_a_tokenizer_or_a_template_is_refused(llama: Path, 
         OwnPrompts(declared, [conversation(1)], CheckpointTokenizer(tmp_path)).check()
     (tmp_path / "tokenizer.json").write_bytes((llama / "tokenizer.json").read_bytes())
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
-    with pytest.raises(PromptsError, match="chat template"):
+    with pytest.raises(UnusableFile, match="chat template"):
         OwnPrompts(declared, [conversation(1)], CheckpointTokenizer(tmp_path)).check()
 
 
@@ -184,7 +185,7 @@ def test_prompts_at_an_address_are_fetched_and_checked(tmp_path: Path) -> None:
 
     (row,) = selected_rows(declared((tmp_path / "p.jsonl").as_uri(), digest), tmp_path)
     assert row.text in ("a", "b")
-    with pytest.raises(PromptsError, match=digest):
+    with pytest.raises(UnusableFile, match=digest):
         selected_rows(declared((tmp_path / "p.jsonl").as_uri(), "0" * 64), tmp_path)
     with pytest.raises(FetchFailed, match="FileNotFoundError"):
         selected_rows(declared((tmp_path / "none.jsonl").as_uri(), digest), tmp_path)
@@ -196,10 +197,10 @@ def test_a_private_file_is_read_where_the_trial_runs(tmp_path: Path, monkeypatch
     monkeypatch.setenv(PRIVATE_FOLDER, str(tmp_path))
     assert {row.text for row in selected_rows(declared, tmp_path)} == {"our secret", "another"}
     (tmp_path / "p.txt").write_text("our secret\nchanged\n")
-    with pytest.raises(PromptsError):
+    with pytest.raises(UnusableFile):
         selected_rows(declared, tmp_path)
     monkeypatch.setenv(PRIVATE_FOLDER, str(tmp_path / "none"))
-    with pytest.raises(PromptsError, match=r"^p\.txt "):
+    with pytest.raises(UnusableFile, match=r"^p\.txt "):
         selected_rows(declared, tmp_path)
 
 

@@ -1,0 +1,58 @@
+"""Text files beside the declarations: their text, and the objects of JSON and JSON lines, each with its place for messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+class UnusableFile(ValueError):
+    """A file that cannot be used. The message has file, line, field and what was expected, and never text of a prompt."""
+
+
+def read_text(folder: Path, name: str) -> str:
+    """A file's text. UnusableFile if it cannot be read."""
+    try:
+        data = (folder / name).read_bytes()
+    except OSError as error:
+        raise UnusableFile(f"{name} cannot be read ({error.strerror}); expected a file in {folder.name}/") from None
+    return decode(data, name)
+
+
+def decode(data: bytes, name: str) -> str:
+    """The text of a file's bytes. UnusableFile if they are not UTF-8."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UnusableFile(f"{name} is not UTF-8 text ({error.reason} at byte {error.start}); expected a text file") from None
+
+
+def text_lines(text: str) -> Iterator[tuple[int, str]]:
+    """(number from 1, line) of the lines that hold something."""
+    # By \n alone: splitlines would also cut at characters that JSON strings and prompts may hold.
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            yield number, line.removesuffix("\r")
+
+
+def json_lines(text: str, name: str, expected: str = "one object a line") -> Iterator[tuple[str, int, Any]]:
+    """Place, number and value of each line. UnusableFile, with what was `expected`, for one that is not JSON."""
+    for number, line in text_lines(text):
+        try:
+            yield f"{name}:{number}", number, json.loads(line)
+        except json.JSONDecodeError as error:
+            raise UnusableFile(f"{name}:{number} is not JSON ({error.msg}); expected {expected}") from None
+
+
+def json_array(text: str, name: str) -> Iterator[tuple[str, int, Any]]:
+    """Place, number from 1 and value of each item of a JSON array. UnusableFile if it is none."""
+    try:
+        items = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UnusableFile(f"{name}:{error.lineno} is not JSON ({error.msg}); expected an array of objects") from None
+    if not isinstance(items, list):
+        raise UnusableFile(f"{name} is not a JSON array; expected one of objects, or a .jsonl file")
+    for number, item in enumerate(items, start=1):
+        yield f"{name}[{number - 1}]", number, item
