@@ -9,13 +9,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.fakes.installation import CONFIG
+
 from plumbline.declarations import Declarations, Provider, Trial, load
 from plumbline.harness.delivery import evidence_entries
 from plumbline.harness.measurement import EvidenceFile
 from plumbline.launch.plan import RunRequest, plan, planned_trials
 from plumbline.results import Evidence, ResultStore
 
-CONFIG = Path(__file__).resolve().parents[2] / "include" / "config"
 PLANNED_AT = datetime(2026, 11, 1, 2, 0, tzinfo=timezone.utc)
 WORKLOADS = {"training": "gpt-tiny-cpu", "inference": "chat-tiny-cpu"}
 

@@ -35,7 +35,7 @@ from plumbline.embedded.client import TaskInstance, unpause
 from plumbline.embedded.server import AirflowServer
 from plumbline.workflows import pending_changes
 
-# Two minutes on a quiet machine: tests/unit/workflows/test_environment_change.py goes the same way without Airflow.
+# Two minutes on a quiet machine: tests/unit/workflows goes the same way step by step without Airflow.
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
 BENCHMARK = "benchmark_simulated_h100"

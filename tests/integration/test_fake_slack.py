@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,17 +13,6 @@ from tests.fakes.fake_slack import CHANNEL, FakeSlack, Fault
 PNG = b"\x89PNG\r\n" + b"0" * 50
 MRKDWN = {"type": "mrkdwn", "text": "x"}
 PLAIN = {"type": "plain_text", "text": "x"}
-
-
-@pytest.fixture
-def server() -> Iterator[FakeSlack]:
-    with FakeSlack() as fake:
-        yield fake
-
-
-@pytest.fixture
-def client(server: FakeSlack) -> WebClient:
-    return WebClient(token=server.token, base_url=server.url, retry_handlers=[], timeout=5)
 
 
 def mrkdwn(length: int) -> dict[str, Any]:

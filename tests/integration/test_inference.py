@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 import pytest
+from tests.fakes.processes import lives
 from tests.fakes.quick_python import search_path
 from tests.fakes.trials import a_trial
 
@@ -80,13 +81,6 @@ def _command(process: psutil.Process) -> list[str]:
         return process.cmdline()
     except psutil.Error:
         return []
-
-
-def _lives(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 @pytest.fixture(autouse=True)
@@ -302,13 +296,13 @@ def test_the_server_goes_with_its_harness(tmp_path: Path, number: signal.Signals
     assert harness.wait(60) == -number
     # Orphans are taken note of by the machine's first process, in a container late or never: a zombie has ended and holds nothing.
     deadline = time.monotonic() + 10
-    while any(map(_lives, family)) and time.monotonic() < deadline:
+    while any(map(lives, family)) and time.monotonic() < deadline:
         time.sleep(0.05)
     shared_memory.sweep_shared_memory()
     for left in family:
         with contextlib.suppress(psutil.TimeoutExpired):
             left.wait(30)
-    assert [p for p in family if _lives(p)] == []
+    assert [p for p in family if lives(p)] == []
     assert not list(shared_memory.SHARED_MEMORY_FOLDER.glob(f"plumbline-*-{harness.pid}-*"))
 
 

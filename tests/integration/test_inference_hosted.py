@@ -16,7 +16,7 @@ from tests.fakes.trials import a_trial, local_provider
 
 from plumbline.declarations import EndpointLauncher, InferenceWorkload, Provider, Trial
 from plumbline.harness.inference.analysis.metrics import round_trip_rows
-from plumbline.harness.inference.endpoint import Endpoint, cached_token_rows, classify_failure, token_count_source, tokens_per_arrival
+from plumbline.harness.inference.endpoint import Endpoint, cached_token_rows, classify_failure, token_count_source
 from plumbline.harness.inference.load import model_wires
 from plumbline.harness.inference.server.under_test import ExternalServer
 from plumbline.loadclient import load_generator, round_trip
@@ -138,16 +138,6 @@ def test_every_fault_has_its_class_and_harms_no_other_request() -> None:
     assert log.received[1] == 4  # what came before the cut is kept
 
 
-def test_several_tokens_in_one_event_are_counted_by_the_servers_usage() -> None:
-    with Hosted(Plan(first_s=0.01, gap_s=0.005, per_event=4)) as hosted:
-        log = drive(endpoint_at(hosted.url + "/v1"), load_of(5, rate=50, tokens=8))
-    assert log.errors() == {}, log.first_error()
-    assert np.all(log.received == 8)
-    together = tokens_per_arrival(log)
-    assert together is not None and 4 <= together < 8, "on a busy machine two events in one reading"
-    assert np.isclose(log.time_per_output_token, 0.02 / 7, atol=WORST_S).all()
-
-
 @pytest.mark.parametrize("protocol", ["openai", "openai_chat"])
 def test_golden_times_of_natural_lengths_with_several_tokens_an_event(protocol: str) -> None:
     """The model ends some answers early, in the middle of an event's tokens; the truth is the server's own record."""
@@ -196,13 +186,6 @@ def test_refusals_in_the_middle_are_counted_with_the_servers_wait_and_not_sent_a
     assert np.isinf(log.latencies("scheduled", "last_token")[refused]).all()
     assert (log.dispatch_delays() < WORST_S).all(), "the wait does not hold up later requests"
     assert [j.reason.code for j in ExternalServer(endpoint).judgements(log)] == ["rate_limited"]
-
-
-def test_a_token_without_text_counts_where_the_server_counts_it() -> None:
-    with Hosted(Plan(gap_s=0.003, silent_tokens=True)) as hosted:
-        log = drive(endpoint_at(hosted.url + "/v1"), load_of(5, rate=50, tokens=7))
-    assert log.errors() == {}, log.first_error()
-    assert np.all(log.received == 7)
 
 
 def test_without_usage_events_are_tokens() -> None:

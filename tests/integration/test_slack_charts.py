@@ -38,11 +38,6 @@ def server() -> Iterator[FakeSlack]:
 
 
 @pytest.fixture
-def client(server: FakeSlack) -> WebClient:
-    return WebClient(token=server.token, base_url=server.url, retry_handlers=[], timeout=5)
-
-
-@pytest.fixture
 def archive(tmp_path: Path) -> Iterator[Archive]:
     with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as opened:
         yield opened

@@ -17,12 +17,6 @@ from plumbline.workflows.alert import send_alerts
 
 
 @pytest.fixture
-def server() -> Iterator[FakeSlack]:
-    with FakeSlack() as fake:
-        yield fake
-
-
-@pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: FakeSlack) -> Iterator[Archive]:
     declared = world()
     monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))

@@ -67,12 +67,6 @@ def heard() -> Heard:
 
 
 @pytest.fixture
-def server() -> Iterator[FakeSlack]:
-    with FakeSlack() as fake:
-        yield fake
-
-
-@pytest.fixture
 def slack(server: FakeSlack) -> Slack:
     retries = [ShortRateLimit(max_retry_count=2), ConnectionErrorRetryHandler(max_retry_count=0)]
     return Slack(WebClient(token=server.token, base_url=server.url, retry_handlers=retries, timeout=5), CHANNEL)
@@ -260,39 +254,3 @@ def test_the_airflow_connection(server: FakeSlack, archive: Archive, monkeypatch
     slack = connect()
     assert slack is not None and slack.client.auth_test()["ok"]
     assert deliver([finding()], archive, slack).posted and len(server.shown()) == 1
-
-
-def test_from_result_documents_to_the_message_that_wakes_somebody(server: FakeSlack, slack: Slack, tmp_path: Path) -> None:
-    from tests.data.result_documents import document, training_metrics, trial
-
-    from plumbline.analysis.drift.compare import compare
-    from plumbline.declarations import load
-    from plumbline.findings.campaign import findings_of
-    from plumbline.results import Environment, metric_row
-
-    thresholds = load().thresholds
-    facts = {"cpu.usable": 2, "cpu.model": "EPYC", "os.kernel": "6.1.0"}
-    with open_archive(f"sqlite:///{tmp_path / 'whole.db'}") as archive:
-        for campaign, factor, cores in (("2025-11", 1.0, 2), ("2025-12", 1.9, 1)):
-            for repeat in range(1, 6):
-                metrics = [m for m in training_metrics(0.1 * factor * (1 + 0.002 * repeat)) if m.metric != "matmul_tflops"]
-                metrics.append(metric_row("matmul_tflops", 2e11 / factor * (1 + 0.001 * repeat), 30, phase="environment"))
-                environment = Environment.of({**facts, "cpu.usable": cores})
-                asked = trial(campaign=campaign, repeat=repeat)
-                archive.record(document(asked, metrics=metrics, environment=environment), uri=f"file:///{asked.trial_id}")
-        key = archive.series()[0].series_key
-        baseline, candidate = (archive.sample(key, c).for_comparison() for c in ("2025-11", "2025-12"))
-        workload = trial().workload
-        found = findings_of(compare([baseline], candidate, rules=thresholds.drift, limits=lambda m: thresholds.drift_limits(workload, m)))
-        assert [f.kind for f in found] == ["performance", "environment"] and found[0].severity == "page"
-        assert all(named in found[0].explanation for named in ("2 → 1", "5 of 5", "−47 %")), "the fact, and the probe that agrees"
-        archive.save_findings(
-            [
-                FindingRecord(f.finding_id, f.series_key, f.campaign_id, f.provider, f.kind, f.severity, headline(f), f.to_dict())
-                for f in found
-            ]
-        )
-        stored = [Finding.of({**view.detail, "state": view.state}) for view in archive.findings(state="open")]
-        assert sorted(stored, key=lambda f: f.kind) == sorted(found, key=lambda f: f.kind)
-        assert len(deliver(stored, archive, slack).posted) == 2
-    assert any("90 % slower" in m["blocks"][0]["text"]["text"] for m in server.shown())

@@ -36,12 +36,6 @@ def channel(slack: Slack) -> tuple[str, SlackChannel]:
 
 
 @pytest.fixture
-def server() -> Iterator[FakeSlack]:
-    with FakeSlack() as fake:
-        yield fake
-
-
-@pytest.fixture
 def slack(server: FakeSlack) -> Slack:
     return Slack(WebClient(token=server.token, base_url=server.url, retry_handlers=[], timeout=5), CHANNEL)
 

@@ -20,17 +20,6 @@ NAME = EXAMPLE_FINDING.finding_id
 
 
 @pytest.fixture
-def server() -> Iterator[FakeSlack]:
-    with FakeSlack() as fake:
-        yield fake
-
-
-@pytest.fixture
-def client(server: FakeSlack) -> WebClient:
-    return WebClient(token=server.token, base_url=server.url, retry_handlers=[], timeout=5)
-
-
-@pytest.fixture
 def archive(tmp_path: Path, client: WebClient) -> Iterator[Archive]:
     with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as opened:
         opened.save_findings([FindingRecord(NAME, "", None, "p", "performance", "page", "slower", EXAMPLE_FINDING.to_dict())])

@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 import pytest
+from tests.fakes.processes import lives
 from tests.fakes.quick_python import search_path
 from tests.fakes.trials import declared
 
@@ -103,16 +104,9 @@ def trains(process: psutil.Process) -> bool:
 def all_end(processes: list[psutil.Process]) -> bool:
     """Wait for processes whose parent is gone. Whoever took them over may take note late or never: a zombie has ended."""
     deadline = time.monotonic() + 60
-    while any(map(_lives, processes)) and time.monotonic() < deadline:
+    while any(map(lives, processes)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    return not any(map(_lives, processes))
-
-
-def _lives(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    return not any(map(lives, processes))
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 from tests.fakes import listening, noop_model
+from tests.fakes.processes import lives
 from tritonclient.utils import InferenceServerException
 
 from plumbline.harness.inference.server import control, metrics_page, shared_memory, tritonserver
@@ -33,14 +34,6 @@ def nothing_is_left() -> Iterator[None]:
     yield
     assert [p for p in psutil.Process().children(recursive=True) if lives(p) and "triton" in p.name()] == []
     assert list(shared_memory.SHARED_MEMORY_FOLDER.glob(f"{shared_memory.shared_memory_prefix()}*")) == []
-
-
-def lives(process: psutil.Process) -> bool:
-    """Whether it has not ended; somebody else's zombie has."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def succeeded(triton: Triton) -> int:

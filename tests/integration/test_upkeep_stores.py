@@ -9,6 +9,7 @@ from pathlib import Path
 
 import fsspec
 import pytest
+from tests.fakes.installation import with_upkeep
 from tests.fakes.object_stores import ObjectStore
 from tests.fakes.trials import a_trial, put_evidence
 from tests.integration.test_store_servers import another_client, bucket, server, set_environment  # noqa: F401
@@ -20,21 +21,13 @@ from plumbline.results import Environment, ResultDocument, Validity
 from plumbline.workflows import retain
 from plumbline.workflows.transfer import export_campaigns
 
-SHIPPED = Path(__file__).resolve().parents[2] / "include" / "config"
-
 
 @pytest.fixture
 def url(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:  # noqa: F811
     """An installation whose result store is the bucket, and which exports to another folder of it by a connection of its own."""
-    (tmp_path / "config").mkdir()
-    for shipped in (each for each in SHIPPED.iterdir() if each.name != "upkeep.yaml"):
-        (tmp_path / "config" / shipped.name).symlink_to(shipped)
     export = f'export: {{to: "{bucket}/exports", connection: plumbline_export}}'
-    (tmp_path / "config" / "upkeep.yaml").write_text(f"evidence: {{keep: 30d}}\n{export}\n")
-    monkeypatch.setenv("PLUMBLINE_CONFIG", str(tmp_path / "config"))
-    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
+    with_upkeep(tmp_path, monkeypatch, f"evidence: {{keep: 30d}}\n{export}\n")
     monkeypatch.setenv("PLUMBLINE_RESULTS_URL", f"{bucket}/results/")
-    monkeypatch.delenv("PLUMBLINE_ARCHIVE_URL", raising=False)
     return bucket
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fakes.installation import install_package
 from tests.fakes.trials import CONFIG
 from tests.unit.alerts.test_message import FINDING
 
@@ -98,11 +99,7 @@ def receiver() -> Iterator[type[Receiver]]:
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, receiver: Any) -> Path:
-    for name, text in FILES.items():
-        (tmp_path / "site" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "site" / name).write_text(text)
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    importlib.invalidate_caches()
+    install_package(tmp_path, monkeypatch, FILES)
     shutil.copytree(CONFIG, tmp_path / "config")
     (tmp_path / "config" / "alerts.yaml").write_text(ROUTES.format(url=receiver.url))
     monkeypatch.setenv("PLUMBLINE_CONFIG", str(tmp_path / "config"))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.data.result_documents import document, trial
+from tests.fakes.installation import declare_upkeep
 from typer.testing import Result
 
 from plumbline.archive import open_archive
@@ -61,11 +62,7 @@ def test_what_was_shown_goes(files: dict[str, Path], said: Said, plumbline: Call
 def test_where_evidence_is_kept_for_ever_nothing_goes(
     files: dict[str, Path], plumbline: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shipped = Path(__file__).resolve().parents[3] / "include" / "config"
-    (tmp_path / "config").mkdir()
-    for each in (each for each in shipped.iterdir() if each.name != "upkeep.yaml"):
-        (tmp_path / "config" / each.name).symlink_to(each)
-    monkeypatch.setenv("PLUMBLINE_CONFIG", str(tmp_path / "config"))
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(declare_upkeep(tmp_path)))
     result = plumbline("archive", "expire", "--yes")
     assert (result.exit_code, files["old"].exists()) == (2, True)
     assert "never expires" in result.stderr

@@ -90,10 +90,7 @@ def test_other_weights_are_tried_and_never_stored(said, plumbline):
 def test_what_nobody_decides_about_or_ran_is_said_with_what_there_is(plumbline):
     for words, expected in (
         (("--team", "finance"), 'no team is called "finance"; expected one of platform'),
-        (
-            ("--workload", "chat-8b"),
-            "no team decides about chat-8b; decided about: chat-test (platform, inference)",
-        ),
+        (("--workload", "chat-8b"), "no team decides about chat-8b; decided about: chat-test (platform, inference)"),
         (
             ("--team", "platform", "--workload", "gpt-test", "--kind", "inference"),
             "team platform does not decide about gpt-test in inference",

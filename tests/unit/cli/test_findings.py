@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import getpass
 from datetime import datetime, timezone
+from typing import Any
 
 import pytest
 
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.results.finding import Finding
+from plumbline.workflows.review import review_campaign
 
 WHY = "the provider fixes it"
 SAME = [0.100, 0.101, 0.099, 0.1005, 0.0995]
 SLOWER = [t * 1.5 for t in SAME]
 
 
-def test_a_finding_is_listed_shown_and_decided(campaigns, plumbline, said):
-    from plumbline.workflows.review import review_campaign
+@pytest.fixture
+def slower(campaigns, said) -> dict[str, Any]:
+    """The finding of a campaign that is slower than its baseline."""
+    for name, times in {"before": SAME, "after": SLOWER}.items():
+        campaigns(**{name: times})
+        review_campaign(name)
+    (found,) = said("findings")[0]["findings"]
+    return found
 
-    campaigns(before=SAME)
-    review_campaign("before")
-    campaigns(after=SLOWER)
-    review_campaign("after")
-    found = said("findings")[0]["findings"]
-    assert [f["kind"] for f in found] == ["performance"]
-    name = found[0]["finding_id"]
+
+def test_a_finding_is_listed_shown_and_decided(slower, plumbline, said):
+    assert slower["kind"] == "performance"
+    name, key = slower["finding_id"], slower["series_key"]
     assert "step_time" in plumbline("findings", "show", name).stdout
     assert plumbline("findings", "acknowledge", name, "--why", "looking").exit_code == 0
     assert plumbline("findings", "accept", name, "--why", "new normal").exit_code == 0
@@ -40,9 +45,9 @@ def test_a_finding_is_listed_shown_and_decided(campaigns, plumbline, said):
     _, code = said("compare", "before", "after")
     assert code == 4  # what was measured stays what it was
     with open_archive() as archive:
-        assert archive.baseline(found[0]["series_key"]) == ["after"]
+        assert archive.baseline(key) == ["after"]
     back, _ = said("findings", "reopen", name, "--why", "mended")
-    assert back["baselines"] == {found[0]["series_key"]: ["before"]}
+    assert back["baselines"] == {key: ["before"]}
     assert [f["state"] for f in said("findings")[0]["findings"]] == ["open"]
 
 
@@ -52,47 +57,27 @@ def test_an_unknown_finding_is_said(campaigns, plumbline):
     assert result.exit_code == 2 and "000000000000" in result.stderr
 
 
-def test_a_resolved_finding_leaves_the_baseline_where_it_was(campaigns, plumbline, said):
-    from plumbline.workflows.review import review_campaign
-
-    campaigns(before=SAME)
-    review_campaign("before")
-    campaigns(after=SLOWER)
-    review_campaign("after")
-    (found,) = said("findings")[0]["findings"]
-    assert plumbline("findings", "resolve", found["finding_id"], "--why", "cable").exit_code == 0
+def test_a_resolved_finding_leaves_the_baseline_where_it_was(slower, plumbline, said):
+    assert plumbline("findings", "resolve", slower["finding_id"], "--why", "cable").exit_code == 0
     assert said("findings")[0]["findings"] == []
     with open_archive() as archive:
-        assert archive.baseline(found["series_key"]) == ["before"]
+        assert archive.baseline(slower["series_key"]) == ["before"]
 
 
-def test_a_rejected_change_keeps_the_baseline_and_says_who_and_why(campaigns, plumbline, said):
-    from plumbline.workflows.review import review_campaign
-
-    campaigns(before=SAME)
-    review_campaign("before")
-    campaigns(after=SLOWER)
-    review_campaign("after")
-    (found,) = said("findings", "list")[0]["findings"]
-    done, code = said("findings", "reject", found["finding_id"], "--why", WHY)
+def test_a_rejected_change_keeps_the_baseline_and_says_who_and_why(slower, plumbline, said):
+    done, code = said("findings", "reject", slower["finding_id"], "--why", WHY)
     assert (done["answer"], done["baselines"], code) == ("keep", {}, 0)
-    told, _ = said("findings", "show", found["finding_id"])
+    told, _ = said("findings", "show", slower["finding_id"])
     assert told["finding"]["state"] == "acknowledged"
     kept = next(entry for entry in told["audit"] if entry["what"] == "baseline_kept")
     assert kept["why"] == WHY and kept["who"] == getpass.getuser()
     with open_archive() as archive:
-        assert archive.baseline(found["series_key"]) == ["before"]
-    assert WHY in plumbline("findings", "show", found["finding_id"]).stdout
+        assert archive.baseline(slower["series_key"]) == ["before"]
+    assert WHY in plumbline("findings", "show", slower["finding_id"]).stdout
 
 
-def test_what_is_settled_cannot_be_decided_again_and_a_reason_is_asked_for(campaigns, plumbline, said):
-    from plumbline.workflows.review import review_campaign
-
-    campaigns(before=SAME)
-    review_campaign("before")
-    campaigns(after=SLOWER)
-    review_campaign("after")
-    name = said("findings")[0]["findings"][0]["finding_id"]
+def test_what_is_settled_cannot_be_decided_again_and_a_reason_is_asked_for(slower, plumbline, said):
+    name = slower["finding_id"]
     assert plumbline("findings", "accept", name).exit_code == 2
     assert "why is empty" in plumbline("findings", "accept", name, "--why", " ").stderr
     assert plumbline("findings", "resolve", name, "--why", "cable").exit_code == 0
@@ -152,30 +137,16 @@ def test_a_snooze_until_no_time_is_refused(campaigns, plumbline, until, expected
     assert result.exit_code == 2 and expected in result.stderr
 
 
-def test_an_id_may_be_shortened_to_what_only_one_begins_with(campaigns, plumbline, said):
-    from plumbline.workflows.review import review_campaign
-
-    campaigns(before=SAME)
-    review_campaign("before")
-    campaigns(after=SLOWER)
-    review_campaign("after")
-    (found,) = said("findings")[0]["findings"]
-    assert said("findings", "show", found["finding_id"][:5])[0]["finding"]["finding_id"] == found["finding_id"]
+def test_an_id_may_be_shortened_to_what_only_one_begins_with(slower, plumbline, said):
+    assert said("findings", "show", slower["finding_id"][:5])[0]["finding"]["finding_id"] == slower["finding_id"]
     assert said("scorecard", "bef")[0]["campaign"] == "before"
     assert "expected one such as after, before" in plumbline("scorecard", "aftre").stderr
     assert "several begin" in plumbline("replay", "before.").stderr
 
 
-def test_a_second_answer_says_that_its_reason_was_not_kept(campaigns, plumbline, said):
-    from plumbline.workflows.review import review_campaign
-
-    campaigns(before=SAME)
-    review_campaign("before")
-    campaigns(after=SLOWER)
-    review_campaign("after")
-    (found,) = said("findings")[0]["findings"]
+def test_a_second_answer_says_that_its_reason_was_not_kept(slower, plumbline, said):
     for command, kept in (("acknowledge", True), ("acknowledge", False), ("accept", True), ("accept", False)):
-        done = plumbline("findings", command, found["finding_id"], "--why", f"{command} {kept}")
+        done = plumbline("findings", command, slower["finding_id"], "--why", f"{command} {kept}")
         assert ("not kept" not in done.stdout) == kept
-    reasons = [entry["why"] for entry in said("findings", "show", found["finding_id"])[0]["audit"]]
+    reasons = [entry["why"] for entry in said("findings", "show", slower["finding_id"])[0]["audit"]]
     assert "accept True" in reasons and "accept False" not in reasons

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.data.result_documents import document, provider, training_metrics, training_workload, trial
 
-from plumbline.archive import Archive, open_archive
+from plumbline.archive import Archive
 from plumbline.dashboard.decision_query import PROVIDERS_SHOWN, compute_decision
 from plumbline.dashboard.pages.decisions import decision_page
 from plumbline.dashboard.sources import CACHED_ANSWERS, AnswerCache
@@ -19,12 +17,6 @@ from plumbline.declarations import Declarations, Preference, Team, load
 from plumbline.presentation.decisions import decision_view
 
 DAY = date(2025, 11, 2)
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Iterator[Archive]:
-    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -16,12 +16,6 @@ SBE, DBE, VOLATILE, AGGREGATE = 0, 1, 0, 1
 REPLAY, RECOVERY, FLIT, DATA = 0, 1, 2, 3
 
 
-@pytest.fixture(autouse=True)
-def every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def h100() -> Card:
     """With a past: errors that it made before the trial."""
     return Card(

@@ -12,12 +12,6 @@ from tests.unit.harness.environment.test_accelerator import driver
 from plumbline.harness.gpu_meters import open_meters
 
 
-@pytest.fixture(autouse=True)
-def every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def no_nvidia() -> Nvml:
     return Nvml(refuses="Driver Not Loaded")
 

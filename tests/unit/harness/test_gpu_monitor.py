@@ -9,11 +9,6 @@ from plumbline.harness.gpu_meters import SIGNAL_UNITS
 from plumbline.harness.gpu_monitor import GpuPhaseMonitor, GpuSamples
 
 
-@pytest.fixture(autouse=True)
-def every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-
-
 def watched(nvml: Nvml, every_s: float = 60.0) -> tuple[GpuSamples, float]:
     """What was seen in at least 0.1 s, and how many seconds it were at most."""
     with GpuPhaseMonitor(every_s, nvml) as monitor:

@@ -14,11 +14,6 @@ CORES = sorted(os.sched_getaffinity(0))
 POWER_LIMIT, HARDWARE_HEAT, BRAKE = 0x04, 0x40, 0x80
 
 
-@pytest.fixture(autouse=True)
-def every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-
-
 def test_each_phase_has_its_own_samples_and_its_own_energy() -> None:
     nvml = Nvml(card := Card(watts=100.0))
     with ContentionMonitor(CORES, interval_s=0.02, gpus=GpuPhaseMonitor(0.02, nvml)) as watch:

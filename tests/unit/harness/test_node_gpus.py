@@ -16,11 +16,6 @@ CORES = sorted(os.sched_getaffinity(0))
 DBE, VOLATILE, BRAKE = 1, 0, 0x80
 
 
-@pytest.fixture(autouse=True)
-def every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-
-
 def reading(*cards: Card, node: int = 1, new_errors: int = 0) -> NodeGpus:
     """As a node hands it over: its GPUs through one steady phase, as JSON and back."""
     with GpuPhaseMonitor(60.0, Nvml(*cards), node=node) as phases:

@@ -7,6 +7,7 @@ import time
 
 import psutil
 import pytest
+from tests.fakes.processes import lives
 
 from plumbline.harness import parent_guard
 
@@ -16,14 +17,6 @@ child = subprocess.Popen([sys.executable, "-I", "-S", {parent_guard.__file__!r},
 print(child.pid, flush=True)
 time.sleep(60)
 """
-
-
-def lives(process: psutil.Process) -> bool:
-    """Whether it has not ended: whoever took over an orphan may take note late or never, and a zombie has ended."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 @pytest.mark.fault("the harness is killed while its server runs", ends="the server ends too", keeps="no process is left")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from pathlib import Path
 
 import pytest
 from tests.data.result_documents import provider
+from tests.fakes.installation import install_package
 from tests.fakes.trials import a_trial
 
 from plumbline.declarations import Provider
@@ -45,12 +45,8 @@ class NiceProcess(Launcher):
 
 @pytest.fixture
 def nice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Provider:
-    for name, text in FILES.items():
-        (tmp_path / "site" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "site" / name).write_text(text)
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    install_package(tmp_path, monkeypatch, FILES)
     monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
-    importlib.invalidate_caches()
     return provider("nice-host", launcher={"kind": "nice", "level": 5})
 
 

@@ -158,15 +158,3 @@ def test_a_missed_or_invented_change_fails_the_command(files: tuple[Path, Path])
     known = found(file, "--events", events)["known"]
     assert replayed(file, "--events", events)[0] == 1 and known["missed"] == 1 and len(known["invented"]) == 2
     assert replayed(file)[0] == 0, "without known changes there is nothing to fail"
-
-
-def test_the_command_takes_one_provider_and_refuses_an_unknown_one_and_wrong_lines(files: tuple[Path, Path]) -> None:
-    file, _ = files
-    assert found(file, "--provider", "aws/us-east-1")["prices"] == 3
-    for provider in ("aw", "gcp"):
-        code, _, error = replayed(file, "--provider", provider)
-        assert code == 2 and f"price of {provider}" in error
-    assert replayed(file.parent / "none.csv")[0] == 2
-    file.write_text(file.read_text().replace("on-demand,12.29", "on-demand,0", 1).replace("spot,3", "spot,", 1))
-    code, _, error = replayed(file)
-    assert code == 2 and ":2, usd_per_gpu_hour" in error and ":11, usd_per_gpu_hour" in error

@@ -8,7 +8,6 @@ import pytest
 
 from plumbline.analysis.decisions.winner_change import LeadPart, WinnerChange
 from plumbline.presentation.charts.decisions import winner_change_chart
-from plumbline.presentation.charts.static import svg
 from plumbline.presentation.decisions import change_steps
 
 CHANGE = WinnerChange(
@@ -33,8 +32,3 @@ def test_the_steps_lead_from_before_to_now_one_for_each_cause_or_metric() -> Non
 def test_an_unknown_lead_has_no_steps_and_no_chart() -> None:
     unknown = WinnerChange("a", "b", None, 0.1, unknown=("a had no results before",))
     assert change_steps(unknown) == () and winner_change_chart(unknown) is None
-
-
-def test_the_report_draws_it_in_a_few_kilobytes() -> None:
-    chart = winner_change_chart(CHANGE)
-    assert chart is not None and len(svg(chart)) < 8_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from tests.fakes.trials import CONFIG
 
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.decision_record import decision_detail, decision_document
-from plumbline.archive import Archive, open_archive
+from plumbline.archive import Archive
 from plumbline.declarations import Declarations, load
 from plumbline.launch.plan import RunRequest
 from plumbline.launch.simulated.launcher import simulate
@@ -55,13 +54,6 @@ def declare(folder: Path, *, sweep: bool) -> Declarations:
     for one in (provider("slow"), provider("fast", {"kind": "step", "since": "2025-01", "better": "100%"})):
         (folder / "providers" / f"{one['name']}.yaml").write_text(yaml.safe_dump(one))
     return load(folder)
-
-
-@pytest.fixture
-def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive]:
-    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
-    with open_archive() as opened:
-        yield opened
 
 
 def decisions(archive: Archive, declared: Declarations) -> dict[str, Decision]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 from tests.data.result_documents import provider
+from tests.fakes.installation import install_package
 
 from plumbline.analysis.prices.check import check_price
 from plumbline.declarations import Provider, load
@@ -48,11 +48,7 @@ class PagePrices:
 
 @pytest.fixture
 def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Provider:
-    for name, text in FILES.items():
-        (tmp_path / "site" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "site" / name).write_text(text)
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    importlib.invalidate_caches()
+    install_package(tmp_path, monkeypatch, FILES)
     return provider("cloud", price_sources=[{"kind": "page", "file": str(tmp_path / "page.json")}])
 
 

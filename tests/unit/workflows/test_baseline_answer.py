@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from tests.data.result_documents import PLANNED, document, training_metrics, trial
-from tests.fakes.trials import CONFIG, cluster_provider, declared
+from tests.fakes.trials import cluster_provider, declared
 from tests.unit.results.test_finding import NOTICED
 
-from plumbline.archive import Archive, WrongState, open_archive
+from plumbline.archive import Archive, WrongState
 from plumbline.results.finding import Finding
 from plumbline.workflows.baseline_decision import TIMED_OUT, apply_answer, reopen, undecided_findings
 from plumbline.workflows.review import review_campaign
-
-
-@pytest.fixture
-def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive]:
-    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
-    monkeypatch.setenv("PLUMBLINE_CONFIG", str(CONFIG))
-    with open_archive() as opened:
-        yield opened
 
 
 @pytest.fixture

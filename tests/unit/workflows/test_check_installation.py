@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 
 import pytest
 from tests.unit.alerts.test_message import FINDING
 from tests.unit.findings.test_installation import AWAY
 
-from plumbline.archive import Archive, FindingRecord, open_archive
+from plumbline.archive import Archive, FindingRecord
 from plumbline.workflows import alert
 from plumbline.workflows.check_installation import reconcile_failures
 
 NOW = datetime(2026, 11, 22, 10, 23, tzinfo=timezone.utc)
 CODES = ("component_away",)
-
-
-@pytest.fixture
-def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive]:
-    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
-    monkeypatch.delenv("PLUMBLINE_ARCHIVE_URL", raising=False)
-    with open_archive() as opened:
-        yield opened
 
 
 def states(archive: Archive) -> list[str]:

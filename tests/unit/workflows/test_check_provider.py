@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from tests.data.result_documents import FACTS, document, provider, training_metr
 from tests.fakes.fake_kubernetes import FakeKubernetes
 from tests.fakes.trials import CONFIG, H100, cluster_provider
 
-from plumbline.archive import Archive, open_archive
+from plumbline.archive import Archive
 from plumbline.declarations import Declarations, Provider, load
 from plumbline.findings.environment_check import CHECK_FAILING_SUBJECT
 from plumbline.launch.failures import Unreachable
@@ -29,14 +29,6 @@ START = datetime(2026, 11, 1, 6, tzinfo=timezone.utc)
 LAB = provider()
 KERNEL = {"os.kernel": "6.1.0", "cpu.model": "Example CPU 9000"}
 NEWER = {**KERNEL, "os.kernel": "6.11.0"}
-
-
-@pytest.fixture
-def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive]:
-    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
-    monkeypatch.setenv("PLUMBLINE_CONFIG", str(CONFIG))
-    with open_archive() as opened:
-        yield opened
 
 
 def news(found: EnvironmentCheck) -> list[tuple[str, str, str]]:
@@ -221,3 +213,13 @@ def test_a_cluster_that_nobody_can_look_at_for_days_is_a_finding_until_somebody_
 def test_an_unknown_provider_is_named_with_those_that_there_are(archive: Archive, config: Path) -> None:
     with pytest.raises(LookupError, match=r'"nowhere".*cluster-a, sim'):
         check_provider.check_environment("nowhere")
+
+
+def test_a_price_that_changes_starts_nothing(archive: Archive, config: Path) -> None:
+    for usd in (49, 39):
+        price = {"purchase": "on_demand", "price": f"{usd} USD/h", "since": "2026-01-01", "source": "a test"}
+        file = config / "providers" / "sim.yaml"
+        declared = {**yaml.safe_load(file.read_text()), "prices": [price]}
+        file.write_text(yaml.safe_dump(declared))
+        assert check_provider.check_environment("sim", START).news == ()
+    assert pending_changes.pending_event(archive, "sim") is None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +9,7 @@ from tests.data.result_documents import document, failed, provider, trial
 from tests.fakes.trials import CONFIG
 from tests.unit.results.test_published import result
 
-from plumbline.archive import Archive, open_archive
+from plumbline.archive import Archive
 from plumbline.declarations import Declarations, load
 from plumbline.workflows.compare import compare_named
 
@@ -19,12 +17,6 @@ from plumbline.workflows.compare import compare_named
 @pytest.fixture
 def declared() -> Declarations:
     return load(CONFIG)
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Iterator[Archive]:
-    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as opened:
-        yield opened
 
 
 def imported(archive: Archive, campaign: str, **changed: Any) -> str:

@@ -7,6 +7,7 @@ from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from tests.fakes.installation import with_upkeep
 from tests.fakes.trials import a_trial, put_evidence
 
 from plumbline.archive import Archive, open_archive
@@ -16,22 +17,11 @@ from plumbline.results import Environment, ResultDocument, ResultStore, Validity
 from plumbline.results.evidence_files import EXPIRED_FILE
 from plumbline.workflows import record, retain
 
-SHIPPED = Path(__file__).resolve().parents[3] / "include" / "config"
-
 
 @pytest.fixture(autouse=True)
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An installation of its own that keeps evidence for 30 days."""
-    folder = tmp_path / "config"
-    folder.mkdir()
-    for shipped in (each for each in SHIPPED.iterdir() if each.name != "upkeep.yaml"):
-        (folder / shipped.name).symlink_to(shipped)
-    (folder / "upkeep.yaml").write_text("evidence: {keep: 30d, read_every: 3d}\n")
-    monkeypatch.setenv("PLUMBLINE_CONFIG", str(folder))
-    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
-    for name in ("PLUMBLINE_ARCHIVE_URL", "PLUMBLINE_RESULTS_URL"):
-        monkeypatch.delenv(name, raising=False)
-    return folder
+    return with_upkeep(tmp_path, monkeypatch, "evidence: {keep: 30d, read_every: 3d}\n")
 
 
 @pytest.fixture

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.fakes.trials import declared
 
-from plumbline.archive import Archive, open_archive
+from plumbline.archive import Archive
 from plumbline.declarations import Declarations, Origin, Provider
 from plumbline.declarations.providers.provider import MonitoringConfig
 from plumbline.launch.plan import RunRequest
@@ -20,12 +19,6 @@ NAME = "local-1core"
 DECLARED = declared()
 PROVIDER = DECLARED.providers[NAME]
 OLD, NEW, NEWER = "550.90", "570.86", "580.65"
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Iterator[Archive]:
-    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as opened:
-        yield opened
 
 
 def now() -> datetime:

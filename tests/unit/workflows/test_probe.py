@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -15,7 +14,7 @@ from tests.data.result_documents import FACTS, document, provider, trial
 from tests.fakes.trials import CONFIG, H100, cluster_provider
 
 from plumbline.airflow.tasks import upkeep
-from plumbline.archive import Archive, open_archive
+from plumbline.archive import Archive
 from plumbline.declarations import Declarations, Provider, load
 from plumbline.launch.launcher import ProviderFacts
 from plumbline.presentation.metric_history import finding_history
@@ -34,14 +33,6 @@ USUAL = {"os.kernel": "6.1.0", "driver.version": "570.1", "limits.nofile": 1024}
 @pytest.fixture(scope="module")
 def known() -> Declarations:
     return load(CONFIG)
-
-
-@pytest.fixture
-def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive]:
-    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
-    monkeypatch.setenv("PLUMBLINE_CONFIG", str(CONFIG))
-    with open_archive() as opened:
-        yield opened
 
 
 def probed(

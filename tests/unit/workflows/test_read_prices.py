@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 from tests.data.result_documents import document
-from tests.fakes.trials import CONFIG, H100, cluster_provider, declared
+from tests.fakes.trials import H100, cluster_provider, declared
 
 from plumbline.analysis.prices.book import quote, with_effective_prices
-from plumbline.archive import Archive, open_archive
+from plumbline.archive import Archive
 from plumbline.declarations import Contract, Declarations, Price, Provider, load
 from plumbline.declarations.providers.provider import ContractSource, CsvSource
 from plumbline.findings.price import HELD_SUBJECT, price_subject
@@ -54,14 +53,6 @@ class Place:
 
     def accepted(self, purchase: str = "on_demand") -> float | None:
         return accepted_price(self.archive, self.provider, purchase, None, (FIRST + timedelta(days=self.day)).date())  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive]:
-    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
-    monkeypatch.setenv("PLUMBLINE_CONFIG", str(CONFIG))
-    with open_archive() as opened:
-        yield opened
 
 
 @pytest.fixture

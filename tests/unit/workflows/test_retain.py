@@ -8,27 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.fakes.installation import with_upkeep
 
 from plumbline.archive import Archive, QuarantineRecord, open_archive
 from plumbline.declarations import installation_paths
 from plumbline.launch import stores
 from plumbline.workflows.retain import delete_old_data, delete_old_files, folder_bytes, storage_sizes
 
-SHIPPED = Path(__file__).resolve().parents[3] / "include" / "config"
 DAY = 86400.0
 
 
 @pytest.fixture(autouse=True)
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "config"
-    folder.mkdir()
-    for shipped in (each for each in SHIPPED.iterdir() if each.name != "upkeep.yaml"):
-        (folder / shipped.name).symlink_to(shipped)
-    monkeypatch.setenv("PLUMBLINE_CONFIG", str(folder))
-    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
-    for name in ("PLUMBLINE_ARCHIVE_URL", "PLUMBLINE_RESULTS_URL"):
-        monkeypatch.delenv(name, raising=False)
-    return folder
+    return with_upkeep(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +11,7 @@ from tests.fakes.trials import CONFIG
 
 from plumbline.analysis.conclusions import conclude
 from plumbline.analysis.cost.budget import BudgetUse
-from plumbline.archive import Archive, open_archive
+from plumbline.archive import Archive
 from plumbline.declarations import Declarations, Origin, Provider, load
 from plumbline.launch.monthly_estimate import estimate_trial_s
 from plumbline.metrics.formatting import format_money
@@ -28,12 +26,6 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 PRICE = {"purchase": "on_demand", "price": "90 USD/h", "since": "2026-01-01", "source": "contract 7"}
 PLACE = provider(prices=[PRICE], budget={"usd_per_month": 100})
 LIMIT_S = 600.0
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Iterator[Archive]:
-    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as opened:
-        yield opened
 
 
 def measured(archive: Archive, days: float = 0, seconds: float = 40, run: str | None = None, **asked: Any) -> ResultDocument:

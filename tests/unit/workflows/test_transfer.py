@@ -9,26 +9,18 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 from tests.data.result_documents import document, trial
+from tests.fakes.installation import with_upkeep
 
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.workflows.transfer import export_campaigns
 
-SHIPPED = Path(__file__).resolve().parents[3] / "include" / "config"
 SERIES = trial().series_key
 
 
 @pytest.fixture(autouse=True)
 def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An installation of its own that exports to a folder."""
-    folder = tmp_path / "config"
-    folder.mkdir()
-    for shipped in (each for each in SHIPPED.iterdir() if each.name != "upkeep.yaml"):
-        (folder / shipped.name).symlink_to(shipped)
-    (folder / "upkeep.yaml").write_text(f'export: {{to: "{(tmp_path / "exports").as_uri()}"}}\n')
-    monkeypatch.setenv("PLUMBLINE_CONFIG", str(folder))
-    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
-    for name in ("PLUMBLINE_ARCHIVE_URL", "PLUMBLINE_RESULTS_URL"):
-        monkeypatch.delenv(name, raising=False)
+    with_upkeep(tmp_path, monkeypatch, f'export: {{to: "{(tmp_path / "exports").as_uri()}"}}\n')
     return tmp_path / "exports"
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
 from datetime import date, datetime, timezone
-from pathlib import Path
 
 import pytest
 from sqlalchemy import text
@@ -15,19 +13,13 @@ from tests.unit.archive.test_verify import damage
 
 from plumbline.analysis.decisions import current_results as module
 from plumbline.analysis.trial_sample import TrialSample
-from plumbline.archive import Archive, open_archive
+from plumbline.archive import Archive
 from plumbline.results import Reason
 from plumbline.workflows import current_results as reader
 from plumbline.workflows.current_results import current_results, decide_teams
 
 DAY = date(2025, 12, 2)
 SIMULATED = provider("sim", launcher={"kind": "simulated", "seed": 1}, cloud="simulated")
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Iterator[Archive]:
-    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as opened:
-        yield opened
 
 
 def cost(trials: tuple[TrialSample, ...], name: str) -> float | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from plumbline.archive import Archive, FindingRecord, open_archive
+from plumbline.archive import Archive, FindingRecord
 from plumbline.archive.records import PriceReadingRecord, PriceReadingView
 from plumbline.dashboard.app import create_app
 from plumbline.dashboard.pages.prices import price_chart, prices_page, provider_prices
@@ -38,12 +38,6 @@ def held(archive: Archive) -> None:
 @pytest.fixture
 def declared() -> Declarations:
     return load()
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Iterator[Archive]:
-    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -55,11 +55,7 @@ def test_a_pipeline_of_documents_that_fit(broken: Break) -> None:
         ("top: 4", "top: 5", "144 tokens (48 of a query, 80 of 5 documents, 16 out), over model.context 128"),
         ("context: 64}", "context: 64, precision: bf16}", "precision: bf16 with retrieval"),
         ("{backend: python}", "{backend: python, prefix_cache: cold}", "prefix_cache: cold with retrieval"),
-        (
-            "{backend: python}",
-            "{backend: external}",
-            "with server.backend external and architecture gpt",
-        ),
+        ("{backend: python}", "{backend: external}", "with server.backend external and architecture gpt"),
         (SEED, "  seed: 1\n  turns: {count: 2}\n", "turns: with retrieval"),
         (
             STEADY,

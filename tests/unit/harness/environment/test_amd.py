@@ -11,12 +11,6 @@ from plumbline.harness.environment.amd import amd_facts, first_number, first_tex
 from plumbline.harness.gpu_meters import open_meters
 
 
-@pytest.fixture(autouse=True)
-def every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
-        monkeypatch.delenv(name, raising=False)
-
-
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
     """The root of a machine with AMD's driver in the kernel and ROCm installed."""

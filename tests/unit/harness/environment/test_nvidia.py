@@ -94,11 +94,6 @@ def instance(number: int, profile: str, total: int, name: str | None = None) -> 
 LOST = NvmlError("GPU is lost", 15)
 
 
-@pytest.fixture(autouse=True)
-def every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-
-
 def h100_provider() -> Any:
     return declared().providers["example-coreweave-h100"]
 

@@ -13,11 +13,6 @@ from plumbline.harness.selfcheck.torch_checks import Spin, energy_counter, event
 CLOCK_HZ = 1980e6  # of the fake's multiprocessors
 
 
-@pytest.fixture(autouse=True)
-def every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-
-
 class Miscounting(Nvml):
     def nvmlDeviceGetTotalEnergyConsumption(self, card: Card) -> int:
         return round(super().nvmlDeviceGetTotalEnergyConsumption(card) * 1.3)

@@ -1,11 +1,11 @@
 """A training task of another package: a declaration, a learner and one entry point."""
 
-import importlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
+from tests.fakes.installation import install_package
 
 from plumbline.declarations.workloads.training import Task
 from plumbline.harness.training.learners import build_learner
@@ -38,11 +38,7 @@ class SmoothedModel(TokenModel):
 
 
 def test_it_is_declared_checked_and_trained(orders_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, text in FILES.items():
-        (tmp_path / "site" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "site" / name).write_text(text)
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    importlib.invalidate_caches()
+    install_package(tmp_path, monkeypatch, FILES)
     declared = TASKS.validate_json('{"kind": "label_smoothing", "amount": 0.1, "weights": [1.0, 2.0]}')
     task = {"kind": "label_smoothing", "amount": 0.1, "weights": [1.0, 2.0]}
     assert TASKS.dump_python(declared, mode="json") == task and TASKS.validate_python(declared) is declared

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 from tests.data.repositories.golden import workload
+from tests.fakes.installation import install_package
 
 from plumbline.declarations import InferenceWorkload
 from plumbline.harness.inference.server import backends
@@ -40,11 +40,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "echo_engine-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: echo-engine\nVersion: 1\n",
         "echo_engine-1.dist-info/entry_points.txt": "[plumbline.inference_engines]\necho = echo_engine:ECHO\n",
     }
-    for name, text in files.items():
-        (tmp_path / "site" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "site" / name).write_text(text)
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    importlib.invalidate_caches()
+    install_package(tmp_path, monkeypatch, files)
 
 
 @pytest.mark.usefixtures("installed")
