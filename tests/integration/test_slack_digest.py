@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from slack_sdk import WebClient
@@ -64,47 +62,6 @@ def test_a_lost_answer_posts_once(after_work: bool, server: FakeSlack, slack: Sl
         post_digest("2026-11", message(), archive, *channel(slack))
     assert post_digest("2026-11", message(), archive, *channel(slack)) == ("updated" if after_work else "posted")
     assert server.methods() == [POST, HISTORY, UPDATE if after_work else POST] and len(server.shown()) == 1
-
-
-def test_killed_between_the_post_and_the_note_of_it(server: FakeSlack, slack: Slack, archive: Archive) -> None:
-    class Dies:
-        """The archive of a process that ends right after the post."""
-
-        audit = archive.audit
-
-        def add_audit(self, **entry: Any) -> None:
-            if entry["what"] == "digest_sent":
-                raise KeyboardInterrupt
-            archive.add_audit(**entry)
-
-    with pytest.raises(KeyboardInterrupt):
-        post_digest("2026-11", message(), Dies(), *channel(slack))
-    for n in range(230):
-        slack.client.chat_postMessage(channel=CHANNEL, text=f"small talk {n}")
-    assert post_digest("2026-11", message(), archive, *channel(slack)) == "updated"
-    assert len([m for m in server.shown() if m.get("metadata")]) == 1
-
-
-def test_what_somebody_deleted_is_posted_anew(server: FakeSlack, slack: Slack, archive: Archive) -> None:
-    post_digest("2026-11", message(), archive, *channel(slack))
-    server.messages.clear()
-    assert post_digest("2026-11", message(), archive, *channel(slack)) == "unchanged"
-    assert post_digest("2026-11", message("other"), archive, *channel(slack)) == "posted" and len(server.shown()) == 1
-
-
-def test_without_the_right_to_read_it_posts_rather_than_stays_silent(
-    server: FakeSlack, slack: Slack, archive: Archive, caplog: pytest.LogCaptureFixture
-) -> None:
-    log = logging.Logger("heard")
-    log.addHandler(caplog.handler)
-    server.fail_next(Fault(cut=True))
-    with pytest.raises(ChannelError):
-        post_digest("2026-11", message(), archive, *channel(slack))
-    server.may_read_history = False
-    assert (
-        post_digest("2026-11", message(), archive, CHANNEL, SlackChannel(slack.client, CHANNEL, log)) == "posted"
-        and "channels:history" in caplog.text
-    )
 
 
 def test_from_the_archive_to_the_channel(server: FakeSlack, archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
