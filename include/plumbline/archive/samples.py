@@ -117,19 +117,13 @@ def levels(session: Session, series_key: str, campaigns: Sequence[str], metrics:
     Two statements whatever the number of campaigns; their trials are found by the natural key.
     """
     attempts = session.execute(
-        select(Trial.id, Trial.campaign_id, Trial.slot, Trial.repeat)
+        select(Trial.id, Trial.series_key, Trial.campaign_id, Trial.slot, Trial.repeat)
         .where(Trial.series_key == series_key, Trial.campaign_id.in_(campaigns), *USABLE)
         .order_by(Trial.attempt)
-    ).all()
-    best = {(row.campaign_id, row.slot, row.repeat): row.id for row in attempts}
-    places = {trial: key for key, trial in best.items()}
-    observations: dict[str, list[Observation]] = {campaign: [] for campaign in campaigns}
-    columns = (Metric.trial_pk, Metric.metric, Metric.statistic, Metric.phase, Metric.unit, Metric.direction, Metric.value)
-    query = select(*columns).where(Metric.trial_pk.in_(places), Metric.metric.in_(metrics), Metric.value.is_not(None))
-    for row in session.execute(query):
-        campaign, slot, repeat = places[row.trial_pk]
-        observations[campaign].append(Observation(row.metric, row.statistic, row.phase, row.unit, row.direction, slot, repeat, row.value))
-    return {campaign: tuple(rows) for campaign, rows in observations.items()}
+    )
+    best = {(row.campaign_id, row.slot, row.repeat): row for row in attempts}
+    observations = _observations(session, {row.id: row for row in best.values()}, metrics)
+    return {campaign: tuple(observations[series_key, campaign]) for campaign in campaigns}
 
 
 @dataclass(frozen=True)

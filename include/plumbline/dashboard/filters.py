@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from calendar import monthrange
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, timezone
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from fastapi import Depends, Query, Request
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from plumbline.analysis.drift.series_state import STATES
 from plumbline.analysis.fleet import COST_UNITS, CostUnit
@@ -34,24 +35,30 @@ PAGES: Mapping[str, tuple[str, ...]] = {
 """The fields that each page, and the pages below it, take. A finding has a kind and a state of its own."""
 
 
-@dataclass(frozen=True)
-class Filter:
-    """A page's filter; empty: everything. `last`: months until now; `since`, `until`: days, `until` included. `per`: what a cost is of."""
+Word = Annotated[str, Field(max_length=200)]
+Day = Annotated[date | None, BeforeValidator(lambda value: value or None)]
+"""A form sends an empty field as an empty text."""
 
-    cloud: str = ""
-    region: str = ""
-    accelerator: str = ""
-    team: str = ""
-    kind: str = ""
-    state: str = ""
-    last: str = ""
-    since: date | None = None
-    until: date | None = None
+
+class Filter(BaseModel):
+    """What a page shows; empty: everything. `last`: months until now; `since`, `until`: days, `until` included. `per`: what a cost is of."""
+
+    model_config = ConfigDict(frozen=True)
+
+    cloud: Word = ""
+    region: Word = ""
+    accelerator: Word = ""
+    team: Word = ""
+    kind: WorkloadKind | Literal[""] = ""
+    state: StateName | Literal[""] = ""
+    last: Months = ""
+    since: Day = None
+    until: Day = None
     per: CostUnit = "token"
 
     def query(self, only: Iterable[str] | None = None, **changes: str) -> str:
         """The address's query with some fields changed; `only`: of these fields."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if only is None or f.name in only}
+        values = {name: value for name, value in self if only is None or name in only}
         values["per"] = "" if values.get("per") == "token" else values.get("per", "")
         parameters = {name: str(value) for name, value in {**values, **changes}.items() if value}
         return f"?{urlencode(parameters)}" if parameters else "?"
@@ -138,36 +145,22 @@ def filter_bar(
     )
 
 
-def read_filter(
-    request: Request,
-    cloud: str = Query("", max_length=200),
-    region: str = Query("", max_length=200),
-    accelerator: str = Query("", max_length=200),
-    team: str = Query("", max_length=200),
-    kind: WorkloadKind | Literal[""] = "",
-    state: StateName | Literal[""] = "",
-    last: Months = "",
-    since: date | Literal[""] = "",
-    until: date | Literal[""] = "",
-    per: CostUnit = "token",
-) -> Filter:
+class _OfFindings(Filter):
+    """Findings have a kind and a state of their own, and no cost of an outcome."""
+
+    kind: Any = Field("", exclude=True)
+    state: Any = Field("", exclude=True)
+    per: Any = Field("", exclude=True)
+
+
+def read_filter(request: Request, chosen: Annotated[Filter, Query()]) -> Filter:
     """A page's dependency: the filter of its address. Costs are of the outcome for a reader without access to them."""
-    chosen = Filter(cloud, region, accelerator, team, kind, state, last, since or None, until or None, per)
-    return chosen if can_see_costs(request) else replace(chosen, per="token")
+    return chosen if can_see_costs(request) else chosen.model_copy(update={"per": "token"})
 
 
-def read_findings_filter(
-    request: Request,
-    cloud: str = Query("", max_length=200),
-    region: str = Query("", max_length=200),
-    accelerator: str = Query("", max_length=200),
-    team: str = Query("", max_length=200),
-    last: Months = "",
-    since: date | Literal[""] = "",
-    until: date | Literal[""] = "",
-) -> Filter:
-    """The filter of findings, which have other kinds and states."""
-    return read_filter(request, cloud, region, accelerator, team, "", "", last, since, until)
+def read_findings_filter(chosen: Annotated[_OfFindings, Query()]) -> Filter:
+    """The same for findings."""
+    return Filter(**chosen.model_dump())
 
 
 Chosen = Annotated[Filter, Depends(read_filter)]

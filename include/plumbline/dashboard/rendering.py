@@ -18,7 +18,6 @@ from pydantic_core import to_jsonable_python
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.assets import Assets
 from plumbline.dashboard.filters import Filter
-from plumbline.findings.headline import stored_headline
 from plumbline.metrics.formatting import (
     capitalize_first,
     format_amount,
@@ -161,7 +160,6 @@ def _templates() -> tuple[Environment, Assets]:
         "change": format_change,
         "size": format_bytes,
         "explanation": explanation,
-        "headline": stored_headline,
         "chance": format_probability,
         "percent": format_percent,
         "sentence": capitalize_first,

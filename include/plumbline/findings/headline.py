@@ -15,7 +15,6 @@ from plumbline.findings.price import CHANGED_SUBJECT, HELD_SUBJECT, format_price
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_change, format_monthly_change, format_name, join_words, shorten
 from plumbline.results.finding import ChoiceMove, Finding
-from plumbline.results.stored import FindingView
 
 _SPEED = ("latency", "throughput")
 _VERBS = {"training": "trains", "inference": "serves"}
@@ -32,11 +31,6 @@ def headline(finding: Finding, usd: float | None = None) -> str:
     cause, consequence = cause_of(finding), _consequence(finding)
     line = f"{cause}: {consequence}" if cause and consequence else cause or consequence
     return f"{line}, {format_monthly_change(usd)}" if usd else line
-
-
-def stored_headline(view: FindingView) -> str:
-    """The archived headline, for a finding whose detail cannot be read: an older version wrote severity and simulation in front."""
-    return view.headline.removeprefix(view.severity.upper()).strip().removeprefix("SIMULATED").strip()
 
 
 _Line = TypeVar("_Line")

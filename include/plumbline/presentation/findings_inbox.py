@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from plumbline.archive import Archive, FindingView
 from plumbline.findings.cause import witnesses
-from plumbline.findings.headline import headline, stored_headline
+from plumbline.findings.headline import headline
 from plumbline.results.finding import FLEET, OPEN_STATES, SEVERITIES, UNREADABLE_ERRORS, Finding, gravity
 from plumbline.results.sample import Series
 from plumbline.results.stored import read_finding
@@ -131,4 +131,4 @@ def _order(item: InboxItem) -> tuple[bool, int, bool, float, float, str]:
 
 def _item(view: FindingView, usd: float | None) -> InboxItem:
     finding = read_finding(view)
-    return InboxItem(view, finding, headline(finding, usd) if finding is not None else stored_headline(view), usd)
+    return InboxItem(view, finding, headline(finding, usd) if finding is not None else view.headline, usd)

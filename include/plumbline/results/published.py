@@ -11,7 +11,6 @@ from plumbline.declarations import digest
 from plumbline.declarations.base import Name
 from plumbline.results.document import Environment, Many, MetricRow, Part, Scalar, Validity
 
-PUBLISHED_SCHEMA_VERSION = 1
 _UNSAFE_IN_NAME = re.compile(r"[^a-z0-9]+")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
@@ -35,8 +35,6 @@ from plumbline.workflows.check_installation import reconcile_failures
 from plumbline.workflows.monthly_costs import SETTLED, monthly_cost_of, monthly_costs
 
 if TYPE_CHECKING:
-    from slack_sdk import WebClient
-
     from plumbline.alerts.chart import Picture
     from plumbline.archive import Archive, FindingView
 
@@ -87,13 +85,6 @@ def _trial(archive: Archive, finding: Finding) -> str | None:
     return next((t.trial_id for t in [*(t for t in trials if t.usable), *trials]), None)
 
 
-def attach_charts(archive: Archive, client: WebClient, findings: Iterable[Finding]) -> list[str]:
-    """Attach a chart to each of these findings' Slack threads without one; ids of those that got one. Slack's failures are logged."""
-    wanted = {f.finding_id: f for f in findings}
-    threads = [t for t in archive.incidents() if t.finding_id in wanted and t.state != MOVED and is_channel_id(t.channel)]
-    return attach(threads, lambda finding_id: finding_chart(archive, wanted[finding_id]), archive, client)
-
-
 def finding_chart(archive: Archive, finding: Finding) -> Picture | None:
     """None for kinds without a curve, such as facts, and with too little data."""
     try:
@@ -137,8 +128,7 @@ def _complete_threads(archive: Archive, slack: Slack, cases: Sequence[Alert], de
     known = {case.finding.finding_id: case for case in cases}
     threads = [t for t in archive.incidents() if t.finding_id in known and t.state != MOVED and is_channel_id(t.channel)]
     attach_details(threads, lambda name: render_details(known[name].finding, known[name].context), archive, slack.client)
-    charted = attach_charts(archive, slack.client, [case.finding for case in cases])
-    if charted:
+    if charted := attach(threads, lambda name: finding_chart(archive, known[name].finding), archive, slack.client):
         with_charts = [known[name] for name in dict.fromkeys(charted)]
         deliver(with_charts, archive, slack, declared.alerts if declared else None, now=now, announce=False)
 

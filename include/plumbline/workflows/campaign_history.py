@@ -17,7 +17,7 @@ from plumbline.archive import Archive, FindingView
 from plumbline.archive.pages import CampaignHead
 from plumbline.archive.repository import Span
 from plumbline.declarations import Declarations
-from plumbline.findings.headline import headline, one_per_headline, stored_headline
+from plumbline.findings.headline import headline, one_per_headline
 from plumbline.metrics import METRICS, leading_names
 from plumbline.metrics.formatting import join_words
 from plumbline.results.finding import OPEN_STATES
@@ -70,7 +70,7 @@ def _neighbours(archive: Archive, campaign_id: str) -> tuple[list[CampaignHead],
 def finding_row(view: FindingView, entry: Entry | None = None) -> FindingRow:
     """The finding as a report shows it; with the entry's cost and teams."""
     row = FindingRow(
-        view.finding_id, view.series_key, view.kind, view.severity, stored_headline(view), view.state,
+        view.finding_id, view.series_key, view.kind, view.severity, view.headline, view.state,
         str(view.detail.get("explanation", "")), view.campaign_id, view.provider, effect=view.effect,
     )  # fmt: skip
     if (finding := read_finding(view)) is not None:

@@ -13,7 +13,7 @@ from plumbline.analysis.prices.book import all_with_effective_prices, price_in_f
 from plumbline.archive import Archive, FindingView, PriceView
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.findings.headline import headline, stored_headline
+from plumbline.findings.headline import headline
 from plumbline.metrics.formatting import format_amount
 from plumbline.results.finding import UNREADABLE_ERRORS, Finding, FindingState
 from plumbline.results.sample import Series
@@ -44,7 +44,7 @@ def headlines(archive: Archive, declared: Declarations | None, views: Sequence[F
     costs, lines = monthly_costs(archive, declared, views) if declared is not None else {}, {}
     for view in views:
         finding, cost = read_finding(view), costs.get(view.finding_id)
-        lines[view.finding_id] = headline(finding, cost.usd if cost else None) if finding is not None else stored_headline(view)
+        lines[view.finding_id] = headline(finding, cost.usd if cost else None) if finding is not None else view.headline
     return lines
 
 

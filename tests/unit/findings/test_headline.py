@@ -8,9 +8,8 @@ import pytest
 from tests.unit.alerts.test_message import FINDING
 from tests.unit.results.test_finding import NOTICED
 
-from plumbline.findings.headline import headline, one_per_headline, price_cause, stored_headline
+from plumbline.findings.headline import headline, one_per_headline, price_cause
 from plumbline.results.finding import ChoiceMove
-from plumbline.workflows.findings import finding_record
 
 INFERENCE = {"workload_kind": "inference", "workload": "chat"}
 UNEXPLAINED = replace(FINDING, attributed_to=(), causes=())
@@ -75,11 +74,6 @@ def test_a_price_moves_first_choices_in_one_line_of_at_most_three_providers(move
     assert headline(replace(PRICE, moves=moves), 1234.0) == (
         f"borealis raised its price 30 % on 1 September 2026: {words}, about 1,200 USD a month more"
     )
-
-
-def test_one_that_cannot_be_read_keeps_its_stored_line_without_severity():
-    record = replace(finding_record(FINDING), headline="PAGE  SIMULATED  local-2core · slower", detail={})
-    assert stored_headline(record) == "local-2core · slower"
 
 
 def test_what_shares_a_headline_is_one_story():

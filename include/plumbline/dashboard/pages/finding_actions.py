@@ -17,7 +17,6 @@ from plumbline.dashboard.rendering import PageRenderer, RefusedForm, TypedField,
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
-from plumbline.findings.headline import stored_headline
 from plumbline.workflows.finding_action import (
     ActionRequest,
     ActionRun,
@@ -142,7 +141,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             fields.append(TypedField("why", why, "Reason", errors.get("why", "")))
             fields += [TypedField("until", until, "Snooze until", errors.get("until", ""))] if until else []
             typed = RefusedForm("/findings/act", tuple(fields), again.buttons if again else (), "post", errors.get("", ""), mended_at)
-            about = [(stored_headline(view), f"/findings/{view.finding_id}") for view, _ in views]
+            about = [(view.headline, f"/findings/{view.finding_id}") for view, _ in views]
             return pages.refused(request, "Not accepted", typed, status, about)
 
         end, errors = _check_form(action, why, until, len(views), pages.now())

@@ -23,7 +23,7 @@ from plumbline.dashboard.rendering import PageRenderer, PageRoutes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX, decision_impact, is_decision_change
-from plumbline.findings.headline import headline, stored_headline
+from plumbline.findings.headline import headline
 from plumbline.metrics.formatting import format_change, format_name, join_words
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.findings_inbox import group_findings, inbox_view, workloads_of
@@ -84,7 +84,7 @@ class FindingPage:
     @property
     def words(self) -> str:
         """The headline; of a finding that cannot be read, the stored one."""
-        return headline(self.finding, self.usd) if self.finding is not None else stored_headline(self.view)
+        return headline(self.finding, self.usd) if self.finding is not None else self.view.headline
 
     def as_json(self) -> dict[str, Any]:
         """The page's values by name; `finding` is the archived one, whose `detail` has all of it."""

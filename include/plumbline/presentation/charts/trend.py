@@ -17,7 +17,6 @@ from plumbline.archive import Archive, FindingView, MetricPoint, SeriesView
 from plumbline.archive.records import BaselineView
 from plumbline.archive.repository import Span
 from plumbline.declarations import Declarations, Provider
-from plumbline.findings.headline import stored_headline
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import (
     Scale,
@@ -175,7 +174,7 @@ def _finding_events(findings: Sequence[FindingView], series: SeriesView, planned
         if f.kind in ("performance", "reliability", "missing_data") and f.series_key and series.series_key not in series_keys:
             continue
         at = planned_times.get(f.campaign_id or "") or _day(str(f.detail.get("since") or "")) or f.opened_at
-        events.append(TrendEvent(at, "finding", stored_headline(f), f"/findings/{f.finding_id}"))
+        events.append(TrendEvent(at, "finding", f.headline, f"/findings/{f.finding_id}"))
     return events
 
 
