@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import date
 
 from plumbline.analysis.campaign_data import CampaignData, Quality
-from plumbline.analysis.scorecards.comparability import FACTS
+from plumbline.analysis.scorecards.comparison_class import FACTS
 from plumbline.analysis.trial_sample import USABLE, Conditions, MetricValue, TrialSample
 from plumbline.declarations import Trial
 from plumbline.declarations.trials import flatten, requested_specification

@@ -42,7 +42,7 @@ class Conditions:
     """Under what a trial was measured, as far as it decides what its numbers may be put beside.
 
     `protocol` and `engine` are those of the series key; `asked` is the specification as (field, value), every default written out.
-    `stack`: what computed, as (fact, version), see `comparability.FACTS`; empty if it was not recorded. `accelerator`: its product, None of a CPU.
+    `stack`: what computed, as (fact, version), see `comparison_class.FACTS`; empty if it was not recorded. `accelerator`: its product, None of a CPU.
     """
 
     source: Literal["measured", "simulated"]

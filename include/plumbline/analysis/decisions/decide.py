@@ -23,7 +23,7 @@ from plumbline.analysis.cost.unit_costs import phase_of, sustained
 from plumbline.analysis.decisions.decision import Column, Decision, Gate, Ranked
 from plumbline.analysis.decisions.probability import probabilities
 from plumbline.analysis.decisions.value_functions import Array, describe_value_function, log_values, log_worths, worth
-from plumbline.analysis.scorecards.comparability import ComparedTrial, ComparisonClass, classify_comparison
+from plumbline.analysis.scorecards.comparison_class import ComparedTrial, ComparisonClass, classify_comparison
 from plumbline.analysis.scorecards.scorecard import last_attempts
 from plumbline.analysis.trial_sample import SUSTAINED, TrialSample, WorkloadKind, leading_phase
 from plumbline.declarations import Criterion, Preference

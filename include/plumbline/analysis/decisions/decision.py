@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from plumbline.analysis.scorecards.comparability import ComparisonClass
+from plumbline.analysis.scorecards.comparison_class import ComparisonClass
 from plumbline.analysis.trial_sample import WorkloadKind
 
 Choice = tuple[str, WorkloadKind, tuple[str, ...]]

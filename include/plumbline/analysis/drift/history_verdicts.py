@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from plumbline.analysis.drift.change_detection import detect_changes, detect_creep
+from plumbline.analysis.drift.change_detection import detect_changes
 from plumbline.analysis.drift.comparison import Comparison, MetricComparison
+from plumbline.analysis.drift.creep import detect_creep
 from plumbline.metrics.formatting import format_change
 
 LONG_SERIES = 12

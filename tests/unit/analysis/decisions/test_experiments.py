@@ -12,7 +12,7 @@ from tests.data.decision_trials import preference, repeats
 from plumbline.analysis.decisions.current_results import CurrentResults, TeamDecision
 from plumbline.analysis.decisions.decide import decide
 from plumbline.analysis.decisions.experiments import Experiment, TrialCost, certainty_gain, rank_experiments
-from plumbline.analysis.decisions.probability import RepeatScatter, draw
+from plumbline.analysis.decisions.repeat_noise import RepeatScatter, draw
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import Preference
 

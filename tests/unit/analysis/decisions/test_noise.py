@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from plumbline.analysis.decisions.probability import Draws, RepeatScatter, _median_over_mean, draw
+from plumbline.analysis.decisions.repeat_noise import Draws, RepeatScatter, _median_over_mean, draw
 
 
 def drawn(score: NDArray[np.float64], slots: NDArray[np.intp], *peers: NDArray[np.float64]) -> Draws:

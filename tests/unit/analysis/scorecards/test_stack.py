@@ -10,7 +10,8 @@ from tests.unit.scorecards.made import CONDITIONS, launched
 
 from plumbline.analysis.decisions.decide import decide
 from plumbline.analysis.prices.book import InstanceShare
-from plumbline.analysis.scorecards.comparability import FACTS, IMAGE, ComparedTrial, ComparisonClass, classify_comparison, incomparable
+from plumbline.analysis.scorecards.comparability import incomparable
+from plumbline.analysis.scorecards.comparison_class import FACTS, IMAGE, ComparedTrial, ComparisonClass, classify_comparison
 from plumbline.analysis.scorecards.scorecard import scorecards
 from plumbline.analysis.trial_sample import Conditions
 

@@ -1,0 +1,131 @@
+"""The class of a comparison: whether the providers ran one software stack, and what else limits it.
+
+standardised   the same image digest (or no image on any of them) and the same versions of what computes
+native         each provider's own stack, as good as its people make it
+None           not known: fewer than two providers, or one without software facts
+
+A decision ranks within one class: standardised where all that it ranks share a stack, else native. Drivers belong to the provider, not to the stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from plumbline.analysis.prices.book import OTHER_GPUS, OTHER_GPUS_TEXT, InstanceShare
+from plumbline.analysis.trial_sample import Conditions
+from plumbline.metrics.formatting import names_by_text
+
+_NAMED = 3
+"""Providers that a limitation names one by one."""
+
+IMAGE = "container.image_digest"
+VERSIONS = (
+    "torch.version",
+    "triton.version",
+    "vllm.version",
+    "tensorrt_llm.version",
+    "tensorrt.version",
+    "flash_attn.version",
+    "flash_attn_3.version",
+    "flashinfer.version",
+    "transformer_engine.version",
+    "torchao.version",
+)
+ENGINE_ARGS = "engine.args"
+FACTS = (IMAGE, ENGINE_ARGS, *VERSIONS)
+"""The environment's facts that make a stack."""
+GPU_CLASS = "gpu_class"
+_DIGEST_CHARACTERS = 12
+_NONE = "none"
+
+ProvidersByValue = Mapping[str, list[str]]
+"""Providers by what they have."""
+
+
+@dataclass(frozen=True)
+class Limitation:
+    """A limitation that a reader of a comparison must know. `code`: gpu_class, other_gpus_alike or expected_restarts."""
+
+    code: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ComparisonClass:
+    """See the module. `differences`: what the stacks differ in, with each provider's version."""
+
+    kind: Literal["standardised", "native"] | None = None
+    differences: tuple[str, ...] = ()
+    limitations: tuple[Limitation, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """All of it in one line; empty if there is nothing to say."""
+        parts = []
+        if self.kind is not None:
+            parts.append(f"Comparison class: {self.kind}{': ' if self.differences else ''}{', '.join(self.differences)}.")
+        return " ".join([*parts, *(f"{each.text}." for each in self.limitations)])
+
+
+class ComparedTrial(NamedTuple):
+    """A usable trial's part in a comparison."""
+
+    provider: str
+    conditions: Conditions | None
+    share: InstanceShare | None
+    restarts: str = ""
+
+
+def classify_comparison(measured: Iterable[ComparedTrial], *, costs: bool = True) -> ComparisonClass:
+    """The class of a comparison of these trials. `costs`: whether costs are compared. Pure."""
+    distinct = list(dict.fromkeys(measured))
+    limitations = [*_gpu_classes(distinct), *((*_shares(distinct), *_restarts(distinct)) if costs else ())]
+    stacks: dict[str, list[dict[str, str]]] = {}
+    for each in distinct:
+        stacks.setdefault(each.provider, []).append(dict(each.conditions.stack) if each.conditions else {})
+    if len(stacks) < 2 or not all(stack for several in stacks.values() for stack in several):
+        return ComparisonClass(None, (), tuple(limitations))
+    reasons: list[str] = []
+    for fact in (*VERSIONS, ENGINE_ARGS, IMAGE):
+        values = names_by_text(
+            (provider, value) for provider, several in stacks.items() for value in sorted({stack.get(fact, _NONE) for stack in several})
+        )
+        # An image that differs in versions too needs no second name.
+        if len(values) > 1 and not (fact == IMAGE and reasons):
+            reasons.append(_format_values(fact, values))
+    return ComparisonClass("native" if reasons else "standardised", tuple(reasons), tuple(limitations))
+
+
+def _format_values(fact: str, values: ProvidersByValue) -> str:
+    name = "image" if fact == IMAGE else fact.removesuffix(".version")
+    by_value = {value.removeprefix("sha256:")[:_DIGEST_CHARACTERS] if fact == IMAGE else value: where for value, where in values.items()}
+    return f"{name} {_format_against(by_value)}"
+
+
+def _format_against(values: ProvidersByValue) -> str:
+    return " against ".join(f"{value} ({', '.join(where)})" for value, where in values.items())
+
+
+def _gpu_classes(measured: Iterable[ComparedTrial]) -> list[Limitation]:
+    values = names_by_text((each.provider, product) for each in measured if each.conditions and (product := each.conditions.accelerator))
+    return [Limitation(GPU_CLASS, f"Accelerators differ: {_format_against(values)}")] if len(values) > 1 else []
+
+
+def _shares(measured: Iterable[ComparedTrial]) -> list[Limitation]:
+    """Providers whose costs charge a part of an instance that they sell whole."""
+    charged = {each.provider: each.share for each in measured if each.share is not None and each.share.caveat == OTHER_GPUS}
+    if not charged:
+        return []
+    parts = names_by_text((provider, f"{share.gpus} of {share.of} GPUs charged") for provider, share in charged.items())
+    named = ((part, names if len(names) <= _NAMED else [f"{len(names)} providers"]) for part, names in parts.items())
+    who = ", ".join(f"{name} ({part})" for part, names in named for name in names)
+    return [Limitation(OTHER_GPUS, f"Cost of {who} {OTHER_GPUS_TEXT}")]
+
+
+def _restarts(measured: Iterable[ComparedTrial]) -> list[Limitation]:
+    """Providers whose costs include the restarts that their declared interruptions make expected."""
+    rates = names_by_text((each.provider, each.restarts) for each in measured if each.restarts)
+    named = (f"{rate}: {', '.join(names) if len(names) <= _NAMED else f'{len(names)} providers'}" for rate, names in rates.items())
+    return [Limitation("expected_restarts", f"Cost includes expected restarts and repeated work of {'; '.join(named)}")] if rates else []
