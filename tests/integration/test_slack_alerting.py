@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from tests.fakes.fake_slack import CHANNEL, FakeSlack
+from tests.fakes.kept_findings import keep
 from tests.integration.test_slack_delivery import finding
 
-from plumbline.archive import FindingRecord, open_archive
-from plumbline.findings.headline import headline
+from plumbline.archive import open_archive
 from plumbline.workflows.alert import send_alerts
 
 
@@ -22,12 +22,7 @@ def test_what_the_archive_holds_is_told_by_the_connection_and_the_rules(tmp_path
     with FakeSlack() as server, open_archive() as archive:
         connection = {"conn_type": "slack", "password": server.token, "extra": {"base_url": server.url, "channel": CHANNEL}}
         monkeypatch.setenv("AIRFLOW_CONN_PLUMBLINE_SLACK", json.dumps(connection))
-        archive.save_findings(
-            [
-                FindingRecord(f.finding_id, f.series_key, None, f.provider, f.kind, f.severity, headline(f), f.to_dict())
-                for f in (environment,)
-            ]
-        )
+        keep(archive, environment)
         assert send_alerts()["posted"] == [environment.finding_id]
         assert send_alerts()["unchanged"] == [environment.finding_id]
         archive.snooze_finding(environment.finding_id, datetime.now(timezone.utc) + timedelta(days=1), "ada", "known")

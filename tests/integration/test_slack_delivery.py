@@ -13,12 +13,12 @@ import pytest
 from slack_sdk import WebClient
 from slack_sdk.http_retry import ConnectionErrorRetryHandler
 from tests.fakes.fake_slack import FakeSlack, Fault
+from tests.fakes.kept_findings import keep
 
 from plumbline.alerts import Alert, Slack, connect
 from plumbline.alerts import deliver as deliver_cases
 from plumbline.alerts.slack.connection import ShortRateLimit
-from plumbline.archive import Archive, FindingRecord, open_archive
-from plumbline.findings.headline import headline
+from plumbline.archive import Archive, open_archive
 from plumbline.results.finding import Finding, Member
 
 CHANNEL = "C0123456789"
@@ -75,13 +75,7 @@ def slack(server: FakeSlack) -> Slack:
 @pytest.fixture
 def archive(tmp_path: Path) -> Iterator[Archive]:
     with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as opened:
-        # The incident belongs to a finding of the archive; which campaign found it plays no part here.
-        opened.save_findings(
-            [
-                FindingRecord(f.finding_id, f.series_key, None, f.provider, f.kind, f.severity, headline(f), f.to_dict())
-                for f in (finding(), finding("b"), finding("c"))
-            ]
-        )
+        keep(opened, finding(), finding("b"), finding("c"))
         yield opened
 
 

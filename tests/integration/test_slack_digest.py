@@ -12,12 +12,13 @@ from types import SimpleNamespace
 import pytest
 from slack_sdk import WebClient
 from tests.fakes.fake_slack import CHANNEL, FakeSlack, Fault
+from tests.fakes.kept_findings import keep
 from tests.fakes.trials import CONFIG
 
 from plumbline.alerts import ChannelError, Message, Slack
 from plumbline.alerts.digest import post_digest
 from plumbline.alerts.slack_channel import SlackChannel
-from plumbline.archive import Archive, FindingRecord, open_archive
+from plumbline.archive import Archive, open_archive
 from plumbline.findings.headline import headline
 from plumbline.results.finding import Finding
 from plumbline.workflows import alert
@@ -81,13 +82,7 @@ def test_from_the_archive_to_the_channel(server: FakeSlack, archive: Archive, mo
         title="step_time +4.0 %",
         series=("training/gpt-tiny-cpu@1/h1/torch/local-2core/here/host",),
     )
-    archive.save_findings(
-        [
-            FindingRecord(
-                found.finding_id, found.series_key, None, found.provider, found.kind, found.severity, headline(found), found.to_dict()
-            )
-        ]
-    )
+    keep(archive, found)
     now = datetime.now(timezone.utc)
     assert alert.send_digest() == "log_only"
     settings = {"conn_type": "slack", "password": server.token, "extra": {"base_url": server.url, "channel": CHANNEL}}

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from slack_sdk import WebClient
 from tests.fakes.fake_slack import FakeSlack, Fault
+from tests.fakes.kept_findings import keep
 from tests.integration.test_slack_delivery import CHANNEL, Heard, finding
 
 from plumbline.alerts import Alert, AlertContext, Delivery, Slack, deliver
-from plumbline.archive import Archive, FindingRecord, IncidentRecord, open_archive
+from plumbline.archive import Archive, IncidentRecord, open_archive
 from plumbline.declarations import Alerts, QuietHours, Route
 from plumbline.declarations.alerts import Condition
-from plumbline.findings.headline import headline
 from plumbline.results.finding import Finding
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)
@@ -53,10 +53,7 @@ def url(tmp_path: Path) -> str:
 @pytest.fixture
 def archive(url: str) -> Iterator[Archive]:
     with open_archive(url) as opened:
-        records = [
-            FindingRecord(f.finding_id, f.series_key, None, f.provider, f.kind, f.severity, headline(f), f.to_dict()) for f in (OPEN, AGAIN)
-        ]
-        opened.save_findings(records)
+        keep(opened, OPEN, AGAIN)
         yield opened
 
 

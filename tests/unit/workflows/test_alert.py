@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 from tests.data.result_documents import document, trial
+from tests.fakes.kept_findings import keep
 from tests.unit.alerts.test_message import FINDING
 
-from plumbline.archive import Archive, FindingRecord, open_archive
+from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Alerts, Declarations, Route, load
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.findings.headline import headline
-from plumbline.results.finding import Finding, Member
+from plumbline.results.finding import Member
 from plumbline.workflows import alert
 from plumbline.workflows.alert import alert_of
 
@@ -42,13 +43,6 @@ def archive(home: Path) -> Iterator[Archive]:
         opened.record(document(), uri="file:///store")
         keep(opened, SLOWER)
         yield opened
-
-
-def keep(archive: Archive, finding: Finding) -> None:
-    record = FindingRecord(
-        finding.finding_id, finding.series_key, None, finding.provider, finding.kind, finding.severity, headline(finding), finding.to_dict()
-    )
-    archive.save_findings([record])
 
 
 SHIPPED = cache(load)
