@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
-from plumbline.loadclient.http_responses import InvalidResponse
+from plumbline.loadclient.event_stream import InvalidResponse
 
 
 class ContentDecoder:

@@ -13,8 +13,9 @@ from typing import cast
 import httptools
 
 from plumbline.loadclient.content_decoder import ContentDecoder
+from plumbline.loadclient.event_stream import InvalidResponse
 from plumbline.loadclient.http_requests import request_prefix
-from plumbline.loadclient.http_responses import GenerateResponse, InferResponse, InvalidResponse, ResponseReader, quoted
+from plumbline.loadclient.http_responses import GenerateResponse, InferResponse, quoted
 from plumbline.loadclient.openai_responses import OpenAiResponse
 from plumbline.loadclient.phase_load import PhaseLoad
 from plumbline.loadclient.request_log import ErrorClass
@@ -60,6 +61,7 @@ def http_transport(target: Target, load: PhaseLoad, bodies: Sequence[bytes] | Ma
     )
 
 
+ResponseReader = GenerateResponse | InferResponse | OpenAiResponse
 Headers = dict[bytes, bytes]
 ReaderFactory = Callable[[int, Headers], ResponseReader]
 """Makes the reader of the answer to request `number`, by the answer's headers (names in lower case)."""

@@ -7,7 +7,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from plumbline.loadclient.http_responses import CompletedResponse, EventStream, InvalidResponse, NamedError, quoted, spread
+from plumbline.loadclient.event_stream import EventStream, InvalidResponse, NamedError
+from plumbline.loadclient.http_responses import CompletedResponse, quoted, spread
 from plumbline.loadclient.request_log import Remark
 from plumbline.loadclient.stated_errors import MESSAGE_LENGTH, StatedError, body_message, stated_error, status_class
 

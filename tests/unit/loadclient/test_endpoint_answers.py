@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from plumbline.harness.inference.load.model_wires import causal_lm, encoder
-from plumbline.loadclient.http_responses import CompletedResponse, GenerateResponse, InferResponse, InvalidResponse
+from plumbline.loadclient.event_stream import InvalidResponse
+from plumbline.loadclient.http_responses import CompletedResponse, GenerateResponse, InferResponse
 from plumbline.loadclient.wire import Wire
 
 

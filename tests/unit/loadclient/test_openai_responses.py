@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from plumbline.loadclient.http_responses import CompletedResponse, InvalidResponse, spread
+from plumbline.loadclient.event_stream import InvalidResponse
+from plumbline.loadclient.http_responses import CompletedResponse, spread
 from plumbline.loadclient.openai_responses import OpenAiResponse, usage_counts
 from plumbline.loadclient.request_log import Remark
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plumbline.loadclient.http_responses import EventStream, InvalidResponse
+from plumbline.loadclient.event_stream import EventStream, InvalidResponse
 
 STREAM = b': a comment\ndata: {"a": 1}\n\nevent: x\ndata:two\r\ndata: lines\r\n\r\n\n\ndata: last\r\r'
 
