@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from plumbline.harness import gpu_errors
 from plumbline.harness.environment.amd import AmdDevice, AmdDriver, first_number, vram_bytes, watts
@@ -46,34 +46,6 @@ _BITS = dict(zip(THROTTLE_REASONS, (0x04, 0x08, 0x20, 0x40, 0x80), strict=True))
 HARMFUL_THROTTLING = tuple(name for name in THROTTLE_REASONS if name != "throttle_power_limit")
 
 
-class Meters(Protocol):
-    """The sensors of all GPUs that the trial can use. Missing readings are left out, never guessed."""
-
-    count: int
-
-    def read(self, gpu: int) -> dict[str, float]:
-        """The signals above by name."""
-        ...
-
-    def joules(self, gpu: int) -> float | None:
-        """The driver's counter of energy; None if it has none."""
-        ...
-
-    def errors(self, gpu: int) -> dict[str, int]:
-        """The counters of errors that it has by name, see `gpu_errors`; XIDs since the first call."""
-        ...
-
-    def close(self) -> None: ...
-
-
-def open_meters(nvml: Any = None, amdsmi: Any = None, root: Path = ROOT) -> Meters | None:
-    """The machine's meters; None where there is no GPU, no driver or no package for it. To be closed after use.
-
-    `nvml`, `amdsmi`: modules with pynvml's and amdsmi's functions; the installed ones if left out.
-    """
-    return _open_nvidia(nvml, root) or _open_amd(amdsmi, root)
-
-
 def _open_nvidia(nvml: Any, root: Path) -> _NvidiaMeters | None:
     try:
         driver = NvidiaDriver(nvml)
@@ -101,6 +73,7 @@ class _NvidiaMeters:
         self._driver.close()
 
     def read(self, gpu: int) -> dict[str, float]:
+        """The signals above by name."""
         device = self._devices[gpu]
         if device.fault is not None:
             return {}
@@ -122,11 +95,13 @@ class _NvidiaMeters:
         return _plausible(values, {"power": 1e-3, "utilization": 1e-2}) | active
 
     def joules(self, gpu: int) -> float | None:
+        """The driver's counter of energy; None if it has none."""
         device = self._devices[gpu]
         millijoules = self._driver.ask("nvmlDeviceGetTotalEnergyConsumption", device.card) if self._whole[gpu] else None
         return float(millijoules) / 1e3 if isinstance(millijoules, int) else None
 
     def errors(self, gpu: int) -> dict[str, int]:
+        """The counters of errors that it has by name, see `gpu_errors`; XIDs since the first call."""
         device = self._devices[gpu]
         if device.fault is not None:
             return {}
@@ -183,6 +158,18 @@ class _AmdMeters:
 
     def errors(self, gpu: int) -> dict[str, int]:
         return gpu_errors.amd_error_counters(self._driver, self._handles[gpu])
+
+
+Meters = _NvidiaMeters | _AmdMeters
+"""The sensors of all GPUs that the trial can use. Missing readings are left out, never guessed."""
+
+
+def open_meters(nvml: Any = None, amdsmi: Any = None, root: Path = ROOT) -> Meters | None:
+    """The machine's meters; None where there is no GPU, no driver or no package for it. To be closed after use.
+
+    `nvml`, `amdsmi`: modules with pynvml's and amdsmi's functions; the installed ones if left out.
+    """
+    return _open_nvidia(nvml, root) or _open_amd(amdsmi, root)
 
 
 _PLAUSIBLE = {

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import fsspec
 
@@ -37,40 +37,6 @@ class AccessRefused(PermissionError):
     """The source answers, and refuses or does not know what is declared."""
 
 
-class Source(Protocol):
-    """A remote checkpoint. Every method raises FetchFailed or AccessRefused."""
-
-    name: str
-    """For messages and facts; without credentials."""
-
-    @property
-    def version(self) -> str:
-        """Equal as long as the files are; of a URL it takes a request."""
-
-    def sizes(self) -> Mapping[str, int]:
-        """Bytes by name, of the files that an engine loads."""
-
-    def hashes(self) -> Mapping[str, str]:
-        """SHA-256 by name, as far as the source knows them."""
-
-    def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
-        """The bytes from `start` up to `end`, which is not included."""
-
-    def download(self, folder: Path, on_bytes: OnBytes) -> int:
-        """Bring all files into the folder, where an earlier try may have left some; the bytes that were transferred."""
-
-
-def source_of(
-    model: HubCheckpoint | UrlCheckpoint, mirror: str | None, token: str | None, options: Mapping[str, Any] | None = None
-) -> Source:
-    """`mirror`: `models_url`. http(s): a server with the hub's API; another URL: a folder <mirror>/<owner>/<name>/<revision> of a file system."""
-    if isinstance(model, UrlCheckpoint):
-        return UrlSource(model.url, options)
-    if mirror is None or mirror.startswith(("http://", "https://")):
-        return HubSource(model.id, model.revision, mirror, token)
-    return UrlSource(f"{mirror.rstrip('/')}/{model.id}/{model.revision}", options)
-
-
 class LocalFiles:
     """A checkpoint's files in a folder."""
 
@@ -87,7 +53,8 @@ class LocalFiles:
 
 
 class HubSource:
-    """A commit, branch or tag of a model of the Hugging Face hub."""
+    """A commit, branch or tag of a model of the Hugging Face hub. Every method, as of UrlSource, raises FetchFailed or AccessRefused. `name`: for
+    messages and facts, without credentials."""
 
     def __init__(self, model: str, revision: str | None, endpoint: str | None, token: str | None) -> None:
         self._id, self._revision, self._endpoint, self._token = model, revision, endpoint, token
@@ -95,6 +62,7 @@ class HubSource:
 
     @property
     def version(self) -> str:
+        """Equal as long as the files are; of a URL it takes a request."""
         return self._revision or "main"
 
     def commit(self) -> str:
@@ -121,6 +89,7 @@ class HubSource:
         return {name: int(file.size) for name, file in self._files.items()}
 
     def hashes(self) -> Mapping[str, str]:
+        """SHA-256 by name, as far as the source knows them."""
         return {name: str(file.lfs.sha256) for name, file in self._files.items() if file.lfs is not None}
 
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
@@ -137,6 +106,7 @@ class HubSource:
         return body if answer.status_code == 206 else body[start:end]
 
     def download(self, folder: Path, on_bytes: OnBytes) -> int:
+        """Bring all files into the folder, where an earlier try may have left some; the bytes that were transferred."""
         from huggingface_hub import snapshot_download
         from huggingface_hub.utils import disable_progress_bars
 
@@ -331,3 +301,17 @@ class UrlSource:
             ):
                 raise AccessRefused(f"{self.name} refuses access ({brief(error)}); expected credentials that may read it") from error
             raise FetchFailed(f"{self.name} does not answer: {brief(error)}") from error
+
+
+Source = HubSource | UrlSource
+
+
+def source_of(
+    model: HubCheckpoint | UrlCheckpoint, mirror: str | None, token: str | None, options: Mapping[str, Any] | None = None
+) -> Source:
+    """`mirror`: `models_url`. http(s): a server with the hub's API; another URL: a folder <mirror>/<owner>/<name>/<revision> of a file system."""
+    if isinstance(model, UrlCheckpoint):
+        return UrlSource(model.url, options)
+    if mirror is None or mirror.startswith(("http://", "https://")):
+        return HubSource(model.id, model.revision, mirror, token)
+    return UrlSource(f"{mirror.rstrip('/')}/{model.id}/{model.revision}", options)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from plumbline.declarations.workloads.inference import TOKENIZER_VOCABULARY
 from plumbline.harness.inference.load.schedule import Random, Schedule, request_rng, turn_of
 from plumbline.loadclient.phase_load import PhaseLoad
 from plumbline.loadclient.prompt import Prompt, TokenIds
+
+if TYPE_CHECKING:
+    from plumbline.harness.inference.load.own_prompts import OwnPrompts
 
 _DRAWS = 100
 
@@ -32,7 +35,7 @@ class Prompts:
     cold_start: Prompt
     by_phase: tuple[tuple[Prompt, ...], ...]
     prefixes: tuple[Prompt, ...] = ()
-    own: ProbeSource | None = None
+    own: OwnPrompts | None = None
 
     @cached_property
     def sha256(self) -> str:
@@ -46,12 +49,6 @@ class Prompts:
             hashed.update(len(prompt.ids).to_bytes(4, "little"))
             hashed.update(prompt.ids.astype("<i4").tobytes())
         return hashed.hexdigest()
-
-
-class ProbeSource(Protocol):
-    def probe(self, load: PhaseLoad, phase: int, probe: int) -> tuple[PhaseLoad, tuple[Prompt, ...]]:
-        """The load of a search's probe with its prompts' lengths, and its prompts."""
-        ...
 
 
 def prompts_of(workload: InferenceWorkload, schedule: Schedule) -> Prompts:
@@ -132,16 +129,12 @@ class _Unique:
         return tuple(prompts)
 
 
-class PromptSource(Protocol):
-    def segments(self, counts: Sequence[int], rng: np.random.Generator) -> list[Prompt]:
-        """A segment for each count, of exactly so many tokens."""
-
-
 @dataclass(frozen=True)
 class RandomIds:
     vocabulary: int
 
     def segments(self, counts: Sequence[int], rng: np.random.Generator) -> list[Prompt]:
+        """A segment for each count, of exactly so many tokens."""
         ends = np.cumsum(counts)
         ids = rng.integers(0, self.vocabulary, int(ends[-1]) if len(ends) else 0, dtype=np.int32)
         return [Prompt(ids[end - count : end]) for count, end in zip(counts, ends.tolist(), strict=True)]
@@ -187,6 +180,7 @@ class CorpusText:
         return prompts
 
 
+PromptSource = RandomIds | CorpusText
 _TEXT = CorpusText()  # one for all: a search asks for prompts again and again, and the pieces' ids are the same
 
 

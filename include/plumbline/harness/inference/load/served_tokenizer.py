@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -42,25 +42,15 @@ class TemplateFailed:
     reason: str
 
 
-class ServedTokenizer(Protocol):
-    @property
-    def context(self) -> int | None:
-        """Longest sequence in tokens; None if unknown."""
-        ...
-
-    def read(self, prompts: Sequence[Unread]) -> list[Tokenized | TemplateFailed]:
-        """One for each prompt. Raises ValueError for a tokenizer that cannot be loaded."""
-        ...
-
-
 @dataclass(frozen=True)
 class ShippedTokenizer:
-    """The tokenizer of the project's own models and of dummy weights. It has no chat template."""
+    """The tokenizer of the project's own models and of dummy weights. It has no chat template. `context`: longest sequence in tokens; None if
+    unknown."""
 
     context: int | None
 
     def read(self, prompts: Sequence[Unread]) -> list[Tokenized | TemplateFailed]:
-        """See ServedTokenizer."""
+        """One for each prompt."""
         encoded = iter(shipped_tokenizer().encode_batch([text for text in prompts if isinstance(text, str)], add_special_tokens=False))
         return [
             Tokenized(prompt, np.array(next(encoded).ids, np.int32)) if isinstance(prompt, str) else TemplateFailed("the model has none")
@@ -87,7 +77,9 @@ class CheckpointTokenizer:
         return limit if isinstance(limit, int) else None
 
     def read(self, prompts: Sequence[Unread]) -> list[Tokenized | TemplateFailed]:
-        """See ServedTokenizer. In a process of its own: transformers imports torch, which has no place beside the client."""
+        """One for each prompt. ValueError for a tokenizer that cannot be loaded.
+
+        In a process of its own: transformers imports torch, which has no place beside the client."""
         with tempfile.TemporaryDirectory(prefix="plumbline-tokens-") as folder:
             (Path(folder) / _ASKED).write_text(json.dumps({"checkpoint": str(self.folder), "prompts": prompts}), encoding="utf-8")
             try:
@@ -109,6 +101,9 @@ class CheckpointTokenizer:
             TemplateFailed(item["error"]) if "error" in item else Tokenized(item["text"], ids[end - item["tokens"] : end].copy())
             for item, end in zip(answer["prompts"], ends, strict=True)
         ]
+
+
+ServedTokenizer = ShippedTokenizer | CheckpointTokenizer
 
 
 def tokenizer_of(workload: InferenceWorkload, folder: Path | None) -> ServedTokenizer | None:

@@ -31,6 +31,7 @@ import triton_python_backend_utils as pb_utils
 from journal import Journal  # type: ignore[import-not-found]
 from serving import (  # type: ignore[import-not-found]
     CLOSE_AFTER_S,
+    FINAL,
     Counters,
     Text,
     bytes_of,
@@ -38,11 +39,12 @@ from serving import (  # type: ignore[import-not-found]
     leave_with_server,
     output,
     parameters_of,
+    prompt_of,
+    refusal,
     string_of,
     tensor_of,
 )
 
-FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 _SWEEP_S = 0.25
 _COUNTS = [torch.tensor([n], dtype=torch.int32) for n in range(64)]
 
@@ -123,7 +125,7 @@ class Generation(ABC):
             try:
                 parsed = self._read(request)
             except ValueError as error:
-                self.outbox.put((sender, _refusal(str(error)), FINAL, ""))
+                self.outbox.put((sender, refusal(str(error)), FINAL, ""))
                 continue
             self.loop.call_soon_threadsafe(self._begin, parsed, sender)
 
@@ -159,15 +161,9 @@ class Generation(ABC):
 
     def _read(self, request: Any) -> Request:
         began = time.monotonic()
-        ids, max_tokens = tensor_of(request, "PROMPT_IDS"), int(tensor_of(request, "MAX_TOKENS")[0])
-        if ids is not None:
-            prompt, took = ids.tolist(), 0.0
-        else:
-            text = tensor_of(request, "PROMPT") if self.text else None
-            if text is None or self.text is None:
-                raise ValueError("a request without a prompt; expected PROMPT_IDS" + (" or PROMPT" if self.text else ""))
-            prompt = self.text.ids(text).tolist()
-            took = time.monotonic() - began
+        max_tokens = int(tensor_of(request, "MAX_TOKENS")[0])
+        prompt = prompt_of(request, self.text).tolist()
+        took = time.monotonic() - began if self.text else 0.0
         n, context = len(prompt), self.settings["context"]
         if n < 1 or max_tokens < 1 or n + max_tokens > context:
             raise ValueError(f"{n} tokens in, {max_tokens} out; expected at least 1 each and at most {context} in all")
@@ -189,14 +185,14 @@ class Generation(ABC):
                 self._send(request, sender, piece)
                 if piece.ending is not None:
                     return
-            self._close(sender, _refusal("the engine ended the request without its last token"))
+            self._close(sender, refusal("the engine ended the request without its last token"))
         except asyncio.CancelledError:
             # The client gave up: the engine stops at once, and the response is closed when the server has dealt with the cancellation.
             await pieces.aclose()  # type: ignore[attr-defined]  # generators have it
             await asyncio.sleep(CLOSE_AFTER_S)
             self._close(sender, None)
         except Exception as error:  # noqa: BLE001 - whatever an engine raises is the answer to this request
-            self._close(sender, _refusal(f"{type(error).__name__}: {error}"))
+            self._close(sender, refusal(f"{type(error).__name__}: {error}"))
             if self.broken():
                 pb_utils.Logger.log_error(f"the engine has ended: {type(error).__name__}: {error}")
                 os._exit(1)  # a dead stub is an error at once; a dead engine behind a live one is a timeout for every client
@@ -267,7 +263,3 @@ class Generation(ABC):
 
 def _is_set(flag: Any) -> bool:
     return flag is not None and bool(flag[0])
-
-
-def _refusal(problem: str) -> Any:
-    return pb_utils.InferenceResponse(error=pb_utils.TritonError(problem))

@@ -28,12 +28,15 @@ from journal import Journal  # type: ignore[import-not-found]
 from precision import in_precision, weight_bytes  # type: ignore[import-not-found]
 from serving import (  # type: ignore[import-not-found]
     CLOSE_AFTER_S,
+    FINAL,
     Counters,
     Text,
     introduce,
     leave_with_server,
     output,
     parameters_of,
+    prompt_of,
+    refusal,
     tensor_of,
     weights_of,
 )
@@ -41,8 +44,6 @@ from transformer import Prefixes, Transformer, close_up, seeded  # type: ignore[
 
 PREFILL_TOKENS = {"cpu": 256, "cuda": 2048}
 """Prompt tokens of one step at most: long prompts do not hold up the sequences that stream."""
-
-FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
 @dataclass
@@ -109,13 +110,14 @@ class TritonPythonModel:
             self.journal.started(request.request_id())
             sender, max_tokens = request.get_response_sender(), tensor_of(request, "MAX_TOKENS")
             try:
-                prompt = self._prompt(request)
+                prompt = prompt_of(request, self.text)
             except ValueError as error:
-                _refuse(sender, str(error))
+                sender.send(refusal(str(error)), flags=FINAL)
                 continue
             n, total = len(prompt), len(prompt) + int(max_tokens[0])
             if n < 1 or total <= n or total > self.model.context:
-                _refuse(sender, f"{n} tokens in, {total - n} out; expected at least 1 each and at most {self.model.context} in all")
+                problem = f"{n} tokens in, {total - n} out; expected at least 1 each and at most {self.model.context} in all"
+                sender.send(refusal(problem), flags=FINAL)
                 continue
             now = time.monotonic()
             answer = self.text.answer() if self.text else None
@@ -125,16 +127,6 @@ class TritonPythonModel:
         """End the worker; unfinished sequences are closed so that Triton can release their requests."""
         self.arrivals.put(None)
         self.worker.join(timeout=10)
-
-    def _prompt(self, request: Any) -> torch.Tensor:
-        ids = tensor_of(request, "PROMPT_IDS")
-        if ids is not None:
-            return torch.Tensor.long(ids)
-        text = tensor_of(request, "PROMPT") if self.text else None
-        if text is None or self.text is None:
-            raise ValueError("a request without a prompt; expected PROMPT_IDS" + (" or PROMPT" if self.text else ""))
-        prompt: torch.Tensor = self.text.ids(text)
-        return prompt
 
     def _serve(self) -> None:
         try:
@@ -234,7 +226,3 @@ def _times(sequence: Sequence) -> torch.Tensor:
     decode = time.monotonic() - sequence.prefilled - sequence.post_processing
     queued, prefill = sequence.started - sequence.arrived, sequence.prefilled - sequence.started
     return torch.tensor([sequence.tokenization, queued, prefill, decode, sequence.post_processing], dtype=torch.float64)
-
-
-def _refuse(sender: Any, problem: str) -> None:
-    sender.send(pb_utils.InferenceResponse(error=pb_utils.TritonError(problem)), flags=FINAL)

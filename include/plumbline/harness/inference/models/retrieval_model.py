@@ -36,9 +36,17 @@ sys.path.insert(0, str(Path(__file__).parent))
 from encoder import seeded  # type: ignore[import-not-found]
 from journal import Journal  # type: ignore[import-not-found]
 from retrieval import Index, ModelClient, ModelRequestFailed, draw_documents  # type: ignore[import-not-found]
-from serving import CLOSE_AFTER_S, leave_with_server, output, parameters_of, tensor_of  # type: ignore[import-not-found]
-
-FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+from serving import (  # type: ignore[import-not-found]
+    CLOSE_AFTER_S,
+    FINAL,
+    Text,
+    leave_with_server,
+    output,
+    parameters_of,
+    prompt_of,
+    refusal,
+    tensor_of,
+)
 
 
 class RequestCancelled(Exception):
@@ -71,7 +79,7 @@ class TritonPythonModel:
         counts = (int(parameters[key]) for key in ("documents_seed", "documents", "document_tokens"))
         encoder = seeded(int(parameters["seed"]), self.device, task="embedding", **shape)
         self.index = Index(draw_documents(*counts, shape["vocabulary"]), encoder, self.device)
-        self.text = _text() if parameters["text"] == "true" else None
+        self.text = Text(Path(__file__).parent / "tokenizer.json") if parameters["text"] == "true" else None
         self.journal = Journal(Path(__file__).parent)
         self.server, self.closer = ModelClient(), _Closer()
         self.threads = ThreadPoolExecutor(int(parameters["sequences"]), thread_name_prefix="retrieve")
@@ -85,9 +93,9 @@ class TritonPythonModel:
             self.journal.started(request.request_id())
             sender = request.get_response_sender()
             try:
-                query = self._query(request)
+                query = prompt_of(request, self.text)
             except ValueError as error:
-                _refuse(sender, str(error))
+                sender.send(refusal(str(error)), flags=FINAL)
                 continue
             # The request's own memory is Triton's again once this method has returned.
             max_tokens = tensor_of(request, "MAX_TOKENS").clone()
@@ -99,21 +107,11 @@ class TritonPythonModel:
         self.threads.shutdown()
         self.closer.end()
 
-    def _query(self, request: Any) -> Tensor:
-        ids = tensor_of(request, "PROMPT_IDS")
-        if ids is not None:
-            return Tensor.long(ids)
-        text = tensor_of(request, "PROMPT") if self.text else None
-        if text is None or self.text is None:
-            raise ValueError("a request without a query; expected PROMPT_IDS" + (" or PROMPT" if self.text else ""))
-        query: Tensor = self.text.ids(text)
-        return query
-
     def _serve(self, request: RetrievalRequest) -> None:
         try:
             self._answer(request)
         except ModelRequestFailed as error:
-            _refuse(request.sender, str(error))
+            request.sender.send(refusal(str(error)), flags=FINAL)
         except RequestCancelled:
             self.closer.close(request.sender)
         except BaseException as error:  # noqa: BLE001
@@ -199,13 +197,3 @@ def _go_on(request: RetrievalRequest) -> None:
 
 def _response(tensors: dict[str, Tensor]) -> Any:
     return pb_utils.InferenceResponse([output(name, values) for name, values in tensors.items()])
-
-
-def _refuse(sender: Any, problem: str) -> None:
-    sender.send(pb_utils.InferenceResponse(error=pb_utils.TritonError(problem)), flags=FINAL)
-
-
-def _text() -> Any:
-    from serving import Text
-
-    return Text(Path(__file__).parent / "tokenizer.json")

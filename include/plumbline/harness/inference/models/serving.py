@@ -15,6 +15,7 @@ import triton_python_backend_utils as pb_utils
 from torch import Tensor, nn
 from torch.utils.dlpack import from_dlpack
 
+FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 # Tritonserver up to 24.11 can crash when a stream's final response meets the cancellation of that stream
 # (triton-inference-server/server, pull request 7840). So a request that was given up stops costing anything at once, and is closed only when
 # the server has long dealt with its cancellation.
@@ -36,6 +37,21 @@ def tensor_of(request: Any, name: str) -> Tensor | None:
     """An input of a request, flat; None if it was not sent."""
     tensor = pb_utils.get_input_tensor_by_name(request, name)
     return None if tensor is None else from_dlpack(tensor.to_dlpack()).reshape(-1)
+
+
+def prompt_of(request: Any, text: Text | None) -> Tensor:
+    """A request's PROMPT_IDS, else its PROMPT by `text` (None: the model takes ids alone): int64 [tokens]. ValueError without either."""
+    ids = tensor_of(request, "PROMPT_IDS")
+    if ids is not None:
+        return Tensor.long(ids)
+    sent = tensor_of(request, "PROMPT") if text else None
+    if sent is None or text is None:
+        raise ValueError("a request without a prompt; expected PROMPT_IDS" + (" or PROMPT" if text else ""))
+    return text.ids(sent)
+
+
+def refusal(problem: str) -> Any:
+    return pb_utils.InferenceResponse(error=pb_utils.TritonError(problem))
 
 
 def output(name: str, values: Tensor) -> Any:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import grpc
 import numpy as np
@@ -52,21 +52,6 @@ class TokenScores:
         return TokenScores(self.log_probability[-n:], self.greedy[-n:])
 
 
-class OutputClient(Protocol):
-    """Each method raises TrialFailed("server_error") if the server refuses, fails or does not answer."""
-
-    def answers(self, prompts: Sequence[Unread], output_tokens: int, *, chat: bool) -> list[str]:
-        """Greedy answers that end where the model ends them, after `output_tokens` at the latest. `chat`: a text goes through the chat template,
-        as conversations always do."""
-
-    def continuations(self, prompts: Sequence[TokenIds], output_tokens: int) -> list[TokenIds]:
-        """Greedy tokens after each prompt until the model ends, its end of text included, at most `output_tokens`. NotReported if the server
-        reports no token ids."""
-
-    def scores(self, sequences: Sequence[TokenIds]) -> list[TokenScores]:
-        """Scores of sequences of at least two tokens. NotReported if the server gives none."""
-
-
 class PromptTokens:
     """Token ids of texts by the tokenizer of the checkpoint in `folder`, and texts of token ids; each text is read once.
 
@@ -104,21 +89,27 @@ def _message(prompt: Unread) -> Unread:
 
 
 class TritonOutputs:
-    """A model on Triton that takes and gives token ids (backends/generation.py)."""
+    """A model on Triton that takes and gives token ids (backends/generation.py). Each method, as of OpenAiOutputs, raises
+    TrialFailed("server_error") if the server refuses, fails or does not answer."""
 
     def __init__(self, address: str, model: str, tokens: PromptTokens) -> None:
         self._address, self._model, self._tokens = address, model, tokens
 
     def answers(self, prompts: Sequence[Unread], output_tokens: int, *, chat: bool) -> list[str]:
+        """Greedy answers that end where the model ends them, after `output_tokens` at the latest. `chat`: a text goes through the chat template,
+        as conversations always do."""
         read = self._tokens.read(prompts, chat=chat)
         requests = [self._request(i, ids, output_tokens, NATURAL=1) for i, ids in enumerate(read)]
         return [self._tokens.text(np.concatenate(tensors[TOKENS]).tolist()) for tensors in self._streamed(requests)]
 
     def continuations(self, prompts: Sequence[TokenIds], output_tokens: int) -> list[TokenIds]:
+        """Greedy tokens after each prompt until the model ends, its end of text included, at most `output_tokens`. NotReported if the server
+        reports no token ids."""
         requests = [self._request(i, ids, output_tokens, NATURAL=1) for i, ids in enumerate(prompts)]
         return [np.concatenate(tensors[TOKENS]).astype(np.int32) for tensors in self._streamed(requests)]
 
     def scores(self, sequences: Sequence[TokenIds]) -> list[TokenScores]:
+        """Scores of sequences of at least two tokens. NotReported if the server gives none."""
         answered = self._streamed([self._request(i, ids, 1, SCORE=1) for i, ids in enumerate(sequences)])
         if answered and model_wires.LOG_PROBABILITIES not in answered[0]:
             raise NotReported(f"the model {self._model} answers without {model_wires.LOG_PROBABILITIES}")
@@ -246,6 +237,9 @@ class OpenAiOutputs:
         if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
             raise TrialFailed("server_error", "the check of the outputs got an answer without choices")
         return choices[0]
+
+
+OutputClient = TritonOutputs | OpenAiOutputs
 
 
 def output_client(target: Target, tokens: PromptTokens | None, on_usage: Callable[[TokenCounts], object] = lambda _: None) -> OutputClient:

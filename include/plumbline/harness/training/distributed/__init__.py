@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Union
 
 import torch
 import torch.distributed as dist
@@ -16,22 +16,14 @@ from plumbline.harness.training.distributed.process_group import GradientWait, M
 from plumbline.harness.training.learners import Learner
 from plumbline.harness.training.worker_protocol import ProcessGroupSpec, WorkerSpec
 
+if TYPE_CHECKING:
+    from plumbline.harness.training.distributed.fsdp import FsdpModel
+
 __all__ = ["MeshLayout", "ParallelModel", "RankGroups", "mesh_layout", "parallelize"]
 
 
-class ParallelModel(Protocol):
-    """The model as this rank holds it."""
-
-    replica: nn.Module
-    """The module that the loop calls."""
-    casts: bool
-    """Whether it sees to the types that products are taken in; otherwise the loop does."""
-
-    def silent(self) -> contextlib.AbstractContextManager[None]:
-        """A micro-batch that is not the last of its step: its gradients stay on this rank until the last one's are reduced with them."""
-
-    def exposed(self) -> Callable[[], int] | None:
-        """How long (ns) the backward that ends now waited for other ranks, asked later; None if it did not wait."""
+ParallelModel = Union["DdpModel", "FsdpModel"]
+"""The model as this rank holds it."""
 
 
 def parallelize(spec: WorkerSpec, group: ProcessGroupSpec, learner: Learner, device: torch.device) -> ParallelModel:
@@ -56,7 +48,8 @@ def parallelize(spec: WorkerSpec, group: ProcessGroupSpec, learner: Learner, dev
 
 
 class DdpModel:
-    """The model as one replica of many (DDP)."""
+    """The model as one replica of many (DDP). `replica` is the module that the loop calls; `casts`: whether it sees to the types that products are taken in,
+    otherwise the loop does."""
 
     casts = False
 
