@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
@@ -19,14 +19,15 @@ from plumbline.declarations import TrainingWorkload, Trial
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.launch import progress
 from plumbline.launch.cluster import names
-from plumbline.launch.cluster.api import ApiAnswer, ClusterApi, NoAnswer
+from plumbline.launch.cluster.api import ApiAnswer, ApiRefused, ClusterApi, RequestFailed
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.observe.log_reader import LogReader
 from plumbline.launch.cluster.observe.observation import CONTAINER, Row, encode_observation, has_started, name_of
-from plumbline.launch.cluster.observe.outage import Outage, RequestFailed
+from plumbline.launch.cluster.observe.outage import Outage
 from plumbline.launch.cluster.observe.pod_watch import Decision, PodWatch, WatchLimits
+from plumbline.launch.failures import Unreachable
 
-_FOREGROUND = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"}
+T = TypeVar("T")
 _THREADS = ThreadPoolExecutor(64, "cluster-api")
 """The threads of all triggers: a cluster that does not answer holds one for a request's timeout, and must not hold those of other libraries."""
 
@@ -39,56 +40,48 @@ class LaunchApi:
 
     def __init__(self, connection: str, namespace: str, request_timeout_s: float) -> None:
         self._connection = connection
-        self._api = ClusterApi(connection, namespace, timeout_s=request_timeout_s)
+        self._api = ClusterApi(connection, namespace, patience_s=0.0, timeout_s=request_timeout_s)
 
     async def pods(self, selector: str, *, cached: bool) -> tuple[list[Row], float]:
         """Pods of a label selector, and the cluster's clock. `cached`: from the API server's cache, which may be old but spares etcd."""
         query = {"labelSelector": selector, **({"resourceVersion": "0"} if cached else {})}
-        answer = await self._ask("GET", self._api.path("Pod"), query)
+        answer = await self._ask(self._api.path("Pod"), query)
         return _items(answer), answer.date.timestamp() if answer.date else time.time()
 
     async def events(self, pod: str) -> list[Row]:
         query = {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.name={pod}", "limit": "200"}
-        return _items(await self._ask("GET", self._api.path("Event"), query))
+        return _items(await self._ask(self._api.path("Event"), query))
 
     async def log(self, pod: Row, query: Mapping[str, str]) -> str:
         """A pod's log; `query` selects the part."""
         path = f"{self._api.path('Pod')}/{name_of(pod)}/log"
-        return (await self._ask("GET", path, {"container": CONTAINER, **query})).text
+        return (await self._ask(path, {"container": CONTAINER, **query})).text
 
     async def delete(self, owner: Mapping[str, str] | None, selector: str, secret: str | None = None) -> None:
         """Request the deletion of a launch's owner with its pods, of remaining pods, and of the Secret; does not wait."""
-        if owner is not None:
-            await self._deleted(owner["kind"], owner["name"])
-        for pod in (await self.pods(selector, cached=False))[0]:
-            if "deletionTimestamp" not in pod["metadata"]:
-                await self._deleted("Pod", name_of(pod))
-        if secret is not None:
-            await self._deleted("Secret", secret)
+        row: Row | None = None if owner is None else {"kind": owner["kind"], "metadata": {"name": owner["name"]}}
+        await self._in_thread(partial(self._api.request_deletion, row, selector, secret))
 
-    async def _deleted(self, kind: str, name: str) -> None:
-        try:
-            await self._ask("DELETE", f"{self._api.path(kind)}/{name}", body=_FOREGROUND)
-        except RequestFailed as problem:
-            if problem.status != 404:  # already deleted
-                raise
+    async def _ask(self, path: str, query: Mapping[str, str]) -> ApiAnswer:
+        return await self._in_thread(partial(self._api.send_once, "GET", path, query=query))
 
-    async def _ask(self, method: str, path: str, query: Mapping[str, str] | None = None, body: Row | None = None) -> ApiAnswer:
-        asked = partial(copy_context().run, self._once, method, path, query, body)
+    async def _in_thread(self, request: Callable[[], T]) -> T:
+        asked = partial(copy_context().run, self._checked, request)
         return await asyncio.get_running_loop().run_in_executor(_THREADS, asked)
 
-    def _once(self, method: str, path: str, query: Mapping[str, str] | None, body: Row | None) -> ApiAnswer:
+    def _checked(self, request: Callable[[], T]) -> T:
         try:
-            answer = self._api.ask_again_if_unauthorized(method, path, query=query, body=body)
-        except NoAnswer as error:
-            raise RequestFailed(f"{method} {path}: {error}") from error
+            return request()
+        except RequestFailed:
+            raise
+        except ApiRefused as refusal:
+            raise RequestFailed(str(refusal), refusal.status) from refusal
+        except Unreachable as error:
+            raise error.__cause__ or error from None
         except Exception as error:  # noqa: BLE001 - the connection may be repaired while the trial runs
             # Only the type: a parser's message quotes the kubeconfig.
             why = f'the Airflow connection "{self._connection}" gives no access to a cluster ({type(error).__name__}); expected type kubernetes with a kubeconfig'
             raise RequestFailed(why) from None
-        if not answer.ok:
-            raise RequestFailed(f"{method} {path}: HTTP {answer.status}: {answer.detail}", answer.status, answer.retry_after_s)
-        return answer
 
 
 def _items(answer: ApiAnswer) -> list[Row]:

@@ -120,7 +120,7 @@ def _by_trial(own: Sequence[FleetSeries], metric: str) -> dict[str, tuple[float,
 
 
 def with_monthly_outcomes(series: Sequence[FleetSeries], volumes: Sequence[RentedVolume]) -> tuple[FleetSeries, ...]:
-    """The series with how many outcomes a month the declared volumes are: the work that the rented hours do where they are rented.
+    """The series with their outcomes a month: the work of the declared rented hours on their provider.
 
     A volume without a workload is shared equally among the workloads that its provider ran and no other volume names.
     """

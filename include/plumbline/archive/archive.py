@@ -126,7 +126,7 @@ class Archive(
     def import_(
         self, folder: Path, campaigns: Sequence[str] | None = None, *, by: str = "import", judge: CheckQuality | None = None
     ) -> list[ImportedCampaign]:
-        """Take in a bundle's campaigns (all if None), each whole or not at all. What is there stays: again, nothing changes.
+        """Take in a bundle's campaigns (all if None), each whole or not at all. Existing rows stay, so a repeat changes nothing.
 
         Every row of a measurement is made from its document, never taken from the bundle; what `judge` rejects is rejected whatever the bundle
         says. The audit log names `by` whom, the folder and the manifest's SHA-256. A campaign that says something else than its documents, or
@@ -141,7 +141,7 @@ class Archive(
         )
 
     def verify(self, *, evidence: bool = False, share: tuple[int, int] = (0, 1)) -> list[str]:
-        """What is broken in the archive, one sentence each; empty if it is sound. With `evidence`, raw files are read too: all of them,
+        """Damage in the archive, one sentence each; empty if it is sound. With `evidence`, raw files are read too: all of them,
         or those of a `share` (k, n) of the trials, such as (3, 30). Evidence that expired is not missed.
         """
         with reading(self.engine) as session:

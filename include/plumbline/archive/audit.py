@@ -16,7 +16,7 @@ from plumbline.archive.schema import AuditEntry
 
 
 def require_author(by: str, why: str, act: str) -> None:
-    """ValueError without who and why; `act`: what they do, such as `accepts the price`."""
+    """ValueError without author or reason; `act`: the author's action for the message, such as `accepts the price`."""
     for name, value in (("by", by), ("why", why)):
         if not value.strip():
             raise ValueError(f"{name} is empty; expected who {act} and why")
@@ -42,7 +42,7 @@ def write_entry(
 
 
 def entries(session: Session, subject: str | tuple[str, ...] | None = None) -> list[AuditView]:
-    """The audit log, oldest entry first; of one subject (a series key, a finding id, a trial id), or of several, if named."""
+    """The audit log, oldest entry first; if named, only about these subjects (series keys, finding ids, trial ids)."""
     query = where_equal(select(AuditEntry).order_by(AuditEntry.at, AuditEntry.id), (AuditEntry.subject, subject))
     return [AuditView(e.at, e.who, e.what, e.subject, e.why, e.detail) for e in session.scalars(query)]
 

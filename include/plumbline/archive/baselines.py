@@ -39,7 +39,7 @@ def history(session: Session, series_key: str) -> list[BaselineView]:
 
 
 def of_campaigns(session: Session, series_key: str, campaigns: Sequence[str]) -> dict[str, list[BaselineView]]:
-    """What the series was compared with in each of these campaigns, oldest decision first: what was accepted from earlier campaigns, no
+    """The series' baseline in each of these campaigns, oldest decision first: the accepted earlier campaigns, no
     later than the campaign's last review. A decision after it changes nothing."""
     views = history(session, series_key)
     names = {*campaigns, *(v.campaign_id for v in views)}

@@ -326,7 +326,7 @@ class Overview:
         ]
 
     def newest_by_place(self, series: Sequence[SeriesView]) -> dict[tuple[str, str], SeriesResult]:
-        """Of these series, by provider and workload, the one that was planned last, usable or not."""
+        """Provider and workload → the one of these series that was planned last, usable or not."""
         parts = sorted(self.newest_parts(series), key=lambda part: part.planned_at)
         return {(part.series.provider, part.series.workload): part for part in parts}
 
@@ -343,7 +343,7 @@ class Overview:
             return outcomes_by_campaign(session, None, campaigns)
 
     def marked(self, campaigns: Sequence[str]) -> dict[str, tuple[Source, ...]]:
-        """Of each of these campaigns, which other sources than our own measurements it has: "simulated", "imported"."""
+        """Campaign → its sources other than our own measurements: "simulated", "imported"."""
         # From the few such series to their campaigns, not from the campaigns to all their series.
         few = select(Series.series_key).where(Series.source.in_(("simulated", "imported")))
         query = select(SeriesCampaign.campaign_id, Series.source).join(Series, Series.series_key == SeriesCampaign.series_key)

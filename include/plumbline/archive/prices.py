@@ -26,7 +26,7 @@ from plumbline.results.stored import DecisionRecord, DecisionView, PriceRecord, 
 
 
 def prices(session: Session, provider: str | Sequence[str] | None = None) -> list[PriceView]:
-    """Prices by provider, purchase and the day from which they hold; of one provider, or of several."""
+    """Prices by provider, purchase and first day; of all providers, or of the named ones."""
     query = select(Price).order_by(Price.provider, Price.purchase, Price.since, Price.first_seen_at)
     if provider is not None:
         query = query.where(Price.provider.in_([provider] if isinstance(provider, str) else provider))
@@ -119,7 +119,7 @@ def price_readings(
     source: str | None = None,
     latest: int | None = None,
 ) -> list[PriceReadingView]:
-    """A provider's readings, oldest first: of one kind of purchase, one term and one source if named, the `latest` so many."""
+    """A provider's readings, oldest first, at most the `latest`; only of the purchase, term and source that are named."""
     filters = ((PriceReading.purchase, purchase), (PriceReading.term, term), (PriceReading.source, source))
     query = where_equal(select(PriceReading).where(PriceReading.provider == provider), *filters)
     query = query.order_by(PriceReading.observed_at.desc(), PriceReading.reading_id.desc()).limit(latest)
@@ -142,7 +142,7 @@ def latest_snapshot(session: Session, provider: str, kind: SnapshotKind) -> Snap
 
 
 def snapshots(session: Session, provider: str, kind: SnapshotKind | None = None, latest: int | None = None) -> list[SnapshotView]:
-    """A provider's snapshots, oldest first: of one kind if named, the `latest` so many."""
+    """A provider's snapshots, oldest first, at most the `latest`; only of the kind that is named."""
     query = where_equal(select(Snapshot).where(Snapshot.provider == provider), (Snapshot.kind, kind))
     newest = query.order_by(Snapshot.taken_at.desc(), Snapshot.snapshot_id).limit(latest)
     return [view_of(SnapshotView, row) for row in session.scalars(newest)][::-1]

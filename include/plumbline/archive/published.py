@@ -170,7 +170,7 @@ def _first_of_each(rows: Sequence[Any], name: Literal["campaign_id", "series_key
 
 @dataclass(frozen=True)
 class ImportedRuns:
-    """What one import wrote for one provider and workload. `import_id`: its campaign, which a file's hash names; `file`: None for a publisher's
+    """The runs of one import for one provider and workload. `import_id`: its campaign, named by the file's hash; `file`: None for a publisher's
     page."""
 
     import_id: str
@@ -185,7 +185,7 @@ class ImportedRuns:
 
 
 def list_imports(session: Session, import_id: str | None = None) -> list[ImportedRuns]:
-    """Every import, newest first; of one id if named."""
+    """Every import, newest first, or only the named one."""
     grouped = (Trial.campaign_id, Series.provider, Series.workload, Series.version)
     query = (
         select(*grouped, func.min(Trial.id).label("first"), func.count().label("runs"), func.max(Trial.recorded_at).label("at"))

@@ -54,7 +54,7 @@ class Slice(Generic[Item]):
 
 
 def cut(rows: Sequence[Row], limit: int, key: Callable[[Row], object], view: Callable[[Row], Item]) -> Slice[Item]:
-    """A page of rows of which one more than `limit` was asked for; `key`: what the next page begins after."""
+    """A page from rows read with `limit` + 1; `key`: the row's key, after which the next page begins."""
     return Slice(tuple(view(row) for row in rows[:limit]), str(key(rows[limit - 1])) if len(rows) > limit else None)
 
 

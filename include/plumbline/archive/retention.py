@@ -105,7 +105,7 @@ def expire_evidence(session: Session, now: datetime, keep_s: float, rule: str, s
 
 
 def evidence_to_delete(session: Session, store_url: str) -> list[tuple[OldEvidence, datetime, str]]:
-    """What expired and is not deleted yet, of the store at `store_url`, each with since when and by which rule."""
+    """Expired evidence in the store at `store_url` that is not deleted yet, each with the time and the rule of its expiry."""
     query = _files(Expired.expired_at, Expired.rule).join(
         Expired, (Expired.trial_pk == Evidence.trial_pk) & (Expired.position == Evidence.position)
     )

@@ -113,7 +113,7 @@ def trial_view(trial: Trial, series: Series, corrected: bool) -> TrialView:
 def series(
     session: Session, provider: str | None = None, kind: str | None = None, campaign_id: str | None = None, limit: int | None = None
 ) -> list[SeriesView]:
-    """Every series, by key, or the first so many; of one campaign, those that took part in it."""
+    """Every series, by key, or the first ones; with a campaign, those that took part in it."""
     query = where_equal(select(Series).order_by(Series.series_key).limit(limit), (Series.provider, provider), (Series.kind, kind))
     if campaign_id is not None:
         query = query.join(SeriesCampaign, SeriesCampaign.series_key == Series.series_key).where(SeriesCampaign.campaign_id == campaign_id)
@@ -121,7 +121,7 @@ def series(
 
 
 def campaigns(session: Session, series_key: str | None = None, latest: int | None = None) -> list[CampaignView]:
-    """Campaigns with how their trials ended, oldest first; of one series, only what it contributed. `latest`: only that many, the newest ones."""
+    """Campaigns with the outcomes of their trials, oldest first; with a series, only its trials. `latest`: only that many, the newest ones."""
     query = select(Campaign.campaign_id, Campaign.reason, Campaign.planned_at)
     if series_key is not None:
         query = query.join(SeriesCampaign, SeriesCampaign.campaign_id == Campaign.campaign_id).where(
@@ -269,7 +269,7 @@ def _parsed(content: str, trial_id: str, attempt: int) -> ResultDocument:
 def metric_history(
     session: Session, series_key: str, metric: str, statistic: str, phase: str = "steady", campaigns: Sequence[str] | None = None
 ) -> list[MetricPoint]:
-    """One number over all campaigns of a series (or these), oldest first: of each trial, its last usable attempt; absent values are left out."""
+    """One metric over all campaigns of a series (or these), oldest first, by each trial's last usable attempt; absent values are left out."""
     own = (Trial.series_key == series_key, *USABLE, *(() if campaigns is None else (Trial.campaign_id.in_(campaigns),)))
     rank = func.row_number().over(partition_by=(Trial.campaign_id, Trial.slot, Trial.repeat), order_by=Trial.attempt.desc())
     best = (

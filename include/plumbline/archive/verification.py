@@ -163,7 +163,7 @@ _FILE_BATCH = 500
 
 
 def file_problems(session: Session, share: tuple[int, int] = (0, 1)) -> Iterator[str]:
-    """Each file that is missing, changed or out of reach, one sentence each. Every file is read whole; what expired is not looked for.
+    """Each file that is missing, changed or out of reach, one sentence each. Every file is read whole; expired files are skipped.
 
     `share` (k, n): only the files of every n-th trial, from the k-th on. A share a day reads every file once in n days.
     """

@@ -62,7 +62,7 @@ def read_record(file: Path) -> ServerRecord | None:
 
 
 def remaining_processes(record: ServerRecord) -> list[psutil.Process]:
-    """Living processes of that start: its session, and those with its mark, with their descendants."""
+    """Living processes of the recorded server: its session, those with its mark, and their descendants."""
     pids = set(tagged_processes(SERVER_MARK, record.server_id))
     if _leader_is_ours(record):
         for process in psutil.process_iter():

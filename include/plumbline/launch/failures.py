@@ -89,7 +89,7 @@ class DeclaredInterruption(Interrupted):
 
 
 def is_retryable(record: LaunchRecord, validity: Validity | None) -> bool:
-    """Whether a retry may end differently. `validity`: of the trial's document, None without one."""
+    """Whether a retry may end differently. `validity`: that of the trial's document, None without one."""
     return record.failure_class in RETRIED and not (record.failure_class == "interrupted" and _as_declared(validity))
 
 

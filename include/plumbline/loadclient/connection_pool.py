@@ -76,7 +76,7 @@ class ConnectionPool:
             self._open_another()
 
     def drop_stale(self) -> None:
-        """Let go of connections that the server may be closing: what was turned away by one of them must not meet the next."""
+        """Drop connections that the server may be closing: a request that one of them refused must not meet the next."""
         for connection in [each for each in self._roomy if each.stale]:
             self.lost(connection)
             connection.close()

@@ -32,7 +32,7 @@ _QUOTED = 60
 
 @dataclass(frozen=True)
 class CrossCheck:
-    """Of `n` requests: in which tensor the answers of those that `differ` do, by number; `ours_s` and `peers_s`: seconds from the sending of each
+    """The comparison of `n` requests. `differ`: request number → tensor in which the answers differ; `ours_s` and `peers_s`: seconds from the sending of each
     of the others to its last response."""
 
     n: int

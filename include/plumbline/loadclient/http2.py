@@ -37,7 +37,7 @@ class ProtocolError(Exception):
 
 @dataclass(frozen=True)
 class Head:
-    """What matters of a response's headers or trailers; None: not among them."""
+    """The relevant fields of a response's headers or trailers; None for a missing one."""
 
     http_status: str | None
     grpc_status: int | None
@@ -136,7 +136,7 @@ class _BlockedMessage:
 
 
 class Outbox:
-    """Everything that goes out on one connection. What one turn of the loop writes leaves with one system call: at thousands of requests a second
+    """The outgoing bytes of one connection. All that one turn of the loop writes leaves with one system call: at thousands of requests a second
     those calls are most of a client's cost."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, block: bytes) -> None:
@@ -254,5 +254,5 @@ def reset_error(code: int) -> tuple[ErrorClass, str]:
 
 
 def http_error(status: str) -> tuple[ErrorClass, str]:
-    """An HTTP status that is not 200: what answered does not speak gRPC here."""
+    """The error of an HTTP status other than 200: the server does not speak gRPC here."""
     return status_class(int(status)) if status.isdigit() else "server_error", f"HTTP status {status} where gRPC was expected"

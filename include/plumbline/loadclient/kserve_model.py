@@ -79,7 +79,7 @@ class KserveModel:
 
     @property
     def wire(self) -> Wire:
-        """Each output must come, in its size where that is known; what a stream's responses hold is the model's own."""
+        """The wire of the model: each output must come, in its size if that is known; a stream's responses hold any outputs."""
         if self.streams:
             return Wire("stream", self.name, {}, index=None, natural=True)
         return Wire("unary", self.name, self.outputs, index=None)

@@ -133,7 +133,7 @@ def write_claim(archive: Archive, declared: Declarations, finding_id: str, folde
     """Write the claim of a finding into a new folder.
 
     LookupError for an unknown finding or one without trials; NothingToClaim where no promise is proven to be broken; FileExistsError if the folder
-    exists; otherwise as `write_evidence_pack` and `Finding.of`.
+    exists; raises like `write_evidence_pack` and `Finding.of`.
     """
     view = archive.finding(finding_id)
     finding = Finding.of(view.detail).with_state(view.state)

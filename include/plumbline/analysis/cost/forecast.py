@@ -61,7 +61,7 @@ class HourlyPrice:
 
 @dataclass(frozen=True)
 class DeliveredRate:
-    """Outcomes a second of instances that are fully used, what that rests on, and the trials behind it."""
+    """Outcomes a second of fully used instances, the basis in words, and the trials behind the rate."""
 
     rate: Range
     basis: str

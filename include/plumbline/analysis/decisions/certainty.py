@@ -20,8 +20,8 @@ SHARED_BY = 0.9
 def contenders(probabilities: Sequence[float | None]) -> int:
     """How many providers share the first place: 1 with a clear winner or where no probability is known, 0 without a provider.
 
-    `probabilities`: P(first) of each eligible provider. Of a ranking without a clear winner it is the fewest providers that are first with a
-    probability of SHARED_BY together.
+    `probabilities`: P(first) of each eligible provider. Without a clear winner: the fewest providers whose
+    probabilities to be first sum to SHARED_BY.
     """
     known = sorted((p for p in probabilities if p is not None), reverse=True)
     if not known or known[0] >= CLEAR_FROM:

@@ -215,7 +215,7 @@ class Step:
 @dataclass(frozen=True)
 class CheckpointSave:
     """One checkpoint: after how many steps, durable at `end_s` after `save_s`, training held up for `blocking_s`. `closing`: after the last
-    step. `checksum_s`: for how long training then stood still for this harness's own checksum, which is in none of the others."""
+    step. `checksum_s`: the further pause for this harness's own checksum, not included in the other times."""
 
     step: int
     end_s: float

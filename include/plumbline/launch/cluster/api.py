@@ -41,7 +41,7 @@ _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
 class ApiRefused(Exception):
-    """A refusal that a retry would not change. `status`: of HTTP; `detail`: the API's own message."""
+    """A refusal that a retry would not change. `status`: the HTTP status; `detail`: the API's message."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(f"HTTP {status}: {detail}")
@@ -101,19 +101,19 @@ class ApiAnswer:
         return str(message or responses.get(self.status, f"HTTP {self.status}"))
 
 
-class _RetryLater(Exception):
-    """The API gave no answer, or asked for a retry after `wait_s` seconds."""
+class RequestFailed(Exception):
+    """A request that a retry may repair. `status`: the HTTP status, if there was an answer; `retry_after_s`: least seconds until the retry."""
 
-    def __init__(self, why: str, wait_s: float = 0.0) -> None:
-        super().__init__(why)
-        self.wait_s = wait_s
+    def __init__(self, detail: str, status: int | None = None, retry_after_s: float = 0.0) -> None:
+        super().__init__(detail)
+        self.status, self.retry_after_s = status, retry_after_s
 
 
 class ClusterApi:
     """One namespace of the cluster behind an Airflow connection (of the type `kubernetes`).
 
-    Every method but `ask` and `ask_again_if_unauthorized` retries lost connections, slow answers, 429 and 5xx for `patience_s` seconds, then
-    raises Unreachable; on 401 it reads the connection again; any other refusal raises ApiRefused. BadDeclaration if the connection is not
+    `ask`, `ask_again_if_unauthorized` and `send_once` never repeat a request. Every other method retries lost connections, slow answers, 429
+    and 5xx for `patience_s` seconds, then raises Unreachable; on 401 it reads the connection again; any other refusal raises ApiRefused. BadDeclaration if the connection is not
     defined or has no usable kubeconfig. `client`: a client of the kubernetes library in place of the connection's.
     """
 
@@ -165,6 +165,20 @@ class ClusterApi:
         _log.info("The cluster of connection %s did not accept its credentials; reading the connection again.", self._connection_id)
         self._client = None
         return self.ask(method, path, **request)
+
+    def send_once(self, method: str, path: str, **request: Any) -> ApiAnswer:
+        """The good answer to one request. RequestFailed if a retry may help, else ApiRefused."""
+        try:
+            answer = self.ask_again_if_unauthorized(method, path, **request)
+        except NoAnswer as error:
+            raise RequestFailed(f"{method} {path}: {error}") from error
+        if answer.ok:
+            return answer
+        # A quota that two requests change at once makes the second one a conflict: the same request will do. One that names a uid will not.
+        contended = answer.status == 409 and answer.row.get("reason") == "Conflict" and "precondition" not in answer.detail.lower()
+        if answer.status == 0 or answer.status in _TRANSIENT or contended:
+            raise RequestFailed(f"{method} {path}: HTTP {answer.status}: {answer.detail}", answer.status, answer.retry_after_s)
+        raise ApiRefused(answer.status, answer.detail)
 
     def create(self, row: Row) -> Row:
         """Create an object; the object as the API stores it. Adopts an existing one with the label of the same launch."""
@@ -251,21 +265,25 @@ class ClusterApi:
                 return False
             raise
 
+    def request_deletion(self, owner: Row | None, selector: str, secret: str | None = None) -> None:
+        """Request the deletion of the owner, of every pod of the selector, and of the Secret, without waiting."""
+        if owner:
+            self.delete(owner["kind"], owner["metadata"]["name"])
+        for pod in self.pods(selector):
+            if "deletionTimestamp" not in pod["metadata"]:
+                self.delete("Pod", pod["metadata"]["name"])
+        if secret is not None:
+            self.delete("Secret", secret)
+
     def remove(self, owner: Row | None, selector: str, *, wait_s: float, secret: str | None = None) -> list[str]:
         """Delete the owner, every pod of the selector and the Secret, and wait until owner and pods are gone.
 
         Returns what still exists after `wait_s` seconds, such as "Pod pl-x-0 (deletion requested at …)".
         """
-        kind, name = (owner["kind"], owner["metadata"]["name"]) if owner else ("Pod", "")
-        if owner:
-            self.delete(kind, name)
-        for pod in self.pods(selector):
-            self.delete("Pod", pod["metadata"]["name"])
-        if secret is not None:
-            self.delete("Secret", secret)
+        self.request_deletion(owner, selector, secret)
         deadline = time.monotonic() + wait_s
         while True:
-            remaining = self.get(kind, name) if owner else None
+            remaining = self.get(owner["kind"], owner["metadata"]["name"]) if owner else None
             left = [*self.pods(selector), *([remaining] if remaining else [])]
             if not left or time.monotonic() > deadline:
                 return [_describe_remaining(item) for item in left]
@@ -294,37 +312,22 @@ class ClusterApi:
 
         def wait(state: tenacity.RetryCallState) -> float:
             error = state.outcome.exception() if state.outcome else None
-            requested = error.wait_s if isinstance(error, _RetryLater) else 0.0
-            return max(requested, grow(state))
+            return max(error.retry_after_s if isinstance(error, RequestFailed) else 0.0, grow(state))
 
         grow = tenacity.wait_random_exponential(multiplier=_FIRST_WAIT_S, min=_FIRST_WAIT_S / 2, max=_LONGEST_WAIT_S)
         retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(_RetryLater), wait=wait, stop=tenacity.stop_before_delay(self._patience_s), reraise=True
+            retry=tenacity.retry_if_exception_type(RequestFailed),
+            wait=wait,
+            stop=tenacity.stop_before_delay(self._patience_s),
+            reraise=True,
         )
         try:
-            return retrying(self._answer, method, path, **request)
-        except _RetryLater as error:
+            return retrying(self.send_once, method, path, **request).body
+        except RequestFailed as error:
             raise Unreachable(
-                f"the cluster of connection {self._connection_id} was unreachable for {self._patience_s:g} s: {method} {path}: "
-                f"{error}; `plumbline cluster doctor` finds the cause"
+                f"the cluster of connection {self._connection_id} was unreachable for {self._patience_s:g} s: {error}; "
+                "`plumbline cluster doctor` finds the cause"
             ) from error
-
-    def _answer(self, method: str, path: str, **request: Any) -> bytes:
-        try:
-            answer = self.ask_again_if_unauthorized(method, path, **request)
-        except NoAnswer as error:
-            raise _RetryLater(str(error)) from error
-        if not answer.ok:
-            raise _refusal(answer)
-        return answer.body
-
-
-def _refusal(answer: ApiAnswer) -> ApiRefused | _RetryLater:
-    # A quota that two requests change at once makes the second one a conflict: the same request will do. One that names a uid will not.
-    contended = answer.status == 409 and answer.row.get("reason") == "Conflict" and "precondition" not in answer.detail.lower()
-    if answer.status == 0 or answer.status in _TRANSIENT or contended:
-        return _RetryLater(f"HTTP {answer.status}: {answer.detail}", answer.retry_after_s)
-    return ApiRefused(answer.status, answer.detail)
 
 
 def _describe_remaining(item: Row) -> str:

@@ -56,8 +56,8 @@ def harness_container(pod: Row) -> Row:
 
 @dataclass(frozen=True)
 class ShortPodRun:
-    """`seen`: the pod until its end. `log`: of its harness. `began`, `ended`: of the watch by this machine's clock, seconds since the epoch.
-    `left`: what still exists after the deletion, one description each."""
+    """`seen`: the pod until its end. `log`: of its harness. `began`, `ended`: times of the watch by this machine's clock, seconds since the
+    epoch. `left`: descriptions of objects that still exist after the deletion."""
 
     seen: LaunchObservation
     log: str

@@ -70,7 +70,7 @@ def trial_environment(
 def end_launch(token: str, reaper_id: ProcessId, grace_s: float) -> set[int]:
     """End every process of a launch and return the pids that were met.
 
-    The reaper is asked first (it gives the trial `grace_s` to clean up); what is then left, or what a dead reaper left, is killed.
+    The reaper is asked first (it gives the trial `grace_s` to clean up); remaining processes, also those of a dead reaper, are killed.
     RuntimeError names processes that even SIGKILL did not end.
     """
 

@@ -344,7 +344,7 @@ class ProcessLauncher(Launcher):
         return self._machine.launch(trial, store, self.place(trial), on_progress)
 
     def place(self, trial: Trial) -> Allocation | StartRefused:
-        """What the trial's process may use, or why it cannot start."""
+        """Limits and inputs of the trial's process, or why it cannot start."""
         return _allocation(trial, trial.provider.launcher_as(LocalLauncher))
 
     def discover(self, provider: Provider, at: datetime, *, patience_s: float = DISCOVERY_PATIENCE_S) -> ProviderFacts:

@@ -33,7 +33,7 @@ class StopCause:
 
 @dataclass(frozen=True)
 class LaunchObservation:
-    """What the launcher observed of a launch from outside.
+    """The launcher's observation of a launch from outside.
 
     `pods`: the newest copy of each pod, by rank. `gone`: names of pods that were deleted, not by the launcher. `events`: core/v1 Events
     about the pods. `nodes`: Node objects by name, as of the pod's start. `leaving`: nodes that were going down or gone when the launch was

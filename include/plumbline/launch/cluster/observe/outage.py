@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import random
 
+from plumbline.launch.cluster.api import RequestFailed
 from plumbline.launch.cluster.observe.observation import (
     StopCause,
 )
 
 _FIRST_S, _LONGEST_S, _LONGEST_RETRY_AFTER_S = 1.0, 30.0, 300.0
-
-
-class RequestFailed(Exception):
-    """A request that a retry may repair. `status`: the HTTP status if there was an answer."""
-
-    def __init__(self, detail: str, status: int | None = None, retry_after_s: float = 0.0) -> None:
-        super().__init__(detail)
-        self.status, self.retry_after_s = status, retry_after_s
 
 
 class Outage:

@@ -178,7 +178,7 @@ class PodWatch:
         return len(ended) >= self.limits.expected and all(name_of(row) in ended for row in rows)
 
     def _broken(self, rows: list[Row]) -> bool:
-        """Whether a pod of a gang failed or is gone: the others wait in vain."""
+        """Whether a pod of a gang failed or is gone: the others cannot continue."""
         missing = bool(self._gone) or (self.started and len(rows) < self.limits.expected)
         return missing or any(has_ended(row) and not has_succeeded(row) for row in rows)
 

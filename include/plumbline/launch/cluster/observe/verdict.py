@@ -46,7 +46,7 @@ _FAR_FUTURE = datetime.max.replace(tzinfo=timezone.utc)
 
 
 def classify_launch(observation: LaunchObservation, validity: Validity | None) -> Outcome:
-    """Failure class and detail; (None, None) if the trial was measured. `validity`: of the document, None without one."""
+    """Failure class and detail; (None, None) if the trial was measured. `validity`: the document's, None without a document."""
     failed = _first_failure(observation)
     if validity is not None and validity.failure_class is None and not _contradicts(observation):
         return None, None

@@ -126,7 +126,7 @@ class Attempt:
 
     @property
     def pod_names(self) -> tuple[str, ...]:
-        """Names of its pods; of a gang's controller only those observed."""
+        """Names of the attempt's pods; those of a gang's controller only once they were observed."""
         if self.seen.expected > 1 and self.launcher.gang != "pods":
             return tuple(map(name_of, self.seen.pods))
         return tuple(names.pod_name(self.trial, rank, len(self.replaced.done)) for rank in range(self.seen.expected))
@@ -159,16 +159,10 @@ class Attempt:
     def kill(self) -> None:
         """Request the deletion of everything, without waiting and without a record: the caller has seconds to live."""
         api = ClusterApi(self.launcher.connection, self.launcher.namespace, patience_s=_KILL_S, timeout_s=_KILL_S)
-        if (owner := self.owner) is not None:
-            api.delete(owner["kind"], owner["metadata"]["name"])
-        if (secret := self.secret) is not None:
-            api.delete("Secret", secret)
-        pending = self.replaced.pending
-        for name in (*self.pod_names, *([pending.name] if pending else [])):
-            api.delete("Pod", name)
+        api.request_deletion(self.owner, names.selector(self.trial), self.secret)
 
     def validity(self) -> Validity | None:
-        """Of the pods' document, also of one from their log; None without a valid one. OSError if their store does not answer and home has no
+        """Validity of the pods' document, also of one from their log; None without a valid one. OSError if their store does not answer and home has no
         document."""
         folder = self.home.folder(self.trial)
         try:

@@ -38,7 +38,7 @@ class ReplacedPod:
         return [Event(name=called[name], utc=at, clock="launcher") for name, at in self._moments().items() if at is not None]
 
     def record(self) -> tuple[PodRecord, ...]:
-        """Its record, which holds the node until the pod is gone."""
+        """The pod's record, which holds the node until the pod is gone."""
         gone = () if self.gone_at is None else (Event(name="deleted", utc=self.gone_at, clock="launcher"),)
         return tuple(pod.model_copy(update={"events": (*pod.events, *gone)}) for pod in pod_records.pod_records(self.seen))
 
@@ -64,7 +64,7 @@ class Replacements:
 
     @property
     def deletions(self) -> tuple[Deletion, ...]:
-        """Of the pods before, as the next pod gets them."""
+        """Deletions of the earlier pods, as the next pod gets them."""
         return tuple(
             Deletion(each.asked_at.timestamp(), each.gone_at.timestamp(), each.late) for each in self.done if each.gone_at is not None
         )

@@ -107,8 +107,8 @@ def expires_s(item: Row) -> float | None:
 
 @dataclass(frozen=True)
 class Census:
-    """`pods`: number by campaign label ("" without one), without those being deleted. `expired`: pods of launches that are over. `utc`: of the
-    count, ISO 8601."""
+    """Our pods on a cluster. `pods`: campaign label ("" without one) → number, without pods in deletion. `expired`: number of pods whose launch is
+    over. `utc`: time of the count, ISO 8601."""
 
     pods: dict[str, int]
     expired: int

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import random
 
-from plumbline.launch.cluster.observe.outage import Outage, RequestFailed
+from plumbline.launch.cluster.api import RequestFailed
+from plumbline.launch.cluster.observe.outage import Outage
 
 REFUSED = RequestFailed("GET /api: connection refused")
 
