@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,6 @@ from plumbline.declarations.workloads.inference import TOKENIZER_VOCABULARY
 from plumbline.harness.inference.load.schedule import Random, Schedule, request_rng, turn_of
 from plumbline.loadclient.phase_load import PhaseLoad
 from plumbline.loadclient.prompt import Prompt, TokenIds
-
-if TYPE_CHECKING:
-    from plumbline.harness.inference.load.own_prompts import OwnPrompts
 
 _DRAWS = 100
 
@@ -35,7 +32,7 @@ class Prompts:
     cold_start: Prompt
     by_phase: tuple[tuple[Prompt, ...], ...]
     prefixes: tuple[Prompt, ...] = ()
-    own: OwnPrompts | None = None
+    own: ProbeSource | None = None
 
     @cached_property
     def sha256(self) -> str:
@@ -49,6 +46,12 @@ class Prompts:
             hashed.update(len(prompt.ids).to_bytes(4, "little"))
             hashed.update(prompt.ids.astype("<i4").tobytes())
         return hashed.hexdigest()
+
+
+class ProbeSource(Protocol):
+    def probe(self, load: PhaseLoad, phase: int, probe: int) -> tuple[PhaseLoad, tuple[Prompt, ...]]:
+        """The load of a search's probe with its prompts' lengths, and its prompts."""
+        ...
 
 
 def prompts_of(workload: InferenceWorkload, schedule: Schedule) -> Prompts:
