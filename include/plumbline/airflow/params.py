@@ -5,9 +5,9 @@ from __future__ import annotations
 from airflow.sdk import Param
 
 from plumbline.declarations import Declarations, Provider
+from plumbline.declarations.teams import KINDS
 
 _CAMPAIGN = r"^[a-z0-9][a-z0-9.-]{0,62}$"
-_KINDS = ["training", "inference"]
 
 
 def on_demand_form(declared: Declarations, provider: Provider) -> dict[str, Param]:
@@ -84,7 +84,7 @@ def _measured(workloads: list[str], chosen: str, repeats: str) -> dict[str, Para
             title="Workloads",
             description=chosen,
         ),
-        "kinds": Param(_KINDS, type="array", items={"type": "string", "enum": _KINDS}, examples=_KINDS, title="Kinds"),
+        "kinds": Param([*KINDS], type="array", items={"type": "string", "enum": [*KINDS]}, examples=[*KINDS], title="Kinds"),
         "repeats": Param(None, type=["null", "integer"], minimum=1, maximum=50, title="Repeats in each slot", description=repeats),
     }
 

@@ -12,7 +12,7 @@ from slack_sdk.models.blocks.basic_components import SlackFile
 
 from plumbline.alerts.slack.mrkdwn import escape, text_object, truncate
 from plumbline.declarations import digest
-from plumbline.findings.decision_change import is_decision_change, parse_decision_subject
+from plumbline.findings.decision_change import parse_decision_subject
 from plumbline.findings.headline import headline
 from plumbline.metrics.formatting import capitalize_first
 from plumbline.results.finding import OPEN_STATES, Finding
@@ -141,7 +141,7 @@ def _status(finding: Finding) -> str:
     if finding.state == "acknowledged":
         return f"{finding.severity.upper()} (acknowledged)"
     if finding.state == "accepted":
-        if is_decision_change(finding):
+        if finding.is_decision_change:
             return "ACCEPTED AS FIRST CHOICE"
         return "ACCEPTED AS THE PRICE" if finding.kind == "price" else "ACCEPTED AS NEW BASELINE"
     return "RESOLVED" if finding.state == "resolved" else finding.severity.upper()
@@ -173,7 +173,7 @@ def _facts(finding: Finding, context: AlertContext) -> list[tuple[str, str]]:
 
 
 def _members_title(finding: Finding) -> str:
-    if is_decision_change(finding):
+    if finding.is_decision_change:
         return "eligible, best first"
     return "missing" if finding.kind == "missing_data" else "moved together"
 
@@ -187,7 +187,7 @@ def _members(finding: Finding) -> str:
 def next_steps(finding: Finding) -> list[tuple[str, str]]:
     """Pairs of command and purpose, the first one first."""
     steps = [(f"plumbline findings show {finding.finding_id}", "all measured values")]
-    if is_decision_change(finding):
+    if finding.is_decision_change:
         return _decision_steps(finding)
     moves_baseline = finding.kind in ("performance", "environment")
     if moves_baseline and finding.baseline_campaigns and finding.campaigns:
@@ -286,7 +286,7 @@ def finding_links(finding: Finding, airflow_url: str, trial_id: str | None = Non
     links = [(f"{base}/plumbline/findings/{quote(finding.finding_id, safe='')}", "finding")]
     if asked and finding.state == "open":
         links.append((f"{base}{_REQUIRED_ACTIONS}", "decide in Airflow"))
-    if is_decision_change(finding):
+    if finding.is_decision_change:
         team, kind, workloads = parse_decision_subject(finding.subject)
         of = f"?workload={quote(workloads[0], safe='')}" if len(workloads) == 1 else ""
         links.append((f"{base}/plumbline/decisions/{quote(team, safe='')}/{kind}{of}", "decision"))

@@ -16,7 +16,6 @@ from plumbline.analysis.trial_sample import SUSTAINED
 from plumbline.declarations import Alerts, Provider
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.findings.decision_change import is_decision_change
 from plumbline.findings.price import HELD_SUBJECT, format_price_name
 from plumbline.metrics.formatting import format_money, format_money_change, format_monthly, format_significant
 from plumbline.results.finding import Finding, Member, PriceMove
@@ -78,7 +77,7 @@ def monthly_cost(
     is no longer declared. An `accepted` price takes precedence over the declared one. `decided`: workloads that run on the provider and
     that teams decide by, which share a volume without a workload as in a decision's savings.
     """
-    if is_decision_change(finding):
+    if finding.is_decision_change:
         # The price that moved the choice. Without a text it belongs to no sum: one price may move several choices.
         moved = _price_change_cost(finding, alerts, provider, on, accepted) if finding.kind == "price" else MonthlyCost(None, "")
         return replace(moved, text="")

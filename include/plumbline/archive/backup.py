@@ -8,7 +8,6 @@ import sqlite3
 import subprocess
 import tempfile
 import time
-import uuid
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from sqlalchemy.pool import NullPool
 
 from plumbline.archive.engine import BUSY_TIMEOUT_S
 from plumbline.archive.migrate import revision_of
-from plumbline.whole_file import sha256_file
+from plumbline.whole_file import sha256_file, whole_file
 
 _MAGIC = {b"SQLite format 3\0": "sqlite", b"PGDMP": "postgresql"}
 _CLIENT = "install PostgreSQL's client programs of the server's version or newer (Debian: apt-get install postgresql-client)"
@@ -49,23 +48,17 @@ def backup(url: str, file: Path) -> Backup:
     parsed = make_url(url)
     if file.exists():
         raise BackupError(f"{file} exists; expected the name of a new file: a backup never replaces another one")
-    draft = file.with_name(f"{file.name}.{uuid.uuid4().hex}.part")
     try:
-        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        if parsed.get_backend_name() == "sqlite":
-            with closing(_sqlite(Path(str(parsed.database)), "rw")) as database:
-                database.execute("VACUUM INTO ?", [str(draft)])
-        else:
-            _run("pg_dump", "--format=custom", "--no-password", "--file", str(draft), url=parsed)
-        with draft.open("rb") as copy:
-            os.fsync(copy.fileno())
-        made = Backup(file, draft.stat().st_size, sha256_file(draft), revision_of(_engine(parsed)))
-        draft.replace(file)
-        return made
+        with whole_file(file, durable=True) as draft:
+            draft.touch(0o600, exist_ok=False)
+            if parsed.get_backend_name() == "sqlite":
+                with closing(_sqlite(Path(str(parsed.database)), "rw")) as database:
+                    database.execute("VACUUM INTO ?", [str(draft)])
+            else:
+                _run("pg_dump", "--format=custom", "--no-password", "--file", str(draft), url=parsed)
+            return Backup(file, draft.stat().st_size, sha256_file(draft), revision_of(_engine(parsed)))
     except (OSError, sqlite3.Error, SQLAlchemyError) as error:
         raise BackupError(f"{file} was not written: {_line(error)}") from error
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def restore(url: str, file: Path, *, replace: bool = False) -> str | None:

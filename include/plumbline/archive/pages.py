@@ -66,10 +66,6 @@ class SeriesOutcome:
     unusable: str
 
 
-def _head(row: Campaign) -> CampaignHead:
-    return view_of(CampaignHead, row)
-
-
 class Paging:
     """Lists that may be long, a page at a time: each method is one transaction."""
 
@@ -79,7 +75,7 @@ class Paging:
         """The campaign's own row; None if there is none of that id."""
         with reading(self.engine) as session:
             row = session.get(Campaign, campaign_id)
-            return None if row is None else _head(row)
+            return None if row is None else view_of(CampaignHead, row)
 
     def campaign_series(
         self,
@@ -335,7 +331,7 @@ class Overview:
         query = where_within(select(Campaign), Campaign.planned_at, between)
         with reading(self.engine) as session:
             order = (Campaign.planned_at.desc(), Campaign.campaign_id.desc())
-            return page_after(session, query, order, after, limit, _head, f'the archive has no campaign "{after}"')
+            return page_after(session, query, order, after, limit, partial(view_of, CampaignHead), f'the archive has no campaign "{after}"')
 
     def campaign_outcomes(self, campaigns: Sequence[str]) -> dict[str, Outcomes]:
         """How the trials of each of these campaigns ended."""

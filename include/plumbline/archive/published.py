@@ -64,14 +64,16 @@ def import_published(session: Session, now: datetime, results: Sequence[Publishe
         values = {"environment_hash": row.environment_hash, "facts": row.facts, "recorded_at": now}
         insert_new(session, Environment, values, ["environment_hash"])
     for result in results:
-        if insert_new(session, Trial, {**published_trial_row(result), "recorded_at": now}, NATURAL_KEY):
+        row = published_trial_row(result)
+        if insert_new(session, Trial, {**row, "recorded_at": now}, NATURAL_KEY):
             inserted.append(result)
-        elif _existing_checksum(session, result).checksum == result.checksum:
+        elif session.scalar(select(Trial.checksum).filter_by(**{name: row[name] for name in NATURAL_KEY})) == result.checksum:
             unchanged += 1
         else:
             kept_out.append(result.trial_id)
     for batch in _batches(inserted):
-        keys = {trial_id: pk for pk, trial_id in session.execute(_select_ids(batch))}
+        of = select(Trial.trial_id, Trial.id).where(Trial.trial_id.in_([r.trial_id for r in batch]), Trial.launcher == IMPORTED_LAUNCHER)
+        keys = dict(session.execute(of).tuples().all())
         documents = [{"trial_pk": keys[r.trial_id], "schema_version": r.schema_version, "content": r.model_dump_json()} for r in batch]
         session.execute(insert(Document), documents)
         metrics = [{"trial_pk": keys[r.trial_id], **m.model_dump()} for r in batch for m in r.metrics]
@@ -144,15 +146,6 @@ def published_trial_row(result: PublishedResult) -> dict[str, Any]:
         "uri": result.address,
         "checksum": result.checksum,
     }
-
-
-def _existing_checksum(session: Session, result: PublishedResult) -> Any:
-    known = published_trial_row(result)
-    return session.execute(select(Trial.checksum).where(*(getattr(Trial, name) == known[name] for name in NATURAL_KEY))).one()
-
-
-def _select_ids(batch: Sequence[PublishedResult]) -> Any:
-    return select(Trial.id, Trial.trial_id).where(Trial.trial_id.in_([r.trial_id for r in batch]), Trial.launcher == IMPORTED_LAUNCHER)
 
 
 def _batches(results: Sequence[Item], size: int = 500) -> Iterator[Sequence[Item]]:

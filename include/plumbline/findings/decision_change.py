@@ -32,10 +32,6 @@ def decision_subject(decision: Decision) -> str:
     return f"{DECISION_CHANGE_PREFIX}{decision.team}/{decision.kind}/{'+'.join(decision.workloads)}"
 
 
-def is_decision_change(finding: Finding) -> bool:
-    return finding.is_decision_change
-
-
 def parse_decision_subject(subject: str) -> tuple[str, str, tuple[str, ...]]:
     """Team, kind and workloads of such a finding's subject."""
     team, kind, workloads = subject.removeprefix(DECISION_CHANGE_PREFIX).split("/", 2)
@@ -291,7 +287,7 @@ _MOST = 100
 def decision_impact(archive: Archive, finding: Finding, since: datetime) -> str:
     """A sentence: the teams whose first choice, or cheapest eligible setup, moved away from the provider since then if it got worse or dearer, or to
     it if it got better or cheaper. Empty without one, and for findings that cannot move decisions."""
-    if finding.kind not in CONCERNED or is_decision_change(finding):
+    if finding.kind not in CONCERNED or finding.is_decision_change:
         return ""
     better = _moved_for_better(finding)
     sentences = [text for course in _courses(archive, since) for text in _moving_criteria(course, finding.provider, better)]

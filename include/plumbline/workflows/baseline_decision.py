@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from plumbline.archive import Archive, WrongState
 from plumbline.declarations import Declarations
-from plumbline.findings.decision_change import is_decision_change
 from plumbline.findings.headline import headline
 from plumbline.metrics.formatting import capitalize_first
 from plumbline.results.finding import DECISION_CHANGE_PREFIX, Finding
@@ -48,7 +47,7 @@ class AppliedAnswer:
 
 def undecided_findings(findings: Sequence[Finding]) -> list[Finding]:
     """The findings that need a person's decision: open changes of performance or environment."""
-    return [f for f in findings if f.kind in QUESTION_KINDS and f.state == "open" and not is_decision_change(f)]
+    return [f for f in findings if f.kind in QUESTION_KINDS and f.state == "open" and not f.is_decision_change]
 
 
 def apply_answer(archive: Archive, declared: Declarations, finding_id: str, answer: Answer, by: str, why: str) -> AppliedAnswer:
@@ -69,7 +68,7 @@ def apply_answer(archive: Archive, declared: Declarations, finding_id: str, answ
             return AppliedAnswer(finding_id, answer, baselines, repeated=True)
         witnesses = [name for name, cause in unsettled_witnesses(archive).items() if cause == finding_id]
         choices = [name for name in witnesses if archive.finding(name).detail["subject"].startswith(DECISION_CHANGE_PREFIX)]
-        if is_decision_change(finding):
+        if finding.is_decision_change:
             for one in (finding_id, *choices):  # the first choices that one price moved
                 archive.set_finding_state(one, "accepted", by=by, why=why)
             return AppliedAnswer(finding_id, answer, {}, choice=True)
@@ -94,7 +93,7 @@ def apply_answer(archive: Archive, declared: Declarations, finding_id: str, answ
         if by == TIMED_OUT:
             return AppliedAnswer(finding_id, answer, {})  # decided elsewhere or recovered while the question waited
         raise WrongState(f"finding {finding_id} is {view.state}; expected one that is open or acknowledged")
-    if answer == "rerun" and is_decision_change(finding):
+    if answer == "rerun" and finding.is_decision_change:
         raise ValueError(f"finding {finding_id} is about a first choice, which has no rerun; `plumbline trigger` measures a provider")
     rerun = plan_rerun(declared, finding) if answer == "rerun" else None
     if answer == "keep" and by != TIMED_OUT:
@@ -106,7 +105,7 @@ def apply_answer(archive: Archive, declared: Declarations, finding_id: str, answ
 
 def can_reopen(finding: Finding) -> bool:
     """Whether the finding was accepted as a baseline, which can be taken back."""
-    return finding.state == "accepted" and finding.kind in QUESTION_KINDS and not is_decision_change(finding)
+    return finding.state == "accepted" and finding.kind in QUESTION_KINDS and not finding.is_decision_change
 
 
 def reopen(archive: Archive, finding_id: str, by: str, why: str) -> dict[str, tuple[str, ...]]:

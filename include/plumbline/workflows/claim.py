@@ -196,6 +196,8 @@ def _letter(
     pack: EvidencePack,
     sha256: str,
 ) -> str:
+    with zipfile.ZipFile(pack.file) as packed:
+        index = json.loads(packed.read("index.json"))
     lines = [
         f"To the support of {provider.cloud}",
         "",
@@ -223,7 +225,7 @@ def _letter(
         "",
         "EVIDENCE",
         "",
-        *_evidence(pack, sha256),
+        *_evidence(pack, index, sha256),
         "",
         "VERIFY AND REPEAT",
         "",
@@ -233,7 +235,7 @@ def _letter(
         "Each document.json holds the whole specification of its trial: workload, seeds, image and versions. In our installation one command",
         "repeats a trial; we run it for you on a node that you name:",
         "",
-        *[f"  {command}" for command in _replays(pack)],
+        *[f"  plumbline replay {trial['trial_id']}" for trial in index["trials"][-1:]],  # the newest attempt
         "",
         f"Finding {finding.finding_id}. Please name it in your answer.",
     ]
@@ -275,14 +277,7 @@ def _demand(sla: ServiceLevel, cost: MonthlyCost, usd: float | None) -> list[str
     return lines
 
 
-def _index(pack: EvidencePack) -> dict[str, Any]:
-    with zipfile.ZipFile(pack.file) as packed:
-        index: dict[str, Any] = json.loads(packed.read("index.json"))
-    return index
-
-
-def _evidence(pack: EvidencePack, sha256: str) -> list[str]:
-    index = _index(pack)
+def _evidence(pack: EvidencePack, index: dict[str, Any], sha256: str) -> list[str]:
     lines = [
         f"{pack.file.name}: {pack.trials} attempts, {pack.signed} of them signed, {pack.files} files",
         f"SHA-256 {sha256}",
@@ -293,12 +288,6 @@ def _evidence(pack: EvidencePack, sha256: str) -> list[str]:
         lines.append(f"  document.json SHA-256 {index['files'][trial['folder'] + '/document.json']}")
     more = len(index["trials"]) - _MOST_TRIALS
     return [*lines, *([f"- and {more} more, in index.json"] if more > 0 else [])]
-
-
-def _replays(pack: EvidencePack) -> list[str]:
-    """The command that repeats the newest attempt."""
-    last = _index(pack)["trials"][-1:]
-    return [f"plumbline replay {trial['trial_id']}" for trial in last]
 
 
 def _mail(subject: str, to: str, text: str, pack: EvidencePack, sha256: str) -> bytes:

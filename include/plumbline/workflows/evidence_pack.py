@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from plumbline.archive import Archive, FindingView, TrialView
 from plumbline.results import InvalidResult, ResultDocument, ResultStore, evidence_files, signing
+from plumbline.results.stored import FindingRecord
 from plumbline.whole_file import whole_file
 
 _VERIFY = Path(__file__).with_name("verify_pack.py")
@@ -155,21 +156,7 @@ def _evidence(
 
 
 def _finding_fields(finding: FindingView) -> dict[str, Any]:
-    names = (
-        "finding_id",
-        "kind",
-        "severity",
-        "provider",
-        "series_key",
-        "campaign_id",
-        "headline",
-        "metric",
-        "effect",
-        "ci_low",
-        "ci_high",
-        "detail",
-    )
-    return {name: getattr(finding, name) for name in names}
+    return {name: getattr(finding, name) for name in FindingRecord.__dataclass_fields__ if name != "state"}
 
 
 def _add(pack: zipfile.ZipFile, content: dict[str, bytes], name: str, data: bytes) -> None:

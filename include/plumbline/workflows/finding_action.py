@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 from plumbline.archive import Archive, FindingView
 from plumbline.declarations import Declarations
-from plumbline.findings.decision_change import is_decision_change
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.results.finding import Finding
 from plumbline.results.stored import read_finding
@@ -123,7 +122,7 @@ def possible_actions(declared: Declarations, view: FindingView) -> tuple[Action,
         return ("reopen",) if can_reopen(finding) else ()
     if finding.kind in (*QUESTION_KINDS, "price"):
         actions[-2:-2] = ["accept", "reject"] if view.state == "open" else ["accept"]
-    if finding.kind in QUESTION_KINDS and not is_decision_change(finding):
+    if finding.kind in QUESTION_KINDS and not finding.is_decision_change:
         try:
             plan_rerun(declared, finding)
             actions.append("rerun")

@@ -22,7 +22,7 @@ from plumbline.dashboard.pages.finding_actions import TAKEN, action_forms
 from plumbline.dashboard.rendering import PageRenderer, PageRoutes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
-from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX, decision_impact, is_decision_change
+from plumbline.findings.decision_change import decision_impact, parse_decision_subject
 from plumbline.findings.headline import headline
 from plumbline.metrics.formatting import format_change, format_name, join_words
 from plumbline.presentation.charts.chart import Chart
@@ -115,10 +115,10 @@ def finding_page(archive: Archive, declared: Declarations | None, finding_id: st
 
 
 def _decision(finding: Finding) -> tuple[str, str, str] | None:
-    if not is_decision_change(finding):
+    if not finding.is_decision_change:
         return None
-    team, kind, workloads = finding.subject.removeprefix(DECISION_CHANGE_PREFIX).split("/", 2)
-    return team, kind, workloads.split("+")[0]
+    team, kind, workloads = parse_decision_subject(finding.subject)
+    return team, kind, workloads[0]
 
 
 def _members(finding: Finding) -> list[MemberRow]:
