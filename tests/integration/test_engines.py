@@ -27,7 +27,7 @@ from plumbline.harness.inference.load.served_tokenizer import ShippedTokenizer
 from plumbline.harness.inference.phases.outputs import NotReported, PromptTokens, TritonOutputs
 from plumbline.harness.inference.server import backends, tritonserver
 from plumbline.harness.inference.server.backends import Repository
-from plumbline.harness.inference.server.tritonserver import Triton
+from plumbline.harness.inference.server.triton import Triton
 from plumbline.harness.measurement import Measurement, TrialFailed
 from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.wire import CACHED_TOKENS, INPUT_TOKENS, SERVER_TIMES

@@ -28,7 +28,7 @@ from plumbline.harness.inference.load.prompts import prompts_of
 from plumbline.harness.inference.load.schedule import schedule_of
 from plumbline.harness.inference.server import backends, shared_memory, tritonserver
 from plumbline.harness.inference.server.backends import Repository
-from plumbline.harness.inference.server.tritonserver import Triton
+from plumbline.harness.inference.server.triton import Triton
 from plumbline.harness.measurement import Measurement, TrialFailed
 from plumbline.loadclient.load_generator import drive
 from plumbline.loadclient.transport import Target

@@ -20,7 +20,7 @@ from plumbline.declarations import InferenceWorkload
 from plumbline.harness.inference.load.prompts import shipped_tokenizer
 from plumbline.harness.inference.server import backends, metrics_page, tritonserver
 from plumbline.harness.inference.server.backends import Repository
-from plumbline.harness.inference.server.tritonserver import Triton
+from plumbline.harness.inference.server.triton import Triton
 from plumbline.loadclient.prompt import Prompt
 
 ENCODER = {"architecture": "encoder", "task": "embedding", "layers": 2, "width": 64, "heads": 4, "vocabulary": 2048, "context": 128}

@@ -27,7 +27,7 @@ from plumbline.harness.inference.models.retrieval import draw_documents
 from plumbline.harness.inference.server import backends, control, tritonserver
 from plumbline.harness.inference.server.backends import Repository
 from plumbline.harness.inference.server.backends.python import GENERATOR
-from plumbline.harness.inference.server.tritonserver import Triton
+from plumbline.harness.inference.server.triton import Triton
 from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.request_log import PIPELINE
 from plumbline.results import MetricRow

@@ -14,7 +14,7 @@ from tests.integration.test_inference_hosted import drive, endpoint_at, load_of
 from plumbline.declarations import InferenceWorkload
 from plumbline.harness.inference.endpoint import classify_failure
 from plumbline.harness.inference.server import backends, tritonserver
-from plumbline.harness.inference.server.tritonserver import Triton
+from plumbline.harness.inference.server.triton import Triton
 
 SMALL = {
     "gpt": {"model": {"architecture": "gpt", "layers": 2, "width": 32, "heads": 2, "vocabulary": 256, "context": 64}},

@@ -18,7 +18,7 @@ from tritonclient.utils import InferenceServerException
 
 from plumbline.harness.inference.server import control, metrics_page, shared_memory, tritonserver
 from plumbline.harness.inference.server.local_server import free_port
-from plumbline.harness.inference.server.tritonserver import Triton
+from plumbline.harness.inference.server.triton import Triton
 from plumbline.harness.measurement import TrialFailed
 
 

@@ -37,7 +37,7 @@ from plumbline.embedded.connections import provide_connections
 from plumbline.harness import selfcheck as instrument
 from plumbline.harness.inference.checkpoint.fetched import fetch_for_trial
 from plumbline.harness.inference.server import backends, tritonserver
-from plumbline.harness.inference.server.tritonserver import Triton
+from plumbline.harness.inference.server.triton import Triton
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.harness.measurement import TrialFailed
 from plumbline.launch.failures import Interrupted

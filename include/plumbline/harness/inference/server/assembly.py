@@ -15,7 +15,8 @@ from plumbline.harness.inference.server import backends, tritonserver
 from plumbline.harness.inference.server.backends import generation, repository, vllm_backend
 from plumbline.harness.inference.server.backends.repository import Repository
 from plumbline.harness.inference.server.openai_server import OpenAiModel, OpenAiServer
-from plumbline.harness.inference.server.tritonserver import Installation, Triton
+from plumbline.harness.inference.server.triton import Triton
+from plumbline.harness.inference.server.tritonserver import Installation
 from plumbline.harness.inference.server.under_test import ManagedOpenAi, ManagedTriton
 
 

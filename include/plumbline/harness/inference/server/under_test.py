@@ -34,7 +34,7 @@ from plumbline.harness.inference.server.backends import Repository
 from plumbline.harness.inference.server.local_server import LocalServer, StartUp
 from plumbline.harness.inference.server.metrics_page import Scraper
 from plumbline.harness.inference.server.openai_server import OpenAiServer
-from plumbline.harness.inference.server.tritonserver import GAUGES_EVERY_S, Triton
+from plumbline.harness.inference.server.triton import GAUGES_EVERY_S, Triton
 from plumbline.harness.measurement import Judgement, TrialFailed, telemetry_row
 from plumbline.loadclient.http_requests import completion_request
 from plumbline.loadclient.prompt import Prompt

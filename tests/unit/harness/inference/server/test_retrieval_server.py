@@ -15,7 +15,7 @@ from tritonclient.grpc import service_pb2_grpc
 
 from plumbline.embedded import server
 from plumbline.harness.inference.models.retrieval import ADDRESS, ModelClient, ModelRequestFailed
-from plumbline.harness.inference.server import tritonserver
+from plumbline.harness.inference.server import triton
 
 
 class Late(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
@@ -53,7 +53,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> Iterator[Late]:
 
 
 def test_the_variable_is_the_one_that_the_harness_sets_and_nobody_elses() -> None:
-    assert tritonserver._ADDRESS == ADDRESS
+    assert triton._ADDRESS == ADDRESS
     # A server must inherit the mark of the Airflow that it runs under, or what that leaves behind is not found.
     assert ADDRESS != server.SERVER_MARK
 
