@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import secrets
@@ -148,11 +147,13 @@ class _LocalAttempt:
         if not cpus:
             unusable = f"launcher.cpus {_join_cpus(wanted)}: none is usable here; expected cores among {_join_cpus(usable)}"
             return self.close(trial, "bad_declaration", unusable)
-        with contextlib.ExitStack() as stack:
+        with ExitStack() as stack:
             name = f"{trial.trial_id}.a{trial.attempt}"
-            folder = _temporary_folder(stack, work / f"{name}.launch")
+            folder = work / f"{name}.launch"
+            folder.mkdir(exist_ok=True)
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
             # A short path of its own: names of Unix sockets in it must stay below 108 bytes.
-            scratch = _temporary_folder(stack, Path(tempfile.mkdtemp(prefix="plumbline-")))
+            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plumbline-", ignore_cleanup_errors=True)))
             try:
                 failure_class, detail = self._supervise(trial, place, cpus, hold, folder, scratch, work / f"{name}.pid")
             except BaseException as stop:
@@ -249,12 +250,6 @@ def _as_nodes(trial: Trial) -> list[str]:
     return [] if nodes == 1 else [sys.executable, "-I", "-S", loopback_nodes.__file__, "--nodes", str(nodes), "--"]
 
 
-def _temporary_folder(stack: contextlib.ExitStack, path: Path) -> Path:
-    path.mkdir(parents=True, exist_ok=True)
-    stack.callback(shutil.rmtree, path, ignore_errors=True)
-    return path
-
-
 def _join_cpus(cpus: Sequence[int]) -> str:
     return ",".join(map(str, cpus)) or "none"
 
@@ -282,8 +277,7 @@ def _run_probe(
     name: str, launcher: LocalLauncher, cpus: list[int], hold: int, work: Path, limit_s: float, command: Sequence[str]
 ) -> ProbeDocument:
     with ExitStack() as stack:
-        folder = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=work))
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=f"{name}.", dir=work, ignore_cleanup_errors=True)))
         out, token = folder / "probe.json", secrets.token_hex(16)
         output = TrialOutput(stack.enter_context((folder / "probe.log").open("wb")), lambda _: False)
         process = stack.enter_context(

@@ -78,15 +78,11 @@ def simulated_facts(provider: Provider, at: datetime) -> dict[str, Scalar]:
 
 
 def _usual_facts(provider: Provider) -> dict[str, Scalar]:
-    return {**_HOST_FACTS, **_hardware_facts(provider), "host.instance_type": provider.instance_type}
-
-
-def _hardware_facts(provider: Provider) -> dict[str, Scalar]:
     has = provider.accelerator
+    facts: dict[str, Scalar] = {**_HOST_FACTS, "host.instance_type": provider.instance_type, "gpu.count": has.count}
     if has.kind == "cpu":
-        return {"cpu.logical": has.count, "cpu.usable": has.count, "memory.total_bytes": 4 * has.count * _GIB, "gpu.count": 0}
-    facts: dict[str, Scalar] = {**_GPU_FACTS, "gpu.count": has.count, "gpu.vendor": has.kind}
-    return facts | {f"gpu.{i}.product": has.product for i in range(has.count)}
+        return facts | {"cpu.logical": has.count, "cpu.usable": has.count, "memory.total_bytes": 4 * has.count * _GIB, "gpu.count": 0}
+    return facts | _GPU_FACTS | {"gpu.vendor": has.kind} | {f"gpu.{i}.product": has.product for i in range(has.count)}
 
 
 MODEL_VERSION = "simulated-3"

@@ -241,13 +241,12 @@ def _admission_remedy(answer: ApiAnswer) -> str:
         return "create the namespace: kubectl apply -k k8s/provider/overlays/<provider>, or correct launcher.namespace"
     for sign, remedy in (
         ("exceeded quota", "raise the ResourceQuota in your overlay of k8s/provider, or wait for what runs now"),
-        ("service account", "create the account (k8s/provider) or correct launcher.service_account"),
         ("serviceaccount", "create the account (k8s/provider) or correct launcher.service_account"),
         ("PriorityClass", "add k8s/provider/components/priority-class or correct launcher.priority_class"),
         ("RuntimeClass", "correct launcher.runtime_class: kubectl get runtimeclasses"),
         ("violates PodSecurity", "for host_ipc add k8s/provider/components/host-ipc; all other fields of a trial meet `restricted`"),
     ):
-        if sign in answer.detail:
+        if sign in answer.detail.replace("service account", "serviceaccount"):
             return remedy
     return "the message names the gate; ask the cluster's administrator"
 
