@@ -5,15 +5,14 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from plumbline.archive import PriceReadingRecord
+from plumbline.results.price_reading import Reading
 
 FIRST = datetime(2026, 11, 1, 6, tzinfo=timezone.utc)
 
 
-def reading(number: int, amount: float = 2.5, **other: Any) -> PriceReadingRecord:
+def reading(number: int, amount: float = 2.5, **other: Any) -> Reading:
     """The on-demand price that was read `number` days after FIRST, per GPU-hour of an instance with 8."""
     of: dict[str, Any] = {
-        "reading_id": f"r{number}",
         "provider": "lab-2core",
         "purchase": "on_demand",
         "term": None,
@@ -24,8 +23,5 @@ def reading(number: int, amount: float = 2.5, **other: Any) -> PriceReadingRecor
         "currency": "USD",
         "per": "gpu_hour",
         "gpus": 8,
-        "usd_per_unit": 1.0,
-        "usd_per_gpu_hour": amount,
-        "usd_per_instance_hour": amount * 8,
     }
-    return PriceReadingRecord(**(of | other))
+    return Reading(**(of | other))

@@ -13,7 +13,6 @@ from sqlalchemy.orm import Session
 from plumbline.archive import audit
 from plumbline.archive.engine import reads, writes
 from plumbline.archive.records import (
-    PriceReadingRecord,
     PriceReadingView,
     SnapshotKind,
     SnapshotRecord,
@@ -22,6 +21,7 @@ from plumbline.archive.records import (
 from plumbline.archive.repository import insert_new, view_of, where_equal
 from plumbline.archive.schema import Decision, Price, PriceReading, Snapshot
 from plumbline.declarations import digest
+from plumbline.results.price_reading import Reading
 from plumbline.results.stored import DecisionRecord, DecisionView, PriceRecord, PriceView
 
 
@@ -104,9 +104,10 @@ def decisions(session: Session, team: str | None = None, kind: str | None = None
     return [view_of(DecisionView, row) for row in session.scalars(query)]
 
 
-def record_readings(session: Session, now: datetime, records: Sequence[PriceReadingRecord]) -> tuple[str, ...]:
+def record_readings(session: Session, now: datetime, readings: Sequence[Reading]) -> tuple[str, ...]:
     """Store readings; the ids of those that are new. One that is known changes nothing."""
-    rows = [{**asdict(record), "recorded_at": now} for record in records]
+    computed = ("reading_id", "usd_per_gpu_hour", "usd_per_instance_hour")
+    rows = [{**reading.stored, **{name: getattr(reading, name) for name in computed}, "recorded_at": now} for reading in readings]
     return tuple(str(row["reading_id"]) for row in rows if insert_new(session, PriceReading, row, ["reading_id"]))
 
 

@@ -86,11 +86,8 @@ SnapshotKind = Literal["cluster", "probe"]
 
 
 @dataclass(frozen=True)
-class PriceReadingRecord:
-    """A price as a source named it: `amount` in `currency` for each `per`, and the same normalised to USD.
-
-    `reading_id` is a stable hash: the same reading has the same one however often it is taken in.
-    """
+class PriceReadingView:
+    """A `Reading` as archived, and the same normalised to USD."""
 
     reading_id: str
     provider: str
@@ -106,10 +103,6 @@ class PriceReadingRecord:
     usd_per_unit: float
     usd_per_gpu_hour: float
     usd_per_instance_hour: float
-
-
-@dataclass(frozen=True)
-class PriceReadingView(PriceReadingRecord):
     recorded_at: datetime
 
 

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from plumbline.analysis.prices.check import CONFIRMATION_PERIOD, PriceVerdict
-from plumbline.archive import Archive, PriceReadingRecord, open_archive
+from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider, load
 from plumbline.findings import Reconciliation
 from plumbline.findings.missing_data import price_source_of, silent_price_source_finding
 from plumbline.findings.price import CHANGED_SUBJECT, format_price_name, price_subject, price_unit, reconcile_prices
 from plumbline.findings.price_check import checked_price
 from plumbline.price_sources import PriceReport, read_prices
-from plumbline.results.price_reading import Reading
 from plumbline.workflows.accept_price import accept_price
 from plumbline.workflows.decide import decide_all
 from plumbline.workflows.findings import apply, readable_findings
@@ -58,7 +57,7 @@ def read_provider_prices(provider: str, at: datetime | None = None) -> PriceChec
 def read_and_store_prices(archive: Archive, declared: Declarations, provider: Provider, at: datetime) -> PriceCheckResult:
     """`read_provider_prices` with an open archive and declarations."""
     report = read_prices(provider, declared, at)
-    new = archive.record_readings([_record(reading) for reading in report.readings])
+    new = archive.record_readings(report.readings)
     kinds = sorted({(r.purchase, r.term) for r in report.readings}, key=lambda kind: (kind[0] != "on_demand", *map(str, kind)))
     checks = [checked_price(archive, provider, purchase, term, at, report.readings) for purchase, term in kinds]
     silences = _silent_sources(archive, provider, at, report)
@@ -138,12 +137,3 @@ def _by_rule(archive: Archive, provider: Provider, checks: Sequence[PriceVerdict
         if why is None or (checked.status == "changed" and reading.purchase != "spot"):
             continue
         accept_price(archive, provider, reading.purchase, reading.term, by=PRICE_AUTHOR, why=why, by_rule=checked, at=at)
-
-
-def _record(reading: Reading) -> PriceReadingRecord:
-    return PriceReadingRecord(
-        **reading.stored,
-        reading_id=reading.reading_id,
-        usd_per_gpu_hour=reading.usd_per_gpu_hour,
-        usd_per_instance_hour=reading.usd_per_instance_hour,
-    )

@@ -11,8 +11,8 @@ import pytest
 from tests.data.result_documents import document, failed, training_workload, trial
 
 from plumbline.archive import Archive, DecisionRecord, FindingRecord, Outcomes
-from plumbline.archive.records import PriceReadingRecord
 from plumbline.archive.repository import Slice
+from plumbline.results.price_reading import Reading
 
 URI = "file:///store"
 
@@ -142,12 +142,12 @@ def test_decisions_newest_first(archive: Archive, monkeypatch: pytest.MonkeyPatc
 
 
 def test_prices_and_newest_readings_of_several_providers_at_once(archive: Archive) -> None:
-    def reading(number: int, provider: str, purchase: str, day: int) -> PriceReadingRecord:
+    def reading(provider: str, purchase: Any, day: int) -> Reading:
         at = datetime(2026, 11, day, tzinfo=timezone.utc)
-        return PriceReadingRecord(f"r{number}", provider, purchase, None, "csv", "v1", at, 1.0, "USD", "gpu_hour", 1, 1.0, 1.0, float(day))
+        return Reading(provider, purchase, None, "csv", "v1", at, float(day), "USD", "gpu_hour", 1)
 
     places = (("a", "on_demand", 1), ("a", "on_demand", 3), ("a", "spot", 2), ("b", "on_demand", 1), ("c", "on_demand", 9))
-    archive.record_readings([reading(n, *each) for n, each in enumerate(places)])
+    archive.record_readings([reading(*each) for each in places])
     found = archive.newest_readings(["a", "b"])
     assert {(r.provider, r.purchase): r.usd_per_instance_hour for r in found} == {
         ("a", "on_demand"): 3.0,

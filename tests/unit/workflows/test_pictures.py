@@ -13,7 +13,7 @@ from tests.data.result_documents import PLANNED, document, training_metrics, tri
 from tests.fakes.trials import CONFIG
 
 from plumbline.analysis.prices.check import check_price
-from plumbline.archive import Archive, PriceReadingRecord, open_archive
+from plumbline.archive import Archive, open_archive
 from plumbline.findings.price import CORE_HOUR, GPU_HOUR, price_finding
 from plumbline.presentation.metric_history import HISTORY_CAMPAIGNS, HISTORY_DAYS, finding_history
 from plumbline.results.finding import Finding
@@ -96,14 +96,7 @@ def read(archive: Archive, prices: Sequence[float], **more: Any) -> list[Reading
                    "per": "gpu_hour", "gpus": 8, "observed_at": begin + timedelta(days=day), "amount": price, **more})
         for day, price in enumerate(prices)
     ]  # fmt: skip
-    archive.record_readings(
-        [
-            PriceReadingRecord(
-                **r.stored, reading_id=r.reading_id, usd_per_gpu_hour=r.usd_per_gpu_hour, usd_per_instance_hour=r.usd_per_instance_hour
-            )
-            for r in readings
-        ]
-    )
+    archive.record_readings(readings)
     return readings
 
 

@@ -6,28 +6,28 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from plumbline.archive import Archive, FindingRecord
-from plumbline.archive.records import PriceReadingRecord, PriceReadingView
+from plumbline.archive.records import PriceReadingView
 from plumbline.dashboard.app import create_app
 from plumbline.dashboard.pages.prices import price_chart, prices_page, provider_prices
 from plumbline.declarations import Declarations, Price, load
 from plumbline.declarations.installation import override_home
 from plumbline.metrics.formatting import format_money_change
 from plumbline.results.finding import ChoiceMove, Finding
+from plumbline.results.price_reading import Reading
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 NAME = "example-eks-p5"
 
 
-def reading(days_ago: int, usd: float, purchase: str = "on_demand", source: str = "gpuhunt") -> PriceReadingRecord:
+def reading(days_ago: int, usd: float, purchase: Any = "on_demand", source: str = "gpuhunt") -> Reading:
     at = NOW - timedelta(days=days_ago)
-    return PriceReadingRecord(
-        f"{purchase}{days_ago}{source}", NAME, purchase, None, source, "v1", at, usd, "USD", "instance_hour", 8, usd, usd / 8, usd
-    )
+    return Reading(NAME, purchase, None, source, "v1", at, usd, "USD", "instance_hour", 8)
 
 
 def held(archive: Archive) -> None:
@@ -118,7 +118,10 @@ def test_steps_break_where_no_price_holds_and_held_readings_are_hollow() -> None
         return Price.model_construct(None, purchase="on_demand", price=usd, since=since, until=until, source="s")
 
     spans = [held(10.0, date(2026, 8, 1), date(2026, 9, 1)), held(9.0, date(2026, 10, 1), None)]
-    read = [PriceReadingView(**vars(reading(d, 9.0)), recorded_at=NOW) for d in (3, 1)]
+    read = [
+        PriceReadingView(**reading(d, 9.0).stored, reading_id=f"r{d}", usd_per_gpu_hour=9.0 / 8, usd_per_instance_hour=9.0, recorded_at=NOW)
+        for d in (3, 1)
+    ]
     chart = price_chart("on_demand", None, spans, read, "2026-11-20", NOW)
     assert chart is not None
     lines = {d["name"]: d for d in chart.data}
