@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date
+from typing import Any
 
 from plumbline.analysis.campaign_data import CampaignData, Quality
 from plumbline.analysis.scorecards.comparison_class import FACTS
@@ -18,20 +19,13 @@ def sample_of(document: ResultDocument, quality: Quality | None = None) -> Trial
     """One attempt as plain numbers. An attempt that the quality checks rejected counts as invalid, with their reasons."""
     trial = document.trial
     numbers = TrialSample(
-        trial_id=trial.trial_id,
-        provider=trial.provider.name,
-        kind=trial.workload.kind,
-        workload=trial.workload.name,
-        version=trial.workload.version,
+        **_identity(trial),
         status=document.validity.status,
-        slot=trial.slot,
-        repeat=trial.repeat,
-        started=_started(document),
+        started=began_on(document),
         metrics=tuple(
             MetricValue(m.phase, m.metric, m.statistic, m.value, m.unit, m.direction, m.n, m.ci_low, m.ci_high)
             for m in (*document.metrics, *(launch_metrics(document.launch) if document.launch is not None else ()))
         ),
-        attempt=trial.attempt,
         failure_class=document.validity.failure_class,
         reasons=tuple(f"{reason.code}: {reason.detail}" for reason in document.validity.reasons),
         held_s=billed_seconds(document),
@@ -41,6 +35,12 @@ def sample_of(document: ResultDocument, quality: Quality | None = None) -> Trial
         conditions=conditions_of(document),
     )
     return numbers if quality is None else with_quality_verdict(numbers, quality)
+
+
+def _identity(trial: Trial) -> dict[str, Any]:
+    workload = trial.workload
+    place = {"provider": trial.provider.name, "kind": workload.kind, "workload": workload.name, "version": workload.version}
+    return {**place, "trial_id": trial.trial_id, "slot": trial.slot, "repeat": trial.repeat, "attempt": trial.attempt}
 
 
 def conditions_of(document: ResultDocument) -> Conditions:
@@ -72,16 +72,9 @@ def with_quality_verdict(numbers: TrialSample, quality: Quality) -> TrialSample:
 def missing_trial(trial: Trial) -> TrialSample:
     """A planned trial of which nothing came back."""
     return TrialSample(
-        trial_id=trial.trial_id,
-        provider=trial.provider.name,
-        kind=trial.workload.kind,
-        workload=trial.workload.name,
-        version=trial.workload.version,
+        **_identity(trial),
         status="missing",
-        slot=trial.slot,
-        repeat=trial.repeat,
         started=None,
-        attempt=trial.attempt,
         reasons=("no_result: planned, but nothing came back",),
     )
 
@@ -137,6 +130,7 @@ def _span(events: tuple[Event, ...]) -> float | None:
     return span if span > 0 else None
 
 
-def _started(document: ResultDocument) -> date | None:
+def began_on(document: ResultDocument) -> date | None:
+    """The day of the first event; None without any."""
     events = (*(document.launch.events if document.launch else ()), *document.timeline)
     return min(e.utc for e in events).date() if events else None

@@ -17,6 +17,7 @@ from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.conclusions import Conclusions, conclude
 from plumbline.analysis.cost.unit_costs import phase_of
 from plumbline.analysis.decisions.decision import Decision
+from plumbline.analysis.decisions.sensitivity import PriceFlip, WeightFlip
 from plumbline.analysis.drift.comparison import VERDICTS
 from plumbline.analysis.scorecards.comparability import incomparable
 from plumbline.analysis.scorecards.references import reference_shares
@@ -172,33 +173,15 @@ def _gates(conclusions: Conclusions) -> Iterator[Row]:
 def _sensitivity(conclusions: Conclusions) -> Iterator[Row]:
     for decided in conclusions.decided:
         columns = _decision_columns(decided.decision, conclusions)
-        for swing in decided.weight_swings:
-            for end, flip in (("below", swing.below), ("above", swing.above)):
-                threshold, first = (None, None) if flip is None else (flip.weight, flip.first)
-                yield {
-                    **columns,
-                    "lever": "weight",
-                    "of": swing.metric,
-                    "end": end,
-                    "now": swing.weight,
-                    "at": threshold,
-                    "unit": "ratio",
-                    "first": first,
-                }
-        for price in decided.price_swings:
-            for end, moved in (("below", price.falls), ("above", price.rises)):
-                threshold, first = (None, None) if moved is None else (moved.usd_per_hour, moved.first)
-                current_price = price.usd_per_hour
-                yield {
-                    **columns,
-                    "lever": "price",
-                    "of": price.provider,
-                    "end": end,
-                    "now": current_price,
-                    "at": threshold,
-                    "unit": "USD/h",
-                    "first": first,
-                }
+        swings: list[tuple[str, str, str, float | None, tuple[tuple[str, WeightFlip | PriceFlip | None], ...]]] = [
+            ("weight", s.metric, "ratio", s.weight, (("below", s.below), ("above", s.above))) for s in decided.weight_swings
+        ]
+        swings += [("price", s.provider, "USD/h", s.usd_per_hour, (("below", s.falls), ("above", s.rises))) for s in decided.price_swings]
+        for lever, of, unit, now, ends in swings:
+            for end, flip in ends:
+                at = flip.weight if isinstance(flip, WeightFlip) else flip.usd_per_hour if flip is not None else None
+                first = None if flip is None else flip.first
+                yield {**columns, "lever": lever, "of": of, "end": end, "now": now, "at": at, "unit": unit, "first": first}
 
 
 def _cheapest(conclusions: Conclusions) -> Iterator[Row]:

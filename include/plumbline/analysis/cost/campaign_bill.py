@@ -15,14 +15,14 @@ from plumbline.analysis.cost.interruptions import loss_rate
 from plumbline.analysis.cost.token_costs import token_costs
 from plumbline.analysis.cost.trial_bill import TrialUsage, hour_price, trial_bill
 from plumbline.analysis.cost.unit_costs import Cost, costs_of
-from plumbline.analysis.document_sample import billed_seconds
+from plumbline.analysis.document_sample import began_on, billed_seconds
 from plumbline.analysis.prices.book import Basis, Quote, charged, paid_of, share_of
 from plumbline.analysis.trial_sample import USABLE, WorkloadKind
 from plumbline.declarations import Provider, TrainingWorkload
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics import PHASES
-from plumbline.results import Event, ResultDocument
+from plumbline.results import ResultDocument
 
 Attempt = tuple[str, int]
 """Trial id and attempt."""
@@ -42,7 +42,7 @@ def usage_of(document: ResultDocument, *, retention_s: float | None = None) -> T
     return TrialUsage(
         trial_id=trial.trial_id,
         provider=trial.provider.name,
-        day=_began(document),
+        day=began_on(document) or trial.planned_at.date(),
         usable=usable,
         ended=document.validity.failure_class or document.validity.status,
         held_s=billed_seconds(document),
@@ -163,12 +163,6 @@ def sum_costs(costs: Sequence[ProviderCost]) -> tuple[ProviderCost, ...]:
 def rejected_usage(use: TrialUsage) -> TrialUsage:
     """The usage of an attempt that the quality checks rejected: all of it is lost."""
     return replace(use, usable=False, ended="rejected by the quality checks")
-
-
-def _began(document: ResultDocument) -> date:
-    """The day of the first event; of an attempt without any, the day for which it was planned."""
-    events: tuple[Event, ...] = (*(document.launch.events if document.launch else ()), *document.timeline)
-    return min((e.utc for e in events), default=document.trial.planned_at).date()
 
 
 def _covered(spans: list[tuple[float, float]]) -> float:

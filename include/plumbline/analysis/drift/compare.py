@@ -160,20 +160,8 @@ def _with_effect(row: MetricComparison, effect: Effect) -> MetricComparison:
         notes = (*notes, "the baseline is zero: no relative threshold applies")
     sign = 1 if effect.effect >= 0 else -1
     past = sum(1 for change in effect.candidate_changes if row.warn is not None and sign * change >= row.warn)
-    return replace(
-        row,
-        scale=effect.scale,
-        baseline=effect.baseline,
-        candidate=effect.candidate,
-        effect=effect.effect,
-        ci_low=effect.ci_low,
-        ci_high=effect.ci_high,
-        p=effect.p,
-        smallest_p=effect.smallest_p,
-        blocked=effect.blocked,
-        past_threshold=past,
-        notes=notes,
-    )
+    same = ("scale", "baseline", "candidate", "effect", "ci_low", "ci_high", "p", "smallest_p", "blocked")
+    return replace(row, **{name: getattr(effect, name) for name in same}, past_threshold=past, notes=notes)
 
 
 _WITHIN_A_SERIES = {

@@ -10,7 +10,18 @@ from plumbline.declarations.base import Declared
 from plumbline.declarations.workloads.workload import Seed
 
 
-class TransformerShape(Declared):
+class _MultiHead(Declared):
+    """Base of the shapes whose heads share their width."""
+
+    @model_validator(mode="after")
+    def _divisible(self) -> _MultiHead:
+        width, heads = (getattr(self, name) for name in ("width", "heads"))
+        if width % heads:
+            raise ValueError(f"width {width} is not a multiple of heads {heads}; expected width = heads × head size")
+        return self
+
+
+class TransformerShape(_MultiHead):
     """A decoder-only transformer by its dimensions; weights are random from `seed`, nothing is downloaded."""
 
     architecture: Literal["gpt"]
@@ -20,12 +31,6 @@ class TransformerShape(Declared):
     vocabulary: int = Field(ge=16, le=1_000_000)
     context: int = Field(ge=8, le=1_048_576, description="longest sequence, in tokens")
     seed: Seed = 7
-
-    @model_validator(mode="after")
-    def _divisible(self) -> TransformerShape:
-        if self.width % self.heads:
-            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}; expected width = heads × head size")
-        return self
 
     @property
     def parameters(self) -> int:
@@ -76,7 +81,7 @@ class LlamaShape(Declared):
         return self.layers * (attention + 3 * self.width * self.feed_forward) + self.vocabulary * self.width
 
 
-class BertShape(Declared):
+class BertShape(_MultiHead):
     """A BERT-shaped bidirectional encoder, whose text vector is the mean over its tokens."""
 
     architecture: Literal["bert"]
@@ -87,12 +92,6 @@ class BertShape(Declared):
     vocabulary: int = Field(ge=16, le=1_000_000)
     context: int = Field(ge=8, le=1_048_576)
     seed: Seed = 7
-
-    @model_validator(mode="after")
-    def _divisible(self) -> BertShape:
-        if self.width % self.heads:
-            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}; expected width = heads × head size")
-        return self
 
     @property
     def matmul_parameters(self) -> int:
@@ -159,7 +158,7 @@ class Llama(LlamaShape):
     precision: ServingPrecision = "bf16"
 
 
-class Encoder(Declared):
+class Encoder(_MultiHead):
     """A bidirectional transformer. `task` embedding: a normalised vector a text; reranking: a score for a query and a text; vision: a normalised
     vector an image, whose tokens are patches of 16 by 16 pixels with three bytes each; `vocabulary` is how many different ones there are."""
 
@@ -172,12 +171,6 @@ class Encoder(Declared):
     context: int = Field(ge=8, le=1_048_576)
     precision: ServingPrecision = "fp32"
     seed: Seed = 7
-
-    @model_validator(mode="after")
-    def _divisible(self) -> Encoder:
-        if self.width % self.heads:
-            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}; expected width = heads × head size")
-        return self
 
     @property
     def parameters(self) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from plumbline.declarations.base import Declared, Name
-from plumbline.metrics import PHASES, STATISTICS, Unit, metric, units
+from plumbline.metrics import PHASES, STATISTICS, Metric, Unit, metric, units
 from plumbline.metrics.proportions import (
     CONFIDENCE,
     QUANTILES,
@@ -61,23 +61,22 @@ def parse_criterion(line: str) -> dict[str, object]:
     match = _CRITERION.match(line)
     if match is None:
         raise ValueError(f'"{line}" is not a criterion; expected {CRITERION_SHAPE}')
+    known, fields = _named_number(match, line)
+    return {**fields, "op": match["op"], "limit": parse_metric_value(known.unit, match["value"])}
+
+
+def _named_number(match: re.Match[str], line: str) -> tuple[Metric, dict[str, object]]:
+    """The metric that a line names, and the fields text, metric, statistic and phase. ValueError."""
     try:
         known = metric(match["metric"])
     except KeyError as error:
-        raise ValueError(f'{error.args[0]} (in the criterion "{line}")') from None
-    statistic = match["statistic"] or known.statistic
+        raise ValueError(f'{error.args[0]} (in "{line}")') from None
+    statistic, phase = match["statistic"] or known.statistic, match["phase"]
     if statistic not in STATISTICS:
         raise ValueError(f'unknown statistic "{statistic}" in "{line}"; expected one of {", ".join(STATISTICS)}')
-    if match["phase"] not in PHASES:
-        raise ValueError(f'unknown phase "{match["phase"]}" in "{line}"; expected one of {", ".join(PHASES)}')
-    return {
-        "text": " ".join(line.split()),
-        "metric": known.name,
-        "statistic": statistic,
-        "op": match["op"],
-        "limit": parse_metric_value(known.unit, match["value"]),
-        "phase": match["phase"],
-    }
+    if phase is not None and phase not in PHASES:
+        raise ValueError(f'unknown phase "{phase}" in "{line}"; expected one of {", ".join(PHASES)}')
+    return known, {"text": " ".join(line.split()), "metric": known.name, "statistic": statistic, "phase": phase}
 
 
 def parse_metric_value(unit: Unit, text: str) -> float:
@@ -186,18 +185,10 @@ def parse_primary(line: str) -> dict[str, object]:
     match = _PRIMARY.match(line)
     if match is None:
         raise ValueError(f'"{line}" is not a primary metric; expected {PRIMARY_SHAPE}')
-    try:
-        known = metric(match["metric"])
-    except KeyError as error:
-        raise ValueError(f'{error.args[0]} (in "{line}")') from None
+    known, fields = _named_number(match, line)
     if known.direction == "informative":
         raise ValueError(f'"{line}": {known.name} has no better direction; expected a metric that has one')
-    statistic = match["statistic"] or known.statistic
-    if statistic not in STATISTICS:
-        raise ValueError(f'unknown statistic "{statistic}" in "{line}"; expected one of {", ".join(STATISTICS)}')
-    if match["phase"] is not None and match["phase"] not in PHASES:
-        raise ValueError(f'unknown phase "{match["phase"]}" in "{line}"; expected one of {", ".join(PHASES)}')
-    return {"text": " ".join(line.split()), "metric": known.name, "statistic": statistic, "phase": match["phase"]}
+    return fields
 
 
 Slot = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description='a time of day in UTC, such as "02:00"')]
