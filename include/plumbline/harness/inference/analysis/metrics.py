@@ -204,7 +204,7 @@ def round_trip_rows(phase: LoadPhase, measured: Sequence[RoundTrips]) -> list[Me
 #     dispatch         from the scheduled time until it was sent: the client's own
 #     tokenization, queue, prefill, decode, post_processing   as the model tells them; the queue holds Triton's own too, since Triton has a
 #                      request before the model does
-#     embedding, search, reranking, orchestration   of a retrieval pipeline: see models/retrieval/model.py
+#     embedding, search, reranking, orchestration   of a retrieval pipeline: see models/retrieval_model.py
 #     delivery         what is left of the time from sending to the last token: the network, gRPC on both sides, the client's reading
 
 

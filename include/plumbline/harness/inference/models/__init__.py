@@ -13,9 +13,9 @@ _TOKENIZER = _HERE.parent / "load" / "tokenizer.json"
 _SHARED = ("precision.py", "serving.py", "journal.py")
 _GENERATION = ("generation.py", "serving.py", "journal.py")
 _SOURCES = {
-    "gpt": ("gpt_model.py", "transformer.py", *_SHARED),
+    "gpt": ("gpt_model.py", "transformer.py", "prefixes.py", *_SHARED),
     "encoder": ("encoder_model.py", "encoder.py", *_SHARED),
-    "retrieval": ("retrieval_model.py", "retrieval.py", "encoder.py", "serving.py", "journal.py"),
+    "retrieval": ("retrieval_model.py", "retrieval.py", "model_client.py", "encoder.py", "serving.py", "journal.py"),
     "vllm": ("vllm_model.py", *_GENERATION),
     "tensorrtllm": ("tensorrtllm_model.py", *_GENERATION),
     "transformers": ("transformers_model.py", "rows.py", *_GENERATION),

@@ -26,6 +26,7 @@ import triton_python_backend_utils as pb_utils
 sys.path.insert(0, str(Path(__file__).parent))
 from journal import Journal  # type: ignore[import-not-found]
 from precision import in_precision, weight_bytes  # type: ignore[import-not-found]
+from prefixes import Prefixes  # type: ignore[import-not-found]
 from serving import (  # type: ignore[import-not-found]
     CLOSE_AFTER_S,
     FINAL,
@@ -40,7 +41,7 @@ from serving import (  # type: ignore[import-not-found]
     tensor_of,
     weights_of,
 )
-from transformer import Prefixes, Transformer, close_up, seeded  # type: ignore[import-not-found]
+from transformer import Transformer, close_up, seeded  # type: ignore[import-not-found]
 
 PREFILL_TOKENS = {"cpu": 256, "cuda": 2048}
 """Prompt tokens of one step at most: long prompts do not hold up the sequences that stream."""

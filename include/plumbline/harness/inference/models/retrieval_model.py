@@ -35,7 +35,8 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).parent))
 from encoder import seeded  # type: ignore[import-not-found]
 from journal import Journal  # type: ignore[import-not-found]
-from retrieval import Index, ModelClient, ModelRequestFailed, draw_documents  # type: ignore[import-not-found]
+from model_client import ModelClient, ModelRequestFailed  # type: ignore[import-not-found]
+from retrieval import Index, draw_documents  # type: ignore[import-not-found]
 from serving import (  # type: ignore[import-not-found]
     CLOSE_AFTER_S,
     FINAL,

@@ -18,7 +18,7 @@ from plumbline.harness.measurement import TrialFailed
 GAUGES_EVERY_S = 1.0
 """How often the server looks at its gauges, GPU memory among them."""
 _ADDRESS = "PLUMBLINE_TRITON_ADDRESS"
-"""The environment variable with the server's gRPC endpoint, read by models/retrieval.py."""
+"""The environment variable with the server's gRPC endpoint, read by models/model_client.py."""
 
 
 class Triton(LocalServer):

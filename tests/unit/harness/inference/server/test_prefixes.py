@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from plumbline.harness.inference.models.transformer import BLOCK, Prefixes
+from plumbline.harness.inference.models.prefixes import BLOCK, Prefixes
 
 LAYERS, HEADS, HEAD = 2, 2, 4
 

@@ -14,7 +14,7 @@ from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
 from plumbline.embedded import server
-from plumbline.harness.inference.models.retrieval import ADDRESS, ModelClient, ModelRequestFailed
+from plumbline.harness.inference.models.model_client import ADDRESS, ModelClient, ModelRequestFailed
 from plumbline.harness.inference.server import triton
 
 

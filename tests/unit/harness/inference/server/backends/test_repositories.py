@@ -65,6 +65,7 @@ def test_a_pipelines_models_lie_beside_it_and_its_hash_covers_them(tmp_path: Pat
     assert {p.name for p in (repository.folder / "pipeline" / "1").iterdir()} >= {
         "model.py",
         "retrieval.py",
+        "model_client.py",
         "encoder.py",
         "tokenizer.json",
     }
