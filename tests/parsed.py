@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bs4 import BeautifulSoup, Tag
+from bs4 import BeautifulSoup, NavigableString, Tag
+
+HIDDEN = {"script", "style", "svg", "template"}
 
 
 class Parsed:
@@ -17,8 +19,8 @@ class Parsed:
     @property
     def text(self) -> str:
         """What a reader has, on one line: no scripts, styles and drawings."""
-        hidden = ("script", "style", "svg", "template")
-        return " ".join(" ".join(s for s in self.tag.find_all(string=True) if not s.find_parent(hidden)).split())
+        strings = (each for each in self.tag.descendants if isinstance(each, NavigableString))
+        return " ".join(" ".join(each for each in strings if HIDDEN.isdisjoint(of.name for of in each.parents)).split())
 
     def all(self, selector: str) -> list[Parsed]:
         return [Parsed(tag) for tag in self.tag.select(selector)]

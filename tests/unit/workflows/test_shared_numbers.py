@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urljoin
 
 import pytest
+from bs4 import Tag
 from fastapi.testclient import TestClient
 from tests.browser import fleet, large_fleet
 from tests.parsed import Parsed
@@ -37,8 +38,10 @@ pytestmark = pytest.mark.full
 
 def as_lines(html: str) -> list[str]:
     """A page's text: a line for each row of a table, term, heading, list item and paragraph, innermost ones alone."""
-    blocks = "tr, p, li, h1, h2, h3, dt, dd, summary, caption, div, section, td"
-    return [each.text for each in Parsed(html).all(blocks) if each.tag.name == "tr" or not each.all(blocks)]
+    blocks = {"tr", "p", "li", "h1", "h2", "h3", "dt", "dd", "summary", "caption", "div", "section", "td"}
+    tags = (tag for tag in Parsed(html).tag.find_all(True) if tag.name in blocks)
+    innermost = (tag for tag in tags if tag.name == "tr" or blocks.isdisjoint(of.name for of in tag.descendants if isinstance(of, Tag)))
+    return [Parsed(tag).text for tag in innermost]
 
 
 @dataclass
