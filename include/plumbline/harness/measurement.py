@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Literal
 
 from plumbline.declarations import installation_paths
 from plumbline.metrics import Phase
 from plumbline.results import Curve, Event, FailureClass, MetricRow, Reason, Scalar, Stage, Telemetry, Validity
 from plumbline.results.token_usage import TokenUsage
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ def telemetry_row(
     phase: Phase, signal: str, unit: str, values: Sequence[float] | NDArray[Any], p50: float | None = None, p95: float | None = None
 ) -> Telemetry:
     """Summary of a signal's samples, of which there is at least one."""
+    import numpy as np  # not at the parse of DAG files, which plan trials
+
     low, mean, high = (float(summary(values)) for summary in (np.min, np.mean, np.max))
     return Telemetry(phase=phase, signal=signal, unit=unit, n=len(values), mean=mean, min=low, p50=p50, p95=p95, max=high)
 
