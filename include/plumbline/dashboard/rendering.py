@@ -9,7 +9,8 @@ from datetime import datetime, timezone
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi.params import Depends
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -188,6 +189,20 @@ def wants_json(request: Request) -> bool:
 
 class PageRoutes(APIRouter):
     """Routes of pages. Each page answers its view model as JSON too: at its own address with `.json`, the overview at `/overview.json`."""
+
+    def __init__(self, *, include_in_schema: bool = True) -> None:
+        super().__init__(include_in_schema=include_in_schema)
+        self._declared: list[tuple[str, Callable[..., Any], dict[str, Any]]] = []
+
+    def add_api_route(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        self._declared.append((path, endpoint, options))
+
+    def add_to(self, app: FastAPI, dependencies: Sequence[Depends] = ()) -> None:
+        """Add the routes to the app; including a router of FastAPI would analyze the signature of each endpoint twice."""
+        for path, endpoint, options in self._declared:
+            behind = [*dependencies, *(options["dependencies"] or ())]
+            shown = options["include_in_schema"] and self.include_in_schema
+            app.router.add_api_route(path, endpoint, **{**options, "dependencies": behind, "include_in_schema": shown})
 
     def page(self, path: str) -> Callable[[Endpoint], Endpoint]:
         """Register an endpoint for both addresses."""

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi import Depends, HTTPException, Query, Request
 from fastapi.responses import FileResponse, Response
 
 from plumbline.analysis.decisions.decision_record import read_decisions
@@ -122,7 +122,7 @@ def _is_about(finding: FindingView, series: Collection[SeriesView]) -> bool:
     return any(s.series_key in series_keys if series_keys else s.provider == finding.provider for s in series)
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, reports: Path) -> APIRouter:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, reports: Path) -> PageRoutes:
     """`/campaigns/{campaign_id}` and the tables that were exported of it."""
     routes = PageRoutes()
 

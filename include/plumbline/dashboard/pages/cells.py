@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, HTTPException, Request
+from fastapi import HTTPException, Request
 from fastapi.responses import JSONResponse, Response
 
 from plumbline.analysis.fleet import usual_numbers
@@ -12,6 +12,7 @@ from plumbline.analysis.scorecards.pooling import pool
 from plumbline.analysis.trial_sample import PHASE_ORDER, WorkloadKind
 from plumbline.archive import Archive, MetricPoint, SeriesView
 from plumbline.dashboard.access import can_see_costs
+from plumbline.dashboard.rendering import PageRoutes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.metrics import METRICS
@@ -59,9 +60,9 @@ def _first_measured(archive: Archive, declared: Declarations, series: SeriesView
     return "", []
 
 
-def router(reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
+def router(reader: ArchiveReader, declared: DeclarationsReader) -> PageRoutes:
     """`/cells/{provider}/{workload}`."""
-    routes = APIRouter(include_in_schema=False)
+    routes = PageRoutes(include_in_schema=False)
 
     @routes.get("/cells/{provider}/{workload}")
     def show_cell(request: Request, provider: str, workload: str) -> Response:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import Response
 
 from plumbline.analysis.drift.environment import FACT_NAMES, Adoption, FactChange, FactReading, fact_changes
@@ -133,7 +133,7 @@ def _effect(finding: FindingView) -> Effect:
     return Effect(finding.finding_id, workload, finding.metric or "", format_change(finding.effect), interval)
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, fleets: AnswerCache) -> APIRouter:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, fleets: AnswerCache) -> PageRoutes:
     """`/changes`."""
     routes = PageRoutes()
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi import HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from plumbline.analysis.decisions.decision_record import ranking_document, read_decisions
@@ -144,7 +144,7 @@ STORED_PER_PAGE = 25
 
 def router(
     pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: AnswerCache, acting: Acting | None = None
-) -> APIRouter:
+) -> PageRoutes:
     """`/decisions` and `/decisions/{team}/{kind}`."""
     routes = PageRoutes()
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Form, HTTPException, Request
+from fastapi import Form, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
 from plumbline.archive import Archive, FindingView
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.acting import REFUSED, Acting, Actor, actor_of, reason_error
-from plumbline.dashboard.rendering import PageRenderer, RefusedForm, TypedField, base_path
+from plumbline.dashboard.rendering import PageRenderer, PageRoutes, RefusedForm, TypedField, base_path
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
@@ -105,9 +105,9 @@ def _allowed_actions(actor: Actor, declared: Declarations, view: FindingView) ->
     return actions
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, acting: Acting) -> APIRouter:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, acting: Acting) -> PageRoutes:
     """`POST /findings/act`."""
-    routes = APIRouter(include_in_schema=False)
+    routes = PageRoutes(include_in_schema=False)
 
     @routes.post("/findings/act")
     def act(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, get_args
 
-from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi import HTTPException, Query, Request
 from fastapi.responses import Response
 
 from plumbline.alerts.digest import Entry
@@ -184,7 +184,7 @@ MAX_PROVIDER_NAMES = 50
 """Providers that the form offers by name; of more, one is typed."""
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, acting: Acting | None = None) -> APIRouter:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, acting: Acting | None = None) -> PageRoutes:
     """`/findings` and `/findings/{finding_id}`."""
     routes = PageRoutes()
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from plumbline.dashboard.access import can_see_costs
-from plumbline.dashboard.rendering import COST_PAGES, NAV
+from plumbline.dashboard.rendering import COST_PAGES, NAV, PageRoutes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 
 CAMPAIGNS = 50
@@ -18,9 +18,9 @@ SHORTEST, MOST = 3, 6
 """Characters of a part of an id that is looked up, and ids of a kind that are found."""
 
 
-def router(reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
+def router(reader: ArchiveReader, declared: DeclarationsReader) -> PageRoutes:
     """`/jump`: (kind, name, path) of each place, for the script of the pages; `/jump/ids`: the same of ids that contain a text."""
-    routes = APIRouter(include_in_schema=False)
+    routes = PageRoutes(include_in_schema=False)
 
     @routes.get("/jump")
     def show_places(request: Request) -> Response:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Literal
 
-from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi import HTTPException, Query, Request
 from fastapi.responses import Response
 
 from plumbline.analysis.decisions.current_results import TeamDecision
@@ -107,7 +107,7 @@ def price_range(usd_per_hour: float) -> tuple[float, float]:
     return round(LOWEST * usd_per_hour, 2), round(HIGHEST * usd_per_hour, 2)
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: AnswerCache) -> APIRouter:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: AnswerCache) -> PageRoutes:
     """`/decisions/{team}/{kind}/negotiate`."""
     routes = PageRoutes()
 

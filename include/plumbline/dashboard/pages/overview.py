@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import Response
 
 from plumbline.alerts.monthly_cost import sum_costs
@@ -312,7 +312,7 @@ def router(
     fleets: AnswerCache,
     reports: Path,
     active_runs: ReadActiveRuns | None = None,
-) -> APIRouter:
+) -> PageRoutes:
     """`/`: every workload on every provider. `active_runs`: None outside Airflow."""
     routes = PageRoutes()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import get_args
 
-from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi import HTTPException, Query, Request
 from fastapi.responses import Response
 
 from plumbline.analysis.prices.book import all_with_effective_prices, prices_in_force, with_effective_prices
@@ -248,7 +248,7 @@ def _choices(archive: Archive, declared: Declarations, provider: str) -> list[di
     ]
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> PageRoutes:
     """`/prices` and `/prices/{provider}`."""
     routes = PageRoutes()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from fastapi import APIRouter, HTTPException, Request
 from fastapi import Depends as depends
+from fastapi import HTTPException, Request
 from fastapi.responses import Response
 
 from plumbline.dashboard.access import can_see_costs, require_cost_access
@@ -18,7 +18,7 @@ from plumbline.workflows.monthly_costs import headlines
 from plumbline.workflows.promises import DECLARE, provider_promises
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> PageRoutes:
     """`/providers/{provider}/promises` and `/findings/{finding_id}/claim.eml`."""
     routes = PageRoutes()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi import HTTPException, Query, Request
 from fastapi.responses import Response
 
 from plumbline.analysis.prices.book import all_with_effective_prices, quote, with_effective_prices
@@ -304,7 +304,7 @@ def year_events(archive: Archive, trend: Trend | None, year: FleetYear, name: st
     return tuple(sorted(events, key=lambda event: event.at))
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, fleets: AnswerCache) -> APIRouter:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, fleets: AnswerCache) -> PageRoutes:
     """`/providers` and `/providers/{provider}`."""
     routes = PageRoutes()
 

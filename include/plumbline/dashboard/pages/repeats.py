@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Form, HTTPException, Request
+from fastapi import Form, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
 from plumbline.analysis.decisions.experiments import Experiment
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.dashboard.acting import Acting, Actor, actor_of, reason_error
-from plumbline.dashboard.rendering import PageRenderer, RefusedForm, TypedField, base_path
+from plumbline.dashboard.rendering import PageRenderer, PageRoutes, RefusedForm, TypedField, base_path
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.workflows.experiments import RepeatRequest
 from plumbline.workflows.finding_action import ActionRun, AlreadyStarted, NotStarted
@@ -57,9 +57,9 @@ def _may_start(actor: Actor, declared: DeclarationsReader, provider: str) -> boo
     return declaration is not None and declaration.enabled and actor.may_start(declaration.dag_id)
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, acting: Acting) -> APIRouter:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, acting: Acting) -> PageRoutes:
     """`POST /decisions/repeats`."""
-    routes = APIRouter(include_in_schema=False)
+    routes = PageRoutes(include_in_schema=False)
 
     @routes.post("/decisions/repeats")
     def start_repeats(

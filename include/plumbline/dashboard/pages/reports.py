@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fastapi import APIRouter, HTTPException
+from fastapi import HTTPException
 from fastapi.responses import FileResponse
 
+from plumbline.dashboard.rendering import PageRoutes
 from plumbline.presentation.tables import TABLE_FORMATS
 
 # Neither has a slash or begins with a dot.
@@ -52,9 +53,9 @@ _POLICY = (
 )
 
 
-def router(reports: Path) -> APIRouter:
+def router(reports: Path) -> PageRoutes:
     """`/reports/{campaign_id}`, and what lies beside it."""
-    routes = APIRouter(include_in_schema=False)
+    routes = PageRoutes(include_in_schema=False)
 
     @routes.get("/reports/{campaign_id}/raw.html")
     def show_raw(campaign_id: str) -> FileResponse:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
 
 from plumbline.analysis.cost.budget import sum_limits
@@ -12,7 +12,7 @@ from plumbline.metrics.formatting import format_amount
 from plumbline.workflows.spend import NOTE, spend, spend_csv
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> PageRoutes:
     """`/spend` and its CSV; `/budgets` is its old address."""
     routes = PageRoutes()
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import IO
 from urllib.parse import quote
 
-from fastapi import APIRouter, HTTPException, Request
+from fastapi import HTTPException, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from plumbline.archive import Archive
@@ -155,7 +155,7 @@ def read_chunks(file: IO[bytes]) -> Iterator[bytes]:
             yield piece
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> PageRoutes:
     """`/trials/{trial_id}`, its charts and its files."""
     routes = PageRoutes()
 

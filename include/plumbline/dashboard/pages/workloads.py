@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
-from fastapi import APIRouter, HTTPException, Request
+from fastapi import HTTPException, Request
 from fastapi.responses import Response
 
 from plumbline.analysis.cost.unit_costs import phase_of
@@ -258,7 +258,7 @@ def _teams(declared: Declarations, workload: str) -> tuple[str, ...]:
     return tuple(sorted({team for team, _, preference in declared.choices() if workload in preference.workloads}))
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, fleets: AnswerCache) -> APIRouter:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, fleets: AnswerCache) -> PageRoutes:
     """`/workloads` and `/workloads/{workload}`."""
     routes = PageRoutes()
 
