@@ -13,6 +13,7 @@ import sys
 import tokenize
 from collections import Counter
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 
 PACKAGE = "plumbline"
@@ -27,8 +28,12 @@ class Checkout:
     def __init__(self, root: Path) -> None:
         self.product = {p: p.read_text() for p in sorted((root / "include" / PACKAGE).rglob("*.py"))}
         self.tests = {p: p.read_text() for p in sorted((root / "tests").rglob("*.py"))}
-        self.trees = {p: ast.parse(text) for p, text in (self.product | self.tests).items()}
         self.names = {p: _module(p, root / "include") for p in self.product}
+
+    @cached_property
+    def trees(self) -> dict[Path, ast.Module]:
+        """Of both: seconds that the count of lines need not wait for."""
+        return {p: ast.parse(text) for p, text in (self.product | self.tests).items()}
 
     def counts(self) -> dict[str, int | float]:
         """Count name to value."""

@@ -18,7 +18,7 @@ import pytest
 
 from tests.fakes.exclusive_lock import ExclusiveLock
 from tests.fakes.postgres_server import archive_url, postgres_server  # noqa: F401 - one server for all tests of a process
-from tests.fakes.quick_python import search_path, sitecustomize  # noqa: F401 - this process collects garbage as rarely
+from tests.fakes.quick_python import search_path, sitecustomize  # noqa: F401 - for this process too
 from tests.golden import Golden
 
 # Before any test imports Airflow, which makes its home when it is imported. Processes of one run share no home.

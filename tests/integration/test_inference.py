@@ -32,6 +32,8 @@ from plumbline.harness.inference.server.triton import Triton
 from plumbline.harness.measurement import Measurement, TrialFailed
 from plumbline.loadclient.load_generator import drive
 from plumbline.loadclient.transport import Target
+from plumbline.loadclient.wire import Tensor
+from plumbline.results import MetricRow
 
 
 def short_trial(**changes: Any) -> Trial:
@@ -142,6 +144,30 @@ def test_a_whole_trial(tmp_path: Path) -> None:
     counted = [j for j in result.judgements if j.reason.code == "counts_differ"]
     assert counted == [], "client and server count the same requests"
 
+    agreement, ratio = client_rows(result)["client_agreement"], client_rows(result)["client_latency_ratio"]
+    assert (agreement.value, failed_cross_checks(result)) == (1, []), "tritonclient's own client gets the same answers"
+    assert agreement.n == ratio.n > 5 and ratio.value is not None and ratio.value > 0
+    began, ended = (next(e.monotonic_s for e in result.events if e.name == f"cross_check_{when}") for when in ("started", "ended"))
+    assert next(e.monotonic_s for e in result.events if e.name == "steady_ended") <= began <= ended
+
+
+def client_rows(result: Measurement) -> dict[str, MetricRow]:
+    return {row.metric: row for row in result.metrics if row.metric.startswith("client_") and row.phase == "steady"}
+
+
+def failed_cross_checks(result: Measurement) -> list[str]:
+    return [each.reason.detail for each in result.judgements if each.level == "invalid" and each.reason.code == "cross_check_failed"]
+
+
+def test_a_broken_wire_makes_the_trial_invalid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model answers the prompt that it got, which is another one than was declared."""
+    monkeypatch.setattr(Tensor, "data", property(lambda tensor: tensor.values[::-1].tobytes()))
+    result = measure(short_trial(), tmp_path)
+    agreement = client_rows(result)["client_agreement"].value
+    assert agreement is not None and agreement < 0.5
+    (detail,) = failed_cross_checks(result)
+    assert "answers differ from those that tritonclient gets" in detail
+
 
 @pytest.mark.full
 def test_sequences_are_batched_and_tokens_do_not_depend_on_it(tmp_path: Path) -> None:
@@ -209,7 +235,7 @@ def test_a_model_that_does_not_load(tmp_path: Path) -> None:
     trial = short_trial()
     assert isinstance(trial.workload, InferenceWorkload)
     written = a_repository(trial.workload, tmp_path)
-    source = written.folder / written.model / "1" / "transformer.py"
+    source = written.folder / written.model / "1" / "model.py"
     source.write_text(source.read_text().replace("import torch\n", "import a_module_that_is_missing\n", 1))
     with (
         pytest.raises(TrialFailed, match=r"image_error: .*'a_module_that_is_missing'"),
