@@ -33,40 +33,22 @@ def disk_rows(workdir: Path, *, large: bool = False) -> list[MetricRow]:
     Small: the median of three files of 64 MiB, written in order and flushed with fsync, and of reading them again.
     `large`: 8 GiB over several streams at once, past the page cache. OSError if the disk cannot be written."""
     if large:
-        return _stream_rows(workdir)
+        speeds = measure_streams(workdir, min(LARGE_BYTES, shutil.disk_usage(workdir).free // _SPACE_SHARE))
+        return _rows([speeds.write], [] if speeds.read is None else [speeds.read], speeds.method)
     writes, reads = [], []
     for _ in range(_TIMES):
         with _written_file(workdir) as (file, seconds):
             writes.append(_SIZE / seconds)
             if is_cold(file) is True:
                 reads.append(_SIZE / _time_sequential_read(file))
-    method = f"1 stream, buffered, {_TIMES} files of {_SIZE // 2**20} MiB"
+    return _rows(writes, reads, f"1 stream, buffered, {_TIMES} files of {_SIZE // 2**20} MiB")
+
+
+def _rows(writes: Sequence[float], reads: Sequence[float], method: str) -> list[MetricRow]:
+    read = statistics.median(reads) if reads else None
     return [
         metric_row("disk_write_bandwidth", statistics.median(writes), len(writes), phase="environment", method=method),
-        metric_row(
-            "disk_read_bandwidth",
-            statistics.median(reads) if reads else None,
-            len(reads),
-            phase="environment",
-            reason=_CACHED_REASON,
-            method=method,
-        ),
-    ]
-
-
-def _stream_rows(workdir: Path) -> list[MetricRow]:
-    size = min(LARGE_BYTES, shutil.disk_usage(workdir).free // _SPACE_SHARE)
-    speeds = measure_streams(workdir, size)
-    return [
-        metric_row("disk_write_bandwidth", speeds.write, 1, phase="environment", method=speeds.method),
-        metric_row(
-            "disk_read_bandwidth",
-            speeds.read,
-            int(speeds.read is not None),
-            phase="environment",
-            reason=_CACHED_REASON,
-            method=speeds.method,
-        ),
+        metric_row("disk_read_bandwidth", read, len(reads), phase="environment", reason=_CACHED_REASON, method=method),
     ]
 
 

@@ -308,16 +308,16 @@ class ServerCounters:
     """
 
     succeeded: int
-    failed: int
-    queued_s: float
-    compute_input_s: float
-    compute_infer_s: float
-    compute_output_s: float
-    executions: int
-    inferences: int
-    cache_hits: int | None
-    cache_misses: int | None
-    gpu_memory_bytes: int | None
+    failed: int = 0
+    queued_s: float = 0.0
+    compute_input_s: float = 0.0
+    compute_infer_s: float = 0.0
+    compute_output_s: float = 0.0
+    executions: int = 0
+    inferences: int = 0
+    cache_hits: int | None = None
+    cache_misses: int | None = None
+    gpu_memory_bytes: int | None = None
     prefill_s: float | None = None
     decode_s: float | None = None
     drafted: int | None = None

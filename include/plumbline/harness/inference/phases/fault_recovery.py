@@ -78,6 +78,8 @@ def slice_log(log: RequestLog, name: LoadPhase, start_s: float, end_s: float) ->
     chosen = np.flatnonzero(log.due & (log.scheduled >= start_s) & (log.scheduled < end_s))
     tokens = np.repeat(np.arange(load.n), load.output_tokens)
     scheduled = log.scheduled[chosen] - start_s
+    columns = {name: getattr(log, name)[chosen] for name in ("due", "error", "received", "usage", "reasoned", "unsent", "server_s")}
+    columns |= {name: getattr(log, name)[chosen] - start_s for name in ("dispatched", "ended", "content_at")}
     return replace(
         log,
         load=PhaseLoad(
@@ -90,17 +92,8 @@ def slice_log(log: RequestLog, name: LoadPhase, start_s: float, end_s: float) ->
             np.full(len(chosen), -1, np.int32),
         ),
         scheduled=scheduled,
-        dispatched=log.dispatched[chosen] - start_s,
-        ended=log.ended[chosen] - start_s,
-        due=log.due[chosen],
-        error=log.error[chosen],
-        received=log.received[chosen],
-        usage=log.usage[chosen],
-        reasoned=log.reasoned[chosen],
-        content_at=log.content_at[chosen] - start_s,
-        unsent=log.unsent[chosen],
+        **columns,
         token_at=log.token_at[np.isin(tokens, chosen)] - start_s,
-        server_s=log.server_s[chosen],
         began=log.began + start_s,
         details={new: log.details[old] for new, old in enumerate(chosen.tolist()) if old in log.details},
         replica=None if log.replica is None else log.replica[chosen],

@@ -53,16 +53,9 @@ def counters_of(samples: list[Sample]) -> ServerCounters | None:
         hits, queries = counters.get("hits"), counters.get("queries")
         return ServerCounters(
             succeeded=int(counters["succeeded"]),
-            failed=0,
             queued_s=counters.get("queued_s") or 0.0,
-            compute_input_s=0.0,
-            compute_infer_s=0.0,
-            compute_output_s=0.0,
-            executions=0,
-            inferences=0,
             cache_hits=None if hits is None or queries is None else int(hits),
             cache_misses=None if hits is None or queries is None else int(queries - hits),
-            gpu_memory_bytes=None,
             prefill_s=counters.get("prefill_s"),
             decode_s=counters.get("decode_s"),
             drafted=_to_int(counters.get("drafted")),
