@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from plumbline.results import FailureClass, Reason, Scalar, Status
-from plumbline.results.sample import CampaignSample, Observation, TrialOutcome
+from plumbline.results import FailureClass, Reason, Status
 
 
 @dataclass(frozen=True)
@@ -209,37 +208,6 @@ class TrialView:
     @property
     def usable(self) -> bool:
         return self.status in ("valid", "degraded") and self.quality_action != "reject" and not self.corrected
-
-
-@dataclass(frozen=True)
-class SampleView:
-    """One series in one campaign: the numbers and environments of each trial's best usable attempt, and how every attempt ended."""
-
-    series_key: str
-    campaign_id: str
-    source: Source
-    planned_at: datetime
-    observations: tuple[Observation, ...]
-    environments: tuple[Mapping[str, Scalar], ...]
-    outcomes: tuple[TrialOutcome, ...]
-    counts: Outcomes
-
-    @property
-    def simulated(self) -> bool:
-        return self.source == "simulated"
-
-    def for_comparison(self) -> CampaignSample:
-        """The sample in the form that drift compares."""
-        return CampaignSample(
-            self.series_key,
-            self.campaign_id,
-            self.simulated,
-            self.observations,
-            self.environments,
-            self.outcomes,
-            self.counts.planned,
-            imported=self.source == "imported",
-        )
 
 
 @dataclass(frozen=True)

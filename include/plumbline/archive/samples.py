@@ -13,24 +13,24 @@ from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from plumbline.archive.engine import reads
-from plumbline.archive.records import Action, SampleView, SeriesView
+from plumbline.archive.records import Action, SeriesView
 from plumbline.archive.repository import view_of
 from plumbline.archive.schema import Document, Environment, Metric, Series, SeriesCampaign, Trial
-from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, outcome_status, outcomes, usable
+from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, outcome_status, usable
 from plumbline.results import Reason
-from plumbline.results.sample import Observation, TrialOutcome
+from plumbline.results.sample import CampaignSample, Observation, TrialOutcome
 
 
-def sample(session: Session, series_key: str, campaign_id: str, metrics: Collection[str] | None = None) -> SampleView:
+def sample(session: Session, series_key: str, campaign_id: str, metrics: Collection[str] | None = None) -> CampaignSample:
     """The sample, of these metrics alone if named; LookupError if the series took no part in the campaign."""
     return samples(session, [(series_key, campaign_id)], metrics)[series_key, campaign_id]
 
 
 def samples(
     session: Session, parts: Collection[tuple[str, str]], metrics: Collection[str] | None = None
-) -> dict[tuple[str, str], SampleView]:
+) -> dict[tuple[str, str], CampaignSample]:
     """The sample of each (series, campaign), as `sample` gives it; a few statements for hundreds of them."""
-    views: dict[tuple[str, str], SampleView] = {}
+    views: dict[tuple[str, str], CampaignSample] = {}
     for pairs in _batches(sorted(set(parts))):
         views |= _samples(session, pairs, metrics)
     return views
@@ -38,12 +38,12 @@ def samples(
 
 def _samples(
     session: Session, pairs: Sequence[tuple[str, str]], metrics: Collection[str] | None
-) -> Iterator[tuple[tuple[str, str], SampleView]]:
+) -> Iterator[tuple[tuple[str, str], CampaignSample]]:
     of = (SeriesCampaign.series_key, SeriesCampaign.campaign_id)
     heads = {
         (row.series_key, row.campaign_id): row
         for row in session.execute(
-            select(*of, SeriesCampaign.planned_at, Series.source)
+            select(*of, Series.source)
             .join(Series, Series.series_key == SeriesCampaign.series_key)
             .where(*(column.in_({pair[i] for pair in pairs}) for i, column in enumerate(of)))
         )
@@ -71,11 +71,11 @@ def _samples(
         if pair in attempts:
             yield (
                 pair,
-                SampleView(
+                CampaignSample(
                     series_key=pair[0],
                     campaign_id=pair[1],
-                    source=head.source,
-                    planned_at=head.planned_at,
+                    simulated=head.source == "simulated",
+                    imported=head.source == "imported",
                     observations=tuple(sorted(observations[pair], key=lambda o: (o.phase, o.metric, o.statistic, o.slot, o.repeat))),
                     environments=tuple(facts[row.environment_hash] for row in best[pair].values()),
                     outcomes=tuple(
@@ -90,7 +90,7 @@ def _samples(
                         )
                         for row in attempts[pair]
                     ),
-                    counts=outcomes(attempts[pair]),
+                    planned=len({(row.slot, row.repeat) for row in attempts[pair]}),
                 ),
             )
 

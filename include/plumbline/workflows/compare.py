@@ -204,7 +204,7 @@ def _compared(
 def _sample(archive: Archive, part: _Part) -> tuple[_Specification, CampaignSample]:
     """The series in its campaign, with its trials' specification."""
     specification = _specification(_document(archive, archive.trials(part.campaign_id, part.series_key)[0].trial_id))
-    return specification, replace(archive.sample(part.series_key, part.campaign_id).for_comparison(), spec=specification.spec)
+    return specification, replace(archive.sample(part.series_key, part.campaign_id), spec=specification.spec)
 
 
 def _document(archive: Archive, trial_id: str) -> ResultDocument | PublishedResult:
@@ -228,7 +228,7 @@ def _trials(archive: Archive, declared: Declarations, old: str, new: str) -> Com
     first, second = (_document(archive, name) for name in (old, new))
     before, after = _sample_of_trial(first), _sample_of_trial(second)
     history = [
-        archive.sample(before.series_key, c.campaign_id).for_comparison()
+        archive.sample(before.series_key, c.campaign_id)
         for c in archive.campaigns(before.series_key)
         if c.campaign_id != (second.campaign_id if isinstance(second, PublishedResult) else second.trial.campaign_id)
     ]

@@ -103,8 +103,8 @@ def compare_with_baselines(
     known = {key: dict(archive.series_campaigns(key, HISTORY_LENGTH)) for key in workloads}
 
     def pair(series_key: str, workload: AnyWorkload) -> SeriesPair:
-        baseline = [samples[series_key, campaign].for_comparison() for campaign in accepted[series_key]]
-        candidate = samples[series_key, campaign_id].for_comparison()
+        baseline = [samples[series_key, campaign] for campaign in accepted[series_key]]
+        candidate = samples[series_key, campaign_id]
         since = _undrifted_since(known[series_key], campaign_id, accepted[series_key], drifted.get(series_key, ()))
         levels = archive.levels(series_key, since, judged[series_key]) if since else {}
         history = [CampaignSample(series_key, campaign, candidate.simulated, level) for campaign, level in levels.items()]

@@ -40,7 +40,7 @@ def test_a_correction_can_take_a_good_row_out_of_the_count(archive: Archive) -> 
     archive.correct(document(trial(attempt=2)), 1, action="reject", **SAID)
     assert values(archive) == set()
     assert archive.campaigns()[0].outcomes.rejected == 1
-    assert archive.sample(SERIES, "2025-11").counts.usable == 0
+    assert archive.sample(SERIES, "2025-11").environments == ()
 
 
 def test_a_rejected_attempt_that_names_no_old_row_takes_nothing_away(archive: Archive) -> None:

@@ -66,7 +66,7 @@ def test_a_bad_attempt_never_replaces_a_good_row(archive: Archive, spoilt: str) 
     assert archive.document(good.trial.trial_id) == good
     sample = archive.sample(good.trial.series_key, "2025-11")
     assert {o.value for o in sample.observations if o.metric == "step_time" and o.statistic == "median"} == {0.1}
-    assert sample.counts.usable == 1
+    assert len(sample.environments) == 1
     assert [o.attempt for o in sample.outcomes] == [1, 2]
 
 

@@ -132,7 +132,7 @@ def test_a_document_that_holds_at_last_is_recorded_in_the_place_of_its_failed_at
         assert (first.status, first.corrected, first.usable) == ("failed", True, False)
         assert (second.attempt, second.status, second.usable) == (2, "valid", True)
         assert archive.document(trial.trial_id).metrics == measured(trial).metrics  # type: ignore[union-attr]
-        assert archive.sample(trial.series_key, "2026-11").counts.usable == 1
+        assert len(archive.sample(trial.series_key, "2026-11").environments) == 1
         assert archive.quarantined() == []
         assert archive.quarantined(everything=True)[0].state == "released"
         assert [e.what for e in archive.audit(f"{trial.trial_id}#1")] == ["measurement_corrected"]
@@ -212,7 +212,7 @@ def test_a_verdict_by_hand_is_a_new_row_that_names_the_old_one() -> None:
         with pytest.raises(ValueError, match="was corrected already"):
             override_verdict(archive, trial.trial_id, 1, "reject", "ada", "again")
         assert override_verdict(archive, trial.trial_id, 2, "accept", "bob", "it did not") == 3
-        assert archive.sample(trial.series_key, "2026-11").counts.usable == 1
+        assert len(archive.sample(trial.series_key, "2026-11").environments) == 1
         with pytest.raises(LookupError, match="has no attempt"):
             override_verdict(archive, trial.trial_id, 9, "reject", "ada", "x")
         with pytest.raises(ValueError, match="why is empty"):
