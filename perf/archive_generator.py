@@ -186,7 +186,7 @@ def _metrics(shapes: list[dict[str, list[Row]]], providers: int, noise: random.R
     for pk, _, p, w, _ in _places(providers):
         factor = noise.lognormvariate(0, NOISE) * (1 + (7 * p + 3 * w) % 11 / 50)  # providers differ by up to a fifth
         for row in shapes[w]["metrics"]:
-            yield {**row, "trial_pk": pk, "value": row["value"] * factor}
+            yield {**row, "trial_pk": pk, "value": None if row["value"] is None else row["value"] * factor}
 
 
 def _baseline(number: int, key: str) -> Row:
