@@ -18,6 +18,7 @@ from tests.parsed import Parsed
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.dashboard.app import create_app
 from plumbline.presentation.charts.fleet import year_chart
+from plumbline.results import Event, LaunchRecord
 from plumbline.workflows.campaign_history import FleetYear, fleet_lane, fleet_year
 
 MONTHS = 14
@@ -28,6 +29,12 @@ HOSTILE = "<img src=x>"
 
 def planned(month: int) -> tuple[str, datetime]:
     return f"2025-m{month:02d}", FIRST + timedelta(days=30 * month)
+
+
+def launched(lead_s: float) -> LaunchRecord:
+    moments = (("requested", 1.0), ("harness_ready", 1.0 + lead_s))
+    events = tuple(Event(name=name, utc=FIRST, monotonic_s=at, clock="launcher") for name, at in moments)
+    return LaunchRecord(launcher="local", events=events)
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +49,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
                 numbers = [
                     metric_row("step_time", 0.1 * slow * (1 + 0.002 * repeat + 0.001 * (month % 3)), 20),
                     metric_row("tokens_per_second", 600 / slow, 20),
-                    metric_row("provisioning_lead_time", 4.0 + repeat, 1, phase="cold_start"),
                 ]
                 asked = trial(campaign=campaign, repeat=repeat, where=provider("lab"), planned_at=at)
-                archive.record(document(asked, metrics=numbers, facts=facts), uri="file:///store")
+                archive.record(document(asked, metrics=numbers, facts=facts).with_launch(launched(4.0 + repeat)), uri="file:///store")
             archive.record(
                 failed(trial(campaign=campaign, repeat=4, where=provider("lab"), planned_at=at), "insufficient_capacity"), uri="x"
             )
