@@ -69,13 +69,15 @@ def _collect_attempt(store: ResultStore, folder: str, keys: Keys) -> ResultDocum
         quarantine.put(store, folder, "result.json", str(error))
         document = _failed_document(trial, "harness_error", str(error))
     else:
+        if (corrected := _earlier_correction(store, folder, document)) is not None:
+            return corrected
         wrong = stores.evidence_violations(document) or damaged_files(store, document)
         wrong += _wrong_trial(trial, document)
-        if trial.provider.launcher.remote_store is not None:
-            try:
-                document = signing.verify_collected(document, keys(trial.campaign_id, trial.trial_id))
-            except ValueError as error:
-                wrong.append(str(error))
+        try:
+            remote = trial.provider.launcher.remote_store is not None
+            document = signing.verify_delivered(document, keys(trial.campaign_id, trial.trial_id) if remote else None)
+        except ValueError as error:
+            wrong.append(str(error))
         if wrong:
             quarantine.put(store, folder, "result.json", "; ".join(wrong))
             document = _failed_document(trial, "harness_error", "; ".join(wrong))
@@ -85,6 +87,43 @@ def _collect_attempt(store: ResultStore, folder: str, keys: Keys) -> ResultDocum
     if record.failure_class not in _UNINFORMATIVE and document.validity.failure_class == "interrupted":
         document = _reclassified(document, record.failure_class, record.failure_detail or record.failure_class)
     return document.with_launch(record)
+
+
+def contradiction(store: ResultStore, folder: str, document: ResultDocument, keys: Mapping[int, str]) -> str | None:
+    """Why `collect` cannot have made this collected document of the files beside it, in words; None if it can. Others may write to a bucket.
+
+    `keys`: the public keys that the launcher issued for the trial, by attempt."""
+    if document.signature is not None and document.signature.attempt is not None:
+        return "it names another attempt as the signed one, as only a correction does, and the archive holds no such correction"
+    record, _ = _read_launch(store, folder)
+    if document.launch is not None and (record is None or record.failure_class != document.launch.failure_class):
+        return "its launch did not end as launch.json says"
+    if document.validity.status == "missing" and any(
+        store.exists(f"{folder}/{file}") for file in ("trial.json", "launch.json", "result.json")
+    ):
+        return "it says that the trial never ran, but the attempt was launched"
+    if document.signature is not None or not keys:
+        return None
+    try:
+        written = store.document(folder)
+    except (FileNotFoundError, InvalidResult):
+        return None
+    if written.checksum == document.checksum:
+        return "the document is not signed, but the launcher issued a signing key for its trial"
+    if signing.verify(written, keys).status == "verified" and document.validity.failure_class != "harness_error":
+        return "it replaces the signed result.json that lies beside it"
+    return None
+
+
+def _earlier_correction(store: ResultStore, folder: str, document: ResultDocument) -> ResultDocument | None:
+    """The correction that a version before correction.json stored as an attempt of its own; `record` believes it only if the archive has it."""
+    if document.launch is None and (document.signature is None or document.signature.attempt is None):
+        return None
+    try:
+        collected = store.collected(folder)
+    except (FileNotFoundError, InvalidResult):
+        return None
+    return collected if collected.checksum == document.checksum else None
 
 
 def _take_result_from_log(store: ResultStore, folder: str, trial: Trial) -> None:

@@ -9,12 +9,15 @@ from typing import Literal
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from plumbline.results.document import ResultDocument, Signature
+from plumbline.results.document import ResultDocument, Signature, Validity
 
 KEY_VARIABLE = "PLUMBLINE_SIGNING_KEY"
 """Environment variable that hands the private half, 64 hexadecimal digits, to a trial's pod."""
 UNKNOWN_HARNESS = "unknown"
 """`harness_version` of a document that no harness wrote."""
+
+
+_NOT_SIGNED = "the document is not signed, but the launcher issued a signing key for its trial"
 
 
 class InvalidKey(ValueError):
@@ -81,10 +84,12 @@ def verify(document: ResultDocument, keys: Mapping[int, str]) -> Verification:
     signature, attempt = document.signature, document.trial.attempt
     if signature is None:
         if keys and not _written_by_collect(document):
-            return Verification("broken", "the document is not signed, but the launcher issued a signing key for its trial")
+            return Verification("broken", _NOT_SIGNED)
+        if keys and not _as_launched(document):
+            return Verification("broken", f"the document is not signed, and its launch did not end with {document.validity.failure_class}")
         return Verification("not_signed", _unsigned_reason(document))
-    if signature.validity is not None and document.validity.status != "failed":
-        return Verification("broken", f"the document is {document.validity.status}, but another validity was signed")
+    if signature.validity is not None and not _explained(signature.validity, document):
+        return Verification("broken", f"{signature.validity.status} was signed, and its launch does not explain {document.validity.status}")
     if attempt in keys and signature.attempt not in (None, attempt):
         return Verification("broken", f"the document was signed for attempt {signature.attempt}, not for attempt {attempt}")
     key = keys.get(signature.attempt or attempt)
@@ -104,6 +109,23 @@ def verify(document: ResultDocument, keys: Mapping[int, str]) -> Verification:
     return Verification("verified", f"signed by its pod; verified with the public key {used[:16]}… that the launcher issued", used)
 
 
+def verify_delivered(document: ResultDocument, keys: Mapping[int, str] | None) -> ResultDocument:
+    """A document as its harness wrote it, with the public key that verified it. `keys`: see `verify`; None for a trial whose harness signs nothing.
+
+    ValueError with a sentence if it must not be used, or carries what is added only after it arrived."""
+    signature = document.signature
+    added = {"launch": document.launch} | (
+        {f"signature.{name}": getattr(signature, name) for name in ("public_key", "validity", "attempt")} if signature else {}
+    )
+    if carried := [name for name, value in added.items() if value is not None]:
+        raise ValueError(f"the document carries {', '.join(carried)}, which no harness writes")
+    if keys is None:
+        return document
+    if keys and signature is None:
+        raise ValueError(_NOT_SIGNED)
+    return verify_collected(document, keys)
+
+
 def verify_collected(document: ResultDocument, keys: Mapping[int, str]) -> ResultDocument:
     """The collected document and the public key that verified it; ValueError with a sentence if it must not be used."""
     verified = verify(document, keys)
@@ -114,6 +136,23 @@ def verify_collected(document: ResultDocument, keys: Mapping[int, str]) -> Resul
     if document.signature is None:
         return document
     return document.model_copy(update={"signature": document.signature.model_copy(update={"public_key": verified.key})})
+
+
+def _explained(signed: Validity, document: ResultDocument) -> bool:
+    """Whether the launch gives the document another validity than the signed one: an interrupted harness does not know by what."""
+    launch = document.launch
+    return (
+        signed.failure_class == "interrupted"
+        and document.validity.status == "failed"
+        and launch is not None
+        and launch.failure_class == document.validity.failure_class
+    )
+
+
+def _as_launched(document: ResultDocument) -> bool:
+    """Whether a failure that no harness wrote is the launch's own, or names a document that could not be used."""
+    launch, failure = document.launch, document.validity.failure_class
+    return failure in ("harness_error", launch.failure_class) if launch is not None else failure in (None, "harness_error", "interrupted")
 
 
 def _written_by_collect(document: ResultDocument) -> bool:

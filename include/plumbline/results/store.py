@@ -5,6 +5,7 @@
                                         result.json     the document, written last
                                         launch.json     what the launcher saw, also when there is no document
                                         expired.json    which evidence is kept no longer (plumbline.results.evidence_files)
+                                        correction.json instead of trial.json: the archive corrected an attempt by this one; never collected
 <url>/quarantine/…                                      documents that cannot be believed (plumbline.results.quarantine)"""
 
 from __future__ import annotations
@@ -205,6 +206,18 @@ class ResultStore:
         """Store the document with the launcher's observations; returns the attempt's folder."""
         self.put(f"{self.folder(document.trial)}/collected.json", document.model_dump_json(indent=1).encode())
         return self.folder(document.trial)
+
+    def put_correction(self, trial: Trial, evidence_of: str) -> None:
+        """Take the attempt's number for a correction whose evidence lies at `evidence_of`, before the archive records it."""
+        self.put(f"{self.folder(trial)}/correction.json", json.dumps({"evidence_of": evidence_of}).encode())
+
+    def correction(self, folder: str) -> str | None:
+        """Address of the attempt whose evidence the correction in this folder has; None if it holds no correction."""
+        path = f"{folder}/correction.json"
+        try:
+            return str(bounded_json.parse_object(self.get(path), self.uri(path)).get("evidence_of"))
+        except FileNotFoundError:
+            return None
 
     def collected(self, folder: str) -> ResultDocument:
         """The document that `put_collected` stored; raises like `document`."""

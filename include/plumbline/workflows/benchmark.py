@@ -30,7 +30,7 @@ from plumbline.results import InvalidResult, Reason, ResultDocument, ResultStore
 from plumbline.results.document import CONTENTION
 from plumbline.workflows import alert, budget
 from plumbline.workflows.plan import TRIAL_GROUPS, TrialGroup, trial_groups
-from plumbline.workflows.record import record_attempt
+from plumbline.workflows.record import complete_corrections, record_attempt
 
 
 @contextmanager
@@ -300,7 +300,7 @@ def _collected(store: ResultStore, trial: Trial) -> list[ResultDocument]:
     """The collected documents; the completeness check reports missing ones. Documents damaged since go into quarantine."""
     documents = []
     for folder in store.attempts(trial.campaign_id, trial.trial_id):
-        if not store.exists(f"{folder}/collected.json"):
+        if store.correction(folder) is not None or not store.exists(f"{folder}/collected.json"):
             continue
         try:
             documents.append(store.collected(folder))
@@ -380,6 +380,7 @@ def collect_campaign(archive: Archive, campaign_id: str) -> list[CollectedTrial]
     planned = list(_planned(store, campaign_id))
     if not planned:
         raise LookupError(f'{store.uri(campaign_id)}: the result store has no planned trial of campaign "{campaign_id}"')
+    complete_corrections(archive, campaign_id)
     done, ready = [], []
     for trial in planned:
         if not store.announced(campaign_id, trial.trial_id):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
@@ -13,6 +13,7 @@ from plumbline.archive.audit import require_author
 from plumbline.archive.records import Action
 from plumbline.declarations import installation_paths
 from plumbline.launch import stores
+from plumbline.launch.collect import contradiction
 from plumbline.quality import check
 from plumbline.results import InvalidResult, Reason, ResultDocument, ResultStore, evidence_files, quarantine, signing
 from plumbline.results.evidence_files import damaged_files
@@ -63,7 +64,7 @@ def retry_quarantined(archive: Archive, quarantine_id: str, by: str) -> RetryOut
     folder = f"{row.campaign_id}/{row.trial_id}/attempt-{row.attempt}"
     path = row.uri.removeprefix(f"{store.url}/")
     try:
-        document = signing.verify_collected(_verified_document(store, folder, path), archive.signing_keys(row.campaign_id, row.trial_id))
+        document = _verified_document(store, folder, path, archive.signing_keys(row.campaign_id, row.trial_id))
     except ValueError as error:  # an invalid document or signature
         return RetryOutcome(quarantine_id, None, str(error))
     action, reasons = _checked(document)
@@ -90,13 +91,16 @@ def retry_all_quarantined(archive: Archive, by: str) -> list[RetryOutcome]:
     return done
 
 
-def _verified_document(store: ResultStore, folder: str, path: str) -> ResultDocument:
+def _verified_document(store: ResultStore, folder: str, path: str, keys: Mapping[int, str]) -> ResultDocument:
     document = store.document_at(path)
     wrong = stores.evidence_violations(document) or damaged_files(store, document)
     if document.trial != store.trial(folder):
         wrong.append(f"{store.uri(path)} is of another trial than {folder}/trial.json")
+    if path.endswith("collected.json") and (why := contradiction(store, folder, document, keys)):
+        wrong.append(why)
     if wrong:
         raise InvalidResult("; ".join(wrong))
+    document = (signing.verify_collected if path.endswith("collected.json") else signing.verify_delivered)(document, keys)
     record = store.launch(folder)
     return document if record is None else document.with_launch(record)
 
@@ -119,27 +123,60 @@ def record_as_correction(
     by: str,
     why: str,
 ) -> int:
-    """Store the document with its evidence as the trial's next attempt, and record it as the correction."""
-    home, before = stores.home(), _readable(evidence_of)
-    last = max(
-        t.attempt for t in archive.trials(document.trial.campaign_id, document.trial.series_key) if t.trial_id == document.trial.trial_id
-    )
-    trial = stores.next_attempt(document.trial.model_copy(update={"attempt": last + 1}), home)
+    """Record the document as the trial's next attempt in the place of attempt `corrects`, then store it with its evidence; the new number.
+
+    Interrupted anywhere, the same call, or `complete_corrections`, does the rest: the store's folder is skipped by `collect` from its first file on,
+    and holds a document only once the archive does."""
+    home = stores.home()
+    attempts = {
+        t.attempt: t.checksum
+        for t in archive.trials(document.trial.campaign_id, document.trial.series_key)
+        if t.trial_id == document.trial.trial_id
+    }
+    for attempt in (n for n in attempts if n > corrects):
+        if (done := _as_attempt(document, attempt)).checksum == attempts[attempt]:
+            _store_correction(home, done, evidence_of)
+            return attempt
+    trial = stores.next_attempt(document.trial.model_copy(update={"attempt": max(attempts) + 1}), home)
+    new = _as_attempt(document, trial.attempt)
+    folder = home.folder(trial)
+    home.put_correction(trial, evidence_of)
+    archive.correct(new, corrects, by=by, why=why, action=action, quality_reasons=reasons, uri=home.uri(folder))
+    _store_correction(home, new, evidence_of)
+    return trial.attempt
+
+
+def complete_corrections(archive: Archive, campaign_id: str) -> None:
+    """Store the documents and evidence of the campaign's recorded corrections that were interrupted before that."""
+    home = stores.home()
+    for view in archive.trials(campaign_id):
+        folder = f"{campaign_id}/{view.trial_id}/attempt-{view.attempt}"
+        if view.attempt == 1 or view.uri != home.uri(folder) or home.exists(f"{folder}/collected.json"):
+            continue
+        evidence_of, document = home.correction(folder), archive.document(view.trial_id, view.attempt)
+        if evidence_of is not None and document is not None:
+            _store_correction(home, document, evidence_of)
+
+
+def _as_attempt(document: ResultDocument, attempt: int) -> ResultDocument:
+    """The document as another attempt of its trial, with the number that was signed."""
     fields = {name: getattr(document, name) for name in type(document).model_fields if name not in ("trial", "checksum")}
     if (signature := document.signature) is not None:
         fields["signature"] = signature.model_copy(update={"attempt": signature.attempt or document.trial.attempt})
-    new = ResultDocument.sealed(trial=trial, **fields)
-    if before is not None:
-        for item in new.evidence:
+    return ResultDocument.sealed(trial=document.trial.model_copy(update={"attempt": attempt}), **fields)
+
+
+def _store_correction(home: ResultStore, document: ResultDocument, evidence_of: str) -> None:
+    folder = home.folder(document.trial)
+    if home.exists(f"{folder}/collected.json"):
+        return
+    if (before := _readable(evidence_of)) is not None:
+        for item in document.evidence:
             with suppress(FileNotFoundError):  # lost evidence must not block the correction; verify names it
-                stores.copy_evidence(item, before, "", home, home.folder(trial))
+                stores.copy_evidence(item, before, "", home, folder)
         if gone := evidence_files.read_expired(before, ""):
-            evidence_files.record_expired(home, home.folder(trial), gone.files, gone.expired_at, gone.rule)
-    home.put_trial(trial)
-    home.put_document(new)
-    folder = home.put_collected(new)
-    archive.correct(new, corrects, by=by, why=why, action=action, quality_reasons=reasons, uri=home.uri(folder))
-    return trial.attempt
+            evidence_files.record_expired(home, folder, gone.files, gone.expired_at, gone.rule)
+    home.put_collected(document)
 
 
 def _readable(folder: str) -> ResultStore | None:
@@ -183,6 +220,8 @@ def record_attempt(archive: Archive, store: ResultStore, folder: str, action: Ac
     try:
         document = _verified(archive, store, folder)
         outcome: RecordOutcome = archive.record(document, action=action, quality_reasons=reasons, uri=store.uri(folder))
+        if outcome == "kept":
+            complete_corrections(archive, document.trial.campaign_id)
         missing = _missing_before(archive, document) if outcome == "kept" or document.trial.attempt > 1 else None
         if missing == document.trial.attempt:
             record_as_correction(archive, document, missing, store.uri(folder), action, reasons, _AUTHOR, _LATE_RESULT)
@@ -200,16 +239,21 @@ def record_attempt(archive: Archive, store: ResultStore, folder: str, action: Ac
 
 
 def _verified(archive: Archive, store: ResultStore, folder: str) -> ResultDocument:
-    """The collected document, its signature checked again: others may write to a bucket. InvalidResult if it fails."""
+    """The collected document, checked again unless the archive has it already: others may write to a bucket. InvalidResult if it fails."""
     document = store.collected(folder)
-    if store.folder(document.trial) != folder:
-        raise InvalidResult(
-            f"{store.uri(folder)}/collected.json is of {store.folder(document.trial)}; expected a document of its own attempt"
-        )
+    trial = document.trial
+    where = f"{store.uri(folder)}/collected.json"
+    if store.folder(trial) != folder:
+        raise InvalidResult(f"{where} is of {store.folder(trial)}; expected a document of its own attempt")
+    keys = archive.signing_keys(trial.campaign_id, trial.trial_id)
+    views = archive.trials(trial.campaign_id, trial.series_key)
+    known = any(_is_attempt(t, trial.trial_id, trial.attempt) and t.checksum == document.checksum for t in views)
+    if not known and (why := contradiction(store, folder, document, keys)):
+        raise InvalidResult(f"{where}: {why}")
     try:
-        return signing.verify_collected(document, archive.signing_keys(document.trial.campaign_id, document.trial.trial_id))
+        return signing.verify_collected(document, keys)
     except ValueError as error:
-        raise InvalidResult(f"{store.uri(folder)}/collected.json: {error}") from error
+        raise InvalidResult(f"{where}: {error}") from error
 
 
 def _missing_before(archive: Archive, document: ResultDocument) -> int | None:

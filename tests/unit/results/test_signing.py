@@ -80,7 +80,9 @@ def test_a_better_failure_class_and_a_correction_keep_what_was_signed() -> None:
     known = Validity(status="failed", reasons=(Reason(code="timeout", detail="late"),), failure_class="timeout")
     original = signing.sign(document(validity=stopped), KEY)
     seen = {"signature": original.signature.model_copy(update={"validity": stopped})}
-    assert status(document(validity=known).model_copy(update=seen)) == "verified"
+    late = RECORD.model_copy(update={"failure_class": "timeout", "failure_detail": "late"})
+    assert status(document(validity=known).model_copy(update=seen).with_launch(late)) == "verified"
+    assert status(document(validity=known).model_copy(update=seen)) == "broken", "no launch explains it"
     assert status(document().model_copy(update=seen)) == "broken", "a failure never becomes a success"
     later = TRIAL.model_copy(update={"attempt": 2})
     moved = document(trial=later, validity=stopped).model_copy(update={"signature": original.signature.model_copy(update={"attempt": 1})})

@@ -11,13 +11,24 @@ from typing import Any
 
 import pytest
 from tests.data.result_documents import FACTS, training_metrics
-from tests.fakes.trials import CONFIG, put_evidence
+from tests.fakes.trials import CONFIG, a_trial, cluster_provider, put_evidence
 
 from plumbline.archive import Archive, QuarantineRecord, QuarantineView, Refused, open_archive
 from plumbline.declarations import Trial, installation_paths
 from plumbline.launch import stores
 from plumbline.launch.plan import RunRequest
-from plumbline.results import Environment, Event, Reason, ResultDocument, ResultStore, Validity, metric_row
+from plumbline.results import (
+    Environment,
+    Event,
+    LaunchRecord,
+    PodRecord,
+    Reason,
+    ResultDocument,
+    ResultStore,
+    Validity,
+    metric_row,
+    signing,
+)
 from plumbline.results.evidence_files import damaged_files
 from plumbline.workflows import benchmark
 from plumbline.workflows.plan import TRIAL_GROUPS
@@ -194,6 +205,107 @@ def test_a_collected_document_that_was_spoilt_later_does_not_end_the_checks_of_t
         (held,) = archive.quarantined()
         assert held.trial_id == trials[0].trial_id
         assert "JSON" in held.reason and "collected.json" in held.uri
+
+
+STEPS = ("put_correction", "correct", "copy_evidence", "put_collected")
+
+
+@pytest.mark.fault(
+    "a correction is ended at any of its steps", ends="one measurement that counts", keeps="both attempts; the command again does the rest"
+)
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("after", [False, True])
+def test_a_correction_that_was_ended_anywhere_never_counts_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, after: bool
+) -> None:
+    store, specs, (trial,) = planned(1)
+    file = tmp_path / "steps.parquet"
+    file.write_bytes(b"rows")
+    store.put_document(measured(trial, evidence=(put_evidence(store, trial, "steps", file, rows=1),)))
+    assert through(specs) == [["inserted"]]
+    place: Any = {"correct": Archive, "copy_evidence": stores}.get(step, ResultStore)
+    works = getattr(place, step)
+
+    def ends(*arguments: Any, **more: Any) -> None:
+        if after:
+            works(*arguments, **more)
+        raise ConnectionError("killed")
+
+    def usable() -> list[int]:
+        with open_archive() as archive:
+            return [t.attempt for t in archive.trials() if t.usable]
+
+    with monkeypatch.context() as killed, open_archive() as archive:
+        killed.setattr(place, step, ends)
+        with pytest.raises(ConnectionError):
+            override_verdict(archive, trial.trial_id, 1, "reject", "ada", "the neighbour's job ran too")
+    recorded = STEPS.index(step) + after > STEPS.index("correct")
+    assert usable() == ([] if recorded else [1])
+    with open_archive() as archive:
+        benchmark.collect_campaign(archive, "2026-11")  # it neither finds a new measurement, nor loses the correction
+        assert len(archive.trials()) == 1 + recorded
+        assert usable() == ([] if recorded else [1])
+        if not recorded:
+            override_verdict(archive, trial.trial_id, 1, "reject", "ada", "the neighbour's job ran too")
+        assert usable() == [] and archive.verify(evidence=True) == []
+        corrected = archive.trials()[-1]
+        assert damaged_files(store, store.collected(f"2026-11/{trial.trial_id}/attempt-{corrected.attempt}")) == []
+
+
+QUOTA = Reason(code="quota_exceeded", detail="the customer's quota")
+LAUNCHED = LaunchRecord(
+    launcher="kubernetes",
+    events=(),
+    pods=(PodRecord(name="p", rank=0, node="n", events=(Event(name="started", utc=NOW, clock="cluster"),), facts={}),),
+)
+
+
+def forged(document: ResultDocument, kind: str) -> ResultDocument:
+    """A signed slow result as whoever writes to the bucket would like to have it."""
+    failed = Validity(status="failed", reasons=(QUOTA,), failure_class="quota_exceeded")
+    if kind == "changed validity":
+        assert document.signature is not None
+        kept = {name: getattr(document, name) for name in ResultDocument.model_fields if name not in ("validity", "checksum", "signature")}
+        return ResultDocument.sealed(
+            **kept, validity=failed, signature=document.signature.model_copy(update={"validity": document.validity})
+        )
+    status = failed if kind == "unsigned replacement" else Validity(status="missing", reasons=(QUOTA,))
+    return ResultDocument.sealed(trial=document.trial, harness_version=signing.UNKNOWN_HARNESS, validity=status)
+
+
+@pytest.mark.fault(
+    "a bucket's writer replaces a signed result by a failure", ends="quarantined", keeps="the forged bytes; the attempt as failed by us"
+)
+@pytest.mark.parametrize("launch", ["as it was", "forged too"])
+@pytest.mark.parametrize("file", ["result.json", "collected.json"])
+@pytest.mark.parametrize("kind", ["changed validity", "unsigned replacement", "status missing"])
+def test_a_signed_result_cannot_be_turned_into_the_customers_failure(tmp_path: Path, kind: str, file: str, launch: str) -> None:
+    store, key = stores.home(), signing.KeyPair.generate()
+    away = ResultStore((tmp_path / "away").as_uri())
+    trial = a_trial(provider=cluster_provider(results_url=away.url))
+    spec = {"campaign_id": trial.campaign_id, "trial_id": trial.trial_id}
+    benchmark.store_planned_trial(store, trial)
+    store.put_trial(trial)
+    store.put_launch(trial, LAUNCHED)
+    signed = signing.sign(measured(trial), key)
+    away.put_document(signed)
+    with open_archive() as archive:
+        archive.issue_signing_key(trial.campaign_id, trial.trial_id, 1, key.public_hex)
+        bad = forged(signed, kind)
+        if launch == "forged too":
+            bad = bad.with_launch(LAUNCHED.model_copy(update={"failure_class": "quota_exceeded", "failure_detail": QUOTA.detail}))
+        if file == "result.json":
+            away.put_document(bad)
+            benchmark.collect_trial(spec)
+            assert store.collected(store.folder(trial)).validity.failure_class == "harness_error"
+        else:
+            benchmark.collect_trial(spec)
+            store.put_collected(bad)
+        said = record_attempt(archive, store, store.folder(trial), "accept", ())
+        assert said == ("inserted" if file == "result.json" else "quarantined")
+        assert "quota_exceeded" not in [t.failure_class for t in archive.trials()]
+        (held,) = archive.quarantined()
+        assert retry_quarantined(archive, held.quarantine_id, "ada").attempt is None
 
 
 def test_a_verdict_by_hand_is_a_new_row_that_names_the_old_one() -> None:
