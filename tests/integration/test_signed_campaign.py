@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -120,9 +121,15 @@ def flipped(data: bytes, where: int) -> bytes:
 
 
 def in_document(document: bytes) -> bytes:
-    """One bit of the digits of a measured number: 0 becomes 1, 1 becomes 0, 2 becomes 3."""
-    at = document.index(b'"value": ') + len(b'"value": ')
-    return flipped(document, next(i for i in range(at, at + 30) if document[i : i + 1].isdigit()))
+    """One bit of a measured number's first decimal: 0 becomes 1, 1 becomes 0, 2 becomes 3. It stays a number, and another one."""
+    found = re.search(rb'"value": -?\d+\.', document)
+    assert found is not None
+    return flipped(document, found.end())
+
+
+def in_syntax(document: bytes) -> bytes:
+    """One bit of the first colon, so that it is no JSON any more."""
+    return flipped(document, document.index(b":"))
 
 
 def in_signature(document: bytes) -> bytes:
@@ -181,14 +188,19 @@ def test_collect_finds_it(signed: tuple[Campaign, FakeKubernetes, Path], what: s
 
 
 @pytest.mark.fault("a bit of a signed result is flipped in archive or store", ends="a line of archive verify", keeps="every other trial")
-@pytest.mark.parametrize("what", ["document", "evidence", "signature"])
+@pytest.mark.parametrize("what", ["document", "syntax", "evidence", "signature"])
 def test_archive_verify_finds_it(signed: tuple[Campaign, FakeKubernetes, Path], what: str) -> None:
     campaign, _, _ = signed
     document = campaign.home.collected(campaign.folder)
     evidence = f"{campaign.folder}/{document.evidence[0].uri}"
     good, raw = document.model_dump_json(), campaign.home.get(evidence)
     indented = document.model_dump_json(indent=1).encode()
-    spoilt = {"document": in_document(indented).decode(), "signature": in_signature(indented).decode(), "evidence": good}
+    spoilt = {
+        "document": in_document(indented).decode(),
+        "syntax": in_syntax(indented).decode(),
+        "signature": in_signature(indented).decode(),
+        "evidence": good,
+    }
     with open_archive() as archive:
         _rewrite(archive, spoilt[what])
         if what == "evidence":
@@ -197,7 +209,7 @@ def test_archive_verify_finds_it(signed: tuple[Campaign, FakeKubernetes, Path], 
             (problem,) = archive.verify(evidence=True)
             assert (
                 campaign.trial.trial_id in problem
-                and {"evidence": "SHA-256", "signature": "signature", "document": "checksum"}[what] in problem
+                and {"evidence": "SHA-256", "signature": "signature", "document": "checksum", "syntax": "JSON"}[what] in problem
             )
         finally:
             _rewrite(archive, good)
@@ -212,8 +224,10 @@ def _rewrite(archive: Archive, content: str) -> None:
         connection.execute(update(Document).values(content=content))
 
 
-def _verified(pack: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-I", str(pack / "verify.py")], capture_output=True, text=True, check=False, cwd="/")
+def _verified(pack: Path, key: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-I", str(pack / "verify.py"), "--key", key], capture_output=True, text=True, check=False, cwd="/"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +245,7 @@ def test_the_pack_verifies_without_plumbline_and_is_the_same_each_time(signed: A
     assert again.file.read_bytes() == packed.file.read_bytes()
     with zipfile.ZipFile(packed.file) as pack:
         pack.extractall(tmp_path / "pack")
-    done = _verified(tmp_path / "pack")
+    done = _verified(tmp_path / "pack", packed.key)
     assert (done.returncode, done.stderr) == (0, "") and "VERIFIED: 1 " in done.stdout
     assert "plumbline" not in (tmp_path / "pack" / "verify.py").read_text().lower()
 
@@ -255,6 +269,6 @@ def test_the_packs_own_verifier_finds_it(signed: Any, packed: EvidencePack, tmp_
         index = json.loads((tmp_path / "index.json").read_text())
         index["files"][file.relative_to(tmp_path).as_posix()] = hashlib.sha256(file.read_bytes()).hexdigest()
         (tmp_path / "index.json").write_text(json.dumps(index))
-    done = _verified(tmp_path)
+    done = _verified(tmp_path, packed.key)
     assert (done.returncode, done.stderr) == (1, "") and "RESULT    FAILED" in done.stdout
-    assert f"{folder.name}/" in next(line for line in done.stdout.splitlines() if line.startswith(("WRONG", "MISSING")))
+    assert any(f"{folder.name}/" in line for line in done.stdout.splitlines() if line.startswith(("WRONG", "MISSING")))

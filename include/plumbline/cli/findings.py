@@ -219,7 +219,9 @@ def claim(
         for problem in done.pack.problems:
             out.print(problem, style="red")
         out.print(f"{done.mail}: {done.subject}")
-        out.print(f"{done.pack.file}: {done.pack.trials} attempts, {done.pack.signed} of them signed")
+        out.print(
+            f"{done.pack.file}: {done.pack.trials} attempts, {done.pack.signed} of them signed{'' if done.attached else '; too large for the mail'}"
+        )
         for text in done.missing:
             out.print(f"not declared: {text}", style="yellow")
 
@@ -262,18 +264,20 @@ def export(
         ),
     ],
     file: Annotated[Path | None, typer.Argument(help="a new file; default: evidence-<id>.zip")] = None,
+    provider: Annotated[str | None, typer.Option(help="whose trials; needed for a campaign of several providers")] = None,
     as_json: Json = False,
 ) -> None:
     """Write documents, evidence, signatures, public keys and a stand-alone verify.py as one ZIP file. Exit code 4 if some of it does not hold."""
     target = file or Path(f"evidence-{subject.replace('/', '-')}.zip")
-    with clear_errors(LookupError, InvalidResult, OSError), read_archive() as archive:
-        done = workflows.evidence_pack.write_evidence_pack(archive, subject, target)
+    with clear_errors(LookupError, ValueError, InvalidResult, OSError), read_archive() as archive:
+        done = workflows.evidence_pack.write_evidence_pack(archive, subject, target, provider)
 
     def show() -> None:
         for problem in done.problems:
             out.print(problem, style="red")
         out.print(f"{done.file}: {done.trials} attempts, {done.signed} of them signed, {done.files} files")
-        out.print("Verify it anywhere: unzip it and run python verify.py (needs the package cryptography).")
+        out.print(f"Verify it anywhere: unzip it and run python -I verify.py --key {done.key} (needs the package cryptography).")
+        out.print("Give the recipient this key by another way than the pack.")
 
     emit(as_json, done, show)
     raise typer.Exit(BROKEN if done.problems else OK)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -36,6 +37,8 @@ _OURS: tuple[Group, ...] = ("image", "runtime libraries")
 """Groups of facts that come with our own image, but for `_THEIRS`: what the driver supports, and what an endpoint reports."""
 _THEIRS = ("cuda.", "endpoint.")
 _MOST_LINES, _MOST_TRIALS = 6, 12
+LARGEST_ATTACHMENT = 20 * 10**6
+"""Bytes; many mail servers refuse more than 25 MB, and attachments grow by a third."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,7 @@ def _proven(finding: Finding, judged: ProviderPromises) -> Claimable:
 class Claim:
     """A claim in a folder of its own: `mail` (a draft with the pack attached), `letter` (the same as text) and `pack`.
 
-    `usd`: the credit that it asks for, None where it cannot be computed. `missing`: what to declare for a complete claim.
+    `attached`: the pack is in the mail, not too large for it. `usd`: the credit that it asks for, None where it cannot be computed. `missing`: what to declare for a complete claim.
     """
 
     finding_id: str
@@ -127,13 +130,14 @@ class Claim:
     sha256: str
     usd: float | None
     missing: tuple[str, ...]
+    attached: bool
 
 
 def write_claim(archive: Archive, declared: Declarations, finding_id: str, folder: Path, to: str = "") -> Claim:
     """Write the claim of a finding into a new folder.
 
     LookupError for an unknown finding or one without trials; NothingToClaim where no promise is proven to be broken; FileExistsError if the folder
-    exists; raises like `write_evidence_pack` and `Finding.of`.
+    exists; ValueError for a recipient that is no address; raises like `write_evidence_pack` and `Finding.of`. Nothing is written then.
     """
     view = archive.finding(finding_id)
     finding = Finding.of(view.detail).with_state(view.state)
@@ -143,6 +147,7 @@ def write_claim(archive: Archive, declared: Declarations, finding_id: str, folde
     if folder.exists():
         raise FileExistsError(f"{folder} exists; expected the name of a new folder")
     provider = declared.providers[finding.provider]
+    recipient = _recipient(to or provider.sla.contact or "")
     folder.mkdir(parents=True)
     try:
         pack = write_evidence_pack(archive, finding_id, folder / f"evidence-{finding_id}.zip")
@@ -156,10 +161,17 @@ def write_claim(archive: Archive, declared: Declarations, finding_id: str, folde
     text = _letter(finding, provider, answer, cost, usd, pack, sha256)
     letter = folder / "claim.txt"
     letter.write_text(text, encoding="utf-8")
-    recipient = to or provider.sla.contact or ""
     mail = folder / "claim.eml"
     mail.write_bytes(_mail(subject, recipient, text, pack, sha256))
-    return Claim(finding_id, subject, folder, mail, letter, pack, sha256, usd, _missing(declared, provider, recipient))
+    return Claim(finding_id, subject, folder, mail, letter, pack, sha256, usd, _missing(declared, provider, recipient), _fits(pack))
+
+
+def _recipient(text: str) -> str:
+    """Addresses of a mail, separated by commas."""
+    for each in filter(None, (part.strip() for part in text.split(","))):
+        if not re.fullmatch(r"[^@\s<>,;]+@[^@\s<>,;]+|[^@<>,;\r\n]*<[^@\s<>,;]+@[^@\s<>,;]+>", each):
+            raise ValueError(f'the recipient "{each}" is no address; expected such as support@example.com')
+    return text
 
 
 def _credit(declared: Declarations, provider: Provider) -> float | None:
@@ -229,9 +241,11 @@ def _letter(
         "",
         "VERIFY AND REPEAT",
         "",
-        f"  unzip {pack.file.name} -d evidence && pip install cryptography && python evidence/verify.py",
+        f"  unzip {pack.file.name} -d evidence && pip install cryptography",
+        f"  python -I evidence/verify.py --key {pack.key}",
         "",
-        "The verifier needs nothing of ours. It checks every signature and checksum and exits with 0, or with 3 if some trials carry no key.",
+        "The verifier needs nothing of ours. It checks every signature and checksum and exits with 0, or with 3 if some trials carry no key or",
+        "some evidence has expired.",
         "Each document.json holds the whole specification of its trial: workload, seeds, image and versions. In our installation one command",
         "repeats a trial; we run it for you on a node that you name:",
         "",
@@ -279,7 +293,7 @@ def _demand(sla: ServiceLevel, cost: MonthlyCost, usd: float | None) -> list[str
 
 def _evidence(pack: EvidencePack, index: dict[str, Any], sha256: str) -> list[str]:
     lines = [
-        f"{pack.file.name}: {pack.trials} attempts, {pack.signed} of them signed, {pack.files} files",
+        f"{pack.file.name}{'' if _fits(pack) else ', which we send apart'}: {pack.trials} attempts, {pack.signed} of them signed, {pack.files} files",
         f"SHA-256 {sha256}",
         "",
     ]
@@ -290,6 +304,10 @@ def _evidence(pack: EvidencePack, index: dict[str, Any], sha256: str) -> list[st
     return [*lines, *([f"- and {more} more, in index.json"] if more > 0 else [])]
 
 
+def _fits(pack: EvidencePack) -> bool:
+    return pack.file.stat().st_size <= LARGEST_ATTACHMENT
+
+
 def _mail(subject: str, to: str, text: str, pack: EvidencePack, sha256: str) -> bytes:
     message = EmailMessage(policy=SMTP)
     message["Subject"] = subject
@@ -297,6 +315,7 @@ def _mail(subject: str, to: str, text: str, pack: EvidencePack, sha256: str) -> 
     message["Date"] = format_datetime(datetime.now(timezone.utc))
     message["X-Unsent"] = "1"  # mail programs open it as a draft
     message.set_content(text)
-    message.add_attachment(pack.file.read_bytes(), maintype="application", subtype="zip", filename=pack.file.name)
-    message.set_boundary(f"=_{sha256[:24]}")
+    if _fits(pack):
+        message.add_attachment(pack.file.read_bytes(), maintype="application", subtype="zip", filename=pack.file.name)
+        message.set_boundary(f"=_{sha256[:24]}")
     return message.as_bytes()

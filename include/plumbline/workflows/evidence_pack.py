@@ -1,6 +1,6 @@
 """An evidence pack: the documents and evidence behind a finding or a campaign, as one ZIP file that can be verified without Plumbline.
 
-README.md, verify.py, index.json, finding.json (of a finding), and for each attempt a folder trials/<trial id>-attempt-<n>/ with
+README.md, verify.py, index.json with index.sig and index-key.pem (signed by the installation), finding.json (of a finding), and for each attempt a folder trials/<trial id>-attempt-<n>/ with
 document.json     the bytes that were signed
 signature.bin     the signature, 64 bytes; openssl pkeyutl -verify -rawin reads it, too
 public-key.pem    the key that the launcher issued for the attempt
@@ -13,6 +13,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import shutil
+import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from plumbline.archive import Archive, FindingView, TrialView
 from plumbline.results import InvalidResult, ResultDocument, ResultStore, evidence_files, signing
+from plumbline.results.installation_key import installation_key
 from plumbline.results.stored import FindingRecord
 from plumbline.whole_file import whole_file
 
@@ -40,33 +43,50 @@ class EvidencePack:
     trials: int
     signed: int
     files: int
+    key: str
     problems: tuple[str, ...] = ()
 
 
-def write_evidence_pack(archive: Archive, subject: str, file: Path) -> EvidencePack:
-    """Write the pack of a finding or a campaign. The same archive and store give the same bytes.
+def write_evidence_pack(archive: Archive, subject: str, file: Path, provider: str | None = None) -> EvidencePack:
+    """Write the pack of a finding or a campaign, of one provider: documents hold its prices. The same archive and store give the same bytes.
 
-    LookupError for an unknown subject; InvalidResult for an invalid document in the archive; FileExistsError if the file exists; OSError if a
-    result store does not answer.
+    LookupError for an unknown subject; ValueError where the attempts are of several providers and none is named; InvalidResult for an invalid document
+    in the archive; FileExistsError if the file exists; OSError if a result store does not answer, or the installation's key cannot be read.
     """
+    key = installation_key()
     finding, attempts = _attempts(archive, subject)
+    own = [view for view in attempts if view.provider == (provider or (finding.provider if finding is not None else view.provider))]
+    if not own:
+        raise LookupError(f'"{subject}" has no trial of {provider or "its provider"}; its trials are of {_names(attempts)}')
+    if len({view.provider for view in own}) > 1:
+        raise ValueError(f'"{subject}" has trials of {_names(own)}; expected one of them: a pack holds the prices of its provider')
     if file.exists():
         raise FileExistsError(f"{file} exists; expected the name of a new file")
     content: dict[str, bytes] = {}
     trials, problems = [], []
     with whole_file(file, durable=True) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_STORED) as pack:
-        for view in attempts:
+        for view in own:
             trial, wrong = _trial(archive, view, pack, content)
             trials.append(trial)
             problems += wrong
         if finding is not None:
-            _add(pack, content, "finding.json", _json(_finding_fields(finding)))
-        index = {"format": 1, "subject": subject, "kind": "campaign" if finding is None else "finding", "trials": trials}
+            others = len({view.provider for view in attempts}) > 1
+            _add(pack, content, "finding.json", _json(_finding_fields(finding, others)))
+        index = {"format": 2, "subject": subject, "kind": "campaign" if finding is None else "finding", "trials": trials}
         hashes = {name: digest.hex() for name, digest in sorted(content.items())}
-        _write(pack, "index.json", _json({**index, "files": hashes}))
+        signed = _json({**index, "files": hashes})
+        _write(pack, "index.json", signed)
+        _write(pack, "index.sig", key.private.sign(signed))
+        _write(pack, "index-key.pem", _pem(key.public_hex))
         _write(pack, "verify.py", _VERIFY.read_bytes())
         _write(pack, "README.md", _readme(subject, finding, trials).encode())
-    return EvidencePack(file, len(trials), sum(bool(trial["signed"]) for trial in trials), len(content) + 3, tuple(problems))
+    return EvidencePack(
+        file, len(trials), sum(bool(trial["signed"]) for trial in trials), len(content) + 5, key.public_hex, tuple(problems)
+    )
+
+
+def _names(views: list[TrialView]) -> str:
+    return ", ".join(sorted({view.provider for view in views}))
 
 
 def _attempts(archive: Archive, subject: str) -> tuple[FindingView | None, list[TrialView]]:
@@ -141,22 +161,28 @@ def _evidence(
         if item.uri in expired:
             yield item.uri, f"expired on {expired[item.uri][0]:%Y-%m-%d} by the rule {expired[item.uri][1]}"
             continue
-        try:
-            data = ResultStore(evidence_files.check_address(view.uri)).get(item.uri, item.bytes)
-        except FileNotFoundError:
-            yield item.uri, "missing from the result store"
-            continue
-        except InvalidResult as error:  # larger than it was, or of an imported trial whose store is not declared here
-            yield item.uri, str(error)
-            continue
-        if hashlib.sha256(data).hexdigest() != item.sha256:
-            yield item.uri, "changed in the result store since it was measured"
-            continue
-        _add(pack, content, f"{folder}/{item.uri}", data)
+        with tempfile.TemporaryFile(prefix="plumbline-evidence-") as copy:
+            try:
+                sha256, size = ResultStore(evidence_files.check_address(view.uri)).digest(item.uri, item.bytes, copy)
+            except FileNotFoundError:
+                yield item.uri, "missing from the result store"
+                continue
+            except InvalidResult as error:  # of an imported trial whose store is not declared here
+                yield item.uri, str(error)
+                continue
+            if (sha256, size) != (item.sha256, item.bytes):
+                yield item.uri, "changed in the result store since it was measured"
+                continue
+            content[f"{folder}/{item.uri}"] = bytes.fromhex(sha256)
+            copy.seek(0)
+            with pack.open(_entry(f"{folder}/{item.uri}"), "w", force_zip64=size > 2**31) as file:
+                shutil.copyfileobj(copy, file, 2**20)
 
 
-def _finding_fields(finding: FindingView) -> dict[str, Any]:
-    return {name: getattr(finding, name) for name in FindingRecord.__dataclass_fields__ if name != "state"}
+def _finding_fields(finding: FindingView, others: bool) -> dict[str, Any]:
+    """`others`: it is about several providers, so that its details, which may name prices, stay here."""
+    left_out = ("state", "detail") if others else ("state",)
+    return {name: getattr(finding, name) for name in FindingRecord.__dataclass_fields__ if name not in left_out}
 
 
 def _add(pack: zipfile.ZipFile, content: dict[str, bytes], name: str, data: bytes) -> None:
@@ -165,10 +191,13 @@ def _add(pack: zipfile.ZipFile, content: dict[str, bytes], name: str, data: byte
 
 
 def _write(pack: zipfile.ZipFile, name: str, data: bytes) -> None:
+    pack.writestr(_entry(name), data)
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
     info = zipfile.ZipInfo(name, _EPOCH)
     info.create_system, info.external_attr = 3, 0o644 << 16
-    with pack.open(info, "w", force_zip64=len(data) > 2**31) as file:
-        file.write(data)
+    return info
 
 
 def _pem(key: str) -> bytes:
@@ -185,17 +214,19 @@ def _readme(subject: str, finding: FindingView | None, trials: list[dict[str, An
     if finding is not None:
         text.write(f"{finding.headline}\n\n")
     text.write(
-        "Verify it with Python 3.10 or later and the package `cryptography`; Plumbline is not needed:\n\n"
-        "    pip install cryptography\n    python verify.py\n\n"
-        "`RESULT    VERIFIED` and exit status 0: every document is byte for byte what its pod signed, and every evidence file is the one that a\n"
-        "signed document names. Exit status 1: something is wrong or missing; 2: the pack cannot be read; 3: nothing is wrong, but some\n"
-        "documents are not signed. One document by hand:\n\n"
+        "Verify it with Python 3.10 or later and the package `cryptography`; Plumbline is not needed. KEY is the public key of the installation\n"
+        "that made the pack: take it from its operator (a mail, a page, a call), not from this pack.\n\n"
+        "    pip install cryptography\n    python -I verify.py --key KEY\n\n"
+        "`RESULT    VERIFIED` and exit status 0: the installation made this list of trials and files, every document is byte for byte what its pod\n"
+        "signed, and every evidence file is the one that a signed document names. Exit status 1: something is wrong or missing; 2: the pack\n"
+        "cannot be read; 3: nothing is wrong, but some documents are not signed or some evidence has expired; 4: no KEY was given.\n"
+        "One document by hand:\n\n"
         "    openssl pkeyutl -verify -pubin -inkey public-key.pem -rawin -in document.json -sigfile signature.bin\n\n"
-        "What a signature shows: the document left the pod that measured it as it is here. The key pair was made for that one attempt; its\n"
+        "What a document's signature shows: it left the pod that measured it as it is here. The key pair was made for that one attempt; its\n"
         "private half existed in the pod and in its Kubernetes Secret only, its public half was kept outside the provider. What it does not\n"
         "show: that the provider's own node, which can read its pods' memory, left the pod alone.\n\n"
-        "`finding.json` and each `recorded.json` (verdict, what the launcher saw from outside) are the archive's words and are not signed.\n"
-        "`index.json` lists every file with its SHA-256, and where each public key comes from.\n\n"
+        "The installation signs `index.json`, which lists every file with its SHA-256: `finding.json` and each `recorded.json` (verdict, what\n"
+        "the launcher saw from outside) are its words.\n\n"
         "| trial | attempt | provider | workload | signature |\n|---|---|---|---|---|\n"
     )
     for trial in trials:

@@ -1,23 +1,31 @@
-"""Verifies an evidence pack: python verify.py [FOLDER | PACK.zip]. Needs Python 3.10 and the package `cryptography`, nothing else.
+"""Verifies an evidence pack: python -I verify.py [FOLDER | PACK.zip] (--key KEY | --sha256 SUM). Needs Python 3.10 and the package `cryptography`.
 
-Default: the folder that this file is in. For each trial: whether document.json is what the holder of public-key.pem signed (Ed25519), and
-whether each evidence file is the one whose SHA-256 and size the signed document names.
+Default: the folder that this file is in. KEY: the installation's public key, 64 hexadecimal digits, as its operator gave it to you outside of the pack;
+SUM: the SHA-256 of PACK.zip, likewise. Checks that the installation signed index.json, that each file is the one that it lists, that each document.json is
+what the holder of public-key.pem signed (Ed25519), and that each evidence file is the one that the signed document names.
 
-Exit status: 0 all documents are signed and everything holds; 1 something is wrong or missing; 2 the pack or this computer cannot be used;
-3 nothing is wrong, but some documents are not signed.
+Exit status: 0 verified; 1 something is wrong or missing; 2 the pack or this computer cannot be used; 3 nothing is wrong, but some documents are not
+signed or some evidence is not shown; 4 nothing is wrong, but nobody vouches for the key: give --key or --sha256.
 """
 
+import sys
+
+if __name__ == "__main__" and not sys.flags.isolated:
+    del sys.path[0]  # the pack's own folder: a json.py beside this file must not run
+
+import argparse
 import hashlib
 import json
-import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 Root = Path | zipfile.Path
-VERIFIED, WRONG, UNUSABLE, UNSIGNED = 0, 1, 2, 3
-_OWN = frozenset({"README.md", "index.json", "verify.py"})
+VERIFIED, WRONG, UNUSABLE, NOT_ALL_SHOWN, UNKNOWN_KEY = 0, 1, 2, 3, 4
+_OWN = frozenset({"README.md", "index.json", "index.sig", "index-key.pem", "verify.py"})
+_BAD = ("WRONG", "MISSING")
+_RESULTS = {VERIFIED: "VERIFIED", WRONG: "FAILED", NOT_ALL_SHOWN: "NOT ALL SHOWN", UNKNOWN_KEY: "KEY UNKNOWN"}
 
 
 class Unusable(Exception):
@@ -26,35 +34,83 @@ class Unusable(Exception):
 
 def main(arguments: list[str]) -> int:
     """Print a line for each file and a result; the exit status."""
+    parser = argparse.ArgumentParser(description="Verify an evidence pack.")
+    parser.add_argument("pack", nargs="?", type=Path, default=Path(__file__).resolve().parent, help="its folder or ZIP file")
+    parser.add_argument("--key", help="the installation's public key, which you did not take from the pack")
+    parser.add_argument("--sha256", help="the SHA-256 of the ZIP file, which you did not take from the pack")
+    given = parser.parse_args(arguments)
     try:
         from cryptography.hazmat.primitives.serialization import load_pem_public_key  # noqa: F401
     except ImportError:
         print("UNUSABLE  the Python package cryptography is not installed; expected: pip install cryptography")  # noqa: T201
         return UNUSABLE
-    place = Path(arguments[0]) if arguments else Path(__file__).resolve().parent
     try:
-        root: Root = zipfile.Path(place) if place.is_file() else place
-        lines = list(_pack(root))
+        root: Root = zipfile.Path(given.pack) if given.pack.is_file() else given.pack
+        key, lines = _index_key(root), list(_pack(root, given.key))
+        known = given.key is not None
+        if given.sha256 is not None:
+            lines.append(_sum(given.pack, given.sha256))
+            known = True
     except (Unusable, OSError, zipfile.BadZipFile) as error:
-        print(f"UNUSABLE  {place}: {error}")  # noqa: T201
+        print(f"UNUSABLE  {given.pack}: {error}")  # noqa: T201
         return UNUSABLE
     for word, text in lines:
         print(f"{word:9} {text}")  # noqa: T201
-    count = {word: sum(1 for each, _ in lines if each == word) for word in ("SIGNED", "UNSIGNED", "WRONG", "MISSING")}
-    bad = count["WRONG"] + count["MISSING"]
+    count = {word: sum(1 for each, _ in lines if each == word) for word in ("SIGNED", "UNSIGNED", "EXPIRED", *_BAD)}
+    status = VERIFIED if known else UNKNOWN_KEY
+    if count["UNSIGNED"] or count["EXPIRED"]:
+        status = NOT_ALL_SHOWN
+    if count["WRONG"] or count["MISSING"]:
+        status = WRONG
     print(  # noqa: T201
-        f"RESULT    {'FAILED' if bad else 'VERIFIED' if not count['UNSIGNED'] else 'NOT ALL SIGNED'}: {count['SIGNED']} documents signed, "
-        f"{count['UNSIGNED']} not signed, {count['WRONG']} wrong, {count['MISSING']} missing"
+        f"RESULT    {_RESULTS[status]}: {count['SIGNED']} documents signed, {count['UNSIGNED']} not signed, {count['EXPIRED']} files expired, "
+        f"{count['WRONG']} wrong, {count['MISSING']} missing; index signed with the key {key}"
     )
-    return WRONG if bad else UNSIGNED if count["UNSIGNED"] else VERIFIED
+    if status == UNKNOWN_KEY:
+        print("          whose key this is, the pack cannot say: ask who sent it for the key or the SHA-256, and give --key or --sha256")  # noqa: T201
+    return status
 
 
-def _pack(root: Root) -> Iterator[tuple[str, str]]:
+def _index_key(root: Root) -> str:
+    """The public key beside the index, in hexadecimal digits."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    pem = _read(root, "index-key.pem")
+    if pem is None or _read(root, "index.sig") is None:
+        raise Unusable("index.sig or index-key.pem is not there; expected an evidence pack whose index is signed")
+    try:
+        key = load_pem_public_key(pem)
+    except ValueError:
+        raise Unusable("index-key.pem is no public key") from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise Unusable("index-key.pem is no Ed25519 key")
+    return key.public_bytes_raw().hex()
+
+
+def _sum(pack: Path, expected: str) -> tuple[str, str]:
+    if not pack.is_file():
+        raise Unusable("--sha256 is of the ZIP file; expected that file, not its folder")
+    summed = hashlib.sha256()
+    with pack.open("rb") as file:
+        while piece := file.read(2**20):
+            summed.update(piece)
+    actual = summed.hexdigest()
+    return (
+        ("OK", f"{pack.name}: its SHA-256 is the given one")
+        if actual == expected.lower()
+        else ("WRONG", f"{pack.name}: its SHA-256 is {actual}")
+    )
+
+
+def _pack(root: Root, key: str | None) -> Iterator[tuple[str, str]]:
     index = _object(root, "index.json")
-    listed = index.get("files")
-    trials = index.get("trials")
-    if not isinstance(listed, dict) or not isinstance(trials, list):
+    listed, trials = index.get("files"), index.get("trials")
+    if not isinstance(listed, dict) or not isinstance(trials, list) or not all(isinstance(trial, dict) for trial in trials):
         raise Unusable('index.json is of no evidence pack; expected "files" and "trials"')
+    if not trials:
+        raise Unusable("index.json lists no trial; expected at least one document")
+    yield _signature(root, "index.json", "index.sig", "index-key.pem", key)
     for name in sorted(listed):
         data = _read(root, name)
         if data is None:
@@ -65,22 +121,25 @@ def _pack(root: Root) -> Iterator[tuple[str, str]]:
         if name not in listed and name not in _OWN:
             yield "WRONG", f"{name}: index.json does not list it"
     for trial in trials:
-        yield from _trial(root, trial)
+        try:
+            yield from _trial(root, trial)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            yield "WRONG", f"index.json: {trial.get('folder', 'a trial')} is not described as expected"
 
 
-def _trial(root: Root, trial: Any) -> Iterator[tuple[str, str]]:
+def _trial(root: Root, trial: dict[str, Any]) -> Iterator[tuple[str, str]]:
     folder = str(trial["folder"])
     raw = _read(root, f"{folder}/document.json")
     if raw is None:
         yield "MISSING", f"{folder}/document.json"
         return
-    yield _signature(root, folder, raw, bool(trial["signed"]))
+    yield _document_signature(root, folder, bool(trial["signed"]))
     try:
         document = json.loads(raw)
         claimed = document["trial"]
         identity = (claimed["campaign_id"], claimed["trial_id"], claimed.get("attempt", 1))
         evidence = [(item["uri"], item["sha256"], item["bytes"]) for item in document.get("evidence", [])]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         yield "WRONG", f"{folder}/document.json: no result document"
         return
     if identity != (trial["campaign_id"], trial["trial_id"], trial["attempt_signed"]):
@@ -99,26 +158,34 @@ def _trial(root: Root, trial: Any) -> Iterator[tuple[str, str]]:
             yield "OK", f"{folder}/{uri}: the file that the document names"
 
 
-def _signature(root: Root, folder: str, raw: bytes, signed: bool) -> tuple[str, str]:
+def _document_signature(root: Root, folder: str, signed: bool) -> tuple[str, str]:
+    names = f"{folder}/document.json", f"{folder}/signature.bin", f"{folder}/public-key.pem"
+    if not signed and all(_read(root, name) is None for name in names[1:]):
+        return "UNSIGNED", f"{names[0]}: no signature; index.json says why"
+    return _signature(root, *names)
+
+
+def _signature(root: Root, name: str, signature_name: str, key_name: str, expected: str | None = None) -> tuple[str, str]:
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-    pem, signature = _read(root, f"{folder}/public-key.pem"), _read(root, f"{folder}/signature.bin")
-    if pem is None and signature is None and not signed:
-        return "UNSIGNED", f"{folder}/document.json: no signature; index.json says why"
-    if pem is None or signature is None:
-        return "WRONG", f"{folder}/document.json: its signature or its public key is not in the pack"
+    raw, pem, signature = _read(root, name), _read(root, key_name), _read(root, signature_name)
+    if raw is None or pem is None or signature is None:
+        return "WRONG", f"{name}: its signature or its public key is not in the pack"
     try:
         key = load_pem_public_key(pem)
         if not isinstance(key, Ed25519PublicKey):
-            return "WRONG", f"{folder}/public-key.pem: no Ed25519 key"
+            return "WRONG", f"{key_name}: no Ed25519 key"
         key.verify(signature, raw)
     except InvalidSignature:
-        return "WRONG", f"{folder}/document.json: the signature does not match the document and the public key"
+        return "WRONG", f"{name}: the signature does not match the file and the public key"
     except ValueError:
-        return "WRONG", f"{folder}/public-key.pem: no public key"
-    return "SIGNED", f"{folder}/document.json: signed with the key {key.public_bytes_raw().hex()}"
+        return "WRONG", f"{key_name}: no public key"
+    used = key.public_bytes_raw().hex()
+    if expected is not None and used != expected.strip().lower():
+        return "WRONG", f"{name}: signed with the key {used}, not with the given one"
+    return ("OK" if name == "index.json" else "SIGNED"), f"{name}: signed with the key {used}"
 
 
 def _object(root: Root, name: str) -> dict[str, Any]:
@@ -127,7 +194,7 @@ def _object(root: Root, name: str) -> dict[str, Any]:
         raise Unusable(f"{name} is not there; expected the folder or the ZIP file of an evidence pack")
     try:
         value = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Unusable(f"{name} is no JSON: {error}") from None
     if not isinstance(value, dict):
         raise Unusable(f"{name} is no JSON object")

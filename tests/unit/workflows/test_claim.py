@@ -18,6 +18,7 @@ from plumbline.declarations.alerts import Alerts
 from plumbline.declarations.providers.provider import Price, ServiceLevel
 from plumbline.findings.headline import headline
 from plumbline.results.finding import Finding, Member
+from plumbline.workflows import claim as claim_module
 from plumbline.workflows.claim import NothingToClaim, claimable, write_claim
 
 BASE, NEW = (trial(campaign=campaign) for campaign in ("2025-10", "2025-11"))
@@ -102,6 +103,7 @@ def test_the_mail_claims_the_credit_and_brings_the_pack(archive: Archive, tmp_pa
     text = claim.letter.read_text()
     assert mail.get_body(("plain",)).get_content().split() == text.split()  # type: ignore[union-attr]
     for said in (
+        f"verify.py --key {claim.pack.key}",
         "Annex B, 4.2",
         "10 % of the month's bill, 100.00 USD",
         claim.sha256,
@@ -110,6 +112,24 @@ def test_the_mail_claims_the_credit_and_brings_the_pack(archive: Archive, tmp_pa
         NEW.trial_id,
     ):
         assert said in text, said
+
+
+def test_a_large_pack_is_sent_apart_and_says_so(archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claim_module, "LARGEST_ATTACHMENT", 1000)
+    claim = write_claim(archive, declared(launch_success="99%"), "f1", tmp_path / "claim")
+    mail = message_from_bytes(claim.mail.read_bytes(), policy=policy.default)
+    assert not claim.attached and list(mail.iter_attachments()) == [] and "which we send apart" in claim.letter.read_text()
+    assert claim.pack.file.exists()
+
+
+@pytest.mark.parametrize("to", ["not an address", "ada@example.com, ", "ada@example.com\nBcc: all@example.com"])
+def test_a_wrong_recipient_is_refused_before_anything_is_written(archive: Archive, tmp_path: Path, to: str) -> None:
+    if to.endswith(", "):
+        assert write_claim(archive, declared(launch_success="99%"), "f1", tmp_path / "claim", to=to).mail.exists()
+        return
+    with pytest.raises(ValueError, match="is no address"):
+        write_claim(archive, declared(launch_success="99%"), "f1", tmp_path / "claim", to=to)
+    assert not (tmp_path / "claim").exists()
 
 
 def test_what_is_not_declared_is_named_and_not_made_up(archive: Archive, tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.data.result_documents import document, trial
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from tests.data.result_documents import document, provider, trial
 from typer.testing import CliRunner
 
 from plumbline.archive import Archive, FindingRecord, open_archive
@@ -19,7 +20,7 @@ from plumbline.cli.app import app
 from plumbline.launch import stores
 from plumbline.results import Evidence, signing
 from plumbline.workflows.evidence_pack import write_evidence_pack
-from plumbline.workflows.verify_pack import UNSIGNED, UNUSABLE, VERIFIED, WRONG
+from plumbline.workflows.verify_pack import NOT_ALL_SHOWN, UNKNOWN_KEY, UNUSABLE, VERIFIED, WRONG
 
 RAW = b"step times"
 BASE, NEW, OTHER = (trial(campaign=campaign) for campaign in ("2025-10", "2025-11", "2025-12"))
@@ -58,11 +59,13 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive
         yield opened
 
 
-def verified(pack: Path) -> tuple[int, str]:
+def verified(pack: Path, *given: str, folder: bool = False) -> tuple[int, str]:
+    """Status and text of the pack's own verifier, on the ZIP file or unpacked, as its README says."""
+    place = pack.with_suffix("")
     with zipfile.ZipFile(pack) as held:
-        script = pack.with_name("verify.py")
-        script.write_bytes(held.read("verify.py"))
-    done = subprocess.run([sys.executable, "-I", str(script), str(pack)], capture_output=True, text=True, check=False)
+        held.extractall(place)
+    command = [sys.executable, "-I", str(place / "verify.py"), *([] if folder else [str(pack)]), *given]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     return done.returncode, done.stdout
 
@@ -75,12 +78,99 @@ def test_a_findings_pack_holds_its_trials_and_those_of_its_baseline(archive: Arc
         index = json.loads(pack.read("index.json"))
         assert {each["campaign_id"] for each in index["trials"]} == {BASE.campaign_id, NEW.campaign_id}
         assert json.loads(pack.read("finding.json"))["effect"] == FINDING.effect
-    assert verified(done.file)[0] == VERIFIED
+    digest = hashlib.sha256(done.file.read_bytes()).hexdigest()
+    for given in (("--key", done.key), ("--sha256", digest)):
+        status, text = verified(done.file, *given)
+        assert (
+            status == VERIFIED
+            and f"VERIFIED: 2 documents signed, 0 not signed, 0 files expired, 0 wrong, 0 missing; index signed with the key {done.key}"
+            in text
+        )
+    assert (tmp_path / "home" / "evidence-key").stat().st_mode & 0o777 == 0o600
+    status, text = verified(done.file)
+    assert status == UNKNOWN_KEY and "VERIFIED" not in text, "the pack does not vouch for itself"
+    assert verified(done.file, "--key", "0" * 64)[0] == verified(done.file, "--sha256", "0" * 64)[0] == WRONG
 
 
 def test_what_is_not_signed_is_never_taken_for_verified(archive: Archive, tmp_path: Path) -> None:
-    status, text = verified(write_evidence_pack(archive, OTHER.campaign_id, tmp_path / "pack.zip").file)
-    assert status == UNSIGNED and "UNSIGNED  " in text and "VERIFIED" not in text
+    done = write_evidence_pack(archive, OTHER.campaign_id, tmp_path / "pack.zip")
+    status, text = verified(done.file, "--key", done.key)
+    assert status == NOT_ALL_SHOWN and "UNSIGNED  " in text and "VERIFIED" not in text
+
+
+def forge(pack: Path, change: str, anew: bool) -> Path:
+    """The pack as somebody sends it on who would rather show another one. `anew`: with an index of his own, signed by a key of his own."""
+    with zipfile.ZipFile(pack) as held:
+        files = {name: held.read(name) for name in held.namelist()}
+    index, key = json.loads(files["index.json"]), signing.KeyPair.generate()
+    first, last = (trial["folder"] for trial in (index["trials"][0], index["trials"][-1]))
+    if change in ("trials removed", "baseline removed"):
+        gone = [trial["folder"] for trial in index["trials"]] if change == "trials removed" else [first]
+        files = {name: data for name, data in files.items() if not name.startswith(tuple(f"{folder}/" for folder in gone))}
+        index["trials"] = [trial for trial in index["trials"] if trial["folder"] not in gone]
+    elif change == "evidence expired":
+        del files[f"{last}/evidence/steps.parquet"]
+        index["trials"][-1]["absent"] = {"evidence/steps.parquet": "expired on 2026-01-01 by the rule 90d"}
+    elif change == "number changed":
+        number = json.loads(files[f"{last}/document.json"])
+        number["metrics"][0]["value"] *= 2
+        files[f"{last}/document.json"] = json.dumps(number).encode()
+        files[f"{last}/signature.bin"] = key.private.sign(files[f"{last}/document.json"])
+        files[f"{last}/public-key.pem"] = pem(key)
+    elif change == "signature dropped":
+        del files[f"{last}/signature.bin"], files[f"{last}/public-key.pem"]
+        index["trials"][-1]["signed"] = False
+    elif change == "module beside it":
+        files["json.py"] = b"print('RESULT    VERIFIED'); raise SystemExit(0)"
+    elif change == "malformed":
+        files["index.json"] = b"[" * 100_000
+    own = ("README.md", "verify.py", "index.json", "index.sig", "index-key.pem")
+    if anew and change != "malformed":
+        index["files"] = {name: hashlib.sha256(data).hexdigest() for name, data in files.items() if name not in own}
+        files["index.json"] = json.dumps(index).encode()
+        files["index.sig"], files["index-key.pem"] = key.private.sign(files["index.json"]), pem(key)
+    target = pack.with_name("forged.zip")
+    with zipfile.ZipFile(target, "w") as made:
+        for name, data in files.items():
+            made.writestr(name, data)
+    return target
+
+
+def pem(key: signing.KeyPair) -> bytes:
+    return key.private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+CHANGES = (
+    *("trials removed", "baseline removed", "evidence expired", "number changed", "signature dropped", "module beside it", "malformed"),
+)
+
+
+@pytest.mark.fault("an evidence pack is forged and signed anew", ends="verify.py: never VERIFIED", keeps="the pack as it was sent")
+@pytest.mark.parametrize("anew", [False, True])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_forged_pack_is_never_verified(archive: Archive, tmp_path: Path, change: str, anew: bool) -> None:
+    done = write_evidence_pack(archive, "f1", tmp_path / "pack.zip")
+    forged = forge(done.file, change, anew)
+    for given in ((), ("--key", done.key)):
+        for folder in (False, True):
+            status, text = verified(forged, *given, folder=folder)
+            assert status in (WRONG, UNUSABLE, NOT_ALL_SHOWN, UNKNOWN_KEY) and "VERIFIED" not in text, (given, text)
+            assert not given or status in (WRONG, UNUSABLE), "the key shows it"
+    place = forged.with_suffix("")
+    plain = subprocess.run([sys.executable, str(place / "verify.py")], capture_output=True, text=True, check=False)
+    assert plain.returncode != VERIFIED and "VERIFIED" not in plain.stdout, "nor by a call without -I"
+
+
+def test_a_pack_is_of_one_provider_whose_prices_its_documents_hold(archive: Archive, tmp_path: Path) -> None:
+    rival = trial(campaign=NEW.campaign_id, where=provider("lab-1core"))
+    archive.record(document(rival), uri="file:///elsewhere")
+    with pytest.raises(ValueError, match="expected one of them"):
+        write_evidence_pack(archive, NEW.campaign_id, tmp_path / "pack.zip")
+    done = write_evidence_pack(archive, NEW.campaign_id, tmp_path / "pack.zip", rival.provider.name)
+    with zipfile.ZipFile(done.file) as pack:
+        assert {each["provider"] for each in json.loads(pack.read("index.json"))["trials"]} == {rival.provider.name}
+    with pytest.raises(LookupError, match="its trials are of"):
+        write_evidence_pack(archive, NEW.campaign_id, tmp_path / "other.zip", "nobody")
 
 
 @pytest.mark.fault(
@@ -94,7 +184,7 @@ def test_evidence_that_does_not_hold_is_named_and_left_out(archive: Archive, tmp
         stores.home().put(path, now)
     told = CliRunner().invoke(app, ["evidence", "export", "f1", str(tmp_path / "pack.zip"), "--json"])
     assert told.exit_code == 4 and len(json.loads(told.stdout)["problems"]) == 1
-    status, text = verified(tmp_path / "pack.zip")
+    status, text = verified(tmp_path / "pack.zip", "--key", json.loads(told.stdout)["key"])
     assert status == WRONG and "MISSING" in text and "WRONG " not in text
 
 

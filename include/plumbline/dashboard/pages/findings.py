@@ -30,6 +30,7 @@ from plumbline.presentation.findings_inbox import group_findings, inbox_view, wo
 from plumbline.presentation.metric_history import finding_chart, finding_history
 from plumbline.presentation.verdicts import OPERATIONS
 from plumbline.results.finding import OPEN_STATES, SEVERITIES, Finding, FindingKind, FindingState, Severity
+from plumbline.results.installation_key import published_key
 from plumbline.results.stored import read_finding
 from plumbline.workflows.alert import digest_entries
 from plumbline.workflows.claim import CLAIMABLE_KINDS, Claimable, claimable
@@ -252,7 +253,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         except LookupError as error:
             raise HTTPException(404, str(error)) from error
         (form,) = action_forms(acting, request, declared.now(), [[(finding.view, finding.words)]])
-        return pages.page(request, "finding.html.j2", finding.as_json(), f=finding, form=form, requested=requested)
+        return pages.page(request, "finding.html.j2", finding.as_json(), f=finding, form=form, requested=requested, key=published_key())
 
     return routes
 

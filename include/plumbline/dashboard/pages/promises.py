@@ -45,12 +45,16 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
     def send_claim(request: Request, finding_id: str) -> Response:
         with tempfile.TemporaryDirectory() as folder:
             try:
-                mail = write_claim(reader.archive(), declared.now(), finding_id, Path(folder) / "claim").mail.read_bytes()
+                claim = write_claim(reader.archive(), declared.now(), finding_id, Path(folder) / "claim")
+                if not claim.attached:
+                    text = f"The evidence is too large for a mail. `plumbline findings claim {finding_id}` writes the mail and the pack."
+                    return pages.message(request, "Too large for a mail", text, 409)
+                mail = claim.mail.read_bytes()
             except LookupError as error:
                 raise HTTPException(404, str(error)) from error
             except NothingToClaim as error:
                 return pages.message(request, "Nothing to claim", str(error), 409)
-            except (InvalidResult, OSError) as error:
+            except (InvalidResult, ValueError, OSError) as error:
                 return pages.message(request, "No evidence", f"The evidence cannot be read: {error}.", 503)
         file = f"attachment; filename=claim-{finding_id}.eml"
         return Response(mail, media_type="message/rfc822", headers={"Content-Disposition": file})
