@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
-from tests.data.result_documents import PLANNED, document, trial
+from tests.data.result_documents import PLANNED, document, failed, trial
 
 from plumbline.archive import Archive, FindingRecord, QuarantineRecord, open_archive
 from plumbline.archive.bundle import BadBundle, lines
 from plumbline.archive.bundle.importer import IMPORTED_SUFFIX
-from plumbline.results import Evidence, Reason, Signature
+from plumbline.results import Evidence, Reason, Signature, signing
 
 CAMPAIGN = "2025-11"
 STORE = "file:///store"
@@ -96,6 +96,31 @@ def test_rows_that_no_document_backs_are_refused(archive: Archive, bundle: Path,
     assert (archive.trials(), archive.findings(), archive.quarantined()) == ([], [], [])
     assert [(e.who, e.what, e.why) for e in archive.audit(CAMPAIGN)] == [("ada", "bundle_refused", one.refused)]
     assert archive.verify() == []
+
+
+@pytest.mark.fault("a bundle adds an attempt to a trial that was launched here", ends="refused", keeps="the attempts of this archive")
+@pytest.mark.parametrize("keys", ["issued", "none"])
+@pytest.mark.parametrize("signed_by", ["another archive's key", "nobody, as failed"])
+def test_no_bundle_adds_an_attempt_to_a_trial_that_was_launched_here(
+    archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signed_by: str, keys: str
+) -> None:
+    monkeypatch.setenv("PLUMBLINE_RESULTS_URL", STORE)
+    second, own = trial(attempt=2), signing.KeyPair.generate()
+    with open_archive(f"sqlite:///{tmp_path / 'source.db'}") as source:
+        if signed_by == "another archive's key":
+            source.issue_signing_key(CAMPAIGN, NAME, 2, own.public_hex)
+            source.record(signing.verify_collected(signing.sign(document(second), own), {2: own.public_hex}), uri=f"{STORE}/x")
+        else:
+            source.record(failed(second).model_copy(), uri=f"{STORE}/x")
+        source.export(tmp_path / "bundle")
+    archive.record(document(), uri=FOLDER)
+    if keys == "issued":
+        archive.issue_signing_key(CAMPAIGN, NAME, 1, signing.KeyPair.generate().public_hex)
+    (one,) = archive.import_(tmp_path / "bundle")
+    if (signed_by, keys) == ("nobody, as failed", "none"):
+        assert (one.refused, one.new) == (None, 1), "a trial of this machine is not signed, here or elsewhere"
+        return
+    assert one.refused is not None and [t.attempt for t in archive.trials()] == [1]
 
 
 def test_the_bundle_as_it_was_is_taken_in(archive: Archive, bundle: Path) -> None:

@@ -205,10 +205,31 @@ def _document(
     if isinstance(document, ResultDocument):
         _check_series_key(document)
         evidence_files.check_address_form(line.uri)
-        signature = signing.verify(document, recording.signing_keys(session, campaign_id, place["trial_id"]))
+        keys = recording.signing_keys(session, campaign_id, place["trial_id"])
+        signature = signing.verify(document, keys)
         if signature.status == "broken":
             raise Contradiction(f"{place['trial_id']}: {signature.detail}")
+        if (
+            signature.status != "verified"
+            and (keys or signature.status == "verified_as_exported")
+            and _adds_to_own(session, order, document)
+        ):
+            raise Contradiction(
+                f"{place['trial_id']}#{place['attempt']}: this archive launched the trial and knows no such attempt; {signature.detail}"
+            )
     return document
+
+
+def _adds_to_own(session: Session, order: ImportContext, document: ResultDocument) -> bool:
+    """Whether the document is a new attempt of a trial that this installation launched: it has a key of it, or an attempt in its own store."""
+    trial = document.trial
+    attempts = session.execute(
+        select(Trial.attempt, Trial.checksum, Trial.uri).where(Trial.campaign_id == trial.campaign_id, Trial.trial_id == trial.trial_id)
+    ).all()
+    if (trial.attempt, document.checksum) in {(attempt, checksum) for attempt, checksum, _ in attempts}:
+        return False
+    launched = recording.signing_keys(session, trial.campaign_id, trial.trial_id)
+    return bool(launched) or any(uri.startswith(f"{order.home.rstrip('/')}/") for *_, uri in attempts)
 
 
 def _place(document: ResultDocument | PublishedResult) -> Row:
