@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -10,6 +11,7 @@ import tempfile
 import time
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,10 +21,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from plumbline.archive.engine import BUSY_TIMEOUT_S
-from plumbline.archive.migrate import revision_of
+from plumbline.archive.migrate import revision_of, revisions
 from plumbline.whole_file import sha256_file, whole_file
 
 _MAGIC = {b"SQLite format 3\0": "sqlite", b"PGDMP": "postgresql"}
+_OWN_TABLES, _AIRFLOWS_TABLES = {"alembic_version", "trials", "documents"}, {"alembic_version", "dag_run", "task_instance"}
 _CLIENT = "install PostgreSQL's client programs of the server's version or newer (Debian: apt-get install postgresql-client)"
 
 
@@ -61,10 +64,19 @@ def backup(url: str, file: Path) -> Backup:
         raise BackupError(f"{file} was not written: {_line(error)}") from error
 
 
-def restore(url: str, file: Path, *, replace: bool = False) -> str | None:
-    """Replace the database at `url` by the content of `file`, in one transaction; returns the schema.
+@dataclass(frozen=True)
+class Restored:
+    """The database's schema now, and the copy of the rows that it held before; None if it held none."""
 
-    BackupError if the file is no backup of this kind of database or is damaged, or if the database holds rows and `replace` is not given.
+    schema: str | None
+    kept: Path | None = None
+
+
+def restore(url: str, file: Path, *, replace: bool = False, airflow: bool = False) -> Restored:
+    """Replace the database at `url` by the content of `file`, in one transaction; rows that it holds are copied into a new file before.
+
+    BackupError if the file is no backup of this database (the archive's, or Airflow's), is damaged or of an unknown schema, or if the database
+    holds rows and `replace` is not given.
     """
     parsed = make_url(url)
     try:
@@ -74,19 +86,46 @@ def restore(url: str, file: Path, *, replace: bool = False) -> str | None:
         if kind != (backend := parsed.get_backend_name()):
             what = f"a backup of {kind}" if kind else "not a backup"
             raise BackupError(f"{file} is {what}; expected what `plumbline archive backup` wrote of a database of {backend}")
-        _restore_sqlite(parsed, file, replace) if kind == "sqlite" else _restore_postgresql(parsed, file, replace)
-        return revision_of(_engine(parsed))
+        _check_content(file, kind, airflow)
+        kept = None
+        if kind == "sqlite":
+            Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
+        tables, filled = _tables(_engine(parsed))
+        if filled is not None and not replace:
+            raise BackupError(f"{_engine(parsed).url} is not empty ({filled}); give --replace to delete what it holds")
+        if filled is not None:
+            beside = Path(str(parsed.database)) if kind == "sqlite" else file
+            kept = beside.with_name(f"{beside.name}.{datetime.now(timezone.utc):%Y%m%d-%H%M%S-%f}.replaced")
+            backup(url, kept)
+        _restore_sqlite(parsed, file) if kind == "sqlite" else _restore_postgresql(parsed, file, tables)
+        return Restored(revision_of(_engine(parsed)), kept)
     except (OSError, sqlite3.Error, SQLAlchemyError) as error:
         raise BackupError(f"{file} was not restored: {_line(error)}") from error
 
 
-def _restore_sqlite(url: URL, file: Path, replace: bool) -> None:
+def _check_content(file: Path, kind: str, airflow: bool) -> None:
+    if kind == "sqlite":
+        with closing(_sqlite(file, "ro&immutable=1")) as origin:
+            if (problem := origin.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
+                raise BackupError(f"{file} is damaged: {problem}")
+            tables = {name for (name,) in origin.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            found = origin.execute("SELECT version_num FROM alembic_version").fetchone() if "alembic_version" in tables else None
+            revision = found[0] if found else None
+    else:
+        tables = set(re.findall(r" TABLE \S+ (\S+) ", _run("pg_restore", "--list", str(file))))
+        rows = _run("pg_restore", "--data-only", "--table=alembic_version", "--file=-", str(file))
+        found = re.search(r"^COPY .*\n(\S+)\n", rows, re.MULTILINE)
+        revision = found[1] if found else None
+    expected, what = (_AIRFLOWS_TABLES, "Airflow's database") if airflow else (_OWN_TABLES, "the archive")
+    if missing := sorted(expected - tables):
+        raise BackupError(f"{file} is no backup of {what}: it has no table {missing[0]}; nothing was changed")
+    if not airflow and revision not in revisions():
+        raise BackupError(f"{file} has the schema {revision}, which this version does not know; nothing was changed")
+
+
+def _restore_sqlite(url: URL, file: Path) -> None:
     target = Path(str(url.database))
     with closing(_sqlite(file, "ro&immutable=1")) as origin:
-        if (problem := origin.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
-            raise BackupError(f"{file} is damaged: {problem}")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _tables(_engine(url), replace)
         deadline = time.monotonic() + BUSY_TIMEOUT_S
 
         def impatient(*_: int) -> None:
@@ -97,9 +136,9 @@ def _restore_sqlite(url: URL, file: Path, replace: bool) -> None:
             origin.backup(database, progress=impatient)
 
 
-def _restore_postgresql(url: URL, file: Path, replace: bool) -> None:
+def _restore_postgresql(url: URL, file: Path, tables: list[str]) -> None:
     engine = _engine(url)
-    drops = [f'DROP TABLE IF EXISTS "{name}" CASCADE' for name in _tables(engine, replace)]
+    drops = [f'DROP TABLE IF EXISTS "{name}" CASCADE' for name in tables]
     drops += [f'DROP TYPE IF EXISTS "{enum["name"]}" CASCADE' for enum in inspect(engine).get_enums()]  # type: ignore[attr-defined]
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "script.sql"
@@ -110,18 +149,18 @@ def _restore_postgresql(url: URL, file: Path, replace: bool) -> None:
         _run("psql", *quiet, "--single-transaction", *first, f"--file={script}", url=url)
 
 
-def _tables(engine: Engine, replace: bool) -> list[str]:
-    """The database's tables; BackupError if one holds rows that are not to be replaced."""
+def _tables(engine: Engine) -> tuple[list[str], str | None]:
+    """The database's tables, and the first that holds rows; None if all are empty."""
     with engine.connect() as connection:
         tables = inspect(connection).get_table_names()
-        for table in () if replace else (table for table in tables if table != "alembic_version"):
-            if connection.execute(text(f'SELECT 1 FROM "{table}" LIMIT 1')).first() is not None:
-                raise BackupError(f"{engine.url} is not empty ({table}); give --replace to delete what it holds")
-    return tables
+        rows = (
+            name for name in tables if name != "alembic_version" and connection.execute(text(f'SELECT 1 FROM "{name}" LIMIT 1')).first()
+        )
+        return tables, next(rows, None)
 
 
-def _run(name: str, *arguments: str, url: URL | None = None) -> None:
-    """Run a client program, at `url` if given; the password is in no argument, which others can read."""
+def _run(name: str, *arguments: str, url: URL | None = None) -> str:
+    """The output of a client program, run at `url` if given; the password is in no argument, which others can read."""
     from psycopg.conninfo import make_conninfo
 
     if (program := shutil.which(name)) is None:
@@ -138,6 +177,7 @@ def _run(name: str, *arguments: str, url: URL | None = None) -> None:
         why = next((line for line in lines if "error" in line.lower()), " ".join(lines))
         remedy = f"; {_CLIENT}" if "version mismatch" in done.stderr else ""
         raise BackupError(f"{name} ended with status {done.returncode}, the database is as it was: {why}{remedy}")
+    return done.stdout
 
 
 def _engine(url: URL) -> Engine:

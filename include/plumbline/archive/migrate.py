@@ -43,7 +43,12 @@ class OldSchema(SchemaMismatch):
 @cache
 def head() -> str:
     """The revision that this version works with."""
-    return max(script.name[1:5] for script in (_MIGRATIONS / "versions").glob("v[0-9]*.py"))
+    return max(revisions())
+
+
+def revisions() -> set[str]:
+    """Every revision that this version knows."""
+    return {script.name[1:5] for script in (_MIGRATIONS / "versions").glob("v[0-9]*.py")}
 
 
 def revision_of(engine: Engine) -> str | None:

@@ -56,14 +56,16 @@ def backup(
 
 def restore(
     file: Annotated[Path, typer.Argument(help="what `archive backup` wrote")],
-    replace: Annotated[bool, typer.Option("--replace", help="also into a database that holds rows; they are deleted")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="also into a database that holds rows; they are copied into a file beside it first")
+    ] = False,
     airflow: Airflow = False,
     as_json: Json = False,
 ) -> None:
     """Make the archive what a backup holds, whole or not at all, and verify it. Stop Airflow first. Exit code 4 if it does not hold."""
     try:
         with clear_errors(ValueError), _airflow_stopped():
-            schema = make_restored(_url(airflow), file, replace=replace)
+            done = make_restored(_url(airflow), file, replace=replace, airflow=airflow)
     except BackupError as error:
         fail(str(error), FAILED)
     problems = [] if airflow else _problems()
@@ -72,9 +74,11 @@ def restore(
         for problem in problems:
             out.print(problem, style="red")
         checked = "" if airflow else f"; {len(problems)} broken" if problems else "; the archive holds: rows and documents"
-        out.print(f"restored {file}, schema {schema or 'none'}{checked}")
+        out.print(f"restored {file}, schema {done.schema or 'none'}{checked}")
+        if done.kept is not None:
+            out.print(f"what was there before: {done.kept}")
 
-    emit(as_json, {"file": file, "schema": schema, "verified": not airflow, "problems": problems}, show)
+    emit(as_json, {"file": file, "schema": done.schema, "kept": done.kept, "verified": not airflow, "problems": problems}, show)
     raise typer.Exit(BROKEN if problems else OK)
 
 

