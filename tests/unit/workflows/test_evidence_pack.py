@@ -145,7 +145,9 @@ CHANGES = (
 )
 
 
-@pytest.mark.fault("an evidence pack is forged and signed anew", ends="verify.py: never VERIFIED", keeps="the pack as it was sent")
+@pytest.mark.fault(
+    "an evidence pack is forged and signed by another key", ends="verify.py: never VERIFIED", keeps="the pack as it was sent"
+)
 @pytest.mark.parametrize("anew", [False, True])
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_forged_pack_is_never_verified(archive: Archive, tmp_path: Path, change: str, anew: bool) -> None:
