@@ -36,7 +36,7 @@ from plumbline.workflows.monthly_costs import SETTLED, monthly_cost_of, monthly_
 
 if TYPE_CHECKING:
     from plumbline.alerts.chart import Picture
-    from plumbline.archive import Archive, FindingView
+    from plumbline.archive import Archive, FindingView, IncidentView
 
 _log = logging.getLogger(__name__)
 
@@ -126,9 +126,12 @@ def send_alerts(log: logging.Logger | None = None) -> dict[str, list[str]]:
 def _complete_threads(archive: Archive, slack: Slack, cases: Sequence[Alert], declared: Declarations | None, now: datetime) -> None:
     """Post details and charts into Slack threads, then show new charts in the messages."""
     known = {case.finding.finding_id: case for case in cases}
-    threads = [t for t in archive.incidents() if t.finding_id in known and t.state != MOVED and is_channel_id(t.channel)]
-    attach_details(threads, lambda name: render_details(known[name].finding, known[name].context), archive, slack.client)
-    if charted := attach(threads, lambda name: finding_chart(archive, known[name].finding), archive, slack.client):
+
+    def threads() -> list[IncidentView]:  # read each time: what was attached is noted in them
+        return [t for t in archive.incidents() if t.finding_id in known and t.state != MOVED and is_channel_id(t.channel)]
+
+    attach_details(threads(), lambda name: render_details(known[name].finding, known[name].context), archive, slack.client)
+    if charted := attach(threads(), lambda name: finding_chart(archive, known[name].finding), archive, slack.client):
         with_charts = [known[name] for name in dict.fromkeys(charted)]
         deliver(with_charts, archive, slack, declared.alerts if declared else None, now=now, announce=False)
 

@@ -107,6 +107,7 @@ FACT_RULES: tuple[FactRule, ...] = (
     FactRule(r"os\.kernel", "kernel and OS", True, 0.5, ("software", "storage", "network"), "kernel"),
     FactRule(r"os\..*", "kernel and OS", False, 0.2, ("software",)),
     FactRule(r"(kubernetes|kubelet|containerd|node\.labels?)\b.*", "kubernetes", False, 0.2, ("software", "isolation")),
+    FactRule(r"setting\..*", "runtime libraries", False, 0.5, ("compute", "network", "software")),
     FactRule(r"limits\..*", "limits and clocks", True, 0.95, ("compute", "memory")),
     FactRule(r"host\.virtualization", "hardware", True, 0.6, ("compute", "isolation"), "virtualization"),
     FactRule(r"host\.firmware", "driver and firmware", True, 0.3, ("compute", "memory"), "host firmware"),
