@@ -15,7 +15,7 @@ from plumbline.archive.advisory_lock import advisory_lock
 from plumbline.archive.audit import AuditLog
 from plumbline.archive.baselines import Baselines
 from plumbline.archive.campaigns import Campaigns
-from plumbline.archive.engine import check_url, make_engine, reading, utc_now, writing
+from plumbline.archive.engine import check_url, make_engine, reading, reads, utc_now, writing
 from plumbline.archive.findings import Findings
 from plumbline.archive.identifiers import Identifiers
 from plumbline.archive.migrate import prepare, revision_of
@@ -142,7 +142,9 @@ class Archive(
 
     def verify(self, *, evidence: bool = False, share: tuple[int, int] = (0, 1)) -> list[str]:
         """Damage in the archive, one sentence each; empty if it is sound. With `evidence`, raw files are read too: all of them,
-        or those of a `share` (k, n) of the trials, such as (3, 30). Evidence that expired is not missed.
+        or those of a `share` (k, n) of the trials, such as (3, 30). Evidence that expired is not missed; see also `files_elsewhere`.
         """
         with reading(self.engine) as session:
             return [*verification.row_problems(session), *(verification.file_problems(session, share) if evidence else ())]
+
+    files_elsewhere = reads(verification.files_elsewhere)

@@ -163,7 +163,8 @@ _FILE_BATCH = 500
 
 
 def file_problems(session: Session, share: tuple[int, int] = (0, 1)) -> Iterator[str]:
-    """Each file that is missing, changed or out of reach, one sentence each. Every file is read whole; expired files are skipped.
+    """Each file that is missing, changed or out of reach, one sentence each. Every file is read whole; expired files are skipped, and those that lie
+    outside the declared stores (`files_elsewhere`), such as of a campaign that was measured on another machine.
 
     `share` (k, n): only the files of every n-th trial, from the k-th on. A share a day reads every file once in n days.
     """
@@ -193,6 +194,8 @@ def file_problems(session: Session, share: tuple[int, int] = (0, 1)) -> Iterator
         if not batch:
             break
         for row in batch:
+            if evidence_files.lies_elsewhere(row.folder, stores):
+                continue
             problem = _file_problem(stores, row.folder, row.uri, row.sha256, row.bytes)
             if problem:
                 yield f"{row.trial_id}#{row.attempt}: evidence {row.folder}/{row.uri} {problem}"
@@ -201,9 +204,26 @@ def file_problems(session: Session, share: tuple[int, int] = (0, 1)) -> Iterator
         select(Quarantined.quarantine_id, Quarantined.uri, Quarantined.sha256).order_by(Quarantined.quarantine_id)
     ):
         folder, _, name = quarantined.uri.rpartition("/")
+        if evidence_files.lies_elsewhere(folder, stores):
+            continue
         problem = _file_problem(stores, folder, name, quarantined.sha256, bounded_json.MAX_BYTES)
         if problem:
             yield f"quarantine {quarantined.quarantine_id}: {quarantined.uri} {problem}"
+
+
+def files_elsewhere(session: Session) -> int:
+    """How many files of evidence and quarantine lie outside the declared stores, so that nobody here can read them."""
+    stores, elsewhere = evidence_files.readable_stores(), 0
+    kept = (
+        select(Trial.uri, func.count())
+        .join(Evidence, Evidence.trial_pk == Trial.id)
+        .outerjoin(Expired, (Expired.trial_pk == Evidence.trial_pk) & (Expired.position == Evidence.position))
+        .where(Expired.trial_pk.is_(None))
+        .group_by(Trial.uri)
+    )
+    for query in (kept, select(Quarantined.uri, func.count()).group_by(Quarantined.uri)):
+        elsewhere += sum(count for uri, count in session.execute(query).tuples() if evidence_files.lies_elsewhere(uri, stores))
+    return elsewhere
 
 
 def _file_problem(stores: Sequence[str], folder: str, name: str, sha256: str, most: int) -> str | None:

@@ -230,15 +230,19 @@ def verify(
 ) -> None:
     """Check every reference, hash and number, and every evidence file's SHA-256. Exit code 4 if something is broken."""
     with read_archive(listing=True, as_json=as_json) as opened:
-        broken = opened.verify(evidence=not quick)
+        broken, elsewhere = opened.verify(evidence=not quick), opened.files_elsewhere()
 
     def show() -> None:
         for problem in broken:
             out.print(problem, style="red")
         checked = "rows and documents" if quick else "rows, documents and evidence"
         out.print(f"{len(broken)} broken" if broken else f"the archive holds: {checked}")
+        if elsewhere:
+            out.print(
+                f"{format_count(elsewhere, 'file')} of evidence elsewhere: outside PLUMBLINE_RESULTS_URL and upkeep.yaml's evidence.stores, not read"
+            )
 
-    emit(as_json, {"sound": not broken, "evidence_checked": not quick, "problems": broken}, show)
+    emit(as_json, {"sound": not broken, "evidence_checked": not quick, "problems": broken, "files_elsewhere": elsewhere}, show)
     raise typer.Exit(BROKEN if broken else OK)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
@@ -83,11 +84,19 @@ def readable_stores() -> tuple[str, ...]:
 def check_address(address: str, stores: Sequence[str] | None = None) -> str:
     """`address` itself if it lies in one of these stores (default: `readable_stores`); InvalidResult otherwise."""
     check_address_form(address)
-    if not any(f"{address}/".startswith(f"{store}/") for store in (readable_stores() if stores is None else stores)):
+    if lies_elsewhere(address, readable_stores() if stores is None else stores):
         raise InvalidResult(
             f"{address} is outside the declared result stores; expected PLUMBLINE_RESULTS_URL or one of evidence.stores in upkeep.yaml"
         )
     return address
+
+
+def lies_elsewhere(address: str, stores: Sequence[str]) -> bool:
+    """Whether an address of a store's form lies in none of these stores."""
+    with suppress(InvalidResult):
+        check_address_form(address)
+        return not any(f"{address}/".startswith(f"{store}/") for store in stores)
+    return False
 
 
 def check_address_form(address: str) -> str:

@@ -47,6 +47,9 @@ def verify_archive(today: date) -> int:
     days: int = math.ceil(load().upkeep.evidence.read_every / _DAY)
     with open_archive() as archive:
         problems = archive.verify(evidence=True, share=(today.toordinal() % days, days))
+        elsewhere = archive.files_elsewhere()
+    if elsewhere:
+        _log.info("%s of evidence elsewhere: outside the declared stores, not read", format_count(elsewhere, "file"))
     for problem in problems:
         _log.error("%s", problem)
     if problems:

@@ -21,7 +21,7 @@ Said = Callable[..., tuple[Any, int]]
 
 def test_verify_says_what_is_broken_and_exits_with_4(campaigns: Callable[..., None], said: Said, plumbline: Callable[..., Result]) -> None:
     campaigns(a=[0.1])
-    assert said("archive", "verify", "--quick") == ({"sound": True, "evidence_checked": False, "problems": []}, 0)
+    assert said("archive", "verify", "--quick") == ({"sound": True, "evidence_checked": False, "problems": [], "files_elsewhere": 0}, 0)
     broken, code = said("archive", "verify")
     assert code == 4
     assert all("is missing" in problem for problem in broken["problems"])

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 
 import pytest
+from tests.data.result_documents import document, trial
 from tests.fakes.installation import with_upkeep
 
 from plumbline.archive import Archive, QuarantineRecord, open_archive
 from plumbline.declarations import installation_paths
 from plumbline.launch import stores
-from plumbline.workflows.retain import delete_old_data, delete_old_files, folder_bytes, storage_sizes
+from plumbline.results import Evidence
+from plumbline.workflows.retain import delete_old_data, delete_old_files, folder_bytes, storage_sizes, verify_archive
 
 DAY = 86400.0
 
@@ -94,6 +97,23 @@ def test_a_quarantined_copy_goes_with_its_row(archive: Archive, config: Path, tm
     assert done["quarantine"] == 1
     assert archive.quarantined() == [] and not home.exists(path) and not home.exists(f"{path}.reason.json")
     assert archive.verify(evidence=True) == []
+
+
+@pytest.mark.fault(
+    "a campaign of another machine is imported", ends="its files are counted as elsewhere", keeps="nightly verification and retention"
+)
+def test_an_imported_campaign_ends_no_retention(archive: Archive, config: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    item = Evidence(kind="log", uri="evidence/log", sha256="0" * 64, bytes=1)
+    with open_archive(f"sqlite:///{tmp_path / 'laptop.db'}") as laptop:
+        laptop.record(document(evidence=[item]), uri="file:///home/ada/results/x")
+        laptop.quarantine(
+            QuarantineRecord(trial().campaign_id, "x", 1, "file:///home/ada/results/quarantine/x/result.json", "0" * 64, "cut short")
+        )
+        laptop.export(tmp_path / "bundle")
+    assert archive.import_(tmp_path / "bundle")[0].refused is None
+    caplog.set_level("INFO")
+    verify_archive(date(2026, 1, 1))
+    assert "2 files of evidence elsewhere" in caplog.text and archive.files_elsewhere() == 2
 
 
 def test_sizes_of_every_part(archive: Archive) -> None:
