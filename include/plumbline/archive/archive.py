@@ -147,4 +147,9 @@ class Archive(
         with reading(self.engine) as session:
             return [*verification.row_problems(session), *(verification.file_problems(session, share) if evidence else ())]
 
+    def check_writable(self) -> None:
+        """SQLAlchemyError if nothing can be written here, such as into a file without permission."""
+        with writing(self.engine) as session:
+            session.connection()
+
     files_elsewhere = reads(verification.files_elsewhere)

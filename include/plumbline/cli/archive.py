@@ -24,9 +24,23 @@ from plumbline.archive.migrate import head, revision_of, upgrade
 from plumbline.archive.retention import DueEvidence
 from plumbline.cli.exit_status import BROKEN, FAILED, OK
 from plumbline.cli.imports import forget_import, import_, import_mlperf, imports
-from plumbline.cli.output import Json, clear_errors, completed, emit, fail, marked, no_archive, open_archive, out, read_archive, table
+from plumbline.cli.output import (
+    Json,
+    clear_errors,
+    completed,
+    emit,
+    fail,
+    marked,
+    no_archive,
+    open_archive,
+    out,
+    read_archive,
+    recorded_later,
+    table,
+)
 from plumbline.declarations import DeclarationError, installation_paths
 from plumbline.embedded.connections import database_url
+from plumbline.launch import stores
 from plumbline.metrics.formatting import format_count
 
 Airflow = Annotated[bool, typer.Option("--airflow", help="Airflow's database instead: runs, and connections encrypted with the Fernet key")]
@@ -261,7 +275,9 @@ def export(
 @archive.command()
 def collect(campaign: Annotated[str, typer.Argument(help="the campaign's id, such as 2026-11")], as_json: Json = False) -> None:
     """Bring home results that reached their stores after the campaign ended, and record them. Exit code 1 if some still cannot be read."""
-    with clear_errors(LookupError, OSError), read_archive() as opened:
+    # Only for results that are there an archive is made, where there is none.
+    opening = open_archive if stores.home().trial_ids(campaign) else read_archive
+    with clear_errors(LookupError), recorded_later(campaign), opening() as opened:
         done = workflows.benchmark.collect_campaign(opened, campaign)
     new = [one for one in done if {"inserted", "corrected"} & set(one.recorded)]
     failed = [one for one in done if one.problem is not None]

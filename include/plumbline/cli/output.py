@@ -20,7 +20,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from plumbline.cli.exit_status import OK, UNUSABLE
+from plumbline.cli.exit_status import FAILED, OK, UNUSABLE
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive
@@ -95,6 +95,18 @@ def clear_errors(*kinds: type[Exception]) -> Iterator[None]:
         yield
     except kinds as error:
         fail(str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error))
+
+
+@contextmanager
+def recorded_later(campaign_id: str) -> Iterator[None]:
+    """A database, disk or permission that fails while something is measured ends in a sentence that says how to record it; exit code 1."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (SQLAlchemyError, OSError) as error:
+        why = " ".join(str(getattr(error, "orig", None) or error).split())
+        fail(f"{why}; once that is mended, plumbline archive collect {campaign_id} records what was measured", FAILED)
 
 
 NO_CAMPAIGN = "the archive is empty; measure a first campaign: plumbline run"

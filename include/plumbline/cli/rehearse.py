@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from plumbline.alerts.slack.connection import CONNECTION
-from plumbline.cli.output import Json, clear_errors, emit, fail, out, table
+from plumbline.cli.output import Json, clear_errors, emit, fail, open_archive, out, table
 from plumbline.declarations import DeclarationError, installation_paths, load
 from plumbline.declarations.installation import override_home
 from plumbline.embedded.connections import provide_connections
@@ -48,7 +48,9 @@ def rehearse(
             ended = ", ".join(f"{count} {status}" for status, count in sorted(one.statuses.items())) or "silent"
             shown.add_row(one.campaign_id, one.provider, str(one.trials), ended, "\n".join(one.findings) or "none")
 
-        with override_home(apart):
+        with override_home(apart), open_archive() as archive, archive.alone("rehearsal", 0.0) as mine:
+            if not mine:
+                fail(f"another rehearsal runs in {apart}; wait for its end, or name another folder: --home")
             done = rehearse_months(declared, months, tell, workloads=workload, repeats=repeats, alerting=alert)
 
     def show() -> None:

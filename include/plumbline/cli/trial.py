@@ -29,6 +29,7 @@ from plumbline.cli.output import (
     out,
     planning_archive,
     read_archive,
+    recorded_later,
     table,
 )
 from plumbline.declarations import DeclarationError, Declarations, InferenceWorkload, Trial, installation_paths, load
@@ -305,6 +306,13 @@ def _run(planned: Trial, everything: bool, as_json: bool) -> None:
         def follow(line: ProgressLine) -> None:
             bar.update(task, completed=line.fraction, note=f"{line.phase} {line.note}")
 
-        document = run_directly(planned, follow)
-    emit(as_json, document, lambda: show(document, everything))
-    raise typer.Exit(FAILED if document.validity.status == "failed" else OK)
+        with recorded_later(planned.campaign_id):
+            done = run_directly(planned, follow)
+
+    def tell() -> None:
+        show(done.document, everything)
+        for why in done.rejected:
+            out.print(f"rejected by the archive: {why}", style="red")
+
+    emit(as_json, done.document, tell)
+    raise typer.Exit(FAILED if done.document.validity.status == "failed" or done.rejected else OK)

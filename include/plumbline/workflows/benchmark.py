@@ -349,16 +349,30 @@ def plan_replay(recorded: Trial) -> Trial:
     return Trial.model_validate_json(recorded.model_copy(update=changed).model_dump_json())
 
 
-def run_directly(trial: Trial, on_progress: Callable[[ProgressLine], None] | None = None) -> ResultDocument:
-    """Launch, collect, check and record one trial; the document of its last attempt."""
+@dataclass(frozen=True)
+class DirectTrial:
+    """A trial that was measured and recorded at once: the document of its last attempt, and why the archive rejects it; empty if it does not."""
+
+    document: ResultDocument
+    rejected: tuple[str, ...] = ()
+
+
+def run_directly(trial: Trial, on_progress: Callable[[ProgressLine], None] | None = None) -> DirectTrial:
+    """Launch, collect, check and record one trial. Raises an error of the archive or the store before the launch where it shows then."""
+    with open_archive() as archive:
+        archive.check_writable()
     store = ResultStore(installation_paths().results_url)
     spec = {"campaign_id": trial.campaign_id, "trial_id": trial.trial_id}
     store_planned_trial(store, trial)
     launcher_for(trial.provider).launch(trial, store, on_progress)
     collect_trial(spec)
     (checked,) = validate_group(trial.provider.name, trial.workload.kind, [spec])
-    record_trial(checked)
-    return store.collected(store.attempts(trial.campaign_id, trial.trial_id)[-1])
+    recorded = record_trial(checked)["recorded"][-1]
+    verdict = checked["verdicts"][-1]
+    why = [f"{reason['code']}: {reason['detail']}" for reason in verdict["reasons"]] if verdict["action"] == "reject" else []
+    if recorded == "quarantined":
+        why.append("the document is in quarantine: plumbline archive quarantine list")
+    return DirectTrial(store.collected(store.attempts(trial.campaign_id, trial.trial_id)[-1]), tuple(why))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -20,6 +21,7 @@ from plumbline.workflows.findings import apply, readable_findings
 from plumbline.workflows.plan import declared_provider
 
 PRICE_AUTHOR = "price_watch"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,18 @@ def read_and_store_prices(archive: Archive, declared: Declarations, provider: Pr
     report = read_prices(provider, declared, at)
     new = archive.record_readings(report.readings)
     kinds = sorted({(r.purchase, r.term) for r in report.readings}, key=lambda kind: (kind[0] != "on_demand", *map(str, kind)))
-    checks = [checked_price(archive, provider, purchase, term, at, report.readings) for purchase, term in kinds]
+    checks, notes = [], [*map(str, report.failures)]
+    for purchase, term in kinds:
+        try:
+            checked = checked_price(archive, provider, purchase, term, at, report.readings)
+        except (ValueError, LookupError, ArithmeticError, TypeError) as error:
+            # One history that nobody foresaw must not silence the other prices, nor the other providers.
+            _log.exception("%s: the history of %s", provider.name, format_price_name(purchase, term))
+            notes.append(f"{provider.name}: its history of {format_price_name(purchase, term)} prices cannot be checked: {error}")
+        else:
+            checks += [checked] if checked is not None else []
     silences = _silent_sources(archive, provider, at, report)
-    result = _store(archive, provider, at, [c for c in checks if c is not None], len(new), silences, tuple(map(str, report.failures)))
+    result = _store(archive, provider, at, checks, len(new), silences, tuple(notes))
     # A price accepted by rule or a declared price that takes effect today moves decisions; else nothing is stored.
     decide_all(archive, declared, at.date(), f"price check of {provider.name}")
     return result

@@ -141,7 +141,9 @@ def rehearse_months(
 def _launched(trial: Trial, spec: dict[str, str]) -> None:
     """Run it unless it has run; retry as Airflow's retry policy does."""
     store = stores.home()
-    if store.attempts(trial.campaign_id, trial.trial_id):
+    # A folder without either is of a launch that was killed before it ended.
+    ended = ("result.json", "launch.json")
+    if any(store.exists(f"{folder}/{file}") for folder in store.attempts(trial.campaign_id, trial.trial_id) for file in ended):
         return
     benchmark.store_planned_trial(store, trial)
     for _ in range(_TRIES):

@@ -20,6 +20,7 @@ from plumbline.declarations.workloads.access_logs import AccessLog, LogFormat, L
 from plumbline.declarations.workloads.load import DAY_S, MAX_TRACE_ROWS
 from plumbline.declarations.workloads.text_file import UnusableFile
 from plumbline.declarations.yaml_source import UnreadableYaml, read_yaml
+from plumbline.whole_file import whole_file
 
 TEMPLATE = "chat-replay-cpu"
 MAX_LOG_BYTES = 2**30
@@ -90,8 +91,10 @@ def workload_from_log(
     _check(name, text, trace)
     for path in (workload_file, trace_file):
         path.parent.mkdir(parents=True, exist_ok=True)
-    trace_file.write_text(trace, encoding="utf-8")
-    workload_file.write_text(text, encoding="utf-8")
+    # The workload last, so that none names a trace that is not there.
+    with whole_file(workload_file) as workload, whole_file(trace_file) as written:
+        written.write_text(trace, encoding="utf-8")
+        workload.write_text(text, encoding="utf-8")
     return WorkloadOfLog(
         name,
         log.format,

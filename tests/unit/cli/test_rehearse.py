@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
+from plumbline.archive import open_archive
+from plumbline.declarations.installation import override_home
+
 
 def test_a_month_is_rehearsed_apart_from_what_is_measured(home: Path, said: Callable[..., Any]) -> None:
     found, code = said(
@@ -17,6 +20,14 @@ def test_a_month_is_rehearsed_apart_from_what_is_measured(home: Path, said: Call
         ("2026-02", "simulated-2core", {"valid": found[0]["trials"]})
     ]
     assert (home / "rehearsal" / "archive.db").exists() and not (home / "archive.db").exists()
+
+
+@pytest.mark.fault("two rehearsals in one folder at once", ends="the second is refused", keeps="the first's trials")
+def test_a_second_rehearsal_in_the_same_folder_waits_for_nothing_and_says_so(home: Path, plumbline: Callable[..., Result]) -> None:
+    with override_home(home / "rehearsal"), open_archive() as archive, archive.alone("rehearsal", 0.0) as first:
+        assert first
+        result = plumbline("rehearse", "--provider", "simulated-2core", "--campaigns", "2026-02", "--home", str(home / "rehearsal"))
+    assert result.exit_code == 2 and "another rehearsal runs" in result.stderr.replace("\n", " ")
 
 
 def test_what_is_not_simulated_is_refused(plumbline: Callable[..., Result]) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from datetime import datetime, timedelta, timezone
 
 import pytest
+from sqlalchemy.exc import OperationalError
 from tests.data import result_documents
 from tests.data.result_documents import provider
 from tests.fakes.trials import CONFIG
 
-from plumbline.archive import open_archive
+from plumbline.archive import Archive, open_archive
 from plumbline.cli import trial
 from plumbline.declarations import load
-from plumbline.results import Curve, Point, Reason, Validity, metric_row
+from plumbline.results import Curve, Environment, Event, Point, Reason, ResultDocument, Validity, metric_row
 
 
 @pytest.mark.parametrize(
@@ -75,6 +77,62 @@ def test_a_trial_that_the_budget_does_not_carry_is_not_started(tmp_path, plumbli
         archive.record(recorded, uri="file:///nowhere")
     again = plumbline("replay", recorded.trial.trial_id)
     assert again.exit_code == 2 and "local-1core: 1 of 1" in again.stderr, "a replay holds the provider too"
+
+
+class Launches:
+    """A launcher that writes the document of a trial that was measured before its time: the archive's checks reject it."""
+
+    def __init__(self, ended):
+        self.launched, self._ended = [], ended
+
+    def launch(self, trial, store, on_progress=None):
+        self.launched.append(trial)
+        store.put_trial(trial)
+        ended = Event(name="finished", utc=datetime.now(timezone.utc) + self._ended)
+        store.put_document(
+            ResultDocument.sealed(
+                trial=trial,
+                harness_version="0.1.0",
+                environment=Environment.of(result_documents.FACTS),
+                validity=Validity(status="valid"),
+                timeline=(ended,),
+                metrics=result_documents.believed_training_metrics(),
+            )
+        )
+
+
+@pytest.mark.fault("a clock steps back while a trial is measured", ends="rejected, exit code 1", keeps="the document")
+@pytest.mark.parametrize("days", [0, 30])
+def test_a_trial_that_the_archive_rejects_says_so(plumbline, home, monkeypatch, days):
+    launches = Launches(timedelta(days=days))
+    monkeypatch.setattr("plumbline.workflows.benchmark.launcher_for", lambda provider: launches)
+    result = plumbline("trial", "gpt-tiny-cpu", "--provider", "local-1core")
+    assert ("rejected by the archive" in result.output) == bool(days), result.output
+    assert result.exit_code == (1 if days else 0), result.output
+
+
+@pytest.mark.fault(
+    "the archive cannot be written while a trial is asked for", ends="one sentence, exit code 1", keeps="the machine: nothing is measured"
+)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_archive_that_fails_ends_in_a_sentence_that_names_the_campaign(plumbline, home, monkeypatch, when):
+    launches = Launches(timedelta())
+    monkeypatch.setattr("plumbline.workflows.benchmark.launcher_for", lambda provider: launches)
+    with monkeypatch.context() as failing:
+
+        def fails(*arguments, **named):
+            raise OperationalError("INSERT", {}, Exception("attempt to write a readonly database"))
+
+        failing.setattr(Archive, "check_writable" if when == "before" else "record", fails)
+        result = plumbline("trial", "gpt-tiny-cpu", "--provider", "local-1core")
+    assert result.exit_code == 1 and "Traceback" not in result.output
+    assert len(launches.launched) == (when == "after")
+    assert "attempt to write a readonly database" in result.stderr and "plumbline archive collect trial-" in " ".join(result.stderr.split())
+    if when == "after":
+        collected = plumbline("archive", "collect", launches.launched[0].campaign_id)
+        assert collected.exit_code == 0, collected.output
+        with open_archive() as archive:
+            assert [t.usable for t in archive.trials()] == [True], "in an archive that was empty"
 
 
 def test_curves_are_shown_by_their_places():

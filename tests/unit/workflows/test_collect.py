@@ -14,7 +14,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 from fsspec.registry import _registry
 from sqlalchemy.exc import OperationalError
-from tests.data.result_documents import FACTS, training_metrics
+from tests.data.result_documents import FACTS, believed_training_metrics
 from tests.fakes.fake_kubernetes import FakeKubernetes, PodRun, Script
 from tests.fakes.pod_harness import signed
 from tests.fakes.trials import PLANNED_AT, a_trial, cluster_provider, declared
@@ -28,16 +28,13 @@ from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.operate.attempts import Attempt
 from plumbline.launch.cluster.operate.closing import adopt_or_announce, close_attempt
 from plumbline.launch.plan import RunRequest, plan
-from plumbline.results import Environment, Event, Evidence, Reason, ResultDocument, ResultStore, Validity, metric_row
+from plumbline.results import Environment, Event, Evidence, Reason, ResultDocument, ResultStore, Validity
 from plumbline.results import store as result_store
 from plumbline.workflows import benchmark
 from plumbline.workflows.benchmark import collect_campaign
 
 NS, CAMPAIGN, HOUR = "plumbline", "2026-11", 3600.0
-METRICS = (
-    *(r for r in training_metrics(steps=75) if r.metric != "effective_tokens_per_second"),
-    metric_row("effective_tokens_per_second", 400.0, 90, statistic="value"),
-)
+METRICS = believed_training_metrics()
 
 
 class Clock:

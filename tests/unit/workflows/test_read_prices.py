@@ -17,6 +17,7 @@ from plumbline.declarations.providers.provider import ContractSource, CsvSource
 from plumbline.findings.price import HELD_SUBJECT, price_subject
 from plumbline.findings.price_check import accepted_price
 from plumbline.results.finding import Finding
+from plumbline.workflows import read_prices as read_prices_module
 from plumbline.workflows.accept_price import accept_price
 from plumbline.workflows.baseline_decision import apply_answer
 from plumbline.workflows.read_prices import PriceCheckResult, read_and_store_prices, read_provider_prices
@@ -285,6 +286,25 @@ def test_a_simulated_price_change_is_noticed_on_the_second_day_that_it_holds(arc
     )
     made = apply_answer(archive, world, finding.finding_id, "accept", "ada", "a new contract")
     assert made.price == pytest.approx(39.0)
+
+
+@pytest.mark.fault(
+    "a price history raises an error that nobody foresaw", ends="a note of the check", keeps="the check of every other price"
+)
+def test_one_history_that_raises_silences_no_other(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.look(2.39)
+    place.look(1.10, "spot")
+    works = read_prices_module.checked_price
+
+    def raises(archive: Archive, provider: Provider, purchase: str, *more: object) -> object:
+        if purchase == "on_demand":
+            raise ValueError("a day that no calendar has")
+        return works(archive, provider, purchase, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(read_prices_module, "checked_price", raises)
+    done = place.look(1.10, "spot")
+    assert [c.reading.purchase for c in done.checks] == ["spot"]
+    assert len(done.notes) == 1 and "on-demand prices" in done.notes[0] and "a day that no calendar has" in done.notes[0]
 
 
 def test_what_is_not_declared_or_was_never_read_is_named(place: Place) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.data.result_documents import FACTS, training_metrics
+from tests.data.result_documents import FACTS, believed_training_metrics
 from tests.fakes.trials import CONFIG, a_trial, cluster_provider, put_evidence
 
 from plumbline.archive import Archive, QuarantineRecord, QuarantineView, Refused, open_archive
@@ -36,10 +36,6 @@ from plumbline.workflows.record import override_verdict, record_attempt, retry_a
 
 NOW = datetime.now(timezone.utc)
 LANE = TRIAL_GROUPS["training"]
-METRICS = (
-    *(r for r in training_metrics(steps=75) if r.metric != "effective_tokens_per_second"),
-    metric_row("effective_tokens_per_second", 400.0, 90, statistic="value"),  # with the steps of its warm-up
-)
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +53,7 @@ def measured(trial: Trial, *more: Any, ended: datetime = NOW, evidence: Any = ()
         environment=Environment.of(FACTS),
         validity=Validity(status="valid"),
         timeline=(Event(name="finished", utc=ended),),
-        metrics=(*METRICS, *more),
+        metrics=(*believed_training_metrics(), *more),
         evidence=evidence,
     )
 

@@ -11,6 +11,7 @@ from tests.data.result_documents import VALIDITY, provider, training_workload
 
 from plumbline.archive import open_archive
 from plumbline.declarations import Declarations, Thresholds
+from plumbline.launch import stores
 from plumbline.launch.plan import PlanError, RunRequest
 from plumbline.workflows.rehearse import RehearsedCampaign, months_of, rehearse_months, simulated, trials_in
 
@@ -74,6 +75,23 @@ def test_a_campaign_goes_all_the_way_into_the_archive_once(home: Path) -> None:
         (series,) = archive.series("sim")
         assert len(trials) == 4 and series.source == "simulated"
     assert told[0] == told[1]
+
+
+@pytest.mark.fault("a rehearsal is killed before a launch ended", ends="the next one launches it", keeps="the trials that have ended")
+@pytest.mark.parametrize("announced", [False, True])
+def test_a_launch_that_was_killed_is_launched_by_the_next_rehearsal(home: Path, announced: bool) -> None:
+    place, (month,) = simulated(declared(), ()), months_of("2026-05", NOW)
+    (first, *_) = trials_in(place, place.providers["sim"], month, RunRequest("2026-05", "test"))
+    store = stores.home()
+    folder = Path(store.url.removeprefix("file://")) / store.folder(first)
+    folder.mkdir(parents=True)
+    if announced:
+        store.put_trial(first)
+    (done,) = rehearse_months(place, (month,), lambda one: None)
+    assert done.trials == 4
+    with open_archive() as archive:
+        usable = [t for t in archive.trials("2026-05") if t.usable]
+        assert len({t.trial_id for t in usable}) == len(usable) == 4
 
 
 def test_a_failure_that_is_worth_it_is_tried_again_and_each_try_is_an_attempt(home: Path) -> None:

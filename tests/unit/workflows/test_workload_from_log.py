@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import re
 from pathlib import Path
@@ -194,6 +195,32 @@ def test_a_part_of_the_log(tmp_path: Path) -> None:
         workload_from_log(tmp_path / "access.log", "mine", config=tmp_path / "config")
     with pytest.raises(UnusableFile, match="chosen part"):
         workload_from_log(tmp_path / "access.log", "other", config=tmp_path / "config", start_s=100)
+
+
+@pytest.mark.fault(
+    "the disk fills between the two files of a workload from a log",
+    ends="an error",
+    keeps="no half declaration; the same command works again",
+)
+@pytest.mark.parametrize("full_at", [1, 2])
+def test_a_full_disk_leaves_neither_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full_at: int) -> None:
+    works, written = Path.write_text, []
+
+    def fills(path: Path, *arguments: Any, **named: Any) -> int:
+        if path.suffix == ".part":
+            written.append(path)
+            if len(written) == full_at:
+                raise OSError(errno.ENOSPC, "No space left on device")
+        return works(path, *arguments, **named)
+
+    with monkeypatch.context() as full:
+        full.setattr(Path, "write_text", fills)
+        with pytest.raises(OSError, match="No space left"):
+            made_from(tmp_path, json.dumps(LITELLM))
+    config = tmp_path / "config"
+    assert not (config / "traces" / "mine.csv").exists() and not (config / "workloads" / "inference" / "mine.yaml").exists()
+    assert not list(config.rglob("*.part"))
+    assert workload_from_log(tmp_path / "access.log", "mine", config=config).workload.exists()
 
 
 def test_what_the_declarations_would_refuse_is_not_written(tmp_path: Path) -> None:
