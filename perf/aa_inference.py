@@ -62,7 +62,7 @@ def run(declared: Declarations, workload: str, provider: str, campaigns: Sequenc
     for together in zip(*(plan(declared, declared.providers[provider], request, now) for request in requests), strict=True):
         for trial in together:
             at = time.monotonic()
-            done.append(document := run_directly(trial))
+            done.append(document := run_directly(trial).document)
             why = "; ".join(reason.detail for reason in document.validity.reasons)
             print(f"  {trial.campaign_id} {trial.repeat}: {document.validity.status} in {time.monotonic() - at:.0f} s  {why}", flush=True)
     return done

@@ -39,7 +39,7 @@ def no_change(declared: Declarations, workload: str, count: int, until: float) -
             began = time.monotonic()
             if documents and began + longest > until:
                 break
-            documents.append(document := run_directly(trial))
+            documents.append(document := run_directly(trial).document)
             longest = max(longest, time.monotonic() - began)
             why = "; ".join(reason.detail for reason in document.validity.reasons)
             print(f"  {trial.repeat}: {document.validity.status} in {time.monotonic() - began:.0f} s  {why}", flush=True)

@@ -66,7 +66,7 @@ def read_and_store_prices(archive: Archive, declared: Declarations, provider: Pr
         try:
             checked = checked_price(archive, provider, purchase, term, at, report.readings)
         except (ValueError, LookupError, ArithmeticError, TypeError) as error:
-            # One history that nobody foresaw must not silence the other prices, nor the other providers.
+            # An unforeseen history must not silence the other prices, nor the other providers.
             _log.exception("%s: the history of %s", provider.name, format_price_name(purchase, term))
             notes.append(f"{provider.name}: its history of {format_price_name(purchase, term)} prices cannot be checked: {error}")
         else:

@@ -226,7 +226,10 @@ def test_an_archive_that_took_the_campaign_in_misses_nothing_either(
     assert other.import_(tmp_path / "after") == other.import_(tmp_path / "after")
 
 
-def test_an_archive_with_a_copy_of_its_own_goes_on_missing_it(newest: Archive, other: Archive, tmp_path: Path) -> None:
+def test_an_archive_with_a_copy_of_its_own_goes_on_missing_it(
+    newest: Archive, other: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLUMBLINE_RESULTS_URL", "file:///copy/of")
     name = measured(newest, "old", 3)
     newest.expire_evidence(30 * DAY, RULE, STORE)
     newest.export(tmp_path / "bundle", ["old"])

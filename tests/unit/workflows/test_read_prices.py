@@ -288,9 +288,7 @@ def test_a_simulated_price_change_is_noticed_on_the_second_day_that_it_holds(arc
     assert made.price == pytest.approx(39.0)
 
 
-@pytest.mark.fault(
-    "a price history raises an error that nobody foresaw", ends="a note of the check", keeps="the check of every other price"
-)
+@pytest.mark.fault("a price history raises an unforeseen error", ends="a note of the check", keeps="the check of every other price")
 def test_one_history_that_raises_silences_no_other(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.look(2.39)
     place.look(1.10, "spot")
