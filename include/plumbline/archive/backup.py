@@ -20,7 +20,7 @@ from sqlalchemy import URL, Engine, create_engine, inspect, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from plumbline.archive.engine import BUSY_TIMEOUT_S
+from plumbline.archive.engine import BUSY_TIMEOUT_S, one_line
 from plumbline.archive.migrate import revision_of, revisions
 from plumbline.whole_file import sha256_file, whole_file
 
@@ -61,7 +61,7 @@ def backup(url: str, file: Path) -> Backup:
                 _run("pg_dump", "--format=custom", "--no-password", "--file", str(draft), url=parsed)
             return Backup(file, draft.stat().st_size, sha256_file(draft), revision_of(_engine(parsed)))
     except (OSError, sqlite3.Error, SQLAlchemyError) as error:
-        raise BackupError(f"{file} was not written: {_line(error)}") from error
+        raise BackupError(f"{file} was not written: {one_line(error)}") from error
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def restore(url: str, file: Path, *, replace: bool = False, airflow: bool = Fals
         _restore_sqlite(parsed, file) if kind == "sqlite" else _restore_postgresql(parsed, file, tables)
         return Restored(revision_of(_engine(parsed)), kept)
     except (OSError, sqlite3.Error, SQLAlchemyError) as error:
-        raise BackupError(f"{file} was not restored: {_line(error)}") from error
+        raise BackupError(f"{file} was not restored: {one_line(error)}") from error
 
 
 def _check_content(file: Path, kind: str, airflow: bool) -> None:
@@ -187,7 +187,3 @@ def _engine(url: URL) -> Engine:
 
 def _sqlite(file: Path, mode: str) -> sqlite3.Connection:
     return sqlite3.connect(f"file:{quote(str(file.resolve()))}?mode={mode}", uri=True, timeout=BUSY_TIMEOUT_S)
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(getattr(error, "orig", None) or error).split())

@@ -153,6 +153,11 @@ def writes(change: Callable[Concatenate[Session, datetime, P], T]) -> Callable[C
     return method
 
 
+def one_line(error: Exception) -> str:
+    """An error in one line; of a database's, without SQLAlchemy's words around it."""
+    return " ".join(str(getattr(error, "orig", None) or error).split())
+
+
 def utc_now() -> datetime:
     """The archive's clock."""
     return datetime.now(timezone.utc)

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
 from plumbline.archive import audit, retention
-from plumbline.archive.engine import reads, writes
+from plumbline.archive.engine import one_line, reads, writes
 from plumbline.archive.records import Action, Source
 from plumbline.archive.repository import insert_new
 from plumbline.archive.schema import (
@@ -69,8 +69,7 @@ def _storable(document: ResultDocument) -> Iterator[None]:
     try:
         yield
     except (DataError, OverflowError) as error:
-        cause = " ".join(str(getattr(error, "orig", None) or error).split())
-        raise Refused(f"{document.trial.trial_id}: the archive's database cannot store one of its values: {cause}") from error
+        raise Refused(f"{document.trial.trial_id}: the archive's database cannot store one of its values: {one_line(error)}") from error
 
 
 def _record(

@@ -212,7 +212,7 @@ def file_problems(session: Session, share: tuple[int, int] = (0, 1)) -> Iterator
 
 
 def files_elsewhere(session: Session) -> int:
-    """How many files of evidence and quarantine lie outside the declared stores, so that nobody here can read them."""
+    """How many files of evidence and quarantine lie outside the declared stores and so cannot be read here."""
     stores, elsewhere = evidence_files.readable_stores(), 0
     kept = (
         select(Trial.uri, func.count())

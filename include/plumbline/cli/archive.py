@@ -252,9 +252,7 @@ def verify(
         checked = "rows and documents" if quick else "rows, documents and evidence"
         out.print(f"{len(broken)} broken" if broken else f"the archive holds: {checked}")
         if elsewhere:
-            out.print(
-                f"{format_count(elsewhere, 'file')} of evidence elsewhere: outside PLUMBLINE_RESULTS_URL and upkeep.yaml's evidence.stores, not read"
-            )
+            out.print(workflows.retain.elsewhere_line(elsewhere))
 
     emit(as_json, {"sound": not broken, "evidence_checked": not quick, "problems": broken, "files_elsewhere": elsewhere}, show)
     raise typer.Exit(BROKEN if broken else OK)

@@ -97,16 +97,30 @@ def clear_errors(*kinds: type[Exception]) -> Iterator[None]:
         fail(str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error))
 
 
+def require_writable_archive() -> None:
+    """Ends with a sentence and exit code 1, before anything is measured, if the archive cannot be written."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from plumbline.archive.engine import one_line
+
+    try:
+        with open_archive() as archive:
+            archive.check_writable()
+    except SQLAlchemyError as error:
+        fail(f"the archive cannot be written: {one_line(error)}; nothing was measured", FAILED)
+
+
 @contextmanager
 def recorded_later(campaign_id: str) -> Iterator[None]:
     """A database, disk or permission that fails while something is measured ends in a sentence that says how to record it; exit code 1."""
     from sqlalchemy.exc import SQLAlchemyError
 
+    from plumbline.archive.engine import one_line
+
     try:
         yield
     except (SQLAlchemyError, OSError) as error:
-        why = " ".join(str(getattr(error, "orig", None) or error).split())
-        fail(f"{why}; once that is mended, plumbline archive collect {campaign_id} records what was measured", FAILED)
+        fail(f"{one_line(error)}; once that is mended, plumbline archive collect {campaign_id} records what was measured", FAILED)
 
 
 NO_CAMPAIGN = "the archive is empty; measure a first campaign: plumbline run"

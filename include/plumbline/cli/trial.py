@@ -30,6 +30,7 @@ from plumbline.cli.output import (
     planning_archive,
     read_archive,
     recorded_later,
+    require_writable_archive,
     table,
 )
 from plumbline.declarations import DeclarationError, Declarations, InferenceWorkload, Trial, installation_paths, load
@@ -288,6 +289,7 @@ def _within_budget(planned: Trial) -> None:
 def _run(planned: Trial, everything: bool, as_json: bool) -> None:
     _within_budget(planned)
     announce_new_archive()
+    require_writable_archive()
     launcher = planned.provider.launcher
     if launcher.hosted and launcher.connections:
         # What Airflow does not have is told by the launcher, in the trial's record.

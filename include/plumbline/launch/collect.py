@@ -109,7 +109,7 @@ def contradiction(store: ResultStore, folder: str, document: ResultDocument, key
     except (FileNotFoundError, InvalidResult):
         return None
     if written.checksum == document.checksum:
-        return "the document is not signed, but the launcher issued a signing key for its trial"
+        return signing.NOT_SIGNED
     if signing.verify(written, keys).status == "verified" and document.validity.failure_class != "harness_error":
         return "it replaces the signed result.json that lies beside it"
     return None

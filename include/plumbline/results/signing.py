@@ -17,7 +17,7 @@ UNKNOWN_HARNESS = "unknown"
 """`harness_version` of a document that no harness wrote."""
 
 
-_NOT_SIGNED = "the document is not signed, but the launcher issued a signing key for its trial"
+NOT_SIGNED = "the document is not signed, but the launcher issued a signing key for its trial"
 
 
 class InvalidKey(ValueError):
@@ -84,7 +84,7 @@ def verify(document: ResultDocument, keys: Mapping[int, str]) -> Verification:
     signature, attempt = document.signature, document.trial.attempt
     if signature is None:
         if keys and not _written_by_collect(document):
-            return Verification("broken", _NOT_SIGNED)
+            return Verification("broken", NOT_SIGNED)
         if keys and not _as_launched(document):
             return Verification("broken", f"the document is not signed, and its launch did not end with {document.validity.failure_class}")
         return Verification("not_signed", _unsigned_reason(document))
@@ -122,7 +122,7 @@ def verify_delivered(document: ResultDocument, keys: Mapping[int, str] | None) -
     if keys is None:
         return document
     if keys and signature is None:
-        raise ValueError(_NOT_SIGNED)
+        raise ValueError(NOT_SIGNED)
     return verify_collected(document, keys)
 
 

@@ -213,6 +213,8 @@ class ResultStore:
 
     def correction(self, folder: str) -> str | None:
         """Address of the attempt whose evidence the correction in this folder has; None if it holds no correction."""
+        if folder.endswith("/attempt-1"):  # corrects nothing: most folders cost no request
+            return None
         path = f"{folder}/correction.json"
         try:
             return str(bounded_json.parse_object(self.get(path), self.uri(path)).get("evidence_of"))

@@ -96,11 +96,12 @@ def _verified_document(store: ResultStore, folder: str, path: str, keys: Mapping
     wrong = stores.evidence_violations(document) or damaged_files(store, document)
     if document.trial != store.trial(folder):
         wrong.append(f"{store.uri(path)} is of another trial than {folder}/trial.json")
-    if path.endswith("collected.json") and (why := contradiction(store, folder, document, keys)):
+    collected = path.endswith("collected.json")
+    if collected and (why := contradiction(store, folder, document, keys)):
         wrong.append(why)
     if wrong:
         raise InvalidResult("; ".join(wrong))
-    document = (signing.verify_collected if path.endswith("collected.json") else signing.verify_delivered)(document, keys)
+    document = signing.verify_collected(document, keys) if collected else signing.verify_delivered(document, keys)
     record = store.launch(folder)
     return document if record is None else document.with_launch(record)
 

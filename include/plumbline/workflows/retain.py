@@ -49,7 +49,7 @@ def verify_archive(today: date) -> int:
         problems = archive.verify(evidence=True, share=(today.toordinal() % days, days))
         elsewhere = archive.files_elsewhere()
     if elsewhere:
-        _log.info("%s of evidence elsewhere: outside the declared stores, not read", format_count(elsewhere, "file"))
+        _log.info("%s", elsewhere_line(elsewhere))
     for problem in problems:
         _log.error("%s", problem)
     if problems:
@@ -58,6 +58,10 @@ def verify_archive(today: date) -> int:
             f'{format_count(len(problems), "problem")}: {summary}. `plumbline archive verify` checks everything again; docs/operate.md, "Repair the archive"'
         )
     return days
+
+
+def elsewhere_line(files: int) -> str:
+    return f"{format_count(files, 'file')} of evidence elsewhere: outside PLUMBLINE_RESULTS_URL and upkeep.yaml's evidence.stores, not read"
 
 
 def retention_rule() -> tuple[float, str] | None:

@@ -5,7 +5,7 @@ SUM: the SHA-256 of PACK.zip, likewise. Checks that the installation signed inde
 what the holder of public-key.pem signed (Ed25519), and that each evidence file is the one that the signed document names.
 
 Exit status: 0 verified; 1 something is wrong or missing; 2 the pack or this computer cannot be used; 3 nothing is wrong, but some documents are not
-signed or some evidence is not shown; 4 nothing is wrong, but nobody vouches for the key: give --key or --sha256.
+signed or some evidence is not shown; 4 nothing is wrong, but the key is unknown: give --key or --sha256.
 """
 
 import sys
@@ -73,19 +73,25 @@ def main(arguments: list[str]) -> int:
 
 def _index_key(root: Root) -> str:
     """The public key beside the index, in hexadecimal digits."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
-
     pem = _read(root, "index-key.pem")
     if pem is None or _read(root, "index.sig") is None:
         raise Unusable("index.sig or index-key.pem is not there; expected an evidence pack whose index is signed")
+    if (key := _public_key(pem)) is None:
+        raise Unusable("index-key.pem is no Ed25519 public key")
+    return str(key.public_bytes_raw().hex())
+
+
+def _public_key(pem: bytes) -> Any:
+    """The Ed25519 key; None if it is none."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
     try:
         key = load_pem_public_key(pem)
-    except ValueError:
-        raise Unusable("index-key.pem is no public key") from None
-    if not isinstance(key, Ed25519PublicKey):
-        raise Unusable("index-key.pem is no Ed25519 key")
-    return key.public_bytes_raw().hex()
+    except (ValueError, UnsupportedAlgorithm):
+        return None
+    return key if isinstance(key, Ed25519PublicKey) else None
 
 
 def _sum(pack: Path, expected: str) -> tuple[str, str]:
@@ -167,21 +173,16 @@ def _document_signature(root: Root, folder: str, signed: bool) -> tuple[str, str
 
 def _signature(root: Root, name: str, signature_name: str, key_name: str, expected: str | None = None) -> tuple[str, str]:
     from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
     raw, pem, signature = _read(root, name), _read(root, key_name), _read(root, signature_name)
     if raw is None or pem is None or signature is None:
         return "WRONG", f"{name}: its signature or its public key is not in the pack"
+    if (key := _public_key(pem)) is None:
+        return "WRONG", f"{key_name}: no Ed25519 public key"
     try:
-        key = load_pem_public_key(pem)
-        if not isinstance(key, Ed25519PublicKey):
-            return "WRONG", f"{key_name}: no Ed25519 key"
         key.verify(signature, raw)
     except InvalidSignature:
         return "WRONG", f"{name}: the signature does not match the file and the public key"
-    except ValueError:
-        return "WRONG", f"{key_name}: no public key"
     used = key.public_bytes_raw().hex()
     if expected is not None and used != expected.strip().lower():
         return "WRONG", f"{name}: signed with the key {used}, not with the given one"

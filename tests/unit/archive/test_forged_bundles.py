@@ -100,7 +100,7 @@ def test_rows_that_no_document_backs_are_refused(archive: Archive, bundle: Path,
 
 @pytest.mark.fault("a bundle adds an attempt to a trial that was launched here", ends="refused", keeps="the attempts of this archive")
 @pytest.mark.parametrize("keys", ["issued", "none"])
-@pytest.mark.parametrize("signed_by", ["another archive's key", "nobody, as failed"])
+@pytest.mark.parametrize("signed_by", ["another archive's key", "no key, as failed"])
 def test_no_bundle_adds_an_attempt_to_a_trial_that_was_launched_here(
     archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signed_by: str, keys: str
 ) -> None:
@@ -117,7 +117,7 @@ def test_no_bundle_adds_an_attempt_to_a_trial_that_was_launched_here(
     if keys == "issued":
         archive.issue_signing_key(CAMPAIGN, NAME, 1, signing.KeyPair.generate().public_hex)
     (one,) = archive.import_(tmp_path / "bundle")
-    if (signed_by, keys) == ("nobody, as failed", "none"):
+    if (signed_by, keys) == ("no key, as failed", "none"):
         assert (one.refused, one.new) == (None, 1), "a trial of this machine is not signed, here or elsewhere"
         return
     assert one.refused is not None and [t.attempt for t in archive.trials()] == [1]

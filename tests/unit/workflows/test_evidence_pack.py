@@ -98,8 +98,8 @@ def test_what_is_not_signed_is_never_taken_for_verified(archive: Archive, tmp_pa
     assert status == NOT_ALL_SHOWN and "UNSIGNED  " in text and "VERIFIED" not in text
 
 
-def forge(pack: Path, change: str, anew: bool) -> Path:
-    """The pack as somebody sends it on who would rather show another one. `anew`: with an index of his own, signed by a key of his own."""
+def forge(pack: Path, change: str, again: bool) -> Path:
+    """The pack as a forger sends it on. `again`: with an index of his own, signed by a key of his own."""
     with zipfile.ZipFile(pack) as held:
         files = {name: held.read(name) for name in held.namelist()}
     index, key = json.loads(files["index.json"]), signing.KeyPair.generate()
@@ -125,7 +125,7 @@ def forge(pack: Path, change: str, anew: bool) -> Path:
     elif change == "malformed":
         files["index.json"] = b"[" * 100_000
     own = ("README.md", "verify.py", "index.json", "index.sig", "index-key.pem")
-    if anew and change != "malformed":
+    if again and change != "malformed":
         index["files"] = {name: hashlib.sha256(data).hexdigest() for name, data in files.items() if name not in own}
         files["index.json"] = json.dumps(index).encode()
         files["index.sig"], files["index-key.pem"] = key.private.sign(files["index.json"]), pem(key)
@@ -148,11 +148,11 @@ CHANGES = (
 @pytest.mark.fault(
     "an evidence pack is forged and signed by another key", ends="verify.py: never VERIFIED", keeps="the pack as it was sent"
 )
-@pytest.mark.parametrize("anew", [False, True])
+@pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_forged_pack_is_never_verified(archive: Archive, tmp_path: Path, change: str, anew: bool) -> None:
+def test_a_forged_pack_is_never_verified(archive: Archive, tmp_path: Path, change: str, again: bool) -> None:
     done = write_evidence_pack(archive, "f1", tmp_path / "pack.zip")
-    forged = forge(done.file, change, anew)
+    forged = forge(done.file, change, again)
     for given in ((), ("--key", done.key)):
         for folder in (False, True):
             status, text = verified(forged, *given, folder=folder)
@@ -172,7 +172,7 @@ def test_a_pack_is_of_one_provider_whose_prices_its_documents_hold(archive: Arch
     with zipfile.ZipFile(done.file) as pack:
         assert {each["provider"] for each in json.loads(pack.read("index.json"))["trials"]} == {rival.provider.name}
     with pytest.raises(LookupError, match="its trials are of"):
-        write_evidence_pack(archive, NEW.campaign_id, tmp_path / "other.zip", "nobody")
+        write_evidence_pack(archive, NEW.campaign_id, tmp_path / "other.zip", "no-such")
 
 
 @pytest.mark.fault(

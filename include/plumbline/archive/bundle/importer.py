@@ -30,6 +30,7 @@ from plumbline.archive.bundle.manifest import (
     check_files,
     load_manifest,
 )
+from plumbline.archive.engine import one_line
 from plumbline.archive.migrate import head
 from plumbline.archive.published import import_published, published_trial_row
 from plumbline.archive.records import Action
@@ -120,7 +121,7 @@ def import_bundle(
             with writing() as session:
                 done.append(_campaign(session, order, campaign_id, entry))
         except (Contradiction, recording.Refused, InvalidResult, DataError, IntegrityError, OverflowError) as error:
-            why = " ".join(str(getattr(error, "orig", None) or error).split())
+            why = one_line(error)
             done.append(ImportedCampaign(campaign_id, refused=why))
             with writing() as session:
                 _write_audit(session, order, "bundle_refused", campaign_id, why, {})
@@ -209,27 +210,23 @@ def _document(
         signature = signing.verify(document, keys)
         if signature.status == "broken":
             raise Contradiction(f"{place['trial_id']}: {signature.detail}")
-        if (
-            signature.status != "verified"
-            and (keys or signature.status == "verified_as_exported")
-            and _adds_to_own(session, order, document)
-        ):
+        foreign = signature.status != "verified" if keys else signature.status == "verified_as_exported"
+        if foreign and _adds_to_own(session, order, document, launched=bool(keys)):
             raise Contradiction(
                 f"{place['trial_id']}#{place['attempt']}: this archive launched the trial and knows no such attempt; {signature.detail}"
             )
     return document
 
 
-def _adds_to_own(session: Session, order: ImportContext, document: ResultDocument) -> bool:
-    """Whether the document is a new attempt of a trial that this installation launched: it has a key of it, or an attempt in its own store."""
+def _adds_to_own(session: Session, order: ImportContext, document: ResultDocument, launched: bool) -> bool:
+    """Whether the document is a new attempt of a trial that this installation `launched`, as a key of it or an attempt in its own store shows."""
     trial = document.trial
     attempts = session.execute(
         select(Trial.attempt, Trial.checksum, Trial.uri).where(Trial.campaign_id == trial.campaign_id, Trial.trial_id == trial.trial_id)
     ).all()
     if (trial.attempt, document.checksum) in {(attempt, checksum) for attempt, checksum, _ in attempts}:
         return False
-    launched = recording.signing_keys(session, trial.campaign_id, trial.trial_id)
-    return bool(launched) or any(uri.startswith(f"{order.home.rstrip('/')}/") for *_, uri in attempts)
+    return launched or any(uri.startswith(f"{order.home.rstrip('/')}/") for *_, uri in attempts)
 
 
 def _place(document: ResultDocument | PublishedResult) -> Row:
