@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.helm_chart import options, wrong_options
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "k8s" / "airflow"
@@ -71,6 +72,47 @@ def test_trials_are_not_launched_with_the_servers_own_account(values: dict[str, 
     assert values["allowPodLaunching"] is False
     for part in (values["apiServer"], values["scheduler"], values["dagProcessor"], values["triggerer"], values["workers"]["celery"]):
         assert part["serviceAccount"] == {"automountServiceAccountToken": False}
+
+
+@pytest.mark.parametrize("file", ["values.yaml", "values-kubernetes-executor.yaml"])
+def test_the_chart_has_every_option(file: str) -> None:
+    assert list(wrong_options(yaml.safe_load((FOLDER / file).read_text()), options())) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"scheduler": {"replica": 2}}, "scheduler.replica: the chart has no such option"),
+        ({"workers": {"replicas": 4}}, "workers.replicas: the chart has no such option"),
+        ({"schedulers": {"replicas": 2}}, "schedulers.replicas: the chart has no such option"),
+        ({"redis": {}}, "redis: the chart has no such option"),
+        ({"scheduler": {"replicas": "2"}}, "scheduler.replicas: '2'; expected integer"),
+        ({"scheduler": {"replicas": True}}, "scheduler.replicas: True; expected integer"),
+        ({"flower": {"enabled": "false"}}, "flower.enabled: 'false'; expected boolean"),
+        ({"apiServer": {"env": {"A": "b"}}}, "apiServer.env: {'A': 'b'}; expected array"),
+        ({"scheduler": 2}, "scheduler: the chart has no such option"),
+    ],
+)
+def test_another_option_or_type_is_refused(changed: dict[str, Any], said: str) -> None:
+    assert list(wrong_options(changed, options())) == [said]
+
+
+PARTS = {
+    "api-server": "apiServer",
+    "scheduler": "scheduler",
+    "dag-processor": "dagProcessor",
+    "triggerer": "triggerer",
+    "init": "migrateDatabaseJob",
+}
+
+
+@pytest.mark.parametrize(("service", "part"), PARTS.items())
+def test_a_component_reads_the_archive_as_in_the_compose_file(values: dict[str, Any], service: str, part: str) -> None:
+    declared = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())["services"][service]["environment"]["PLUMBLINE_ARCHIVE_URL"]
+    key = "archive-reader-url" if "plumbline_reader" in declared else "archive-url"
+    (found,) = [each["valueFrom"] for each in values[part]["env"] if each["name"] == "PLUMBLINE_ARCHIVE_URL"]
+    assert found == {"secretKeyRef": {"name": "plumbline-server", "key": key}}
+    assert (key == "archive-reader-url") == (service == "api-server")
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
