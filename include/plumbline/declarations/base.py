@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextvars import ContextVar
+from functools import lru_cache
 from importlib.metadata import entry_points
 from typing import Annotated, Any, NamedTuple, get_args
 
@@ -36,6 +38,29 @@ class Declared(BaseModel):
     """Base of all declarations: unknown keys are errors, values are never coerced, instances never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, revalidate_instances="never")
+
+
+_ARCHIVED = ContextVar("archived", default=False)
+
+
+def is_archived() -> bool:
+    """Whether a trial is read rather than a declaration: rules that came later do not make an archive's trials unreadable."""
+    return _ARCHIVED.get()
+
+
+def archived(own: Any) -> WrapValidator:
+    """Metadata of a trial's field that holds a declaration, of the type `own`, as it once was; see `is_archived`."""
+    # As in `extensible`, the handler would validate Python values. Instances never change, and an archive has few different ones.
+    of_json = lru_cache(maxsize=256)(TypeAdapter(own).validate_json)
+
+    def validate(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        before = _ARCHIVED.set(True)
+        try:
+            return of_json(json.dumps(value)) if info.mode == "json" else handler(value)
+        finally:
+            _ARCHIVED.reset(before)
+
+    return WrapValidator(validate)
 
 
 def removed(instead: str, default: object = None) -> AfterValidator:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field, model_validator
 
-from plumbline.declarations.base import Declared
+from plumbline.declarations.base import Declared, archived
 from plumbline.declarations.providers.provider import Provider
 from plumbline.declarations.thresholds import ValidityLimits
 from plumbline.declarations.workloads.checkpoints import DESCRIPTIVE
@@ -40,8 +40,8 @@ class Trial(Declared):
     campaign_id: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$", description="such as 2026-11 for a monthly rerun")
     reason: str = Field(min_length=1)
     planned_at: AwareDatetime
-    provider: Provider
-    workload: AnyWorkload
+    provider: Annotated[Provider, archived(Provider)]
+    workload: Annotated[AnyWorkload, archived(AnyWorkload)]
     validity: ValidityLimits
     slot: str
     repeat: int = Field(ge=1)

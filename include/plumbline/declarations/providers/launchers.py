@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
-from plumbline.declarations.base import Declared, Name, extensible, removed_values
+from plumbline.declarations.base import Declared, Name, extensible, is_archived, removed_values
 from plumbline.declarations.providers.endpoint import EndpointLauncher
 from plumbline.declarations.providers.launcher_base import COLLECTIVE_LIMIT_S, LauncherBase, RemoteStore, Retries
 from plumbline.declarations.providers.pod_patch import check_patch
@@ -208,9 +208,9 @@ class KubernetesLauncher(LauncherBase):
 
     @model_validator(mode="after")
     def _check_pod_patch(self) -> KubernetesLauncher:
-        containers = (*self.init_containers, *self.sidecars)
-        check_mounts(self.volumes, containers)
-        check_patch(self.pod_patch, {container.name for container in containers})
+        check_mounts(self.volumes, (*self.init_containers, *self.sidecars))
+        if not is_archived():
+            self.check_patch()
         if self.models_cache is not None and not is_within(
             self.models_cache, [v.mount for v in self.volumes if v.mount and not v.read_only]
         ):
@@ -218,6 +218,10 @@ class KubernetesLauncher(LauncherBase):
                 f"models_cache {self.models_cache} is on no volume of the pod; expected a folder below a writable mount of volumes"
             )
         return self
+
+    def check_patch(self) -> None:
+        """ValueError with the first invalid field of `pod_patch`, also of a trial that was planned under older rules."""
+        check_patch(self.pod_patch, {container.name for container in (*self.init_containers, *self.sidecars)})
 
     runs_pods: ClassVar[bool] = True
 

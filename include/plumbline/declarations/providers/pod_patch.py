@@ -11,12 +11,10 @@ from difflib import get_close_matches
 from typing import Any
 
 from plumbline.declarations.providers.pods import (
-    RESERVED_PATHS,
     RESERVED_VOLUMES,
-    host_path_error,
     is_secret_name,
-    is_within,
-    reserved_metadata_error,
+    metadata_error,
+    mount_error,
     reserved_variable_error,
 )
 from plumbline.declarations.yaml_source import FieldPath, format_path
@@ -56,14 +54,32 @@ _LAUNCHER_FIELD_OF = {
     "runtimeClassName": "runtime_class",
     "imagePullSecrets": "image_pull_secrets",
     "activeDeadlineSeconds": "timeout",
+    "hostPath": "volumes",
 }
 _LAUNCHER_OWNED = (
     *("hostPID", "hostUsers", "shareProcessNamespace", "automountServiceAccountToken", "serviceAccount", "ephemeralContainers"),
     *("restartPolicy", "nodeName", "hostname", "hostnameOverride", "subdomain", "setHostnameAsFQDN", "terminationGracePeriodSeconds"),
     *("enableServiceLinks", "priority", "overhead", "os", "resources", "schedulingGroup"),
 )
-_SECURITY_FIELDS = ("supplementalGroups", "supplementalGroupsPolicy", "fsGroupChangePolicy", "sysctls")
-_TRIAL_CONTAINER_FIELDS = ("env", "envFrom", "ports", "volumeMounts", "volumeDevices", "resources")
+_VOLUME_TYPES = ("emptyDir", "configMap", "secret", "downwardAPI", "projected", "persistentVolumeClaim", "ephemeral", "csi")
+"""Those of Kubernetes' Pod Security Standard *restricted*."""
+_FIELDS: dict[str, tuple[str, ...]] = {
+    "securityContext": ("supplementalGroups", "supplementalGroupsPolicy", "fsGroupChangePolicy", "sysctls"),
+    "sysctls": ("name", "value"),
+    "volumes": ("name", *_VOLUME_TYPES),
+    "projected": ("sources", "defaultMode"),
+    "sources": ("configMap", "secret", "downwardAPI"),
+    "env": ("name", "value", "valueFrom"),
+    "valueFrom": ("secretKeyRef", "configMapKeyRef", "fieldRef", "resourceFieldRef"),
+    "ports": ("name", "containerPort", "protocol"),
+    "volumeMounts": ("name", "mountPath", "subPath", "readOnly", "recursiveReadOnly"),
+    "volumeDevices": ("name", "devicePath"),
+    "httpGet": ("path", "port", "scheme", "httpHeaders"),
+    "tcpSocket": ("port",),
+}
+"""Fields of a mapping, or of each entry of a list, by its own field. Not there: paths, ports and hosts of the node, and tokens of its service account."""
+_NAMESPACED_SYSCTLS = ("net.", "kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")
+_TRIAL_CONTAINER_FIELDS = ("env", "ports", "volumeMounts", "volumeDevices", "resources")
 _SIDE_CONTAINER_FIELDS = (*_TRIAL_CONTAINER_FIELDS, "lifecycle", "startupProbe", "livenessProbe", "readinessProbe", "workingDir")
 _CONTAINER_OWNED = ("image", "command", "args", "securityContext", "imagePullPolicy", "terminationMessagePolicy", "restartPolicy")
 
@@ -85,13 +101,17 @@ def _violations(patch: Mapping[str, Any], containers: Collection[str]) -> Iterat
         return
     yield from _patch_spec(spec)
     yield from _merge_lists(spec, ("spec",))
-    yield from _patch_volumes(spec.get("volumes") or ())
+    yield from _patch_security(spec.get("securityContext", {}), ("spec", "securityContext"))
+    for i, volume in enumerate(spec.get("volumes") or ()):
+        if volume["name"] in RESERVED_VOLUMES:
+            yield ("spec", "volumes", i), f"({volume['name']}) is a reserved volume; expected another name"
     for field, names, allowed in (
         ("containers", ("harness",), _TRIAL_CONTAINER_FIELDS),
         ("initContainers", containers, _SIDE_CONTAINER_FIELDS),
     ):
         for i, container in enumerate(spec.get(field) or ()):
             yield from _patch_container(container, ("spec", field, i), names, allowed)
+    yield from _listed_fields(spec, ("spec",))
 
 
 def _unknown_keys(row: Any, where: FieldPath, allowed: Collection[str], what: str) -> Iterator[Violation]:
@@ -99,7 +119,9 @@ def _unknown_keys(row: Any, where: FieldPath, allowed: Collection[str], what: st
         yield where, f"is not a mapping; {what}"
         return
     for key in row:
-        if key not in allowed:
+        if key in _LAUNCHER_FIELD_OF:
+            yield (*where, key), f"has its own field; expected launcher.{_LAUNCHER_FIELD_OF[key]}"
+        elif key not in allowed:
             near = get_close_matches(str(key), allowed, n=1)
             yield (*where, key), f"is not allowed here; {f'did you mean {near[0]}? ' if near else ''}expected one of {', '.join(allowed)}"
 
@@ -111,7 +133,7 @@ def _patch_metadata(metadata: Any) -> Iterator[Violation]:
             yield ("metadata", field), "is not a mapping; expected a mapping of keys to text"
             continue
         for key, value in values.items():
-            if (why := reserved_metadata_error(key)) is not None:
+            if (why := metadata_error(key, value)) is not None:
                 yield ("metadata", field, key), f": {why}"
             elif key.startswith("$") or not isinstance(value, str | None):
                 yield ("metadata", field, key), "is not text; expected text, or null to remove the key"
@@ -121,15 +143,11 @@ def _patch_spec(spec: dict[str, Any]) -> Iterator[Violation]:
     allowed = (*_SPEC_FIELDS, "securityContext")
     for field, value in spec.items():
         where: FieldPath = ("spec", field)
-        if field in _LAUNCHER_FIELD_OF:
-            yield where, f"has its own field; expected launcher.{_LAUNCHER_FIELD_OF[field]}"
-        elif field in _LAUNCHER_OWNED:
+        if field in _LAUNCHER_OWNED:
             yield where, "is reserved for the launcher; expected a patch without it"
-        elif field == "securityContext":
-            yield from _unknown_keys(value, where, _SECURITY_FIELDS, "the rest of the pod's security context may not change")
         elif field not in allowed:
             yield from _unknown_keys({field: value}, ("spec",), allowed, "")
-        elif isinstance(value, dict):
+        elif isinstance(value, dict) and field != "securityContext":
             yield from _directives(value, where, top=True)
 
 
@@ -160,17 +178,28 @@ def _merge_lists(row: dict[str, Any], where: FieldPath) -> Iterator[Violation]:
             yield from _merge_lists(entry, at)
 
 
-def _patch_volumes(volumes: Any) -> Iterator[Violation]:
-    for i, volume in enumerate(volumes if isinstance(volumes, list) else ()):
-        if not isinstance(volume, dict):
-            continue  # _lists says so
-        where: FieldPath = ("spec", "volumes", i)
-        if volume.get("name") in RESERVED_VOLUMES:
-            yield where, f"({volume['name']}) is a reserved volume; expected another name"
-        if "hostPath" in volume:
-            path = volume["hostPath"].get("path") if isinstance(volume["hostPath"], dict) else None
-            if (why := host_path_error(str(path), sidecar=False)) is not None:
-                yield where, f"hostPath: {why}"
+def _listed_fields(value: Any, where: FieldPath) -> Iterator[Violation]:
+    """Fields outside the lists of `_FIELDS`, at any depth."""
+    if isinstance(value, list):
+        for i, row in enumerate(value):
+            yield from _listed_fields(row, (*where, i))
+    elif isinstance(value, dict):  # text under a name of `_FIELDS` is a label's value
+        if (allowed := _FIELDS.get(str(where[-1 if isinstance(where[-1], str) else -2]))) is not None:
+            yield from _unknown_keys(value, where, (*allowed, DIRECTIVE) if isinstance(where[-1], int) else allowed, "")
+        for field, inner in value.items():
+            yield from _listed_fields(inner, (*where, field))
+
+
+def _patch_security(security: Any, where: FieldPath) -> Iterator[Violation]:
+    yield from _unknown_keys(security, where, fields := _FIELDS["securityContext"], f"expected some of {', '.join(fields)}")
+    if not isinstance(security, dict):
+        return
+    groups, sysctls = security.get("supplementalGroups") or [], security.get("sysctls") or []
+    if not isinstance(groups, list) or not all(type(group) is int and group >= 1 for group in groups):
+        yield (*where, "supplementalGroups"), "has the group 0 or is no list of ids; expected a list of integers from 1"
+    names = [row.get("name") if isinstance(row, dict) else row for row in sysctls] if isinstance(sysctls, list) else [sysctls]
+    if not all(isinstance(name, str) and name.startswith(_NAMESPACED_SYSCTLS) for name in names):
+        yield (*where, "sysctls"), f"has one of the whole node; expected a list with names that begin with {', '.join(_NAMESPACED_SYSCTLS)}"
 
 
 def _patch_container(container: Any, where: FieldPath, names: Collection[str], allowed: Collection[str]) -> Iterator[Violation]:
@@ -194,20 +223,16 @@ def _patch_container(container: Any, where: FieldPath, names: Collection[str], a
             )
         elif field != "name":
             yield from _unknown_keys({field: value}, where, allowed, "")
-    if name == "harness":
-        yield from _patch_trial_container(container, where)
-
-
-def _patch_trial_container(container: dict[str, Any], where: FieldPath) -> Iterator[Violation]:
     for i, entry in enumerate(container.get("env") or ()):
-        variable = str(entry.get("name")) if isinstance(entry, dict) else ""
+        variable = str(entry["name"])
         referred = is_secret_name(variable) and "value" not in entry
         if not referred and (why := reserved_variable_error(variable)) is not None:
             yield (*where, "env", i), f"({variable}): {why}"
     for i, mount in enumerate(container.get("volumeMounts") or ()):
-        path = str(mount.get("mountPath")) if isinstance(mount, dict) else ""
-        if path == "/" or is_within(path.rstrip("/"), RESERVED_PATHS):
-            yield (*where, "volumeMounts", i), f"({path}) is the trial's own; expected a path outside {', '.join(RESERVED_PATHS)}"
-    yield from _unknown_keys(
-        container.get("resources", {}), (*where, "resources"), ("claims",), "expected claims; declare other resources in launcher.resources"
-    )
+        if name == "harness" and (why := mount_error(str(mount["mountPath"]))) is not None:
+            yield (*where, "volumeMounts", i), f": {why}"
+        if mount.get("name") in RESERVED_VOLUMES:
+            yield (*where, "volumeMounts", i), f"({mount['name']}) is a reserved volume; expected another name"
+    if name == "harness":
+        others = "expected claims; declare other resources in launcher.resources"
+        yield from _unknown_keys(container.get("resources", {}), (*where, "resources"), ("claims",), others)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from plumbline.declarations.base import Declared, Name
+from plumbline.declarations.base import Declared, Name, is_archived
 from plumbline.metrics.units import ByteSize
 
 Key = Annotated[str, Field(pattern=r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
@@ -37,13 +38,38 @@ Registry = Annotated[
 ]
 ObjectName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$", description="name of a Kubernetes object")]
 LabelValue = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$", description="at most 63 characters")]
-AbsolutePath = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._@:+-]+)+$", description="an absolute path without a trailing slash")]
+
+
+def _check_normal(path: str) -> str:
+    if (posixpath.normpath(path) != path or ".." in path.split("/")) and not is_archived():
+        raise ValueError(f'"{path}" is not normalised; expected a path without . and ..')
+    return path
+
+
+AbsolutePath = Annotated[
+    str,
+    Field(pattern=r"^(/[A-Za-z0-9._@:+-]+)+$", description="an absolute path without a trailing slash"),
+    AfterValidator(_check_normal),
+]
 
 RESERVED_VOLUMES = frozenset(["work", "shared-memory", "kept"])
 """Volumes of every trial's pod (`k8s/workloads/pod.yaml`)."""
 RESERVED_PATHS = ("/work", "/tmp", "/dev/shm", "/kept")
 RESERVED_METADATA = ("plumbline/", "app.kubernetes.io/managed-by", "kueue.x-k8s.io/", "batch.kubernetes.io/", "jobset.sigs.k8s.io/")
 """Prefixes of labels and annotations of the launcher and of controllers."""
+_METADATA = (
+    *("k8s.v1.cni.cncf.io", "v1.multus-cni.io", "networking.gke.io", "devices.gke.io", "vpc.amazonaws.com", "karpenter.sh"),
+    *(
+        "cluster-autoscaler.kubernetes.io",
+        "scheduling.volcano.sh",
+        "volcano.sh",
+        "yunikorn.apache.org",
+        "app.kubernetes.io",
+        "prometheus.io",
+    ),
+)
+"""Prefixes of labels and annotations that attach networks and devices, or that schedulers, autoscalers and monitors read."""
+_GKE_DEVICES = re.compile(r"(\s*- path: /dev/(nvidia[a-z0-9-]*|dmabuf_import_helper|infiniband/[a-z0-9_-]+))+\s*")
 _RESERVED_VARIABLES = re.compile(r"PLUMBLINE_.*|HOME|TMPDIR|PYTHON.*|JOB_COMPLETION_INDEX|KUBERNETES_.*")
 _SECRET = re.compile(r"(^|_)(SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIALS?|APIKEY)(_|$)|(API|ACCESS|PRIVATE)_KEY")
 _HOST_PATHS = ("/dev/infiniband", "/dev/aperture_devices", "/home/kubernetes/bin", "/mnt", "/opt", "/run/tcpx", "/usr/local/nvidia")
@@ -62,15 +88,32 @@ def is_secret_name(name: str) -> bool:
     return _SECRET.search(name) is not None
 
 
-def reserved_metadata_error(key: str) -> str | None:
-    return "the launcher sets it; expected another key" if key.startswith(RESERVED_METADATA) else None
+def metadata_error(key: str, value: object) -> str | None:
+    """Why a pod may not carry this label or annotation, or None. Others give it devices, profiles, identities or containers of their own."""
+    if key.startswith(RESERVED_METADATA):
+        return "the launcher sets it; expected another key"
+    prefix, slash, _ = key.rpartition("/")
+    if prefix not in _METADATA if slash else "." in key or key == "aadpodidbinding":  # which gives an identity
+        return f"may change the pod's rights; expected a key without prefix and dots, or the prefix {', '.join(_METADATA)}"
+    if prefix == "devices.gke.io" and isinstance(value, str) and not _GKE_DEVICES.fullmatch(value):
+        return "names other devices; expected lines `- path: …` of /dev/nvidia…, /dev/dmabuf_import_helper and /dev/infiniband/…"
+    return None
+
+
+def mount_error(path: str) -> str | None:
+    """Why the trial's container may have no volume at this path, or None."""
+    if path != "/" + posixpath.normpath(path).lstrip("/"):  # normpath keeps two slashes at the beginning
+        return f'"{path}" is not normalised; expected an absolute path such as /models'
+    if is_within(path, RESERVED_PATHS) or any(is_within(own, [path.rstrip("/")]) for own in RESERVED_PATHS):
+        return f'"{path}" is or contains what is the trial\'s own; expected a path outside {", ".join(RESERVED_PATHS)}'
+    return None
 
 
 def host_path_error(path: str, *, sidecar: bool) -> str | None:
     """Why a path of the node may not be mounted, or None. Allowed are device files, drivers and scratch disks that clouds document.
     `sidecar`: for a side container only."""
     allowed = _HOST_PATHS + (_SIDECAR_PATHS if sidecar else ())
-    if ".." not in path.split("/") and is_within(path, allowed):
+    if posixpath.normpath(path) == path and is_within(path, allowed):
         return None
     if is_within(path, _SIDECAR_PATHS):
         return f'"{path}" of the node is for sidecars only; expected no `mount`, and the volume in the sidecar\'s mounts'
@@ -93,9 +136,9 @@ def _check_variables(values: dict[str, str]) -> dict[str, str]:
     return values
 
 
-def _check_metadata_keys(values: dict[str, str]) -> dict[str, str]:
-    for key in values:
-        if (why := reserved_metadata_error(key)) is not None:
+def _check_metadata(values: dict[str, str]) -> dict[str, str]:
+    for key, value in values.items():
+        if (why := metadata_error(key, value)) is not None and not is_archived():
             raise ValueError(f'"{key}": {why}')
     return values
 
@@ -105,8 +148,8 @@ Variables = Annotated[
     AfterValidator(_check_variables),
 ]
 """Environment variables; text alone: `"1"`, not `1`."""
-Labels = Annotated[dict[Key, LabelValue], AfterValidator(_check_metadata_keys)]
-Annotations = Annotated[dict[Key, str], AfterValidator(_check_metadata_keys)]
+Labels = Annotated[dict[Key, LabelValue], AfterValidator(_check_metadata)]
+Annotations = Annotated[dict[Key, str], AfterValidator(_check_metadata)]
 
 
 class HostPath(Declared):
@@ -128,7 +171,7 @@ class Mount(Declared):
 
     volume: Name
     path: AbsolutePath
-    sub_path: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$")] | None = None
+    sub_path: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$"), AfterValidator(_check_normal)] | None = None
     read_only: bool = False
 
 
@@ -149,8 +192,8 @@ class Volume(Declared):
             raise ValueError(f"{' and '.join(given) or 'no source'} given; expected exactly one of host_path, empty_dir and claim")
         if self.name in RESERVED_VOLUMES:
             raise ValueError(f'"{self.name}" is a volume of every trial; expected another name')
-        if self.mount is not None and is_within(self.mount, RESERVED_PATHS):
-            raise ValueError(f'"{self.mount}" is the trial\'s own; expected a path outside {", ".join(RESERVED_PATHS)}')
+        if self.mount is not None and (why := mount_error(self.mount)) is not None and not is_archived():
+            raise ValueError(why)
         if self.host_path is not None:
             why = host_path_error(self.host_path.path, sidecar=self.mount is None)
             if why is not None:

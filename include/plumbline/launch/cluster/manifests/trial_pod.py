@@ -268,6 +268,10 @@ def pod_template(trial: Trial, *, requested_at: datetime) -> Row:
     if isinstance(trial.workload, TrainingWorkload) and trial.workload.pod_deletions:
         _mount_volume(spec, trial)
     add_declared_parts(spec, launcher)
+    try:
+        launcher.check_patch()
+    except ValueError as error:
+        raise BadDeclaration(f"{trial.provider.name}: launcher.{error}") from None
     row = apply_patch({"metadata": metadata, "spec": spec}, launcher.pod_patch)
     avoid_nodes(trial, row["spec"])
     return row
