@@ -123,7 +123,11 @@ def check(
         for p in providers
         for w in declared.workloads_for(p)
     ]
-    warnings = measurement_gaps(declared)
+    warnings = measurement_gaps(declared) + tuple(
+        f"{name}: server.trust_remote_code lets the engine run code of its checkpoint and of modules that its arguments name"
+        for name, workload in sorted(declared.workloads.items())
+        if workload.kind == "inference" and workload.server.trust_remote_code
+    )
     # Kubernetes' client, which knows the fields, takes half a second to import.
     patched = patched_fields(declared, [p for p in providers if everything or as_json or p.enabled])
     examples = find_placeholders(declared)

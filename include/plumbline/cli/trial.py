@@ -271,7 +271,9 @@ def replay(
         fail(f"{trial_id} is imported from {imported.publisher}: its program is not here; see {imported.address}")
     if document is None:
         fail(f'no trial "{trial_id}" in the archive; `plumbline campaigns` lists what is there')
-    _run(plan_replay(document.trial), everything, as_json)
+    with clear_errors(PlanError):
+        planned = plan_replay(document.trial)
+    _run(planned, everything, as_json)
 
 
 def _within_budget(planned: Trial) -> None:

@@ -12,6 +12,8 @@ from itertools import groupby
 from types import FrameType
 from typing import Any
 
+from pydantic import ValidationError
+
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider, Trial, installation, installation_paths, load
 from plumbline.declarations import trial_id as make_trial_id
@@ -27,6 +29,7 @@ from plumbline.launch.plan import PlanError, RunRequest, enabled_provider, fitti
 from plumbline.launch.registry import launcher_for
 from plumbline.quality import check
 from plumbline.results import InvalidResult, Reason, ResultDocument, ResultStore, Validity, quarantine, signing
+from plumbline.results.bounded_json import first_error
 from plumbline.results.document import CONTENTION
 from plumbline.workflows import alert, budget
 from plumbline.workflows.plan import TRIAL_GROUPS, TrialGroup, trial_groups
@@ -345,6 +348,11 @@ def plan_replay(recorded: Trial) -> Trial:
         "replay_of": recorded.trial_id,
         "origin": None,
     }
+    try:  # today's rules too: a record may be older, or another installation's
+        for declared in (recorded.provider, recorded.workload):
+            type(declared).model_validate_json(declared.model_dump_json())
+    except ValidationError as error:
+        raise PlanError(f"{recorded.trial_id} cannot run again: {first_error(error)}") from None
     # Through JSON, so that the copy is validated with its hashes.
     return Trial.model_validate_json(recorded.model_copy(update=changed).model_dump_json())
 

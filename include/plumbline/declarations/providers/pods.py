@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from plumbline.declarations.base import Declared, Name, is_archived
+from plumbline.declarations.workloads.remote_code import runs_remote_code
 from plumbline.metrics.units import ByteSize
 
 Key = Annotated[str, Field(pattern=r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
@@ -79,6 +80,8 @@ _SIDECAR_PATHS = ("/sys", "/proc/sys")
 def reserved_variable_error(name: str) -> str | None:
     if _RESERVED_VARIABLES.fullmatch(name):
         return "the launcher sets it; expected another variable"
+    if runs_remote_code(name):
+        return "it makes engines run code of others; expected server.trust_remote_code: true in the workload that needs it"
     if is_secret_name(name):
         return "its name is that of a secret, but declarations are public; expected a Secret of the namespace, by valueFrom in pod_patch"
     return None
@@ -131,7 +134,7 @@ def is_within(path: str, folders: Iterable[str]) -> bool:
 
 def _check_variables(values: dict[str, str]) -> dict[str, str]:
     for name in values:
-        if (why := reserved_variable_error(name)) is not None:
+        if (why := reserved_variable_error(name)) is not None and not is_archived():
             raise ValueError(f'"{name}": {why}')
     return values
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, JsonValue, ValidatorFunctionWrapHandler, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from plumbline.declarations.base import Declared, removed
+from plumbline.declarations.base import Declared, is_archived, removed
 from plumbline.declarations.workloads.checkpoints import Checkpoint, ModelFiles
+from plumbline.declarations.workloads.remote_code import argument_with_code, option_with_code
 
 if TYPE_CHECKING:
     from plumbline.declarations.workloads.workload import Needs
@@ -109,6 +110,7 @@ _OWNED: Mapping[str, Mapping[str, str]] = {
         "kv_cache_dtype": "server.kv_cache_precision",
         "enable_lora": "server.adapters",
         "disable_log_stats": "nothing: stage times need them",
+        "trust_remote_code": "server.trust_remote_code",
     },
     "tensorrtllm": {
         "model": "model",
@@ -120,6 +122,7 @@ _OWNED: Mapping[str, Mapping[str, str]] = {
         "pipeline_parallel_size": "server.parallel.pipeline",
         "moe_expert_parallel_size": "server.parallel.expert",
         "speculative_config": "server.speculative",
+        "trust_remote_code": "server.trust_remote_code",
     },
 }
 """Arguments that other fields set, by backend."""
@@ -167,6 +170,10 @@ class EngineOptions(Declared):
 
     engine_args: EngineArgs = Field(
         default_factory=dict, description="further arguments of vLLM (AsyncEngineArgs) or TensorRT-LLM (LLM), by the engine's own names"
+    )
+    trust_remote_code: bool = Field(
+        False,
+        description="the engine may run code of the checkpoint, and of plugins and modules that engine_args or command name; refused otherwise",
     )
     triton_backend: Literal["vllm"] | None = Field(
         None, description="backend vllm: NVIDIA's own vllm backend of Triton, where the image has it; Plumbline's model file if omitted"
@@ -219,8 +226,8 @@ class EngineOptions(Declared):
 def check_engine_options(options: EngineOptions, backend: str, needs: Needs, *, text: bool) -> None:
     """ValueError, with the field, for options that the backend does not have or that contradict the workload."""
     engines = ("vllm", "tensorrtllm")
-    for field in ("engine_args", "parallel", "speculative", "kv_cache_precision"):
-        if getattr(options, field) and backend not in (*engines, *(("openai",) if field == "parallel" else ())):
+    for field in ("engine_args", "parallel", "speculative", "kv_cache_precision", "trust_remote_code"):
+        if getattr(options, field) and backend not in (*engines, *(("openai",) if field in ("parallel", "trust_remote_code") else ())):
             hint = "; with backend openai write them into server.command" if backend == "openai" else ""
             raise ValueError(f"server.{field} on server.backend {backend}; expected backend vllm or tensorrtllm{hint}")
     if options.adapters and backend not in ("vllm", "openai"):
@@ -232,17 +239,22 @@ def check_engine_options(options: EngineOptions, backend: str, needs: Needs, *, 
             f"server.{next(iter(options.fetched_files))} with a source on server.backend openai, whose command reads the folders; expected a "
             "path, or backend vllm"
         )
-    check_engine_args(options.engine_args, backend, "server.engine_args")
+    check_engine_args(options.engine_args, backend, "server.engine_args", remote_code=options.trust_remote_code)
     if options.parallel is not None:
         _check_parallel(options.parallel, backend, needs)
     _check_command(options, backend, text=text)
 
 
-def check_engine_args(args: EngineArgs, backend: str, where: str) -> None:
-    """ValueError for an argument that another field sets."""
+def check_engine_args(args: EngineArgs, backend: str, where: str, *, remote_code: bool = False) -> None:
+    """ValueError for an argument that another field sets, or that runs code of others without `remote_code`."""
+    if not (remote_code or is_archived()) and (found := argument_with_code(args)) is not None:
+        raise ValueError(f"{where}.{found} {_RUNS_CODE}")
     for name in args:
-        if (field := _OWNED.get(backend, {}).get(name)) is not None:
+        if (field := _OWNED.get(backend, {}).get(name)) is not None and not (name == "trust_remote_code" and is_archived()):
             raise ValueError(f"{where}.{name} is set by {field}; expected it there")
+
+
+_RUNS_CODE = "makes the engine run code of a checkpoint, plugin or module; expected none, or server.trust_remote_code: true in the workload that needs it"
 
 
 def _check_parallel(parallel: Parallel, backend: str, needs: Needs) -> None:
@@ -278,6 +290,8 @@ def _check_command(options: EngineOptions, backend: str, *, text: bool) -> None:
             "server.backend openai without server.command; expected the command of an OpenAI-compatible server, such as "
             '[vllm, serve, "{model}", --port, "{port}"]'
         )
+    if not (options.trust_remote_code or is_archived()) and (found := option_with_code(options.command)) is not None:
+        raise ValueError(f"server.command: {found} {_RUNS_CODE}")
     placeholders = [name for part in options.command for name in _PLACEHOLDER.findall(part)]
     for name in placeholders:
         if name not in PLACEHOLDERS:

@@ -49,6 +49,7 @@ def engine_args(workload: InferenceWorkload, weights: Weights) -> dict[str, Any]
         "return_perf_metrics": True,
         "kv_cache_config": {**(further if isinstance(further, dict) else {}), **cache},
         **_speculative(workload),
+        **({"trust_remote_code": True} if server.trust_remote_code else {}),
         **own,
     }
 

@@ -64,6 +64,7 @@ def engine_args(workload: InferenceWorkload, weights: Weights) -> dict[str, Any]
         ),
         **_speculative(server.speculative, server.draft_path),
         **_adapters(server.adapter_paths),
+        **({"trust_remote_code": True} if server.trust_remote_code else {}),
         **server.engine_args,
     }
 
