@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -70,15 +69,14 @@ scale()
 def main() -> None:
     given = sys.argv[1:]
     trials, wait = int(given[0]) if given else 60, float(given[1]) if len(given) > 1 else 20.0
-    from tests.fakes.compose_processes import ROOT, Processes, implementations, read_settings, resolve
+    from tests.fakes.compose_processes import ROOT, Processes, implementations, read_settings, resolve, write_settings
     from tests.fakes.postgres_tcp import TcpPostgres, free_port
 
     from plumbline.embedded.client import AirflowClient
 
     with tempfile.TemporaryDirectory(prefix="scale-tasks-") as path:
         folder = Path(path)
-        settings = folder / "server.env"
-        subprocess.run([sys.executable, ROOT / "k8s/airflow/server_env.py", "--file", settings], check=True, capture_output=True)
+        settings = write_settings(folder)
         services = resolve(implementations(folder)["podman-compose"], folder, settings)["services"]
         (folder / "dags").mkdir()
         (folder / "dags" / "scale.py").write_text(DAG.replace("{trials}", str(trials)).replace("{wait}", str(wait)))

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROVIDERS, WORKLOADS, REPEATS = 50, 20, 12
 SLOTS = ("02:00", "10:00", "18:00")
 _SHIPPED = ROOT / "include" / "config"
-_PROVIDER = """\
+PROVIDER = """\
 name: {name}
 cloud: cloud-{number}
 region: region-1
@@ -25,8 +25,13 @@ launcher:
 """
 
 
-def make_world(folder: Path, providers: int = PROVIDERS, workloads: int = WORKLOADS, repeats: int = REPEATS) -> Path:
-    """Write the declarations below `folder`/config, half training, half inference; returns their folder."""
+def make_world(
+    folder: Path, providers: int = PROVIDERS, workloads: int = WORKLOADS, repeats: int = REPEATS, *, provider: str = PROVIDER
+) -> Path:
+    """Write the declarations below `folder`/config, half training, half inference; returns their folder.
+
+    `repeats`: in all slots together; in one slot if they cannot be divided. `provider`: a provider's file, with {name} and {number}.
+    """
     config = folder / "config"
     for kind in ("providers", "workloads/training", "workloads/inference"):
         (config / kind).mkdir(parents=True)
@@ -34,13 +39,19 @@ def make_world(folder: Path, providers: int = PROVIDERS, workloads: int = WORKLO
     (config / "teams").mkdir()
     for number in range(1, providers + 1):
         name = f"cluster-{number:02d}"
-        (config / "providers" / f"{name}.yaml").write_text(_PROVIDER.format(name=name, number=number))
-    slots = ", ".join(f'"{slot}"' for slot in SLOTS)
+        (config / "providers" / f"{name}.yaml").write_text(provider.format(name=name, number=number))
+    used = slots_of(repeats)
+    slots = ", ".join(f'"{slot}"' for slot in used)
     for number in range(1, workloads + 1):
         kind, shipped = ("training", "gpt-tiny-cpu") if number % 2 else ("inference", "chat-tiny-cpu")
         name = f"{shipped}-{number:02d}"
         text = (_SHIPPED / "workloads" / kind / f"{shipped}.yaml").read_text()
         text = re.sub(r"^name: .*$", f"name: {name}", text, flags=re.MULTILINE)
-        text = re.sub(r"^repeats: .*$", f"repeats: {{per_slot: {repeats // len(SLOTS)}, slots: [{slots}]}}", text, flags=re.MULTILINE)
+        text = re.sub(r"^repeats: .*$", f"repeats: {{per_slot: {repeats // len(used)}, slots: [{slots}]}}", text, flags=re.MULTILINE)
         (config / "workloads" / kind / f"{name}.yaml").write_text(text)
     return config
+
+
+def slots_of(repeats: int) -> tuple[str, ...]:
+    """The slots of `make_world`'s workloads."""
+    return SLOTS if repeats % len(SLOTS) == 0 else SLOTS[:1]

@@ -60,6 +60,15 @@ def resolve(command: list[str], folder: Path, settings: Path) -> dict[str, Any]:
     return found
 
 
+def write_settings(folder: Path, *options: str) -> Path:
+    """A new .env as `make server-env` and `make server-images` write it, with made-up digests."""
+    file = folder / "server.env"
+    subprocess.run([sys.executable, ROOT / "k8s/airflow/server_env.py", *options, "--file", file], check=True, capture_output=True)
+    with file.open("a") as lines:
+        lines.writelines(f"PLUMBLINE_{name}_IMAGE={name.lower()}@sha256:{'ab' * 32}\n" for name in ("POSTGRES", "MINIO"))
+    return file
+
+
 def read_settings(file: Path) -> dict[str, str]:
     """The variables of an .env file."""
     lines = (line for line in file.read_text().splitlines() if line and not line.startswith("#"))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ import httpx
 import psycopg
 import pytest
 from tests.data.result_documents import document, trial
-from tests.fakes.compose_processes import ROOT, Processes, Refused, implementations, read_settings, resolve
+from tests.fakes.compose_processes import ROOT, Processes, Refused, implementations, read_settings, resolve, write_settings
 from tests.fakes.postgres_tcp import TcpPostgres, free_port
 from tests.fakes.quick_python import search_path
 
@@ -62,11 +61,9 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def settings(folder: Path) -> Path:
-    file = folder / "server.env"
-    subprocess.run([sys.executable, ROOT / "k8s/airflow/server_env.py", "--minio", "--file", file], check=True, capture_output=True)
-    # As one of 64 begins; and what `make server-images` adds.
-    text = file.read_text().replace("PLUMBLINE_ADMIN_PASSWORD=", "PLUMBLINE_ADMIN_PASSWORD=-")
-    file.write_text(text + "".join(f"PLUMBLINE_{name}_IMAGE={name.lower()}@sha256:{'ab' * 32}\n" for name in ("POSTGRES", "MINIO")))
+    file = write_settings(folder, "--minio")
+    # As one of 64 begins.
+    file.write_text(file.read_text().replace("PLUMBLINE_ADMIN_PASSWORD=", "PLUMBLINE_ADMIN_PASSWORD=-"))
     return file
 
 
