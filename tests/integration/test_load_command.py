@@ -128,6 +128,7 @@ def test_each_error_names_the_flag_and_the_expected_shape(tmp_path: Path) -> Non
             ("http://host:8000", "--api", "kserve"): "do not fit; expected grpc://host:8001",
             ("http://host/v1/completions",): "expected the path before it",
             ("grpc://host:x",): "no readable port",
+            ("http://me:secret@host/v1",): "the URL has a user or password",
         }
         for words, expected in cases.items():
             done = load(*words, "--rate", "10", "--for", "1s")

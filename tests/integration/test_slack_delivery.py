@@ -243,6 +243,9 @@ def test_the_airflow_connection(server: FakeSlack, archive: Archive, monkeypatch
     settings = {"conn_type": "slack", "password": server.token, "extra": {"base_url": server.url, "channel": "#alerts"}}
     monkeypatch.setenv("AIRFLOW_CONN_PLUMBLINE_SLACK", json.dumps(settings))
     assert connect(log=heard.logger) is None and "#alerts" in heard.text
+    settings["extra"] = {"base_url": server.url.replace("127.0.0.1", "0.0.0.0"), "channel": CHANNEL}
+    monkeypatch.setenv("AIRFLOW_CONN_PLUMBLINE_SLACK", json.dumps(settings))
+    assert connect(log=heard.logger) is None and "send the token in clear" in heard.text
     settings["extra"] = {"base_url": server.url, "channel": CHANNEL}
     monkeypatch.setenv("AIRFLOW_CONN_PLUMBLINE_SLACK", json.dumps(settings))
     slack = connect()

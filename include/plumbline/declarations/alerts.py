@@ -13,6 +13,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from plumbline.declarations.base import Declared, Name, extensible
 from plumbline.declarations.providers.rates import Purchase
+from plumbline.declarations.urls import DeclaredUrl
 from plumbline.declarations.workloads.workload import Slot
 from plumbline.metrics.units import Duration
 
@@ -139,8 +140,10 @@ class RentedVolume(Declared):
 class Alerts(Declared):
     """The file `alerts.yaml`. Without it all findings go to the connection's channel."""
 
-    airflow_url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s<>|]+$")] | None = Field(
-        None, description="Airflow's address for people, such as https://airflow.example.com; api.base_url of Airflow if omitted"
+    airflow_url: DeclaredUrl | None = Field(
+        None,
+        pattern=r"^https?://[^\s<>|]+$",
+        description="Airflow's address for people, such as https://airflow.example.com; api.base_url of Airflow if omitted",
     )
     remind_every: Duration = Field(
         7 * 86400.0, ge=3600, description="interval of reminders of an open finding that is not acknowledged, at least 1h"

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 from pydantic import Field
 
 from plumbline.declarations.base import Declared
+from plumbline.declarations.urls import DeclaredUrl, StoreUrl
 from plumbline.metrics.units import ByteSize, Duration
 
 TEAM_SERVER = "PLUMBLINE_TEAM_SERVER"
@@ -113,8 +113,6 @@ def airflow_url() -> str | None:
 
 
 _DAY_S = 86400.0
-STORE_URL_PATTERN = r"^((s3|gs|gcs|az|abfs|abfss)://[A-Za-z0-9]|file:///)[^?#\s\x00]*$"
-"""Pattern of a result store's URL. Other schemes of fsspec fetch web pages, run commands over SSH or chain file systems."""
 
 
 class EvidenceRules(Declared):
@@ -131,7 +129,7 @@ class EvidenceRules(Declared):
     most_bytes: ByteSize = Field(
         8 * 2.0**30, description="limit of the total size of one attempt's files, such as 8GiB; a result with more is quarantined"
     )
-    stores: tuple[Annotated[str, Field(pattern=STORE_URL_PATTERN)], ...] = Field(
+    stores: tuple[StoreUrl, ...] = Field(
         (),
         description="further result stores with evidence of the archive, such as s3://theirs/results of imported campaigns",
     )
@@ -158,7 +156,7 @@ class RetentionRules(Declared):
 class ExportTarget(Declared):
     """A target for copies of finished campaigns."""
 
-    to: str = Field(
+    to: DeclaredUrl = Field(
         pattern=r"^(s3|gs|gcs|az|abfs|abfss)://.+|^file:///.+",
         description="parent of each campaign's folder, such as s3://bucket/exports or file:///mnt/exports",
     )

@@ -17,6 +17,7 @@ from urllib.parse import quote
 import httpx
 
 from plumbline.declarations import installation_paths
+from plumbline.declarations.urls import sends_in_clear, url_problem
 from plumbline.embedded.settings import USERNAME, password
 from plumbline.whole_file import write_whole
 from plumbline.workflows.plan import POOL_DESCRIPTION, PlannedRun, RunsNotStarted, paused_text
@@ -302,6 +303,10 @@ def airflow_address() -> str:
     """Base URL of the Airflow; AirflowError if the environment names none and this installation never started one."""
     configured = os.environ.get(ADDRESS)
     if configured:
+        if problem := url_problem(configured) or (
+            "is plain http, which would send the password in clear" if sends_in_clear(configured) else ""
+        ):
+            raise AirflowError(f"{ADDRESS} {problem}; expected an address such as https://plumbline.example.com")
         return configured.rstrip("/")
     settings = configparser.ConfigParser(interpolation=None)
     if not settings.read(installation_paths().airflow_home / "airflow.cfg"):

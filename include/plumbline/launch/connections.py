@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from plumbline.declarations import LocalLauncher
+from plumbline.declarations.urls import sends_in_clear
 from plumbline.declarations.workloads.checkpoints import Checkpoint, FolderCheckpoint, HubCheckpoint, UrlCheckpoint
 from plumbline.harness import launcher_protocol
 
@@ -26,12 +27,22 @@ def store_options(url: str, connection_id: str, field: str = "launcher.results_c
         options = {name: value for name, value in reader(connection, connection.extra_dejson).items() if value}
     except ValueError as error:
         raise ValueError(f"Airflow connection {connection_id} does not open {url}: {error}") from error
+    if _sends_token_in_clear(options):
+        raise ValueError(f"Airflow connection {connection_id} would send its token over plain http; expected an https:// endpoint")
     if not options:
         raise ValueError(
             f"Airflow connection {connection_id} has no credentials for {url}; expected login and password, or the extras of an "
             "aws, google_cloud_platform or wasb connection"
         )
     return options
+
+
+def _sends_token_in_clear(options: Options) -> bool:
+    """A session token or shared access signature goes out as it is. Secret keys only sign, so http:// stays possible with them."""
+    parts = str(options.get("connection_string", "")).split(";")
+    if any(part.startswith("SharedAccessSignature=") for part in parts):
+        return "DefaultEndpointsProtocol=http" in parts or any(sends_in_clear(part.partition("=")[2]) for part in parts)
+    return "token" in options and sends_in_clear(str(options.get("endpoint_url", "")))
 
 
 def _connection(url: str, connection_id: str, field: str) -> Any:
@@ -54,11 +65,13 @@ def model_secrets(model: Checkpoint, launcher: LocalLauncher, environment: Mappi
     scheme = url.partition("://")[0]
     of_hub = isinstance(model, HubCheckpoint) and scheme in ("http", "https")
     if launcher.models_connection is None:
-        token = environment.get("HF_TOKEN") if of_hub else None
+        token = environment.get("HF_TOKEN") if of_hub and not sends_in_clear(url) else None
         return {launcher_protocol.MODELS_TOKEN_VARIABLE: token} if token else {}
     field = "launcher.models_connection"
     if not of_hub:
         return {launcher_protocol.MODELS_OPTIONS_VARIABLE: json.dumps(store_options(url, launcher.models_connection, field))}
+    if sends_in_clear(url):
+        raise ValueError(f"{url} is plain http, which would send the token of {launcher.models_connection} in clear; expected https://")
     token = _connection(url, launcher.models_connection, field).password
     if not token:
         raise ValueError(f"Airflow connection {launcher.models_connection} has no password; expected the hub's token there")

@@ -10,7 +10,7 @@ from datetime import datetime
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from plumbline.declarations import installation_paths, load_upkeep
-from plumbline.declarations.installation import STORE_URL_PATTERN
+from plumbline.declarations.urls import STORE_URL_PATTERN
 from plumbline.results.bounded_json import InvalidResult
 from plumbline.results.document import ResultDocument
 from plumbline.results.store import ResultStore

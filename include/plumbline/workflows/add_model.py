@@ -14,6 +14,7 @@ import yaml
 from plumbline.declarations import Declarations, InferenceWorkload, Provider, installation_paths
 from plumbline.declarations.compatibility import ModelFit, incompatibility, model_fit
 from plumbline.declarations.loader import load_file
+from plumbline.declarations.urls import url_problem
 from plumbline.declarations.workloads.checkpoints import UNQUANTISED, Checkpoint, FolderCheckpoint, HubCheckpoint, UrlCheckpoint
 from plumbline.declarations.workloads.engines import ENGINES
 from plumbline.harness.inference.checkpoint.contents import BrokenCheckpoint, Contents, Files, Manifest, ManifestFile, examine
@@ -43,6 +44,9 @@ class ModelSource:
 
 def find_source(name: str, revision: str | None, mirror: str | None, token: str | None) -> ModelSource:
     """A hub id, a URL or a folder. A branch or tag becomes its commit. ValueError; AccessRefused or FetchFailed of the hub."""
+    for given in (name, mirror or ""):
+        if problem := url_problem(given):
+            raise ValueError(f"the address {problem}; expected one such as s3://bucket/models/chat-8b")
     if "://" in name or Path(name).expanduser().is_dir():
         if revision is not None:
             raise ValueError(f"--revision {revision} of {name}; expected it with a model of the hub only")

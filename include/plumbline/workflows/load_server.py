@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from plumbline.declarations.thresholds import ClientLimits
+from plumbline.declarations.urls import sends_in_clear, url_problem
 from plumbline.declarations.workloads.load import Arrivals
 from plumbline.declarations.workloads.prompts import PromptFormat, read_rows
 from plumbline.declarations.workloads.text_file import UnusableFile
@@ -151,6 +152,8 @@ def _place(asked: ServerLoad) -> tuple[Api, str, bool, str]:
     scheme = "" if "://" in asked.url else "grpc://" if asked.api in (None, "kserve") else "http://"
     url = urlsplit(f"{scheme}{asked.url}")
     example = "grpc://host:8001 (KServe) or http://host:8000/v1 (OpenAI)"
+    if problem := url_problem(url.geturl()):
+        raise ValueError(f"the URL {problem}; expected {example}, and a key in OPENAI_API_KEY")
     if url.scheme not in _SCHEMES:
         raise ValueError(f"the URL {asked.url} has the scheme {url.scheme}; expected {example}")
     guessed, tls = _SCHEMES[url.scheme]
@@ -161,7 +164,11 @@ def _place(asked: ServerLoad) -> tuple[Api, str, bool, str]:
         port = url.port or (443 if tls else 8001 if api == "kserve" else 80)
     except ValueError:
         raise ValueError(f"the URL {asked.url} has no readable port; expected {example}") from None
-    if not url.hostname or url.query or (api == "kserve" and url.path.strip("/")):
+    if asked.key is not None and sends_in_clear(url.geturl()):
+        raise ValueError(
+            f"the URL {asked.url} is plain {url.scheme}, which would send OPENAI_API_KEY in clear; expected {url.scheme}s://, or no key"
+        )
+    if not url.hostname or (api == "kserve" and url.path.strip("/")):
         raise ValueError(f"the URL {asked.url} is not a server's; expected {example}")
     if url.path.rstrip("/").endswith("/completions"):
         raise ValueError(

@@ -64,3 +64,21 @@ def test_a_login_that_is_refused_or_missing_is_said(airflow: FakeAirflow, monkey
     with pytest.raises(AirflowError) as refused:
         client.connect()
     assert refused.value.status == 401
+
+
+@pytest.mark.fault("the address of Airflow is plain HTTP on another machine", ends="refused", keeps="the password")
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("http://plumbline.svc:8080", "in clear"),
+        ("https://me:pw@plumbline.example.com", "a user or password"),
+        ("http://0.0.0.0:%d", "in clear"),
+    ],
+)
+def test_no_password_goes_over_plain_http(airflow: FakeAirflow, monkeypatch: pytest.MonkeyPatch, address: str, said: str) -> None:
+    port = int(airflow.address.rpartition(":")[2])
+    for name, value in zip(NAMES, (address.replace("%d", str(port)), "me", "right"), strict=True):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(AirflowError, match=f"{client.ADDRESS} .*{said}.*expected an address such as https://"):
+        client.connect()
+    assert not airflow.seen

@@ -104,3 +104,25 @@ def test_azures_options_come_before_the_environments(monkeypatch: pytest.MonkeyP
     for fields in ({"password": "a2V5"}, {"extra": {"sas_token": "sv=1&sig=2"}}):
         found = read(monkeypatch, "az://c", login="account", **fields)
         assert AzureBlobFileSystem(**found, skip_instance_cache=True).service_client.primary_hostname == "account.blob.core.windows.net"
+
+
+@pytest.mark.parametrize(
+    ("url", "fields"),
+    [
+        ("s3://b", {"login": "id", "password": "key", "extra": {"aws_session_token": "t", "endpoint_url": "http://minio:9000"}}),
+        ("az://c", {"login": "account", "host": "http://azurite:10000/account", "extra": {"sas_token": "sv=1&sig=2"}}),
+        ("az://c", {"extra": {"sas_token": "http://azurite:10000/account?sv=1&sig=2"}}),
+        ("az://c", {"extra": {"connection_string": "DefaultEndpointsProtocol=http;AccountName=a;SharedAccessSignature=sv=1"}}),
+    ],
+)
+def test_a_token_does_not_go_over_plain_http(monkeypatch: pytest.MonkeyPatch, url: str, fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="connection store would send its token over plain http; expected an https:// endpoint"):
+        read(monkeypatch, url, **fields)
+    near = json.loads(json.dumps(fields).replace("minio", "localhost").replace("azurite", "localhost"))
+    if near != fields:
+        assert read(monkeypatch, url, **near)
+
+
+def test_a_key_that_only_signs_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = {"login": "id", "password": "key", "extra": {"endpoint_url": "http://minio:9000"}}
+    assert read(monkeypatch, "s3://b", **fields)["endpoint_url"] == "http://minio:9000"

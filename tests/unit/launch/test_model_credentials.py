@@ -50,6 +50,14 @@ def test_without_a_connection_the_users_own_token_serves_the_hub_alone() -> None
     assert secrets(S3, own) == {} == secrets(HUB, own, models_url="s3://mirror/models") == secrets(HUB)
 
 
+def test_no_token_goes_to_a_mirror_over_plain_http(connection: None) -> None:
+    assert secrets(HUB, {"HF_TOKEN": "hf_own"}, models_url="http://mirror.svc:8080") == {}
+    stored = launcher(models_connection="models").model_copy(update={"models_url": "http://mirror.svc:8080"})
+    with pytest.raises(ValueError, match="plain http, which would send the token of models in clear"):
+        model_secrets(workload(HUB).model, stored, {})  # type: ignore[arg-type]
+    assert secrets(HUB, models_url="http://127.0.0.1:8080", models_connection="models") == {MODELS_TOKEN_VARIABLE: "hf_key"}
+
+
 def test_a_connection_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=r"models .*launcher\.models_connection"):
         secrets(S3, models_connection="models")

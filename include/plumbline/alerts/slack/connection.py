@@ -13,6 +13,8 @@ from urllib.error import URLError
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.http_retry import ConnectionErrorRetryHandler, HttpRequest, HttpResponse, RateLimitErrorRetryHandler, RetryState
 
+from plumbline.declarations.urls import sends_in_clear
+
 if TYPE_CHECKING:
     from slack_sdk import WebClient
 
@@ -68,6 +70,9 @@ def connect(conn_id: str = CONNECTION, log: logging.Logger | None = None) -> Sla
             channel,
             "a" if connection.password else "no",
         )
+        return None
+    if sends_in_clear(str(connection.extra_dejson.get("base_url") or "")):
+        log.error("Slack connection %s has a base_url of plain http, which would send the token in clear; expected https://", conn_id)
         return None
     # Only errors from before the request was sent are retried at once: after that the message may have arrived, and deliver() looks
     # for it before it posts again.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from plumbline.declarations.base import Name
 from plumbline.declarations.providers.launcher_base import LauncherBase
+from plumbline.declarations.urls import DeclaredUrl, is_loopback, sends_in_clear
 from plumbline.metrics.units import Duration
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class EndpointLauncher(LauncherBase):
     """A hosted model for inference: only the client runs, on one of our machines."""
 
     kind: Literal["endpoint"]
-    url: str = Field(
+    url: DeclaredUrl = Field(
         pattern=r"^(https?|grpcs?)://[^\s/@?#]+(/[^\s?#]*)?$",
         description="the model's address, such as https://api.example.com/v1; without user, password or query, since every result has it",
     )
@@ -114,7 +114,7 @@ class EndpointLauncher(LauncherBase):
                 raise ValueError(f"{what} with kserve_grpc, which has no place for it; expected protocol kserve_http or openai")
         if self.protocol == "kserve_grpc" and self.url.count("/") > 2:
             raise ValueError(f'url "{self.url}" has a path, which gRPC has no place for; expected {scheme}://host:port')
-        if self.connection is not None and scheme in ("http", "grpc") and not self.near:
+        if self.connection is not None and sends_in_clear(self.url):
             raise ValueError(
                 f'url has the scheme "{scheme}", which would send the key of {self.connection} in clear; expected {scheme}s://'
             )
@@ -185,8 +185,4 @@ class EndpointLauncher(LauncherBase):
     @property
     def near(self) -> bool:
         """Whether the URL names the client's own machine."""
-        host = urlsplit(self.url).hostname or ""
-        try:
-            return host == "localhost" or ip_address(host).is_loopback
-        except ValueError:  # a host name, which may begin with 127.
-            return False
+        return is_loopback(self.url)

@@ -27,6 +27,7 @@ from plumbline.declarations.providers.pods import (
     is_within,
 )
 from plumbline.declarations.providers.simulation import SimulatedLauncher
+from plumbline.declarations.urls import DeclaredUrl, sends_in_clear
 from plumbline.metrics.units import ByteSize, Duration
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 _COLLECTIVE_DESCRIPTION = "time limit of a probe's collectives, including NCCL's start, which takes minutes on many or large nodes"
 
 
-ModelsUrl = Annotated[str, Field(pattern=r"^(https?|s3|gs|gcs|az|abfs|abfss)://[^\s?#@]+$|^file:///[^\s?#]+$")]
+ModelsUrl = Annotated[DeclaredUrl, Field(pattern=r"^(https?|s3|gs|gcs|az|abfs|abfss)://[^\s?#@]+$|^file:///[^\s?#]+$")]
 _MODELS_URL = "mirror of the hub: http(s)://… with the hub's API, or a store such as s3://bucket/models with <owner>/<name>/<revision>/; the hub if omitted"
 
 
@@ -64,6 +65,14 @@ class LocalLauncher(LauncherBase):
         pattern=r"^[A-Za-z0-9_.-]{1,200}$",
         description="Airflow connection with the hub's token as its password, or with the credentials of the checkpoints' store",
     )
+
+    @model_validator(mode="after")
+    def _check_token(self) -> LocalLauncher:
+        if not is_archived() and self.models_connection and self.models_url and sends_in_clear(self.models_url):
+            raise ValueError(
+                f"models_url has the scheme http, which would send the token of {self.models_connection} in clear; expected https://"
+            )
+        return self
 
     @model_validator(mode="after")
     def _distinct(self) -> LocalLauncher:
@@ -196,7 +205,7 @@ class KubernetesLauncher(LauncherBase):
     retries: int = Field(2, ge=0, le=10, description="tries after the first, after a temporary failure (preempted, no capacity, quota…)")
     retry_delay: Duration = Field(300.0, description="before the first retry; doubled before each further one")
     poll: Duration = Field(15.0, ge=1, description="interval of polls of the pods")
-    results_url: str = Field(
+    results_url: DeclaredUrl = Field(
         pattern=r"^(s3|gs|gcs|az|abfs|abfss)://.+|^file:///.+", description="where the pods write results, such as s3://bucket/plumbline"
     )
     results_secret: ObjectName | None = Field(None, description="Secret in the namespace with the store's credentials, read by the pods")

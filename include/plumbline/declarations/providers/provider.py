@@ -14,6 +14,7 @@ from plumbline.declarations.providers.launcher_base import LauncherBase
 from plumbline.declarations.providers.launchers import Launcher
 from plumbline.declarations.providers.rates import DeclaredRate, Invoice, Overhead, Purchase, check_invoices
 from plumbline.declarations.providers.token_rate import TokenRate
+from plumbline.declarations.urls import DeclaredUrl
 from plumbline.declarations.workloads.engines import EngineArgs, check_engine_args
 from plumbline.declarations.workloads.workload import Criterion
 from plumbline.metrics.units import ByteSize, Duration, HourlyPrice, Pause, Share
@@ -55,7 +56,7 @@ class OpencostSource(PriceSourceBase):
     """The cost of our pods in USD, from OpenCost's allocation API."""
 
     kind: Literal["opencost"]
-    url: str = Field(
+    url: DeclaredUrl = Field(
         pattern=r"^https?://[^\s?#@]+$", description="OpenCost's address, such as http://opencost.opencost:9003, without a password"
     )
     namespace: Name = "plumbline"

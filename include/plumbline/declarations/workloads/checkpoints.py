@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, field_validator
 
 from plumbline.declarations.base import Declared
+from plumbline.declarations.urls import DeclaredUrl
 from plumbline.declarations.workloads.models import Encoder, Llama, ServedGpt, ServingPrecision
 from plumbline.declarations.workloads.workload import Seed
 
@@ -48,16 +49,9 @@ class UrlCheckpoint(_Checkpoint):
     """A checkpoint in a folder of any file system that fsspec knows: s3://, gs://, az://, https:// …"""
 
     source: Literal["url"]
-    url: str = Field(pattern=r"^[a-z][a-z0-9+.-]*://[^\s?#]+$", description="without user, password or query, since every result has it")
-
-    @field_validator("url")
-    @classmethod
-    def _check_no_credentials(cls, value: str) -> str:
-        scheme, _, place = value.partition("://")
-        user, at, _ = place.partition("/")[0].rpartition("@")
-        if at and (":" in user or scheme in ("http", "https")):
-            raise ValueError(f"{scheme}://…@… has credentials, which every result would show; expected them in a connection or Secret")
-        return value.rstrip("/")
+    url: Annotated[DeclaredUrl, AfterValidator(lambda url: url.rstrip("/"))] = Field(
+        pattern=r"^[a-z][a-z0-9+.-]*://[^\s?#]+$", description="without user, password or query, since every result has it"
+    )
 
 
 class FolderCheckpoint(_Checkpoint):

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from plumbline.declarations.base import Declared
+from plumbline.declarations.urls import DeclaredUrl
 from plumbline.declarations.workloads.text_file import UnusableFile, decode, json_array, json_lines, text_lines
 from plumbline.declarations.workloads.workload import Seed
 
@@ -67,7 +68,9 @@ class UrlPrompts(_Prompts):
     """A file of any file system that fsspec knows (s3://, gs://, az://, https:// …), fetched by the trial and checked against `sha256`."""
 
     source: Literal["url"]
-    url: str = Field(pattern=r"^[a-z][a-z0-9+.-]*://.+\.(jsonl|json|txt)$")
+    url: DeclaredUrl = Field(
+        pattern=r"^[a-z][a-z0-9+.-]*://.+\.(jsonl|json|txt)$", description="without user, password or query, since every result has it"
+    )
     sha256: _Sha256
 
 

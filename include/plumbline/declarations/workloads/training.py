@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared, extensible, removed_values
+from plumbline.declarations.urls import DeclaredUrl
 from plumbline.declarations.workloads.models import BertShape, HubModel, LlamaShape, TransformerShape, VitShape
 from plumbline.declarations.workloads.workload import Seed, Workload
 from plumbline.metrics.units import Percent
@@ -154,7 +155,7 @@ class TokenFileData(Declared):
     """A team's own token ids: little-endian unsigned integers one after the other, in a file that every node can read."""
 
     source: Literal["file"]
-    url: str = Field(min_length=1, description="a path or an fsspec URL; fetched once into the cache")
+    url: DeclaredUrl = Field(min_length=1, description="a path or an fsspec URL; fetched once into the cache")
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="a series must not mix data")
     width: Literal[2, 4] = Field(description="bytes of one token id")
     tokens: int = Field(ge=1024, le=10**12)

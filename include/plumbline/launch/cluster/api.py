@@ -14,6 +14,7 @@ from http.client import responses
 from typing import Any
 from urllib.parse import urlencode
 
+from plumbline.declarations.urls import sends_in_clear
 from plumbline.launch.cluster.names import LAUNCH, Row
 from plumbline.launch.failures import BadDeclaration, Unreachable
 
@@ -353,6 +354,8 @@ def open_client(connection_id: str) -> Any:
         raise BadDeclaration(f"Airflow connection {connection_id}: the kubeconfig is not valid YAML or JSON; {remedy}") from None
     except (AirflowException, ConfigException, OSError) as error:
         raise BadDeclaration(f"Airflow connection {connection_id} gives no access to a cluster: {error}; {remedy}") from error
+    if (configuration.api_key or configuration.password) and sends_in_clear(configuration.host):
+        raise BadDeclaration(f"Airflow connection {connection_id} has a server of plain http, which would get its token in clear; {remedy}")
     # ClusterApi bounds the retries: urllib3 would sleep as long as a Retry-After says.
     configuration.retries = False
     return ApiClient(configuration)

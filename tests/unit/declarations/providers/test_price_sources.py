@@ -81,7 +81,7 @@ def test_a_provider_with_sources_goes_into_a_trial_and_comes_back(sourced: Path)
         ("providers/here.yaml", "contract: neo-2026", "contract: neo-2025", "11  price_sources[1].contract", "expected one of neo-2026"),
         ("providers/here.yaml", "kind: csv", "kind: xls", "12  price_sources[2].kind", "expected one of gpuhunt, contract, csv, opencost"),
         ("providers/here.yaml", "http://opencost:9003", "opencost:9003", "13  price_sources[3].url", "such as http://opencost"),
-        ("providers/here.yaml", "//opencost", "//me:secret@opencost", "13  price_sources[3].url", "without a password"),
+        ("providers/here.yaml", "//opencost", "//me:secret@opencost", "13  price_sources[3].url", "has a user or password"),
         ("providers/here.yaml", "window: 2d", "window: 5min", "13  price_sources[3].window", "5min is too short; expected at least 1h"),
         ("providers/here.yaml", "cloud: oci", "clout: oci", "10  price_sources[0].clout", "did you mean cloud?"),
     ],

@@ -14,7 +14,9 @@ from typing import Any
 import fsspec
 
 from plumbline.declarations import digest, installation
+from plumbline.declarations.urls import sends_in_clear
 from plumbline.declarations.workloads.checkpoints import HubCheckpoint, UrlCheckpoint
+from plumbline.harness.hub_session import TokenInClear, guard_hub_session
 from plumbline.harness.inference.checkpoint.contents import INDEX, BrokenCheckpoint, needed_files
 
 _RANGE = 32 << 20
@@ -57,7 +59,10 @@ class HubSource:
     messages and facts, without credentials."""
 
     def __init__(self, model: str, revision: str | None, endpoint: str | None, token: str | None) -> None:
-        self._id, self._revision, self._endpoint, self._token = model, revision, endpoint, token
+        self._id, self._revision, self._endpoint = model, revision, endpoint
+        # False: huggingface_hub adds none of its own either. The hub's token is not for an open mirror over plain http.
+        self._token = token or (False if endpoint and sends_in_clear(endpoint) else None)
+        guard_hub_session()
         self.name = f"hub {model}" + (f"@{revision[:12]}" if revision else "") + (f" at {endpoint}" if endpoint else "")
 
     @property
@@ -135,6 +140,8 @@ class HubSource:
 
         try:
             yield
+        except TokenInClear as error:
+            raise AccessRefused(f"{self.name}: {error}") from error
         except errors.GatedRepoError as error:
             raise AccessRefused(
                 f"{self.name} is gated, and {self._token_words()}; expected a token whose owner accepted the model's terms"

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from plumbline.declarations import InferenceWorkload, installation_paths
+from plumbline.declarations.urls import sends_in_clear
 from plumbline.declarations.workloads.prompts import (
     PRIVATE_FOLDER,
     FilePrompts,
@@ -29,6 +30,7 @@ from plumbline.declarations.workloads.prompts import (
     unpack,
 )
 from plumbline.declarations.workloads.text_file import UnusableFile
+from plumbline.harness.hub_session import TokenInClear, guard_hub_session
 from plumbline.harness.inference.load.prompts import Prompts
 from plumbline.harness.inference.load.schedule import Schedule, request_rng, turn_of
 from plumbline.harness.inference.load.served_tokenizer import ServedTokenizer, TemplateFailed, Unread
@@ -84,6 +86,8 @@ def _from_url(prompts: UrlPrompts) -> bytes:
 def _from_hub(prompts: HubPrompts, cache: Path, hub: str | None, token: str | None) -> bytes:
     import huggingface_hub  # only prompts of the hub need it
 
+    guard_hub_session()
+
     try:
         path = huggingface_hub.hf_hub_download(
             prompts.id,
@@ -92,8 +96,10 @@ def _from_hub(prompts: HubPrompts, cache: Path, hub: str | None, token: str | No
             revision=prompts.revision,
             cache_dir=cache,
             endpoint=hub or os.environ.get("HF_ENDPOINT"),
-            token=token,
+            token=token or (False if hub and sends_in_clear(hub) else None),
         )
+    except TokenInClear as error:
+        raise FetchFailed(f"{prompts.path} of {prompts.id} cannot be fetched: {error}") from None
     except Exception as error:  # noqa: BLE001 - HTTP and file errors of several libraries
         where = f"{prompts.id} at {prompts.revision[:8]}"
         raise FetchFailed(

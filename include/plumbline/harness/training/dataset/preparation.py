@@ -16,6 +16,7 @@ import numpy as np
 from plumbline.declarations.workloads.models import HubModel, VitShape
 from plumbline.harness import engine_python, image_requirements
 from plumbline.harness.environment.cpu import allotted_cores
+from plumbline.harness.hub_session import guard_hub_session
 from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.training.dataset import DataFile, cached_file, synthetic
 from plumbline.whole_file import sha256_file, whole_file
@@ -179,6 +180,7 @@ def fetch_hub_model(model: HubModel) -> Path:
     from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
     name = f"model.id {model.id} at revision {model.revision}"
+    guard_hub_session()
     try:
         folder = Path(snapshot_download(model.id, revision=model.revision, allow_patterns=list(_HUB_FILES)))
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:

@@ -261,3 +261,15 @@ def test_a_full_disk_is_said_before_anything_is_fetched(llama: Path, cache: Path
     with pytest.raises(TrialFailed) as raised:
         fetch_for_trial(workload({"source": "url", "url": llama.as_uri()}), None, cache, None, (None, None), lambda _: None)
     assert raised.value.failure_class == "quota_exceeded"
+
+
+@pytest.mark.fault("the hub's token would go to another machine over plain HTTP", ends="bad_declaration", keeps="the token")
+def test_no_token_goes_over_plain_http(llama: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """0.0.0.0 is this machine for the kernel, and another one for whoever reads the address."""
+    with model_hub({"org/llama": llama}, token=TOKEN) as gated:
+        with pytest.raises(AccessRefused, match="would get the token over plain http; expected https://"):
+            fetch(HUB, cache, gated.url.replace("127.0.0.1", "0.0.0.0"), (TOKEN, None))
+        assert not gated.requests
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(llama / "config.json"))  # the token that the hub's library finds
+    with model_hub({"org/llama": llama}) as mirror:
+        fetch(HUB, cache, mirror.url.replace("127.0.0.1", "0.0.0.0"))
