@@ -156,7 +156,6 @@ def test_a_cluster_runs_its_trials_by_the_house_operators_and_waits_for_its_buck
         assert (run["pool"], run["retries"]) == ("plumbline_cluster-a", 4)
         assert run["timeout_s"] > 14400 + 2 * 1800, "the pod's own deadline and the waits before it come first"
         assert (collect["rule"], f"{lane}.trial.run" in collect["upstream"]) == ("all_done", True)
-        assert collect["retries"] > 4
     assert "training_gang.trial.run" not in changed["dags"]["benchmark_local_2core"]["tasks"]
     assert changed["dags"]["benchmark_cluster_a"]["params"]["placement"]["schema"]["enum"] == ["any", "fresh_node"]
     assert "placement" not in changed["dags"]["benchmark_local_2core"]["params"]
@@ -211,7 +210,6 @@ def test_a_question_of_the_review_waits_in_a_dag_of_its_own(bundle: dict[str, An
     review, decision = (bundle["dags"][name]["tasks"] for name in ("drift_review", "baseline_decision"))
     assert review["ask"]["operator"] == "TriggerDagRunOperator" and "QuestionOperator" not in {t["operator"] for t in review.values()}
     assert decision["question"]["operator"] == "QuestionOperator" and decision["question"]["upstream"] == ["tell"]
-    assert all(decision[name]["retries"] > 3 for name in ("tell", "question", "answer")), "a stop and a start of Airflow each cost a try"
     assert decision["answer"]["upstream"] == ["question"] and decision["rerun"]["upstream"] == ["wanted"]
 
 
@@ -242,10 +240,19 @@ def test_a_team_server_watches_over_itself_from_the_start(changed: dict[str, Any
     assert unpaused == {"drift_review", "baseline_decision", "finding_action", "rerun", "upkeep", "upkeep_daily", "provider_watch"}
 
 
-def test_a_result_is_recorded_although_the_archive_is_away_for_an_hour(bundle: dict[str, Any]) -> None:
-    record = bundle["dags"]["benchmark_local_1core"]["tasks"]["training.record"]
-    waits = [min(record["retry_delay_s"] * 2**i, record["max_retry_delay_s"]) for i in range(record["retries"])]
-    assert 3600 <= sum(waits) <= 2 * 3600 and record["retry_policy"]
+def test_every_step_outlasts_an_outage_and_an_hourly_dag_does_not_wait_for_it(bundle: dict[str, Any], changed: dict[str, Any]) -> None:
+    """An hour in DAGs that measure, compare or report, whoever the provider is; minutes where the next run is as good."""
+    for dag_id, dag in (bundle["dags"] | changed["dags"]).items():
+        for name, task in dag["tasks"].items():
+            assert task["retry_policy"], (dag_id, name)
+            most = task["max_retry_delay_s"] or 24 * 3600.0
+            waits = sum(min(task["retry_delay_s"] * 2**i, most) for i in range(task["retries"]))
+            if dag_id in ("upkeep", "upkeep_daily", "provider_watch"):
+                assert waits <= 3600 and (task["retries"] > 1 or name in ("watch.look", "watch.probe")), (dag_id, name)
+            elif not name.endswith(".run") and name != "digest":
+                assert 3600 <= waits <= 2 * 3600, (dag_id, name)
+    run = changed["dags"]["benchmark_cluster_a"]["tasks"]["training.trial.run"]
+    assert run["max_retry_delay_s"] is None, "the declared delays are doubled without a limit"
 
 
 def test_nothing_is_deleted_from_an_archive_that_does_not_hold(bundle: dict[str, Any]) -> None:

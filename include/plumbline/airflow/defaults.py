@@ -6,11 +6,9 @@ import os
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
-
+from plumbline.airflow.retries import StepRetries
 from plumbline.declarations import Provider
 from plumbline.declarations.installation import TEAM_SERVER
-from plumbline.launch.failures import EXCEPTIONS, RETRIED, DeclaredInterruption
 
 OWNER = "plumbline"
 PLAN_WEIGHT = 1000
@@ -18,13 +16,17 @@ PLAN_WEIGHT = 1000
 _STEP_LIMIT = timedelta(minutes=20)
 _LAUNCH_MARGIN = timedelta(minutes=15)
 _WAIT_FOR_MACHINE = timedelta(hours=1)
-_AN_HOUR_LONG: dict[str, Any] = {
-    # 1 + 2 + 4 + 8 + 15 + 15 + 15 minutes: outlasts a restart or an upgrade of PostgreSQL, or an outage of a store.
-    "retries": 7,
-    "retry_delay": timedelta(minutes=1),
+_RETRIES: dict[str, Any] = {
+    # After 10, 20, 40 … 640 and three times 900 seconds, an hour in all: outlasts a restart or an upgrade of Airflow's API server or of
+    # PostgreSQL, and an outage of a store.
+    "retries": 10,
+    "retry_delay": timedelta(seconds=10),
     "retry_exponential_backoff": True,
     "max_retry_delay": timedelta(minutes=15),
+    "retry_policy": StepRetries(),
 }
+_RETRIES_WITHIN_THE_HOUR = 5
+"""Five minutes: the next hourly run waits for this one."""
 
 
 def defaults(doc: str | None, *tags: str, asked: bool = False, housekeeping: bool = False) -> dict[str, Any]:
@@ -44,9 +46,9 @@ def defaults(doc: str | None, *tags: str, asked: bool = False, housekeeping: boo
         "tags": ["plumbline", *tags],
         "default_args": {
             "owner": OWNER,
-            # Steps are idempotent; stores and databases fail for moments.
-            "retries": 1,
-            "retry_delay": timedelta(seconds=10),
+            # Steps are idempotent; servers, stores and databases fail for a while.
+            **_RETRIES,
+            **({"retries": _RETRIES_WITHIN_THE_HOUR} if housekeeping else {}),
             "execution_timeout": _STEP_LIMIT,
             # A finished trial is collected before the next one starts.
             "weight_rule": "upstream",
@@ -63,40 +65,12 @@ def launch_settings(provider: Provider) -> dict[str, Any]:
     waits = _WAIT_FOR_MACHINE
     if launcher.start_wait_s is not None:
         waits = timedelta(seconds=launcher.start_wait_s + launcher.unreachable_s)
-    tries = {"retries": launcher.retry.times, "retry_delay": timedelta(seconds=launcher.retry.delay_s)}
-    if launcher.retry.doubled:
-        tries["retry_exponential_backoff"] = True
     return {
         "pool": provider.pool,
         "execution_timeout": waits + timedelta(seconds=launcher.trial_limit_s) + _LAUNCH_MARGIN,
-        **tries,
-        "retry_policy": ExceptionRetryPolicy(
-            rules=[
-                # Before its base class: the first rule that matches decides.
-                RetryRule(DeclaredInterruption, RetryAction.FAIL, reason="interrupted as declared by the workload: a retry would fail too"),
-                *(RetryRule(kind, _action(name), reason=f"{name}: {_retry_advice(name)}") for name, kind in sorted(EXCEPTIONS.items())),
-            ],
-            # A failure of our own code, which a retry would meet again.
-            default=RetryAction.FAIL,
-        ),
+        "retries": launcher.retry.times,
+        "retry_delay": timedelta(seconds=launcher.retry.delay_s),
+        "retry_exponential_backoff": launcher.retry.doubled,
+        "max_retry_delay": None,
+        "retry_policy": StepRetries(launches=True),
     }
-
-
-def collect_settings(provider: Provider) -> dict[str, Any]:
-    """Arguments of the task that collects a trial: retried for an hour where the store is a remote bucket."""
-    return dict(_AN_HOUR_LONG) if provider.launcher.remote_store is not None else {}
-
-
-def record_settings() -> dict[str, Any]:
-    """Arguments of the task that records a trial: retried for an hour if the archive or the store does not answer, and not for other errors."""
-    away = ["sqlalchemy.exc.OperationalError", "sqlalchemy.exc.InterfaceError", OSError]
-    rule = RetryRule(away, RetryAction.RETRY, reason="the archive or the store does not answer")
-    return {**_AN_HOUR_LONG, "retry_policy": ExceptionRetryPolicy(rules=[rule], default=RetryAction.FAIL)}
-
-
-def _action(name: str) -> RetryAction:
-    return RetryAction.RETRY if name in RETRIED else RetryAction.FAIL
-
-
-def _retry_advice(name: str) -> str:
-    return "a retry may succeed" if name in RETRIED else "a retry would fail too"

@@ -12,6 +12,7 @@ from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperato
 from airflow.providers.cncf.kubernetes.pod_generator import PodGenerator
 from airflow.sdk import BaseOperator
 
+from plumbline.airflow.retries import request_of
 from plumbline.airflow.triggers import LaunchTrigger
 from plumbline.declarations import Provider
 from plumbline.harness.launcher_protocol import ProgressLine
@@ -48,10 +49,10 @@ class LaunchOperator(_Base):  # type: ignore[misc]  # airflow's types are not fo
     spec: Mapping[str, str]
     _attempt: Attempt | None = None
 
-    def open(self) -> Row | None:
+    def open(self, context: Any) -> Row | None:
         """Adopt or announce this try's attempt; the row that the task returns, if the attempt has ended."""
         with _as_failure():
-            self._attempt, record = adopt_or_announce(self.spec)
+            self._attempt, record = adopt_or_announce(self.spec, request_of(context["ti"]))
         return None if record is None else self._ended(record)
 
     @property
@@ -184,7 +185,7 @@ class TrialGangOperator(LaunchOperator, BaseOperator):  # type: ignore[misc]  # 
 
     def execute(self, context: Any) -> Row:
         """Create the gang, or adopt all or part of an earlier try's, and wait for it in the triggerer."""
-        if (over := self.open()) is not None:
+        if (over := self.open(context)) is not None:
             return over
         # A missing pod of a gang that has started is a failure: do not create it again.
         if self.attempt.started_at is None:
@@ -236,7 +237,7 @@ class TrialPodOperator(LaunchOperator, KubernetesPodOperator):  # type: ignore[m
 
     def execute(self, context: Any) -> Row:
         """Create the pod, or adopt an earlier try's, and wait for it in the triggerer."""
-        if (over := self.open()) is not None:
+        if (over := self.open(context)) is not None:
             return over
         if (pending := self.attempt.replaced.pending) is not None:
             pending.late = True

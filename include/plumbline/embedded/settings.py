@@ -108,8 +108,15 @@ def _settings(home: Path, port: int, secrets: Mapping[str, str], reparse: bool) 
             "print_stats_interval": str(_HOUR_S),
         },
         "triggerer": {"job_heartbeat_sec": "10", "capacity": "100"},
-        # Also how long a task's end may go unnoticed: with the default of 5 s a campaign waits for minutes.
-        "workers": {"min_heartbeat_interval": "1"},
+        "workers": {
+            # Also how long a task's end may go unnoticed: with the default of 5 s a campaign waits for minutes.
+            "min_heartbeat_interval": "1",
+            # A task outlasts the restart of the API server: about 50 s for each request, and five minutes of them for the heartbeats,
+            # when the scheduler gives the task up too. The defaults end a measurement after some 40 s.
+            "execution_api_retries": "10",
+            "execution_api_retry_wait_max": "15",
+            "max_failed_heartbeats": "6",
+        },
         "logging": {"base_log_folder": str(home / "logs"), "colored_console_log": "False"},
     }
 

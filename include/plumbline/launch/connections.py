@@ -46,13 +46,35 @@ def _sends_token_in_clear(options: Options) -> bool:
 
 
 def _connection(url: str, connection_id: str, field: str) -> Any:
+    if (connection := airflow_connection(connection_id)) is None:
+        raise ValueError(f"Airflow connection {connection_id} for {url} is not defined; create it, or correct {field}")
+    return connection
+
+
+def airflow_connection(connection_id: str) -> Any | None:
+    """The Airflow connection; None if it is not defined. ConnectionError if Airflow's API does not answer."""
     from airflow.sdk import Connection
     from airflow.sdk.exceptions import AirflowNotFoundException
 
     try:
         return Connection.get(connection_id)
-    except AirflowNotFoundException as error:
-        raise ValueError(f"Airflow connection {connection_id} for {url} is not defined; create it, or correct {field}") from error
+    except AirflowNotFoundException:
+        require_answer(connection_id)
+        return None
+
+
+def require_answer(connection_id: str) -> None:
+    """ConnectionError if Airflow's API does not answer a task's question for the connection, which the SDK calls "not defined" too."""
+    from airflow.sdk.exceptions import AirflowRuntimeError
+    from airflow.sdk.execution_time import task_runner
+    from airflow.sdk.execution_time.comms import GetConnection
+
+    supervisor = getattr(task_runner, "SUPERVISOR_COMMS", None)  # only in a task
+    try:
+        if supervisor is not None:
+            supervisor.send(GetConnection(conn_id=connection_id))
+    except AirflowRuntimeError as error:
+        raise ConnectionError(f"Airflow's API does not answer, so connection {connection_id} cannot be read: {error}") from error
 
 
 def model_secrets(model: Checkpoint, launcher: LocalLauncher, environment: Mapping[str, str]) -> dict[str, str]:

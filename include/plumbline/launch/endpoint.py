@@ -7,6 +7,7 @@ from datetime import datetime
 from plumbline.declarations import Declarations, Provider, Trial
 from plumbline.declarations import EndpointLauncher as Declared
 from plumbline.harness import launcher_protocol
+from plumbline.launch.connections import airflow_connection
 from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, ProbeSkipped, ProviderFacts
 from plumbline.launch.local.process_launcher import Allocation, ProcessLauncher, StartRefused
 from plumbline.results.probe_document import ProbeDocument
@@ -43,13 +44,9 @@ def _allocation(declared: Declared) -> Allocation | StartRefused:
 
 def _api_key(connection_id: str) -> str:
     """The connection's password; ValueError unless it fits into a header."""
-    from airflow.sdk import Connection
-    from airflow.sdk.exceptions import AirflowNotFoundException
-
-    try:
-        key = Connection.get(connection_id).password
-    except AirflowNotFoundException as error:
-        raise ValueError(f"Airflow connection {connection_id} is not defined; expected one whose password is the API key") from error
+    if (connection := airflow_connection(connection_id)) is None:
+        raise ValueError(f"Airflow connection {connection_id} is not defined; expected one whose password is the API key")
+    key = connection.password
     if not key:
         raise ValueError(f"Airflow connection {connection_id} has no password; expected the API key there")
     if not (key.isascii() and key.isprintable()) or " " in key:

@@ -93,6 +93,11 @@ def is_retryable(record: LaunchRecord, validity: Validity | None) -> bool:
     return record.failure_class in RETRIED and not (record.failure_class == "interrupted" and _as_declared(validity))
 
 
+def is_usable(validity: Validity | None) -> bool:
+    """Whether the validity is that of a measurement, whatever became of its launch afterwards."""
+    return validity is not None and validity.status not in ("failed", "missing")
+
+
 def _as_declared(validity: Validity | None) -> bool:
     return validity is not None and any(reason.code == FAILED_AS_DECLARED for reason in validity.reasons)
 

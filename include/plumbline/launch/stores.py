@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 
 PLANNED_FILE = "planned.json"
+_REQUEST_FILE = "request.json"
 
 
 def home() -> ResultStore:
@@ -38,8 +40,9 @@ def store_of(provider: Provider) -> ResultStore:
 
 
 def planned_trial(store: ResultStore, spec: Mapping[str, str]) -> Trial:
-    """The planned trial; FileNotFoundError if it was never planned."""
-    return Trial.model_validate_json(store.get(planned_path(spec["campaign_id"], spec["trial_id"])))
+    """The planned trial; FileNotFoundError if it was never planned, InvalidResult if it is unusable."""
+    path = planned_path(spec["campaign_id"], spec["trial_id"])
+    return bounded_json.parse_model(Trial, store.get(path), store.uri(path))
 
 
 def planned_path(campaign_id: str, trial_id: str) -> str:
@@ -51,6 +54,20 @@ def next_attempt(trial: Trial, store: ResultStore) -> Trial:
     """The trial as its next attempt: no attempt in the store is ever overwritten."""
     numbers = [int(folder.rpartition("-")[2]) for folder in store.attempts(trial.campaign_id, trial.trial_id)]
     return trial.model_copy(update={"attempt": max([trial.attempt - 1, *numbers]) + 1})
+
+
+def attempts_for(request: str, store: ResultStore, spec: Mapping[str, str]) -> list[str]:
+    """Folders of the attempts that this request launched, oldest first; a new request is noted beside them. `request`: its name, of any form."""
+    path = f"{spec['campaign_id']}/{spec['trial_id']}/{_REQUEST_FILE}"
+    folders = store.attempts(spec["campaign_id"], spec["trial_id"])
+    try:
+        noted = bounded_json.parse_object(store.get(path), store.uri(path))
+    except (FileNotFoundError, InvalidResult):
+        noted = {}
+    if noted.get("request") != request or not isinstance(noted.get("after"), list):
+        store.put(path, json.dumps({"request": request, "after": folders}).encode())
+        return []
+    return [folder for folder in folders if folder not in noted["after"]]
 
 
 def fetch_attempt(trial: Trial, away: ResultStore, home: ResultStore) -> str | None:

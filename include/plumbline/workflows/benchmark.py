@@ -24,7 +24,7 @@ from plumbline.launch.cluster.operate import sweep
 from plumbline.launch.cluster.operate.closing import settle_abandoned as settled
 from plumbline.launch.cluster.operate.sweep import sweep_expired as swept
 from plumbline.launch.collect import collect as collected
-from plumbline.launch.failures import Interrupted, QuotaExceeded, raise_failure
+from plumbline.launch.failures import Interrupted, QuotaExceeded, is_retryable, is_usable, raise_failure
 from plumbline.launch.plan import PlanError, RunRequest, enabled_provider, fitting_workload, plan, single_trial
 from plumbline.launch.registry import launcher_for
 from plumbline.quality import check
@@ -90,12 +90,22 @@ def plan_trials(provider: str, lane: TrialGroup, request: RunRequest, most: int 
     return [{"campaign_id": t.campaign_id, "trial_id": t.trial_id, "title": f"{t.workload.name} {t.slot} r{t.repeat}"} for t in trials]
 
 
-def run_trial(spec: Mapping[str, str]) -> Row:
+def run_trial(spec: Mapping[str, str], request: str | None = None) -> Row:
     """Launch one planned trial and wait for its end; once more if other load on this machine's cores made it invalid.
 
-    Raises the typed exception of its failure class, after everything is stored."""
+    Raises the typed exception of its failure class, after everything is stored. `request`: the same in each retry, which launches nothing if
+    the attempt before it has a usable document or a failure that a retry would not change."""
     store = stores.home()
     trial = stores.planned_trial(store, spec)
+    if request is not None and (launched := stores.attempts_for(request, store, spec)):
+        record, validity = None, _validity(store, trial)
+        with suppress(InvalidResult):
+            record = store.launch(launched[-1])
+        if is_usable(validity) and _spoilt(validity) is None:
+            _log.info("an earlier try of this task measured %s", launched[-1])
+            return {"trial_id": trial.trial_id, "exit_code": record.exit_code if record else 0}
+        if record is not None and record.failure_class is not None and not is_retryable(record, validity):
+            raise_failure(record, validity)
     launcher = launcher_for(trial.provider)
     if trial.selfcheck and (by := _checked_by(store, trial)) is not None:
         _log.info("the instrument was checked on this machine by %s", by)

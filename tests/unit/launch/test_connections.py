@@ -7,9 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+from airflow.sdk.execution_time import task_runner
+from airflow.sdk.execution_time.comms import ErrorResponse, GetConnection
 from tests.golden import Golden
 
+from plumbline.alerts.slack import connection as slack
+from plumbline.launch import endpoint
+from plumbline.launch.cluster.api import open_client
 from plumbline.launch.connections import store_options
+from plumbline.launch.failures import BadDeclaration, Unreachable
 
 AZURE = "https://account.blob.core.windows.net"
 
@@ -126,3 +133,41 @@ def test_a_token_does_not_go_over_plain_http(monkeypatch: pytest.MonkeyPatch, ur
 def test_a_key_that_only_signs_may(monkeypatch: pytest.MonkeyPatch) -> None:
     fields = {"login": "id", "password": "key", "extra": {"endpoint_url": "http://minio:9000"}}
     assert read(monkeypatch, "s3://b", **fields)["endpoint_url"] == "http://minio:9000"
+
+
+class Supervisor:
+    """What answers a task's questions: Airflow's API, through the task's own supervisor."""
+
+    def __init__(self, away: bool) -> None:
+        self.away, self.asked = away, 0
+
+    def send(self, message: GetConnection) -> ErrorResponse:
+        self.asked += 1
+        if self.away:
+            detail = {"status_code": None, "message": "[Errno 111] Connection refused", "exception_type": "ConnectError"}
+            raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail=detail))
+        return ErrorResponse(error=ErrorType.CONNECTION_NOT_FOUND, detail={"conn_id": message.conn_id})
+
+
+READERS = {
+    "a store": (lambda: store_options("s3://b", "nowhere"), ConnectionError, ValueError),
+    "an endpoint's key": (lambda: endpoint._api_key("nowhere"), ConnectionError, ValueError),
+    "a cluster": (lambda: open_client("nowhere"), Unreachable, BadDeclaration),
+    "Slack": (lambda: slack.connect("nowhere"), ConnectionError, None),
+}
+
+
+@pytest.mark.fault("Airflow's API is away as a task reads a connection", ends="retried", keeps="the declaration: it is not blamed")
+@pytest.mark.parametrize("reader", READERS)
+def test_a_connection_is_not_called_undefined_while_airflows_api_is_away(monkeypatch: pytest.MonkeyPatch, reader: str) -> None:
+    read, away, undefined = READERS[reader]
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", Supervisor(away=True), raising=False)
+    with pytest.raises(away, match=r"Airflow's API does not answer.*nowhere.*Connection refused"):
+        read()
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", Supervisor(away=False), raising=False)
+    if undefined is None:
+        assert read() is None
+    else:
+        with pytest.raises(undefined, match="nowhere"):
+            read()
+    assert task_runner.SUPERVISOR_COMMS.asked >= 1

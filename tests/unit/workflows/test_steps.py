@@ -11,13 +11,13 @@ import pytest
 from tests.fakes.trials import CONFIG
 from tests.unit.workflows.test_record import measured
 
-from plumbline.declarations import Trial, installation_paths
+from plumbline.declarations import Provider, Trial, installation_paths
 from plumbline.launch import stores
-from plumbline.launch.failures import Interrupted
+from plumbline.launch.failures import EXCEPTIONS, Interrupted
 from plumbline.launch.launcher import OnProgress
 from plumbline.launch.plan import PlanError, RunRequest
 from plumbline.launch.stores import next_attempt
-from plumbline.results import CheckLine, LaunchRecord, Reason, ResultDocument, ResultStore, Validity
+from plumbline.results import CheckLine, FailureClass, LaunchRecord, Reason, ResultDocument, ResultStore, Validity
 from plumbline.workflows import benchmark
 from plumbline.workflows.benchmark import stopped_by_sigterm
 from plumbline.workflows.plan import TRIAL_GROUPS
@@ -176,6 +176,72 @@ def test_a_trial_that_other_load_spoilt_is_repeated_once(monkeypatch: pytest.Mon
     monkeypatch.setattr(benchmark, "launcher_for", lambda provider: machine)
     benchmark.run_trial(spec)
     assert len(store().attempts(spec["campaign_id"], spec["trial_id"])) == machine.attempts == attempts
+
+
+@pytest.mark.fault("Airflow's API goes away after a trial was measured", ends="the retry launches nothing", keeps="the measurement, once")
+def test_a_retry_launches_nothing_once_its_trial_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that could not push its result, or whose end was not heard of, starts again from its beginning."""
+    (spec, *_) = benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], ASKED)
+    machine = LoadedMachine(0)
+    monkeypatch.setattr(benchmark, "launcher_for", lambda provider: machine)
+    row = benchmark.run_trial(spec, "run-1 0")
+    assert benchmark.run_trial(spec, "run-1 0") == row and machine.attempts == 1
+    benchmark.run_trial(spec, "run-1 1")
+    assert machine.attempts == 2, "a person cleared the task"
+    benchmark.run_trial(spec, "run-1 1")
+    assert machine.attempts == 2, "and its retry is none of the person's"
+    benchmark.run_trial(spec, "run-2 0")
+    benchmark.run_trial(spec)
+    assert machine.attempts == 4, "another run of the DAG, and a command, ask for the trial themselves"
+
+
+def test_a_cleared_task_whose_first_try_launched_nothing_measures_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    (spec, *_) = benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], ASKED)
+    machine = LoadedMachine(0)
+    monkeypatch.setattr(benchmark, "launcher_for", lambda provider: machine)
+    benchmark.run_trial(spec, "run-1 0")
+
+    def away(provider: Provider) -> LoadedMachine:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    with monkeypatch.context() as patch, pytest.raises(ConnectionRefusedError):
+        patch.setattr(benchmark, "launcher_for", away)
+        benchmark.run_trial(spec, "run-1 1")
+    benchmark.run_trial(spec, "run-1 1")
+    assert machine.attempts == 2
+
+
+@pytest.mark.parametrize(("failure", "launches"), [("out_of_memory", 1), ("quota_exceeded", 2)])
+def test_a_retry_of_a_failure_launches_what_time_may_mend(monkeypatch: pytest.MonkeyPatch, failure: FailureClass, launches: int) -> None:
+    (spec, *_) = benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], ASKED)
+
+    class Fails(LoadedMachine):
+        def launch(self, trial: Trial, store: ResultStore, on_progress: OnProgress | None) -> LaunchRecord:
+            self.attempts += 1
+            trial = next_attempt(trial, store)
+            store.put_trial(trial)
+            record = LaunchRecord(launcher="local", events=(), failure_class=failure, failure_detail="as declared")
+            store.put_launch(trial, record)
+            return record
+
+    machine = Fails(0)
+    monkeypatch.setattr(benchmark, "launcher_for", lambda provider: machine)
+    for _ in range(2):
+        with pytest.raises(EXCEPTIONS[failure], match="as declared"):
+            benchmark.run_trial(spec, "run-1 0")
+    assert machine.attempts == launches
+
+
+@pytest.mark.parametrize("noted", [b"", b"[]", b'{"request": "run-1 0"}', b'{"request": "run-1 0", "after": 7}', b"\xff\x00"])
+def test_a_damaged_note_of_a_request_costs_another_launch_at_most(monkeypatch: pytest.MonkeyPatch, noted: bytes) -> None:
+    (spec, *_) = benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], ASKED)
+    machine = LoadedMachine(0)
+    monkeypatch.setattr(benchmark, "launcher_for", lambda provider: machine)
+    benchmark.run_trial(spec, "run-1 0")
+    store().put(f"{spec['campaign_id']}/{spec['trial_id']}/request.json", noted)
+    benchmark.run_trial(spec, "run-1 0")
+    benchmark.run_trial(spec, "run-1 0")
+    assert machine.attempts == 2
 
 
 @pytest.mark.parametrize(("status", "checks"), [("pass", 1), ("fail", 4)])

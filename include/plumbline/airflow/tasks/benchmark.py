@@ -13,7 +13,8 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowSkipException
 
 from plumbline import workflows
-from plumbline.airflow.defaults import PLAN_WEIGHT, collect_settings, launch_settings, record_settings
+from plumbline.airflow.defaults import PLAN_WEIGHT, launch_settings
+from plumbline.airflow.retries import request_of
 from plumbline.airflow.schedules import RESULTS, provider_changed
 from plumbline.declarations import Provider, load
 from plumbline.launch.plan import RunRequest
@@ -48,7 +49,7 @@ def plan(
 
 def trial(provider: Provider, lane: TrialGroup, spec: Any) -> None:
     """Run one trial in the provider's pool, with its limits and retries; then collect it."""
-    _launched(provider, lane, spec) >> collect.override(**collect_settings(provider))(spec=spec)
+    _launched(provider, lane, spec) >> collect(spec=spec)
 
 
 def _launched(provider: Provider, lane: TrialGroup, spec: Any) -> Any:
@@ -62,10 +63,10 @@ def _launched(provider: Provider, lane: TrialGroup, spec: Any) -> Any:
 
 
 @task(map_index_template=_TITLE)
-def run(spec: Row) -> Row:
+def run(spec: Row, *, ti: Any = None) -> Row:
     """Run one trial. A failure raises after everything is stored."""
     with workflows.benchmark.stopped_by_sigterm():
-        return workflows.benchmark.run_trial(spec)
+        return workflows.benchmark.run_trial(spec, request_of(ti))
 
 
 @task(map_index_template=_TITLE, trigger_rule=TriggerRule.ALL_DONE)
@@ -80,7 +81,7 @@ def validate(provider: str, lane: str, specs: list[Row]) -> list[Row]:
     return workflows.benchmark.validate_group(provider, lane, specs)
 
 
-@task(map_index_template="{{ task.op_kwargs['checked']['title'] }}", **record_settings())
+@task(map_index_template="{{ task.op_kwargs['checked']['title'] }}")
 def record(checked: Row) -> Row:
     """Write one trial's attempts to the archive."""
     return workflows.benchmark.record_trial(checked)

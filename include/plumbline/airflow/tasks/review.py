@@ -76,8 +76,6 @@ def _scheduled(dag_run: Any) -> bool:
     return str(getattr(dag_run.run_type, "value", dag_run.run_type)) == "scheduled"
 
 
-_RETRIES = 5
-"""`plumbline run` stops Airflow after its report: tasks that it cut off continue at the next start, whose first tries may precede the API server."""
 _ANSWERS: dict[str, workflows.baseline_decision.Answer] = {ACCEPT: "accept", KEEP: "keep", RERUN: "rerun"}
 
 
@@ -106,7 +104,7 @@ def ask(wanted: Any) -> Any:
     return TriggerDagRunOperator.partial(task_id="ask", trigger_dag_id=DECISION_DAG, skip_when_already_exists=True).expand_kwargs(wanted)
 
 
-@task(retries=_RETRIES)
+@task
 def tell(*, params: Any = None) -> Row:
     """Build the question. Skipped if the finding is settled."""
     from plumbline.archive import open_archive
@@ -133,7 +131,6 @@ def question() -> QuestionOperator:
     """The question of `tell`."""
     return QuestionOperator(
         task_id="question",
-        retries=_RETRIES,
         subject="{{ ti.xcom_pull('tell')['subject'] }}",
         body="{{ ti.xcom_pull('tell')['body'] }}",
         options=list(_ANSWERS),
@@ -146,7 +143,7 @@ def question() -> QuestionOperator:
     )
 
 
-@task(retries=_RETRIES)
+@task
 def answer(given: Any, *, params: Any = None) -> Row:
     """Apply the answer; returns the rerun to start, if any."""
     from plumbline.archive import open_archive
@@ -161,7 +158,7 @@ def answer(given: Any, *, params: Any = None) -> Row:
     return asdict(decided)
 
 
-@task(retries=_RETRIES)
+@task
 def act(*, params: Any = None, dag_run: Any = None) -> Row:
     """Apply an action on a finding in the name of the user who started the run; returns the rerun to start, if any."""
     from plumbline.archive import open_archive

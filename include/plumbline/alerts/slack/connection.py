@@ -14,6 +14,7 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.http_retry import ConnectionErrorRetryHandler, HttpRequest, HttpResponse, RateLimitErrorRetryHandler, RetryState
 
 from plumbline.declarations.urls import sends_in_clear
+from plumbline.launch.connections import require_answer
 
 if TYPE_CHECKING:
     from slack_sdk import WebClient
@@ -51,7 +52,9 @@ class ShortRateLimit(RateLimitErrorRetryHandler):
 
 
 def connect(conn_id: str = CONNECTION, log: logging.Logger | None = None) -> Slack | None:
-    """The Slack of an Airflow connection; None (with the reason in the log) if there is no such connection or it cannot be used."""
+    """The Slack of an Airflow connection; None (with the reason in the log) if there is no such connection or it cannot be used.
+
+    ConnectionError if Airflow's API does not answer: the run is repeated."""
     from airflow.exceptions import AirflowNotFoundException
     from airflow.providers.slack.hooks.slack import SlackHook
 
@@ -59,6 +62,7 @@ def connect(conn_id: str = CONNECTION, log: logging.Logger | None = None) -> Sla
     try:
         connection = SlackHook.get_connection(conn_id)
     except AirflowNotFoundException:
+        require_answer(conn_id)
         log.info("no Slack connection %s: findings go to the log and the page only", conn_id)
         return None
     channel = str(connection.extra_dejson.get("channel") or "")

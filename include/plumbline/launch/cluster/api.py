@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 
 from plumbline.declarations.urls import sends_in_clear
 from plumbline.launch.cluster.names import LAUNCH, Row
+from plumbline.launch.connections import require_answer
 from plumbline.launch.failures import BadDeclaration, Unreachable
 
 _log = logging.getLogger(__name__)
@@ -339,9 +340,10 @@ def _describe_remaining(item: Row) -> str:
 
 
 def open_client(connection_id: str) -> Any:
-    """A client with the connection's credentials, as Airflow's own hook reads them. BadDeclaration without usable ones."""
+    """A client with the connection's credentials, as Airflow's own hook reads them. BadDeclaration without usable ones, Unreachable if Airflow's
+    API does not answer."""
     import yaml
-    from airflow.exceptions import AirflowException
+    from airflow.exceptions import AirflowException, AirflowNotFoundException
     from airflow.providers.cncf.kubernetes.hooks.kubernetes import KubernetesHook
     from kubernetes.client import ApiClient
     from kubernetes.config import ConfigException
@@ -353,6 +355,11 @@ def open_client(connection_id: str) -> Any:
         # Their messages quote the text, which may hold a token.
         raise BadDeclaration(f"Airflow connection {connection_id}: the kubeconfig is not valid YAML or JSON; {remedy}") from None
     except (AirflowException, ConfigException, OSError) as error:
+        if isinstance(error, AirflowNotFoundException):
+            try:
+                require_answer(connection_id)
+            except ConnectionError as away:
+                raise Unreachable(str(away)) from away
         raise BadDeclaration(f"Airflow connection {connection_id} gives no access to a cluster: {error}; {remedy}") from error
     if (configuration.api_key or configuration.password) and sends_in_clear(configuration.host):
         raise BadDeclaration(f"Airflow connection {connection_id} has a server of plain http, which would get its token in clear; {remedy}")

@@ -15,7 +15,7 @@ from plumbline.launch.cluster.observe.observation import LaunchObservation, Stop
 from plumbline.launch.cluster.observe.polling import merge_observations, poll_first_node, poll_launch, read_logs, tolerate
 from plumbline.launch.cluster.observe.verdict import classify_launch
 from plumbline.launch.cluster.operate.attempts import GRACE_S, UNFINISHED, Attempt
-from plumbline.launch.failures import Interrupted, Outcome, TrialFailure, is_retryable
+from plumbline.launch.failures import Interrupted, Outcome, TrialFailure, is_retryable, is_usable
 from plumbline.results import FailureClass, InvalidResult, LaunchRecord, log_transport
 
 _log = logging.getLogger(__name__)
@@ -23,21 +23,26 @@ _log = logging.getLogger(__name__)
 _GONE_S = GRACE_S + 90.0
 
 
-def adopt_or_announce(spec: Mapping[str, str]) -> tuple[Attempt, LaunchRecord | None]:
-    """The attempt of this try of the task, and its record if it is over already.
+def adopt_or_announce(spec: Mapping[str, str], request: str | None = None) -> tuple[Attempt, LaunchRecord | None]:
+    """The attempt of this try of the task, and its record if it is over already. `request`: the same in each retry of the task.
 
-    Adopts an attempt that still runs. Records one that is over; that is the result if it was measured or failed in a way that a retry would
-    not change. Otherwise announces the next attempt. OSError if a store, Unreachable if the cluster cannot be reached.
+    Adopts an attempt that still runs. Records one that is over; that, or one that an earlier try of the request recorded, is the result if it
+    was measured or failed in a way that a retry would not change. Otherwise announces the next attempt. OSError if a store, Unreachable if the cluster cannot be reached.
     """
-    newest = Attempt.newest(spec)
+    newest, record = Attempt.newest(spec), None
+    earlier = [] if request is None else stores.attempts_for(request, stores.home(), spec)
     if newest is not None and _is_unsettled(newest):
         # Between a pod and its replacement nothing of the launch may exist.
         if newest.replaced.pending is not None or newest.lives():
             _log.info("Launch %s exists on the cluster: adopting it.", names.launch_name(newest.trial))
             return newest, None
         record = _settle_attempt(newest)
-        if record is not None and not is_retryable(record, newest.validity()):
-            return newest, record
+    elif newest is not None and newest.home.folder(newest.trial) in earlier:
+        record = newest.home.launch(newest.home.folder(newest.trial))
+        if record is not None and is_usable(newest.validity()):  # its pods were ended, or the task was, after it had been measured
+            return newest, record.model_copy(update={"failure_class": None, "failure_detail": None})
+    if newest is not None and record is not None and not is_retryable(record, newest.validity()):
+        return newest, record
     return Attempt.next(spec), None
 
 

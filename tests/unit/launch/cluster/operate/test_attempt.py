@@ -135,6 +135,24 @@ def test_a_measured_attempt_that_nobody_recorded_is_the_result(world: World) -> 
     assert world.record() == record
 
 
+def test_a_retry_takes_what_an_earlier_try_recorded_and_a_cleared_task_measures_again(world: World) -> None:
+    """The worker told the store of the end, and Airflow's API did not hear of it."""
+    world.kube.script("*", Script().started().runs(harness()))
+    first, record = adopt_or_announce(world.spec, "run-1 0")
+    assert record is None
+    first.create_key_secret(first.api())
+    first.api().create(pod_manifest(first.trial, requested_at=first.requested_at))
+    world.pod_is("Succeeded")
+    closed = close_attempt(first)
+    again, record = adopt_or_announce(world.spec, "run-1 0")
+    assert (again.trial.attempt, record) == (1, closed)
+    world.home.put_launch(first.trial, closed.model_copy(update={"failure_class": "interrupted", "failure_detail": "its task was ended"}))
+    again, record = adopt_or_announce(world.spec, "run-1 0")
+    assert (again.trial.attempt, record) == (1, closed), "it was measured, whatever happened to its task then"
+    cleared, record = adopt_or_announce(world.spec, "run-1 1")
+    assert (cleared.trial.attempt, record) == (2, None)
+
+
 def test_an_attempt_of_which_nothing_is_left_is_recorded_and_followed_by_the_next(world: World) -> None:
     adopt_or_announce(world.spec)
     following, record = adopt_or_announce(world.spec)

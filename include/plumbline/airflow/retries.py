@@ -1,0 +1,78 @@
+"""Which errors of a task are worth another try, and what a retry may take from the try before it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from airflow.providers.standard.operators.trigger_dagrun import DagIsPaused
+from airflow.sdk import RetryDecision, RetryPolicy
+from airflow.sdk.exceptions import AirflowRuntimeError, AirflowTaskTimeout
+from pydantic import ValidationError
+
+from plumbline.launch.failures import RETRIED, DeclaredInterruption, TrialFailure
+
+_LASTING = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    DagIsPaused,
+    ImportError,
+    LookupError,
+    NameError,
+    NotImplementedError,
+    TypeError,
+    ValueError,
+)
+_OUTAGES = (AirflowRuntimeError, ConnectionError, TimeoutError)
+# Of a lasting kind by their class, but also what a client makes of an answer that was cut or came from a proxy.
+_CUT_ANSWERS = (json.JSONDecodeError, UnicodeDecodeError, ValidationError)
+_CLIENTS = ("botocore", "h11", "http.", "httpcore", "httpx", "requests", "ssl", "urllib3")
+_ANSWERED = (400, 404, 422)
+"""HTTP statuses with which Airflow's API answers the same next time."""
+
+
+class StepRetries(RetryPolicy):  # type: ignore[misc]  # airflow's types are not followed
+    """Retries every error, within the task's bounds, but those that a retry would meet again: errors of our code or of a declaration, answers
+    of Airflow's API, failure classes that time does not mend.
+
+    `launches`: the task launches trials. A launcher that hangs until Airflow's timeout would hang again.
+    """
+
+    def __init__(self, *, launches: bool = False) -> None:
+        self._launches = launches
+
+    def evaluate(self, exception: BaseException, try_number: int, max_tries: int, context: Any = None) -> RetryDecision:
+        name = getattr(exception, "failure_class", type(exception).__name__)
+        if will_recur(exception) or (self._launches and isinstance(exception, AirflowTaskTimeout)):
+            return RetryDecision.fail(f"{name}: a retry would fail too")
+        return RetryDecision.retry(reason=f"{name}: a retry may succeed")
+
+
+def will_recur(error: BaseException) -> bool:
+    """Whether a retry would meet the error again."""
+    if isinstance(error, TrialFailure):
+        return error.failure_class not in RETRIED or isinstance(error, DeclaredInterruption)
+    if isinstance(error, AirflowRuntimeError):
+        return isinstance(error.error.detail, dict) and error.error.detail.get("status_code") in _ANSWERED
+    if isinstance(error, (OSError, *_CUT_ANSWERS)) or not isinstance(error, _LASTING):
+        return False
+    return not (_raised_in(error).startswith(_CLIENTS) or _follows_an_outage(error))
+
+
+def _follows_an_outage(error: BaseException) -> bool:
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return cause is not None and ((isinstance(cause, _OUTAGES) and not will_recur(cause)) or _follows_an_outage(cause))
+
+
+def _raised_in(error: BaseException) -> str:
+    """The module whose code raised the error; empty if nothing did."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_next is not None:
+        frames = frames.tb_next
+    return "" if frames is None else str(frames.tb_frame.f_globals.get("__name__", ""))
+
+
+def request_of(ti: Any) -> str:
+    """Names what was requested of a task: the same in all its retries, another one once a person clears it, which raises `max_tries`."""
+    return f"{ti.run_id} {ti.max_tries - ti.task.retries}"
