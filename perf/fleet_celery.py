@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -12,6 +13,10 @@ from celery import Celery  # type: ignore[import-untyped]
 from fleet_services import VALUES, Executor, FleetServer, wait_for
 from redis import Redis, RedisError
 from tests.fakes.postgres_tcp import free_port
+
+SMALL, SMALL_SIZE = "/small", "64m"
+"""Where the first worker sees its own disk, and its size."""
+NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
 
 
 class CeleryExecutor(Executor):
@@ -68,11 +73,17 @@ class CeleryExecutor(Executor):
         }
 
     def services(self, server: FleetServer) -> dict[str, dict[str, Any]]:
-        names = [f"worker-{number}" for number in range(1, worker_number() + 1)]
-        return {
-            n: server.instance("scheduler", ["airflow", "celery", "worker", "--skip-serve-logs", "--celery-hostname", f"{n}@here"])
-            for n in names
-        }
+        return {f"worker-{number}": self._worker(server, number) for number in range(1, worker_number() + 1)}
+
+    def _worker(self, server: FleetServer, number: int) -> dict[str, Any]:
+        command = ["airflow", "celery", "worker", "--skip-serve-logs", "--celery-hostname", f"worker-{number}@here"]
+        if number > 1 or not may_mount(server.folder):
+            return server.instance("scheduler", command)
+        # A disk of its own for what a worker writes locally. Processes of other mount namespaces see it below /proc/PID/root.
+        own = {"AIRFLOW_HOME": f"{SMALL}/home", "AIRFLOW__LOGGING__BASE_LOG_FOLDER": f"{SMALL}/logs", "TMPDIR": SMALL}
+        mounted = [*NAMESPACE, "bash", "-c", f'mount -t tmpfs -o size={SMALL_SIZE} tmpfs "$0" && exec "$@"', SMALL, *command]
+        made = server.instance("scheduler", mounted, **own)
+        return {**made, "tmpfs": [*made["tmpfs"], SMALL]}
 
     def ready(self, name: str) -> bool:
         with Celery(broker=self.broker) as app:
@@ -89,3 +100,8 @@ class CeleryExecutor(Executor):
 
 def worker_number() -> int:
     return int(yaml.safe_load(VALUES.read_text())["workers"]["celery"]["replicas"])
+
+
+def may_mount(folder: Path) -> bool:
+    """Whether this machine lets a process mount in a namespace of its own."""
+    return subprocess.run([*NAMESPACE, "mount", "-t", "tmpfs", "tmpfs", str(folder)], capture_output=True, check=False).returncode == 0

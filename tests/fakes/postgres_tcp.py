@@ -34,7 +34,7 @@ class TcpPostgres:
         self.bin: Path = self._server.bin_path
         self._control("stop")
         (folder / "pg_hba.conf").write_text(_ACCESS)
-        self._control("start", "-l", str(folder / "log"), "-o", f'-h 127.0.0.1 -p {self.port} -k "{folder}"')
+        self._start()
 
     def run_file(self, file: Path, environment: Mapping[str, str]) -> None:
         """Run a file of SQL and psql commands as the superuser, with these variables, as the image does with a new volume."""
@@ -45,9 +45,18 @@ class TcpPostgres:
         command = [self.bin / name, "--host", str(self._data), "--port", str(self.port), "--username", "postgres", *arguments]
         return subprocess.run(command, env={**os.environ, **(environment or {})}, input=given, check=True, stdout=subprocess.PIPE).stdout
 
+    def crash(self) -> None:
+        """End the server as a crash does, and start it again, which repairs its files."""
+        self.stop()
+        self._start()
+
     def stop(self) -> None:
         """End the server at once."""
         self._control("stop", "-m", "immediate")
+
+    def _start(self) -> None:
+        options = f'-h 127.0.0.1 -p {self.port} -k "{self._data}"'
+        self._control("start", "-l", str(self._data / "log"), "-o", options)
 
     def _control(self, action: str, *arguments: str) -> None:
         pgexec("pg_ctl", ("-w", "-D", str(self._data), *arguments, action), bin_path=self.bin, user=self._server.system_user)

@@ -52,7 +52,14 @@ def test_the_chart_gets_the_settings_of_the_compose_file(values: dict[str, Any],
     in_chart = {f"{section}.{key}": str(value) for section, keys in values["config"].items() for key, value in keys.items()}
     assert {name: in_chart.get(name) for name in shared} == shared
     assert set(declared) >= CHARTS_OWN, "an exception that excuses nothing"
-    assert set(in_chart) - set(shared) <= CHARTS_OWN | {"celery.worker_concurrency"}
+    # What the LocalExecutor, which has no queue beside the database, does not need.
+    queue = {"celery.worker_concurrency", "scheduler.task_queued_timeout", "scheduler.num_stuck_in_queued_retries"}
+    assert set(in_chart) - set(shared) <= CHARTS_OWN | queue
+
+
+def test_a_queued_task_outlasts_two_hours_without_a_worker(values: dict[str, Any]) -> None:
+    scheduler = values["config"]["scheduler"]
+    assert scheduler["task_queued_timeout"] * scheduler["num_stuck_in_queued_retries"] >= 2 * 3600
 
 
 def test_parallelism_is_what_the_workers_can_run(values: dict[str, Any]) -> None:
