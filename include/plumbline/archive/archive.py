@@ -28,7 +28,7 @@ from plumbline.archive.retention import Retention
 from plumbline.archive.samples import Samples
 from plumbline.archive.trends import Trends
 from plumbline.archive.trials import Trials
-from plumbline.declarations import installation_paths
+from plumbline.declarations import Provider, installation_paths
 
 if TYPE_CHECKING:
     from plumbline.archive.bundle.importer import CheckQuality
@@ -108,6 +108,10 @@ class Archive(
     def alone(self, what: str, patience_s: float) -> AbstractContextManager[bool]:
         """Hold an advisory lock by name among all processes that share the archive; yields whether it was acquired in time."""
         return advisory_lock(self.engine, what, patience_s)
+
+    def visible(self, provider: Provider) -> Provider:
+        """The provider of a stored trial, whose own prices count where it is no longer declared, as far as this archive's reader may see it."""
+        return provider
 
     def close(self) -> None:
         """Close the connections."""

@@ -6,18 +6,20 @@ Cost pages are refused without access. Other pages get declarations and an archi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fastapi import Depends, HTTPException, Request
 from fastapi.params import Depends as Dependency
 
 from plumbline.archive import Archive, FindingView
+from plumbline.archive.records import AuditView, PriceReadingView
 from plumbline.archive.repository import Slice
-from plumbline.declarations import Declarations
+from plumbline.declarations import Declarations, Provider
 from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
 from plumbline.results.finding import FindingKind, FindingState
-from plumbline.results.stored import PriceView
+from plumbline.results.stored import DecisionView, PriceView
 
 COSTS_REFUSED = "contract prices, invoices and costs require a role with access to costs: docs/team-server.md (Users and roles)"
 
@@ -50,16 +52,43 @@ def require_cost_access(request: Request) -> None:
 
 def without_costs(declared: Declarations) -> Declarations:
     """The declarations without prices, invoices and budgets."""
-    hidden: dict[str, Any] = {"prices": (), "price_sources": (), "rates": (), "overhead": (), "invoices": (), "budget": None}
-    providers = {name: provider.model_copy(update=hidden) for name, provider in declared.providers.items()}
+    providers = {name: _without_prices(provider) for name, provider in declared.providers.items()}
     return dataclasses.replace(declared, providers=providers)
 
 
+def _without_prices(provider: Provider) -> Provider:
+    paid = ("prices", "price_sources", "token_prices", "rates", "overhead", "invoices", "budget")
+    return provider.model_copy(update={name: Provider.model_fields[name].default for name in paid})
+
+
 class ArchiveWithoutCosts(Archive):
-    """An archive without prices and without findings about prices or first choices."""
+    """An archive without prices, decisions (they rest on prices), findings about either, and amounts in the texts of other findings."""
 
     def prices(self, provider: Any = None) -> list[PriceView]:
         return []
+
+    def price_readings(self, *args: Any, **kwargs: Any) -> list[PriceReadingView]:
+        return []
+
+    def newest_readings(self, providers: Sequence[str]) -> tuple[PriceReadingView, ...]:
+        return ()
+
+    def decisions(self, *args: Any, **kwargs: Any) -> list[DecisionView]:
+        return []
+
+    def decisions_page(self, *args: Any, **kwargs: Any) -> Slice[DecisionView]:
+        return Slice((), None)
+
+    def newest_decisions(self, *args: Any, **kwargs: Any) -> tuple[DecisionView, ...]:
+        return ()
+
+    def visible(self, provider: Provider) -> Provider:
+        return _without_prices(provider)
+
+    def audit(self, *args: Any, **kwargs: Any) -> list[AuditView]:
+        return [
+            dataclasses.replace(e, why=without_amounts(e.why), detail=without_amounts(e.detail)) for e in super().audit(*args, **kwargs)
+        ]
 
     def findings(
         self, state: FindingState | tuple[FindingState, ...] | None = None, campaign_id: str | None = None, latest: int | None = None
@@ -83,4 +112,21 @@ class ArchiveWithoutCosts(Archive):
 
 
 def _without_cost_findings(findings: Iterable[FindingView]) -> list[FindingView]:
-    return [f for f in findings if f.kind != "price" and not str(f.detail.get("subject", "")).startswith(DECISION_CHANGE_PREFIX)]
+    shown = (f for f in findings if f.kind != "price" and not str(f.detail.get("subject", "")).startswith(DECISION_CHANGE_PREFIX))
+    # A finding of any other kind may have been moved by a price, or be about a budget.
+    return [dataclasses.replace(f, headline=without_amounts(f.headline), detail=without_amounts({**f.detail, **_NO_MONEY})) for f in shown]
+
+
+_NO_MONEY: dict[str, Any] = {"prices": [], "moves": []}
+"""The fields of a finding that hold prices, and first choices that rest on prices."""
+_AMOUNT = re.compile(r"\b(USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD)\b|[$€£¥]|\d [A-Z]{3}/(h|GPU-hour|instance-hour)\b")
+AMOUNT_HIDDEN = "Not shown: the text has amounts of money, which require a role with access to costs"
+
+
+def without_amounts(value: Any) -> Any:
+    """The value, as JSON holds it, with a note in place of each text that has an amount of money: a part of a sentence would not be one."""
+    if isinstance(value, str):
+        return AMOUNT_HIDDEN if _AMOUNT.search(value) else value
+    if isinstance(value, Mapping):
+        return {key: without_amounts(each) for key, each in value.items()}
+    return [without_amounts(each) for each in value] if isinstance(value, list | tuple) else value

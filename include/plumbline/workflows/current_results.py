@@ -106,7 +106,7 @@ def current_results(
     # By planned time: the newest trial's declaration is the current one.
     for attempt in sorted(attempts, key=lambda a: by_key[a.series_key].planned_at):
         if (one := documents.get(attempt.trial_pk)) is not None:
-            places[one.provider.name] = one.provider
+            places[one.provider.name] = archive.visible(one.provider)
             specs[one.workload.name] = one.workload
     providers = all_with_effective_prices(
         (declared.providers.get(name, p) for name, p in sorted(places.items())), archive.prices(sorted(places))

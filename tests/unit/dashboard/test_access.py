@@ -14,14 +14,18 @@ from tests.data.page_addresses import address_of, routes_of
 from tests.parsed import Parsed
 
 from plumbline.archive import FindingRecord, open_archive
-from plumbline.dashboard.access import allow_everyone
+from plumbline.dashboard.access import AMOUNT_HIDDEN, ArchiveWithoutCosts, allow_everyone, without_amounts, without_costs
 from plumbline.dashboard.app import create_app
 from plumbline.declarations import Declarations, load
 from plumbline.declarations.providers.provider import Price
+from plumbline.declarations.providers.token_rate import TokenRate
+from plumbline.findings import provider_finding
 from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
 from plumbline.presentation.html.report import write_report
+from plumbline.results.finding import Finding, PriceMove
+from plumbline.workflows.current_results import current_results
 
-ACCEPTED, DECLARED = "77.7713", "66.6617"
+ACCEPTED, DECLARED, BUDGET, SAID = "77.7713", "66.6617", "5,551.90", "44.4479"
 PAGES_OF_MONEY = {"/prices", "/prices/{provider}", "/spend", "/decisions", "/decisions/{team}/{kind}", "/decisions/{team}/{kind}/negotiate"}
 OF_MONEY = {
     *PAGES_OF_MONEY,
@@ -33,6 +37,21 @@ OF_MONEY = {
     "/findings/{finding_id}/claim.eml",
     "/campaigns/{campaign_id}/tables/{name}",
 }
+
+
+def budget_finding(provider: str) -> Finding:
+    """Of a kind that may be seen, with amounts in its texts and its fields."""
+    return provider_finding(
+        provider,
+        "missing_data",
+        "budget",
+        since="2026-11-03",
+        severity="warn",
+        title="budget of 2026-11 reached: 3 of 9 trials skipped",
+        evidence=f"campaign 2026-11 (the run costs {BUDGET} USD)",
+        explanation=f"skipped: training gpt; {BUDGET} USD of {BUDGET} USD before that run",
+        prices=(PriceMove(provider, 1.0, float(DECLARED)),),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +75,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     detail={"subject": f"{DECISION_CHANGE_PREFIX}t"},
                     **made,
                 ),
+                FindingRecord(
+                    finding_id="f-budget", kind="missing_data", headline="budget reached", detail=budget_finding(where).to_dict(), **made
+                ),
             ]
         )
+        archive.add_audit(who="ada", what="finding_acknowledged", subject="f-budget", why=f"at {SAID} USD/h we wait")
     write_report(data, folder / "reports", ("csv",))
     return folder
 
@@ -112,16 +135,59 @@ def test_money_is_refused_or_left_out_on_every_route(asked: tuple[bool, TestClie
         else:
             assert found.status_code != 403, route.path
         shown += found.text
-    assert all((secret in shown) == may for secret in (ACCEPTED, DECLARED))
+    for address in ("/findings/f-budget", "/findings/f-budget.json"):
+        shown += client.get(address).text
+    assert all((secret in shown) == may for secret in (ACCEPTED, DECLARED, BUDGET, SAID))
 
 
 def test_findings_of_prices_and_of_first_choices_are_for_those_who_may(asked: tuple[bool, TestClient]) -> None:
     may, client = asked
     ids = {finding["finding_id"] for finding in client.get("/findings.json").json()["findings"]}
-    assert ids == ({"f-price", "f-speed", "f-first"} if may else {"f-speed"})
+    assert ids == ({"f-price", "f-speed", "f-first", "f-budget"} if may else {"f-speed", "f-budget"})
     assert [client.get(f"/findings/{name}").status_code for name in ("f-price", "f-first")] == ([200, 200] if may else [404, 404])
     assert client.get("/findings/f-speed").status_code == 200
     assert ("/prices" in Parsed(client.get("/").text).values("a", "href")) == may
+
+
+@pytest.mark.fault(
+    "a finding about a budget or a comment names an amount", ends="a note in its place", keeps="it from readers without costs"
+)
+def test_a_finding_of_another_kind_is_shown_without_its_amounts(asked: tuple[bool, TestClient]) -> None:
+    may, client = asked
+    page = client.get("/findings/f-budget").text
+    assert "budget of 2026-11 reached: 3 of 9 trials skipped" in page
+    assert (BUDGET in page, SAID in page, AMOUNT_HIDDEN in page) == (may, may, not may)
+
+
+@pytest.mark.parametrize(
+    "text", ["27.60 USD/h", "from 23.92 to 31.20 USD", "19.80 EUR/instance-hour", "2 PLN/GPU-hour", "costs $12", "€ 3"]
+)
+def test_a_text_with_an_amount_is_hidden(text: str) -> None:
+    assert without_amounts({"a": ["fine", text], "b": 1}) == {"a": ["fine", AMOUNT_HIDDEN], "b": 1}
+
+
+@pytest.mark.parametrize("text", ["8 GPU", "driver 550 → 570", "3 of 9 trials", "1980 MHz", "USDT-node", "2 TCP/host"])
+def test_a_text_without_one_stays(text: str) -> None:
+    assert without_amounts(text) == text
+
+
+@pytest.mark.fault("a provider is no longer declared", ends="no costs", keeps="its trials' own prices from readers without costs")
+def test_a_removed_providers_prices_are_for_those_who_may(home: Path) -> None:
+    declared = dataclasses.replace(load(), providers={})
+    with open_archive(f"sqlite:///{home / 'archive.db'}") as archive:
+        for shown in (archive, ArchiveWithoutCosts(archive.engine)):
+            providers = current_results(shown, declared, date(2026, 12, 1)).providers
+            assert providers
+            assert any(provider.prices for provider in providers.values()) == (shown is archive)
+
+
+def test_prices_of_tokens_are_prices() -> None:
+    rate = TokenRate.model_validate_json(
+        '{"input": "2.00 USD/1M tokens", "output": "8.00 USD/1M tokens", "since": "2025-01-01", "source": "a test"}'
+    )
+    (name, provider), *_ = load().providers.items()
+    declared = dataclasses.replace(load(), providers={name: provider.model_copy(update={"token_prices": (rate,)})})
+    assert without_costs(declared).providers[name].token_prices == ()
 
 
 def test_one_person_alone_sees_everything() -> None:
