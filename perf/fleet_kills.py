@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 from fleet_campaign import Account, Campaign, World, account, start
 from fleet_celery import SMALL, CeleryExecutor, may_mount
+from fleet_kubernetes import KubernetesExecutor
 from fleet_services import family, kind_of
 
 from plumbline.embedded.client import AirflowClient
@@ -75,6 +76,8 @@ def components(here: World) -> dict[str, Callable[[int], str]]:
         if may_mount(here.folder):
             found["disk"] = lambda _: fill(here)
         found["workers"] = lambda _: workers_away(here)
+    if isinstance(executor, KubernetesExecutor):
+        found["task-pod"] = lambda number: executor.delete_one()
     found["postgresql"] = lambda _: _done(here.server.postgres.crash, "PostgreSQL")
     return found
 

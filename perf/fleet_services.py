@@ -67,6 +67,10 @@ class Executor:
         """Processes of `begin`, by component."""
         return {}
 
+    def cpu(self) -> dict[str, float]:
+        """CPU seconds outside of this server's processes, by component."""
+        return {}
+
 
 class Graph(Processes):  # type: ignore[misc]  # the tests' types are not followed
     """Services whose readiness is a state of the whole, so that no health check starts an Airflow."""
@@ -81,7 +85,7 @@ class FleetServer:
     """The running services, between `with` and its end. `extra`: variables of every process."""
 
     def __init__(self, folder: Path, executor: Executor, extra: Mapping[str, str]) -> None:
-        self.folder, self.executor, self._extra = folder, executor, dict(extra)
+        self.folder, self.executor, self.extra = folder, executor, dict(extra)
         self.left: list[str] = []
         self._most: Counter[str] = Counter()
         self._over = threading.Event()
@@ -111,7 +115,7 @@ class FleetServer:
             "0.0.0.0": "127.0.0.1",
             "/opt/plumbline": str(ROOT),
         }
-        self.graph = Graph({}, self.folder, self.secrets, replaced, {**chart_settings(), **self.executor.settings(), **self._extra})
+        self.graph = Graph({}, self.folder, self.secrets, replaced, {**chart_settings(), **self.executor.settings(), **self.extra})
         self.graph.ready = self.ready
         self.shipped = shipped
         self.graph.services = {"init": shipped["init"]}
@@ -201,6 +205,7 @@ class FleetServer:
                 with suppress(psutil.Error):
                     t = one.cpu_times()
                     spent[kind] += t.user + t.system + t.children_user + t.children_system
+        spent.update(self.executor.cpu())
         return dict(spent)
 
     def kill(self, name: str) -> None:

@@ -1,7 +1,7 @@
 """The team server on more than one machine, with a fleet: a campaign of each size through every service, as a table.
 
-python perf/scale_fleet.py --executor local|celery [--providers 5 50] [--workloads 2] [--repeats 1] [--slots 8] [--simulated] [--lasts 30]
-python perf/scale_fleet.py --executor celery --kill all|COMPONENT … [--providers 2] [--workloads 2] [--repeats 2]
+python perf/scale_fleet.py --executor local|celery|kubernetes [--providers 5 50] [--workloads 2] [--repeats 1] [--slots 8] [--simulated] [--lasts 30]
+python perf/scale_fleet.py --executor celery|kubernetes --kill all|COMPONENT … [--providers 2] [--workloads 2] [--repeats 2]
 
 Real: the services of k8s/airflow/values.yaml (two schedulers, triggerers and API servers, four workers), PostgreSQL, Redis, and the DAGs as they are.
 A provider is a cluster whose fake API runs pods of `--lasts` seconds, with simulated results; with `--simulated` it is a simulated provider, whose
@@ -23,9 +23,10 @@ from dataclasses import dataclass
 import fleet_kills
 from fleet_campaign import Account, Size, World, account, start, world
 from fleet_celery import CeleryExecutor
+from fleet_kubernetes import KubernetesExecutor
 from fleet_services import Executor, wait_for
 
-EXECUTORS: dict[str, type[Executor]] = {"local": Executor, "celery": CeleryExecutor}
+EXECUTORS: dict[str, type[Executor]] = {"local": Executor, "celery": CeleryExecutor, "kubernetes": KubernetesExecutor}
 _CAMPAIGN_S = 7200.0
 _DELAYS = """
 SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY late), percentile_cont(0.95) WITHIN GROUP (ORDER BY late), count(*)

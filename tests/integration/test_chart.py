@@ -6,6 +6,8 @@ PLUMBLINE_CHART=airflow-1.22.0.tgz pytest tests/integration/test_chart.py     # 
 from __future__ import annotations
 
 import configparser
+import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,10 @@ from typing import Any
 import pytest
 import yaml
 from tests.helm_chart import CELERY, FOLDER, KUBERNETES, Chart, options, set_options, types_in
+
+sys.path.insert(0, str(FOLDER.parents[1] / "perf"))
+
+import fleet_kubernetes
 
 pytestmark = pytest.mark.integration
 BOTH = pytest.mark.parametrize("files", [CELERY, KUBERNETES], ids=["celery", "kubernetes"])
@@ -168,10 +174,20 @@ def test_the_migration_makes_databases_user_and_pools(chart: Chart, files: tuple
     assert {"PLUMBLINE_ADMIN_USER", "PLUMBLINE_ADMIN_PASSWORD", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"} <= environment(container).keys()
 
 
-def test_a_task_pod_is_a_worker(chart: Chart) -> None:
-    shipped = yaml.safe_load(KUBERNETES[1].read_text())["workers"]["kubernetes"]
-    (pod,) = [pod for component, pod in pods(chart.render(KUBERNETES)) if component == "task"]
-    (container,) = pod["containers"]
-    assert (container["name"], container["resources"]) == ("base", shipped["resources"])
-    assert pod["restartPolicy"] == "Never"
-    assert environment(container)["AIRFLOW__CORE__EXECUTOR"] == "KubernetesExecutor"
+def test_the_pod_of_the_measurement_is_the_charts(chart: Chart) -> None:
+    """perf/scale_fleet.py --executor kubernetes runs without the chart: what it makes of the values must be what the chart makes."""
+    (rendered,) = [each["data"]["pod_template_file.yaml"] for each in chart.render(KUBERNETES) if each["kind"] == "ConfigMap"]
+    shipped = yaml.safe_load(rendered)
+    empty = {key for key, value in shipped["spec"].items() if not value}
+    assert empty == {"initContainers", "imagePullSecrets", "nodeSelector", "affinity", "tolerations", "topologySpreadConstraints"}
+    shipped["spec"] = {key: value for key, value in shipped["spec"].items() if key not in empty}
+    assert by_name(shipped) == by_name(fleet_kubernetes.task_pod(fleet_kubernetes.values()))
+
+
+def by_name(value: Any) -> Any:
+    """Lists of named things in one order: Kubernetes does not care for it."""
+    if isinstance(value, dict):
+        return {key: by_name(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return sorted((by_name(inner) for inner in value), key=lambda inner: json.dumps(inner, sort_keys=True))
+    return value
