@@ -101,6 +101,11 @@ class KubernetesExecutor(Executor):
 
     name = "kubernetes"
 
+    def __init__(self, slots: int) -> None:
+        super().__init__(slots)
+        # The services and clusters of this machine run as another user than the pods: both must write what they share.
+        os.umask(0)
+
     def begin(self, server: FleetServer) -> None:
         given = os.environ.get("KUBECONFIG")
         if given is None:
@@ -110,9 +115,7 @@ class KubernetesExecutor(Executor):
         self._kubeconfig, self._server = Path(given), server
         self.namespace = f"fleet-{secrets.token_hex(3)}"
         self.core.create_namespace({"metadata": {"name": self.namespace}})
-        # The services of this machine run as another user than the pods: both must write what they share.
-        os.umask(0)
-        server.folder.chmod(0o755)
+        server.folder.chmod(0o777)
 
     def settings(self) -> dict[str, str]:
         executor = {

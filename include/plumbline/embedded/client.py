@@ -83,7 +83,7 @@ class AirflowClient:
     """Logs in as one user and renews an expired token once a request. Use as a context manager or `close`."""
 
     def __init__(self, address: str, username: str, password: str, *, patience_s: float = 0.0) -> None:
-        """`patience_s`: how long requests to a server that refuses or drops connections are retried, such as during a restart."""
+        """`patience_s`: how long requests are retried while the server refuses or drops connections or answers too late."""
         self._patience_s = patience_s
         self._credentials = {"username": username, "password": password}
         self._http = httpx.Client(base_url=address, timeout=_TIMEOUT_S, trust_env=False)
@@ -231,9 +231,7 @@ class AirflowClient:
                 return self._http.request(method, path, json=body, params=query, headers={"Accept": "application/json"})
             except httpx.HTTPError as error:
                 # Any other request may have arrived unless the connection itself was refused.
-                again = isinstance(error, httpx.ConnectError) or (
-                    repeatable and isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError)
-                )
+                again = isinstance(error, httpx.ConnectError) or (repeatable and isinstance(error, httpx.TransportError))
                 if not again or time.monotonic() >= deadline:
                     raise AirflowError(f"{method} {self._http.base_url.join(path)}: no answer ({error or type(error).__name__})") from error
             time.sleep(_WAITS_S[0])

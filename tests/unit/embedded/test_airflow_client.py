@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
+import httpx
 import pytest
 from tests.fakes.fake_airflow_api import FakeAirflow, fake_airflow
 from tests.fakes.trials import cluster_provider, declared
@@ -84,6 +85,26 @@ def test_a_server_that_drops_connections_is_asked_again(airflow: FakeAirflow) ->
         airflow.drop = 1
         run = client.trigger("d1", {"campaign": "c"})
     assert [(r["dag_run_id"], r["conf"]) for r in airflow.runs["d1"]] == [(run.run_id, {"campaign": "c"})]
+
+
+@pytest.mark.fault("the API server answers later than a client waits", ends="asked again", keeps="the campaign")
+def test_a_server_that_answers_late_is_asked_again(airflow: FakeAirflow, monkeypatch: pytest.MonkeyPatch) -> None:
+    airflow.dags, sent, late = [dag(1)], httpx.Client.request, [httpx.ReadTimeout("timed out"), httpx.ConnectTimeout("timed out")]
+
+    def request(self: httpx.Client, *arguments: Any, **options: Any) -> httpx.Response:
+        if late:
+            raise late.pop()
+        return sent(self, *arguments, **options)
+
+    with AirflowClient(airflow.address, "admin", "right", patience_s=60) as client:
+        assert set(client.dags()) == {"d1"}
+        monkeypatch.setattr(httpx.Client, "request", request)
+        assert set(client.dags()) == {"d1"}
+        assert late == []
+    with AirflowClient(airflow.address, "admin", "right") as client:
+        late.append(httpx.ReadTimeout("timed out"))
+        with pytest.raises(AirflowError, match="no answer"):
+            client.dags()
 
 
 @pytest.mark.fault("the API server fails after it began a run", ends="asked again", keeps="the one run")
