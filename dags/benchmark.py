@@ -1,14 +1,15 @@
 """Benchmark one provider: training and inference.
 
-What     plan the trials; run and collect each; validate the results of a lane as one table; record every trial in the archive; publish
-         `plumbline_results`, which starts the drift review. Trials of several nodes have their own lane.
+What     plan the trials of a lane; run and collect each; collect what is left; validate the results as one table; record every trial in the
+         archive; publish `plumbline_results`, which starts the drift review. Trials of several nodes have their own lane.
 When     the provider's monthly slots (first of the month, UTC); when `provider_watch` detects a change, with the change as the reason; or
          by hand: choose workloads, give a reason.
 Triage   A red `run` is data about the provider: its exception names the failure class, the trial is recorded, and the DAG run can still
          succeed. Retries follow the class; each try is an attempt in the archive.
-         A red `collect` means that the store has no readable result of the trial: its message names the file.
+         A red `collect` means that the store has no readable result of a trial: its log names each trial and file.
          A red `validate` means that the checks could not run; a result that fails them is recorded as rejected, with reasons.
-         A red `record` means that the archive refused: clear the task when the archive is back; records are written once.
+         A red `record` means that the archive refused a trial, which its log names: clear the task when the archive is back; records are
+         written once.
          `conclude` is the DAG run's verdict: it fails if one of our own steps failed.
 """
 
@@ -17,7 +18,7 @@ from airflow.sdk import TaskGroup, dag, task_group
 from plumbline.airflow.defaults import defaults
 from plumbline.airflow.params import on_demand_form
 from plumbline.airflow.schedules import schedule_of
-from plumbline.airflow.tasks.benchmark import conclude, plan, publish, record, trial, validate
+from plumbline.airflow.tasks.benchmark import collect, conclude, plan, publish, record, trial, validate
 from plumbline.declarations import Declarations, Provider, load
 from plumbline.workflows.plan import trial_groups
 
@@ -42,10 +43,11 @@ def benchmark(declared: Declarations, provider: Provider) -> None:
                     trial(provider, lane, spec)
 
                 trials = one.expand(spec=specs)
+                collected = collect(specs)
                 checked = validate(provider.name, lane.name, specs)
-                trials >> checked
-                recorded.append(record.expand(checked=checked))
-                [specs, trials, recorded[-1]] >> end
+                trials >> collected >> checked
+                recorded.append(record(checked))
+                [specs, collected, recorded[-1]] >> end
         publish(provider.name, recorded) >> end
 
     build()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fleet_cluster import CONNECTION, PROVIDER, SIMULATED, Clusters
-from fleet_services import Executor, FleetServer, variables, wait_for
+from fleet_services import ROOT, Executor, FleetServer, variables, wait_for
 from scale_world import make_world
 
 from plumbline.archive import open_archive
@@ -26,7 +26,7 @@ _PARSED_S = 900.0
 
 @dataclass(frozen=True)
 class Size:
-    """`parallel`: trials of a provider at a time; `lasts_s`: seconds that a pod runs."""
+    """`parallel`: trials of a provider at a time; `lasts_s`: seconds that a pod runs. `code`: the checkout that the services run."""
 
     providers: int
     workloads: int
@@ -34,6 +34,7 @@ class Size:
     simulated: bool = False
     lasts_s: float = 30.0
     parallel: int = 4
+    code: Path = ROOT
 
 
 @dataclass
@@ -60,7 +61,9 @@ def world(executor: Executor, size: Size, extra: dict[str, str] | None = None) -
         config = make_world(folder, size.providers, size.workloads, size.repeats, provider=text)
         results = {"PLUMBLINE_RESULTS_URL": (folder / "results").as_uri()}
         os.environ["PLUMBLINE_CONFIG"] = str(config)
-        with FleetServer(folder, executor, {**variables(config, {CONNECTION: clusters.connection}), **results, **(extra or {})}) as server:
+        with FleetServer(
+            folder, executor, {**variables(config, {CONNECTION: clusters.connection}), **results, **(extra or {})}, size.code
+        ) as server:
             made = World(folder, server, clusters, load(), size)
             with server.client() as client:
                 wanted = {provider.dag_id for provider in made.declared.enabled_providers()}

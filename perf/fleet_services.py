@@ -82,10 +82,13 @@ class Graph(Processes):  # type: ignore[misc]  # the tests' types are not follow
 
 
 class FleetServer:
-    """The running services, between `with` and its end. `extra`: variables of every process."""
+    """The running services, between `with` and its end. `extra`: variables of every process. `code`: the checkout that they run."""
 
-    def __init__(self, folder: Path, executor: Executor, extra: Mapping[str, str]) -> None:
-        self.folder, self.executor, self.extra = folder, executor, dict(extra)
+    def __init__(self, folder: Path, executor: Executor, extra: Mapping[str, str], code: Path = ROOT) -> None:
+        self.folder, self.executor, self._code = folder, executor, code
+        # All services on one machine: a parse may take longer than a minute.
+        patience = {"AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "600", "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "600"}
+        self.extra = {**patience, **extra}
         self.left: list[str] = []
         self._most: Counter[str] = Counter()
         self._over = threading.Event()
@@ -113,7 +116,7 @@ class FleetServer:
             "http://api-server:8080": self.url,
             "http://localhost:8080": self.url,
             "0.0.0.0": "127.0.0.1",
-            "/opt/plumbline": str(ROOT),
+            "/opt/plumbline": str(self._code),
         }
         self.graph = Graph({}, self.folder, self.secrets, replaced, {**chart_settings(), **self.executor.settings(), **self.extra})
         self.graph.ready = self.ready

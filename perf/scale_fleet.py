@@ -1,11 +1,13 @@
 """The team server on more than one machine, with a fleet: a campaign of each size through every service, as a table.
 
 python perf/scale_fleet.py --executor local|celery|kubernetes [--providers 5 50] [--workloads 2] [--repeats 1] [--slots 8] [--simulated] [--lasts 30]
+    [--against CHECKOUT]
 python perf/scale_fleet.py --executor celery|kubernetes --kill all|COMPONENT … [--providers 2] [--workloads 2] [--repeats 2]
 
 Real: the services of k8s/airflow/values.yaml (two schedulers, triggerers and API servers, four workers), PostgreSQL, Redis, and the DAGs as they are.
 A provider is a cluster whose fake API runs pods of `--lasts` seconds, with simulated results; with `--simulated` it is a simulated provider, whose
-trials no trigger waits for. The full size is `--workloads 20 --repeats 12`: 12,000 trials of 50 providers.
+trials no trigger waits for. With `--against` the services run another checkout's code before this one's, each with a column. The full size is
+`--workloads 20 --repeats 12`: 12,000 trials of 50 providers.
 
 Exit status 1 if a trial is lost or counted twice, or a pod or process is left. `--kill`: fleet_kills.py.
 """
@@ -19,12 +21,14 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
 
 import fleet_kills
 from fleet_campaign import Account, Size, World, account, start, world
 from fleet_celery import CeleryExecutor
 from fleet_kubernetes import KubernetesExecutor
-from fleet_services import Executor, wait_for
+from fleet_services import ROOT, Executor, wait_for
 
 EXECUTORS: dict[str, type[Executor]] = {"local": Executor, "celery": CeleryExecutor, "kubernetes": KubernetesExecutor}
 _CAMPAIGN_S = 7200.0
@@ -79,6 +83,7 @@ def table(executor: Executor, found: Sequence[Figures]) -> str:
     kinds = sorted({kind for each in found for kind in each.cpu_s})
     rows = [
         ("providers × workloads × repeats", [f"{f.size.providers} × {f.size.workloads} × {f.size.repeats}" for f in found]),
+        ("code", [f.size.code.name for f in found]),
         ("trials", [str(f.account.planned) for f in found]),
         ("task executions", [str(f.executions) for f in found]),
         ("task executions a minute", [f"{f.executions / f.lasted_s * 60:.0f}" for f in found]),
@@ -111,18 +116,19 @@ def main() -> int:
     parser.add_argument("--parallel", type=int, default=4, help="trials of a provider at a time")
     parser.add_argument("--simulated", action="store_true", help="simulated providers instead of clusters")
     parser.add_argument("--kill", nargs="+", metavar="COMPONENT", help="the kill matrix: of these components, or all")
+    parser.add_argument("--against", type=Path, help="a checkout whose code is measured first")
     asked = parser.parse_args()
     # Ends like Ctrl-C, so that every service is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     if asked.kill:
         return kill_matrix(EXECUTORS[asked.executor](asked.slots), asked)
     found, left = [], []
-    for providers in asked.providers:
-        size = Size(providers, asked.workloads, asked.repeats, asked.simulated, asked.lasts, asked.parallel)
+    for providers, code in product(asked.providers, [asked.against.resolve(), ROOT] if asked.against else [ROOT]):
+        size = Size(providers, asked.workloads, asked.repeats, asked.simulated, asked.lasts, asked.parallel, code)
         executor = EXECUTORS[asked.executor](asked.slots)
         with world(executor, size) as here:
             found.append(measure(here))
-            print(f"{providers} providers: {found[-1].account}\n{table(executor, found)}\n", flush=True)
+            print(f"{providers} providers, {code.name}: {found[-1].account}\n{table(executor, found)}\n", flush=True)
         left += here.server.left
     print(f"processes that had to be killed at the end: {len(left)}")
     return 0 if all(each.account.clean for each in found) and not left else 1

@@ -161,19 +161,18 @@ def test_marked_failed_by_a_person(e2e: World) -> None:
 @pytest.mark.full
 @pytest.mark.fault("a task is marked by hand before its worker is back", ends="interrupted", keeps="the attempt; no pod is left")
 def test_marked_failed_while_neither_a_worker_nor_the_triggerer_has_it(e2e: World) -> None:
-    """After the trigger's "started" event the task waits for the scheduler: nobody's process deletes the pod then, so `collect` does."""
+    """The triggerer is away: no process deletes the pod then, so `collect` does."""
     campaign = "e2e-orphan"
     namespace, run = e2e.namespace(ONE), e2e.start(ONE, [LONG], campaign)
     e2e.cluster.eventually(lambda: e2e.cluster.pods(namespace), 180)
     e2e.wait_for_state(run, RUN, "deferred")
-    e2e.airflow.kill("scheduler")  # the trigger tells of the start 20 s after its own at the earliest
+    e2e.cluster.measuring(namespace, LONG)
+    e2e.airflow.kill("triggerer")
     try:
-        e2e.cluster.measuring(namespace, LONG)
-        e2e.wait_for_state(run, RUN, "scheduled")
         e2e.set_task_state(run, RUN, "failed")
         assert e2e.cluster.pods(namespace), "nothing of Airflow deletes it"
     finally:
-        e2e.airflow.start(["scheduler"])
+        e2e.airflow.start(["triggerer"])
     e2e.ended(run)
     assert e2e.cluster.leftovers(namespace) == []
     attempts = recorded(ONE, campaign)

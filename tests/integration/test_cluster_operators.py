@@ -7,7 +7,9 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from tests.fakes.fake_kubernetes import FakeKubernetes, Script
@@ -20,6 +22,8 @@ from plumbline.results import LaunchRecord
 
 NS = "plumbline"
 SECRET = "planted-3f9ac1"
+CONTEXT = {"ti": SimpleNamespace(run_id="manual__1", max_tries=1, task=SimpleNamespace(retries=1))}
+"""What Airflow hands to an operator, as far as ours reads it."""
 GANG = {"parallelism": {"strategy": "ddp", "nodes": 2, "processes": 1}}
 DAG_FILE = """
 from datetime import timedelta
@@ -115,13 +119,22 @@ def make(kube: FakeKubernetes, airflow_home: Path, tmp_path: Path, monkeypatch: 
         each.file.unlink()
 
 
-def test_a_pod_is_measured_recorded_and_gone(make: Any, kube: FakeKubernetes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_pod_is_measured_recorded_and_gone(
+    make: Any, kube: FakeKubernetes, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from plumbline.airflow.operators import LaunchOperator
+
     kube.script("*", Script().started().runs(harness(lasts_s=1.5)))
     world = make()
+    resumed = Mock(side_effect=LaunchOperator.trigger_reentry, autospec=True)
+    monkeypatch.setattr(LaunchOperator, "trigger_reentry", lambda *given: resumed(*given))
     assert world.run() == "success"
+    assert resumed.call_count == 1, "each execution of the task costs a fifth of a core's second"
     assert kube.leftovers() == []
     (record,) = world.attempts
     assert (record.failure_class, record.exit_code, record.pods[0].node) == (None, 0, "node-1")
+    (document,) = [world.home.collected(f) for f in world.home.announced(world.trial.campaign_id, world.trial.trial_id)]
+    assert document.validity.status == "valid" and document.launch == record, "the task collects its own trial"
     names = [event.name for event in record.events]
     assert names[0] == "requested" and names[-1] == "deleted" and {"scheduled", "started", "finished"} <= set(names)
     (created,) = [call.body for call in kube.called(f"POST /api/v1/namespaces/{NS}/pods")]
@@ -235,10 +248,10 @@ def test_a_cluster_that_does_not_let_us_look_is_named_as_such(make: Any, kube: F
     operator = TrialPodOperator(task_id="run", provider=world.provider, spec=spec)
     kube.forbidden.add(("list", "pods"))
     with pytest.raises(BadDeclaration, match="cannot list resource"):
-        operator.open()
+        operator.open(CONTEXT)
     kube.token = "rotated, and not told"
     with pytest.raises(Unreachable, match="HTTP 401"):
-        operator.open()
+        operator.open(CONTEXT)
     assert len(world.attempts) == 1, "no further attempt before it is known what became of this one"
 
 
@@ -264,6 +277,24 @@ def test_a_trigger_that_breaks_leaves_nothing(make: Any, kube: FakeKubernetes) -
     assert world.classes == ["interrupted"] and kube.leftovers() == []
 
 
+@pytest.mark.fault("an upgrade between a pod's start and the resumption of its task", ends="measured", keeps="the pod")
+def test_the_event_of_an_earlier_version_that_a_pod_started_does_not_end_it(make: Any, kube: FakeKubernetes) -> None:
+    from airflow.sdk.exceptions import TaskDeferred
+
+    from plumbline.airflow.operators import TrialPodOperator
+    from plumbline.launch.cluster.observe.observation import LaunchObservation, encode_observation
+
+    kube.script("*", Script().started())
+    world = make()
+    spec = {"campaign_id": world.trial.campaign_id, "trial_id": world.trial.trial_id, "title": "a trial"}
+    operator = TrialPodOperator(task_id="run", provider=world.provider, spec=spec)
+    operator.open(CONTEXT)
+    operator.create(lambda api: api.create(_manifest(operator)))
+    with pytest.raises(TaskDeferred):
+        operator.trigger_reentry({}, {"status": "started", **encode_observation(LaunchObservation(expected=1))})
+    assert len(kube.pods()) == 1 and world.attempts[0].failure_detail == UNFINISHED
+
+
 def test_a_killed_task_deletes_at_once_and_goes_no_further(make: Any, kube: FakeKubernetes) -> None:
     from plumbline.airflow.operators import TrialPodOperator
     from plumbline.launch.failures import Interrupted
@@ -272,7 +303,7 @@ def test_a_killed_task_deletes_at_once_and_goes_no_further(make: Any, kube: Fake
     spec = {"campaign_id": world.trial.campaign_id, "trial_id": world.trial.trial_id, "title": "a trial"}
     operator = TrialPodOperator(task_id="run", provider=world.provider, spec=spec)
     operator.on_kill()  # before anything was announced there is nothing to do
-    operator.open()
+    operator.open(CONTEXT)
     operator.create(lambda api: api.create(_manifest(operator)))
     with pytest.raises(Interrupted):
         operator.on_kill()

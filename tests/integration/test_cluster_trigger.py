@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,15 @@ import structlog
 from airflow.jobs.triggerer_job_runner import TriggerRunner
 from airflow.sdk.execution_time import task_runner
 from tests.fakes.fake_kubernetes import FakeKubernetes, PodRun, Script
+from tests.fakes.trials import a_trial, cluster_provider
 
 from plumbline.airflow.triggers import LaunchTrigger
 from plumbline.harness.launcher_protocol import PROGRESS_EVENT
-from plumbline.launch import progress
+from plumbline.launch import progress, stores
+from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.names import LAUNCH, RANK
 from plumbline.launch.cluster.observe.observation import LaunchObservation, decode_observation
+from plumbline.launch.cluster.operate.attempts import Attempt
 
 SPACE = "plumbline"
 LISTS = f"GET /api/v1/namespaces/{SPACE}/pods[?]*"
@@ -94,20 +98,65 @@ async def stopped(watching: LaunchTrigger) -> tuple[str, str, int | None]:
 
 
 async def test_a_launch_starts_and_ends(kube: FakeKubernetes) -> None:
-    kube.script("pl-a-*", Script().after(0.2).started())
+    """In one trigger: each event costs an execution of the task."""
+    kube.script("pl-a-*", Script().started())
     create(kube, 0)
-    status, seen = await fired(trigger(known=["pl-a-0"]))
-    assert status == "started"
+    task = asyncio.create_task(fired(trigger(known=["pl-a-0"])))
+    await until(lambda: kube.called(f"GET /api/v1/namespaces/{SPACE}/events*") and lists(kube) > 2)
+    kube.become("pl-a-0", Script().failed(3))
+    status, seen = await task
+    assert (status, seen.stop, seen.gone) == ("finished", None, frozenset())
     assert seen.pods[0]["spec"]["nodeName"] == "node-1"
     assert {"Scheduled", "Pulled"} <= {event["reason"] for event in seen.events}
-    kube.become("pl-a-0", Script().after(0.2).failed(3))
-    status, seen = await fired(trigger(started=True, known=["pl-a-0"]))
-    assert (status, seen.stop, seen.gone) == ("finished", None, frozenset())
     assert seen.pods[0]["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
 
 
+def announced(kube: FakeKubernetes, monkeypatch: pytest.MonkeyPatch, script: Script) -> tuple[Attempt, LaunchTrigger]:
+    """A trial's attempt whose pod was created, and its trigger."""
+    monkeypatch.setenv("AIRFLOW_CONN_K8S_A", kube.connection_json(SPACE))
+    trial = a_trial(provider=cluster_provider(results_url=(Path(os.environ["PLUMBLINE_HOME"]) / "away").as_uri()))
+    stores.home().put(stores.planned_path(trial.campaign_id, trial.trial_id), trial.model_dump_json().encode())
+    attempt = Attempt.next({"campaign_id": trial.campaign_id, "trial_id": trial.trial_id})
+    kube.script("*", script)
+    attempt.create_key_secret(attempt.api())
+    attempt.api().create(pod_manifest(attempt.trial, requested_at=attempt.requested_at))
+    return attempt, replace(LaunchTrigger.of(attempt), poll_s=0.05, earliest_s=0.0)
+
+
+def newest(attempt: Attempt) -> Attempt:
+    return Attempt.at(attempt.home, attempt.home.folder(attempt.trial))
+
+
+@pytest.mark.fault("the triggerer dies after a pod's start, and the pod is lost", ends="interrupted", keeps="the pod's events and node")
+async def test_the_start_is_stored_and_the_next_triggerer_knows_it(kube: FakeKubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt, watching = announced(kube, monkeypatch, Script().started())
+    task = asyncio.create_task(fired(watching))
+    await until(lambda: newest(attempt).started_at is not None)
+    seen = newest(attempt).seen
+    assert set(seen.nodes) == {"node-1"} and {"Scheduled", "Pulled"} <= {event["reason"] for event in seen.events}
+    task.cancel()  # as a triggerer ends that is killed: its trigger's row stays as it was
+    kube.become("*", Script().vanishes())
+    kube.wait_for(lambda: not kube.pods(SPACE), "the pod is gone")
+    # By its controller's pods only: those of a gang have no known names before they start.
+    status, now = await fired(replace(watching, known=()))
+    assert (status, now.gone) == ("finished", frozenset(attempt.pod_names)), "no wait for a pod that was there"
+
+
+@pytest.mark.fault("the store is away when a pod starts", ends="measured", keeps="the launch; the log says so once")
+async def test_a_store_that_is_away_at_the_start_ends_nothing(kube: FakeKubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, watching = announced(kube, monkeypatch, Script().started().after(0.5).succeeded())
+
+    def away(*_: object) -> None:
+        raise ConnectionError("the store is away")
+
+    monkeypatch.setattr(Attempt, "newest", away)
+    with structlog.testing.capture_logs() as lines:
+        assert (await fired(watching))[0] == "finished"
+    assert [line["event"] for line in lines if "could not be read or stored" in line["event"]]
+
+
 async def test_looks_are_served_from_the_api_servers_memory_unless_a_pod_is_missing(kube: FakeKubernetes) -> None:
-    kube.script("pl-a-*", Script().started())
+    kube.script("pl-a-*", Script().started().after(0.3).succeeded())
     create(kube, 0)
     await fired(trigger())
     assert {call.query.get("resourceVersion") for call in kube.called(LISTS)} == {"0"}
@@ -299,7 +348,7 @@ async def test_the_progress_says_what_a_launch_waits_for_and_that_the_wait_is_ov
     assert (waited.phase, waited.fraction) == ("queued", 0.0)
     assert "pod 0" in waited.note
     assert "ImagePullBackOff" in waited.note or "pulling" in waited.note.lower()
-    kube.become("pl-a-0", Script().started())
+    kube.become("pl-a-0", Script().started().after(0.5).succeeded())
     await fired(trigger())
     running = progress.read_progress("t-1")
     assert running is not None
@@ -336,7 +385,7 @@ async def test_whatever_a_pod_prints_ends_no_trial(kube: FakeKubernetes, fractio
 
 
 async def test_no_secret_is_in_the_row_or_in_what_it_fires(kube: FakeKubernetes) -> None:
-    kube.script("pl-a-*", Script().started())
+    kube.script("pl-a-*", Script().started().after(0.3).succeeded())
     create(kube, 0)
     watching = trigger()
     events = [event async for event in watching.run()]
@@ -493,7 +542,7 @@ async def test_no_cancellation_is_lost_to_a_request_that_ends_in_the_same_moment
 async def test_many_watches_share_one_loop(kube: FakeKubernetes) -> None:
     kube.script("pl-a-*", Script().started())
     create(kube, 0)
-    await fired(trigger())  # loads the client, once
+    await stopped(trigger(deadline=0.0))  # loads the client, once
     watches = [asyncio.create_task(fired(trigger(started=True, poll_s=0.2))) for _ in range(20)]
     await until(lambda: lists(kube) > 60)
     kube.become("pl-a-0", Script().succeeded())

@@ -112,7 +112,7 @@ def signed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Campaign,
         benchmark.collect_trial(campaign.spec)
         checked = {**campaign.spec, "verdicts": [{"attempt": 1, "action": "accept", "reasons": []}]}
         with open_archive() as archive:
-            assert benchmark.record_trial_in(archive, checked)["recorded"] == ["inserted"]
+            assert benchmark.record_trial(archive, checked)["recorded"] == ["inserted"]
         yield campaign, kube, folder
 
 

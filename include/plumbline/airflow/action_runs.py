@@ -25,8 +25,8 @@ from plumbline.workflows.finding_action import ActionRun, AlreadyStarted, NotSta
 from plumbline.workflows.plan import ACTION_DAG, DECISION_DAG, RERUN_DAG, paused_text
 
 _NEWEST = 200
-_COLLECTED = ".trial.collect"
-"""The last task of a trial, in each lane of a benchmark."""
+_TRIAL = ".trial.run"
+"""The task of a trial, in each lane of a benchmark."""
 _DAGS = (ACTION_DAG, RERUN_DAG)
 
 
@@ -85,7 +85,7 @@ def active_runs() -> list[ActiveRun]:
     trial = and_(
         TaskInstance.dag_id == DagRun.dag_id,
         TaskInstance.run_id == DagRun.run_id,
-        TaskInstance.task_id.endswith(_COLLECTED, autoescape=True),
+        TaskInstance.task_id.endswith(_TRIAL, autoescape=True),
         TaskInstance.map_index >= 0,  # below: a lane whose trials are not planned yet, or that has none
     )
     columns = (DagRun.id, DagRun.dag_id, DagRun.run_id, DagRun.state, DagRun.start_date, DagRun.queued_at)

@@ -14,6 +14,8 @@ OWNER = "plumbline"
 PLAN_WEIGHT = 1000
 """Plans come first: queued trials of another provider must not delay a slot."""
 _STEP_LIMIT = timedelta(minutes=20)
+LANE_LIMIT = timedelta(hours=2)
+"""Of a step over all trials of a lane: a hundred trials, each of which waits a minute for a cluster that is away."""
 _LAUNCH_MARGIN = timedelta(minutes=15)
 _WAIT_FOR_MACHINE = timedelta(hours=1)
 _RETRIES: dict[str, Any] = {

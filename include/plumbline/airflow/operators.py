@@ -28,6 +28,7 @@ from plumbline.launch.cluster.operate.attempts import Attempt
 from plumbline.launch.cluster.operate.closing import adopt_or_announce, close_attempt
 from plumbline.launch.failures import BadDeclaration, Interrupted, TrialFailure, Unreachable, raise_failure
 from plumbline.results import LaunchRecord
+from plumbline.workflows.benchmark import collect_or_leave
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator as _Base
@@ -91,32 +92,20 @@ class LaunchOperator(_Base):  # type: ignore[misc]  # airflow's types are not fo
             return action()
 
     def wait(self) -> NoReturn:
-        """Defer until the pods started or ended."""
+        """Defer until the pods ended."""
         attempt = self.attempt
-        trigger = LaunchTrigger.of(
-            attempt.trial,
-            attempt.requested_at,
-            owner=attempt.owner,
-            known=attempt.pod_names,
-            started=attempt.started_at is not None,
-            replaced=len(attempt.replaced.done),
-            since=attempt.replaced.since,
-            secret=attempt.secret,
-        )
+        trigger = LaunchTrigger.of(attempt)
         # From now, not from the request: a clock change must not end a healthy launch.
         left = trigger.deadline - trigger.requested_at + attempt.launcher.unreachable_timeout + _AIRFLOW_SLACK_S
         self.defer(trigger=trigger, method_name="trigger_reentry", timeout=timedelta(seconds=left))
         raise AssertionError("defer() returned")
 
     def trigger_reentry(self, context: Any, event: Row) -> Row:
-        """Resume from the triggerer: the pods started (wait again) or ended."""
-        observation = decode_observation(event)
+        """Resume from the triggerer: the pods ended."""
+        if event["status"] == "started":  # fired by an earlier version, whose triggers ended there: the pods run
+            return self.wait()
         with _as_failure():
-            if event["status"] == "started":
-                self.attempt.started(observation)
-            else:
-                return self._ended(close_attempt(self.attempt, observation))
-        return self.wait()
+            return self._ended(close_attempt(self.attempt, decode_observation(event)))
 
     def resume_execution(self, next_method: str, next_kwargs: Row | None, context: Any) -> Any:
         """Resume; a failed or timed-out trigger also cleans up the cluster and records the attempt, where Airflow would only fail the task."""
@@ -143,6 +132,7 @@ class LaunchOperator(_Base):  # type: ignore[misc]  # airflow's types are not fo
             _log.info("Pod %s on %s ended with exit code %s %s", pod.name, pod.node, pod.exit_code, pod.reason or "")
         if record.log_tail:
             _log.info("The last lines of rank 0:\n%s", record.log_tail)
+        collect_or_leave(self.spec)
         raise_failure(record, tolerate("read the trial's document", self.attempt.validity, None) if record.failure_class else None)
         return {"trial_id": trial_id, "exit_code": record.exit_code}
 

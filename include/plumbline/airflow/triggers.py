@@ -9,22 +9,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, fields
-from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from plumbline.declarations import TrainingWorkload, Trial
+from plumbline.declarations import TrainingWorkload
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.launch import progress
 from plumbline.launch.cluster import names
 from plumbline.launch.cluster.api import ApiAnswer, ApiRefused, ClusterApi, RequestFailed
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.observe.log_reader import LogReader
-from plumbline.launch.cluster.observe.observation import CONTAINER, Row, encode_observation, has_started, name_of
+from plumbline.launch.cluster.observe.observation import CONTAINER, LaunchObservation, Row, encode_observation, has_started, name_of
 from plumbline.launch.cluster.observe.outage import Outage
 from plumbline.launch.cluster.observe.pod_watch import Decision, PodWatch, WatchLimits
+from plumbline.launch.cluster.operate.attempts import Attempt
 from plumbline.launch.failures import Unreachable
 
 T = TypeVar("T")
@@ -66,8 +66,7 @@ class LaunchApi:
         return await self._in_thread(partial(self._api.send_once, "GET", path, query=query))
 
     async def _in_thread(self, request: Callable[[], T]) -> T:
-        asked = partial(copy_context().run, self._checked, request)
-        return await asyncio.get_running_loop().run_in_executor(_THREADS, asked)
+        return await _in_thread(partial(self._checked, request))
 
     def _checked(self, request: Callable[[], T]) -> T:
         try:
@@ -82,6 +81,10 @@ class LaunchApi:
             # Only the type: a parser's message quotes the kubeconfig.
             why = f'the Airflow connection "{self._connection}" gives no access to a cluster ({type(error).__name__}); expected type kubernetes with a kubeconfig'
             raise RequestFailed(why) from None
+
+
+async def _in_thread(action: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, partial(copy_context().run, action))
 
 
 def _items(answer: ApiAnswer) -> list[Row]:
@@ -108,11 +111,13 @@ _EVENT_PODS = 8  # pods at a time: the rest of a gang mostly waits for the same
 
 @dataclass(eq=False, repr=False)
 class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are not followed
-    """Fires once: {"status": "started" | "finished" | "stopped" | "deletion_asked", …the encoded observation}.
+    """Fires once: {"status": "finished" | "stopped" | "deletion_asked", …the encoded observation}. Stores the start of the pods itself: an
+    event would cost an execution of the task.
 
     Its row holds ids only: the Airflow connection is read where the trigger runs. `owner`: {"apiVersion", "kind", "name"} of the object that
     owns a gang's pods, None for a single pod. `known`: names of existing pods. `due_deletion`: the number of the next deletion that the trial
-    may request, 0 for none. `requested_at`, `deadline`: seconds since the epoch. `started`: an earlier trigger reported the start.
+    may request, 0 for none. `requested_at`, `deadline`: seconds since the epoch. `started`: the pods started before. `campaign_id`: empty in
+    rows of versions whose operators stored the start.
     `patience_s`: how long the kubelet may fail to start a container: five tries, at 0, 10, 30, 70 and 150 s, outlast a registry's restart.
     `grace_s`: see WatchLimits. `earliest_s`: see EARLIEST_S. `secret`: the Secret that is deleted with the pods.
     """
@@ -139,6 +144,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
     earliest_s: float = 0.0
     due_deletion: int = 0
     secret: str | None = None
+    campaign_id: str = ""
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -147,20 +153,9 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         self._unread: set[str] = set()
 
     @classmethod
-    def of(
-        cls,
-        trial: Trial,
-        requested_at: datetime,
-        *,
-        owner: Row | None = None,
-        known: Sequence[str] = (),
-        started: bool = False,
-        replaced: int = 0,
-        since: datetime | None = None,
-        secret: str | None = None,
-    ) -> LaunchTrigger:
-        """The trigger of a trial's attempt. `owner`: the API object that owns a gang's pods. `replaced`: how many pods the current one replaces,
-        and `since` when: it has the start time limit of the first one; the trial's own limit covers all of them."""
+    def of(cls, attempt: Attempt) -> LaunchTrigger:
+        """The trigger of an attempt. A pod that replaces another has the start time limit of the first one; the trial's own limit covers all."""
+        trial, owner, requested_at, replaced = attempt.trial, attempt.owner, attempt.requested_at, len(attempt.replaced.done)
         launcher = cluster_declaration(trial.provider)
         declared = trial.workload.pod_deletions if isinstance(trial.workload, TrainingWorkload) else 0
         grace_s = 60.0
@@ -172,19 +167,20 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
             trial_id=trial.trial_id,
             expected=trial.workload.nodes,
             owner=owner and {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"]},
-            requested_at=(since or requested_at).timestamp(),
+            requested_at=(attempt.replaced.since or requested_at).timestamp(),
             schedule_timeout_s=launcher.schedule_timeout,
             startup_timeout_s=launcher.startup_timeout,
             # For pods that their own `timeout` (activeDeadlineSeconds, from the node on) did not end.
             deadline=requested_at.timestamp() + launcher.schedule_timeout + launcher.timeout + grace_s,
             unreachable_timeout_s=launcher.unreachable_timeout,
             poll_s=launcher.poll,
-            started=started,
-            known=known,
+            started=attempt.started_at is not None,
+            known=attempt.pod_names,
             grace_s=grace_s,
             earliest_s=EARLIEST_S,
             due_deletion=replaced + 1 if replaced < declared else 0,
-            secret=secret,
+            secret=attempt.secret,
+            campaign_id=trial.campaign_id,
         )
 
     def _monotonic_now(self) -> float:
@@ -203,6 +199,10 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         began = time.monotonic()
         # Asked now: the first answer takes many seconds, which `on_kill` does not have.
         self._first_question = asyncio.create_task(self._is_deferred())
+        # Another triggerer may have seen the start.
+        before = None if self.started else await self._tolerated("stored state", _in_thread(self._attempt))
+        if before is not None and before.started_at is not None:
+            self.started, self.known = True, before.pod_names
         state = PodWatch(limits, started=self.started, known=self.known)
         outage, log = Outage(self.unreachable_timeout_s), LogReader(from_start=not self.started)
         decision: Decision | None = None
@@ -220,6 +220,9 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
                 if (outage_s := outage.answered(self._monotonic_now())) is not None:
                     self.log.info("The API of namespace %s answers again, after %.0f s", self.namespace, outage_s)
                 await self._report(cluster, state, log, decision)
+                if decision is not None and decision.status == "started":
+                    await self._tolerated("start", _in_thread(partial(self._store_start, state.seen())))
+                    self.started, decision = True, None
                 if decision is None and self.due_deletion and log.asked_deletion == self.due_deletion:
                     decision = Decision("deletion_asked")
                 pause = min(self.poll_s, _SETTLE_S) if state.settling else self.poll_s * random.uniform(0.9, 1.1)
@@ -280,7 +283,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         if self._events_at + _EVENT_POLLS * self.poll_s <= now or decision is not None:
             self._events_at = now
             await self._tolerated("events", self._read_events(cluster, state))
-        started = decision is not None and decision.status == "started"  # the next trigger reads the log from its beginning
+        started = decision is not None and decision.status == "started"
         news = state.news()
         for line in news:
             self.log.info("%s", line)
@@ -292,14 +295,25 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
             self._log_at = now
             await self._tolerated("log", self._report_log(cluster, state, log, now))
 
-    async def _tolerated(self, what: str, reading: Awaitable[None]) -> None:
+    async def _tolerated(self, what: str, work: Awaitable[T]) -> T | None:
         """A failure costs one log line: the trial continues."""
         try:
-            await reading
+            return await work
         except Exception as problem:  # noqa: BLE001 - a pod may print anything, and a failed trigger ends its trial
             if what not in self._unread:
                 self._unread.add(what)
-                self.log.warning("The %s of %s could not be read (logged once): %r", what, self.launch, problem)
+                self.log.warning("The %s of %s could not be read or stored (logged once): %r", what, self.launch, problem)
+            return None
+
+    def _attempt(self) -> Attempt | None:
+        """This launch's attempt as the store has it."""
+        newest = Attempt.newest({"campaign_id": self.campaign_id, "trial_id": self.trial_id}) if self.campaign_id else None
+        return newest if newest is not None and names.launch_name(newest.trial) == self.launch else None
+
+    def _store_start(self, observation: LaunchObservation) -> None:
+        """All pods run: store what the cluster forgets, such as events and the nodes' facts."""
+        if (attempt := self._attempt()) is not None:
+            attempt.started(observation)
 
     async def _read_events(self, cluster: LaunchApi, state: PodWatch) -> None:
         for pod in state.awaited()[:_EVENT_PODS]:

@@ -11,7 +11,7 @@ from typing import Literal
 @dataclass(frozen=True)
 class ActiveRun:
     """`since`: its start, or when it was queued; None before Airflow has noted it. `trials`: those planned, 0 before the plan and in DAGs that
-    measure nothing; `done` of them are collected. `path`: its page in Airflow."""
+    measure nothing; `done` of them have ended. `path`: its page in Airflow."""
 
     dag_id: str
     state: Literal["running", "queued"]

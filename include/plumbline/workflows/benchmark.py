@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 from itertools import groupby
 from types import FrameType
 from typing import Any
@@ -123,6 +124,7 @@ def run_trial(spec: Mapping[str, str], request: str | None = None) -> Row:
     finally:
         progress.remove_progress(trial.trial_id)
     _log.info("%s", record.log_tail)
+    collect_or_leave(spec)
     raise_failure(record, _validity(store, trial) if record.failure_class else None)
     return {"trial_id": trial.trial_id, "exit_code": record.exit_code}
 
@@ -177,6 +179,58 @@ def collect_trial(spec: Mapping[str, str], *, settle: bool = False) -> Row:
     return {"trial_id": spec["trial_id"], "attempts": len(documents), "status": last.status, "failure_class": last.failure_class}
 
 
+def collect_or_leave(spec: Mapping[str, str]) -> None:
+    """Collect a trial at the end of its own task. What fails is left to `collect_group`: a task that failed here would measure again."""
+    try:
+        collect_trial(spec)
+    except Interrupted:
+        raise
+    except Exception as error:  # noqa: BLE001 - the lane's `collect` meets it again, retries and names it
+        _log.warning("%s is not collected yet: %s", spec["trial_id"], error)
+
+
+def collect_group(specs: Iterable[Mapping[str, str]]) -> None:
+    """Collect the trials of one lane, whose tasks have ended: what they left on a cluster, failed trials, which may have a result by now, and
+    what could not be collected before. The others go on if one fails."""
+    store = stores.home()
+    left = (spec for spec in specs if not _is_home(store, spec))
+    _each(left, lambda spec: collect_trial(spec, settle=True), "collected").require_all()
+
+
+def _is_home(store: ResultStore, spec: Mapping[str, str]) -> bool:
+    """Whether each attempt has a collected document of a trial that did not fail."""
+    folders = store.announced(spec["campaign_id"], spec["trial_id"])
+    try:
+        return bool(folders) and all(store.collected(folder).validity.status != "failed" for folder in folders)
+    except (FileNotFoundError, InvalidResult):
+        return False
+
+
+@dataclass(frozen=True)
+class LaneOutcome:
+    """`done`: what a step returned for each trial of a lane; `failed`: the errors of the others, which are in the log."""
+
+    done: list[Row]
+    failed: list[Exception]
+
+    def require_all(self) -> None:
+        """Raise one of the errors, if possible one that a retry may mend: none of a document's."""
+        if self.failed:
+            raise min(self.failed, key=lambda error: isinstance(error, ValueError | LookupError))
+
+
+def _each(rows: Iterable[Mapping[str, Any]], step: Callable[[Mapping[str, Any]], Row], verb: str) -> LaneOutcome:
+    """Apply a step to each trial; a trial that fails stops no other."""
+    outcome = LaneOutcome([], [])
+    for row in rows:
+        try:
+            outcome.done.append(step(row))
+        except Exception as error:  # noqa: BLE001 - raised by `require_all`
+            _log.error("%s is not %s: %s: %s", row["trial_id"], verb, type(error).__name__, error)
+            outcome.failed.append(error)
+    return outcome
+
+
 def validate_group(provider: str, lane: str, specs: Iterable[Mapping[str, str]]) -> list[Row]:
     """Check the campaign's results of one lane as one table; for each trial the verdict on each of its attempts.
 
@@ -208,14 +262,14 @@ def validate_group(provider: str, lane: str, specs: Iterable[Mapping[str, str]])
     return rows
 
 
-def record_trial(checked: Mapping[str, Any]) -> Row:
-    """Write every attempt of one trial to the archive with its verdict; rejected ones are never compared. Invalid documents go into quarantine."""
+def record_group(checked: Iterable[Mapping[str, Any]]) -> LaneOutcome:
+    """Record the checked trials of one lane, each in transactions of its own: repeating writes nothing twice."""
     with open_archive() as archive:
-        return record_trial_in(archive, checked)
+        return _each(checked, partial(record_trial, archive), "recorded")
 
 
-def record_trial_in(archive: Archive, checked: Mapping[str, Any]) -> Row:
-    """`record_trial` in an open archive."""
+def record_trial(archive: Archive, checked: Mapping[str, Any]) -> Row:
+    """Write every attempt of one trial to the archive with its verdict; rejected ones are never compared. Invalid documents go into quarantine."""
     store = stores.home()
     done = [
         record_attempt(
@@ -383,7 +437,8 @@ def run_directly(trial: Trial, on_progress: Callable[[ProgressLine], None] | Non
     launcher_for(trial.provider).launch(trial, store, on_progress)
     collect_trial(spec)
     (checked,) = validate_group(trial.provider.name, trial.workload.kind, [spec])
-    recorded = record_trial(checked)["recorded"][-1]
+    with open_archive() as archive:
+        recorded = record_trial(archive, checked)["recorded"][-1]
     verdict = checked["verdicts"][-1]
     why = [f"{reason['code']}: {reason['detail']}" for reason in verdict["reasons"]] if verdict["action"] == "reject" else []
     if recorded == "quarantined":
@@ -428,7 +483,7 @@ def collect_campaign(archive: Archive, campaign_id: str) -> list[CollectedTrial]
     for (provider, name), trials in groupby(sorted(ready, key=lane), key=lane):
         specs = [{"campaign_id": campaign_id, "trial_id": trial.trial_id} for trial in trials]
         checked = validate_group(provider, name, specs)
-        done += [CollectedTrial(row["trial_id"], tuple(record_trial_in(archive, row)["recorded"])) for row in checked]
+        done += [CollectedTrial(row["trial_id"], tuple(record_trial(archive, row)["recorded"])) for row in checked]
     refused = archive.quarantined(campaign_id=campaign_id)
     done = [replace(one, quarantined=tuple(q.reason for q in refused if q.trial_id == one.trial_id)) for one in done]
     return sorted(done, key=lambda one: one.trial_id)

@@ -96,7 +96,7 @@ def find_failures(
 
 def monitored_tasks(declared: Declarations, provider: Provider) -> tuple[str, ...]:
     """A benchmark's tasks whose failure is ours; a failed `run` is data about the provider."""
-    steps = ("plan", "trial.collect", "validate", "record")
+    steps = ("plan", "collect", "validate", "record")
     return (*(f"{lane.name}.{step}" for lane in trial_groups(declared, provider) for step in steps), "publish")
 
 

@@ -177,8 +177,7 @@ def test_every_measured_trial_outlives_a_bucket_that_is_away_for_two_hours(clock
         benchmark.collect_trial(spec(attempt.trial))
     rows = benchmark.validate_group("cluster-a", "training", map(spec, trials))
     assert [row["trial_id"] for row in rows] == [attempt.trial.trial_id for attempt in (before, waits, prints)]
-    for checked in rows:
-        benchmark.record_trial(checked)
+    benchmark.record_group(rows).require_all()
     assert recorded_by_hand() == {trial.trial_id: "valid" for trial in trials}
     assert kube.leftovers() == []
 
@@ -190,14 +189,13 @@ def test_every_measured_trial_outlives_an_archive_that_is_away(clock: Clock, kub
         measured(kube, announced(trial), 4 * HOUR)
         benchmark.collect_trial(spec(trial))
     first, *others = benchmark.validate_group("cluster-a", "training", map(spec, trials))
-    benchmark.record_trial(first)
+    benchmark.record_group([first]).require_all()
     database = installation_paths().archive_url
     with closing(socket.socket()) as taken:  # a port that refuses
         taken.bind(("127.0.0.1", 0))
         monkeypatch.setenv("PLUMBLINE_ARCHIVE_URL", f"postgresql+psycopg://plumbline@127.0.0.1:{taken.getsockname()[1]}/archive")
-        for checked in others:
-            with pytest.raises(OperationalError):
-                benchmark.record_trial(checked)
+        with pytest.raises(OperationalError):
+            benchmark.record_group(others)
     monkeypatch.setenv("PLUMBLINE_ARCHIVE_URL", database)
     assert recorded_by_hand() == {trial.trial_id: "valid" for trial in trials}
 

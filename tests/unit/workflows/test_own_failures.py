@@ -70,7 +70,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive
 
 BROKEN = {
     "a red record": ({"red": {DAG: {SCHEDULED: {"training.record_3": "failed"}}}}, f"task_failed {DAG} {SCHEDULED}", "record"),
-    "a red collect": ({"red": {DAG: {SCHEDULED: {"training.trial.collect_0": "failed"}}}}, f"task_failed {DAG} {SCHEDULED}", "collect"),
+    "a red collect": ({"red": {DAG: {SCHEDULED: {"training.collect": "failed"}}}}, f"task_failed {DAG} {SCHEDULED}", "collect"),
     "a red sweep": ({"newest": {"upkeep": {"sweep_1": "failed", "tell": "success"}}}, "task_failed upkeep", "cluster doctor"),
     "a red nightly verify": ({"newest": {"upkeep_daily": {"verify": "failed"}}}, "task_failed upkeep_daily", "archive verify"),
     "a DAG file that cannot be parsed": ({"unreadable": {"dags/b.py": "x\nboom\n"}}, "dag_unreadable dags/b.py", "plumbline check"),

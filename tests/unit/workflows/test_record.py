@@ -74,7 +74,7 @@ def planned(repeats: int) -> tuple[ResultStore, list[dict[str, Any]], list[Trial
 def through(specs: list[dict[str, Any]]) -> list[Any]:
     for spec in specs:
         benchmark.collect_trial(spec)
-    return [benchmark.record_trial(checked)["recorded"] for checked in benchmark.validate_group("local-1core", LANE.name, specs)]
+    return [row["recorded"] for row in benchmark.record_group(benchmark.validate_group("local-1core", LANE.name, specs)).done]
 
 
 BAD: dict[str, tuple[Callable[[Trial], bytes], str]] = {
@@ -196,7 +196,7 @@ def test_a_collected_document_that_was_spoilt_later_does_not_end_the_checks_of_t
         benchmark.collect_trial(spec)
     store.put(f"{store.folder(trials[0])}/collected.json", b"{")
     rows = benchmark.validate_group("local-1core", LANE.name, specs)
-    assert [benchmark.record_trial(one)["recorded"] for one in rows][1] == ["inserted"]
+    assert benchmark.record_group(rows).done[1]["recorded"] == ["inserted"]
     with open_archive() as archive:
         (held,) = archive.quarantined()
         assert held.trial_id == trials[0].trial_id

@@ -5,19 +5,20 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from tests.fakes.trials import CONFIG
 from tests.unit.workflows.test_record import measured
 
+from plumbline.archive import Archive
 from plumbline.declarations import Provider, Trial, installation_paths
 from plumbline.launch import stores
 from plumbline.launch.failures import EXCEPTIONS, Interrupted
 from plumbline.launch.launcher import OnProgress
 from plumbline.launch.plan import PlanError, RunRequest
 from plumbline.launch.stores import next_attempt
-from plumbline.results import CheckLine, FailureClass, LaunchRecord, Reason, ResultDocument, ResultStore, Validity
+from plumbline.results import CheckLine, FailureClass, InvalidResult, LaunchRecord, Reason, ResultDocument, ResultStore, Validity
 from plumbline.workflows import benchmark
 from plumbline.workflows.benchmark import stopped_by_sigterm
 from plumbline.workflows.plan import TRIAL_GROUPS
@@ -96,8 +97,8 @@ def test_what_never_ran_is_recorded_as_missing() -> None:
     specs = benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], ASKED)
     for checked in benchmark.validate_group("local-1core", "training", specs):
         assert [v["action"] for v in checked["verdicts"]] == ["accept"]
-        assert benchmark.record_trial(checked)["recorded"] == ["inserted"]
-        assert benchmark.record_trial(checked)["recorded"] == ["unchanged"], "a task that is cleared writes nothing twice"
+        assert benchmark.record_group([checked]).done[0]["recorded"] == ["inserted"]
+        assert benchmark.record_group([checked]).done[0]["recorded"] == ["unchanged"], "a task that is cleared writes nothing twice"
     with open_archive() as archive:
         assert [(t.status, t.reasons[0].code) for t in archive.trials("2026-11")] == [("missing", "never_launched")] * 2
 
@@ -112,7 +113,7 @@ def test_a_trial_whose_collect_failed_is_left_out_and_comes_home_later() -> None
     store().put_trial(trials[0])  # launched, and never collected
     (checked,) = benchmark.validate_group("local-1core", "training", specs)
     assert checked["trial_id"] == trials[1].trial_id
-    benchmark.record_trial(checked)
+    benchmark.record_group([checked]).require_all()
     store().put_document(measured(trials[0]))
     with open_archive() as archive:
         assert [(t.trial_id, t.status) for t in archive.trials("2026-11")] == [(trials[1].trial_id, "missing")]
@@ -129,8 +130,7 @@ def test_a_result_replaces_the_row_that_says_missing() -> None:
     from plumbline.workflows.benchmark import collect_campaign
 
     (spec, other) = benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], ASKED)
-    for checked in benchmark.validate_group("local-1core", "training", [spec, other]):
-        benchmark.record_trial(checked)
+    benchmark.record_group(benchmark.validate_group("local-1core", "training", [spec, other])).require_all()
     same, later = (stores.planned_trial(store(), each) for each in (spec, other))
     store().put_trial(same)  # the attempt that was recorded as missing
     store().put_document(measured(same))
@@ -271,3 +271,62 @@ def test_sigterm_lets_a_task_clean_up() -> None:
 def test_only_clusters_are_swept() -> None:
     assert benchmark.cluster_providers() == []
     assert benchmark.sweep_cluster("local-1core") == []
+
+
+@pytest.mark.fault("one trial of a lane cannot be collected", ends="failed, the others go on", keeps="the results of the others")
+def test_a_lane_is_collected_although_one_of_its_trials_cannot_be(caplog: pytest.LogCaptureFixture) -> None:
+    never_launched, good = benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], ASKED)
+    trial = stores.planned_trial(store(), good)
+    store().put_trial(trial)
+    with pytest.raises(InvalidResult, match="has no attempt"):
+        benchmark.collect_group([never_launched, good])
+    assert never_launched["trial_id"] in caplog.text and good["trial_id"] not in caplog.text
+    assert store().collected(store().folder(trial)).validity.status == "failed"
+    store().put_document(measured(trial))
+    benchmark.collect_group([good])
+    assert store().collected(store().folder(trial)).validity.status == "valid", "a failed trial is looked at again: its result came late"
+    store().remove(f"{store().folder(trial)}/result.json")
+    benchmark.collect_group([good])
+    assert store().collected(store().folder(trial)).validity.status == "valid", "what is home is not collected again"
+
+
+@pytest.mark.fault("the store is away when a trial's task ends", ends="collected by the lane", keeps="the result, measured once")
+def test_a_trial_that_its_task_cannot_collect_is_left_to_its_lane(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (spec,) = benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], RunRequest("2026-11", "a test", repeats=1))
+    trial = stores.planned_trial(store(), spec)
+    store().put_trial(trial)
+    store().put_document(measured(trial))
+    with monkeypatch.context() as patch:
+        patch.setattr(ResultStore, "put_collected", lambda *_: (_ for _ in ()).throw(ConnectionError("the store is away")))
+        benchmark.collect_or_leave(spec)
+        assert "is not collected yet: the store is away" in caplog.text
+        patch.setattr(ResultStore, "put_collected", lambda *_: (_ for _ in ()).throw(Interrupted("the task was stopped")))
+        with pytest.raises(Interrupted):
+            benchmark.collect_or_leave(spec)
+    benchmark.collect_group([spec])
+    assert store().collected(store().folder(trial)).validity.status == "valid"
+
+
+@pytest.mark.fault("one trial of a lane cannot be recorded", ends="failed, the others go on", keeps="each result, recorded once")
+def test_a_lane_is_recorded_although_one_of_its_trials_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    specs = benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], RunRequest("2026-11", "a test", repeats=3))
+    checked = benchmark.validate_group("local-1core", "training", specs)
+    away = {specs[0]["trial_id"]: LookupError("a fault"), specs[1]["trial_id"]: ConnectionError("the store is away")}
+    works = benchmark.record_attempt
+
+    def record_attempt(archive: Archive, home: ResultStore, folder: str, *given: Any) -> Any:
+        if (error := away.get(folder.split("/")[1])) is not None:
+            raise error
+        return works(archive, home, folder, *given)
+
+    monkeypatch.setattr(benchmark, "record_attempt", record_attempt)
+    outcome = benchmark.record_group(checked)
+    assert [row["trial_id"] for row in outcome.done] == [specs[2]["trial_id"]]
+    with pytest.raises(ConnectionError):  # not the other: a retry mends this one
+        outcome.require_all()
+    away.clear()
+    again = benchmark.record_group(checked)
+    again.require_all()
+    assert [row["recorded"] for row in again.done] == [["inserted"], ["inserted"], ["unchanged"]]

@@ -53,6 +53,12 @@ def tried_again(step: Callable[[], Any], away: Away) -> Any:
         return step()
 
 
+def recorded(rows: list[Any]) -> list[Any]:
+    outcome = benchmark.record_group(rows)
+    outcome.require_all()
+    return outcome.done
+
+
 @pytest.mark.full
 @pytest.mark.fault("the store goes away at any operation of collect, validate or record", ends="retried", keeps="the result, recorded once")
 def test_a_store_that_is_away_at_any_operation_costs_a_retry_and_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +75,7 @@ def test_a_store_that_is_away_at_any_operation_costs_a_retry_and_no_result(tmp_p
             away = Away(operation, patch)
             tried_again(partial(benchmark.collect_trial, spec), away)
             (checked,) = tried_again(partial(benchmark.validate_group, "local-1core", "training", [spec]), away)
-            done = tried_again(partial(benchmark.record_trial, checked), away)
+            (done,) = tried_again(partial(recorded, [checked]), away)
         assert done["recorded"] in (["inserted"], ["unchanged"])
         with open_archive() as archive:
             assert [(t.attempt, t.status) for t in archive.trials(campaign)] == [(1, "valid")]

@@ -13,7 +13,7 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowSkipException
 
 from plumbline import workflows
-from plumbline.airflow.defaults import PLAN_WEIGHT, launch_settings
+from plumbline.airflow.defaults import LANE_LIMIT, PLAN_WEIGHT, launch_settings
 from plumbline.airflow.retries import request_of
 from plumbline.airflow.schedules import RESULTS, provider_changed
 from plumbline.declarations import Provider, load
@@ -22,7 +22,6 @@ from plumbline.launch.registry import launcher_for
 from plumbline.workflows.plan import TRIAL_GROUPS, SlotMissed, TrialGroup, on_demand_campaign_id, plan_runs, run_parameters
 
 Row = dict[str, Any]
-_TITLE = "{{ task.op_kwargs['spec']['title'] }}"
 
 
 @task(priority_weight=PLAN_WEIGHT, weight_rule="absolute")
@@ -47,12 +46,8 @@ def plan(
     return rows
 
 
-def trial(provider: Provider, lane: TrialGroup, spec: Any) -> None:
-    """Run one trial in the provider's pool, with its limits and retries; then collect it."""
-    _launched(provider, lane, spec) >> collect(spec=spec)
-
-
-def _launched(provider: Provider, lane: TrialGroup, spec: Any) -> Any:
+def trial(provider: Provider, lane: TrialGroup, spec: Any) -> Any:
+    """Run one trial in the provider's pool, with its limits and retries."""
     settings = launch_settings(provider)
     operator = launcher_for(provider).operator
     if operator is None:
@@ -62,17 +57,17 @@ def _launched(provider: Provider, lane: TrialGroup, spec: Any) -> Any:
     return make(task_id="run", provider=provider, spec=spec, map_index_template="{{ task.spec['title'] }}", **settings)
 
 
-@task(map_index_template=_TITLE)
+@task(map_index_template="{{ task.op_kwargs['spec']['title'] }}")
 def run(spec: Row, *, ti: Any = None) -> Row:
-    """Run one trial. A failure raises after everything is stored."""
+    """Run and collect one trial. A failure raises after everything is stored."""
     with workflows.benchmark.stopped_by_sigterm():
         return workflows.benchmark.run_trial(spec, request_of(ti))
 
 
-@task(map_index_template=_TITLE, trigger_rule=TriggerRule.ALL_DONE)
-def collect(spec: Row) -> Row:
-    """Collect a document for every attempt, also of failed ones. Leftovers on a cluster are deleted first."""
-    return workflows.benchmark.collect_trial(spec, settle=True)
+@task(trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS, execution_timeout=LANE_LIMIT)
+def collect(specs: list[Row]) -> None:
+    """Collect what the lane's own tasks left: of failed trials, and of tasks that were ended. Leftovers on a cluster are deleted first."""
+    workflows.benchmark.collect_group(specs)
 
 
 @task(trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS)
@@ -81,10 +76,13 @@ def validate(provider: str, lane: str, specs: list[Row]) -> list[Row]:
     return workflows.benchmark.validate_group(provider, lane, specs)
 
 
-@task(map_index_template="{{ task.op_kwargs['checked']['title'] }}")
-def record(checked: Row) -> Row:
-    """Write one trial's attempts to the archive."""
-    return workflows.benchmark.record_trial(checked)
+@task(execution_timeout=LANE_LIMIT)
+def record(checked: list[Row], *, ti: Any = None) -> None:
+    """Write the attempts of a lane's trials to the archive."""
+    outcome = workflows.benchmark.record_group(checked)
+    # Before it fails: `publish` starts the review of the trials that are recorded.
+    ti.xcom_push("return_value", outcome.done)
+    outcome.require_all()
 
 
 @task(outlets=[RESULTS], trigger_rule=TriggerRule.ALL_DONE)
