@@ -21,6 +21,8 @@ help: ## this list
 setup: .venv/.ready ## the environment in .venv and Triton's server in .triton (nothing outside this folder)
 
 .venv/bin/uv:
+	@case "$$PWD" in *[:\"\\\`\$$]*) echo "this folder is called $$PWD; Python's venv, pip or Airflow cannot use : \" \\ \` or \$$ in a name: move the checkout"; exit 1;; esac
+	@case "$$PWD" in *[%?]*) $(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.10 found; its SQLAlchemy cannot use a folder with % or ? in its name: make PYTHON=python3.11 setup, or move the checkout")';; esac
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 10) <= v <= (3, 13) else f"Python {v[0]}.{v[1]} found; Plumbline needs 3.10 to 3.13: make PYTHON=python3.11 setup")'
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "Python has no venv module; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 	@echo "making the environment in .venv"
@@ -53,7 +55,7 @@ setup-dev: .venv/.ready-dev
 	@.vllm/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/torch.txt
 	@$(BIN)/uv pip install --quiet --python .vllm/bin/python --no-deps --require-hashes -r requirements/vllm.txt
 	@# As in an image over a vendor's base: its own packages first, the harness and its packages last.
-	@printf '%s\n' $(CURDIR)/include "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
+	@printf '%s\n' "$$PWD/include" "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
 	  > "$$(.vllm/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/plumbline.pth"
 	@touch $@
 
@@ -70,7 +72,7 @@ demo-watch: setup ## see a change noticed between campaigns: a simulated provide
 	@$(BIN)/python examples/driver_change.py $(ARGS)
 
 demo-own-model: setup .vllm/.ready ## see a model of one's own on vLLM: two providers, bf16 and int8, speed, cost and right answers (Python 3.11 or newer)
-	@PLUMBLINE_ENGINE_PYTHON=$(CURDIR)/.vllm/bin/python $(BIN)/python examples/own_model.py $(ARGS)
+	@PLUMBLINE_ENGINE_PYTHON="$$PWD/.vllm/bin/python" $(BIN)/python examples/own_model.py $(ARGS)
 
 server-env: ## the team server's .env with new secrets (docs/team-server.md); refuses to replace one
 	@$(PYTHON) k8s/airflow/server_env.py $(ARGS)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ from plumbline.archive.samples import Samples
 from plumbline.archive.trends import Trends
 from plumbline.archive.trials import Trials
 from plumbline.declarations import Provider, installation_paths
+from plumbline.declarations.addresses import earlier_database, store_url
 
 if TYPE_CHECKING:
     from plumbline.archive.bundle.importer import CheckQuality
@@ -45,14 +47,28 @@ def open_archive(url: str | None = None, *, migrate: bool | None = None, create:
     `migrate`: whether one of an older schema is migrated; if left out, only the installation's own file is, which no other program shares.
     ValueError for an address that cannot be an archive; OldSchema or UnknownSchema for one of another schema; NoArchive without `create`.
     """
-    address = url or installation_paths().archive_url
+    here = installation_paths()
+    address = url or here.archive_url
+    if own := check_url(address) == check_url(here.own_archive_url):
+        _refuse_misplaced(here.home)
     engine = make_engine(address) if create else existing_engine(address)
     try:
-        prepare(engine, installation_paths().own_archive_url == address if migrate is None else migrate)
+        prepare(engine, own if migrate is None else migrate)
     except BaseException:
         engine.dispose()
         raise
     return Archive(engine)
+
+
+def _refuse_misplaced(home: Path) -> None:
+    """ValueError if earlier versions put the archive of this home elsewhere, as its results' addresses show: a new one would begin without them."""
+    file = home / "archive.db"
+    if file.exists() or (earlier := earlier_database(file)) is None:
+        return
+    with suppress(sqlite3.Error), closing(sqlite3.connect(f"{earlier.as_uri()}?mode=ro", uri=True)) as database:
+        below = f"{store_url(home)}/"
+        if database.execute("SELECT 1 FROM trials WHERE substr(uri, 1, ?) = ? LIMIT 1", (len(below), below)).fetchone():
+            raise ValueError(f"earlier versions put this archive at {earlier}; expected it at {file}: stop what runs, then move it")
 
 
 def existing_engine(url: str) -> Engine:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from sqlalchemy import URL, Engine, create_engine, inspect, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
@@ -186,4 +185,4 @@ def _engine(url: URL) -> Engine:
 
 
 def _sqlite(file: Path, mode: str) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{quote(str(file.resolve()))}?mode={mode}", uri=True, timeout=BUSY_TIMEOUT_S)
+    return sqlite3.connect(f"{file.resolve().as_uri()}?mode={mode}", uri=True, timeout=BUSY_TIMEOUT_S)

@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from urllib.parse import unquote
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, OperationalError
@@ -48,6 +49,8 @@ def check_url(url: str) -> URL:
         parsed = make_url(url)
     except ArgumentError as error:
         raise ValueError(f'the archive\'s address "{url}" is not an URL; {expected}') from error
+    if url.startswith("sqlite:///") and not parsed.query:
+        parsed = parsed.set(database=unquote(url.removeprefix("sqlite:///")))  # SQLAlchemy 2.0 (Python 3.10) decodes nothing
     backend = parsed.get_backend_name()
     if backend not in ("sqlite", "postgresql"):
         raise ValueError(f'the archive\'s address names "{backend}"; {expected}')

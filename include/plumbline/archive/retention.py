@@ -32,6 +32,7 @@ from plumbline.archive.schema import (
     Snapshot,
     Trial,
 )
+from plumbline.declarations.addresses import path_below
 
 ACTOR = "retention"
 _KEY = ("trial_pk", "position")
@@ -167,7 +168,7 @@ def _attempts(session: Session, query: Select[tuple[object, ...]]) -> list[tuple
 
 def _in_store(one: OldEvidence, store_url: str) -> bool:
     """Whether the attempt lies at its place in this store: an archive may hold attempts whose evidence others keep."""
-    return one.uri == f"{store_url.rstrip('/')}/{one.campaign_id}/{one.trial_id}/attempt-{one.attempt}"
+    return path_below(one.uri, store_url) == f"{one.campaign_id}/{one.trial_id}/attempt-{one.attempt}"
 
 
 Citation = Literal["baseline", "finding", "decision", "correction", "quarantine", "newest campaign"]
@@ -283,7 +284,7 @@ def delete_quarantined(session: Session, now: datetime, keep_s: float, below: st
     """
     before = now - timedelta(seconds=keep_s)
     rows = session.scalars(select(Quarantined).where(Quarantined.quarantined_at < before).order_by(Quarantined.quarantine_id)).all()
-    gone = [row for row in rows if row.uri.startswith(f"{below}/") and ".." not in row.uri.split("/")]
+    gone = [row for row in rows if (path := path_below(row.uri, below)) and ".." not in path.split("/")]
     for row in gone:
         detail = {"uri": row.uri, "sha256": row.sha256, "trial_id": row.trial_id, "attempt": row.attempt, "state": row.state}
         audit.write_entry(session, now, who=ACTOR, what="document_forgotten", subject=row.quarantine_id, why=rule, detail=detail)

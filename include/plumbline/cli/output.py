@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
 
 import typer
@@ -157,12 +158,13 @@ def planning_archive() -> Iterator[Archive]:
     """The archive of a command that counts what was used before it starts something. Where there is none, an empty one that is gone afterwards:
     whoever records a result creates it."""
     from plumbline import archive
+    from plumbline.declarations.addresses import database_url
 
     with ExitStack() as stack:
         try:
             opened = _opened(create=False)
         except archive.NoArchive:
-            opened = archive.open_archive(f"sqlite:///{stack.enter_context(tempfile.TemporaryDirectory())}/archive.db")
+            opened = archive.open_archive(database_url(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "archive.db"))
         yield stack.enter_context(opened)
 
 

@@ -9,11 +9,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Engine, event, make_url
+from sqlalchemy import Engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
 from plumbline.archive import Archive, SchemaMismatch
-from plumbline.archive.engine import make_engine
+from plumbline.archive.engine import check_url, make_engine
 from plumbline.archive.migrate import check_revision, revision_of
 from plumbline.dashboard.access import ArchiveWithoutCosts, without_costs
 from plumbline.declarations import Declarations, installation_paths, load
@@ -60,7 +60,7 @@ class ArchiveReader:
             return self._open[1]
 
     def _identity(self) -> int:
-        parsed = make_url(self.url)
+        parsed = check_url(self.url)
         if parsed.get_backend_name() != "sqlite":
             return 0
         try:

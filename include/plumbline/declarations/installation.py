@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from plumbline.declarations.addresses import database_url, store_url
 from plumbline.declarations.base import Declared
 from plumbline.declarations.urls import DeclaredUrl, StoreUrl
 from plumbline.metrics.units import ByteSize, Duration
@@ -35,7 +36,7 @@ class InstallationPaths:
     @property
     def own_archive_url(self) -> str:
         """The default of `archive_url`."""
-        return f"sqlite:///{self.home / 'archive.db'}"
+        return database_url(self.home / "archive.db")
 
     @property
     def reports(self) -> Path:
@@ -93,8 +94,8 @@ def installation_paths() -> InstallationPaths:
     return InstallationPaths(
         home=home,
         config=Path(os.environ.get("PLUMBLINE_CONFIG") or REPOSITORY / "include" / "config").resolve(),
-        results_url=os.environ.get("PLUMBLINE_RESULTS_URL") or (home / "results").as_uri(),
-        archive_url=os.environ.get("PLUMBLINE_ARCHIVE_URL") or f"sqlite:///{home / 'archive.db'}",
+        results_url=os.environ.get("PLUMBLINE_RESULTS_URL") or store_url(home / "results"),
+        archive_url=os.environ.get("PLUMBLINE_ARCHIVE_URL") or database_url(home / "archive.db"),
     )
 
 

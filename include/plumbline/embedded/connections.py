@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 
-from plumbline.declarations import installation_paths
+from plumbline.declarations import addresses, installation_paths
 from plumbline.embedded.settings import DEFAULT_PORT, environment, write_settings
 from plumbline.embedded.supervisor import MIGRATION, is_migrated, note_migrated
 
@@ -52,7 +52,7 @@ def database_url() -> str:
     """Airflow's metadata database: the embedded one if it was ever started here or the environment names no other."""
     home = installation_paths().airflow_home
     elsewhere = os.environ.get("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN")
-    return elsewhere if elsewhere and not (home / "airflow.cfg").exists() else f"sqlite:///{home / 'airflow.db'}"
+    return elsewhere if elsewhere and not (home / "airflow.cfg").exists() else addresses.database_url(home / "airflow.db")
 
 
 def prepare() -> None:

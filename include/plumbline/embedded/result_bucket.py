@@ -5,17 +5,16 @@ from __future__ import annotations
 import sys
 
 from plumbline.declarations import installation_paths
+from plumbline.declarations.addresses import open_filesystem
 
 OK, FAILED = 0, 1
 
 
 def main() -> int:
     """OK if the bucket of PLUMBLINE_RESULTS_URL exists and can be listed, else FAILED with the store's message."""
-    import fsspec
-
     url = installation_paths().results_url
     try:
-        store, path = fsspec.core.url_to_fs(url)
+        store, path = open_filesystem(url)
         bucket = path.split("/", 1)[0]
         if not store.exists(bucket):
             store.mkdir(bucket)

@@ -10,6 +10,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from plumbline.declarations.addresses import database_url
 from plumbline.declarations.installation import REPOSITORY
 
 USERNAME = "admin"
@@ -23,11 +24,15 @@ def write_settings(home: Path, port: int, *, reparse: bool) -> Path:
 
     `reparse`: read edited DAG files again. Otherwise each file is parsed once at the start.
     """
+    if os.path.expandvars(home) != str(home):
+        raise ValueError(f"Airflow cannot use the folder {home}: it replaces the variable in its name; expected one without $")
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     secrets = _read_secrets(home / "secrets.json")
     _write_private(_password_file(home), json.dumps({USERNAME: secrets["password"]}) + "\n")
     config = configparser.ConfigParser(interpolation=None)
-    config.read_dict(_settings(home, port, secrets, reparse))
+    settings = _settings(home, port, secrets, reparse)
+    # Airflow reads the file with interpolation.
+    config.read_dict({section: {key: value.replace("%", "%%") for key, value in keys.items()} for section, keys in settings.items()})
     target = home / "airflow.cfg"
     draft = home / ".airflow.cfg.part"
     _write_private(draft, "")
@@ -80,7 +85,7 @@ def _settings(home: Path, port: int, secrets: Mapping[str, str], reparse: bool) 
             # Our own message about an invalid declaration, without a long traceback.
             "dagbag_import_error_traceback_depth": "0",
         },
-        "database": {"sql_alchemy_conn": f"sqlite:///{home / 'airflow.db'}"},
+        "database": {"sql_alchemy_conn": database_url(home / "airflow.db")},
         "api": {
             "host": "127.0.0.1",
             "port": str(port),
@@ -117,7 +122,12 @@ def _settings(home: Path, port: int, secrets: Mapping[str, str], reparse: bool) 
             "execution_api_retry_wait_max": "15",
             "max_failed_heartbeats": "6",
         },
-        "logging": {"base_log_folder": str(home / "logs"), "colored_console_log": "False"},
+        "logging": {
+            "base_log_folder": str(home / "logs"),
+            # Airflow does not fill in its own home where that has a %.
+            "dag_processor_child_process_log_directory": str(home / "logs" / "dag_processor"),
+            "colored_console_log": "False",
+        },
     }
 
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from plumbline.declarations import installation_paths, load_upkeep
+from plumbline.declarations.addresses import canonical, path_below
 from plumbline.declarations.urls import STORE_URL_PATTERN
 from plumbline.results.bounded_json import InvalidResult
 from plumbline.results.document import ResultDocument
@@ -78,7 +79,7 @@ _STORE_URL = re.compile(STORE_URL_PATTERN)
 
 def readable_stores() -> tuple[str, ...]:
     """The stores that may be read: the installation's own, and `evidence.stores` of upkeep.yaml."""
-    return tuple(url.rstrip("/") for url in (installation_paths().results_url, *load_upkeep().evidence.stores))
+    return installation_paths().results_url, *load_upkeep().evidence.stores
 
 
 def check_address(address: str, stores: Sequence[str] | None = None) -> str:
@@ -95,12 +96,14 @@ def lies_elsewhere(address: str, stores: Sequence[str]) -> bool:
     """Whether an address of a store's form lies in none of these stores."""
     with suppress(InvalidResult):
         check_address_form(address)
-        return not any(f"{address}/".startswith(f"{store}/") for store in stores)
+        return all(path_below(address, store) is None for store in stores)
     return False
 
 
 def check_address_form(address: str) -> str:
     """`address` itself; InvalidResult if its scheme is not a store's, or if it leads out of its store."""
-    if not _STORE_URL.fullmatch(address) or "::" in address or not set(address.split("/")).isdisjoint((".", "..")):
+    form = canonical(address)
+    folders = {*address.split("/"), *form.split("/")}
+    if not _STORE_URL.fullmatch(form) or "::" in address or "%00" in form or not folders.isdisjoint((".", "..")):
         raise InvalidResult(f"{address!r} is not the address of a result store; expected file://, s3://, gs:// or abfs:// without ..")
     return address

@@ -18,13 +18,16 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import fsspec
 
 from plumbline.declarations import Trial
+from plumbline.declarations.addresses import earlier_store, local_path
 from plumbline.declarations.trials import without_defaults as shortened
 from plumbline.results import bounded_json
 from plumbline.results.bounded_json import InvalidResult
@@ -55,7 +58,12 @@ class ResultStore:
         """
         self.url = url.rstrip("/")
         self._patience_s = patience_s
-        self._fs, self._root = fsspec.core.url_to_fs(self.url, **(options or {}))
+        folder = local_path(self.url)
+        self._fs: Any
+        self._root: str
+        self._fs, self._root = (fsspec.filesystem("file"), str(folder)) if folder else fsspec.core.url_to_fs(self.url, **(options or {}))
+        self.earlier = earlier_store(self.url)
+        """The folder of an earlier version, which is read as well; see `plumbline.declarations.addresses`."""
         protocols = {self._fs.protocol} if isinstance(self._fs.protocol, str) else set(self._fs.protocol)
         self._local = "file" in protocols
         # Object stores have no folders to make, and asking for one would create a bucket whose name was misspelt.
@@ -102,7 +110,7 @@ class ResultStore:
         return self._retried(lambda: self._get(path, most))
 
     def _get(self, path: str, most: int) -> bytes:
-        target = f"{self._root}/{path}"
+        target = self._found(path)
         if self._local:
             with self._fs.open(target, "rb") as file:
                 bounded_json.check_size(os.fstat(file.fileno()).st_size, self.uri(path), most)
@@ -133,7 +141,7 @@ class ResultStore:
         if file is not None:
             file.seek(0)
             file.truncate()
-        with self._seen_now().open(f"{self._root}/{path}", "rb") as source:
+        with self._seen_now().open(self._found(path), "rb") as source:
             while count <= most and (piece := source.read(2**20)):
                 sha256.update(piece)
                 count += len(piece)
@@ -146,27 +154,28 @@ class ResultStore:
 
         Not retried, because a reader that has begun cannot restart. Other failures are raised as OSError."""
         try:
-            with self._fs.open(f"{self._root}/{path}", "rb") as file:
+            with self._fs.open(self._found(path), "rb") as file:
                 while piece := file.read(2**20):
                     yield bytes(piece)
         except Exception as error:  # each client has its own exceptions for a lost connection
             raise (permanent_error(error, self.url) or as_os_error(error)) from error
 
     def exists(self, path: str) -> bool:
-        return self._retried(lambda: bool(self._seen_now().exists(f"{self._root}/{path}")))
+        return self._retried(lambda: bool(self._seen_now().exists(self._found(path))))
 
     def objects(self) -> Iterator[tuple[str, int]]:
         """Every object, relative to the store, with its bytes; nothing if there is no store yet."""
-        try:
-            listing = self._retried(lambda: self._seen_now().find(self._root, detail=True))
-        except FileNotFoundError:
-            return
-        for name, about in listing.items():
-            yield str(name).removeprefix(f"{self._root}/"), int(about.get("size") or 0)
+        for root in self._roots:
+            with suppress(FileNotFoundError):
+                listing = self._retried(partial(self._seen_now().find, root, detail=True))
+                for name, about in listing.items():
+                    path = str(name).removeprefix(f"{root}/")
+                    if root == self._root or self._found(path) == name:
+                        yield path, int(about.get("size") or 0)
 
     def modified(self, path: str) -> datetime | None:
         """When one object was written, by the store's own clock; None where the store does not say. FileNotFoundError if there is none."""
-        info = self._retried(lambda: self._seen_now().info(f"{self._root}/{path}"))
+        info = self._retried(lambda: self._seen_now().info(self._found(path)))
         modified = next((info[name] for name in _MODIFIED_KEYS if info.get(name) is not None), None)
         if isinstance(modified, str):
             modified = datetime.fromisoformat(modified)
@@ -176,10 +185,18 @@ class ResultStore:
 
     def remove(self, path: str) -> None:
         """Delete one object; nothing if it is gone."""
-        try:
-            self._retried(lambda: self._fs.rm_file(f"{self._root}/{path}"))
-        except FileNotFoundError:
-            return
+        for root in self._roots:
+            with suppress(FileNotFoundError):
+                self._retried(partial(self._fs.rm_file, f"{root}/{path}"))
+
+    @property
+    def _roots(self) -> tuple[str, ...]:
+        return (self._root,) if self.earlier is None else (self._root, str(self.earlier))
+
+    def _found(self, path: str) -> str:
+        """Where the object is, or would be."""
+        there = (f"{root}/{path}" for root in self._roots[1:] if not os.path.lexists(f"{self._root}/{path}"))
+        return next(filter(os.path.exists, there), f"{self._root}/{path}")
 
     def _seen_now(self) -> Any:
         self._fs.invalidate_cache()
@@ -270,21 +287,22 @@ class ResultStore:
 
     def attempts(self, campaign_id: str, trial_id: str) -> list[str]:
         """Folders of a trial's attempts, oldest first."""
-        base = f"{self._root}/{campaign_id}/{trial_id}"
-        try:
-            names = self._retried(lambda: self._seen_now().ls(base, detail=False))
-        except FileNotFoundError:
-            return []
-        numbers = sorted(int(m[1]) for m in (_ATTEMPT.search(str(n).rstrip("/")) for n in names) if m)
+        names = self._names(f"{campaign_id}/{trial_id}")
+        numbers = sorted(int(m[1]) for m in map(_ATTEMPT.search, names) if m)
         return [f"{campaign_id}/{trial_id}/attempt-{n}" for n in numbers]
 
     def trial_ids(self, campaign_id: str) -> list[str]:
         """Trial ids in a campaign's folder, sorted; empty without such a folder."""
-        try:
-            names = self._retried(lambda: self._seen_now().ls(f"{self._root}/{campaign_id}", detail=False))
-        except FileNotFoundError:
-            return []
-        return sorted(str(name).rstrip("/").rpartition("/")[2] for name in names)
+        return sorted(self._names(campaign_id))
+
+    def _names(self, folder: str) -> set[str]:
+        """Names in a folder; none if it is missing."""
+        names = set[str]()
+        for root in self._roots:
+            with suppress(FileNotFoundError):
+                listing = self._retried(partial(self._seen_now().ls, f"{root}/{folder}", detail=False))
+                names |= {str(name).rstrip("/").rpartition("/")[2] for name in listing}
+        return names
 
     def announced(self, campaign_id: str, trial_id: str) -> list[str]:
         """The attempts' folders that hold a specification or a result, oldest first.

@@ -12,6 +12,7 @@ from plumbline.archive import Archive, QuarantineRecord, Refused, TrialView
 from plumbline.archive.audit import require_author
 from plumbline.archive.records import Action
 from plumbline.declarations import installation_paths
+from plumbline.declarations.addresses import path_below
 from plumbline.launch import stores
 from plumbline.launch.collect import contradiction
 from plumbline.quality import check
@@ -62,7 +63,7 @@ def retry_quarantined(archive: Archive, quarantine_id: str, by: str) -> RetryOut
     except InvalidResult as error:
         return RetryOutcome(quarantine_id, None, str(error))
     folder = f"{row.campaign_id}/{row.trial_id}/attempt-{row.attempt}"
-    path = row.uri.removeprefix(f"{store.url}/")
+    path = str(path_below(row.uri, store.url))
     try:
         document = _verified_document(store, folder, path, archive.signing_keys(row.campaign_id, row.trial_id))
     except ValueError as error:  # an invalid document or signature
@@ -152,7 +153,7 @@ def complete_corrections(archive: Archive, campaign_id: str) -> None:
     home = stores.home()
     for view in archive.trials(campaign_id):
         folder = f"{campaign_id}/{view.trial_id}/attempt-{view.attempt}"
-        if view.attempt == 1 or view.uri != home.uri(folder) or home.exists(f"{folder}/collected.json"):
+        if view.attempt == 1 or path_below(view.uri, home.url) != folder or home.exists(f"{folder}/collected.json"):
             continue
         evidence_of, document = home.correction(folder), archive.document(view.trial_id, view.attempt)
         if evidence_of is not None and document is not None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from plumbline.archive import Archive, open_archive
 from plumbline.archive.retention import DueEvidence, TableSize
 from plumbline.declarations import installation_paths, load
+from plumbline.declarations.addresses import path_below
 from plumbline.launch import stores
 from plumbline.metrics.formatting import format_count
 from plumbline.results import evidence_files
@@ -88,7 +89,7 @@ def expire_evidence(archive: Archive, tell: Callable[[str], None] = _log.info) -
     for start in range(0, len(pending), _BATCH):
         batch = pending[start : start + _BATCH]
         for one, since, why in batch:
-            folder = one.uri.removeprefix(f"{home.url}/")
+            folder = str(path_below(one.uri, home.url))
             evidence_files.record_expired(home, folder, one.files, since, why)
             for file in one.files:
                 home.remove(f"{folder}/{file}")
@@ -165,7 +166,7 @@ def _quarantine(archive: Archive, keep_s: float) -> DeletedFiles:
     home, below = stores.home(), f"{stores.home().url}/{QUARANTINE_FOLDER}"
     gone = archive.forget_quarantined(keep_s, below, f"keep.quarantine: {keep_s / _DAY:g}d")
     for uri in gone:
-        path = uri.removeprefix(f"{home.url}/")
+        path = str(path_below(uri, home.url))
         home.remove(path)
         home.remove(f"{path}.reason.json")
     return DeletedFiles("quarantine", len(gone))

@@ -7,6 +7,10 @@ import os
 import stat
 from pathlib import Path
 
+import pytest
+from sqlalchemy import make_url
+
+from plumbline.embedded.doctor.databases import find_airflow
 from plumbline.embedded.settings import environment, password, write_settings
 
 
@@ -22,6 +26,24 @@ def test_airflow_listens_on_loopback_with_a_login(tmp_path: Path) -> None:
     assert config["core"]["execution_api_server_url"] == "http://127.0.0.1:18080/execution/"
     assert config["core"]["simple_auth_manager_all_admins"] == "False"
     assert len(password(tmp_path)) >= 20
+
+
+@pytest.mark.parametrize("name", ["ada's füß %20 #1?", "50%", "%(here)s"])
+def test_airflow_reads_the_folders_of_any_home(tmp_path: Path, name: str) -> None:
+    config = configparser.ConfigParser()  # with interpolation, like Airflow's
+    config.read(write_settings(tmp_path / name, 18080, reparse=False))
+    assert config["logging"]["base_log_folder"] == str(tmp_path / name / "logs")
+    assert config["logging"]["dag_processor_child_process_log_directory"] == str(tmp_path / name / "logs" / "dag_processor")
+    assert make_url(config["database"]["sql_alchemy_conn"]).database == str(tmp_path / name / "airflow.db")
+    assert find_airflow(tmp_path / name, {}).database == config["database"]["sql_alchemy_conn"]
+
+
+def test_a_home_that_airflow_would_take_for_another_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHO", "ada")
+    with pytest.raises(RuntimeError, match=r"Airflow cannot use the folder .*/\$WHO: .*; expected one without \$"):
+        write_settings(tmp_path / "$WHO", 18080, reparse=False)
+    assert not (tmp_path / "$WHO").exists()
+    write_settings(tmp_path / "$5", 18080, reparse=False)
 
 
 def test_one_task_at_a_time_and_nothing_starts_by_itself(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ from plumbline.archive.schema import (
     Trial,
 )
 from plumbline.declarations import digest
+from plumbline.declarations.addresses import canonical, path_below
 from plumbline.results import InvalidResult, Reason, ResultDocument, bounded_json, evidence_files, signing
 from plumbline.results.published import PublishedResult
 from plumbline.whole_file import sha256_file
@@ -226,7 +227,7 @@ def _adds_to_own(session: Session, order: ImportContext, document: ResultDocumen
     ).all()
     if (trial.attempt, document.checksum) in {(attempt, checksum) for attempt, checksum, _ in attempts}:
         return False
-    return launched or any(uri.startswith(f"{order.home.rstrip('/')}/") for *_, uri in attempts)
+    return launched or any(path_below(uri, order.home) for *_, uri in attempts)
 
 
 def _place(document: ResultDocument | PublishedResult) -> Row:
@@ -301,8 +302,8 @@ def _import_expired(session: Session, order: ImportContext, folder: Path, attemp
         line, held = attempts.get(gone.document, (None, None))
         if line is None or held is None:
             raise Contradiction(f"{EXPIRED_FILE} names {gone.document}, which is no attempt's document")
-        ours = not held.new and line.uri.startswith(f"{order.home.rstrip('/')}/")
-        if line.uri == held.uri and not ours:
+        ours = not held.new and path_below(line.uri, order.home)
+        if canonical(line.uri) == canonical(held.uri) and not ours:
             values = {**gone.model_dump(exclude={"document"}), "trial_pk": held.pk, "removed_at": gone.removed_at or gone.expired_at}
             insert_new(session, Expired, values, ["trial_pk", "position"])
 

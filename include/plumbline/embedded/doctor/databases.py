@@ -13,10 +13,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, make_url, text
+from sqlalchemy import URL, Connection, Engine, create_engine, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from plumbline.archive.migrate import head, revision_of
+from plumbline.declarations.addresses import database_url
 from plumbline.declarations.installation import TEAM_SERVER
 from plumbline.embedded import server
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
@@ -54,7 +55,7 @@ def find_airflow(home: Path, environ: Mapping[str, str] = os.environ) -> Airflow
         return AirflowPlace("server" if environ.get(TEAM_SERVER) else "none", bool(environ.get(TEAM_SERVER)))
     record = server.read_record(home / "server.json")
     running = record is not None and bool(server.remaining_processes(record))
-    return AirflowPlace("embedded", running, settings["database"]["sql_alchemy_conn"], settings["api"]["base_url"])
+    return AirflowPlace("embedded", running, database_url(home / "airflow.db"), settings["api"]["base_url"])
 
 
 _CONNECT_S = 10
@@ -144,7 +145,8 @@ def _engine(url: str) -> Iterator[Engine | None]:
         if not Path(str(parsed.database)).is_file():
             yield None
             return
-        engine = create_engine(f"sqlite:///file:{parsed.database}?mode=ro&uri=true")
+        file = URL.create("sqlite", database=Path(str(parsed.database)).resolve().as_uri(), query={"mode": "ro", "uri": "true"})
+        engine = create_engine(file)
     else:
         engine = create_engine(parsed.set(drivername="postgresql+psycopg"), connect_args={"connect_timeout": _CONNECT_S})
     try:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 
 from plumbline.declarations import DeclarationError, Declarations, installation_paths, load
+from plumbline.declarations.addresses import local_path
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.embedded.doctor import airflow, databases, machine
 from plumbline.embedded.doctor.databases import find_airflow
@@ -21,8 +22,8 @@ def examine() -> Iterator[DoctorCheck]:
     yield machine.gpus()
     place = find_airflow(here.airflow_home)
     folders = {"reports and scratch": here.home, "Airflow's logs": here.airflow_home}
-    if here.results_url.startswith("file://"):
-        folders["results"] = here.home
+    if (results := local_path(here.results_url)) is not None:
+        folders["results"] = results
     yield from machine.free_disk(folders)
     yield databases.archive_database(here.archive_url)
     yield databases.airflow_database(place)

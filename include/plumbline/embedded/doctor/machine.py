@@ -94,7 +94,8 @@ def result_store(url: str) -> DoctorCheck:
         return failed("result store", f"{url}: {reason}", "check PLUMBLINE_RESULTS_URL, its credentials and that the store is there")
     if not same:
         return failed("result store", f"{url}: what was written is not what is read", "check for a cache or a proxy before the store")
-    return ok("result store", f"{url}: written, read, deleted")
+    earlier = f"; also reads {store.earlier}, where earlier versions wrote" if store.earlier else ""
+    return ok("result store", f"{url}: written, read, deleted{earlier}")
 
 
 def free_disk(folders: dict[str, Path], least_bytes: int = LEAST_FREE_BYTES) -> Iterator[DoctorCheck]:

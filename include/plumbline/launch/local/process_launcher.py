@@ -15,8 +15,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from plumbline.declarations import (
     Declarations,
@@ -27,6 +25,7 @@ from plumbline.declarations import (
     installation,
     installation_paths,
 )
+from plumbline.declarations.addresses import local_path
 from plumbline.declarations.compatibility import scratch_needed
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.declarations.workloads.prompts import UrlPrompts
@@ -239,8 +238,8 @@ def _insufficient_disk(trial: Trial, store: ResultStore, work: Path) -> str | No
     scratch = None if trial.provider.launcher.hosted else scratch_needed(trial.workload)
     needed = _RESERVED_BYTES + (0.0 if scratch is None else scratch.checkpoints + scratch.data + scratch.weights)
     folders = [(work, needed), (Path(tempfile.gettempdir()), _RESERVED_BYTES)]
-    if store.url.startswith("file:"):
-        folders.append((Path(url2pathname(urlsplit(store.url).path)), _RESERVED_BYTES))
+    if (path := local_path(store.url)) is not None:
+        folders.append((path, _RESERVED_BYTES))
     return next((why for folder, room in folders if (why := installation.insufficient_space(folder, room)) is not None), None)
 
 

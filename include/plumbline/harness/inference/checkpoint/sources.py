@@ -11,9 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import fsspec
-
 from plumbline.declarations import digest, installation
+from plumbline.declarations.addresses import open_filesystem
 from plumbline.declarations.urls import sends_in_clear
 from plumbline.declarations.workloads.checkpoints import HubCheckpoint, UrlCheckpoint
 from plumbline.harness.hub_session import TokenInClear, guard_hub_session
@@ -200,7 +199,7 @@ class UrlSource:
     def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
         self.name = _QUERY.sub("", url)
         with self._explained():
-            self._fs, self._root = fsspec.core.url_to_fs(url, **(options or {}))
+            self._fs, self._root = open_filesystem(url, options)
 
     @cached_property
     def _files(self) -> dict[str, dict[str, Any]]:

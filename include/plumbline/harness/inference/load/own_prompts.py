@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from plumbline.declarations import InferenceWorkload, installation_paths
+from plumbline.declarations.addresses import open_filesystem
 from plumbline.declarations.urls import sends_in_clear
 from plumbline.declarations.workloads.prompts import (
     PRIVATE_FOLDER,
@@ -71,10 +72,9 @@ def private_folder() -> Path:
 
 
 def _from_url(prompts: UrlPrompts) -> bytes:
-    import fsspec  # only prompts at an address need it
-
     try:
-        with fsspec.open(prompts.url, "rb") as file:
+        files, path = open_filesystem(prompts.url)
+        with files.open(path, "rb") as file:
             data: bytes = file.read(MAX_FETCHED_BYTES + 1)
     except Exception as error:  # noqa: BLE001 - each file system has its own; their words may hold credentials
         raise FetchFailed(f"requests.prompts.url {prompts.url} cannot be read ({type(error).__name__}); expected a file there") from None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 import numpy as np
 
+from plumbline.declarations.addresses import local_path, open_filesystem
 from plumbline.declarations.workloads.models import HubModel, VitShape
 from plumbline.harness import engine_python, image_requirements
 from plumbline.harness.environment.cpu import allotted_cores
@@ -62,12 +63,12 @@ def declared_token_file(cache: Path, data: TokenFileData, *, vocabulary: int) ->
     one than declared, harness_error if it cannot be read here.
     """
     dtype = f"<u{data.width}"
-    if "://" in data.url and not data.url.startswith("file://"):
+    if "://" in data.url and local_path(data.url) is None:
         path = cache / "training-data" / f"{data.sha256}.tokens"
         if not path.is_file() or sha256_file(path) != data.sha256:
             _download(data, path)
     else:
-        path = Path(data.url.removeprefix("file://"))
+        path = Path(data.url) if "://" not in data.url else Path(open_filesystem(data.url)[1])
     try:
         with path.open("rb") as file:
             _verify_tokens(data, file, path, vocabulary)
@@ -110,15 +111,14 @@ def _verify_tokens(data: TokenFileData, file: BinaryIO, path: Path, vocabulary: 
 
 
 def _download(data: TokenFileData, path: Path) -> None:
-    import fsspec
-
     path.parent.mkdir(parents=True, exist_ok=True)
     expected = data.tokens * data.width
     with whole_file(path, durable=True) as draft:
         with draft.open("wb") as file:
             # Whatever a filesystem of fsspec raises (each has exceptions of its own) means that the file cannot be had.
             try:
-                with fsspec.open(data.url, "rb") as remote:
+                files, name = open_filesystem(data.url)
+                with files.open(name, "rb") as remote:
                     while file.tell() <= expected and (piece := cast(bytes, remote.read(_READ_BYTES))):
                         file.write(piece)
             except FileNotFoundError as error:

@@ -58,6 +58,13 @@ def test_a_path_is_read_where_it_is(path: Path, tmp_path: Path, scheme: str) -> 
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.parametrize("name", ["team's %20 #1?.bin", "team%20data.bin"])
+def test_an_address_is_decoded_once(path: Path, tmp_path: Path, name: str) -> None:
+    named = path.rename(tmp_path / name)
+    for url in (str(named), named.as_uri(), f"file://{named}"):
+        assert declared_token_file(tmp_path / "cache", declared(url), vocabulary=64).path == named
+
+
 def test_a_url_is_fetched_once(remote: str, tmp_path: Path) -> None:
     found = declared_token_file(tmp_path, declared(remote), vocabulary=64)
     assert found.path.read_bytes() == RAW and found.path.is_relative_to(tmp_path)
