@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import PrefixStore, TCPStore
+from torch._C._distributed_c10d import FileStore, PrefixStore, TCPStore
 
 from plumbline.harness.parent_guard import end_with_parent
 from plumbline.harness.probes.inter_node import COLLECTIVES, bus_factor
@@ -88,7 +88,7 @@ def _run_node_rank(rank: int, ranks: int, cuda: bool, threads: int, meeting: Pat
         else:
             torch.set_num_threads(threads)
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the host's name may lead nowhere, and all ranks are here
-        dist.init_process_group("nccl" if cuda else "gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks)
+        dist.init_process_group("nccl" if cuda else "gloo", store=FileStore(str(meeting), ranks), rank=rank, world_size=ranks)
         rows = [_measure_node_size(size, ranks, cuda) for size in (_NODE_GPU_SIZES if cuda else _NODE_CPU_SIZES)]
         dist.destroy_process_group()
         if rank == 0:
