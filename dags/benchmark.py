@@ -19,7 +19,7 @@ from plumbline.airflow.defaults import defaults
 from plumbline.airflow.params import on_demand_form
 from plumbline.airflow.schedules import schedule_of
 from plumbline.airflow.tasks.benchmark import collect, conclude, plan, publish, record, trial, validate
-from plumbline.declarations import Declarations, Provider, load
+from plumbline.declarations import Declarations, Provider, load_in_force
 from plumbline.workflows.plan import trial_groups
 
 
@@ -53,6 +53,6 @@ def benchmark(declared: Declarations, provider: Provider) -> None:
     build()
 
 
-declared = load()
+declared = load_in_force(keep=True)
 for provider in declared.enabled_providers():
     benchmark(declared, provider)

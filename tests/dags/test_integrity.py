@@ -162,17 +162,21 @@ def test_a_cluster_runs_its_trials_by_the_house_operators_and_waits_for_its_buck
     assert "placement" not in changed["dags"]["benchmark_local_2core"]["params"]
 
 
-def test_a_broken_declaration_is_an_import_error_in_its_own_words(config: Path, tmp_path: Path) -> None:
+def test_a_broken_declaration_leaves_every_benchmark_and_is_an_import_error_in_its_own_words(config: Path, tmp_path: Path) -> None:
+    before = parse(tmp_path, config)
     file = config / "providers" / "local-1core.yaml"
     file.write_text(file.read_text().replace("timeout: 10min", "timeout: 10"))
     found = parse(tmp_path, config)
-    # The two whose graph or form is made of declarations; what only runs by them parses all the same.
-    assert sorted(Path(path).name for path in found["errors"]) == ["benchmark.py", "rerun.py"]
-    for error in found["errors"].values():
-        assert "providers/local-1core.yaml:" in error
-        assert "launcher.timeout" in error
-        assert "has no unit" in error
-        assert 'File "' not in error, "a stack buries the sentence"
+    # The form for people who start something from the declarations; what runs by the clock, or is running, goes on by the last valid ones.
+    assert sorted(Path(path).name for path in found["errors"]) == ["rerun.py"]
+    assert found["dags"] == {dag_id: dag for dag_id, dag in before["dags"].items() if dag_id != "rerun"}
+    (error,) = found["errors"].values()
+    assert "providers/local-1core.yaml:" in error
+    assert "launcher.timeout" in error
+    assert "has no unit" in error
+    assert 'File "' not in error, "a stack buries the sentence"
+    first = parse(tmp_path / "new", config)
+    assert sorted(Path(path).name for path in first["errors"]) == ["benchmark.py", "rerun.py"], "nothing valid was ever seen here"
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)

@@ -65,6 +65,8 @@ class Kill:
         self.at: str | None = None
 
     def __call__(self, state: CampaignState) -> None:
+        if state.stage == "starting":  # Airflow may not know the DAGs yet
+            return
         if self.at is None and (found := self._begun()) is not None:
             self.at = found
             process(self._server, self._component).send_signal(signal.SIGKILL)

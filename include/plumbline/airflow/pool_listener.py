@@ -17,7 +17,7 @@ def on_dag_run_running(dag_run: Any, msg: str) -> None:
     from airflow.models.pool import Pool  # noqa: TID251
     from airflow.utils.session import create_session  # noqa: TID251
 
-    from plumbline.declarations import enabled_providers
+    from plumbline.declarations import load_in_force
     from plumbline.workflows.plan import POOL_DESCRIPTION, pool_slots
 
     if not dag_run.dag_id.startswith("benchmark_"):
@@ -26,7 +26,7 @@ def on_dag_run_running(dag_run: Any, msg: str) -> None:
     with create_session(scoped=False) as session:
         if session.get_bind().dialect.name == "sqlite":
             return  # the scheduler holds SQLite's one write lock; `plumbline up` creates the pools of new providers itself
-        for name, slots in pool_slots(p for p in enabled_providers() if p.dag_id == dag_run.dag_id).items():
+        for name, slots in pool_slots(p for p in load_in_force().enabled_providers() if p.dag_id == dag_run.dag_id).items():
             if Pool.get_pool(name, session=session) is None:
                 session.add(Pool(pool=name, slots=slots, description=POOL_DESCRIPTION, include_deferred=True))
                 log.info("pool %s created with %d slots for %s", name, slots, dag_run.dag_id)

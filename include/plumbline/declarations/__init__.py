@@ -3,7 +3,8 @@
 from plumbline.declarations.alerts import Alerts, QuietHours, Route
 from plumbline.declarations.compatibility import incompatibility
 from plumbline.declarations.installation import InstallationPaths, installation_paths
-from plumbline.declarations.loader import AnyWorkload, DeclarationError, Declarations, Problem, enabled_providers, load, load_upkeep
+from plumbline.declarations.last_valid import load_in_force, load_upkeep
+from plumbline.declarations.loader import AnyWorkload, DeclarationError, Declarations, Problem, enabled_providers, load
 from plumbline.declarations.providers.contract import Contract
 from plumbline.declarations.providers.endpoint import EndpointLauncher
 from plumbline.declarations.providers.launchers import KubernetesLauncher, LocalLauncher
@@ -21,5 +22,5 @@ __all__ = [
     "EndpointLauncher", "InferenceWorkload", "InstallationPaths", "KubernetesLauncher", "LocalLauncher", "Origin", "Preference", "Price",
     "Problem", "Provider", "QuietHours", "Route", "SimulatedLauncher", "Team", "Thresholds", "TrainingWorkload", "Trial",
     "ValidityLimits", "canonical", "criteria_hash", "digest", "enabled_providers", "incompatibility", "installation_paths", "load",
-    "load_upkeep", "parse_weights", "series_key", "spec_hash", "trial_id", "with_weights",
+    "load_in_force", "load_upkeep", "parse_weights", "series_key", "spec_hash", "trial_id", "with_weights",
 ]  # fmt: skip

@@ -141,8 +141,9 @@ def _in_standard_set(workload: AnyWorkload, provider: Provider) -> bool:
     )
 
 
-def load(config: Path | None = None) -> Declarations:
-    """Read every declaration below `config`; default: the installation's, with its generated providers. Raises DeclarationError."""
+def load(config: Path | None = None, *, generated: bool = False) -> Declarations:
+    """Read every declaration below `config`, with the installation's `generated` providers; default: all of the installation's.
+    Raises DeclarationError."""
     root = config or installation_paths().config
     problems: list[Problem] = []
     items: dict[str, dict[str, Any]] = {"providers": {}, "workloads": {}, "teams": {}, "contracts": {}}
@@ -151,7 +152,7 @@ def load(config: Path | None = None) -> Declarations:
         raise DeclarationError(
             [Problem(display_path(root), 1, "", "is not a folder; expected one with providers/, workloads/, teams/ and thresholds.yaml")]
         )
-    defaults, wrong = _optional_file(root / "defaults.yaml", LauncherDefaults)
+    defaults, wrong = read_optional(root / "defaults.yaml", LauncherDefaults)
     broken = bool(wrong)
     problems += wrong
     from_defaults: dict[str, tuple[str, ...]] = {}
@@ -196,13 +197,13 @@ def load(config: Path | None = None) -> Declarations:
     problems += wrong
     economics, wrong = _referring_file(root / "economics.yaml", Economics, items, unread_names)
     problems += wrong
-    upkeep, wrong = _optional_file(root / "upkeep.yaml", Upkeep)
+    upkeep, wrong = read_optional(root / "upkeep.yaml", Upkeep)
     problems += wrong
-    references, wrong = _optional_file(root / "references.yaml", References)
+    references, wrong = read_optional(root / "references.yaml", References)
     problems += wrong
     if problems or thresholds is None:
         raise DeclarationError(problems)
-    if config is None:
+    if config is None or generated:
         items["providers"] |= _generated_providers(installation_paths().generated_providers, items)
     return Declarations(
         items["providers"],
@@ -228,15 +229,7 @@ def _generated_providers(folder: Path, items: dict[str, dict[str, Any]]) -> dict
     return fitting
 
 
-def load_upkeep() -> Upkeep:
-    """The installation's `upkeep.yaml` alone, so that errors in other declarations do not block the collection of results."""
-    upkeep, problems = _optional_file(installation_paths().config / "upkeep.yaml", Upkeep)
-    if problems:
-        raise DeclarationError(problems)
-    return upkeep
-
-
-def _optional_file(path: Path, model: type[Model]) -> tuple[Model, list[Problem]]:
+def read_optional(path: Path, model: type[Model]) -> tuple[Model, list[Problem]]:
     """An optional file without references to other files."""
     if not path.exists():
         return model(), []

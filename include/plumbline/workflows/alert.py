@@ -21,7 +21,7 @@ from plumbline.alerts.slack.connection import Slack, is_channel_id
 from plumbline.alerts.slack_channel import attach_details
 from plumbline.alerts.thread import MOVED, is_recurrence
 from plumbline.archive import open_archive
-from plumbline.declarations import Alerts, DeclarationError, Declarations, load
+from plumbline.declarations import Alerts, DeclarationError, Declarations, load_in_force
 from plumbline.declarations.installation import airflow_url
 from plumbline.declarations.teams import KINDS
 from plumbline.findings.decision_change import decision_impact, parse_decision_subject
@@ -165,7 +165,7 @@ def _cases(archive: Archive, declared: Declarations | None, now: datetime) -> tu
 def _declared(log: logging.Logger) -> Declarations | None:
     """None if the declarations cannot be read: a mistake in one file must not block alerts."""
     try:
-        return load()
+        return load_in_force()
     except DeclarationError as error:
         log.error("the declarations cannot be read: findings go to the connection's channel, without routing and cost\n%s", error)
         return None
@@ -205,7 +205,7 @@ def send_digest(month: str | None = None) -> str:
     now = datetime.now(timezone.utc)
     month = month or previous_month(now)
     with open_archive() as archive:
-        declared = load()
+        declared = load_in_force()
         message = render_digest(build_digest(archive, declared, month, now))
         _log.info("%s", message.text)
         slack = connect()

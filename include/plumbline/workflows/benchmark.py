@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from plumbline.archive import Archive, open_archive
-from plumbline.declarations import Declarations, Provider, Trial, installation, installation_paths, load
+from plumbline.declarations import Declarations, Provider, Trial, installation, installation_paths, load_in_force
 from plumbline.declarations import trial_id as make_trial_id
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.launch import progress, stores
@@ -72,7 +72,7 @@ def plan_trials(provider: str, lane: TrialGroup, request: RunRequest, most: int 
     specification, or if there are more than `most`, Airflow's limit of mapped tasks. Trials over the provider's monthly budget are skipped,
     with a finding; BudgetReached if none of the lane is left.
     """
-    declared, now = load(), datetime.now(timezone.utc)
+    declared, now = load_in_force(), datetime.now(timezone.utc)
     trials = lane.of(plan(declared, declared.providers[provider], request, now, (lane.kind,)))
     if request.workloads is None:
         for workload, why in declared.left_out(declared.providers[provider]):
@@ -323,12 +323,12 @@ def recent_nodes(archive: Archive, series_key: str) -> tuple[str, ...]:
 
 def cluster_providers() -> list[str]:
     """Names of the enabled providers that are clusters."""
-    return [provider.name for provider in load().enabled_providers() if provider.launcher.runs_pods]
+    return [provider.name for provider in load_in_force().enabled_providers() if provider.launcher.runs_pods]
 
 
 def sweep_cluster(provider: str) -> list[str]:
     """Delete leftovers of launches on the provider's cluster past their deadline, and return them; counts what remains."""
-    declared = load().providers[provider]
+    declared = load_in_force().providers[provider]
     if not declared.launcher.runs_pods:
         return []
     launcher = cluster_declaration(declared)

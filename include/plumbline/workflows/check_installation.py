@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Protocol
 
 from plumbline.archive import Archive, open_archive
-from plumbline.declarations import DeclarationError, Declarations, Provider, load
+from plumbline.declarations import DeclarationError, Declarations, Provider, load_in_force
 from plumbline.findings import Reconciliation
 from plumbline.findings.installation import INSTALLATION, FailureCode, InstallationFailure, installation_finding
 from plumbline.launch.plan import declared_slots
@@ -246,7 +246,7 @@ _log = logging.getLogger(__name__)
 def check_installation(airflow: AirflowView, now: datetime) -> list[str]:
     """Check Airflow and the archive, and reconcile the findings; ids of those that opened, changed or resolved."""
     try:
-        declared = load()
+        declared = load_in_force()
     except DeclarationError as error:  # the DAG files that need them are findings
         _log.error("the declarations cannot be read: benchmarks and schedules are not checked\n%s", error)
         declared = None

@@ -9,7 +9,7 @@ from typing import Any
 
 from plumbline.analysis.drift.environment import fact_name
 from plumbline.archive import Archive, FindingView, SnapshotRecord, SnapshotView, open_archive
-from plumbline.declarations import Declarations, Provider, load
+from plumbline.declarations import Declarations, Provider, load_in_force
 from plumbline.findings import Reconciliation, environment_check
 from plumbline.findings.environment_check import AcceptedFacts, EnvironmentReconciliation, check_failing_finding
 from plumbline.launch.cluster.api import ApiRefused
@@ -127,7 +127,7 @@ def check_environment(provider: str, at: datetime | None = None, *, patience_s: 
 
     LookupError for an unknown provider. Unreachable, BadDeclaration or ApiRefused if its cluster cannot be read; after two days a finding opens.
     """
-    declared = load()
+    declared = load_in_force()
     known = declared_provider(declared, provider)
     now = at or datetime.now(timezone.utc)
     try:

@@ -10,7 +10,7 @@ from plumbline.analysis.decisions.certainty import with_certainty
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision_record import decision_detail, decision_document, input_hashes, read_decision
 from plumbline.archive import Archive, DecisionRecord, DecisionView, open_archive
-from plumbline.declarations import Declarations, digest, load
+from plumbline.declarations import Declarations, digest, load_in_force
 from plumbline.findings import Reconciliation
 from plumbline.findings.decision_change import join_stories, reconcile_decision
 from plumbline.results.document import MACHINE_BUSY
@@ -53,7 +53,7 @@ def decide_now(why: str, campaign_id: str | None = None) -> list[RecordedDecisio
     with open_archive() as archive:
         trials = archive.trials(campaign_id) if campaign_id is not None else ()
         spoilt = {t.workload for t in trials if any(reason.code == MACHINE_BUSY for reason in t.quality_reasons)}
-        return decide_all(archive, load(), datetime.now(timezone.utc).date(), why, spoilt)
+        return decide_all(archive, load_in_force(), datetime.now(timezone.utc).date(), why, spoilt)
 
 
 def decide_all(archive: Archive, declared: Declarations, on: date, why: str, spoilt: Set[str] = frozenset()) -> list[RecordedDecision]:

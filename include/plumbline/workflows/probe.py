@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from plumbline.archive import Archive, FindingView, open_archive
-from plumbline.declarations import Declarations, Provider, load
+from plumbline.declarations import Declarations, Provider, load_in_force
 from plumbline.findings import probe as drift
 from plumbline.findings.probe import PROBE_SUBJECT, ProbeReconciliation, ProbeResult, ProbeVerdict
 from plumbline.launch.launcher import ProbeSkipped, ProviderFacts, machine_facts
@@ -71,7 +71,7 @@ def probe_provider(provider: str, at: datetime | None = None) -> ProbeReport:
 
     LookupError for an unknown provider. A TrialFailure, Refused or OSError if it cannot be probed.
     """
-    declared = load()
+    declared = load_in_force()
     known = declared_provider(declared, provider)
     now = at or datetime.now(timezone.utc)
     with open_archive() as archive:

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 
 from plumbline.analysis.prices.check import CONFIRMATION_PERIOD, PriceVerdict
 from plumbline.archive import Archive, open_archive
-from plumbline.declarations import Declarations, Provider, load
+from plumbline.declarations import Declarations, Provider, load_in_force
 from plumbline.findings import Reconciliation
 from plumbline.findings.missing_data import price_source_of, silent_price_source_finding
 from plumbline.findings.price import CHANGED_SUBJECT, format_price_name, price_subject, price_unit, reconcile_prices
@@ -50,7 +50,7 @@ def read_provider_prices(provider: str, at: datetime | None = None) -> PriceChec
 
     A source that fails is named in `notes`, and after three days in a finding; the others count. LookupError for an unknown provider.
     """
-    declared = load()
+    declared = load_in_force()
     known = declared_provider(declared, provider)
     with open_archive() as archive:
         return read_and_store_prices(archive, declared, known, at or datetime.now(timezone.utc))

@@ -18,7 +18,7 @@ from plumbline.analysis.drift.series_state import state_of
 from plumbline.analysis.prices.book import all_with_effective_prices
 from plumbline.archive import Archive, open_archive
 from plumbline.archive.pages import MAX_SEARCHED_FINDINGS
-from plumbline.declarations import installation_paths, load
+from plumbline.declarations import installation_paths, load_in_force
 from plumbline.presentation.html import report as html_report
 from plumbline.presentation.html.mail import check_recipients, write_mail
 from plumbline.presentation.html.pdf import find_browser, write_pdf
@@ -97,7 +97,7 @@ def newest_campaign(archive: Archive) -> str:
 
 def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
     """The data of a campaign's report and scorecards. LookupError if the archive has none."""
-    declared = load()
+    declared = load_in_force()
     # A correction is the same run: it must not count twice.
     trials = [t for t in archive.trials(campaign_id) if not t.corrected]
     if not trials:
@@ -156,7 +156,7 @@ def _winner_changes(archive: Archive, conclusions: Conclusions) -> Iterator[tupl
 
 
 def _decisions_today(archive: Archive, conclusions: Conclusions) -> dict[Choice, Decision]:
-    decided = decide_teams(archive, load(), conclusions.day, purchase=conclusions.campaign.purchase)
+    decided = decide_teams(archive, load_in_force(), conclusions.day, purchase=conclusions.campaign.purchase)
     return {d.decision.choice: d.decision for d in decided if d.decision.ranking}
 
 

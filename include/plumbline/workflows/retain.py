@@ -15,7 +15,7 @@ from pathlib import Path
 
 from plumbline.archive import Archive, open_archive
 from plumbline.archive.retention import DueEvidence, TableSize
-from plumbline.declarations import installation_paths, load
+from plumbline.declarations import installation_paths, load_in_force
 from plumbline.declarations.addresses import path_below
 from plumbline.launch import stores
 from plumbline.metrics.formatting import format_count
@@ -45,7 +45,7 @@ def verify_archive(today: date) -> int:
 
     BrokenArchive after logging each problem.
     """
-    days: int = math.ceil(load().upkeep.evidence.read_every / _DAY)
+    days: int = math.ceil(load_in_force().upkeep.evidence.read_every / _DAY)
     with open_archive() as archive:
         problems = archive.verify(evidence=True, share=(today.toordinal() % days, days))
         elsewhere = archive.files_elsewhere()
@@ -67,7 +67,7 @@ def elsewhere_line(files: int) -> str:
 
 def retention_rule() -> tuple[float, str] | None:
     """Seconds for which evidence is kept, and the rule's text; None if for ever."""
-    keep = load().upkeep.evidence.keep
+    keep = load_in_force().upkeep.evidence.keep
     return None if keep is None else (keep, f"evidence.keep: {keep / _DAY:g}d")
 
 
@@ -113,7 +113,7 @@ def delete_old_data(archive: Archive, logs: Path, now: float | None = None) -> l
 
     OSError if the store does not answer.
     """
-    keep, now = load().upkeep.keep, time.time() if now is None else now
+    keep, now = load_in_force().upkeep.keep, time.time() if now is None else now
     parts: dict[str, tuple[float | None, Callable[[float], DeletedFiles]]] = {
         "logs": (keep.logs, lambda s: delete_old_files(logs, now - s)),
         "data_docs": (keep.data_docs, lambda s: _old_folders("data_docs", installation_paths().data_docs, now - s)),
@@ -214,7 +214,7 @@ class StorageSizes:
 
 def storage_sizes(archive: Archive) -> StorageSizes:
     """DeclarationError if upkeep.yaml cannot be read; OSError if the store does not answer."""
-    upkeep, here = load().upkeep, installation_paths()
+    upkeep, here = load_in_force().upkeep, installation_paths()
     keep = upkeep.keep
     tables = tuple(archive.table_sizes())
     known = [table.bytes for table in tables if table.bytes is not None]

@@ -18,7 +18,7 @@ from plumbline.analysis.drift.series_state import state_of
 from plumbline.archive import Archive, open_archive
 from plumbline.archive.audit import SERIES_REVIEWED
 from plumbline.archive.records import TrialView
-from plumbline.declarations import AnyWorkload, Declarations, digest, load
+from plumbline.declarations import AnyWorkload, Declarations, digest, load_in_force
 from plumbline.declarations import series_key as key_of
 from plumbline.findings import Reconciliation, missing_data
 from plumbline.findings.campaign import findings_of
@@ -218,7 +218,7 @@ def check_missing_data(now: datetime | None = None) -> list[str]:
     now = now or datetime.now(timezone.utc)
     campaign_id = f"{now:%Y-%m}"
     with open_archive() as archive:
-        findings = missing_data_findings(archive, load(), campaign_id, now=now, unmeasured=True)
+        findings = missing_data_findings(archive, load_in_force(), campaign_id, now=now, unmeasured=True)
         store_missing_data(archive, findings, campaign_id)
     return [finding.finding_id for finding in findings]
 
@@ -248,7 +248,7 @@ def review_campaign(campaign_id: str, provider: str | None = None) -> list[Revie
 
     LookupError if the archive has no series of the campaign and none is missing.
     """
-    declared = load()
+    declared = load_in_force()
     with open_archive() as archive:
         silent = missing_data_findings(archive, declared, campaign_id, provider)
         store_missing_data(archive, silent, campaign_id)

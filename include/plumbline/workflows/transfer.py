@@ -13,7 +13,7 @@ from plumbline.archive.bundle import ImportedCampaign
 from plumbline.archive.bundle.manifest import MANIFEST_FILE, Manifest, load_manifest
 from plumbline.archive.campaigns import CampaignChange
 from plumbline.archive.records import Action
-from plumbline.declarations import load
+from plumbline.declarations import load_in_force
 from plumbline.launch import connections
 from plumbline.quality import check
 from plumbline.results import Reason, ResultDocument, ResultStore
@@ -31,7 +31,7 @@ def export_campaigns(now: datetime) -> list[str] | None:
     Each is a bundle for `plumbline archive import`. OSError if the location does not answer, ValueError if its connection does not fit it; the
     next run continues.
     """
-    declared = load().upkeep.export
+    declared = load_in_force().upkeep.export
     if declared is None:
         return None
     options = connections.store_options(declared.to, declared.connection) if declared.connection else None

@@ -171,7 +171,7 @@ def test_forecast_budget_bill_and_spend_call_one_of_eight_gpus_the_same(
     assert row.current == total.current == balance.used == used and row.coming == forecast.use
     (told,) = spend_data(month.rows)
     assert (told["this_paid"], told["this_share"], told["next_paid"]) == (used.usd, used.share, forecast.use.usd)
-    monkeypatch.setattr("plumbline.workflows.report.load", lambda: declared)
+    monkeypatch.setattr("plumbline.workflows.report.load_in_force", lambda: declared)
     spent = campaign_verdict(conclude(campaign_data(archive, "2026-11"))).tiles[0]
     assert (spent.name, spent.value) == ("Spent", format_money(used.usd))
     assert (format_money(used.share) in spent.note) == (sold_by == "instance")

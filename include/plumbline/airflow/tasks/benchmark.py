@@ -16,7 +16,7 @@ from plumbline import workflows
 from plumbline.airflow.defaults import LANE_LIMIT, PLAN_WEIGHT, launch_settings
 from plumbline.airflow.retries import request_of
 from plumbline.airflow.schedules import RESULTS, provider_changed
-from plumbline.declarations import Provider, load
+from plumbline.declarations import Provider, load_in_force
 from plumbline.launch.plan import RunRequest
 from plumbline.launch.registry import launcher_for
 from plumbline.workflows.plan import TRIAL_GROUPS, SlotMissed, TrialGroup, on_demand_campaign_id, plan_runs, run_parameters
@@ -30,7 +30,7 @@ def plan(
 ) -> list[Row]:
     """Plan the trials of one lane. Skipped if the run has none of this lane or the budget permits none."""
     changes = [event.extra for event in (triggering_asset_events or {}).get(provider_changed(provider), ())]
-    watch = load().providers[provider].watch
+    watch = load_in_force().providers[provider].watch
     try:
         request = run_parameters(dag_run, params, datetime.now(timezone.utc), ti.bundle_instance.version, changes, watch.workloads)
     except SlotMissed as missed:
@@ -109,7 +109,7 @@ def choose(*, dag_run: Any = None, params: Any = None) -> list[Row]:
         kinds=tuple(params["kinds"]) or None,
         repeats=params["repeats"],
     )
-    planned = plan_runs(load(), request, params["providers"])
+    planned = plan_runs(load_in_force(), request, params["providers"])
     workflows.benchmark.note_rerun(request, params["providers"], dag_run.triggering_user_name or "Airflow", dag_run.run_id)
     return [
         # The same id in each try, so that no run starts twice.

@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from plumbline import workflows
 from plumbline.airflow.schedules import RESULTS
-from plumbline.declarations import load
+from plumbline.declarations import load_in_force
 from plumbline.results.finding import Finding
 from plumbline.workflows.plan import ACCEPT, DECISION_DAG, KEEP, RERUN
 
@@ -113,7 +113,7 @@ def tell(*, params: Any = None) -> Row:
         view = archive.finding(params["finding"])
     if view.state != "open":
         raise AirflowSkipException(f"finding {view.finding_id} is {view.state}; no question")
-    declared = load()
+    declared = load_in_force()
     answer_by = datetime.now(timezone.utc) + timedelta(seconds=declared.thresholds.drift.answer_within)
     return asdict(workflows.baseline_decision.build_question(Finding.of(view.detail).with_state(view.state), declared, answer_by))
 
@@ -123,7 +123,7 @@ class QuestionOperator(HITLOperator):  # type: ignore[misc]  # airflow's types a
 
     def execute(self, context: Any) -> Any:
         """Read the time limit from the declarations at run time."""
-        self.response_timeout = timedelta(seconds=load().thresholds.drift.answer_within)
+        self.response_timeout = timedelta(seconds=load_in_force().thresholds.drift.answer_within)
         return super().execute(context)
 
 
@@ -153,7 +153,7 @@ def answer(given: Any, *, params: Any = None) -> Row:
     chosen = given["chosen_options"][0]
     why = "no answer in time" if user is None else (given["params_input"] or {}).get("why") or f"{chosen} (no reason given)"
     with open_archive() as archive:
-        decided = workflows.baseline_decision.apply_answer(archive, load(), params["finding"], _ANSWERS[chosen], by, why)
+        decided = workflows.baseline_decision.apply_answer(archive, load_in_force(), params["finding"], _ANSWERS[chosen], by, why)
     workflows.alert.send_alerts()  # so that Slack shows the answer at once
     return asdict(decided)
 
@@ -169,7 +169,7 @@ def act(*, params: Any = None, dag_run: Any = None) -> Row:
     try:
         request = workflows.finding_action.request_of(params, datetime.now(timezone.utc))
         with open_archive() as archive:
-            rerun = workflows.finding_action.apply_action(archive, load(), request, by)
+            rerun = workflows.finding_action.apply_action(archive, load_in_force(), request, by)
     except (LookupError, ValueError) as refused:
         raise AirflowFailException(str(refused)) from None
     workflows.alert.send_alerts()  # so that Slack shows the action at once

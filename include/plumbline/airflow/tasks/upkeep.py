@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from plumbline import workflows
 from plumbline.airflow.health import TaskView
 from plumbline.airflow.schedules import CHANGES, provider_changed
-from plumbline.declarations import load
+from plumbline.declarations import load_in_force
 
 Row = dict[str, Any]
 _NAME = "{{ task.op_kwargs['provider'] }}"
@@ -24,8 +24,8 @@ _log = logging.getLogger(__name__)
 @task
 def providers() -> list[str]:
     """List the enabled providers with environment checks. Skipped without any."""
-    # Read at run time: a broken declaration is an import error of the benchmarks only.
-    names = [provider.name for provider in workflows.pending_changes.monitored_providers(load())]
+    # Read at run time, so that this file needs no declaration to be parsed.
+    names = [provider.name for provider in workflows.pending_changes.monitored_providers(load_in_force())]
     if not names:
         raise AirflowSkipException("no enabled provider has watch.enabled")
     return names
@@ -60,7 +60,7 @@ def probe(provider: str) -> Row:
     """
     from plumbline.archive import open_archive
 
-    everything = load()
+    everything = load_in_force()
     with open_archive() as archive:
         why = workflows.probe.skip_reason(archive, everything, everything.providers[provider], datetime.now(timezone.utc))
     if why is not None:
@@ -81,7 +81,7 @@ def rerun(provider: str, *, ti: Any = None, outlet_events: Any = None) -> Row:
     """Start the provider's benchmark if it has pending changes. Skipped with the reason otherwise."""
     from plumbline.archive import open_archive
 
-    everything = load()
+    everything = load_in_force()
     declared = everything.providers[provider]
     paused = ti.get_dag(declared.dag_id).is_paused
     active = ti.get_dr_count(dag_id=declared.dag_id, states=["queued", "running"])
@@ -104,7 +104,7 @@ def held() -> list[str]:
     from plumbline.archive import open_archive
 
     with open_archive() as archive:
-        pending = workflows.pending_changes.providers_with_pending_changes(archive, load())
+        pending = workflows.pending_changes.providers_with_pending_changes(archive, load_in_force())
     if not pending:
         raise AirflowSkipException("no provider has pending changes")
     return pending

@@ -110,7 +110,7 @@ def test_a_provider_silent_for_two_months_has_no_probability(archive: Archive, t
     (out,) = (r for r in ours.decision.ranking if not r.eligible)
     assert out.provider == SILENT and out.probability_first is None and "70 days old" in out.why_not[0]
     assert SILENT not in document.campaigns and not any(s.meets for s in document.cheapest[0].setups if s.provider == SILENT)
-    monkeypatch.setattr("plumbline.workflows.report.load", lambda: declared)
+    monkeypatch.setattr("plumbline.workflows.report.load_in_force", lambda: declared)
     report = next(d for d in conclude(campaign_data(archive, "2025-11")).decided if d.decision.kind == "training").decision
     assert [(r.provider, r.probability_first) for r in report.eligible] == [
         (r.provider, r.probability_first) for r in ours.decision.eligible

@@ -55,7 +55,7 @@ def test_a_count_is_kept_for_the_providers_page(world: World, two: tuple[str, st
     assert sweep.stored_count(world.provider.name) is None
     assert "not counted yet" in _cluster_facts(world.provider, now)[0][1]
     declared = type("Declared", (), {"providers": {world.provider.name: world.provider}})
-    monkeypatch.setattr(benchmark, "load", lambda: declared)
+    monkeypatch.setattr(benchmark, "load_in_force", lambda: declared)
     assert benchmark.sweep_cluster(world.provider.name) == [f"Pod {two[1]}"], "its launch was over in 2020"
     kept = sweep.stored_count(world.provider.name)
     assert kept is not None and (kept.pods, kept.expired) == ({world.trial.campaign_id: 1}, 0)
