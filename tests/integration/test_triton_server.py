@@ -47,6 +47,20 @@ def wait_for(what: Callable[[], bool]) -> None:
     assert what()
 
 
+@pytest.mark.fault("a folder's name holds a quote or a space", ends="Triton gets links to it", keeps="the trial")
+def test_it_starts_in_a_folder_whose_name_a_shell_would_split(tmp_path: Path) -> None:
+    workdir = tmp_path / "ada's füß %20 #1?"
+    workdir.mkdir()
+    with a_server(workdir) as triton:
+        noop_model.ask(triton.address)
+        triton.kill()
+        triton.restart()
+        noop_model.ask(triton.address)
+        links = triton._links
+        assert links is not None and links.is_dir()
+    assert not links.exists() and (workdir / "models").is_dir()
+
+
 def test_it_counts_and_tells_its_metrics(tmp_path: Path) -> None:
     with a_server(tmp_path) as triton:
         before = triton.view()

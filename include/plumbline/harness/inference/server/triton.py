@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -47,6 +50,7 @@ class Triton(LocalServer):
         super().__init__(workdir, ready_within_s=ready_within_s, ports=ports, cpus=cpus, variables=variables, name=name)
         self.installation, self.repository, self.model, self.http, self.backend = installation, repository, model, http, backend
         self.http_address = ""
+        self._links: Path | None = None
         self._shared_memory = f"{shared_memory.shared_memory_prefix()}{name}-"
 
     def view(self) -> ServerCounters | None:
@@ -74,7 +78,21 @@ class Triton(LocalServer):
 
     def _prepare(self) -> None:
         shared_memory.sweep_shared_memory()
-        self._backends = self.installation.backend_directory(self.workdir / f"{self.name}-backends")
+        folders = {"models": self.repository, "backends": self.installation.backend_directory(self.workdir / f"{self.name}-backends")}
+        if shlex.quote(str(self.workdir)) != str(self.workdir):
+            # The Python backend puts both into a line for bash, without quotes.
+            self._links = Path(tempfile.mkdtemp(prefix="plumbline-"))
+            for name, folder in folders.items():
+                (self._links / name).symlink_to(folder, target_is_directory=True)
+                folders[name] = self._links / name
+        self._folders = folders
+
+    def _close(self) -> None:
+        try:
+            super()._close()
+        finally:
+            if self._links is not None:
+                shutil.rmtree(self._links, ignore_errors=True)
 
     def _cleared(self) -> None:
         shared_memory.remove_shared_memory(self._shared_memory)
@@ -96,7 +114,7 @@ class Triton(LocalServer):
 
         return [
             str(self.installation.server),
-            *("--model-repository", str(self.repository), "--backend-directory", str(self._backends)),
+            *("--model-repository", str(self._folders["models"]), "--backend-directory", str(self._folders["backends"])),
             *endpoint("grpc", self.address),
             *endpoint("metrics", self.metrics_address),
             *("--metrics-interval-ms", f"{GAUGES_EVERY_S * 1e3:.0f}"),
