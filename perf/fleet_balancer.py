@@ -18,10 +18,12 @@ class Balancer:
     def __init__(self, backends: Sequence[int]) -> None:
         self.backends = tuple(backends)
         self._next = itertools.cycle(range(len(self.backends)))
-        self._loop = asyncio.new_event_loop()
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=1024)
         self.port = int(self._socket.getsockname()[1])
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._begun = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+        self._thread.start()
+        self._begun.wait()
 
     def listens(self, number: int) -> bool:
         """Whether the backend accepts connections."""
@@ -30,14 +32,16 @@ class Balancer:
         return False
 
     def stop(self) -> None:
-        """Close the socket; connections end with the process."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._socket.close()
+        """Close the socket and every connection."""
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join()
 
-    def _serve(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(asyncio.start_server(self._connect, sock=self._socket))
-        self._loop.run_forever()
+    async def _serve(self) -> None:
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self._connect, sock=self._socket)
+        self._begun.set()
+        await self._over.wait()
+        server.close()
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for _ in self.backends:

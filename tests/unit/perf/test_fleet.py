@@ -7,13 +7,20 @@ import socket
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from tests.data.result_documents import document, trial
 from tests.fakes.postgres_tcp import free_port
+
+from plumbline.archive import open_archive
+from plumbline.embedded.client import DagRun
+from plumbline.results import ResultStore
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "perf"))
 
 from fleet_balancer import Balancer
+from fleet_campaign import Campaign, account
 from fleet_services import chart_settings, kind_of
 
 
@@ -74,3 +81,31 @@ def test_the_settings_are_those_of_the_helm_values() -> None:
 
 def test_an_instance_is_named_after_its_service() -> None:
     assert [kind_of(name) for name in ("scheduler-2", "api-server-1", "dag-processor")] == ["scheduler", "api-server", "dag-processor"]
+
+
+def test_the_account_names_what_is_lost_doubled_or_left(tmp_path: Path) -> None:
+    url, store = f"sqlite:///{tmp_path / 'archive.db'}", ResultStore((tmp_path / "results").as_uri())
+    here = SimpleNamespace(server=SimpleNamespace(archive_url=url), store=store, clusters=SimpleNamespace(leftovers=lambda: ["pods/left"]))
+    trials = [trial(repeat=number) for number in (1, 2, 3)]
+    campaign = Campaign("2025-11", [DagRun("benchmark_a", "r", "success", "manual", {})], {each.trial_id: each for each in trials})
+
+    def measured(number: int, attempt: int = 1) -> None:
+        made = document(trial(repeat=number, attempt=attempt))
+        store.put_trial(made.trial)
+        with open_archive(url) as archive:
+            archive.record(made, uri=store.url)
+
+    measured(1)
+    measured(1, attempt=2)
+    measured(2)
+    store.put_trial(trials[2])  # launched, never recorded
+    found = account(here, campaign)
+    assert (found.planned, found.lost, found.doubled) == (3, [trials[2].trial_id], [trials[0].trial_id])
+    assert (found.strange, found.pods, found.failed_runs) == ([f"{trials[2].trial_id}#1"], ["pods/left"], [])
+    assert not found.clean
+    here.clusters.leftovers = list
+    campaign.planned = {trials[1].trial_id: trials[1]}
+    with open_archive(url) as archive:
+        assert {row.trial_id for row in archive.trials()} == {each.trial_id for each in trials[:2]}
+    campaign.campaign_id = "another"
+    assert account(here, campaign).lost == [trials[1].trial_id]
