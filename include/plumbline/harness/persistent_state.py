@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,8 @@ from plumbline.results import Event, MetricRow, Scalar
 from plumbline.whole_file import write_whole
 
 _EXPIRY_FILE = "expires"
+_FOLDER = re.compile(r"trial-[0-9a-f]{16}")
+"""Names of the folders: a volume may hold others that begin alike, and those are not the harness's to delete."""
 _RETENTION_S = 3600.0
 """How long after all of a trial's timeouts its folder is kept."""
 
@@ -61,7 +64,7 @@ class PersistentState:
             ) from error
         for other in self.folder.parent.glob(f"trial-*/{_EXPIRY_FILE}"):
             with suppress(OSError, ValueError):  # somebody else's, who may delete it at this very moment
-                if float(other.read_text()) < time.time():
+                if _FOLDER.fullmatch(other.parent.name) and float(other.read_text()) < time.time():
                     shutil.rmtree(other.parent, ignore_errors=True)
 
     def put(self, name: str, data: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +31,10 @@ from plumbline.results import Scalar
 from plumbline.whole_file import write_whole
 
 Note = Callable[[str], None]
+
+
+_ENTRY = re.compile(r"hub--[\w.-]+--[0-9a-f]{40}|url--[0-9a-f]{40}")
+"""Names of entries. Nothing else is deleted: a cache can be declared where other files lie, and others can write to a shared one."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,10 @@ def remote(model: Checkpoint, source: Source, cache: Path, note: Note, before: C
     key = _key(model, source)
     partial, pointer = cache / f"{key}.partial", cache / f"{key}.entry"
     with _locked(cache / f"{key}.lock", note):
-        entry = cache / (pointer.read_text(encoding="utf-8") if pointer.exists() else key)
+        _remove_links(cache / key, partial)
+        named = pointer.read_text(encoding="utf-8", errors="replace") if pointer.is_file() else key
+        entry = cache / (named if _ENTRY.fullmatch(named) else key)
+        _remove_links(entry)
         if (manifest := _intact(entry, partial, note)) is not None:
             return Cached(entry / "files", manifest, source.name, "warm")
         before()
@@ -104,13 +112,32 @@ def _url_key(source: Source, identity: str) -> str:
     return f"url--{digest([source.name, identity])[:40]}"
 
 
+def _remove_links(*places: Path) -> None:
+    """Links in place of folders of the cache: what they lead to is not the cache's to change."""
+    for place in places:
+        if place.is_symlink():
+            place.unlink()
+
+
+def _remove(folder: Path) -> None:
+    """Delete an entry, or an unfinished one beside it; BrokenCheckpoint for anything else. No link is followed."""
+    if not _ENTRY.fullmatch(folder.name.removesuffix(".partial").removesuffix(".whole")):
+        raise BrokenCheckpoint(
+            f"{folder} is no entry of the cache and is not deleted; expected a name such as hub--<owner>--<name>--<commit>"
+        )
+    if folder.is_symlink() or folder.is_file():
+        folder.unlink()
+    elif folder.exists():
+        shutil.rmtree(folder)
+
+
 def _intact(entry: Path, partial: Path, note: Note) -> Manifest | None:
     """The manifest of a whole entry. Files that changed since they were fetched are hashed again; damaged ones make it partial."""
     try:
         manifest = Manifest.of_json((entry / "manifest.json").read_text(encoding="utf-8"))
         stamps = json.loads((entry / "stamps.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError):
-        shutil.rmtree(entry, ignore_errors=True)
+        _remove(entry)
         return None
     damaged = [
         file.path
@@ -120,9 +147,10 @@ def _intact(entry: Path, partial: Path, note: Note) -> Manifest | None:
     if not damaged:
         return manifest
     note(f"the cached {damaged[0]} is damaged and is fetched again")
-    shutil.rmtree(partial, ignore_errors=True)
-    (entry / "files").rename(partial)
-    shutil.rmtree(entry)
+    _remove(partial)
+    if not (entry / "files").is_symlink() and (entry / "files").is_dir():
+        (entry / "files").rename(partial)
+    _remove(entry)
     for name in damaged:
         (partial / name).unlink(missing_ok=True)
     return None
@@ -171,7 +199,7 @@ def _download(model: Checkpoint, source: Source, partial: Path, note: Note) -> C
     try:
         verify(model, manifest, partial.parent)
     except BrokenCheckpoint:
-        shutil.rmtree(partial)  # the next try must not go on with files of another version
+        _remove(partial)  # the next try must not go on with files of another version
         raise
     return Cached(partial, manifest, source.name, "cold", moved, seconds)
 
@@ -179,7 +207,7 @@ def _download(model: Checkpoint, source: Source, partial: Path, note: Note) -> C
 def _store(files: Path, manifest: Manifest, entry: Path) -> None:
     """Make downloaded files a whole entry, in one step. An entry of the same files, which another trial may be serving, stays."""
     staged = entry.parent / f"{entry.name}.whole"
-    shutil.rmtree(staged, ignore_errors=True)
+    _remove(staged)
     staged.mkdir()
     files.rename(staged / "files")
     names = [file.path for file in manifest.files]
@@ -190,7 +218,7 @@ def _store(files: Path, manifest: Manifest, entry: Path) -> None:
     except OSError:
         if not (entry / "manifest.json").exists():
             raise
-        shutil.rmtree(staged)
+        _remove(staged)
     remember(manifest, entry.parent)
 
 

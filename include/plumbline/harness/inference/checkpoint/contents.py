@@ -12,6 +12,8 @@ from math import prod
 from pathlib import Path
 from typing import Any, Protocol
 
+from pydantic_core import from_json
+
 from plumbline.declarations import digest
 from plumbline.declarations.workloads.models import ServingPrecision
 from plumbline.whole_file import sha256_file
@@ -53,11 +55,13 @@ class Manifest:
 
     @classmethod
     def of_json(cls, text: str) -> Manifest:
-        """ValueError if the list does not hash to its own `sha256`."""
-        data = json.loads(text)
+        """ValueError if the list does not hash to its own `sha256`, or names a file of another folder."""
+        data = from_json(text)
         manifest = cls(tuple(sorted(ManifestFile(**file) for file in data["files"])))
         if manifest.sha256 != data["sha256"]:
             raise ValueError(f"the manifest hashes to {manifest.sha256}; expected {data['sha256']}")
+        if other := next((file.path for file in manifest.files if "/" in file.path or file.path.startswith(".")), None):
+            raise ValueError(f"the manifest names {other}; expected files of the checkpoint's own folder")
         return manifest
 
     @classmethod
@@ -238,7 +242,7 @@ def examine(files: Files) -> Contents:
 
 def _json(files: Files, name: str) -> dict[str, Any]:
     try:
-        data = json.loads(files.read(name))
+        data = from_json(files.read(name))
     except ValueError as error:
         raise BrokenCheckpoint(f"{name} is not JSON ({error}); expected the checkpoint's own file") from error
     if not isinstance(data, dict):
@@ -264,7 +268,7 @@ def _tensors(files: Files, name: str, size: int) -> list[Tensor]:
             f"{name} is truncated or not a safetensors file: its header has {length} bytes, the file {size}; expected the whole file"
         )
     try:
-        header = json.loads(files.read(name, 8, 8 + length))
+        header = from_json(files.read(name, 8, 8 + length))
         rows = {str(key): row for key, row in header.items() if key != "__metadata__"}
         tensors = [Tensor(key, str(r["dtype"]), prod(r["shape"]), r["data_offsets"][1] - r["data_offsets"][0]) for key, r in rows.items()]
         ends = max((row["data_offsets"][1] for row in rows.values()), default=0)
