@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
+from pydantic_core import from_json
 from rich.text import Text
 
 from plumbline.analysis.drift.change_detection import MINIMUM_CHANGE, detect_changes
@@ -187,8 +188,8 @@ def detect(
 def _values(line: str) -> list[float | None]:
     """The series of one line. Raises ValueError that names the field and what was expected."""
     try:
-        parsed: Any = json.loads(line)
-    except json.JSONDecodeError as error:
+        parsed: Any = from_json(line)
+    except ValueError as error:
         raise ValueError(f'not JSON ({error}); expected {{"values": [101.2, 100.9, null]}}') from None
     values = parsed.get("values") if isinstance(parsed, dict) else None
     if not isinstance(values, list):

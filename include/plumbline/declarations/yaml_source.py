@@ -13,6 +13,9 @@ import yaml
 
 FieldPath = tuple[str | int, ...]
 _MAX_FIELDS = 20_000
+_MAX_DEPTH = 64
+_SURELY_FLAT = 2_000
+"""Openings of lists and mappings up to which the composer, which recurses in C without a limit, cannot overflow the stack."""
 
 
 class UnreadableYaml(ValueError):
@@ -58,6 +61,8 @@ def read_yaml(path: Path) -> tuple[Any, dict[FieldPath, int]]:
 def _parse(text: str) -> tuple[bytes, dict[FieldPath, int]]:
     """The data pickled, so that each reader gets its own at a fraction of what deepcopy takes."""
     try:
+        if sum(map(text.count, ("[", "{", "- ", "? "))) > _SURELY_FLAT:
+            _check_depth(text)
         node = yaml.compose(text, Loader=_Scalars)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -70,6 +75,15 @@ def _parse(text: str) -> tuple[bytes, dict[FieldPath, int]]:
     return pickle.dumps(_to_data(node, (), lines, ())), lines
 
 
+def _check_depth(text: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=_Scalars):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _MAX_DEPTH:
+            line = event.start_mark.line + 1 if event.start_mark else 1
+            raise UnreadableYaml(line, f"is nested too deeply; expected at most {_MAX_DEPTH} levels")
+
+
 def _to_data(node: yaml.Node, path: FieldPath, lines: dict[FieldPath, int], open_: tuple[int, ...]) -> Any:
     line = node.start_mark.line + 1
     lines.setdefault(path, line)
@@ -77,6 +91,8 @@ def _to_data(node: yaml.Node, path: FieldPath, lines: dict[FieldPath, int], open
         raise UnreadableYaml(
             line, f"unfolds to more than {_MAX_FIELDS} fields through its aliases; expected a declaration", format_path(path[:2])
         )
+    if len(path) > _MAX_DEPTH:
+        raise UnreadableYaml(line, f"is nested too deeply; expected at most {_MAX_DEPTH} levels", format_path(path[:2]))
     if id(node) in open_:
         raise UnreadableYaml(line, "refers to itself through an alias; expected a finite tree", format_path(path))
     if isinstance(node, yaml.MappingNode):

@@ -8,6 +8,8 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
+from pydantic_core import from_json
+
 PROGRESS_EVENT = "plumbline-progress"
 _DELETE_POD_EVENT = "plumbline-delete-pod"
 
@@ -54,7 +56,7 @@ def parse_deletion_request(line: str) -> int | None:
     if _DELETE_POD_EVENT not in line:
         return None
     try:
-        number = json.loads(line)["number"]
+        number = from_json(line)["number"]
     except (ValueError, KeyError, TypeError):
         return None
     return number if isinstance(number, int) else None
@@ -65,7 +67,7 @@ def parse_progress(line: str) -> ProgressLine | None:
     if PROGRESS_EVENT not in line:
         return None
     try:
-        data = json.loads(line)
+        data = from_json(line)
         fraction = float(data["fraction"])
         if not 0.0 <= fraction <= 1.0:  # also NaN, which JSON from Python may hold
             return None

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from pydantic_core import from_json
+
 from plumbline.declarations import LocalLauncher
 from plumbline.declarations.urls import sends_in_clear
 from plumbline.declarations.workloads.checkpoints import Checkpoint, FolderCheckpoint, HubCheckpoint, UrlCheckpoint
@@ -115,7 +117,7 @@ def _google(connection: Any, extra: Mapping[str, Any]) -> Options:
     key, path = extra.get("keyfile_dict"), extra.get("key_path")
     if isinstance(key, str) and key:
         try:
-            key = json.loads(key)
+            key = from_json(key)
         except ValueError as error:
             raise ValueError(f"its extra keyfile_dict is not JSON ({error}); expected the service account's key file") from error
     if not key and path and not Path(path).is_file():

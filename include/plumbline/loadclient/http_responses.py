@@ -128,7 +128,7 @@ def quoted(text: bytes) -> str:
 def _object(text: bytes) -> dict[str, Any]:
     try:
         parsed = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidResponse("server_error", f"not JSON ({error}): {quoted(text)}") from error
     if not isinstance(parsed, dict):
         raise InvalidResponse("server_error", f"not a JSON object: {quoted(text)}")

@@ -82,7 +82,7 @@ class OpenAiResponse:
             raise _stated(stated_error(event.decode("utf-8", "replace")))
         try:
             chunk = json.loads(event.decode("utf-8", "replace"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if event.strip() == b"[DONE]":
                 self.over = True
                 return
@@ -237,7 +237,7 @@ class OpenAiResponse:
         kind = self.content_type or "a body"
         try:
             answer = json.loads(body.decode("utf-8-sig"))
-        except ValueError:
+        except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict) or not answer.get("choices"):
             raise _stated(body_message(body), f"HTTP 200 with {kind}, no event stream")

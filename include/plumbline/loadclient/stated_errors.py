@@ -136,7 +136,7 @@ def _whole(error: Any) -> Any:
     if isinstance(error, str) and error.lstrip().startswith(("{", "[")):
         try:
             return json.loads(error)
-        except ValueError:
+        except (ValueError, RecursionError):
             return error
     return error
 

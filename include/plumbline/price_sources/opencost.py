@@ -85,7 +85,7 @@ class OpencostPrices:
         try:
             content = answer.json()
             return [row for allocations in content["data"] for row in (allocations or {}).values()]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise self._unexpected(provider, "no JSON with a list `data` of allocations") from error
 
     def _unexpected(self, provider: Provider, what: str) -> PriceSourceDown:

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 import numpy as np
+from pydantic_core import from_json
 
 from plumbline.declarations.thresholds import ClientLimits
 from plumbline.declarations.urls import sends_in_clear, url_problem
@@ -213,7 +214,7 @@ def _objects(file: Path, model: KserveModel) -> list[dict[str, Any]]:
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UnusableFile(f"--prompts {file}:{number} is not JSON ({error}); expected an object a line") from None
         if not isinstance(row, dict):
             names = ", ".join(f'"{each.name}": …' for each in model.inputs)
@@ -267,7 +268,7 @@ def _served_model(asked: ServerLoad, target: Target) -> str:
         said = target.quoted(body_message(body).message)
         raise UnusableModel(f"{target.address} refuses the key (HTTP {status}: {said}); expected a valid OPENAI_API_KEY in the environment")
     try:
-        known = [str(each["id"]) for each in json.loads(body)["data"]] if status == 200 else []
+        known = [str(each["id"]) for each in from_json(body)["data"]] if status == 200 else []
     except (ValueError, KeyError, TypeError):
         known = []
     if asked.model is None:

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from tests.data.result_documents import PLANNED, document, failed, trial
 
 from plumbline.archive import Archive, FindingRecord, QuarantineRecord, open_archive
-from plumbline.archive.bundle import BadBundle, lines
+from plumbline.archive.bundle import BadBundle, importer, lines
 from plumbline.archive.bundle.importer import IMPORTED_SUFFIX
 from plumbline.results import Evidence, Reason, Signature, signing
 
@@ -260,3 +260,19 @@ def test_a_campaign_that_is_known_is_not_changed_by_a_forged_one(archive: Archiv
     (one,) = archive.import_(bundle)
     assert one.refused is None and "#1: rejected here (accept in the bundle)" in one.notes[0]
     assert archive.trials() == before
+
+
+def test_large_documents_are_read_and_judged_one_after_the_other(archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_archive(f"sqlite:///{tmp_path / 'source.db'}") as source:
+        for repeat in (1, 2, 3):
+            source.record(document(trial(repeat=repeat)), uri=f"{STORE}/{repeat}")
+        source.export(tmp_path / "bundle")
+    judged: list[int] = []
+
+    def judge(documents: Any) -> Any:
+        judged.append(len(documents))
+        return {f"{d.trial.trial_id}#{d.trial.attempt}": ("accept", ()) for d in documents}
+
+    monkeypatch.setattr(importer, "_BATCH_BYTES", 1)
+    (one,) = archive.import_(tmp_path / "bundle", judge=judge)
+    assert one.new == 3 and judged == [1, 1, 1]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -60,11 +59,14 @@ from plumbline.whole_file import sha256_file
 _CAMPAIGN_TABLES = ("findings", "incidents", "baselines", "quarantine", "audit")
 _LEDGER_TABLES = ("findings", "incidents", "audit", "decisions", "prices", "price_readings", "snapshots")
 _BATCH = 100
+_BATCH_BYTES = 2 * 2**20
+"""Bytes of documents in one batch; objects take some ten times the memory of their JSON."""
 _KEY_PARTS = 7
 _PLACE = {*NATURAL_KEY, "trial_id"}
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
+_Attempt = tuple[AttemptLine, ResultDocument | PublishedResult]
 CheckQuality = Callable[[Sequence[ResultDocument]], Mapping[str, tuple[Action, Sequence[Reason]]]]
 """Gives this installation's own verdict on documents, by `trial_id#attempt`."""
 
@@ -164,10 +166,10 @@ def _campaign(session: Session, order: ImportContext, campaign_id: str, entry: C
     if f"{below}/{ATTEMPTS_FILE}" not in entry.files:
         raise Contradiction(f"it has no attempts; expected {below}/{ATTEMPTS_FILE}")
     held: dict[str, tuple[AttemptLine, _Held]] = {}
-    lines = read_lines(folder / ATTEMPTS_FILE, AttemptLine)
+    lines, documents = read_lines(folder / ATTEMPTS_FILE, AttemptLine), folder / "documents"
     notes: list[str] = []
-    while batch := list(islice(lines, _BATCH)):  # a campaign's documents together need not fit into memory
-        attempts = [(line, _document(session, order, campaign_id, entry, line)) for line in batch]
+    read = ((line, _document(session, order, campaign_id, entry, line)) for line in lines)
+    while attempts := _batch(read, documents):  # a campaign's documents together need not fit into memory
         stricter = _stricter_verdicts(order.judge, attempts)
         for line, document in attempts:
             one = _record(session, line, document, stricter.get(line.document, (line.action, line.reasons)))
@@ -184,6 +186,16 @@ def _campaign(session: Session, order: ImportContext, campaign_id: str, entry: C
         detail = {"content_hash": entry.files[f"{below}/{ATTEMPTS_FILE}"], "new": new, "known": len(held) - new}
         _write_audit(session, order, "bundle_imported", campaign_id, f"{new} new attempts", detail)
     return ImportedCampaign(campaign_id, new=new, known=len(held) - new, notes=tuple(notes))
+
+
+def _batch(read: Iterator[_Attempt], documents: Path) -> list[_Attempt]:
+    """The next attempts, as many as are judged together: at most _BATCH, and of large documents no more than _BATCH_BYTES."""
+    batch: list[_Attempt] = []
+    size = 0
+    while size < _BATCH_BYTES and len(batch) < _BATCH and (one := next(read, None)) is not None:
+        batch.append(one)
+        size += (documents / one[0].document).stat().st_size
+    return batch
 
 
 def _document(

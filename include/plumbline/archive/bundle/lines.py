@@ -96,7 +96,8 @@ def read_lines(path: Path, kind: type[Line]) -> Iterator[Line]:
     """The lines of a file. InvalidResult, naming file, line, field and what is expected, for one that does not hold or exceeds a bound."""
     bounded_json.check_size(path.stat().st_size, str(path), MAX_BYTES)
     with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
+        # One byte over the bound is enough to refuse a line.
+        for number, line in enumerate(iter(lambda: file.readline(bounded_json.MAX_BYTES + 1), b""), 1):
             if number > MAX_ROWS:
                 raise InvalidResult(f"{path} has more than {MAX_ROWS:,} lines; expected at most that")
             yield bounded_json.parse_model(kind, line, f"{path}:{number}")

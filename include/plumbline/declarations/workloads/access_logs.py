@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any, Literal, get_args
 
-from plumbline.declarations.workloads.text_file import UnusableFile, json_array, json_lines, text_lines
+from plumbline.declarations.workloads.text_file import UnusableFile, json_array, json_lines, json_problem, text_lines
 
 LogFormat = Literal["vllm", "litellm"]
 FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)
@@ -88,9 +88,10 @@ def _objects(text: str, name: str) -> Iterator[tuple[str, int, Any]]:
         return
     try:
         yield f"{name}:1", 1, json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         if next((line for _, line in text_lines(text)), "").strip() == "{":
-            raise UnusableFile(f"{name}:{error.lineno} is not JSON ({error.msg}); expected one document, or one object a line") from None
+            line, why = json_problem(error)
+            raise UnusableFile(f"{name}:{line} is not JSON ({why}); expected one document, or one object a line") from None
         yield from json_lines(text, name)
 
 

@@ -184,7 +184,7 @@ def unpack(content: str, selection: str | None) -> tuple[PromptRow, ...]:
             raise ValueError("too large or cut short")
         records = [json.loads(line) for line in lines.splitlines()]
         rows = tuple(PromptRow(int(r["line"]), r.get("text"), tuple(r.get("messages", ()))) for r in records)
-    except (ValueError, KeyError, TypeError, zlib.error) as error:
+    except (ValueError, KeyError, TypeError, RecursionError, zlib.error) as error:
         raise UnusableFile(f"requests.prompts.content is damaged ({type(error).__name__}); expected the trial as it was planned") from None
     if (hash_of_rows := selection_hash(rows)) != selection:
         raise UnusableFile(f"requests.prompts.content hashes to {hash_of_rows}; expected selection {selection}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.declarations.workloads.load import MAX_TRACE_ROWS, Trace, TraceLayout
-from plumbline.declarations.workloads.text_file import UnusableFile
+from plumbline.declarations.workloads.text_file import UnusableFile, json_problem
 from plumbline.metrics.units import SECONDS, parse
 
 Row = tuple[float, int, int]
@@ -112,8 +112,10 @@ def _jsonl(file: Any, name: str, columns: tuple[str, ...]) -> Iterator[tuple[int
     for line, text in enumerate(file, start=1):
         try:
             record = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise UnusableFile(f"{name}:{line} is not JSON ({error.msg}); expected an object with {', '.join(columns)}") from error
+        except (ValueError, RecursionError) as error:
+            raise UnusableFile(
+                f"{name}:{line} is not JSON ({json_problem(error)[1]}); expected an object with {', '.join(columns)}"
+            ) from error
         if not isinstance(record, dict):
             raise UnusableFile(f"{name}:{line} is not a JSON object; expected one with {', '.join(columns)}")
         yield line, record

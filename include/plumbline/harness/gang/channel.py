@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import psutil
+from pydantic_core import from_json
 
 from plumbline.harness.gang.topology import Address
 
@@ -132,7 +133,7 @@ def connect(address: Address, patience_s: float, waiting: Callable[[str], None])
 
 def _parse_message(line: bytes) -> Message:
     try:
-        message = json.loads(line)
+        message = from_json(line)
     except ValueError as error:
         raise PeerDisconnected(f"invalid message: {line[:80]!r}") from error
     if not isinstance(message, dict) or "kind" not in message:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import urlencode, urlsplit
 
 import numpy as np
+from pydantic_core import from_json
 from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
@@ -148,7 +148,7 @@ def _server_by_http(target: Target) -> str | None:
         connection.request("GET", target.url("/v2" if kserve else "/models"), headers=dict(target.headers))
         response = connection.getresponse()
         if kserve and response.status == 200:
-            server = json.loads(response.read(65536))
+            server = from_json(response.read(65536))
             return f"{server['name']} {server['version']}"
         return response.headers.get("Server")
     finally:

@@ -14,6 +14,8 @@ from http.client import responses
 from typing import Any
 from urllib.parse import urlencode
 
+from pydantic_core import from_json
+
 from plumbline.declarations.urls import sends_in_clear
 from plumbline.launch.cluster.names import LAUNCH, Row
 from plumbline.launch.connections import require_answer
@@ -75,7 +77,7 @@ class ApiAnswer:
     def row(self) -> Row:
         """The body if it is a JSON object, else empty: proxies in between answer with pages of their own."""
         try:
-            body = json.loads(self.body)
+            body = from_json(self.body)
         except ValueError:
             return {}
         return body if isinstance(body, dict) else {}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
@@ -11,12 +13,17 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from plumbline.results.bounded_json import InvalidResult, check_size
+from plumbline.results.bounded_json import MAX_VALUES, InvalidResult, check_size
 
 MAX_NUMBER = 1e15
 """Larger numbers are damage: 1e15 ns are eleven days."""
 MAX_FILE_BYTES = 512 * 2**20
 """Reports that list each request take kilobytes a request."""
+_LARGE_FILE = 2**20
+_LONG_LIST, _LONG_BYTES = 200, 4096
+"""Elements and bytes above which a list of a large file is one of requests, of which no reader reads more than the length."""
+_LENGTH = "…length of a long list"
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 
 class UnreadableFile(InvalidResult):
@@ -105,6 +112,13 @@ class Fields:
         """The text, or None where it is missing, null or empty."""
         return self.text(name) if self.values.get(name) not in (None, "") else None
 
+    def length(self, name: str) -> int | None:
+        """The number of a list's elements, also of one that `without_long_lists` replaced; None for anything else."""
+        value = self.values.get(name)
+        if isinstance(value, dict) and isinstance(count := value.get(_LENGTH), int):
+            return count
+        return len(value) if isinstance(value, list) else None
+
     def error(self, name: str, problem: str, expected: str) -> UnreadableFile:
         """An error about one field of this object."""
         where = f"{self.path}.{name}" if self.path else name
@@ -124,8 +138,13 @@ class Fields:
 def json_documents(raw: bytes, file: str) -> list[Fields]:
     """The JSON objects of the file: one, a list of them, or one a line."""
     check_size(len(raw), file, MAX_FILE_BYTES)
+    raw = raw.removeprefix(codecs.BOM_UTF8)
+    if len(raw) > _LARGE_FILE:
+        raw = without_long_lists(raw)
+        if (values := sum(map(raw.count, (b",", b"[", b"{")))) > 4 * MAX_VALUES:
+            raise UnreadableFile(f"{file} has {values:,} values beside its lists of requests; expected at most {4 * MAX_VALUES:,}")
     try:
-        parsed = from_json(raw.removeprefix(codecs.BOM_UTF8), cache_strings="none")
+        parsed = from_json(raw, cache_strings="none")
     except ValueError as error:
         lines = [(number, line) for number, line in enumerate(raw.splitlines(), 1) if line.strip()]
         if len(lines) < 2 or not lines[0][1].rstrip().endswith(b"}"):
@@ -136,6 +155,33 @@ def json_documents(raw: bytes, file: str) -> list[Fields]:
     if not isinstance(parsed, dict):
         raise UnreadableFile(f"{file}: the file is {_describe(parsed)}; expected one JSON object")
     return [Fields(file, parsed)]
+
+
+def without_long_lists(raw: bytes) -> bytes:
+    """The JSON with an object that has the length in place of each long list, so that a report of each request takes little memory.
+
+    Looks at strings and brackets only; text that is no JSON comes back so far as its brackets close, and its parser says what is wrong."""
+    kept: list[bytes] = []
+    open_: list[tuple[int, int, int]] = []  # of each list or object: its place in `kept`, its own bytes and its commas so far
+    own = commas = at = 0
+    for token in _TOKEN.finditer(raw):
+        gap = raw[at : token.start()]
+        own, commas = own + len(gap), commas + gap.count(b",")
+        kept.append(gap)
+        text, at = token[0], token.end()
+        if text in (b"[", b"{"):
+            open_.append((len(kept), own, commas))
+            own = commas = 0
+        kept.append(text)
+        own += len(text)
+        if text in (b"]", b"}") and open_:
+            start, outer, outer_commas = open_.pop()
+            long = text == b"]" and open_ and commas >= _LONG_LIST and own > _LONG_BYTES
+            kept[start:] = [json.dumps({_LENGTH: commas + 1}).encode() if long else b"".join(kept[start:])]
+            own, commas = outer + len(kept[start]), outer_commas
+        if len(open_) > 1 and commas >= _LONG_LIST and own > _LONG_BYTES and kept[open_[-1][0]] == b"[":
+            del kept[open_[-1][0] + 1 :]
+    return b"".join([*kept, raw[at:]])
 
 
 def _line(file: str, number: int, line: bytes) -> Fields:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
+
+from pydantic_core import from_json
 
 from plumbline.results.benchmark_files.fields import Fields, UnreadableFile, text_lines
 from plumbline.results.benchmark_files.gaps import finished
@@ -40,7 +41,7 @@ def _keys(lines: list[str], file: str) -> dict[str, Any]:
         if not line.startswith(MARK):
             raise UnreadableFile(f"{file}: line {number} does not begin with {MARK.strip()}; expected lines of {FILE}")
         try:
-            entry = json.loads(line[len(MARK) :])
+            entry = from_json(line[len(MARK) :])
             keys[entry["key"]] = entry["value"]
         except (ValueError, KeyError, TypeError) as error:
             raise UnreadableFile(f"{file}: line {number} is damaged ({error}); expected one JSON object with key and value") from error

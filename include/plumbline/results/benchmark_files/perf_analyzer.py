@@ -22,7 +22,10 @@ _SERVER_TIMES = {
 
 def read(raw: bytes, file: str) -> BenchmarkFile:
     """Latencies are microseconds, from the send to the last response. The report has no version, date, failures or number of requests."""
-    rows = list(csv.reader(text_lines(raw, file)))
+    try:
+        rows = list(csv.reader(text_lines(raw, file)))
+    except csv.Error as error:
+        raise UnreadableFile(f"{file}: not CSV ({error}); expected {FILE}") from error
     header = rows[0] if rows else []
     loads = [name for name in ("Concurrency", "Request Rate") if name in header]
     missing = [name for name in COLUMNS if name not in header]

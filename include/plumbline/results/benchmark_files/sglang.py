@@ -24,8 +24,8 @@ def read(whole: Fields) -> BenchmarkFile:
     `concurrency` is computed from the latencies and the duration, so it cannot contradict the rate."""
     requests = whole.whole("completed")
     rows, settings = served(whole, requests, _LATENCIES)
-    errors = whole.values.get("errors")
-    attempted = len(errors) if isinstance(errors, list) and len(errors) >= requests else None
+    listed = whole.length("errors")
+    attempted = listed if listed is not None and listed >= requests else None
     ended, _ = outcome(requests, None, attempted, "errors without completed")
     gaps = between_events(rows)
     server, client = whole.maybe_whole("total_output_tokens"), whole.maybe_whole("total_output_tokens_retokenized")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic_core import from_json
 
 from plumbline.declarations import InferenceWorkload, Provider
 from plumbline.declarations.compatibility import too_large
@@ -170,7 +171,7 @@ def _check_adapter(files: Files) -> None:
     if missing := [name for name in _ADAPTER if name not in files.sizes()]:
         raise BrokenCheckpoint(f"{missing[0]} is missing; expected a LoRA adapter: {' and '.join(_ADAPTER)}")
     try:
-        rank = json.loads(files.read(_ADAPTER[0])).get("r")
+        rank = from_json(files.read(_ADAPTER[0])).get("r")
     except (ValueError, AttributeError) as error:
         raise BrokenCheckpoint(f"{_ADAPTER[0]} is not a JSON object ({error}); expected the configuration of a LoRA adapter") from None
     if not isinstance(rank, int) or rank < 1:

@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import from_json
+
 from plumbline.declarations import digest, installation
 from plumbline.declarations.addresses import open_filesystem
 from plumbline.declarations.urls import sends_in_clear
@@ -223,9 +225,7 @@ class UrlSource:
     def _guessed(self) -> dict[str, dict[str, Any]]:
         files = {name: self._fs.info(self._path(name)) for name in _GUESSED if self._fs.exists(self._path(name))}
         if INDEX in files:
-            import json
-
-            for name in set(json.loads(self._fs.cat_file(self._path(INDEX))).get("weight_map", {}).values()):
+            for name in set(from_json(self._fs.cat_file(self._path(INDEX))).get("weight_map", {}).values()):
                 if self._fs.exists(self._path(name)):
                     files[name] = self._fs.info(self._path(name))
         return files

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import grpc
 import numpy as np
 from numpy.typing import NDArray
+from pydantic_core import from_json
 from tokenizers import Tokenizer
 from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
@@ -222,7 +223,7 @@ class OpenAiOutputs:
             quote = self._target.quoted(body_message(content).message)
             raise TrialFailed("server_error", f"the check of the outputs was refused: HTTP {response.status}: {quote}")
         try:
-            parsed = json.loads(content)
+            parsed = from_json(content)
         except ValueError as error:
             raise TrialFailed("server_error", f"the check of the outputs got no JSON: {_line(error)}") from error
         if not isinstance(parsed, dict):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import json
 import os
 import shutil
 import time
@@ -11,6 +10,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from pydantic_core import from_json
 
 from plumbline.declarations.workloads.engines import Parallel, fill_command
 from plumbline.harness import engine_python
@@ -180,7 +181,7 @@ class OpenAiServer(LocalServer):
     def _listed(self) -> list[str]:
         status, body = self._get("/v1/models")
         try:
-            return [str(each["id"]) for each in json.loads(body)["data"]] if status == 200 else []
+            return [str(each["id"]) for each in from_json(body)["data"]] if status == 200 else []
         except (ValueError, KeyError, TypeError):
             return []
 
@@ -196,7 +197,7 @@ class OpenAiServer(LocalServer):
         for path, key in _VERSIONS:
             status, body = self._get(path)
             try:
-                version = json.loads(body).get(key) if status == 200 else None
+                version = from_json(body).get(key) if status == 200 else None
             except (ValueError, AttributeError):
                 continue
             if version is not None:

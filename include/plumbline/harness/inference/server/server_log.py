@@ -8,6 +8,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import from_json
+
 _OPEN = "Started GRPCInferenceService at {address}"
 _STAMP = re.compile(r"^[A-Z](\d{4} \d\d:\d\d:\d\d\.\d{6}) \d+ [^\]]*\] (.*)$")
 # What every start without a GPU logs as an error or a warning, and nobody needs to read in a failure's detail.
@@ -68,7 +70,7 @@ class ServerLog:
 
 def _unquoted(message: str) -> str:
     try:
-        text = json.loads(message)
+        text = from_json(message)
     except ValueError:
         return message  # tables and older versions' messages are not quoted
     return text if isinstance(text, str) else message

@@ -9,6 +9,8 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import from_json
+
 from plumbline.launch.cluster.observe.observation import Row
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
 
@@ -81,7 +83,7 @@ def _claims(token: str) -> dict[str, Any]:
     if len(parts) != 3:
         return {}
     try:
-        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        claims = from_json(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     except (binascii.Error, ValueError):
         return {}
     return claims if isinstance(claims, dict) else {}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from pydantic_core import from_json
 
 from plumbline.declarations import KubernetesLauncher, Provider
 from plumbline.harness.environment import accelerator_mismatch, locked_memory_shortage
@@ -181,7 +182,7 @@ def _start_failure_check(image: str, reason: str, detail: str, reference: str) -
 def _last_object(text: str) -> dict[str, Any] | None:
     for line in reversed(text.splitlines()):
         try:
-            value = json.loads(line)
+            value = from_json(line)
         except ValueError:
             continue
         if isinstance(value, dict) and "fault" in value:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from pydantic_core import from_json
 
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.engines import ENGINE_MEMORY_SHARE, Parallel, Speculative
@@ -94,7 +95,7 @@ _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
 def _rank(name: str, folder: Path) -> int:
     try:
-        return int(json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))["r"])
+        return int(from_json((folder / "adapter_config.json").read_text(encoding="utf-8"))["r"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         expected = "expected a folder with adapter_config.json and its weights"
         raise TrialFailed("bad_declaration", f"server.adapters.{name}: {folder}: {type(error).__name__}: {error}; {expected}") from error
