@@ -2,8 +2,9 @@
 
 python perf/scale_tasks.py [TRIALS] [WAIT_S] [PARALLELISM]
 
-Each trial is empty but has a cluster trial's shape in Airflow: a task that is deferred and resumed twice, WAIT_S each time, and a task after it. So the
-figures cover the scheduler's loop, the start of task processes, the triggerer and the API server.
+Each trial is empty but has a cluster trial's shape in Airflow, a task that is deferred once for WAIT_S and then resumed. Before it, in the same services, the
+shape that trials had earlier: a task that was resumed twice, and two tasks after it. So the figures cover the scheduler's loop, the start of task
+processes, the triggerer and the API server.
 If a trigger fires before the scheduler has recorded its task's deferral, the scheduler fails the task (a known race in Airflow); the last line counts
 these.
 """
@@ -22,7 +23,7 @@ import psutil
 sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[1] / "include")]
 
 LASTING = ("api-server", "scheduler", "dag-processor", "triggerer")
-EXECUTIONS = 4  # in a trial: begin, started, finished, collect
+EXECUTIONS = {"five": 5, "two": 2}  # of a trial, by DAG: begin, started, finished, collect, record; begin, finished
 DAG = """
 from datetime import timedelta
 
@@ -31,12 +32,12 @@ from airflow.sdk import BaseOperator, dag, task, task_group
 
 
 class Launch(BaseOperator):
-    def __init__(self, spec, **kwargs):
+    def __init__(self, spec, then, **kwargs):
         super().__init__(**kwargs)
-        self.spec = spec
+        self.spec, self.then = spec, then
 
     def execute(self, context):
-        self.defer(trigger=TimeDeltaTrigger(timedelta(seconds={wait})), method_name="started")
+        self.defer(trigger=TimeDeltaTrigger(timedelta(seconds={wait})), method_name=self.then)
 
     def started(self, context, event=None):
         self.defer(trigger=TimeDeltaTrigger(timedelta(seconds={wait})), method_name="finished")
@@ -45,24 +46,43 @@ class Launch(BaseOperator):
         return None
 
 
+@task
+def plan():
+    return list(range({trials}))
+
+
+@task
+def collect(spec):
+    return spec
+
+
+@task
+def record(spec):
+    return spec
+
+
 @dag(schedule=None, start_date=None, max_active_tasks=256)
-def scale():
-    @task
-    def plan():
-        return list(range({trials}))
-
-    @task
-    def collect(spec):
-        return spec
-
+def five():
     @task_group
     def trial(spec):
-        Launch(task_id="run", spec=spec) >> collect(spec)
+        Launch(task_id="run", spec=spec, then="started") >> collect(spec)
 
-    trial.expand(spec=plan())
+    specs = plan()
+    trial.expand(spec=specs) >> record.expand(spec=specs)
 
 
-scale()
+@dag(schedule=None, start_date=None, max_active_tasks=256)
+def two():
+    @task_group
+    def trial(spec):
+        Launch(task_id="run", spec=spec, then="finished")
+
+    specs = plan()
+    trial.expand(spec=specs) >> collect(specs) >> record(specs)
+
+
+five()
+two()
 """
 
 
@@ -108,29 +128,30 @@ def main() -> None:
             graph.start_all(LASTING, 180)
             secrets = graph.settings
             with AirflowClient(f"http://127.0.0.1:{api}", secrets["PLUMBLINE_ADMIN_USER"], secrets["PLUMBLINE_ADMIN_PASSWORD"]) as client:
-                while "scale" not in client.dags():
+                while not EXECUTIONS.keys() <= {*client.dags()}:
                     time.sleep(0.5)
-                client.set_paused("scale", False)
-                watch(client, graph, trials)
+                for shape in EXECUTIONS:
+                    client.set_paused(shape, False)
+                    watch(client, graph, trials, shape)
         finally:
             graph.stop()
             postgres.stop()
 
 
-def watch(client: object, graph: object, trials: int) -> None:
+def watch(client: object, graph: object, trials: int, shape: str) -> None:
     before, began = cpu(graph), time.monotonic()
-    run = client.trigger("scale", {})  # type: ignore[attr-defined]
+    run = client.trigger(shape, {})  # type: ignore[attr-defined]
     while not run.ended:
         time.sleep(1)
         run = client.run(run.dag_id, run.run_id)  # type: ignore[attr-defined]
-    lasted, executions = time.monotonic() - began, trials * EXECUTIONS
+    lasted, executions = time.monotonic() - began, trials * EXECUTIONS[shape]
     after = cpu(graph)
     print(
-        f"{trials} trials, {executions} task executions in {lasted:.0f} s on {os.cpu_count()} cores: {executions / lasted * 60:.0f} a minute"
+        f"{shape}: {trials} trials, {executions} task executions in {lasted:.0f} s on {os.cpu_count()} cores: {executions / lasted * 60:.0f} a minute"
     )
     for name in after:
         spent = after[name] - before[name]
-        print(f"  {name:14s} {spent:6.1f} CPU s, {spent / executions:.2f} an execution")
+        print(f"  {name:14s} {spent:6.1f} CPU s, {spent / executions:.2f} an execution, {spent / trials:.2f} a trial")
     print(f"  unshared resident memory: {memory(graph)}")
     log = (graph.folder / "scheduler.log").read_text(errors="replace")  # type: ignore[attr-defined]
     print(f"  {log.count('attribute is queued') + log.count('attribute is running')} resumed too early and failed by the scheduler")
