@@ -37,7 +37,7 @@ class AppliedRuns:
         self.confs.append((request.dag_id, conf))
         if not self.held and isinstance(request, ActionRequest):
             with open_archive(self.archive_url) as archive:
-                rerun = apply_action(archive, load(), request, by)
+                rerun = apply_action(archive, load(), request, by, from_page=True)
             self.reruns += [rerun.dag_id] if rerun else []
         return run
 

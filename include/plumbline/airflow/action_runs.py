@@ -15,7 +15,7 @@ from airflow.models import DagModel, DagRun, TaskInstance
 from airflow.models.dag import DagTag
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState, State
-from airflow.utils.types import DagRunTriggeredByType
+from airflow.utils.types import DagRunTriggeredByType, DagRunType
 from sqlalchemy import and_, case, func, select
 from sqlalchemy.exc import IntegrityError
 
@@ -46,6 +46,7 @@ class ActionRuns:
                 request.dag_id,
                 triggered_by=DagRunTriggeredByType.UI,
                 run_id=run_id,
+                run_type=DagRunType.OPERATOR_TRIGGERED,  # which requests to Airflow itself cannot choose: `act` knows by it that a page checked
                 conf=request.to_conf(),
                 triggering_user_name=by,
             )

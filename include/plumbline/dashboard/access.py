@@ -17,9 +17,8 @@ from plumbline.archive import Archive, FindingView
 from plumbline.archive.records import AuditView, PriceReadingView
 from plumbline.archive.repository import Slice
 from plumbline.declarations import Declarations, Provider
-from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
 from plumbline.results.finding import FindingKind, FindingState
-from plumbline.results.stored import DecisionView, PriceView
+from plumbline.results.stored import DecisionView, PriceView, rests_on_prices
 
 COSTS_REFUSED = "contract prices, invoices and costs require a role with access to costs: docs/team-server.md (Users and roles)"
 
@@ -112,7 +111,7 @@ class ArchiveWithoutCosts(Archive):
 
 
 def _without_cost_findings(findings: Iterable[FindingView]) -> list[FindingView]:
-    shown = (f for f in findings if f.kind != "price" and not str(f.detail.get("subject", "")).startswith(DECISION_CHANGE_PREFIX))
+    shown = (f for f in findings if not rests_on_prices(f))
     # A finding of any other kind may have been moved by a price, or be about a budget.
     return [dataclasses.replace(f, headline=without_amounts(f.headline), detail=without_amounts({**f.detail, **_NO_MONEY})) for f in shown]
 

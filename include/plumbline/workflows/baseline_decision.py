@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
-from plumbline.archive import Archive, WrongState
+from plumbline.archive import Archive, FindingView, WrongState
 from plumbline.declarations import Declarations
 from plumbline.findings.headline import headline
 from plumbline.metrics.formatting import capitalize_first
@@ -24,10 +24,12 @@ TIMED_OUT = "nobody (the question timed out)"
 
 @dataclass(frozen=True)
 class Rerun:
-    """A run of a provider's benchmark DAG; `conf`: the values of its form."""
+    """A run of a provider's benchmark DAG; `conf`: the values of its form. `run_id`: the same for the same state of the finding, so that however
+    often it is asked for, it runs and costs once."""
 
     dag_id: str
     conf: dict[str, Any]
+    run_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,11 +97,12 @@ def apply_answer(archive: Archive, declared: Declarations, finding_id: str, answ
         raise WrongState(f"finding {finding_id} is {view.state}; expected one that is open or acknowledged")
     if answer == "rerun" and finding.is_decision_change:
         raise ValueError(f"finding {finding_id} is about a first choice, which has no rerun; `plumbline trigger` measures a provider")
-    rerun = plan_rerun(declared, finding) if answer == "rerun" else None
+    rerun = replace(plan_rerun(declared, finding), run_id=action_key(view, answer)) if answer == "rerun" else None
     if answer == "keep" and by != TIMED_OUT:
         archive.set_finding_state(finding_id, "acknowledged", by=by, why=why)
     detail = {"answer": answer, **({"dag_id": rerun.dag_id, **rerun.conf} if rerun else {})}
-    archive.add_audit(who=by, what="rerun_asked" if rerun else "baseline_kept", subject=finding_id, why=why, detail=detail)
+    what, once = ("rerun_asked", f"rerun_asked/{rerun.run_id}/{by}") if rerun else ("baseline_kept", None)
+    archive.add_audit(who=by, what=what, subject=finding_id, why=why, detail=detail, once=once)
     return AppliedAnswer(finding_id, answer, {}, rerun)
 
 
@@ -129,6 +132,11 @@ def _newest(archive: Archive, finding: Finding, series_key: str) -> str:
     """The series' newest campaign that shows the finding."""
     had = {campaign for campaign, _ in archive.series_campaigns(series_key, latest=200)}
     return next((c for c in reversed(finding.campaigns) if c in had), finding.campaigns[-1])
+
+
+def action_key(view: FindingView, action: str) -> str:
+    """The start of the ids of runs that apply this action to this state of the finding. Any change of the finding changes it."""
+    return f"{view.finding_id}_{view.updated_at:%Y%m%dT%H%M%S%f}_{action}"
 
 
 def plan_rerun(declared: Declarations, finding: Finding) -> Rerun:

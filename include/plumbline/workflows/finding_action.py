@@ -11,7 +11,7 @@ from plumbline.archive import Archive, FindingView
 from plumbline.declarations import Declarations
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.results.finding import Finding
-from plumbline.results.stored import read_finding
+from plumbline.results.stored import read_finding, rests_on_prices
 from plumbline.workflows.baseline_decision import QUESTION_KINDS, Answer, Rerun, apply_answer, can_reopen, plan_rerun, reopen
 from plumbline.workflows.plan import ACTION_DAG, Action
 
@@ -49,11 +49,6 @@ class ActionRequest:
             "why": self.why,
             "until": self.until.isoformat() if self.until else None,
         }
-
-
-def action_key(view: FindingView, action: Action) -> str:
-    """The start of the ids of runs that apply this action to this state of the finding. Any change of the finding changes it."""
-    return f"{view.finding_id}_{view.updated_at:%Y%m%dT%H%M%S%f}_{action}"
 
 
 @dataclass(frozen=True)
@@ -136,13 +131,24 @@ def rerun_of(declared: Declarations, view: FindingView) -> Rerun:
     return plan_rerun(declared, Finding.of(view.detail))
 
 
-def apply_action(archive: Archive, declared: Declarations, request: ActionRequest, by: str) -> Rerun | None:
+def apply_action(archive: Archive, declared: Declarations, request: ActionRequest, by: str, *, from_page: bool) -> Rerun | None:
     """Apply an action and record author and reason in the audit log; the run to start, for a rerun.
+
+    `from_page`: a page took the request, after it had checked that its author may start the benchmark and see the finding. Airflow's form checks the
+    right to start `finding_action` alone, so that an action which takes more is refused there: ValueError.
 
     LookupError for an unknown finding; WrongState for a settled one; ValueError for an empty author or reason. The same action again changes
     nothing.
     """
     finding_id, why = request.finding_id, request.why
+    if not from_page:
+        view = archive.finding(finding_id)
+        further = "to start the benchmark" if request.action == "rerun" else "to see costs" if rests_on_prices(view) else ""
+        if further:
+            raise ValueError(
+                f"{request.action} of finding {finding_id} takes the right {further}, which Airflow's form does not check; expected a button of the "
+                f"page /plumbline/findings/{finding_id}"
+            )
     if request.action == "acknowledge":
         archive.set_finding_state(finding_id, "acknowledged", by=by, why=why)
         return None

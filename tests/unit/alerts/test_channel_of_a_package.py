@@ -32,20 +32,25 @@ from plumbline.declarations.alerts import AlertChannelBase
 
 class Webhook(AlertChannelBase):
     kind: Literal["webhook"]
-    url: str
+    connection: str
     implementation = "webhook_channel.channel:WebhookChannel"
 """,
     "webhook_channel/channel.py": """
 import json
 from urllib.request import Request, urlopen
-from plumbline.alerts import AlertChannel
+from airflow.sdk import Connection
+from plumbline.alerts import AlertChannel, ChannelError
+from plumbline.declarations.urls import sends_in_clear
 
 class WebhookChannel(AlertChannel):
     def __init__(self, declared):
-        self.url = declared.url
+        self.connection = declared.connection
 
     def send(self, post):
         message = post.message
+        url = Connection.get(self.connection).password  # a webhook's URL is its secret
+        if sends_in_clear(url):
+            raise ChannelError("the webhook's address is plain http; expected https://")
         body = {
             "thread": post.thread_key,
             "post": post.name,
@@ -55,7 +60,7 @@ class WebhookChannel(AlertChannel):
             "fields": dict(message.fields),
             "links": [{"address": address, "label": label} for address, label in message.links],
         }
-        request = Request(self.url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        request = Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
         with urlopen(request, timeout=10) as answer:
             return answer.headers.get("X-Message-Id")
 """,
@@ -63,10 +68,10 @@ class WebhookChannel(AlertChannel):
 ROUTES = """
 airflow_url: https://airflow.example.com
 channels:
-  ops: {{kind: webhook, url: "{url}"}}
+  ops: {kind: webhook, connection: ops_webhook}
 digest: [ops]
 routes:
-  - when: {{severity: [page]}}
+  - when: {severity: [page]}
     channels: [ops]
 """
 
@@ -101,8 +106,9 @@ def receiver() -> Iterator[type[Receiver]]:
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, receiver: Any) -> Path:
     install_package(tmp_path, monkeypatch, FILES)
     shutil.copytree(CONFIG, tmp_path / "config")
-    (tmp_path / "config" / "alerts.yaml").write_text(ROUTES.format(url=receiver.url))
+    (tmp_path / "config" / "alerts.yaml").write_text(ROUTES)
     monkeypatch.setenv("PLUMBLINE_CONFIG", str(tmp_path / "config"))
+    monkeypatch.setenv("AIRFLOW_CONN_OPS_WEBHOOK", json.dumps({"conn_type": "generic", "password": receiver.url}))
     return tmp_path / "config"
 
 

@@ -10,6 +10,7 @@ from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import Param, TriggerRule, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.utils.types import DagRunType
 
 from plumbline import workflows
 from plumbline.airflow.schedules import RESULTS
@@ -169,7 +170,9 @@ def act(*, params: Any = None, dag_run: Any = None) -> Row:
     try:
         request = workflows.finding_action.request_of(params, datetime.now(timezone.utc))
         with open_archive() as archive:
-            rerun = workflows.finding_action.apply_action(archive, load_in_force(), request, by)
+            # Only Plumbline's pages start runs of this type: Airflow's form, REST API and CLI cannot choose one.
+            from_page = dag_run.run_type == DagRunType.OPERATOR_TRIGGERED
+            rerun = workflows.finding_action.apply_action(archive, load_in_force(), request, by, from_page=from_page)
     except (LookupError, ValueError) as refused:
         raise AirflowFailException(str(refused)) from None
     workflows.alert.send_alerts()  # so that Slack shows the action at once
@@ -181,9 +184,10 @@ def wanted(decided: Row) -> list[Row]:
     """List the benchmark to start. Skipped unless the answer is a rerun."""
     if not decided["rerun"]:
         raise AirflowSkipException(f"the answer is {decided['answer']}; no rerun")
-    return [{"trigger_dag_id": decided["rerun"]["dag_id"], "conf": decided["rerun"]["conf"]}]
+    rerun = decided["rerun"]
+    return [{"trigger_dag_id": rerun["dag_id"], "conf": rerun["conf"], "trigger_run_id": rerun["run_id"]}]
 
 
 def rerun(asked: Any) -> Any:
-    """Start the provider's benchmark, with its pool and limits. Fails if it is paused, as its run would wait."""
-    return TriggerDagRunOperator.partial(task_id="rerun", fail_when_dag_is_paused=True).expand_kwargs(asked)
+    """Start the provider's benchmark once, with its pool and limits. Fails if it is paused, as its run would wait."""
+    return TriggerDagRunOperator.partial(task_id="rerun", fail_when_dag_is_paused=True, skip_when_already_exists=True).expand_kwargs(asked)

@@ -17,12 +17,12 @@ from plumbline.dashboard.rendering import PageRenderer, PageRoutes, RefusedForm,
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
+from plumbline.workflows.baseline_decision import action_key
 from plumbline.workflows.finding_action import (
     ActionRequest,
     ActionRun,
     AlreadyStarted,
     NotStarted,
-    action_key,
     possible_actions,
     rerun_of,
     snooze_end,
