@@ -39,6 +39,8 @@ setup: .venv/.ready ## the environment in .venv and Triton's server in .triton (
 	@rm -rf .triton
 	$(call install,--no-deps --target .triton -r requirements/triton.txt)
 	$(call install,--no-deps -e .)
+	@# Relative: Triton's Python reads the file as ASCII, and the name of this folder may have other letters.
+	@for file in .venv/lib/python*/site-packages/__editable__.plumbline-*.pth; do echo ../../../../include > "$$file"; done
 	@touch $@
 
 setup-dev: .venv/.ready-dev
