@@ -24,7 +24,19 @@ from rich.text import Text
 from plumbline.analysis.conclusions import Conclusions, conclude
 from plumbline.archive import open_archive
 from plumbline.cli.exit_status import BUSY, FAILED, INTERRUPTED, OK
-from plumbline.cli.output import Json, announce_new_archive, emit, err, fail, marked, out, planning_archive, table
+from plumbline.cli.output import (
+    Json,
+    announce_new_archive,
+    emit,
+    err,
+    fail,
+    marked,
+    out,
+    planning_archive,
+    recorded_later,
+    require_writable_archive,
+    table,
+)
 from plumbline.cli.scorecard import show_unusable
 from plumbline.cli.verdict import show_verdict
 from plumbline.declarations import DeclarationError, Declarations, Trial, installation_paths, load
@@ -32,6 +44,7 @@ from plumbline.embedded.campaign import CampaignError, CampaignState, Outcome, T
 from plumbline.embedded.client import AirflowError
 from plumbline.embedded.connections import airflow_environment, prepare
 from plumbline.embedded.server import AirflowServer, PoolKeeper, ServerError
+from plumbline.launch import stores
 from plumbline.launch.local.gpu_provider import refresh_declaration
 from plumbline.launch.plan import Placement, PlanError, RunRequest, planned_trials
 from plumbline.metrics.formatting import format_quantity
@@ -89,6 +102,10 @@ class CampaignProgress:
     def state(self, state: CampaignState) -> None:
         """A moment of the campaign."""
         before, self._last = self._last, state
+        if state.broken and state.broken != (before.broken if before else ""):
+            err.print(
+                f"{state.broken}\nuntil this is repaired, Airflow goes on by the last valid declarations", style="yellow", markup=False
+            )
         if self._live:
             self._status = _STAGES[state.stage]
             self._update()
@@ -158,7 +175,9 @@ def run(
     placement: Annotated[
         Placement, typer.Option(help="fresh_node: on nodes that the series was not measured on lately; for providers on clusters")
     ] = "any",
-    campaign: Annotated[str | None, typer.Option(help="campaign id; named by its time if left out")] = None,
+    campaign: Annotated[
+        str | None, typer.Option(help="campaign id, named by its time if left out; trials of one that exists get a further attempt")
+    ] = None,
     reason: Annotated[str, typer.Option(help="why, for the record")] = "on demand, from the command line",
     as_json: Json = False,
 ) -> None:
@@ -173,10 +192,15 @@ def run(
         placement=placement,
     )
     announce_new_archive()
-    with stop_on_signal():
+    with recorded_later(request.campaign_id), stop_on_signal():
+        if there := stores.home().trial_ids(request.campaign_id):
+            err.print(
+                f"campaign {request.campaign_id} has {len(there)} trials; each that is measured again gets a further attempt",
+                style="yellow",
+            )
         outcome = measure_campaign(declared, request, provider)
-    with open_archive() as archive:
-        data = campaign_data(archive, outcome.campaign_id)
+        with open_archive() as archive:
+            data = campaign_data(archive, outcome.campaign_id)
     concluded = conclude(data)
     emit(as_json, {"outcome": outcome, **_facts(concluded)}, lambda: _show(concluded, outcome))
     for problem in outcome.problems:
@@ -236,6 +260,7 @@ def measure_campaign(declared: Declarations, request: RunRequest, providers: lis
     except PlanError as error:
         fail(f"{error}\nnothing was started")
     planned = _apply_budgets(declared, planned)
+    require_writable_archive()
     try:
         with CampaignProgress() as watching:
             watching.status("starting Airflow")

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
-from plumbline.declarations import Declarations, Trial, installation_paths
+from plumbline.declarations import DeclarationError, Declarations, Trial, installation_paths, load
 from plumbline.embedded.client import AirflowClient, AirflowError, DagRun, TaskInstance, end_active_runs, pause_again, unpause
 from plumbline.embedded.server import AirflowServer
 from plumbline.harness.launcher_protocol import ProgressLine
@@ -72,12 +72,14 @@ class TrialState:
 
 @dataclass(frozen=True)
 class CampaignState:
-    """`seconds_left`: an estimate for the remaining trials, None until the first one has ended."""
+    """`seconds_left`: an estimate for the remaining trials, None until the first one has ended. `broken`: problems of declarations that were
+    changed meanwhile; Airflow goes on by the last valid ones."""
 
     campaign_id: str
     stage: Stage
     trials: tuple[TrialState, ...]
     seconds_left: float | None = None
+    broken: str = ""
 
     @property
     def ended(self) -> int:
@@ -166,6 +168,15 @@ def run_campaign(
             return campaign.run()
 
 
+def broken_declarations() -> str:
+    """Their problems, a line each; empty if they are valid."""
+    try:
+        load()
+    except DeclarationError as error:
+        return str(error)
+    return ""
+
+
 @dataclass
 class _Campaign:
     """`runs`: the benchmark runs by provider; `others`: their reviews and the report."""
@@ -182,6 +193,8 @@ class _Campaign:
     others: list[DagRun] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     began: datetime | None = None
+    declared_at: int = 0
+    broken: str = ""
 
     def run(self) -> Outcome:
         self.stage = "measuring"
@@ -259,6 +272,7 @@ class _Campaign:
             patience = _POLL_WHILE_MEASURING_S if any(progress.values()) else _POLL_EVERY_S
             if time.monotonic() - polled >= patience:
                 polled = time.monotonic()
+                self._check_declarations()
                 for name, run in self.runs.items():
                     if name not in states or not states[name][0].ended:
                         # The run before its tasks: the tasks of an ended run do not change.
@@ -275,6 +289,14 @@ class _Campaign:
         for name, (run, instances) in states.items():
             if run.state != "success":
                 self._explain(name, run, instances)
+
+    def _check_declarations(self) -> None:
+        """Read them only when they were changed: the machine measures."""
+        config = installation_paths().config
+        with suppress(FileNotFoundError):  # one is being replaced
+            changed = max(path.stat().st_mtime_ns for path in (config, *config.rglob("*")))
+            if changed != self.declared_at:
+                self.declared_at, self.broken = changed, broken_declarations()
 
     def _by_trial(self, provider: str, tasks: Sequence[TaskInstance]) -> Iterator[tuple[Trial, TaskInstance]]:
         for lane in trial_groups(self.declared, self.declared.providers[provider]):
@@ -342,4 +364,4 @@ class _Campaign:
 
     def _report_state(self) -> None:
         since = (datetime.now(timezone.utc) - self.began).total_seconds() if self.began else None
-        self.on_state(CampaignState(self.asked.campaign_id, self.stage, self.trials, seconds_left(self.trials, since)))
+        self.on_state(CampaignState(self.asked.campaign_id, self.stage, self.trials, seconds_left(self.trials, since), self.broken))
