@@ -19,7 +19,7 @@ from sqlalchemy import URL, Engine, create_engine, inspect, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from plumbline.archive.engine import BUSY_TIMEOUT_S, one_line
+from plumbline.archive.engine import BUSY_TIMEOUT_S, create_private, one_line
 from plumbline.archive.migrate import revision_of, revisions
 from plumbline.whole_file import sha256_file, whole_file
 
@@ -89,6 +89,7 @@ def restore(url: str, file: Path, *, replace: bool = False, airflow: bool = Fals
         kept = None
         if kind == "sqlite":
             Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
+            create_private(Path(str(parsed.database)))
         tables, filled = _tables(_engine(parsed))
         if filled is not None and not replace:
             raise BackupError(f"{_engine(parsed).url} is not empty ({filled}); give --replace to delete what it holds")

@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from functools import wraps
 from pathlib import Path
@@ -32,6 +32,7 @@ def make_engine(url: str) -> Engine:
     if parsed.get_backend_name() == "sqlite":
         Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
         engine = create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False})
+        event.listen(engine, "do_connect", lambda *_: create_private(Path(str(parsed.database))))
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         _use_wal(engine)
@@ -40,6 +41,12 @@ def make_engine(url: str) -> Engine:
         return create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
     except ModuleNotFoundError as error:
         raise ValueError(f"an archive on PostgreSQL needs its driver ({error}); install psycopg[binary]") from error
+
+
+def create_private(file: Path) -> None:
+    """Create a SQLite file that is missing, mode 0600 from the first moment, as its -wal and -shm then are. SQLite itself says what prevents it."""
+    with suppress(OSError):
+        os.close(os.open(file, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def check_url(url: str) -> URL:

@@ -205,3 +205,21 @@ def test_missing_or_old_client_programs_are_named(postgres_server, tmp_path: Pat
     with pytest.raises(BackupError, match=r"version mismatch.*postgresql-client"):
         backup.backup(url, tmp_path / "copy")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.fault("another user of the machine reads the archive or a copy of it", ends="refused (mode 0600)", keeps="contract prices")
+def test_the_archive_and_its_copies_are_private_from_the_first_moment(tmp_path: Path) -> None:
+    before = os.umask(0o000)
+    try:
+        first, second = tmp_path / "first" / "archive.db", tmp_path / "second" / "archive.db"
+        with open_archive(f"sqlite:///{first}") as archive:
+            archive.add_audit(who="ada", what="noted", subject="s")
+            modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in first.parent.iterdir()}
+            assert modes == dict.fromkeys(("archive.db", "archive.db-wal", "archive.db-shm"), 0o600)
+        backup.backup(f"sqlite:///{first}", tmp_path / "copy")
+        restore(f"sqlite:///{second}", tmp_path / "copy")
+        kept = restore(f"sqlite:///{second}", tmp_path / "copy", replace=True).kept
+    finally:
+        os.umask(before)
+    assert kept is not None
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "copy", second, kept)} == {0o600}
