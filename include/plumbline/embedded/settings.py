@@ -84,6 +84,8 @@ def _settings(home: Path, port: int, secrets: Mapping[str, str], reparse: bool) 
             "fernet_key": secrets["fernet_key"],
             # Our own message about an invalid declaration, without a long traceback.
             "dagbag_import_error_traceback_depth": "0",
+            # On a starved machine 30 s are too few; then the DAG would be stale, and its campaigns would stop.
+            "dagbag_import_timeout": "120",
         },
         "database": {"sql_alchemy_conn": database_url(home / "airflow.db")},
         "api": {
@@ -107,6 +109,7 @@ def _settings(home: Path, port: int, secrets: Mapping[str, str], reparse: bool) 
         },
         "dag_processor": {
             "parsing_processes": "1",
+            "dag_file_processor_timeout": "180",
             "min_file_process_interval": "30" if reparse else str(24 * _HOUR_S),
             "refresh_interval": "60" if reparse else str(24 * _HOUR_S),
             "bundle_refresh_check_interval": "30",

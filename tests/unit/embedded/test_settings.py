@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 import pytest
+import yaml
 from sqlalchemy import make_url
 
 from plumbline.embedded.doctor.databases import find_airflow
@@ -84,6 +85,15 @@ def test_a_shell_that_configures_another_airflow_does_not_change_ours(tmp_path: 
     assert env["AIRFLOW__SMTP__SMTP_HOST"] == "mail"
     assert env["AIRFLOW_CONN_PLUMBLINE_SLACK"] == "slack://"
     assert env["PYTHONPATH"].split(os.pathsep)[1:] == ["/mine", "/also-mine"]
+
+
+@pytest.mark.fault("a starved machine imports a DAG file for longer than Airflow's 30 s", ends="the DAG stays", keeps="running campaigns")
+def test_the_import_of_a_dag_file_may_take_two_minutes(tmp_path: Path) -> None:
+    own = read(tmp_path, reparse=True)
+    chart = yaml.safe_load((Path(__file__).parents[3] / "k8s" / "airflow" / "values.yaml").read_text())["config"]
+    for settings in (own, chart):
+        assert int(settings["core"]["dagbag_import_timeout"]) >= 120
+        assert int(settings["dag_processor"]["dag_file_processor_timeout"]) > int(settings["core"]["dagbag_import_timeout"])
 
 
 def test_only_an_airflow_that_stays_reads_its_files_again(tmp_path: Path) -> None:
