@@ -41,7 +41,7 @@ def test_airflow_reads_the_folders_of_any_home(tmp_path: Path, name: str) -> Non
 
 def test_a_home_that_airflow_would_take_for_another_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WHO", "ada")
-    with pytest.raises(RuntimeError, match=r"Airflow cannot use the folder .*/\$WHO: .*; expected one without \$"):
+    with pytest.raises(ValueError, match=r"Airflow cannot use the folder .*/\$WHO: .*; expected one without \$"):
         write_settings(tmp_path / "$WHO", 18080, reparse=False)
     assert not (tmp_path / "$WHO").exists()
     write_settings(tmp_path / "$5", 18080, reparse=False)
