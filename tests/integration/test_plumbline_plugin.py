@@ -100,7 +100,7 @@ with create_session() as session:
         session.flush()
         session.add(DagRun(dag_id=dag_id, run_id="manual__2026-11-01T02:00:00+00:00", run_type=DagRunType.MANUAL, state=state, start_date=began, run_after=began))
         session.flush()
-    known_tasks = (("collect", 0, "success"), ("collect", 1, "failed"), ("collect", 2, None), ("run", 2, "running"), ("collect", -1, "skipped"))
+    known_tasks = (("run", 0, "success"), ("run", 1, "failed"), ("run", 2, "running"), ("other", 0, "success"), ("run", -1, "skipped"))
     for number, (task, index, state) in enumerate(known_tasks):
         lane = "inference" if index < 0 else "training"
         values = {"task_id": f"{lane}.trial.{task}", "dag_id": "benchmark_local_1core", "run_id": "manual__2026-11-01T02:00:00+00:00", "map_index": index, "pool": "p", "state": state}

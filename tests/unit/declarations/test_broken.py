@@ -130,7 +130,7 @@ def test_each_error_names_what_is_wrong_and_what_is_expected(config: Path, broke
         (b"\xff\xfe\x00", "cannot be read"),
         (b"- a\n- b\n", "a list is not valid"),
         (b"just text\n", '"just text" is not valid'),
-        (b"[" * 5000, "is not YAML"),
+        (b"[" * 5000, "is nested too deeply"),
         (
             b"a: &a [1,1,1,1,1,1,1,1,1]\n" + b"".join(b"%c: &%c [%s]\n" % (c + 1, c + 1, b",".join([b"*%c" % c] * 9)) for c in b"abcdefgh"),
             "unfolds",

@@ -45,8 +45,9 @@ def measure_campaign(folder: Path, repeats: int = 1) -> list[str]:
         (folder / "steps.json").write_text("[0.1]")
         store.put_document(measured(trial, ended=trial.planned_at, evidence=(put_evidence(store, trial, "log", folder / "steps.json"),)))
         benchmark.collect_trial(spec)
-    for checked in benchmark.validate_group("local-1core", "training", specs):
-        assert benchmark.record_trial(checked)["recorded"] == ["inserted"]
+    recorded = benchmark.record_group(benchmark.validate_group("local-1core", "training", specs))
+    recorded.require_all()
+    assert [row["recorded"] for row in recorded.done] == [["inserted"]] * len(specs)
     return [spec["trial_id"] for spec in specs]
 
 
