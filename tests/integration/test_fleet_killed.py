@@ -77,5 +77,5 @@ def test_a_crash_of_both_databases_costs_no_trial(fleet: World) -> None:
 @pytest.mark.fault("the disk of one worker is full at each stage", ends="valid", keeps="each trial, once; no pod, no process")
 def test_a_workers_full_disk_costs_no_trial(fleet: World, tmp_path: Path) -> None:
     if not may_mount(tmp_path):
-        pytest.skip("this machine lets nobody mount in a namespace of their own")
+        pytest.skip("this machine does not allow mounts in a namespace of its own")
     kill(fleet, "disk")

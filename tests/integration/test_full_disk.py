@@ -19,7 +19,7 @@ NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
 )
 def test_a_full_disk_at_each_step_leaves_no_half_file_and_loses_nothing(tmp_path: Path) -> None:
     if subprocess.run([*NAMESPACE, "mount", "-t", "tmpfs", "tmpfs", str(tmp_path)], capture_output=True, check=False).returncode != 0:
-        pytest.skip("this machine lets nobody mount in a namespace of their own")
+        pytest.skip("this machine does not allow mounts in a namespace of its own")
     line = [*NAMESPACE, sys.executable, "-m", "tests.fakes.filled_disk", str(tmp_path)]
     done = subprocess.run(line, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -21,8 +21,10 @@ def load_in_force(*, keep: bool = False) -> Declarations:
     `keep`: valid ones are kept for that. DeclarationError if a file is broken and no valid files of the folder were kept.
     """
     config, folder = installation_paths().config, installation_paths().home / "declarations"
-    # Before they are read: what changes meanwhile is kept by the next reading.
-    files = [(path, path.stat()) for path in sorted(config.rglob("*")) if path.is_file()]
+    try:  # Before they are read: what changes meanwhile is kept by the next reading.
+        files = [(path, path.stat()) for path in sorted(config.rglob("*")) if path.is_file()] if keep else []
+    except FileNotFoundError:  # one is being replaced
+        files = []
     try:
         declared = load()
     except DeclarationError as error:
@@ -32,7 +34,7 @@ def load_in_force(*, keep: bool = False) -> Declarations:
         return last
     kept = folder / f"{_digest(config)}-{_digest([(str(path), stat.st_mtime_ns, stat.st_size) for path, stat in files])}.tar"
     try:
-        if keep and not kept.exists():
+        if files and not kept.exists():
             _keep(kept, config, [path for path, _ in files])
     except OSError as error:
         _log.warning("the declarations could not be kept for a time when a file of them is broken: %s", error)
@@ -53,23 +55,21 @@ def _keep(kept: Path, config: Path, files: list[Path]) -> None:
         with tarfile.open(draft, "w", dereference=True) as tar:
             for path in files:
                 tar.add(path, path.relative_to(config))
-    for old in kept.parent.glob(f"{_digest(config)}-*.tar"):
-        if old != kept:
-            old.unlink(missing_ok=True)
+    for old in {*kept.parent.glob(f"{_digest(config)}-*.tar")} - {kept}:
+        old.unlink(missing_ok=True)
 
 
 def _read_kept(kept: Path | None) -> Declarations | None:
     """None without files, or with those that this version does not take."""
     if kept is None:
         return None
-    with TemporaryDirectory(prefix="plumbline-declarations-") as copy:
-        try:
-            with tarfile.open(kept) as tar:
-                tar.extractall(copy, filter="data")
+    try:
+        with TemporaryDirectory(prefix="plumbline-declarations-") as copy, tarfile.open(kept) as tar:
+            tar.extractall(copy, filter="data")
             return load(Path(copy), generated=True)
-        except (OSError, tarfile.TarError, DeclarationError) as error:
-            _log.error("%s: the last valid declarations cannot be read: %s", kept, error)
-            return None
+    except (OSError, tarfile.TarError, DeclarationError) as error:
+        _log.error("%s: the last valid declarations cannot be read: %s", kept, error)
+        return None
 
 
 def _digest(of: object) -> str:

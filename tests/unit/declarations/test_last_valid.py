@@ -129,3 +129,16 @@ def test_links_of_a_mounted_folder_are_kept_as_files(config: Path, tmp_path: Pat
     shutil.rmtree(data)
     spoil(config / "thresholds.yaml")
     assert load_in_force() == valid
+
+
+def test_a_file_that_is_replaced_while_the_folder_is_listed_costs_the_copy_only(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Replaced(type(config)):  # type: ignore[misc]
+        """A file that was there when the folder was read, and no longer when it is looked at."""
+
+        def is_file(self) -> bool:
+            return True
+
+    monkeypatch.setattr(Path, "rglob", lambda self, _: [Replaced(self / "providers" / "gone.yaml")])
+    assert load_in_force(keep=True) == load()

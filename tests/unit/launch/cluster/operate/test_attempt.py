@@ -136,7 +136,7 @@ def test_a_measured_attempt_that_nobody_recorded_is_the_result(world: World) -> 
 
 
 def test_a_retry_takes_what_an_earlier_try_recorded_and_a_cleared_task_measures_again(world: World) -> None:
-    """The worker told the store of the end, and Airflow's API did not hear of it."""
+    """The worker stored the end, but Airflow's API did not hear of it."""
     world.kube.script("*", Script().started().runs(harness()))
     first, record = adopt_or_announce(world.spec, "run-1 0")
     assert record is None
