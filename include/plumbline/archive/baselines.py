@@ -21,7 +21,7 @@ from plumbline.archive.engine import reads, writes
 from plumbline.archive.records import BaselineView, Outcomes
 from plumbline.archive.repository import view_of
 from plumbline.archive.schema import Baseline, Series, SeriesCampaign, Trial
-from plumbline.archive.trials import EFFECTIVE, outcomes
+from plumbline.archive.trials import outcomes_by
 from plumbline.declarations import DriftRules
 
 BOOTSTRAP = "bootstrap rule"
@@ -163,9 +163,8 @@ def _current(session: Session, series_key: str) -> list[Baseline]:
 
 
 def _counts(session: Session, series_key: str, campaign_id: str) -> Outcomes:
-    columns = (Trial.series_key, Trial.slot, Trial.repeat, Trial.attempt, Trial.status, Trial.quality_action)
-    mine = (Trial.series_key == series_key, Trial.campaign_id == campaign_id)
-    return outcomes(session.execute(select(*columns).where(*mine, EFFECTIVE)))
+    counts = outcomes_by(session, Trial.campaign_id, Trial.series_key == series_key, Trial.campaign_id == campaign_id)
+    return counts.get(campaign_id, Outcomes())
 
 
 def _replayed(session: Session, series_key: str, campaign_id: str) -> bool:

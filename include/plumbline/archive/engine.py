@@ -141,17 +141,6 @@ def reads(question: Callable[Concatenate[Session, P], T]) -> Callable[Concatenat
     return method
 
 
-def reads_now(question: Callable[Concatenate[Session, datetime, P], T]) -> Callable[Concatenate[HasEngine, P], T]:
-    """`reads` for a query that needs the present time."""
-
-    @wraps(question)
-    def method(archive: HasEngine, /, *args: P.args, **named: P.kwargs) -> T:
-        with reading(archive.engine) as session:
-            return question(session, utc_now(), *args, **named)
-
-    return method
-
-
 def writes(change: Callable[Concatenate[Session, datetime, P], T]) -> Callable[Concatenate[HasEngine, P], T]:
     """A method that makes a change at the present time within one `writing` session."""
 

@@ -82,11 +82,8 @@ def provider_findings(
     session: Session, provider: str | Sequence[str], kind: FindingKind | None = None, unsettled: bool = False
 ) -> list[FindingView]:
     """Findings of a provider, or of several, oldest first; `unsettled`: only those that are open or acknowledged."""
-    names = [provider] if isinstance(provider, str) else provider
-    query = select(Finding).where(Finding.provider.in_(names)).order_by(Finding.opened_at, Finding.finding_id)
-    query = where_equal(query, (Finding.kind, kind))
-    if unsettled:
-        query = query.where(Finding.state.in_(OPEN_STATES))
+    wanted = ((Finding.provider, provider), (Finding.kind, kind), (Finding.state, OPEN_STATES if unsettled else None))
+    query = where_equal(select(Finding).order_by(Finding.opened_at, Finding.finding_id), *wanted)
     return [finding_view(row) for row in session.scalars(query)]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 from sqlalchemy import ColumnElement, Engine, and_, exists, func, or_, select
 from sqlalchemy.orm import Session
@@ -22,6 +22,7 @@ from plumbline.archive.records import (
     TrialView,
 )
 from plumbline.archive.repository import Slice, Span, cut, page_after, view_of, where_equal, where_within
+from plumbline.archive.samples import newest_campaigns
 from plumbline.archive.schema import (
     AuditEntry,
     Baseline,
@@ -35,7 +36,7 @@ from plumbline.archive.schema import (
     SeriesCampaign,
     Trial,
 )
-from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, outcomes, outcomes_by_campaign, trial_view
+from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, outcomes_by, trial_view
 from plumbline.results.finding import FLEET, OPEN_STATES, FindingKind, FindingState, Severity
 from plumbline.results.sample import no_usable_trial
 from plumbline.results.stored import DecisionView, FindingView
@@ -89,15 +90,15 @@ class Paging:
         """Series that took part in a campaign, by key, or those of `keys`. `measured`: (metric, statistic) to hand out, of the steady phase."""
         with reading(self.engine) as session:
             own = select(SeriesCampaign.series_key).where(SeriesCampaign.campaign_id == campaign_id)
-            if keys is not None:
-                own = own.where(SeriesCampaign.series_key.in_(keys))
+            own = where_equal(own, (SeriesCampaign.series_key, keys))
             if after is not None:
                 own = own.where(SeriesCampaign.series_key > after)
             known = session.scalars(own.order_by(SeriesCampaign.series_key).limit(limit + 1)).all()
             page = known[:limit]
             by_key = {s.series_key: s for s in session.scalars(select(Series).where(Series.series_key.in_(page)))}
             pairs = [(key, campaign_id) for key in page]
-            ended, values = _series_outcomes(session, pairs), _steady_values(session, pairs, measured)
+            ended = outcomes_by(session, Trial.series_key, in_series_campaigns(pairs))
+            values = _steady_values(session, pairs, measured)
             why = _why_unusable(session, pairs, ended)
 
             def outcome(key: str) -> SeriesOutcome:
@@ -117,9 +118,7 @@ class Paging:
         """Attempts in the order in which they were recorded, of one campaign and one series, or the series of `keys`, if asked. ValueError for
         an `after` that is not a number."""
         query = select(Trial, Series, ~EFFECTIVE).join(Series, Series.series_key == Trial.series_key)
-        query = where_equal(query, (Trial.campaign_id, campaign_id), (Trial.series_key, series_key))
-        if keys is not None:
-            query = query.where(Trial.series_key.in_(keys))
+        query = where_equal(query, (Trial.campaign_id, campaign_id), (Trial.series_key, series_key), (Trial.series_key, keys))
         if after is not None:
             row = int(after)
             if not 0 <= row <= MAX_ROW_ID:  # a number that no column holds is an error of the database, not an empty page
@@ -310,15 +309,24 @@ class Overview:
         """Each of these series in its newest campaign, in the given order. `measured`: the numbers to hand out."""
         keys = {s.series_key: s for s in series}
         with reading(self.engine) as session:
-            newest = _newest_campaign(session, list(keys))
-            pairs = [(key, campaign) for key, (campaign, _) in newest.items()]
-            ended, values = _series_outcomes(session, pairs), _series_values(session, pairs, measured)
+            newest = {s.series.series_key: s for s in newest_campaigns(session, Series.series_key.in_(keys), usable=False)}
+            pairs = [(key, part.campaign_id) for key, part in newest.items()]
+            ended = outcomes_by(session, Trial.series_key, in_series_campaigns(pairs))
+            values = _series_values(session, pairs, measured)
             current = select(Baseline.series_key).where(Baseline.series_key.in_(keys), Baseline.superseded_at.is_(None))
             measured_keys, why = set(session.scalars(current.distinct())), _why_unusable(session, pairs, ended)
         return [
-            SeriesResult(one, *newest[key], ended.get(key, Outcomes()), key in measured_keys, values.get(key, ()), why.get(key, ""))
+            SeriesResult(
+                one,
+                part.campaign_id,
+                part.planned_at,
+                ended.get(key, Outcomes()),
+                key in measured_keys,
+                values.get(key, ()),
+                why.get(key, ""),
+            )
             for key, one in keys.items()
-            if key in newest
+            if (part := newest.get(key)) is not None
         ]
 
     def newest_by_place(self, series: Sequence[SeriesView]) -> dict[tuple[str, str], SeriesResult]:
@@ -336,7 +344,7 @@ class Overview:
     def campaign_outcomes(self, campaigns: Sequence[str]) -> dict[str, Outcomes]:
         """How the trials of each of these campaigns ended."""
         with reading(self.engine) as session:
-            return outcomes_by_campaign(session, None, campaigns)
+            return outcomes_by(session, Trial.campaign_id, Trial.campaign_id.in_(campaigns))
 
     def marked(self, campaigns: Sequence[str]) -> dict[str, tuple[Source, ...]]:
         """Campaign → its sources other than our own measurements: "simulated", "imported"."""
@@ -355,30 +363,6 @@ def _concern(session: Session, providers: Collection[str]) -> ColumnElement[bool
     """The condition that a finding is of one of these providers or of a cause that one of them shares."""
     shared = map(finding_view, session.scalars(select(Finding).where(Finding.provider == FLEET)))
     return or_(Finding.provider.in_(providers), Finding.finding_id.in_([f.finding_id for f in shared if {*f.providers} & {*providers}]))
-
-
-def _newest_campaign(session: Session, keys: Sequence[str]) -> dict[str, tuple[str, datetime]]:
-    newest = (
-        select(SeriesCampaign.campaign_id)
-        .where(SeriesCampaign.series_key == Series.series_key)
-        .order_by(SeriesCampaign.planned_at.desc(), SeriesCampaign.campaign_id.desc())
-        .limit(1)
-        .correlate(Series)
-        .scalar_subquery()
-    )
-    chosen = select(Series.series_key, newest.label("campaign_id")).where(Series.series_key.in_(keys)).subquery()
-    query = select(SeriesCampaign.series_key, SeriesCampaign.campaign_id, SeriesCampaign.planned_at).join(
-        chosen, and_(SeriesCampaign.series_key == chosen.c.series_key, SeriesCampaign.campaign_id == chosen.c.campaign_id)
-    )
-    return {row.series_key: (row.campaign_id, row.planned_at) for row in session.execute(query)}
-
-
-def _series_outcomes(session: Session, pairs: Sequence[tuple[str, str]]) -> dict[str, Outcomes]:
-    columns = (Trial.series_key, Trial.slot, Trial.repeat, Trial.attempt, Trial.status, Trial.quality_action)
-    attempts: dict[str, list[Any]] = defaultdict(list)
-    for row in session.execute(select(*columns).where(in_series_campaigns(pairs), EFFECTIVE)):
-        attempts[row.series_key].append(row)
-    return {key: outcomes(rows) for key, rows in attempts.items()}
 
 
 def _why_unusable(session: Session, pairs: Sequence[tuple[str, str]], ended: Mapping[str, Outcomes]) -> dict[str, str]:

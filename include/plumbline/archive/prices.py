@@ -27,16 +27,15 @@ from plumbline.results.stored import DecisionRecord, DecisionView, PriceRecord, 
 
 def prices(session: Session, provider: str | Sequence[str] | None = None) -> list[PriceView]:
     """Prices by provider, purchase and first day; of all providers, or of the named ones."""
-    query = select(Price).order_by(Price.provider, Price.purchase, Price.since, Price.first_seen_at)
-    if provider is not None:
-        query = query.where(Price.provider.in_([provider] if isinstance(provider, str) else provider))
-    return [_price_view(row) for row in session.scalars(query)]
+    query = where_equal(select(Price), (Price.provider, provider))
+    rows = session.scalars(query.order_by(Price.provider, Price.purchase, Price.since, Price.first_seen_at))
+    return [view_of(PriceView, row) for row in rows]
 
 
 def accepted_price(session: Session, provider: str, purchase: str, term: str | None = None) -> PriceView | None:
     """The accepted price in force; None if none was ever accepted."""
     row = session.scalars(_in_force(provider, purchase, term)).first()
-    return None if row is None else _price_view(row)
+    return None if row is None else view_of(PriceView, row)
 
 
 def accept_price(
@@ -62,7 +61,7 @@ def accept_price(
     audit.require_author(by, why, "accepts the price")
     before = session.scalars(_in_force(provider, purchase, term).with_for_update()).all()
     if before and before[0].usd_per_hour == usd_per_hour and since <= before[0].since:
-        return _price_view(before[0])
+        return view_of(PriceView, before[0])
     for row in before:
         row.until = max(since, row.since)
     record = PriceRecord(provider, purchase, usd_per_hour, since, None, source, term)
@@ -79,16 +78,12 @@ def accept_price(
     }
     audit.write_entry(session, now, who=by, what="price_accepted", subject=f"price/{provider}/{purchase}", why=why, detail=detail)
     session.flush()
-    return _price_view(price)
+    return view_of(PriceView, price)
 
 
 def _in_force(provider: str, purchase: str, term: str | None) -> Select[Price]:
     of = select(Price).where(Price.provider == provider, Price.purchase == purchase, Price.term == term, Price.until.is_(None))
     return of.order_by(Price.since.desc(), Price.first_seen_at.desc())
-
-
-def _price_view(row: Price) -> PriceView:
-    return view_of(PriceView, row)
 
 
 def save_decision(session: Session, now: datetime, decision: DecisionRecord) -> bool:

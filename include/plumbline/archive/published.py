@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Literal, TypeVar, cast
 
-from pydantic import ValidationError
 from sqlalchemy import delete, exists, func, insert, or_, select
 from sqlalchemy.orm import Session
 
@@ -28,7 +27,7 @@ from plumbline.archive.schema import (
     SeriesCampaign,
     Trial,
 )
-from plumbline.results import InvalidResult
+from plumbline.results import bounded_json
 from plumbline.results.published import PublishedResult
 
 Item = TypeVar("Item")
@@ -88,10 +87,7 @@ def published_result(session: Session, trial_id: str) -> PublishedResult | None:
     content = session.scalars(query.where(Trial.trial_id == trial_id, Trial.launcher == IMPORTED_LAUNCHER)).first()
     if content is None:
         return None
-    try:
-        return PublishedResult.model_validate_json(content)
-    except ValidationError as error:
-        raise InvalidResult(f"the imported result {trial_id} does not hold: {error.errors(include_url=False)[0]['msg']}") from error
+    return bounded_json.validate_model(PublishedResult, content, f"the imported result {trial_id} does not hold")
 
 
 def published_results(session: Session, *workloads: str, latest: int = 12) -> list[PublishedResult]:

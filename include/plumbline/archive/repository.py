@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -29,11 +29,12 @@ def view_of(kind: type[View], row: Base) -> View:
 
 
 def where_equal(query: Query, *pairs: tuple[Any, object]) -> Query:
-    """The rows whose (column, value) are equal; a value of None is no condition, a tuple one of several values."""
+    """The rows whose (column, value) are equal; a value of None is no condition, a collection one of several values."""
     narrowed: Any = query
     for column, value in pairs:
         if value is not None:
-            narrowed = narrowed.where(column.in_(value) if isinstance(value, tuple) else column == value)
+            several = isinstance(value, Collection) and not isinstance(value, str)
+            narrowed = narrowed.where(column.in_(value) if several else column == value)
     return cast(Query, narrowed)
 
 

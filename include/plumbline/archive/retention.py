@@ -17,7 +17,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from plumbline.archive import audit
-from plumbline.archive.engine import reads, reads_now, writes
+from plumbline.archive.engine import reads, utc_now, writes
 from plumbline.archive.repository import insert_missing
 from plumbline.archive.schema import (
     Baseline,
@@ -36,8 +36,10 @@ from plumbline.declarations.addresses import path_below
 
 ACTOR = "retention"
 _KEY = ("trial_pk", "position")
-_EVIDENCE_FOLDER = "evidence/"
-"""The folder of raw files: nothing else of an attempt's folder is ever deleted, whatever a document lists as evidence."""
+SAME_FILE = (Expired.trial_pk == Evidence.trial_pk) & (Expired.position == Evidence.position)
+"""Condition: the two rows are of one raw file."""
+_RAW = (Evidence.uri.startswith("evidence/"), ~Evidence.uri.contains(".."))
+"""In the folder of raw files: nothing else of an attempt's folder is ever deleted, whatever a document lists as evidence."""
 
 
 @dataclass(frozen=True)
@@ -63,18 +65,13 @@ class DueEvidence:
     elsewhere: int
 
 
-def due_evidence(session: Session, now: datetime, keep_s: float, store_url: str) -> DueEvidence:
-    """Evidence in the store at `store_url` that was measured more than `keep_s` seconds ago and has not expired yet."""
+def due_evidence(session: Session, keep_s: float, store_url: str, now: datetime | None = None) -> DueEvidence:
+    """Evidence in the store at `store_url` that was measured more than `keep_s` seconds before `now` and has not expired yet."""
     measured_at = func.coalesce(Trial.finished_at, Trial.planned_at)
     query = (
         _files()
-        .outerjoin(Expired, (Expired.trial_pk == Evidence.trial_pk) & (Expired.position == Evidence.position))
-        .where(
-            Expired.trial_pk.is_(None),
-            measured_at < now - timedelta(seconds=keep_s),
-            Evidence.uri.startswith(_EVIDENCE_FOLDER),
-            ~Evidence.uri.contains(".."),
-        )
+        .outerjoin(Expired, SAME_FILE)
+        .where(Expired.trial_pk.is_(None), measured_at < (now or utc_now()) - timedelta(seconds=keep_s), *_RAW)
     )
     cited = citations(session)
     due, kept_by, elsewhere = [], Counter[Citation](), 0
@@ -91,7 +88,7 @@ def due_evidence(session: Session, now: datetime, keep_s: float, store_url: str)
 
 def expire_evidence(session: Session, now: datetime, keep_s: float, rule: str, store_url: str) -> DueEvidence:
     """Mark what is due as expired by `rule` (words); from then on `verify` does not miss it. The audit log has an entry for each campaign."""
-    due = due_evidence(session, now, keep_s, store_url)
+    due = due_evidence(session, keep_s, store_url, now)
     rows = [
         {"trial_pk": one.trial_pk, "position": position, "expired_at": now, "rule": rule, "removed_at": None}
         for one in due.due
@@ -107,12 +104,8 @@ def expire_evidence(session: Session, now: datetime, keep_s: float, rule: str, s
 
 def evidence_to_delete(session: Session, store_url: str) -> list[tuple[OldEvidence, datetime, str]]:
     """Expired evidence in the store at `store_url` that is not deleted yet, each with the time and the rule of its expiry."""
-    query = _files(Expired.expired_at, Expired.rule).join(
-        Expired, (Expired.trial_pk == Evidence.trial_pk) & (Expired.position == Evidence.position)
-    )
-    attempts = _attempts(
-        session, query.where(Expired.removed_at.is_(None), Evidence.uri.startswith(_EVIDENCE_FOLDER), ~Evidence.uri.contains(".."))
-    )
+    query = _files(Expired.expired_at, Expired.rule).join(Expired, SAME_FILE)
+    attempts = _attempts(session, query.where(Expired.removed_at.is_(None), *_RAW))
     return [(one, about.expired_at, about.rule) for one, about in attempts if _in_store(one, store_url)]
 
 
@@ -120,7 +113,7 @@ def expired_files(session: Session, trial_id: str, attempt: int) -> dict[str, tu
     """File (relative to the attempt's folder) → since when, and by which rule, it is kept no longer."""
     query = (
         select(Evidence.uri, Expired.expired_at, Expired.rule)
-        .join(Expired, (Expired.trial_pk == Evidence.trial_pk) & (Expired.position == Evidence.position))
+        .join(Expired, SAME_FILE)
         .join(Trial, Trial.id == Evidence.trial_pk)
         .where(Trial.trial_id == trial_id, Trial.attempt == attempt)
     )
@@ -136,9 +129,7 @@ def mark_deleted(session: Session, now: datetime, attempts: Sequence[OldEvidence
 
 def copy_expiry(session: Session, old: int, new: int) -> None:
     """Mark a correction's files as expired if the same files of the corrected attempt had expired and could not be copied."""
-    query = select(Expired.expired_at, Expired.rule, Evidence.uri).join(
-        Evidence, (Expired.trial_pk == Evidence.trial_pk) & (Expired.position == Evidence.position)
-    )
+    query = select(Expired.expired_at, Expired.rule, Evidence.uri).join(Evidence, SAME_FILE)
     gone = {row.uri: row for row in session.execute(query.where(Expired.trial_pk == old))}
     for position, uri in session.execute(select(Evidence.position, Evidence.uri).where(Evidence.trial_pk == new)).all():
         if uri in gone:
@@ -324,7 +315,7 @@ def table_sizes(session: Session) -> list[TableSize]:
 class Retention:
     """Retention of raw evidence, snapshots and quarantined documents. The caller deletes files: first expire, then delete, then note it."""
 
-    aged_evidence = reads_now(due_evidence)
+    aged_evidence = reads(due_evidence)
     expire_evidence = writes(expire_evidence)
     expired_evidence = reads(evidence_to_delete)
     expired_files = reads(expired_files)

@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from plumbline.archive.engine import reads
 from plumbline.archive.records import Action, SeriesView
-from plumbline.archive.repository import view_of
+from plumbline.archive.repository import view_of, where_equal
 from plumbline.archive.schema import Document, Environment, Metric, Series, SeriesCampaign, Trial
 from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, outcome_status, usable
 from plumbline.results import Reason
@@ -101,9 +101,7 @@ def _observations(session: Session, trials: Mapping[int, Any], metrics: Collecti
     observations: dict[tuple[str, str], list[Observation]] = defaultdict(list)
     places = {trial_pk: (observations[of.series_key, of.campaign_id], of.slot, of.repeat) for trial_pk, of in trials.items()}
     for batch in _batches(list(trials)):
-        query = select(*columns).where(Metric.trial_pk.in_(batch), Metric.value.is_not(None))
-        if metrics is not None:
-            query = query.where(Metric.metric.in_(metrics))
+        query = where_equal(select(*columns).where(Metric.trial_pk.in_(batch), Metric.value.is_not(None)), (Metric.metric, metrics))
         rows: Any = session.execute(query)  # without an absent value, which the columns' types allow
         for trial_pk, metric, statistic, phase, unit, direction, value in rows:
             own, slot, repeat = places[trial_pk]
@@ -184,34 +182,26 @@ def newest_usable(
 ) -> list[CurrentSeries]:
     """Every series that has a usable trial, by key, with its newest such campaign; of these workloads and providers if named. Imported ones
     are left out."""
+    named = ((Series.workload, workloads), (Series.provider, providers))
+    asked = (column.in_(names) for column, names in named if names is not None)
+    return newest_campaigns(session, Series.source != "imported", *asked, usable=True)
+
+
+def newest_campaigns(session: Session, *which: ColumnElement[bool], usable: bool) -> list[CurrentSeries]:
+    """Series, by key, with their newest campaign, or with the newest in which a trial is usable; those without one are left out."""
     of = aliased(SeriesCampaign)
-    usable = select(Trial.id).where(Trial.series_key == of.series_key, Trial.campaign_id == of.campaign_id, *USABLE).exists()
-    newest = (
-        select(of.campaign_id)
-        .where(of.series_key == Series.series_key, usable)
-        .order_by(of.planned_at.desc(), of.campaign_id.desc())
-        .limit(1)
-        .correlate(Series)
-        .scalar_subquery()
-    )
-    query = select(Series, newest.label("campaign_id")).where(Series.source != "imported").order_by(Series.series_key)
-    if workloads is not None:
-        query = query.where(Series.workload.in_(workloads))
-    if providers is not None:
-        query = query.where(Series.provider.in_(providers))
-    rows = [(view_of(SeriesView, row[0]), cast(str, row.campaign_id)) for row in session.execute(query) if row.campaign_id is not None]
-    planned: dict[tuple[str, str], datetime] = {}
-    for pairs in _batches([(series.series_key, campaign) for series, campaign in rows]):
-        key = (SeriesCampaign.series_key, SeriesCampaign.campaign_id)
-        chosen = (
-            SeriesCampaign.series_key.in_({key for key, _ in pairs}),
-            SeriesCampaign.campaign_id.in_({campaign for _, campaign in pairs}),
+    newest = select(of.campaign_id).where(of.series_key == Series.series_key)
+    if usable:
+        newest = newest.where(
+            select(Trial.id).where(Trial.series_key == of.series_key, Trial.campaign_id == of.campaign_id, *USABLE).exists()
         )
-        planned |= {
-            (row.series_key, row.campaign_id): row.planned_at
-            for row in session.execute(select(*key, SeriesCampaign.planned_at).where(*chosen))
-        }
-    return [CurrentSeries(series, campaign, planned[series.series_key, campaign]) for series, campaign in rows]
+    first = newest.order_by(of.planned_at.desc(), of.campaign_id.desc()).limit(1).correlate(Series).scalar_subquery()
+    chosen = select(Series, first.label("campaign_id")).where(*which).subquery()
+    series = aliased(Series, chosen)
+    same = (SeriesCampaign.series_key == chosen.c.series_key) & (SeriesCampaign.campaign_id == chosen.c.campaign_id)
+    query = select(series, SeriesCampaign.campaign_id, SeriesCampaign.planned_at).join(SeriesCampaign, same)
+    rows = session.execute(query.order_by(chosen.c.series_key)).tuples()
+    return [CurrentSeries(view_of(SeriesView, row), campaign_id, planned_at) for row, campaign_id, planned_at in rows]
 
 
 def measured_anything(session: Session) -> bool:
@@ -232,12 +222,9 @@ def attempts_of(session: Session, parts: Sequence[CurrentSeries]) -> list[Effect
         columns = (Trial.id, Trial.trial_id, Trial.attempt, Trial.series_key, Trial.quality_action, Trial.quality_reasons, Trial.checksum)
         query = select(*columns).where(in_series_campaigns(pairs), EFFECTIVE)
         attempts += [
-            EffectiveAttempt(
-                row.id, row.trial_id, row.attempt, row.series_key, row.quality_action,
-                tuple(Reason(**r) for r in row.quality_reasons), row.checksum,
-            )
-            for row in session.execute(query)
-        ]  # fmt: skip
+            EffectiveAttempt(pk, trial, attempt, series, action, tuple(Reason(**r) for r in why), checksum)
+            for pk, trial, attempt, series, action, why, checksum in session.execute(query)
+        ]
     return sorted(attempts, key=lambda a: (a.trial_id, a.attempt))
 
 

@@ -13,7 +13,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from plumbline.archive.engine import reading
 from plumbline.archive.pages import NOT_IMPORTED
-from plumbline.archive.repository import Span, where_within
+from plumbline.archive.repository import Span
 from plumbline.archive.schema import (
     Environment,
     Metric,
@@ -21,7 +21,7 @@ from plumbline.archive.schema import (
     SeriesCampaign,
     Trial,
 )
-from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns
+from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, series_campaigns
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Trends:
         """How the launches of a provider ended in its newest campaigns, of a span if asked, oldest first."""
         with reading(self.engine) as session:
             keys = session.scalars(select(Series.series_key).where(Series.provider == provider, NOT_IMPORTED)).all()
-            newest = _newest_campaigns(session, keys, latest, between)
+            newest = dict(series_campaigns(session, keys, latest, between))
             # In pairs and counted here: by the campaign alone, or grouped by it, a database may read the trials of all campaigns.
             own = and_(Trial.series_key.in_(keys), Trial.campaign_id.in_(newest), EFFECTIVE)
             ended: dict[str, Counter[str | None]] = defaultdict(Counter)
@@ -84,14 +84,6 @@ class Trends:
         query = query.where(Series.provider.in_(providers), NOT_IMPORTED).group_by(Series.provider)
         with reading(self.engine) as session:
             return {row.provider: row.last for row in session.execute(query)}
-
-
-def _newest_campaigns(session: Session, keys: Sequence[str], latest: int, between: Span) -> dict[str, datetime]:
-    """Campaign → planned for, oldest first, of the newest campaigns of these series."""
-    query = select(SeriesCampaign.campaign_id, SeriesCampaign.planned_at).where(SeriesCampaign.series_key.in_(keys)).distinct()
-    query = where_within(query, SeriesCampaign.planned_at, between)
-    order = (SeriesCampaign.planned_at.desc(), SeriesCampaign.campaign_id.desc())
-    return {row.campaign_id: row.planned_at for row in session.execute(query.order_by(*order).limit(latest)).all()[::-1]}
 
 
 def _facts_by(session: Session, key: InstrumentedAttribute[str], of: ColumnElement[bool]) -> dict[str, tuple[Mapping[str, Any], ...]]:

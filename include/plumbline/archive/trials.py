@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, cast
 
 from pydantic import ValidationError
 from sqlalchemy import ColumnElement, and_, case, func, or_, select, tuple_
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from plumbline.archive.engine import reads
 from plumbline.archive.published import IMPORTED_LAUNCHER
@@ -23,7 +23,7 @@ from plumbline.archive.records import (
 )
 from plumbline.archive.repository import Span, view_of, where_equal, where_within
 from plumbline.archive.schema import Campaign, Correction, Document, Finding, Metric, Quarantined, Series, SeriesCampaign, Trial
-from plumbline.results import HeldPart, InvalidResult, Reason, ResultDocument, Status
+from plumbline.results import HeldPart, Reason, ResultDocument, Status, bounded_json
 
 EFFECTIVE = ~select(Correction.trial_pk).where(Correction.corrects == Trial.id).exists()
 """Condition: no correction replaced the attempt."""
@@ -130,7 +130,8 @@ def campaigns(session: Session, series_key: str | None = None, latest: int | Non
     query = query.order_by(Campaign.planned_at.desc(), Campaign.campaign_id.desc())
     chosen = session.execute(query.limit(latest) if latest is not None else query).all()[::-1]
     ids = [row.campaign_id for row in chosen] if series_key is not None or latest is not None else None
-    counted = outcomes_by_campaign(session, series_key, ids)
+    own = (*([] if series_key is None else [Trial.series_key == series_key]), *([] if ids is None else [Trial.campaign_id.in_(ids)]))
+    counted = outcomes_by(session, Trial.campaign_id, *own)
     took_part = _series_by_campaign(session, series_key, ids)
     return [
         CampaignView(
@@ -161,9 +162,11 @@ def newest_campaign(session: Session) -> str | None:
     return session.scalars(query.limit(1)).first()
 
 
-def series_campaigns(session: Session, series_key: str, latest: int, between: Span = (None, None)) -> list[tuple[str, datetime]]:
-    """(campaign, planned for) of the newest campaigns of a series, of a span if asked, oldest first; an index answers it."""
-    query = select(SeriesCampaign.campaign_id, SeriesCampaign.planned_at).where(SeriesCampaign.series_key == series_key)
+def series_campaigns(
+    session: Session, series: str | Sequence[str], latest: int, between: Span = (None, None)
+) -> list[tuple[str, datetime]]:
+    """(campaign, planned for) of the newest campaigns of a series, or of several, of a span if asked, oldest first; an index answers it."""
+    query = where_equal(select(SeriesCampaign.campaign_id, SeriesCampaign.planned_at).distinct(), (SeriesCampaign.series_key, series))
     query = where_within(query, SeriesCampaign.planned_at, between)
     newest = query.order_by(SeriesCampaign.planned_at.desc(), SeriesCampaign.campaign_id.desc()).limit(latest)
     return [(row.campaign_id, row.planned_at) for row in session.execute(newest)][::-1]
@@ -171,56 +174,32 @@ def series_campaigns(session: Session, series_key: str, latest: int, between: Sp
 
 def latest_campaign(session: Session, series_key: str) -> str | None:
     """The newest campaign in which the series took part; None if there is none."""
-    query = select(SeriesCampaign.campaign_id).where(SeriesCampaign.series_key == series_key)
-    return session.scalars(query.order_by(SeriesCampaign.planned_at.desc(), SeriesCampaign.campaign_id.desc()).limit(1)).first()
+    return next((campaign for campaign, _ in series_campaigns(session, series_key, 1)), None)
 
 
-def outcomes_by_campaign(session: Session, series_key: str | None, ids: Sequence[str] | None) -> dict[str, Outcomes]:
-    """How the trials of each campaign ended, counted by the database: a year of a large installation does not pass through Python."""
+def outcomes_by(session: Session, key: InstrumentedAttribute[str], *which: ColumnElement[bool]) -> dict[str, Outcomes]:
+    """How the trials of each `key`, a campaign or a series, ended, counted by the database: a year of a large installation does not pass through
+    Python. A trial with a usable attempt is usable, whatever its other attempts were; else its last attempt says how it ended."""
     trial = (Trial.series_key, Trial.campaign_id, Trial.slot, Trial.repeat)  # in the order of the natural key's index
     rank = func.row_number().over(partition_by=trial, order_by=(case((_ACCEPTED, 1), else_=0).desc(), Trial.attempt.desc()))
-    ranked = select(Trial.campaign_id, Trial.status, Trial.quality_action, rank.label("rank")).where(EFFECTIVE)
-    if series_key is not None:
-        ranked = ranked.where(Trial.series_key == series_key)
-    if ids is not None:
-        ranked = ranked.where(Trial.campaign_id.in_(ids))
-    best = ranked.subquery()
-    ended = (best.c.campaign_id, best.c.status, best.c.quality_action)
+    best = select(key.label("key"), Trial.status, Trial.quality_action, rank.label("rank")).where(EFFECTIVE, *which).subquery()
+    ended = (best.c.key, best.c.status, best.c.quality_action)
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for row in session.execute(select(*ended, func.count().label("n")).where(best.c.rank == 1).group_by(*ended)):
-        counts[row.campaign_id][_outcome_of(row)] += row.n
-    return {campaign: Outcomes(planned=counted.total(), **counted) for campaign, counted in counts.items()}
+        outcome = "usable" if usable(row) else "rejected" if row.status in _MEASURED else row.status
+        counts[row.key][outcome] += row.n
+    return {name: Outcomes(planned=counted.total(), **counted) for name, counted in counts.items()}
 
 
 def _series_by_campaign(session: Session, series_key: str | None, ids: Sequence[str] | None) -> dict[str, Counter[Source]]:
     """How many series of each source took part in each campaign."""
     query = select(SeriesCampaign.campaign_id, Series.source, func.count().label("n"))
     query = query.join(Series, Series.series_key == SeriesCampaign.series_key)
-    if series_key is not None:
-        query = query.where(SeriesCampaign.series_key == series_key)
-    if ids is not None:
-        query = query.where(SeriesCampaign.campaign_id.in_(ids))
+    query = where_equal(query, (SeriesCampaign.series_key, series_key), (SeriesCampaign.campaign_id, ids))
     counts: dict[str, Counter[Source]] = defaultdict(Counter)
     for row in session.execute(query.group_by(SeriesCampaign.campaign_id, Series.source)):
         counts[row.campaign_id][cast(Source, row.source)] += row.n
     return counts
-
-
-def outcomes(attempts: Iterable[Any]) -> Outcomes:
-    """Counts by trial from rows with series_key, slot, repeat, attempt, status and quality_action.
-
-    A trial with a usable attempt is usable, whatever its other attempts were; else its last attempt says how it ended.
-    """
-    by_trial: dict[tuple[str, str, int], list[Any]] = defaultdict(list)
-    for row in attempts:
-        by_trial[row.series_key, row.slot, row.repeat].append(row)
-    counts = Counter(_outcome_of(max(rows, key=lambda r: (usable(r), r.attempt))) for rows in by_trial.values())
-    return Outcomes(planned=len(by_trial), **counts)
-
-
-def _outcome_of(best: Any) -> str:
-    """The outcome of a trial by its best attempt."""
-    return "usable" if usable(best) else "rejected" if best.status in _MEASURED else cast(str, best.status)
 
 
 def usable(attempt: Any) -> bool:
@@ -259,11 +238,7 @@ def documents(session: Session, campaign_id: str) -> dict[tuple[str, int], Resul
 
 
 def _parsed(content: str, trial_id: str, attempt: int) -> ResultDocument:
-    try:
-        return ResultDocument.model_validate_json(content)
-    except ValidationError as error:
-        why = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
-        raise InvalidResult(f"the archived document of {trial_id}#{attempt} does not hold: {why}") from error
+    return bounded_json.validate_model(ResultDocument, content, f"the archived document of {trial_id}#{attempt} does not hold")
 
 
 def metric_history(

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from plumbline.archive import published, recording
 from plumbline.archive.recording import child_rows, series_row, trial_row
+from plumbline.archive.retention import SAME_FILE
 from plumbline.archive.schema import Base, Campaign, Document, Environment, Evidence, Expired, Metric, Quarantined, Series, Snapshot, Trial
 from plumbline.declarations import digest
 from plumbline.results import ResultDocument, ResultStore, bounded_json, evidence_files, signing
@@ -96,9 +97,7 @@ def trial_problems(session: Session, trial: Trial) -> Iterator[str]:
         model = PublishedResult if trial.launcher == published.IMPORTED_LAUNCHER else ResultDocument
         document: ResultDocument | PublishedResult = model.model_validate_json(content)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        yield f"{name}: its document does not hold: {where}{': ' if where else ''}{first['msg'].removeprefix('Value error, ')}"
+        yield f"{name}: its document does not hold: {bounded_json.first_error(error)}"
         return
     for column, expected in _columns(trial, document).items():
         stored = getattr(trial, column)
@@ -184,7 +183,7 @@ def file_problems(session: Session, share: tuple[int, int] = (0, 1)) -> Iterator
                 Trial.attempt,
             )
             .join(Trial, Trial.id == Evidence.trial_pk)
-            .outerjoin(Expired, (Expired.trial_pk == Evidence.trial_pk) & (Expired.position == Evidence.position))
+            .outerjoin(Expired, SAME_FILE)
             .where(Expired.trial_pk.is_(None), Evidence.trial_pk % n == k % n)
             .where((Evidence.trial_pk > last[0]) | ((Evidence.trial_pk == last[0]) & (Evidence.position > last[1])))
             .order_by(Evidence.trial_pk, Evidence.position)
@@ -217,7 +216,7 @@ def files_elsewhere(session: Session) -> int:
     kept = (
         select(Trial.uri, func.count())
         .join(Evidence, Evidence.trial_pk == Trial.id)
-        .outerjoin(Expired, (Expired.trial_pk == Evidence.trial_pk) & (Expired.position == Evidence.position))
+        .outerjoin(Expired, SAME_FILE)
         .where(Expired.trial_pk.is_(None))
         .group_by(Trial.uri)
     )

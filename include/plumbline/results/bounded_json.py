@@ -67,7 +67,7 @@ def parse_model(kind: type[Model], raw: bytes, where: str) -> Model:
     return validate_model(kind, raw, where)
 
 
-def validate_model(kind: type[Model], raw: bytes, where: str) -> Model:
+def validate_model(kind: type[Model], raw: bytes | str, where: str) -> Model:
     """`raw`, whose bounds were checked, as this model; InvalidResult names the first invalid field."""
     try:
         return kind.model_validate_json(raw)

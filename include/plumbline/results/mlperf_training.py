@@ -15,6 +15,7 @@ from datetime import date, datetime, time, timezone
 
 from pydantic import ValidationError
 
+from plumbline.results.bounded_json import first_error
 from plumbline.results.document import Environment, Reason, Scalar, Validity, metric_row
 from plumbline.results.published import PublishedResult, slug
 
@@ -64,12 +65,8 @@ def _parsed(reader: csv.DictReader[str], published: Mapping[str, date]) -> Parse
         line = reader.line_num
         try:
             parsed = _result(fields, published)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            rejected.append(RejectedRow(line, f"{'.'.join(map(str, first['loc']))}: {first['msg'].removeprefix('Value error, ')}"))
-            continue
         except ValueError as error:
-            rejected.append(RejectedRow(line, str(error)))
+            rejected.append(RejectedRow(line, first_error(error) if isinstance(error, ValidationError) else str(error)))
             continue
         before = first_lines.setdefault(parsed.trial_id, line)
         if before != line:
