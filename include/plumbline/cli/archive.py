@@ -102,9 +102,7 @@ def _problems() -> list[str]:
 
 
 def _url(airflow: bool) -> str:
-    if not airflow:
-        return installation_paths().archive_url
-    return database_url()
+    return database_url() if airflow else installation_paths().archive_url
 
 
 _NEWEST = 12

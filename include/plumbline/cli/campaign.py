@@ -52,8 +52,6 @@ from plumbline.presentation.verdicts import campaign_verdict
 from plumbline.workflows import budget
 from plumbline.workflows.report import campaign_data
 
-"""Everything after the command's name, --help included, is Airflow's."""
-
 
 def airflow(words: typer.Context) -> None:
     """Run Airflow's own commands, such as `connections import`, on the Airflow of this installation."""
@@ -165,16 +163,27 @@ def _format_remaining(state: CampaignState) -> str:
 
 
 _TIDY_EVERY_S = 86400.0
+Workloads = Annotated[list[str] | None, typer.Option("--workload", help="only this workload; may be repeated")]
+Kinds = Annotated[list[str] | None, typer.Option("--kind", help="training or inference; may be repeated")]
+Repeats = Annotated[int | None, typer.Option(min=1, max=50, help="repeats a slot, instead of the declared ones")]
+Placed = Annotated[
+    Placement, typer.Option(help="fresh_node: on nodes that the series was not measured on lately; for providers on clusters")
+]
+
+
+def run_request(
+    campaign_id: str, reason: str, workloads: list[str] | None, kinds: list[str] | None, repeats: int | None, placement: Placement
+) -> RunRequest:
+    """The request of a campaign by the options that `run` and `trigger` share."""
+    return RunRequest(campaign_id, reason, None, tuple(workloads or ()) or None, tuple(kinds or ()) or None, repeats, placement)
 
 
 def run(
     provider: Annotated[list[str] | None, typer.Option(help="only this provider; may be repeated")] = None,
-    workload: Annotated[list[str] | None, typer.Option(help="only this workload; may be repeated")] = None,
-    kind: Annotated[list[str] | None, typer.Option(help="training or inference; may be repeated")] = None,
-    repeats: Annotated[int | None, typer.Option(min=1, max=50, help="repeats a slot, instead of the declared ones")] = None,
-    placement: Annotated[
-        Placement, typer.Option(help="fresh_node: on nodes that the series was not measured on lately; for providers on clusters")
-    ] = "any",
+    workload: Workloads = None,
+    kind: Kinds = None,
+    repeats: Repeats = None,
+    placement: Placed = "any",
     campaign: Annotated[
         str | None, typer.Option(help="campaign id, named by its time if left out; trials of one that exists get a further attempt")
     ] = None,
@@ -183,14 +192,8 @@ def run(
 ) -> None:
     """Measure a campaign on this machine through Airflow, compare it with the baseline, and write scorecards and the report."""
     declared = load_with_local_gpus()
-    request = RunRequest(
-        campaign_id=campaign or datetime.now(timezone.utc).strftime("run-%Y%m%d-%H%M%S"),
-        reason=reason,
-        workloads=tuple(workload) if workload else None,
-        kinds=tuple(kind) if kind else None,
-        repeats=repeats,
-        placement=placement,
-    )
+    campaign_id = campaign or datetime.now(timezone.utc).strftime("run-%Y%m%d-%H%M%S")
+    request = run_request(campaign_id, reason, workload, kind, repeats, placement)
     announce_new_archive()
     with recorded_later(request.campaign_id), stop_on_signal():
         if there := stores.home().trial_ids(request.campaign_id):

@@ -14,9 +14,10 @@ from typing import Annotated, Literal
 import typer
 from rich.text import Text
 
+from plumbline.cli.declared import declared_providers, load_declared
 from plumbline.cli.exit_status import FAILED, OK
 from plumbline.cli.output import Json, clear_errors, emit, err, fail, out
-from plumbline.declarations import DeclarationError, Declarations, KubernetesLauncher, Provider, load
+from plumbline.declarations import Declarations, KubernetesLauncher, Provider
 from plumbline.embedded.connections import provide_connections, variable
 from plumbline.embedded.doctor.examination import examine
 from plumbline.launch.cluster.api import ApiRefused
@@ -29,7 +30,6 @@ from plumbline.launch.cluster.operate.sweep import campaign_launches
 from plumbline.launch.doctor_check import DoctorCheck
 from plumbline.launch.failures import BadDeclaration, Unreachable
 from plumbline.launch.plan import possible_trials
-from plumbline.metrics.formatting import unknown_name
 from plumbline.metrics.units import SECONDS, parse
 
 _MARK = {"ok": ("✓", "green"), "failed": ("✗", "red"), "unknown": ("–", "dim")}
@@ -165,11 +165,8 @@ def sweep(
 
 
 def _chosen(name: str) -> tuple[Provider, KubernetesLauncher, Declarations]:
-    with clear_errors(DeclarationError):
-        declared = load()
-    provider = declared.providers.get(name)
-    if provider is None:
-        fail(unknown_name("provider", name, declared.providers))
+    declared = load_declared()
+    (provider,) = declared_providers(declared, [name])
     if not provider.launcher.runs_pods:
         fail(f'"{name}" is reached by the launcher "{provider.launcher.kind}"; expected a provider of the launcher kubernetes')
     return provider, cluster_declaration(provider), declared

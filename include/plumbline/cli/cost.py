@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, datetime, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +18,7 @@ from plumbline.analysis.cost.planned_bill import PlannedOption, plan_bills
 from plumbline.analysis.cost.unit_costs import Cost
 from plumbline.analysis.prices.book import OTHER_GPUS_TEXT, share_of
 from plumbline.cli.cost_month import month
+from plumbline.cli.declared import Campaign, as_day
 from plumbline.cli.output import Json, clear_errors, completed, emit, fail, marked, out, read_archive, table
 from plumbline.cli.tables import TOP, print_table
 from plumbline.declarations import DeclarationError, load
@@ -127,7 +128,7 @@ def _plan_of_lines(lines: list[str]) -> CostPlan:
 
 cost = typer.Typer(help="Show what trials, campaigns and plans cost, line by line.", no_args_is_help=True)
 
-How = Annotated[str, typer.Option("--purchase", help="how the instances are paid for: on_demand, spot or reserved")]
+How = Annotated[Purchase, typer.Option("--purchase", help="how the instances are paid for")]
 On = Annotated[str | None, typer.Option("--on", help="the day whose prices count, such as 2026-11-21; left out, the day of each trial")]
 
 
@@ -148,17 +149,17 @@ def trial(
     as_json: Json = False,
 ) -> None:
     """What one trial cost: all its attempts, line by line, and what its outcomes cost at the rate that it measured."""
-    way, day = as_purchase(purchase), as_day(on)
+    day = as_day("--on", on)
     with clear_errors(DeclarationError, LookupError, InvalidResult), read_archive() as archive:
         document = archive.document(trial_id)
         if document is None:
             raise LookupError(f'the archive has no trial "{trial_id}"; `plumbline scorecard CAMPAIGN --json` names those of a campaign')
         declared = load()
         campaign_costs = campaign_bill(archive, declared, document.trial.campaign_id)
-    bill = campaign_costs.bills(day, way)[trial_id].condensed()
+    bill = campaign_costs.bills(day, purchase)[trial_id].condensed()
     counts = (trial_id, document.trial.attempt) not in campaign_costs.rejected
     provider = campaign_costs.providers[document.trial.provider.name]
-    outcomes = outcome_costs(document, provider, day, way, declared.economics) if counts else ()
+    outcomes = outcome_costs(document, provider, day, purchase, declared.economics) if counts else ()
     share = share_of(provider, document.trial.workload.gpus)
     caveats = [share.caveat] if share is not None and share.caveat else []
 
@@ -176,19 +177,17 @@ def trial(
 
 @cost.command()
 def campaign(
-    campaign_id: Annotated[
-        str | None, typer.Argument(help="campaign id, or how it begins; the newest one if left out", callback=completed("campaign"))
-    ] = None,
+    campaign_id: Campaign = None,
     purchase: How = "on_demand",
     on: On = None,
     everything: Annotated[bool, typer.Option("--all", help="every provider instead of the first ten")] = False,
     as_json: Json = False,
 ) -> None:
     """What a campaign cost at each provider, training and inference apart, by item, with what came to nothing, and what a finished run cost with all of it."""
-    way, day = as_purchase(purchase), as_day(on)
+    day = as_day("--on", on)
     with clear_errors(DeclarationError, LookupError, InvalidResult), read_archive() as archive:
         name = campaign_id or newest_campaign(archive)
-        costs = campaign_bill(archive, load(), name).by_provider(day, way)
+        costs = campaign_bill(archive, load(), name).by_provider(day, purchase)
     sums = sum_costs(costs)
     items = [item for item in ITEMS if any(p.bill.of(item) is not None for p in costs)]
 
@@ -260,17 +259,3 @@ def _outcome_table(outcomes: tuple[Cost, ...]) -> Any:
 
 def _amount(money: Money | None) -> str:
     return "–" if money is None else str(money).removesuffix(f" {money.currency}")
-
-
-def as_purchase(given: str) -> Purchase:
-    ways: dict[str, Purchase] = {"on_demand": "on_demand", "spot": "spot", "reserved": "reserved"}
-    if given not in ways:
-        fail(f'--purchase "{given}" is not known; expected one of {", ".join(ways)}')
-    return ways[given]
-
-
-def as_day(given: str | None) -> date | None:
-    try:
-        return None if given is None else date.fromisoformat(given)
-    except ValueError:
-        fail(f'--on "{given}" is not a day; expected one such as 2026-11-21')

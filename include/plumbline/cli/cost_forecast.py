@@ -16,11 +16,13 @@ from plumbline.analysis.cost.precision import precision_levers
 from plumbline.analysis.cost.scenarios import format_driver
 from plumbline.analysis.cost.spot_forecast import spot_forecast
 from plumbline.analysis.trial_sample import TrialSample
-from plumbline.cli.cost import How, as_day, as_purchase, cost
+from plumbline.cli.cost import How, cost
+from plumbline.cli.declared import as_day, load_declared
 from plumbline.cli.exit_status import FAILED
 from plumbline.cli.output import Json, clear_errors, emit, err, fail, marked, out, read_archive, table
-from plumbline.declarations import AnyWorkload, DeclarationError, Provider, load
+from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.economics import Economics
+from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics.formatting import format_amount, format_name, format_percent, format_significant, names_by_text
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.presentation.charts.costs import DRIVERS, PARTS
@@ -52,9 +54,7 @@ class _ForecastCase:
 @cost.command()
 def scenarios(provider: Where, workload: What, purchase: How = "on_demand", on: On = None, as_json: Json = False) -> None:
     """Best, expected and worst cost of an outcome, with what it is made of."""
-    way, case = as_purchase(purchase), _forecast_case(provider, workload, on)
-    forecast = cost_forecast(*case.inputs, way)
-    complete = _require_forecast(forecast, as_json, case)
+    case, complete = _cost_forecast(provider, workload, purchase, on, as_json)
     points = complete.scenarios
     assert points is not None
 
@@ -76,9 +76,7 @@ def scenarios(provider: Where, workload: What, purchase: How = "on_demand", on: 
 @cost.command()
 def tornado(provider: Where, workload: What, purchase: How = "on_demand", on: On = None, as_json: Json = False) -> None:
     """What the cost of an outcome hangs on: each driver over its range, the widest first."""
-    way, case = as_purchase(purchase), _forecast_case(provider, workload, on)
-    forecast = cost_forecast(*case.inputs, way)
-    complete = _require_forecast(forecast, as_json, case)
+    case, complete = _cost_forecast(provider, workload, purchase, on, as_json)
     spread = complete.tornado
     assert spread is not None
 
@@ -141,8 +139,8 @@ def spot(provider: Where, workload: What, run: Work = None, on: On = None, as_js
 @cost.command("break-even")
 def break_even(provider: Where, workload: What, purchase: How = "on_demand", on: On = None, as_json: Json = False) -> None:
     """From which utilisation and which monthly volume on a model of one's own is cheaper than a hosted one."""
-    way, case = as_purchase(purchase), _forecast_case(provider, workload, on)
-    forecast = hosted_forecast(*case.inputs, way)
+    case = _forecast_case(provider, workload, on)
+    forecast = hosted_forecast(*case.inputs, purchase)
     if forecast.own is None:
         _exit_without_figure(forecast.reason, as_json, case, forecast)
 
@@ -169,9 +167,8 @@ def break_even(provider: Where, workload: What, purchase: How = "on_demand", on:
 
 
 def _forecast_case(provider: str, workload: str, on: str | None) -> _ForecastCase:
-    day = as_day(on) or datetime.now(timezone.utc).date()
-    with clear_errors(DeclarationError):
-        declared = load()
+    day = as_day("--on", on) or datetime.now(timezone.utc).date()
+    declared = load_declared()
     made_up = provider in declared.providers and declared.providers[provider].simulated
     with read_archive() as archive:
         now = current_results(archive, declared, day, workloads=[workload], simulated=made_up)
@@ -186,10 +183,13 @@ def _forecast_case(provider: str, workload: str, on: str | None) -> _ForecastCas
     )
 
 
-def _require_forecast(forecast: CostForecast, as_json: bool, case: _ForecastCase) -> CostForecast:
+def _cost_forecast(provider: str, workload: str, purchase: Purchase, on: str | None, as_json: bool) -> tuple[_ForecastCase, CostForecast]:
+    """The case and its forecast; without a figure says why and leaves with 1."""
+    case = _forecast_case(provider, workload, on)
+    forecast = cost_forecast(*case.inputs, purchase)
     if forecast.model is None:
         _exit_without_figure(forecast.reason, as_json, case, forecast)
-    return forecast
+    return case, forecast
 
 
 def _exit_without_figure(reason: str | None, as_json: bool, case: _ForecastCase, forecast: Any) -> NoReturn:
@@ -238,12 +238,10 @@ def precision(
     as_json: Json = False,
 ) -> None:
     """What an outcome costs in each precision of one model, with the measured difference in quality beside it."""
-    way, day = as_purchase(purchase), as_day(on) or datetime.now(timezone.utc).date()
-    with clear_errors(DeclarationError):
-        declared = load()
+    day, declared = as_day("--on", on) or datetime.now(timezone.utc).date(), load_declared()
     made_up = provider in declared.providers and declared.providers[provider].simulated
     with read_archive(listing=True, as_json=as_json) as archive:
-        now = current_results(archive, declared, day, purchase=way, simulated=made_up)
+        now = current_results(archive, declared, day, purchase=purchase, simulated=made_up)
     levers = [each for each in precision_levers(now.trials, now.workloads) if provider in (None, each.provider)]
 
     def show() -> None:

@@ -161,11 +161,6 @@ def _experiments(experiments: Sequence[Experiment]) -> None:
     print_table(shown)
 
 
-def _show_rest(count: int, most: int | None) -> None:
-    if most is not None and count > most:
-        _line(f"  and {count - most} more: --all", "dim")
-
-
 def _cheapest(answer: CheapestTable, most: int | None) -> None:
     required = join_words(answer.requirements) or "nothing is required"
     text = answer.answer if any(row.meets for row in answer.rows) else f"{answer.answer} {answer.note}".rstrip()

@@ -11,15 +11,16 @@ from typing import Annotated
 import typer
 
 from plumbline.analysis.prices.check import PriceVerdict
+from plumbline.cli.declared import declared_providers, load_declared
 from plumbline.cli.exit_status import DRIFTED, FAILED, OK
 from plumbline.cli.output import Json, clear_errors, emit, err, fail, marked, out, table
-from plumbline.declarations import DeclarationError, Declarations, Provider, load
+from plumbline.declarations import Provider
 from plumbline.embedded.connections import provide_connections
 from plumbline.findings.price import format_price_name
 from plumbline.findings.probe import ProbeVerdict
 from plumbline.launch.cluster.api import ApiRefused
 from plumbline.launch.failures import TrialFailure
-from plumbline.metrics.formatting import format_count, format_money_change, unknown_name
+from plumbline.metrics.formatting import format_count, format_money_change
 from plumbline.workflows.check_provider import EnvironmentCheck, check_environment
 from plumbline.workflows.pending_changes import monitored_providers
 from plumbline.workflows.probe import ProbeReport, probe_provider
@@ -75,12 +76,8 @@ def watch(
 
 
 def _chosen(names: list[str] | None) -> list[Provider]:
-    with clear_errors(DeclarationError):
-        declared: Declarations = load()
-    unknown = [name for name in names or () if name not in declared.providers]
-    if unknown:
-        fail(unknown_name("provider", unknown[0], declared.providers))
-    providers = [declared.providers[name] for name in dict.fromkeys(names)] if names else monitored_providers(declared)
+    declared = load_declared()
+    providers = declared_providers(declared, names) if names else monitored_providers(declared)
     if not providers:
         fail("no enabled provider is watched; name one, or set `enabled: true` (and leave watch.enabled true) in its declaration")
     return providers

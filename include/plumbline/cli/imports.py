@@ -13,6 +13,7 @@ import typer
 from plumbline import workflows
 from plumbline.archive import Refused
 from plumbline.archive.bundle import BadBundle, ImportedCampaign
+from plumbline.cli.declared import as_day
 from plumbline.cli.exit_status import FAILED, OK
 from plumbline.cli.output import Json, clear_errors, emit, fail, marked, open_archive, out, read_archive, table
 from plumbline.declarations import DeclarationError, load
@@ -45,7 +46,7 @@ def import_(
             fail(f"--from {tool} without {'--provider' if provider is None else '--workload'}; expected --provider and --workload")
         if campaign:
             fail("--campaign with --from; expected it with a folder alone")
-        _import_file(source, tool, provider, workload, _day(day), as_json)
+        _import_file(source, tool, provider, workload, as_day("--date", day), as_json)
         return
     if unused := [name for name, value in (("--provider", provider), ("--workload", workload), ("--date", day)) if value is not None]:
         fail(f"{unused[0]} without --from; expected the file's tool, one of {', '.join(FORMATS)}")
@@ -107,13 +108,6 @@ def _show_file(done: ImportedFile) -> None:
     out.print(f"{source.name} (SHA-256 {source.sha256[:16]}…): {format_count(new, 'run')} imported, {known} known already")
     for name in done.imported.kept_out:
         out.print(f"  kept out: the archive holds {name} with other values, which stay", style="yellow")
-
-
-def _day(text: str | None) -> date | None:
-    try:
-        return None if text is None else date.fromisoformat(text)
-    except ValueError:
-        fail(f'--date is "{text}"; expected a day such as 2026-11-23')
 
 
 def imports(as_json: Json = False) -> None:

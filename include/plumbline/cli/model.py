@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Annotated, get_args
+from typing import Annotated
 
 import typer
 
+from plumbline.cli.declared import load_declared
 from plumbline.cli.exit_status import FAILED
-from plumbline.cli.output import Json, clear_errors, emit, err, fail, out
-from plumbline.declarations import DeclarationError, InferenceWorkload, installation_paths, load
+from plumbline.cli.output import Json, emit, err, fail, out
+from plumbline.declarations import InferenceWorkload, installation_paths
 from plumbline.declarations.loader import display_path
 from plumbline.declarations.workloads.models import ServingPrecision
 from plumbline.harness.inference.checkpoint.contents import BrokenCheckpoint, Contents
@@ -32,7 +33,7 @@ def add(
     source: Annotated[str, typer.Argument(help="owner/name of the hub, a URL such as s3://bucket/model, or a folder")],
     revision: Annotated[str | None, typer.Option(help="branch, tag or commit of the hub; its commit is declared")] = None,
     name: Annotated[str | None, typer.Option(help="the workload's name; from the model's if left out")] = None,
-    precision: Annotated[str | None, typer.Option(help="fp32, bf16, fp16, fp8, int8 or int4; that of the files if left out")] = None,
+    precision: Annotated[ServingPrecision | None, typer.Option(help="that of the files if left out")] = None,
     context: Annotated[
         int | None, typer.Option(min=8, help="longest sequence in tokens; the template's, or the model's if that is shorter")
     ] = None,
@@ -51,11 +52,8 @@ def add(
     Configuration and safetensors headers are read first: a broken, gated or unknown model ends here. A gated model needs HF_TOKEN in the
     environment. The files go to the installation's cache, where trials on this machine find them.
     """
-    if precision is not None and precision not in get_args(ServingPrecision):
-        fail(f"--precision {precision} is not known; expected one of {', '.join(get_args(ServingPrecision))}")
     try:
-        with clear_errors(DeclarationError):
-            declared = load()
+        declared = load_declared()
         template = add_model.template_of(declared, like)
         source_files = add_model.find_source(source, revision, mirror, os.environ.get("HF_TOKEN") or None)
         contents = add_model.look_at(source_files)
@@ -69,8 +67,7 @@ def add(
             config / "workloads" / "inference" / f"{template.name}.yaml", template, chosen, section, contents.quantised_to
         )
         path = add_model.write_declaration(config, chosen, text, contents, replace=replace)
-        with clear_errors(DeclarationError):
-            declared = load()
+        declared = load_declared()
     except FetchFailed as error:
         fail(str(error), FAILED)
     except BrokenCheckpoint as error:

@@ -11,13 +11,14 @@ from typing import Annotated, Any
 import typer
 
 from plumbline.analysis.prices.check import PriceVerdict, implausible
+from plumbline.cli.declared import declared_providers, load_declared
 from plumbline.cli.exit_status import DRIFTED, FAILED
 from plumbline.cli.findings import Why
-from plumbline.cli.output import Json, clear_errors, emit, err, fail, out, read_archive, table
-from plumbline.declarations import DeclarationError, Provider, load
+from plumbline.cli.output import Json, clear_errors, emit, err, out, read_archive, table
+from plumbline.declarations import Provider
 from plumbline.declarations.providers.rates import Purchase, Term
 from plumbline.findings.price import format_price_name, format_price_source, price_unit
-from plumbline.metrics.formatting import format_amount, format_change, format_money, unknown_name
+from plumbline.metrics.formatting import format_amount, format_change, format_money
 from plumbline.price_sources import read_prices
 from plumbline.results.price_reading import Reading
 from plumbline.workflows.accept_price import accept_command, accept_price
@@ -42,11 +43,8 @@ def list_prices(
     Nothing is stored. A source that fails is named on standard error, the others are shown all the same; the exit code is then 1.
     """
     at = datetime.now(timezone.utc)
-    with clear_errors(DeclarationError):
-        world = load()
-    if provider is not None and provider not in world.providers:
-        fail(unknown_name("provider", provider, world.providers))
-    chosen = (world.providers[provider],) if provider is not None else world.enabled_providers()
+    world = load_declared()
+    chosen = declared_providers(world, [provider]) if provider is not None else world.enabled_providers()
     rows: list[dict[str, Any]] = []
     failures: list[str] = []
     for place in chosen:
@@ -112,9 +110,8 @@ def check_prices(
     Exit code 4 if a price has changed or is held, 1 if a source failed; the others are read all the same.
     """
     at = datetime.now(timezone.utc)
-    with clear_errors(DeclarationError):
-        world = load()
-    chosen = (_declared(world.providers, provider),) if provider is not None else world.enabled_providers()
+    world = load_declared()
+    chosen = declared_providers(world, [provider]) if provider is not None else world.enabled_providers()
     with read_archive(empty=True) as archive:
         results = [read_and_store_prices(archive, world, place, at) for place in chosen]
 
@@ -146,9 +143,9 @@ def accept(
 ) -> None:
     """Accept a price: costs use it, and readings are compared with it. Its findings are settled, and every team's decision is recomputed:
     a first choice that changed is named, and is a finding."""
-    with clear_errors(DeclarationError, LookupError, ValueError, DecisionsLocked):
-        declared = load()
-        place = _declared(declared.providers, provider)
+    declared = load_declared()
+    (place,) = declared_providers(declared, [provider])
+    with clear_errors(LookupError, ValueError, DecisionsLocked):
         if term is not None and purchase != "reserved":
             raise ValueError(f"--term {term} of {purchase}: only reservations have one; expected --purchase reserved")
         with read_archive(empty=True) as archive:
@@ -169,12 +166,6 @@ def accept(
             out.print(f"{one.text}, was {one.before or 'none'}")
 
     emit(as_json, {**asdict(made), "first_choices_changed": moved}, show)
-
-
-def _declared(providers: dict[str, Provider], name: str) -> Provider:
-    if name not in providers:
-        fail(unknown_name("provider", name, providers))
-    return providers[name]
 
 
 def _show_checks(places: Sequence[Provider], results: list[PriceCheckResult]) -> None:

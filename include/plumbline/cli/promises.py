@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from plumbline.cli.output import Json, clear_errors, emit, fail, out, read_archive, table
+from plumbline.cli.declared import declared_providers, load_declared
+from plumbline.cli.output import Json, emit, out, read_archive, table
 from plumbline.cli.tables import TOP, print_table
-from plumbline.declarations import DeclarationError, load
-from plumbline.metrics.formatting import format_name, unknown_name
+from plumbline.metrics.formatting import format_name
 from plumbline.workflows.promises import DECLARE, ProviderPromises, provider_promises
 
 _COLOURS = {"good": "green", "bad": "red", "": "yellow"}
@@ -22,13 +22,10 @@ def promises(
     as_json: Json = False,
 ) -> None:
     """Show what providers promise, and whether it is kept, broken or not shown."""
-    with clear_errors(DeclarationError):
-        declared = load()
-    for name in provider or ():
-        if name not in declared.providers:
-            fail(unknown_name("provider", name, declared.providers))
+    declared = load_declared()
+    chosen = declared_providers(declared, provider or sorted(declared.providers))
     with read_archive(listing=True, as_json=as_json) as archive:
-        found = [provider_promises(archive, declared, name) for name in provider or sorted(declared.providers)]
+        found = [provider_promises(archive, declared, one.name) for one in chosen]
     shown = [each for each in found if each.rows]
     emit(as_json, [p.view for p in shown], lambda: _show(shown, everything))
 

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from plumbline.cli.output import Json, clear_errors, completed, emit, out, read_archive
+from plumbline.cli.declared import Campaign
+from plumbline.cli.output import Json, clear_errors, emit, out, read_archive
 from plumbline.declarations import DeclarationError
 from plumbline.presentation.html.pdf import NoBrowser
 from plumbline.presentation.tables import TableFormat
@@ -14,9 +15,7 @@ from plumbline.workflows.report import write_files
 
 
 def report(
-    campaign: Annotated[
-        str | None, typer.Argument(help="campaign id, or how it begins; the newest one if left out", callback=completed("campaign"))
-    ] = None,
+    campaign: Campaign = None,
     tables: Annotated[TableFormat | None, typer.Option(help="every table as well, for spreadsheets or for programs")] = None,
     pdf: Annotated[bool, typer.Option("--pdf", help="also as PDF, printed by a Chromium of this machine")] = False,
     mail: Annotated[bool, typer.Option("--mail", help="also report.eml: the cover as a draft to send, the report attached")] = False,

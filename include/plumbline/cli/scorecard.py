@@ -12,7 +12,8 @@ from rich.text import Text
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.conclusions import Conclusions, conclude
 from plumbline.analysis.scorecards.comparability import incomparable
-from plumbline.cli.output import Json, clear_errors, completed, emit, marked, out, read_archive, table
+from plumbline.cli.declared import Campaign
+from plumbline.cli.output import Json, clear_errors, emit, marked, out, read_archive, table
 from plumbline.cli.tables import TOP, ProviderTable, print_table
 from plumbline.cli.verdict import show_verdict
 from plumbline.declarations import DeclarationError
@@ -50,11 +51,6 @@ def _row_cell(cell: Cell) -> Text:
     if cell.reason:
         return Text(cell.reason, style="dim")
     return Text.assemble((cell.text, _COLOURS.get(cell.mark or "", "")), (f" {cell.detail}" if cell.detail else "", "dim"))
-
-
-Campaign = Annotated[
-    str | None, typer.Argument(help="campaign id, or how it begins; the newest one if left out", callback=completed("campaign"))
-]
 
 
 @garbage_collection_paused()

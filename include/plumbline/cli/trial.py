@@ -7,9 +7,8 @@ import tempfile
 import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -17,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from plumbline.analysis.trial_sample import PHASE_ORDER, USABLE
+from plumbline.cli.declared import inference_workload, load_declared
 from plumbline.cli.exit_status import FAILED, OK
 from plumbline.cli.output import (
     Json,
@@ -33,7 +33,7 @@ from plumbline.cli.output import (
     require_writable_archive,
     table,
 )
-from plumbline.declarations import DeclarationError, Declarations, InferenceWorkload, Trial, installation_paths, load
+from plumbline.declarations import Declarations, Trial, installation_paths
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.embedded.connections import provide_connections
 from plumbline.harness import selfcheck as instrument
@@ -44,7 +44,6 @@ from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.harness.measurement import TrialFailed
 from plumbline.launch.failures import Interrupted
 from plumbline.launch.plan import PlanError
-from plumbline.metrics.formatting import unknown_name
 from plumbline.presentation.scorecard_rows import trial_verdicts
 from plumbline.presentation.trials import (
     BEFORE_THE_MEASUREMENT,
@@ -157,17 +156,14 @@ def compact(lines: Sequence[CheckLine]) -> str:
     return "selfcheck: " + ", ".join(part for part in parts if part)
 
 
-class Device(str, Enum):
-    cpu = "cpu"
-    cuda = "cuda"
-
-
 def selfcheck(
-    device: Annotated[Device, typer.Option(help="cuda: also the GPU's event timer and counter of energy (AMD's too)")] = Device.cpu,
+    device: Annotated[
+        Literal["cpu", "cuda"], typer.Option(help="cuda: also the GPU's event timer and counter of energy (AMD's too)")
+    ] = "cpu",
     as_json: Json = False,
 ) -> None:
     """Check timers, energy, counted FLOPs, the load client and clocks against known values. Exit code 1 if a line fails."""
-    lines = instrument.run(device.value)
+    lines = instrument.run(device)
     emit(as_json, {"lines": lines}, lambda: _show(lines))
     raise typer.Exit(FAILED if any(line.status == "fail" for line in lines) else OK)
 
@@ -189,10 +185,7 @@ _READY_S, _LOOK_S = 300.0, 0.5
 
 def serve(workload: Annotated[str, typer.Argument(help="name of a declared inference workload, such as chat-tiny-cpu")]) -> None:
     """Serve WORKLOAD's model with Triton on this machine until Ctrl-C, and print how to declare it as an endpoint."""
-    with clear_errors(DeclarationError):
-        inference = {w.name: w for w in load().workloads.values() if isinstance(w, InferenceWorkload)}
-    if (spec := inference.get(workload.removeprefix("inference/"))) is None:
-        fail(unknown_name("inference workload", workload, inference))
+    spec = inference_workload(workload)
     try:
         with stopped_by_sigterm(), tempfile.TemporaryDirectory(prefix="plumbline-serve-") as folder:
             checkpoint = None
@@ -237,8 +230,8 @@ def trial(
     as_json: Json = False,
 ) -> None:
     """Run one trial of WORKLOAD on a provider without Airflow, and record it."""
-    with clear_errors(DeclarationError, PlanError):
-        declared = load()
+    declared = load_declared()
+    with clear_errors(PlanError):
         kind, _, name = workload.rpartition("/")
         spec = declared.workloads.get(name)
         if kind and spec is not None and spec.kind != kind:
@@ -278,8 +271,7 @@ def replay(
 
 def _within_budget(planned: Trial) -> None:
     """Leaves with a sentence if the month's budget of its provider, as declared now, does not carry one more trial."""
-    with clear_errors(DeclarationError):
-        provider = load().providers.get(planned.provider.name)
+    provider = load_declared().providers.get(planned.provider.name)
     if provider is None or provider.budget is None:
         return
     with planning_archive() as archive:

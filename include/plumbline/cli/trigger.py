@@ -10,15 +10,16 @@ from urllib.parse import quote
 import typer
 
 from plumbline.analysis.cost.budget import Balance, BudgetUse, Limit, sum_limits
-from plumbline.cli.campaign import load_declarations
+from plumbline.cli.campaign import Kinds, Placed, Repeats, Workloads, load_declarations, run_request
+from plumbline.cli.declared import declared_providers
 from plumbline.cli.exit_status import FAILED
 from plumbline.cli.output import Json, emit, fail, out, planning_archive, read_archive, table
 from plumbline.cli.tables import print_table
 from plumbline.embedded import client
 from plumbline.embedded.client import AirflowError, StartedRun
 from plumbline.embedded.client import start_runs as start_all
-from plumbline.launch.plan import Placement, PlanError, RunRequest
-from plumbline.metrics.formatting import format_amount, format_count, unknown_name
+from plumbline.launch.plan import PlanError, RunRequest
+from plumbline.metrics.formatting import format_amount, format_count
 from plumbline.workflows.budget import apply_budgets, budget_balance, forecast_month
 from plumbline.workflows.plan import PlannedRun, RunsNotStarted, on_demand_campaign_id, plan_runs
 
@@ -26,25 +27,17 @@ from plumbline.workflows.plan import PlannedRun, RunsNotStarted, on_demand_campa
 def trigger(
     provider: Annotated[list[str], typer.Argument(help="one or more enabled providers")],
     reason: Annotated[str, typer.Option(help="required: why; it stays with every result")],
-    workload: Annotated[list[str] | None, typer.Option(help="only this workload; may be repeated")] = None,
-    kind: Annotated[list[str] | None, typer.Option(help="training or inference; may be repeated")] = None,
-    repeats: Annotated[int | None, typer.Option(min=1, max=50, help="repeats a slot, instead of the declared ones")] = None,
-    placement: Annotated[
-        Placement, typer.Option(help="fresh_node: on nodes that the series was not measured on lately; for providers on clusters")
-    ] = "any",
+    workload: Workloads = None,
+    kind: Kinds = None,
+    repeats: Repeats = None,
+    placement: Placed = "any",
     campaign: Annotated[str | None, typer.Option(help="campaign id; named by its time if left out")] = None,
     as_json: Json = False,
 ) -> None:
     """Start benchmarks of these providers as one campaign, in the Airflow of this machine or of the team's server. Does not wait."""
     declared = load_declarations()
-    request = RunRequest(
-        campaign_id=campaign or on_demand_campaign_id(datetime.now(timezone.utc)),
-        reason=reason,
-        workloads=tuple(workload) if workload else None,
-        kinds=tuple(kind) if kind else None,
-        repeats=repeats,
-        placement=placement,
-    )
+    campaign_id = campaign or on_demand_campaign_id(datetime.now(timezone.utc))
+    request = run_request(campaign_id, reason, workload, kind, repeats, placement)
     try:
         planned = plan_runs(declared, request, provider)
         with planning_archive() as archive:
@@ -69,11 +62,9 @@ def budget(
 ) -> None:
     """Show the budgets of providers: used this month, and left."""
     declared, now = load_declarations(), datetime.now(timezone.utc)
-    for name in provider or ():
-        if name not in declared.providers:
-            fail(unknown_name("provider", name, declared.providers))
-        if declared.providers[name].budget is None:
-            fail(f"{name} declares no budget; `budget: {{usd_per_month: 5000}}` in its declaration sets one")
+    for one in declared_providers(declared, provider or ()):
+        if one.budget is None:
+            fail(f"{one.name} declares no budget; `budget: {{usd_per_month: 5000}}` in its declaration sets one")
     limited = [p for name, p in sorted(declared.providers.items()) if p.budget is not None and (not provider or name in provider)]
     with read_archive(empty=True) as archive:
         balances = [(budget_balance(archive, p, now), forecast_month(archive, declared, p, now).use) for p in limited]

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
+from plumbline.cli.declared import inference_workload
 from plumbline.cli.output import Json, clear_errors, emit, fail, out, table
-from plumbline.declarations import DeclarationError, InferenceWorkload, load
-from plumbline.declarations.workloads.access_logs import FORMATS
+from plumbline.declarations import DeclarationError
+from plumbline.declarations.workloads.access_logs import LogFormat
 from plumbline.declarations.workloads.text_file import UnusableFile
-from plumbline.metrics.formatting import unknown_name
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.workflows.workload_from_log import TEMPLATE, WorkloadOfLog, workload_from_log
 
@@ -28,7 +28,7 @@ def group() -> None:
 def from_log(
     file: Annotated[Path, typer.Argument(help="the access log, such as docs/samples/vllm.log; no text of it is kept")],
     name: Annotated[str | None, typer.Option(help="of the workload; the file's name if left out")] = None,
-    kind: Annotated[str | None, typer.Option("--format", help=f"{', '.join(FORMATS)}; recognised if left out")] = None,
+    kind: Annotated[LogFormat | None, typer.Option("--format", help="recognised if left out")] = None,
     like: Annotated[str, typer.Option(help="the inference workload whose model, server and limits it takes")] = TEMPLATE,
     start: Annotated[str, typer.Option(help="where in the log to begin, such as 2h")] = "0s",
     duration: Annotated[str | None, typer.Option(help="how much of the log to replay, such as 10min; all of it if left out")] = None,
@@ -38,9 +38,6 @@ def from_log(
     as_json: Json = False,
 ) -> None:
     """Turn an access log of vLLM or LiteLLM into a workload that replays its arrivals, lengths and conversations."""
-    chosen = next((known for known in FORMATS if known == kind), None)
-    if kind is not None and chosen is None:
-        fail(unknown_name("log format", kind, FORMATS))
     called = name or re.sub(r"[^a-z0-9]+", "-", file.name.split(".")[0].lower()).strip("-")
     if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", called):
         fail(f'"{called}" is no workload\'s name; expected --name with lower-case letters, digits and dashes, at most 63')
@@ -49,7 +46,7 @@ def from_log(
         written = workload_from_log(
             file,
             called,
-            kind=chosen,
+            kind=kind,
             like=like.removeprefix("inference/"),
             start_s=begin or 0.0,
             duration_s=length,
@@ -69,10 +66,7 @@ def prompts(
     as_json: Json = False,
 ) -> None:
     """Fetch, render and tokenise a workload's own prompts, compare them with the model's context and show their lengths; no server starts."""
-    with clear_errors(DeclarationError):
-        inference = {w.name: w for w in load().workloads.values() if isinstance(w, InferenceWorkload)}
-    if (spec := inference.get(name.removeprefix("inference/"))) is None:
-        fail(unknown_name("inference workload", name, inference))
+    spec = inference_workload(name)
     # NumPy and the tokenizers take half a second, which `plumbline workload --help` does not wait for.
     from plumbline.harness.inference.load.own_prompts import FetchFailed
     from plumbline.workflows.check_prompts import check_prompts

@@ -125,7 +125,7 @@ def test_what_was_not_run_has_no_bill(recorded, plumbline):
     for words, said in (
         (("trial", "nothing"), 'the archive has no trial "nothing"'),
         (("campaign", "2020-01"), 'campaign "2020-01"'),
-        (("trial", recorded, "--purchase", "gift"), '--purchase "gift" is not known; expected one of on_demand, spot, reserved'),
+        (("trial", recorded, "--purchase", "gift"), "Invalid value for '--purchase'"),
         (("trial", recorded, "--on", "tomorrow"), '--on "tomorrow" is not a day; expected one such as 2026-11-21'),
     ):
         result = plumbline("cost", *words)

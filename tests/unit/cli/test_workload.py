@@ -10,7 +10,6 @@ import pytest
 from tests.unit.declarations.workloads.test_prompts import declare, lines
 from typer.testing import CliRunner
 
-from plumbline.cli import workload as command
 from plumbline.cli.app import app
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.prompts import load_prompts
@@ -25,7 +24,7 @@ def invoke(monkeypatch: pytest.MonkeyPatch, folder: Path, *words: str, name: str
     data = declare(**{"source": "file", "path": name, "format": "text", **prompts}) | {"name": "mine", "acceptance": []}
     assert load_prompts(data, folder) == []
     declared = InferenceWorkload.model_validate_json(json.dumps(data))
-    monkeypatch.setattr(command, "load", lambda: _Declared(declared))
+    monkeypatch.setattr("plumbline.cli.declared.load", lambda: _Declared(declared))
     return CliRunner().invoke(app, ["workload", "check-prompts", *words])
 
 
