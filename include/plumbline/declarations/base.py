@@ -32,6 +32,8 @@ Name = Annotated[
     Field(description="lower-case letters, digits and dashes, at most 63"),
 ]
 """Also valid as a file name, a Kubernetes label value and, with `_` for `-`, a DAG id."""
+ConnectionId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,200}$")]
+"""The id of an Airflow connection."""
 
 
 class Declared(BaseModel):

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from plumbline.declarations.base import Declared, Name
-from plumbline.declarations.providers.amounts import PerUnit
+from plumbline.declarations.providers.amounts import PerUnit, match_text
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics.units import text_schema
 
@@ -27,8 +27,6 @@ _QUANTITY = re.compile(rf"{_NUMBER} ({_UNIT})")
 _PRICE = re.compile(rf"{_NUMBER} ([A-Z]{{3}})/(?:(1k|1M) )?({_UNIT})")
 _MULTIPLES = {"1k": 1_000, "1M": 1_000_000}
 _LINE = re.compile(r"([a-z_]+)(?: \(([^()]+)\))?: (.+) at (.+)")
-_QUANTITY_SHAPE = "a quantity such as 500 instance-hours or 50,000,000 requests"
-_PRICE_SHAPE = "a price such as 98.32 USD/instance-hour or 0.60 USD/1M tokens"
 
 
 class PlannedAmount(NamedTuple):
@@ -46,16 +44,13 @@ def _plain_number(whole: str, part: str | None) -> str:
 
 
 def _parse_quantity(value: object) -> PlannedAmount:
-    match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError(f'"{value}" is not a number with its unit; expected {_QUANTITY_SHAPE}')
+    match = match_text(_QUANTITY, value, "a number with its unit; expected a quantity such as 500 instance-hours or 50,000,000 requests")
     return PlannedAmount(float(_plain_number(match[1], match[2])), canonical_unit(match[3]))
 
 
 def _parse_unit_price(value: object) -> PerUnit:
-    match = _PRICE.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError(f'"{value}" is not a price with its currency and unit; expected {_PRICE_SHAPE}')
+    shape = "a price with its currency and unit; expected a price such as 98.32 USD/instance-hour or 0.60 USD/1M tokens"
+    match = match_text(_PRICE, value, shape)
     amount = Fraction(_plain_number(match[1], match[2])) / _MULTIPLES.get(match[4] or "", 1)
     return PerUnit(float(amount), match[3], canonical_unit(match[5]))
 

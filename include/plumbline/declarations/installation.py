@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import Field
 
 from plumbline.declarations.addresses import database_url, store_url
-from plumbline.declarations.base import Declared
+from plumbline.declarations.base import ConnectionId, Declared
 from plumbline.declarations.urls import DeclaredUrl, StoreUrl
 from plumbline.metrics.units import ByteSize, Duration
 
@@ -161,11 +161,7 @@ class ExportTarget(Declared):
         pattern=r"^(s3|gs|gcs|az|abfs|abfss)://.+|^file:///.+",
         description="parent of each campaign's folder, such as s3://bucket/exports or file:///mnt/exports",
     )
-    connection: str | None = Field(
-        None,
-        pattern=r"^[A-Za-z0-9_.-]{1,200}$",
-        description="Airflow connection with its credentials; the environment's if omitted",
-    )
+    connection: ConnectionId | None = Field(None, description="Airflow connection with its credentials; the environment's if omitted")
 
 
 class Upkeep(Declared):

@@ -169,21 +169,10 @@ def load(config: Path | None = None, *, generated: bool = False) -> Declarations
             if (group, name) in origin:
                 first, first_lines = origin[group, name]
                 where = f"{display_path(first)}:{first_lines.get(('name',), 1)}"
-                problems.append(
-                    Problem(
-                        display_path(path),
-                        lines.get(("name",), 1),
-                        "name",
-                        f'"{name}" is already declared in {where}; expected another name',
-                    )
-                )
+                problems.append(_problem(path, lines, ("name",), f'"{name}" is already declared in {where}; expected another name'))
                 continue
             if path.stem != name:
-                problems.append(
-                    Problem(
-                        display_path(path), lines.get(("name",), 1), "name", f'"{name}" differs from the file name; expected "{path.stem}"'
-                    )
-                )
+                problems.append(_problem(path, lines, ("name",), f'"{name}" differs from the file name; expected "{path.stem}"'))
             origin[group, name] = (path, lines)
             items[group][name] = declared
             if added:
@@ -245,9 +234,11 @@ def _referring_file(path: Path, model: type[Naming], items: dict[str, dict[str, 
     if declared is None:
         return model(), wrong
     names = ({*items["providers"], *unread}, {*items["workloads"], *unread})
-    return declared, [
-        Problem(display_path(path), lines.get(field, 1), format_path(field), message) for field, message in declared.unknown_names(*names)
-    ]
+    return declared, [_problem(path, lines, field, message) for field, message in declared.unknown_names(*names)]
+
+
+def _problem(path: Path, lines: dict[FieldPath, int], field: FieldPath, message: str) -> Problem:
+    return Problem(display_path(path), lines.get(field, 1), format_path(field), message)
 
 
 def load_file(path: Path, model: type[Model], root: Path | None = None) -> Model:
@@ -296,7 +287,7 @@ def _read_file(
     except UnreadableYaml as error:
         return None, {}, [Problem(display_path(path), error.line, error.field, str(error))]
     if model is InferenceWorkload and (unread := _read_companions(data, root, path.parent)):
-        return None, lines, [Problem(display_path(path), lines[field], format_path(field), message) for field, message in unread]
+        return None, lines, [_problem(path, lines, field, message) for field, message in unread]
     if model is Provider and defaults is not None and added is not None:
         added += fill_in_defaults(data, defaults)
     try:
@@ -363,20 +354,18 @@ def _unknown_references(
     """References to undeclared names, except of files that could not be read."""
 
     def missing(group: str, owner: str, field: FieldPath, wanted: str, kind: str, known: dict[str, Any]) -> Problem:
-        path, lines = origin[group, owner]
-        return Problem(display_path(path), lines.get(field, 1), format_path(field), unknown_name(kind, wanted, known))
+        return _problem(*origin[group, owner], field, unknown_name(kind, wanted, known))
 
     for name, workload in items["workloads"].items():
         assert isinstance(workload, Workload)
         for i, provider in enumerate(workload.providers or ()):
             if provider not in items["providers"] and ("providers", provider) not in unread:
                 yield missing("workloads", name, ("providers", i), provider, "provider", items["providers"])
-        path, lines = origin["workloads", name]
         judged: list[tuple[FieldPath, str]] = [(("acceptance", i), each.metric) for i, each in enumerate(workload.acceptance)]
         judged += [(("primary",), workload.primary.metric)] if workload.primary else []
         for field, metric in judged if isinstance(workload, InferenceWorkload) else ():  # archived trials may have one, and are read
             if (refused := refused_run_cost([metric])) is not None:
-                yield Problem(display_path(path), lines.get(field, 1), format_path(field), refused)
+                yield _problem(*origin["workloads", name], field, refused)
     for name, place in items["providers"].items():
         references: list[tuple[FieldPath, str]] = [(("workloads", i), each) for i, each in enumerate(place.workloads or ())]
         references += [(("watch", "workloads", i), each) for i, each in enumerate(place.watch.workloads or ())]
@@ -386,13 +375,8 @@ def _unknown_references(
             if workload is None and ("workloads", workload_name) not in unread:
                 yield missing("providers", name, field, workload_name, "workload", items["workloads"])
             elif workload is not None and (why := incompatibility(workload, place)) is not None:
-                path, lines = origin["providers", name]
-                yield Problem(
-                    display_path(path),
-                    lines.get(field, 1),
-                    format_path(field),
-                    f'"{workload_name}" does not fit the provider: {why}; expected one that fits',
-                )
+                sentence = f'"{workload_name}" does not fit the provider: {why}; expected one that fits'
+                yield _problem(*origin["providers", name], field, sentence)
     for name, place in items["providers"].items():
         for i, source in enumerate(place.price_sources):
             if (

@@ -41,17 +41,12 @@ class ValidityLimits(ClientLimits):
 
     @model_validator(mode="after")
     def _ordered(self) -> ValidityLimits:
-        for signal in ("step_time_cv", "cpu_pressure", "foreign_cpu", "dispatch_delay"):
+        for signal in ("step_time_cv", "cpu_pressure", "foreign_cpu", "dispatch_delay", "achieved_rate", "steady_steps"):
             degraded, invalid = getattr(self, f"{signal}_degraded"), getattr(self, f"{signal}_invalid")
-            if invalid < degraded:
+            side, wanted = ("above", "below") if signal in ("achieved_rate", "steady_steps") else ("below", "above")
+            if (invalid > degraded) if side == "above" else (invalid < degraded):
                 raise ValueError(
-                    f"{signal}_invalid {invalid:g} is below {signal}_degraded {degraded:g}; expected invalid at or above degraded"
-                )
-        for signal in ("achieved_rate", "steady_steps"):
-            degraded, invalid = getattr(self, f"{signal}_degraded"), getattr(self, f"{signal}_invalid")
-            if invalid > degraded:
-                raise ValueError(
-                    f"{signal}_invalid {invalid:g} is above {signal}_degraded {degraded:g}; expected invalid at or below degraded"
+                    f"{signal}_invalid {invalid:g} is {side} {signal}_degraded {degraded:g}; expected invalid at or {wanted} degraded"
                 )
         return self
 

@@ -129,6 +129,7 @@ def format_path(path: FieldPath) -> str:
 
 _FIELD_FIRST = re.compile(r"^([a-z_]+(?:\[\d+\]|\.[A-Za-z_]+)*) ")
 _QUOTED = re.compile(r'"([^"]+)"')
+_MISSING = object()
 
 
 def locate(data: Any, loc: tuple[int | str, ...]) -> tuple[str | int, ...]:
@@ -158,9 +159,7 @@ def locate_in_message(message: str, field: tuple[str | int, ...], data: Any) -> 
     """
     while not _has_path(data, field):
         field = field[:-1]  # Pydantic reports a check of a union member for its tag, which is not a key
-    inner = data
-    for part in field:
-        inner = inner[part]
+    inner = value_at(data, field)
     match = _FIELD_FIRST.match(message)
     if match:
         path = tuple(int(part) if part.isdigit() else part for part in re.findall(r"[A-Za-z_]+|\d+", match[1]))
@@ -174,13 +173,18 @@ def locate_in_message(message: str, field: tuple[str | int, ...], data: Any) -> 
     return field, message
 
 
-def _has_path(data: Any, path: tuple[str | int, ...]) -> bool:
+def value_at(data: Any, path: FieldPath, missing: Any = None) -> Any:
+    """What the data has at a path; `missing` if there is no such place."""
     for part in path:
         try:
             data = data[part]
         except (KeyError, IndexError, TypeError):
-            return False
-    return True
+            return missing
+    return data
+
+
+def _has_path(data: Any, path: FieldPath) -> bool:
+    return value_at(data, path, _MISSING) is not _MISSING
 
 
 def _walk_values(data: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:

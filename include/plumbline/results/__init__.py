@@ -11,6 +11,7 @@ from plumbline.results.document import (
     Evidence,
     FailureClass,
     GpuCounter,
+    HeldPart,
     LaunchRecord,
     MetricRow,
     Notice,
@@ -29,7 +30,6 @@ from plumbline.results.document import (
     metric_row,
     share_row,
 )
-from plumbline.results.held_part import HeldPart
 from plumbline.results.store import ResultStore
 
 __all__ = [

@@ -7,8 +7,6 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
 from plumbline.declarations import installation_paths
 from plumbline.results.signing import InvalidKey, KeyPair
 
@@ -28,10 +26,7 @@ def installation_key() -> KeyPair:
     file = _file()
     if not file.exists():
         _make(file)
-    try:
-        return KeyPair(Ed25519PrivateKey.from_private_bytes(bytes.fromhex(file.read_text().strip())))
-    except ValueError:
-        raise InvalidKey(f"{file} is not a key; expected the 64 hexadecimal digits of an Ed25519 private key") from None
+    return KeyPair.parse(file.read_text(errors="replace").strip(), file)
 
 
 def _file() -> Path:

@@ -34,6 +34,14 @@ class KeyPair:
     def generate(cls) -> KeyPair:
         return cls(Ed25519PrivateKey.generate())
 
+    @classmethod
+    def parse(cls, text: str, where: object) -> KeyPair:
+        """The key with this private half; InvalidKey, naming `where` it was, if it is none."""
+        try:
+            return cls(Ed25519PrivateKey.from_private_bytes(bytes.fromhex(text)))
+        except ValueError:
+            raise InvalidKey(f"{where} is not a key; expected the 64 hexadecimal digits of an Ed25519 private key") from None
+
     @property
     def public_hex(self) -> str:
         return self.private.public_key().public_bytes_raw().hex()
@@ -51,12 +59,7 @@ def take_key(environment: MutableMapping[str, str]) -> KeyPair | None:
 
     None without one; InvalidKey if it is invalid."""
     text = environment.pop(KEY_VARIABLE, None)
-    if text is None:
-        return None
-    try:
-        return KeyPair(Ed25519PrivateKey.from_private_bytes(bytes.fromhex(text)))
-    except ValueError:
-        raise InvalidKey(f"{KEY_VARIABLE} is not a key; expected the 64 hexadecimal digits of an Ed25519 private key") from None
+    return None if text is None else KeyPair.parse(text, KEY_VARIABLE)
 
 
 def sign(document: ResultDocument, key: KeyPair) -> ResultDocument:

@@ -48,34 +48,32 @@ class CurrencyAmount(NamedTuple):
     currency: str
 
 
+def match_text(pattern: re.Pattern[str], value: object, expected: str, *, above_zero: bool = False) -> re.Match[str]:
+    """The match of a whole text, whose first group is a number; ValueError with what it is not, and what was `expected`."""
+    match = pattern.fullmatch(value) if isinstance(value, str) else None
+    if match is None or (above_zero and float(match[1]) == 0):
+        raise ValueError(f'"{value}" is not {expected}')
+    return match
+
+
 def _parse_hourly_amount(value: object) -> HourlyAmount:
-    match = _HOURLY_AMOUNT.fullmatch(value) if isinstance(value, str) else None
-    if match is None or float(match[1]) == 0:
-        raise ValueError(
-            f'"{value}" is not a price above 0 with its currency and hour; expected a price such as 2.29 USD/GPU-hour or 19.80 EUR/instance-hour'
-        )
+    shape = "a price above 0 with its currency and hour; expected a price such as 2.29 USD/GPU-hour or 19.80 EUR/instance-hour"
+    match = match_text(_HOURLY_AMOUNT, value, shape, above_zero=True)
     return HourlyAmount(float(match[1]), match[2], "gpu_hour" if match[3] == "GPU-hour" else "instance_hour")
 
 
 def _parse_exchange_rate(value: object) -> ExchangeRate:
-    match = _EXCHANGE_RATE.fullmatch(value) if isinstance(value, str) else None
-    if match is None or float(match[1]) == 0:
-        raise ValueError(f'"{value}" is not an exchange rate to USD; expected a rate such as 1.08 USD/EUR')
+    match = match_text(_EXCHANGE_RATE, value, "an exchange rate to USD; expected a rate such as 1.08 USD/EUR", above_zero=True)
     return ExchangeRate(float(match[1]), match[2])
 
 
 def _parse_unit_price(value: object) -> PerUnit:
-    """A price as it is written, such as 0.08 USD/GB-month; ValueError with the expected shape."""
-    match = _UNIT_PRICE.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError(f'"{value}" is not a price with its currency and unit; expected one such as 0.08 USD/GB-month')
+    match = match_text(_UNIT_PRICE, value, "a price with its currency and unit; expected one such as 0.08 USD/GB-month")
     return PerUnit(float(match[1]), match[2], match[3])
 
 
 def _parse_amount(value: object) -> CurrencyAmount:
-    match = _AMOUNT.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError(f'"{value}" is not an amount with its currency; expected one such as 1234.50 USD')
+    match = match_text(_AMOUNT, value, "an amount with its currency; expected one such as 1234.50 USD")
     return CurrencyAmount(float(match[1]), match[2])
 
 

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from plumbline.declarations.base import Name
+from plumbline.declarations.base import ConnectionId, Name
 from plumbline.declarations.providers.launcher_base import LauncherBase
 from plumbline.declarations.urls import DeclaredUrl, is_loopback, sends_in_clear
 from plumbline.metrics.units import Duration
@@ -50,11 +50,7 @@ class EndpointLauncher(LauncherBase):
         True,
         description="it generates the requested number of tokens; false: outputs may end earlier, which are incomparable but not failures",
     )
-    connection: str | None = Field(
-        None,
-        pattern=r"^[A-Za-z0-9_.-]{1,200}$",
-        description="Airflow connection whose password is the API key; no key if omitted",
-    )
+    connection: ConnectionId | None = Field(None, description="Airflow connection whose password is the API key; no key if omitted")
     key_header: HeaderName = Field(
         "Authorization", description="header with the key: Authorization has it after Bearer, others, such as api-key, alone"
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
-from plumbline.declarations.base import Declared, Name, extensible, is_archived, removed_values
+from plumbline.declarations.base import ConnectionId, Declared, Name, extensible, is_archived, removed_values
 from plumbline.declarations.providers.endpoint import EndpointLauncher
 from plumbline.declarations.providers.launcher_base import COLLECTIVE_LIMIT_S, LauncherBase, RemoteStore, Retries
 from plumbline.declarations.providers.pod_patch import check_patch
@@ -60,22 +60,17 @@ class LocalLauncher(LauncherBase):
     models_cache: AbsolutePath | None = Field(
         None, description="folder where fetched checkpoints stay; the installation's cache if omitted"
     )
-    models_connection: str | None = Field(
+    models_connection: ConnectionId | None = Field(
         None,
-        pattern=r"^[A-Za-z0-9_.-]{1,200}$",
         description="Airflow connection with the hub's token as its password, or with the credentials of the checkpoints' store",
     )
 
     @model_validator(mode="after")
-    def _check_token(self) -> LocalLauncher:
+    def _consistent(self) -> LocalLauncher:
         if not is_archived() and self.models_connection and self.models_url and sends_in_clear(self.models_url):
             raise ValueError(
                 f"models_url has the scheme http, which would send the token of {self.models_connection} in clear; expected https://"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _distinct(self) -> LocalLauncher:
         if len(set(self.cpus)) != len(self.cpus):
             raise ValueError(f"cpus {list(self.cpus)} names a core twice; expected distinct cores such as [0, 1]")
         return self
@@ -149,9 +144,7 @@ class KubernetesLauncher(LauncherBase):
     """Pods on a GPU cluster, reached through an Airflow connection."""
 
     kind: Literal["kubernetes"]
-    connection: str = Field(
-        pattern=r"^[A-Za-z0-9_.-]{1,200}$", description="Airflow connection id that holds the kubeconfig, such as k8s_coreweave"
-    )
+    connection: ConnectionId = Field(description="Airflow connection id that holds the kubeconfig, such as k8s_coreweave")
     namespace: Name = "plumbline"
     images: Images
     registry: Registry | None = Field(None, description="put before images that name no registry: a mirror near the cluster")
@@ -209,10 +202,8 @@ class KubernetesLauncher(LauncherBase):
         pattern=r"^(s3|gs|gcs|az|abfs|abfss)://.+|^file:///.+", description="where the pods write results, such as s3://bucket/plumbline"
     )
     results_secret: ObjectName | None = Field(None, description="Secret in the namespace with the store's credentials, read by the pods")
-    results_connection: str | None = Field(
-        None,
-        pattern=r"^[A-Za-z0-9_.-]{1,200}$",
-        description="Airflow connection with the store's credentials; the environment's if omitted",
+    results_connection: ConnectionId | None = Field(
+        None, description="Airflow connection with the store's credentials; the environment's if omitted"
     )
 
     @model_validator(mode="after")

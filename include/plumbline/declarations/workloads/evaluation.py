@@ -14,8 +14,9 @@ from pydantic.json_schema import SkipJsonSchema
 from plumbline.declarations.base import Declared, removed
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.declarations.workloads.models import ServingPrecision
-from plumbline.declarations.workloads.text_file import UnusableFile, json_lines, read_text
+from plumbline.declarations.workloads.text_file import UnusableFile, add_content, json_lines, read_text
 from plumbline.declarations.workloads.workload import Seed
+from plumbline.declarations.yaml_source import FieldPath
 from plumbline.metrics.units import Percent
 
 MAX_TEXT_BYTES = 256 * 2**10
@@ -50,26 +51,18 @@ class Quality(Declared):
         return self
 
 
-def load_passage(data: Any, folder: Path) -> list[tuple[tuple[str | int, ...], str]]:
+def load_passage(data: Any, folder: Path) -> list[tuple[FieldPath, str]]:
     """Add the content of `quality.text` to an inference workload's data; its problems, by field."""
-    declared = data.get("quality") if isinstance(data, dict) else None
-    if not isinstance(declared, dict) or "text" not in declared:
-        return []
-    field = ("quality", "text")
-    if "passage" in declared:
-        return [(("quality", "passage"), "the passage is read from the file; expected text alone")]
-    try:
-        name = Quality.model_validate_json(json.dumps(declared)).text
-    except (TypeError, ValidationError):
-        return []  # its own check reports it
-    try:
-        content = read_text(folder, str(name))
-    except UnusableFile as error:
-        return [(field, str(error))]
-    if not content.strip() or len(content.encode()) > MAX_TEXT_BYTES:
-        return [(field, f"{name} has {len(content.encode()):,} bytes of text; expected some, at most {MAX_TEXT_BYTES:,}")]
-    declared["passage"] = content
-    return []
+
+    def read(quality: Quality) -> dict[str, Any]:
+        if quality.text is None:
+            return {}
+        content = read_text(folder, quality.text)
+        if not content.strip() or len(content.encode()) > MAX_TEXT_BYTES:
+            raise UnusableFile(f"{quality.text} has {len(content.encode()):,} bytes of text; expected some, at most {MAX_TEXT_BYTES:,}")
+        return {"passage": content}
+
+    return add_content(data, ("quality",), Quality, "text", ("passage",), read)
 
 
 MAX_QUESTIONS = 10_000
@@ -148,7 +141,9 @@ def read_questions(folder: Path, declared: Evaluation) -> tuple[Question, ...]:
     if not questions:
         raise UnusableFile(f"{name} holds no question; expected lines such as {_EXAMPLE}")
     if declared.sample is not None and declared.sample > len(questions):
-        raise UnusableFile(f"sample {declared.sample} of {name}, which holds {len(questions)} questions; expected at most {len(questions)}")
+        raise UnusableFile(
+            f"sample {declared.sample} of {name}, which holds {len(questions)} questions; expected at most {len(questions)}", "sample"
+        )
     if declared.sample is not None:
         # By a hash: the same questions on every machine and in every version of Python.
         order = sorted(range(len(questions)), key=lambda i: hashlib.sha256(f"{declared.seed} {i}".encode()).digest())
@@ -159,26 +154,13 @@ def read_questions(folder: Path, declared: Evaluation) -> tuple[Question, ...]:
     return tuple(questions)
 
 
-def load_questions(data: Any, folder: Path) -> list[tuple[tuple[str | int, ...], str]]:
-    """Add the questions of `evaluation` to an inference workload's data; its problems, by field.
+def load_questions(data: Any, folder: Path) -> list[tuple[FieldPath, str]]:
+    """Add the questions of `evaluation` to an inference workload's data; its problems, by field."""
 
-    Whatever else is wrong with the declaration is left alone: its own check reports it.
-    """
-    declared = data.get("evaluation") if isinstance(data, dict) else None
-    if not isinstance(declared, dict):
-        return []
-    if "questions" in declared:
-        return [(("evaluation", "questions"), "questions are read from the file; expected file alone")]
-    try:
-        evaluation = Evaluation.model_validate_json(json.dumps(declared))
-    except (TypeError, ValidationError):
-        return []
-    try:
-        questions = read_questions(folder, evaluation)
-    except UnusableFile as error:
-        return [(("evaluation", "sample" if str(error).startswith("sample ") else "file"), str(error))]
-    declared["questions"] = [each.model_dump(mode="json", exclude_none=True) for each in questions]
-    return []
+    def read(evaluation: Evaluation) -> dict[str, Any]:
+        return {"questions": [each.model_dump(mode="json", exclude_none=True) for each in read_questions(folder, evaluation)]}
+
+    return add_content(data, ("evaluation",), Evaluation, "file", ("questions",), read)
 
 
 _EXAMPLE = '{"prompt": "2 + 2 =", "answer": "4"}'

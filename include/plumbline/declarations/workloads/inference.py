@@ -349,8 +349,8 @@ class InferenceWorkload(Workload):
             )
         if self.server.backend == "external":
             self._left_alone()
-        if self.server.backend == "openai":
-            self._openai()
+        if self.server.backend == "openai" and self.quality is not None:
+            raise ValueError("quality with server.backend openai, whose answers have no token ids; expected backend vllm")
         quantised = isinstance(self.model, Checkpoint) and self.model.precision not in UNQUANTISED
         if quantised and self.quality is None and self.server.backend != "external":
             raise ValueError(
@@ -447,11 +447,6 @@ class InferenceWorkload(Workload):
     def added_tokens(self) -> int:
         """Tokens of retrieved documents that the server adds to each prompt."""
         return self.retrieval.added_tokens if self.retrieval else 0
-
-    def _openai(self) -> None:
-        """Reject settings that the protocol of an OpenAI-compatible server does not offer."""
-        if self.quality is not None:
-            raise ValueError("quality with server.backend openai, whose answers have no token ids; expected backend vllm")
 
     def _left_alone(self) -> None:
         """Reject settings that an external server does not allow."""

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from plumbline.declarations.base import Declared
 from plumbline.declarations.urls import DeclaredUrl
-from plumbline.declarations.workloads.text_file import UnusableFile, decode, json_array, json_lines, text_lines
+from plumbline.declarations.workloads.text_file import UnusableFile, add_content, decode, json_array, json_lines, text_lines
 from plumbline.declarations.workloads.workload import Seed
+from plumbline.declarations.yaml_source import FieldPath, value_at
 
 MAX_PROMPTS = 100_000
 DEFAULT_PROMPT_TOKENS = 512
@@ -158,7 +159,7 @@ def select(rows: Sequence[PromptRow], name: str, sample: int | None, seed: int) 
     Ordered by a hash, which gives the same rows on every machine and in every version of Python.
     """
     if sample is not None and sample > len(rows):
-        raise UnusableFile(f"sample {sample} of {name}, which holds {len(rows)} prompts; expected at most {len(rows)}")
+        raise UnusableFile(f"sample {sample} of {name}, which holds {len(rows)} prompts; expected at most {len(rows)}", "sample")
     return tuple(sorted(rows, key=lambda row: hashlib.sha256(f"{seed} {row.line}".encode()).digest())[:sample])
 
 
@@ -191,39 +192,28 @@ def unpack(content: str, selection: str | None) -> tuple[PromptRow, ...]:
     return rows
 
 
-def load_prompts(data: Any, folder: Path) -> list[tuple[tuple[str | int, ...], str]]:
-    """Add what a trial needs of a prompt file to an inference workload's data; its problems, by field.
-
-    Whatever else is wrong with the declaration is left alone: its own check reports it.
-    """
-    requests = data.get("requests") if isinstance(data, dict) else None
-    declared = requests.get("prompts") if isinstance(requests, dict) else None
-    if not isinstance(declared, dict) or declared.get("source") != "file":
-        return []
+def load_prompts(data: Any, folder: Path) -> list[tuple[FieldPath, str]]:
+    """Add what a trial needs of a prompt file to an inference workload's data; its problems, by field."""
     field = ("requests", "prompts")
-    for derived in ("content", "selection"):
-        if derived in declared:
-            return [((*field, derived), "is read from the file; expected path and format alone")]
-    try:
-        prompts = FilePrompts.model_validate_json(json.dumps(declared))
-    except ValidationError:
+    if value_at(data, (*field, "source")) != "file":
         return []
-    try:
-        rows, digest = read_file(folder, prompts)
-        if prompts.sha256 not in (None, digest):
-            return [((*field, "sha256"), f"{prompts.path} has SHA-256 {digest}; expected {prompts.sha256}")]
-        chosen = select(rows, prompts.path, prompts.sample, prompts.seed)
-        content = None if prompts.private else pack(chosen)
-        if content is not None and len(content) > MAX_CONTENT_BYTES:
-            raise UnusableFile(
-                f"{len(chosen)} prompts of {prompts.path} take {len(content):,} bytes in each trial; expected at most {MAX_CONTENT_BYTES:,}: "
-                "a smaller sample, or source url"
-            )
-    except UnusableFile as error:
-        return [((*field, "sample" if str(error).startswith("sample ") else "path"), str(error))]
-    declared |= {"sha256": digest, "selection": selection_hash(chosen)} | ({} if content is None else {"content": content})
-    declared.setdefault("expected_tokens", max(1, round(sum(row.characters for row in chosen) / len(chosen) / 4)))
-    return []
+    return add_content(data, field, FilePrompts, "path", ("content", "selection"), lambda prompts: _content_of(folder, prompts))
+
+
+def _content_of(folder: Path, prompts: FilePrompts) -> dict[str, Any]:
+    rows, digest = read_file(folder, prompts)
+    if prompts.sha256 not in (None, digest):
+        raise UnusableFile(f"{prompts.path} has SHA-256 {digest}; expected {prompts.sha256}", "sha256")
+    chosen = select(rows, prompts.path, prompts.sample, prompts.seed)
+    content = None if prompts.private else pack(chosen)
+    if content is not None and len(content) > MAX_CONTENT_BYTES:
+        raise UnusableFile(
+            f"{len(chosen)} prompts of {prompts.path} take {len(content):,} bytes in each trial; expected at most {MAX_CONTENT_BYTES:,}: "
+            "a smaller sample, or source url"
+        )
+    expected = prompts.expected_tokens or max(1, round(sum(row.characters for row in chosen) / len(chosen) / 4))
+    found = {"sha256": digest, "selection": selection_hash(chosen), "expected_tokens": expected}
+    return found if content is None else {**found, "content": content}
 
 
 def read_file(folder: Path, prompts: FilePrompts) -> tuple[tuple[PromptRow, ...], str]:

@@ -3,13 +3,46 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from plumbline.declarations.base import Declared
+from plumbline.declarations.yaml_source import FieldPath, value_at
+
+Section = TypeVar("Section", bound=Declared)
 
 
 class UnusableFile(ValueError):
-    """A file that cannot be used. The message has file, line, field and what was expected, and never text of a prompt."""
+    """A file that cannot be used. The message has file, line, field and what was expected, and never text of a prompt.
+
+    `field`: of the section that names the file, what is wrong; empty if it is the file."""
+
+    def __init__(self, message: str, field: str = "") -> None:
+        super().__init__(message)
+        self.field = field
+
+
+def add_content(
+    data: Any, field: FieldPath, model: type[Section], file: str, derived: tuple[str, ...], read: Callable[[Section], dict[str, Any]]
+) -> list[tuple[FieldPath, str]]:
+    """Add to the section at `field` what `read` finds in the file that its key `file` names, under the keys `derived`; problems by field.
+
+    Whatever else is wrong with the section is left alone: its own check reports it."""
+    section = value_at(data, field)
+    if not isinstance(section, dict):
+        return []
+    if given := next((name for name in derived if name in section), None):
+        return [((*field, given), f"is read from the file; expected {file} and no {given}")]
+    try:
+        declared = model.model_validate_json(json.dumps(section))
+    except (TypeError, ValueError):
+        return []
+    try:
+        section |= read(declared)
+    except UnusableFile as error:
+        return [((*field, error.field or file), str(error))]
+    return []
 
 
 def read_text(folder: Path, name: str) -> str:

@@ -8,11 +8,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from plumbline.declarations.workloads.load import MAX_TRACE_ROWS, Trace, TraceLayout
-from plumbline.declarations.workloads.text_file import UnusableFile, json_problem
+from plumbline.declarations.workloads.text_file import UnusableFile, add_content, json_problem
+from plumbline.declarations.yaml_source import FieldPath, value_at
 from plumbline.metrics.units import SECONDS, parse
 
 Row = tuple[float, int, int]
@@ -161,35 +163,24 @@ _LAYOUTS: dict[TraceLayout, _Layout] = {
 }
 
 
-def load_trace_rows(data: Any, folder: Path) -> list[tuple[tuple[str | int, ...], str]]:
-    """Add the rows of an inference workload's traces to its data; their problems, by field.
-
-    Whatever else is wrong with the declaration is left alone: its own check says so.
-    """
-    problems: list[tuple[tuple[str | int, ...], str]] = []
-    phases = data.get("phases") if isinstance(data, dict) else None
+def load_trace_rows(data: Any, folder: Path) -> list[tuple[FieldPath, str]]:
+    """Add the rows of an inference workload's traces to its data; their problems, by field."""
+    problems: list[tuple[FieldPath, str]] = []
+    phases = value_at(data, ("phases",))
     for i, phase in enumerate(phases if isinstance(phases, list) else ()):
-        arrivals = phase.get("arrivals") if isinstance(phase, dict) else None
-        declared = arrivals.get("trace") if isinstance(arrivals, dict) else None
-        if not isinstance(declared, dict):
-            continue
         field = ("phases", i, "arrivals", "trace")
-        if derived := next((name for name in ("rows", "after") if name in declared), None):
-            problems.append(((*field, derived), "is what was read of the file; expected file, layout and speed alone"))
-            continue
-        try:
-            trace = Trace.model_validate_json(json.dumps(declared))
-            duration_s = parse(phase.get("duration"), SECONDS, "a duration", "60s")
-        except ValueError:
-            continue
-        # An overload replays faster, so it needs more rows.
-        factor = phase.get("factor") if phase.get("inject") == "overload" else None
-        further = factor if isinstance(factor, (int, float)) and factor > 1 else 1.0
-        after: list[Following] = []
-        try:
-            declared["rows"] = read_trace(folder, trace.file, trace.layout, until_s=duration_s * trace.speed * further, after=after)
-            if after:
-                declared["after"] = after
-        except UnusableFile as error:
-            problems.append(((*field, "file"), str(error)))
+        problems += add_content(data, field, Trace, "file", ("rows", "after"), partial(_rows_of_phase, folder, phase))
     return problems
+
+
+def _rows_of_phase(folder: Path, phase: Mapping[str, Any], trace: Trace) -> dict[str, Any]:
+    try:
+        duration_s = parse(phase.get("duration"), SECONDS, "a duration", "60s")
+    except ValueError:
+        return {}  # its own check reports it
+    # An overload replays faster, so it needs more rows.
+    factor = phase.get("factor") if phase.get("inject") == "overload" else None
+    further = factor if isinstance(factor, (int, float)) and factor > 1 else 1.0
+    after: list[Following] = []
+    rows = read_trace(folder, trace.file, trace.layout, until_s=duration_s * trace.speed * further, after=after)
+    return {"rows": rows, "after": after} if after else {"rows": rows}

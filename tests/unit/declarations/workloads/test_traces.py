@@ -158,7 +158,7 @@ def test_twice_the_speed_reads_twice_as_far(broken: Break) -> None:
         (DECLARED.replace("layout: azure", "layout: gcp"), AZURE, 'trace.layout: "gcp" is not valid'),
         (DECLARED.replace("azure/t.csv", "../t.csv"), AZURE, "trace.file: "),
         (DECLARED.replace("azure/t.csv", "a/../../t.csv"), AZURE, "trace.file: "),
-        (DECLARED.replace("layout: azure", "layout: azure, rows: []"), AZURE, "trace.rows: is what was read of the file; expected file"),
+        (DECLARED.replace("layout: azure", "layout: azure, rows: []"), AZURE, "trace.rows: is read from the file; expected file"),
     ],
 )
 def test_a_bad_trace_is_one_problem_of_the_declaration(broken: Break, declared: str, text: str, said: str) -> None:
