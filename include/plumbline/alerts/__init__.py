@@ -1,7 +1,7 @@
 """Alerts: findings to the log, to Slack and to channels of other packages."""
 
 from plumbline.alerts.channel import AlertChannel, ChannelError, Post
-from plumbline.alerts.delivery import Alert, Delivery, IncidentStore, deliver
+from plumbline.alerts.delivery import Alert, Delivery, deliver
 from plumbline.alerts.message import AlertContext, Message, render
 from plumbline.alerts.slack.connection import CONNECTION, Slack, connect
 
@@ -12,7 +12,6 @@ __all__ = [
     "AlertContext",
     "ChannelError",
     "Delivery",
-    "IncidentStore",
     "Message",
     "Post",
     "Slack",

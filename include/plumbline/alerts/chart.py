@@ -13,8 +13,8 @@ from plumbline.alerts.channel import AlertChannel, Delivered, Post
 from plumbline.alerts.message import Message
 from plumbline.alerts.slack.connection import SLACK_ERRORS, error_code, iterate_messages
 from plumbline.alerts.slack_channel import channel_error
-from plumbline.alerts.thread import IncidentWriter, Thread, complete_threads, record_of
-from plumbline.archive import IncidentView
+from plumbline.alerts.thread import Thread, complete_threads, record_of
+from plumbline.archive import Archive, IncidentView
 from plumbline.metrics.formatting import format_significant
 from plumbline.presentation.charts.static import light_colours, png
 
@@ -110,7 +110,7 @@ class _Upload(AlertChannel):
 def attach(
     threads: Iterable[IncidentView],
     draw: Callable[[str], Picture | None],
-    notes: IncidentWriter,
+    notes: Archive,
     client: WebClient,
     log: logging.Logger | None = None,
 ) -> list[str]:

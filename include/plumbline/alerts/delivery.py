@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
-from typing import Protocol
 
 from plumbline.alerts.channel import OPENED, AlertChannel, ChannelError, Channels
 from plumbline.alerts.chart import chart_of
 from plumbline.alerts.message import ESCALATED, REMINDER, REOPENED, AlertContext, Message, render, reply
 from plumbline.alerts.slack.connection import Slack, is_channel_id
-from plumbline.alerts.thread import MOVED, POSTING, UNDELIVERED, IncidentWriter, Thread, record_of
-from plumbline.archive import IncidentRecord, IncidentView
+from plumbline.alerts.thread import MOVED, POSTING, UNDELIVERED, Thread, record_of
+from plumbline.archive import Archive, IncidentRecord, IncidentView
 from plumbline.declarations import Alerts, QuietHours
 from plumbline.results.finding import Finding
 from plumbline.results.sample import Series
@@ -60,12 +59,6 @@ _NOTIFYING = (OPENED, ESCALATED, REOPENED, REMINDER)
 """Posts that notify people; a chart does not."""
 
 
-class IncidentStore(IncidentWriter, Protocol):
-    """Which also reads it."""
-
-    def incidents(self, finding_id: str | None = None) -> Sequence[IncidentView]: ...
-
-
 @dataclass(frozen=True)
 class Alert:
     """A finding with its context. `earlier`: the id of the resolved finding that this one repeats."""
@@ -93,7 +86,7 @@ class Delivery:
 
 def deliver(
     cases: Iterable[Alert],
-    incidents: IncidentStore,
+    incidents: Archive,
     slack: Slack | None = None,
     alerts: Alerts | None = None,
     *,
@@ -113,20 +106,16 @@ def deliver(
     run = _Run(Channels(slack, rules.channels, log), incidents, rules, alerts is not None, now or datetime.now(timezone.utc), log)
     for case in cases:
         if announce:
-            _log(case, log)
+            level = logging.INFO if case.finding.severity == "info" else logging.WARNING
+            log.log(level, "%s", render(case.finding, case.context).text)
         run.deliver(case)
     return run.done
-
-
-def _log(case: Alert, log: logging.Logger) -> None:
-    level = logging.INFO if case.finding.severity == "info" else logging.WARNING
-    log.log(level, "%s", render(case.finding, case.context).text)
 
 
 @dataclass
 class _Run:
     channels: Channels
-    incidents: IncidentStore
+    incidents: Archive
     alerts: Alerts
     declared: bool
     now: datetime

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timezone
-from typing import Any, Protocol
 
 from slack_sdk.models.blocks import Block, ContextBlock, HeaderBlock, MarkdownTextObject, PlainTextObject, SectionBlock
 
@@ -15,7 +14,7 @@ from plumbline.alerts.message import HEADER_LIMIT, SECTION_LIMIT, TEXT_LIMIT, Me
 from plumbline.alerts.monthly_cost import MonthlyCost, sum_costs
 from plumbline.alerts.slack.mrkdwn import escape, truncate
 from plumbline.alerts.thread import POSTING, Thread
-from plumbline.archive import AuditView, IncidentRecord
+from plumbline.archive import Archive, IncidentRecord
 from plumbline.findings.headline import headline, one_per_headline
 from plumbline.metrics.formatting import format_count, format_monthly
 from plumbline.presentation.tiles import lost_tile
@@ -111,9 +110,7 @@ def _line(place: int, what: str, entries: Sequence[Entry], on: date) -> str:
 
 
 def _money(cost: MonthlyCost) -> str:
-    if cost.usd is None:
-        return "cost unknown"
-    return format_monthly(cost.usd)
+    return "cost unknown" if cost.usd is None else format_monthly(cost.usd)
 
 
 def _sums(waiting: Sequence[Entry], names: Callable[[Entry], Iterable[str]]) -> list[str]:
@@ -159,24 +156,16 @@ _BEGUN, _SENT, _BY = "digest_begun", "digest_sent", "digest"
 """In the audit log: a post was begun, and may have arrived; a message with its id and content."""
 
 
-class AuditLog(Protocol):
-    """The part of the archive that records who did what."""
-
-    def audit(self, subject: str | None = None) -> Sequence[AuditView]: ...
-
-    def add_audit(self, *, who: str, what: str, subject: str, why: str, detail: Mapping[str, Any] | None = None) -> None: ...
-
-
-def post_digest(month: str, message: Message, audit: AuditLog, name: str, channel: AlertChannel) -> str:
+def post_digest(month: str, message: Message, archive: Archive, name: str, channel: AlertChannel) -> str:
     """Post the month's digest to the channel `name`, or update the one that is there: `posted`, `updated` or `unchanged`. Idempotent. ChannelError
     if it is not delivered."""
     subject = f"digest/{month}/{name}"
-    last = next(reversed(audit.audit(subject)), None)
+    last = next(reversed(archive.audit(subject)), None)
 
     def save(note: IncidentRecord) -> None:
         if (what := _SENT if note.message_hash else _BEGUN if note.state == POSTING and not note.ts else None) is not None:
             detail = {"ts": note.ts, "digest": note.message_hash}
-            audit.add_audit(who=_BY, what=what, subject=subject, why=f"digest of {month}", detail=detail)
+            archive.add_audit(who=_BY, what=what, subject=subject, why=f"digest of {month}", detail=detail)
 
     note = IncidentRecord(month, name, "", "", "")
     if last is not None and last.what == _SENT:

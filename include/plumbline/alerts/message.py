@@ -96,7 +96,11 @@ def render_details(finding: Finding, context: AlertContext | None = None) -> Mes
     context = context or AlertContext()
     blocks: list[Block] = [
         SectionBlock(text=text_object(finding.evidence, SECTION_LIMIT)),
-        SectionBlock(fields=[_field(name, value) for name, value in _facts(finding, context)]),
+        SectionBlock(
+            fields=[
+                MarkdownTextObject(text=truncate(f"*{name}*\n{escape(value)}", FIELD_LIMIT)) for name, value in _facts(finding, context)
+            ]
+        ),
     ]
     if len(finding.members) > 1:
         blocks.append(SectionBlock(text=text_object(_members(finding), SECTION_LIMIT, label=capitalize_first(_members_title(finding)))))
@@ -240,10 +244,6 @@ def _plain_text(finding: Finding, context: AlertContext) -> str:
     lines += [f"{command}   ({why})" for command, why in next_steps(finding)]
     lines += [f"{words}: {address}" for address, words in context.links]
     return "\n      ".join(lines)
-
-
-def _field(name: str, value: str) -> MarkdownTextObject:
-    return MarkdownTextObject(text=truncate(f"*{name}*\n{escape(value)}", FIELD_LIMIT))
 
 
 ESCALATED, REOPENED, REMINDER = "escalated", "reopened", "reminder"

@@ -24,8 +24,8 @@ from plumbline.alerts.slack.connection import (
     iterate_messages,
 )
 from plumbline.alerts.slack.mrkdwn import escape, truncate
-from plumbline.alerts.thread import IncidentWriter, Thread, complete_threads, record_of
-from plumbline.archive import IncidentView
+from plumbline.alerts.thread import Thread, complete_threads, record_of
+from plumbline.archive import Archive, IncidentView
 
 if TYPE_CHECKING:
     from slack_sdk import WebClient
@@ -127,7 +127,7 @@ def _refused(error: Exception) -> bool:
 def attach_details(
     threads: Iterable[IncidentView],
     details: Callable[[str], Message],
-    notes: IncidentWriter,
+    notes: Archive,
     client: WebClient,
     log: logging.Logger | None = None,
 ) -> list[str]:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from plumbline.alerts.channel import OPENED, UPDATED, AlertChannel, ChannelError, Delivered, Post, failure
 from plumbline.alerts.message import Message
@@ -141,12 +141,6 @@ class Thread:
     def _save(self, **values: Any) -> None:
         self.note = replace(self.note, **values)
         self.save(self.note)
-
-
-class IncidentWriter(Protocol):
-    """The part of the archive that records what was posted where."""
-
-    def save_incident(self, incident: IncidentRecord) -> None: ...
 
 
 def record_of(view: IncidentView) -> IncidentRecord:

@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from plumbline.analysis.drift.attribution import attribute
 from plumbline.analysis.drift.comparison import (
     GPU_ERRORS_SUBJECT,
     Comparison,
     MetricComparison,
+    Reliability,
     format_effect,
     format_interval,
     format_metric_name,
@@ -49,7 +51,6 @@ def _performance(comparison: Comparison) -> Finding | None:
         return None
     ranked = _ranked(moved)
     lead = ranked[0]
-    severity = _severity(moved)
     attribution = attribute(lead, comparison.rows, comparison.environment_changes)
     repeats = f"{lead.past_threshold} of {lead.n_candidate} repeats"
     what = f"{_name(lead)} {format_effect(lead)} ({format_interval(lead, comparison.confidence)})"
@@ -57,14 +58,17 @@ def _performance(comparison: Comparison) -> Finding | None:
         comparison,
         kind="performance",
         subject="performance",
-        severity=severity,
+        severity=_severity(moved),
         title=f"{_name(lead)} {format_effect(lead)}",
         evidence=f"{what}, {repeats}",
         explanation=f"{lead.past}; {attribution.text}" if lead.past else attribution.text,
-        row=lead,
+        effect=lead.effect,
+        ci_low=lead.ci_low,
+        ci_high=lead.ci_high,
+        metric=lead.metric,
         members=[_member(row) for row in ranked],
         attributed_to=[e.subject for e in attribution.explanations],
-        causes=[without_share(e.text) for e in attribution.explanations],
+        causes=tuple(without_share(e.text) for e in attribution.explanations),
     )
 
 
@@ -137,11 +141,6 @@ def _reliability(comparison: Comparison) -> Finding | None:
         return None
     severity: Severity = "page" if reliability.failures == reliability.attempts else "info" if reliability.as_usual else "warn"
     classes = ", ".join(f"{name} × {n}" for name, n in reliability.failed)
-    before = (
-        f"{reliability.baseline_failed} of {reliability.baseline_attempts} in the baseline"
-        if reliability.baseline_attempts
-        else "no baseline yet"
-    )
     return _finding(
         comparison,
         kind="reliability",
@@ -149,12 +148,16 @@ def _reliability(comparison: Comparison) -> Finding | None:
         severity=severity,
         title=f"{reliability.failures} of {reliability.attempts} attempts failed",
         evidence=f"{reliability.failures} of {reliability.attempts} attempts failed ({classes}) in campaign {comparison.candidate_campaign}",
-        explanation=f"{before}; failed: {', '.join(reliability.failed_trials[:3])}"
+        explanation=f"{_in_baseline(reliability.baseline_failed, reliability)}; failed: {', '.join(reliability.failed_trials[:3])}"
         + (" …" if len(reliability.failed_trials) > 3 else "")
         + _not_the_providers(reliability.failed),
         members=[Member(name, f"{name} × {n}") for name, n in reliability.failed],
         attributed_to=[name for name, _ in reliability.failed],
     )
+
+
+def _in_baseline(n: int, reliability: Reliability) -> str:
+    return f"{n} of {reliability.baseline_attempts} in the baseline" if reliability.baseline_attempts else "no baseline yet"
 
 
 def _not_the_providers(failed: Sequence[tuple[str, int]]) -> str:
@@ -176,11 +179,6 @@ def _gpu_errors(comparison: Comparison) -> Finding | None:
     severity: Severity = "info" if reliability.gpu_errors_as_usual or _CORRECTED.issuperset(codes) else "warn"
     kinds = ", ".join(f"{code} × {n}" for code, n in reliability.gpu_errors)
     affected = f"GPU errors in {len(reliability.gpu_error_trials)} of {reliability.attempts} attempts"
-    before = (
-        f"{reliability.baseline_gpu_errors} of {reliability.baseline_attempts} in the baseline"
-        if reliability.baseline_attempts
-        else "no baseline yet"
-    )
     trials = list(dict.fromkeys(reliability.gpu_error_trials))
     return _finding(
         comparison,
@@ -189,7 +187,8 @@ def _gpu_errors(comparison: Comparison) -> Finding | None:
         severity=severity,
         title=affected,
         evidence=f"{affected} ({kinds}) in campaign {comparison.candidate_campaign}",
-        explanation=f"{before}; trials: {', '.join(trials[:3])}" + (" …" if len(trials) > 3 else ""),
+        explanation=f"{_in_baseline(reliability.baseline_gpu_errors, reliability)}; trials: {', '.join(trials[:3])}"
+        + (" …" if len(trials) > 3 else ""),
         members=[Member(code, f"{code} × {n}") for code, n in reliability.gpu_errors],
         attributed_to=codes,
     )
@@ -220,42 +219,28 @@ def _finding(
     *,
     kind: FindingKind,
     subject: str,
-    severity: Severity,
-    title: str,
-    evidence: str,
-    explanation: str,
-    row: MetricComparison | None = None,
     members: Sequence[Member] = (),
     attributed_to: Sequence[str] = (),
-    causes: Sequence[str] = (),
-    consequence: str = "",
+    **fields: Any,
 ) -> Finding:
+    """`fields`: further ones of the finding."""
     series = Series.parse(comparison.series_key)
     return Finding(
         finding_id=finding_id(series.provider, comparison.candidate_campaign, kind, subject),
         series_key=comparison.series_key,
         campaign_id=comparison.candidate_campaign,
         kind=kind,
-        severity=severity,
-        evidence=evidence,
-        explanation=explanation,
         provider=series.provider,
         workload_kind=series.kind,
         workload=series.workload,
         subject=subject,
-        title=title,
         simulated=comparison.simulated,
-        effect=row.effect if row else None,
-        ci_low=row.ci_low if row else None,
-        ci_high=row.ci_high if row else None,
-        metric=row.metric if row else None,
         members=tuple(replace(member, series_key=comparison.series_key) for member in members),
         attributed_to=tuple(attributed_to),
-        causes=tuple(causes),
-        consequence=consequence,
         baseline_campaigns=comparison.baseline_campaigns,
         series=(comparison.series_key,),
         standing=(comparison.series_key,),
+        **fields,
     )
 
 

@@ -126,17 +126,15 @@ def _cause(before: DecisionDocument, now: DecisionDocument, clouds: Mapping[str,
             news.setdefault("no current results", []).append(name)
     few = sum(map(len, news.values())) < _NAMED_IN_HEADLINE
     said = _describe_news(news, shorten)
-    return _Cause("performance", (*said, *_first_ones(prices)), said if few else _describe_news(news, _count))
+    return _Cause(
+        "performance", (*said, *_first_ones(prices)), said if few else _describe_news(news, lambda own: format_count(len(own), "provider"))
+    )
 
 
 def _describe_news(news: Mapping[str, list[str]], name_them: Callable[[list[str]], str]) -> tuple[str, ...]:
     """`news`: what providers have → those that have it."""
     said = [f"{name_them(own)} {'has' if len(own) == 1 else 'have'} {what}" for what, own in news.items()]
     return _first_ones(said or ["results were corrected"])
-
-
-def _count(providers: list[str]) -> str:
-    return format_count(len(providers), "provider")
 
 
 def _first_ones(reasons: Sequence[str]) -> tuple[str, ...]:
@@ -172,6 +170,7 @@ def _price(name: str, was: PriceAtDecision, has: PriceAtDecision, its: bool) -> 
 def _finding(before: DecisionDocument, now: DecisionDocument, why: _Cause, day: date, decision_id: str) -> Finding:
     provider = why.provider or now.first_name or before.first_name
     assert provider is not None  # the two differ, so one of them is a provider
+    was = shorten(map(with_probability, before.eligible)) or "no provider was eligible"
     return _updated(
         Finding(
             finding_id=finding_id(provider, decision_id, why.kind, decision_subject(now)),
@@ -180,7 +179,7 @@ def _finding(before: DecisionDocument, now: DecisionDocument, why: _Cause, day: 
             kind=why.kind,
             severity="info",
             evidence="",
-            explanation=f"{join_words(why.reasons)}{', the trials are the same' if why.kind == 'price' else ''}; {_format_before(before)}",
+            explanation=f"{join_words(why.reasons)}{', the trials are the same' if why.kind == 'price' else ''}; before: {was}",
             provider=provider,
             workload_kind=now.kind,
             workload=now.workloads[0] if len(now.workloads) == 1 else "",
@@ -260,10 +259,6 @@ def _with_shared_prices(findings: Sequence[Finding], clouds: Mapping[str, str]) 
         prices = together.get(causes[0]) if causes and finding.kind == "price" else None
         joined.append(replace(finding, causes=causes, prices=tuple(v for _, v in sorted(prices.items())) if prices else finding.prices))
     return joined
-
-
-def _format_before(before: DecisionDocument) -> str:
-    return "before: " + (shorten([*map(with_probability, before.eligible)]) or "no provider was eligible")
 
 
 def _format_first(now: DecisionDocument, when: str = "") -> str:
