@@ -188,16 +188,10 @@ def build_question(finding: Finding, declared: Declarations, answer_by: datetime
 
 def _members(finding: Finding) -> list[str]:
     several = len(finding.series) > 1
-    lines = [f"- {_escape_markdown(m.text)}{_format_series(m.series_key) if several else ''}" for m in finding.members[:_MOST_MEMBERS]]
+    named = ((m, Series.parse(m.series_key) if several and m.series_key is not None else None) for m in finding.members[:_MOST_MEMBERS])
+    lines = [f"- {_escape_markdown(m.text + (f' ({of.kind} {of.workload})' if of else ''))}" for m, of in named]
     more = len(finding.members) - _MOST_MEMBERS
     return [*lines, *([f"- … and {more} more"] if more > 0 else [])]
-
-
-def _format_series(series_key: str | None) -> str:
-    if series_key is None:
-        return ""
-    series = Series.parse(series_key)
-    return _escape_markdown(f" ({series.kind} {series.workload})")
 
 
 def _answers(finding: Finding, declared: Declarations) -> list[tuple[str, str]]:

@@ -136,13 +136,8 @@ def _checked_by(store: ResultStore, trial: Trial) -> str | None:
     for other_id in store.trial_ids(trial.campaign_id) if own.launcher.cpus_here else ():
         other = stores.planned_trial(store, {"campaign_id": trial.campaign_id, "trial_id": other_id})
         there = other.provider
-        if (
-            not other.selfcheck
-            or there.launcher.machine_name != own.launcher.machine_name
-            or there.accelerator.kind != own.accelerator.kind
-        ):
-            continue
-        if not set(there.launcher.cpus_here) <= set(own.launcher.cpus_here):
+        alike = (there.launcher.machine_name, there.accelerator.kind) == (own.launcher.machine_name, own.accelerator.kind)
+        if not (other.selfcheck and alike and set(there.launcher.cpus_here) <= set(own.launcher.cpus_here)):
             continue
         for folder in store.attempts(trial.campaign_id, other_id):
             with suppress(FileNotFoundError, InvalidResult):
@@ -350,17 +345,13 @@ def store_planned_trial(store: ResultStore, trial: Trial) -> None:
         return
     stored = stores.planned_trial(store, {"campaign_id": trial.campaign_id, "trial_id": trial.trial_id})
     if (stored.series_key, stored.spec_hash, stored.criteria_hash) != (trial.series_key, trial.spec_hash, trial.criteria_hash):
-        raise _specification_conflict(trial)
+        raise PlanError(
+            f"campaign {trial.campaign_id} already holds {trial.trial_id} with another specification or other criteria; "
+            "name another campaign: trials of one campaign are measured and judged alike"
+        )
     again = stored.model_copy(update={field: getattr(trial, field) for field in ("provider", "placement", "avoid_nodes")})
     if again != stored:
         store.put(path, again.model_dump_json(indent=1).encode())
-
-
-def _specification_conflict(trial: Trial) -> PlanError:
-    return PlanError(
-        f"campaign {trial.campaign_id} already holds {trial.trial_id} with another specification or other criteria; "
-        "name another campaign: trials of one campaign are measured and judged alike"
-    )
 
 
 def _collected(store: ResultStore, trial: Trial) -> list[ResultDocument]:

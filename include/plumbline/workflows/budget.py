@@ -87,19 +87,11 @@ def forecast_month(archive: Archive, declared: Declarations, provider: Provider,
 
 def _last_held_s(archive: Archive, provider: Provider, key: str, apart: str | None = None) -> list[float]:
     """Seconds, over all nodes, of the last usable trials of a series, the newest first."""
-    return list(islice(_held_times(archive, provider, key, apart), _TRIALS))
-
-
-def _held_times(archive: Archive, provider: Provider, key: str, apart: str | None) -> Iterator[float]:
-    """Seconds of the usable trials of a series, the newest first."""
-    for campaign_id, _ in reversed(archive.series_campaigns(key, _CAMPAIGNS)):
-        for trial in reversed(archive.trials(campaign_id, key)):
-            if (
-                trial.usable
-                and (apart is None or trial.run_id != apart)
-                and (seconds := _held_s(trial, archive.held_part(trial.trial_id, trial.attempt), provider)) > 0
-            ):
-                yield seconds
+    campaigns = reversed(archive.series_campaigns(key, _CAMPAIGNS))
+    newest = (t for campaign_id, _ in campaigns for t in reversed(archive.trials(campaign_id, key)) if t.usable)
+    own = (t for t in newest if apart is None or t.run_id != apart)
+    times = (_held_s(t, archive.held_part(t.trial_id, t.attempt), provider) for t in own)
+    return list(islice((seconds for seconds in times if seconds > 0), _TRIALS))
 
 
 def _held_s(attempt: TrialView, document: HeldPart | None, provider: Provider) -> float:

@@ -99,12 +99,6 @@ def _stored(archive: Archive, cause: PooledCause) -> dict[FindingKind, Finding]:
     return stored
 
 
-def _gravest_first(effects: Sequence[PooledEffect]) -> list[PooledEffect]:
-    """Sort key: worse, better, undecided, steady; then the distance past the threshold."""
-    order = ("regressed", "improved", "insufficient_data", "unchanged")
-    return sorted(effects, key=lambda e: (order.index(e.verdict), -abs(e.effect) / e.warn))
-
-
 def judge_cause(
     archive: Archive, declared: Declarations, cause: PooledCause, changes: Sequence[FactChange], points: Sequence[SeriesPoint]
 ) -> tuple[tuple[PooledEffect, ...], tuple[str, ...]]:
@@ -117,7 +111,9 @@ def judge_cause(
         touched, untouched = ([s for w, s in shifts if w.touched is had and s.kind == kind] for had in (True, False))
         if (effect := pooled_effect(touched, untouched, looks)) is not None:
             effects.append(effect)
-    return tuple(_gravest_first(effects)), tuple(sorted({w.before for w in windows if w.touched}))
+    order = ("regressed", "improved", "insufficient_data", "unchanged")
+    effects.sort(key=lambda e: (order.index(e.verdict), -abs(e.effect) / e.warn))  # then by the distance past the threshold
+    return tuple(effects), tuple(sorted({w.before for w in windows if w.touched}))
 
 
 def _windows(cause: PooledCause, changes: Sequence[FactChange], points: Sequence[SeriesPoint]) -> Iterator[_Window]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Protocol
 
@@ -73,13 +73,6 @@ class AirflowView(Protocol):
         """Component (`triggerer`, `dag_processor`) → its last heartbeat, None without one. OSError if Airflow does not answer."""
 
 
-@dataclass(frozen=True)
-class _FailedRun:
-    dag_id: str
-    run_id: str
-    tasks: tuple[str, ...]
-
-
 def find_failures(
     archive: Archive, declared: Declarations | None, airflow: AirflowView, now: datetime
 ) -> tuple[list[InstallationFailure], Sequence[FailureCode]]:
@@ -90,7 +83,7 @@ def find_failures(
     ]
     if declared is None:
         return failures, WITHOUT_DECLARATIONS
-    failures += map(_task_failed, _failed_runs(declared, airflow))
+    failures += _failed_runs(declared, airflow)
     return [*failures, *_missed_runs(archive, declared, airflow, now), *_paused(declared, airflow, now)], CHECKED
 
 
@@ -100,39 +93,34 @@ def monitored_tasks(declared: Declarations, provider: Provider) -> tuple[str, ..
     return (*(f"{lane.name}.{step}" for lane in trial_groups(declared, provider) for step in steps), "publish")
 
 
-def _failed_runs(declared: Declarations, airflow: AirflowView) -> Iterator[_FailedRun]:
+def _failed_runs(declared: Declarations, airflow: AirflowView) -> Iterator[InstallationFailure]:
     each = {p.dag_id: monitored_tasks(declared, p) for p in declared.enabled_providers()} | _EVERY_RUN
     for dag_id, task_ids in each.items():
         for run_id, states in airflow.task_states(dag_id, task_ids).items():
             if tasks := _failed(states):
-                yield _FailedRun(dag_id, run_id, tasks)
+                yield _task_failed(dag_id, run_id, tasks)
     for dag_id, task_ids in _NEWEST_RUN.items():
         newest = airflow.newest_states(dag_id, task_ids)
         if newest is not None and (tasks := _failed(newest[1])):
-            yield _FailedRun(dag_id, newest[0], tasks)
+            yield _task_failed(dag_id, newest[0], tasks)
 
 
 def _failed(states: Mapping[str, str | None]) -> tuple[str, ...]:
     return tuple(sorted(task for task, state in states.items() if state == "failed"))
 
 
-def _task_failed(red: _FailedRun) -> InstallationFailure:
-    names = sorted({_step(task) for task in red.tasks})
-    repeated = red.dag_id in _NEWEST_RUN
+def _task_failed(dag_id: str, run_id: str, tasks: Sequence[str]) -> InstallationFailure:
+    names = sorted({re.sub(r"_\d+$", "", task).rpartition(".")[2] for task in tasks})
     return InstallationFailure(
         code="task_failed",
-        what=red.dag_id if repeated else f"{red.dag_id} {red.run_id}",
-        occurrence=red.run_id,
-        since=_time_of(red.run_id),
+        what=dag_id if dag_id in _NEWEST_RUN else f"{dag_id} {run_id}",
+        occurrence=run_id,
+        since=_time_of(run_id),
         severity="page" if "verify" in names else "warn",
-        title=f"{shorten(names)} failed in {red.dag_id}",
-        cause=f"run {red.run_id}: {shorten(red.tasks)}",
+        title=f"{shorten(names)} failed in {dag_id}",
+        cause=f"run {run_id}: {shorten(tasks)}",
         remedy="; ".join(f"{name}: {_REMEDIES[name]}" for name in names),
     )
-
-
-def _step(task: str) -> str:
-    return re.sub(r"_\d+$", "", task).rpartition(".")[2]
 
 
 def _time_of(run_id: str) -> datetime:
@@ -271,11 +259,7 @@ def reconcile_failures(archive: Archive, failures: Iterable[InstallationFailure]
         known = open_ones.pop(failure.subject, None)
         if known is None:
             opened.append(finding)
-        elif (known.detail.get("title"), known.detail.get("explanation"), known.detail.get("remedy")) != (
-            finding.title,
-            finding.explanation,
-            finding.remedy,
-        ):
+        elif any(known.detail.get(name) != getattr(finding, name) for name in ("title", "explanation", "remedy")):
             since = known.detail.get("since") or finding.since
             continued.append(replace(finding, finding_id=known.finding_id, since=since, state=known.state))
     why = f"resolved: the check of {now:%Y-%m-%d %H:%M} UTC found no such failure"

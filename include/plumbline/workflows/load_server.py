@@ -8,7 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
@@ -202,8 +202,7 @@ def _kserve(asked: ServerLoad, api: Api, target: Target) -> _Served:
         made = [model.tensors(row, rng) for row in rows[:n]]
         return [model.wire.body(i, made[i % len(made)]) for i in range(n)]
 
-    placed = Target(target.address, model.wire, target.running, tls=target.tls, headers=target.headers, secret=target.secret)
-    return _Served(placed, bodies, asked.output_tokens if model.streams else 1)
+    return _Served(replace(target, wire=model.wire), bodies, asked.output_tokens if model.streams else 1)
 
 
 def _objects(file: Path, model: KserveModel) -> list[dict[str, Any]]:
@@ -238,17 +237,7 @@ def _openai(asked: ServerLoad, api: Api, target: Target) -> _Served:
             for prompt in prompts(n)
         ]
 
-    placed = Target(
-        target.address,
-        openai_wire(model, text=True),
-        target.running,
-        protocol=api,
-        tls=target.tls,
-        headers=target.headers,
-        secret=target.secret,
-        path=target.path,
-        exact=asked.ignore_eos,
-    )
+    placed = replace(target, wire=openai_wire(model, text=True), protocol=api, exact=asked.ignore_eos)
     return _Served(placed, bodies, asked.output_tokens)
 
 

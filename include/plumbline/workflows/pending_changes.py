@@ -59,7 +59,7 @@ def pending_event(archive: Archive, provider: str) -> dict[str, Any] | None:
     """The event with every change that no later run measures; None without one, or if all are back."""
     log = archive.audit(provider)
     measured = max((e.detail["up_to"] for e in log if e.what == CHANGE_MEASURED), default="")
-    detected = [e for e in log if e.what == CHANGE_DETECTED and _time_text(e) > measured]
+    detected = [e for e in log if e.what == CHANGE_DETECTED and _text(e.at) > measured]
     merged: dict[str, Change] = {}
     for change in (change for entry in detected for change in entry.detail["diff"]):
         merged[change["fact"]] = {**change, "old": merged.get(change["fact"], change)["old"]}
@@ -67,7 +67,7 @@ def pending_event(archive: Archive, provider: str) -> dict[str, Any] | None:
     if not diff:
         return None
     findings = sorted({finding for entry in detected for finding in entry.detail["findings"]})
-    return {"provider": provider, "reason": change_summary(diff), "diff": diff, "findings": findings, "at": _time_text(detected[-1])}
+    return {"provider": provider, "reason": change_summary(diff), "diff": diff, "findings": findings, "at": _text(detected[-1].at)}
 
 
 def providers_with_pending_changes(archive: Archive, declared: Declarations) -> list[str]:
@@ -139,12 +139,8 @@ def _known(log: Sequence[AuditView]) -> dict[str, Any]:
     return {change["fact"]: change["new"] for entry in log if entry.what == CHANGE_DETECTED for change in entry.detail["diff"]}
 
 
-def _time_text(entry: AuditView) -> str:
-    """The change's time, as text that sorts."""
-    return _text(entry.at)
-
-
 def _text(at: datetime) -> str:
+    """A time as text that sorts."""
     return at.astimezone(timezone.utc).isoformat(timespec="microseconds")
 
 

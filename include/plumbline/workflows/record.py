@@ -11,7 +11,7 @@ from typing import Literal
 from plumbline.archive import Archive, QuarantineRecord, Refused, TrialView
 from plumbline.archive.audit import require_author
 from plumbline.archive.records import Action
-from plumbline.declarations import installation_paths
+from plumbline.declarations import Trial, installation_paths
 from plumbline.declarations.addresses import path_below
 from plumbline.launch import stores
 from plumbline.launch.collect import contradiction
@@ -42,7 +42,7 @@ def override_verdict(archive: Archive, trial_id: str, attempt: int, action: Acti
     document = archive.document(trial_id, attempt)
     if document is None:
         raise LookupError(_unknown_attempt(archive, trial_id, attempt))
-    view = next(t for t in archive.trials(document.trial.campaign_id, document.trial.series_key) if _is_attempt(t, trial_id, attempt))
+    view = _attempts(archive, document.trial)[attempt]
     if view.corrected:
         raise ValueError(f"{trial_id}#{attempt} was corrected already; expected the attempt that replaced it")
     if view.quality_action == action:
@@ -72,7 +72,8 @@ def retry_quarantined(archive: Archive, quarantine_id: str, by: str) -> RetryOut
     if action == "reject":
         return RetryOutcome(quarantine_id, None, "; ".join(f"{reason.code}: {reason.detail}" for reason in reasons))
     why = f"quarantined: {row.reason}; valid now"
-    if any(_is_attempt(t, row.trial_id, row.attempt) for t in archive.trials(row.campaign_id, document.trial.series_key)):
+    recorded = archive.trials(row.campaign_id, document.trial.series_key)
+    if any((t.trial_id, t.attempt) == (row.trial_id, row.attempt) for t in recorded):
         attempt = record_as_correction(archive, document, row.attempt, store.uri(folder), action, reasons, by, why)
     else:
         attempt = row.attempt
@@ -130,13 +131,9 @@ def record_as_correction(
     Interrupted anywhere, the same call, or `complete_corrections`, does the rest: the store's folder is skipped by `collect` from its first file on,
     and holds a document only once the archive does."""
     home = stores.home()
-    attempts = {
-        t.attempt: t.checksum
-        for t in archive.trials(document.trial.campaign_id, document.trial.series_key)
-        if t.trial_id == document.trial.trial_id
-    }
+    attempts = _attempts(archive, document.trial)
     for attempt in (n for n in attempts if n > corrects):
-        if (done := _as_attempt(document, attempt)).checksum == attempts[attempt]:
+        if (done := _as_attempt(document, attempt)).checksum == attempts[attempt].checksum:
             _store_correction(home, done, evidence_of)
             return attempt
     trial = stores.next_attempt(document.trial.model_copy(update={"attempt": max(attempts) + 1}), home)
@@ -196,12 +193,12 @@ def _unknown_attempt(archive: Archive, trial_id: str, attempt: int) -> str:
     last = archive.document(trial_id)
     if last is None:
         return f'the archive has no trial "{trial_id}"; reports and campaign pages name the trials'
-    views = archive.trials(last.trial.campaign_id, last.trial.series_key)
-    return f"{trial_id} has no attempt {attempt}; expected one of {', '.join(str(t.attempt) for t in views if t.trial_id == trial_id)}"
+    return f"{trial_id} has no attempt {attempt}; expected one of {', '.join(map(str, _attempts(archive, last.trial)))}"
 
 
-def _is_attempt(view: TrialView, trial_id: str, attempt: int) -> bool:
-    return (view.trial_id, view.attempt) == (trial_id, attempt)
+def _attempts(archive: Archive, trial: Trial) -> dict[int, TrialView]:
+    """The recorded attempts of a trial by number, in their order."""
+    return {t.attempt: t for t in archive.trials(trial.campaign_id, trial.series_key) if t.trial_id == trial.trial_id}
 
 
 RecordOutcome = Literal["inserted", "unchanged", "kept", "corrected", "quarantined"]
@@ -248,9 +245,8 @@ def _verified(archive: Archive, store: ResultStore, folder: str) -> ResultDocume
     if store.folder(trial) != folder:
         raise InvalidResult(f"{where} is of {store.folder(trial)}; expected a document of its own attempt")
     keys = archive.signing_keys(trial.campaign_id, trial.trial_id)
-    views = archive.trials(trial.campaign_id, trial.series_key)
-    known = any(_is_attempt(t, trial.trial_id, trial.attempt) and t.checksum == document.checksum for t in views)
-    if not known and (why := contradiction(store, folder, document, keys)):
+    known = _attempts(archive, trial).get(trial.attempt)
+    if (known is None or known.checksum != document.checksum) and (why := contradiction(store, folder, document, keys)):
         raise InvalidResult(f"{where}: {why}")
     try:
         return signing.verify_collected(document, keys)
@@ -260,10 +256,9 @@ def _verified(archive: Archive, store: ResultStore, folder: str) -> ResultDocume
 
 def _missing_before(archive: Archive, document: ResultDocument) -> int | None:
     """The trial's attempt, this or an earlier one, with status missing; None without one."""
-    trial = document.trial
-    views = archive.trials(trial.campaign_id, trial.series_key) if document.validity.status != "missing" else ()
-    attempts = [t for t in views if t.trial_id == trial.trial_id and t.attempt <= trial.attempt]
-    return next((t.attempt for t in attempts if t.status == "missing" and not t.corrected), None)
+    attempts = _attempts(archive, document.trial) if document.validity.status != "missing" else {}
+    upto = (t for n, t in attempts.items() if n <= document.trial.attempt)
+    return next((t.attempt for t in upto if t.status == "missing" and not t.corrected), None)
 
 
 def list_quarantined(archive: Archive, store: ResultStore, folder: str, note: QuarantineNote) -> None:

@@ -9,6 +9,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -130,9 +131,8 @@ def delete_old_data(archive: Archive, logs: Path, now: float | None = None) -> l
 def delete_old_files(folder: Path, before: float) -> DeletedFiles:
     """Delete files below a folder that were last written before a time (seconds since the epoch), and folders that are empty then."""
     removed, size, emptied = 0, 0, set[Path]()
-    for file in _files(folder):
-        stat = _stat(file)
-        if stat is not None and stat.st_mtime < before:
+    for file, stat in _files(folder):
+        if stat.st_mtime < before:
             file.unlink(missing_ok=True)
             removed, size = removed + 1, size + stat.st_size
             emptied.add(file.parent)
@@ -145,7 +145,7 @@ def delete_old_files(folder: Path, before: float) -> DeletedFiles:
 
 def folder_bytes(folder: Path) -> tuple[int, int]:
     """Files below a folder, and their bytes; links are not followed."""
-    sizes = [stat.st_size for file in _files(folder) if (stat := _stat(file)) is not None]
+    sizes = [stat.st_size for _, stat in _files(folder)]
     return len(sizes), sum(sizes)
 
 
@@ -153,7 +153,7 @@ def _old_folders(part: str, folder: Path, before: float) -> DeletedFiles:
     """Delete the folders of campaigns in which nothing was written since a time; the newest one stays, whatever its age."""
     removed = size = 0
     entries = [entry for entry in folder.iterdir() if entry.is_dir() and not entry.is_symlink()] if folder.is_dir() else []
-    written = {entry: max([entry.stat().st_mtime, *(s.st_mtime for f in _files(entry) if (s := _stat(f)))]) for entry in entries}
+    written = {entry: max([entry.stat().st_mtime, *(stat.st_mtime for _, stat in _files(entry))]) for entry in entries}
     for entry in sorted(entries, key=lambda entry: written[entry])[:-1]:
         if written[entry] < before:
             size += folder_bytes(entry)[1]
@@ -172,16 +172,11 @@ def _quarantine(archive: Archive, keep_s: float) -> DeletedFiles:
     return DeletedFiles("quarantine", len(gone))
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
     for path, _, names in os.walk(folder):
-        yield from (Path(path) / name for name in names)
-
-
-def _stat(path: Path) -> os.stat_result | None:
-    try:
-        return path.lstat()
-    except FileNotFoundError:  # deleted since
-        return None
+        for file in (Path(path) / name for name in names):
+            with suppress(FileNotFoundError):  # deleted since
+                yield file, file.lstat()
 
 
 def _remove_if_empty(folder: Path) -> bool:

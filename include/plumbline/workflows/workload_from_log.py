@@ -7,6 +7,7 @@ import io
 import math
 import statistics
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -170,14 +171,11 @@ def _with_lengths(
         unknown.append(
             f"{key.replace('_', ' ')} of {missing} of {len(usable)} requests: {stand_in} is used, {'as given' if given else 'the median of the others'}"
         )
-        usable = [request if getattr(request, key) is not None else _filled(request, key, stand_in) for request in usable]
+        filled: dict[str, Any] = {key: stand_in}
+        usable = [request if getattr(request, key) is not None else replace(request, **filled) for request in usable]
     if not usable:
         raise UnusableFile(f"{name} has no request with tokens in and out; expected at least one")
     return usable
-
-
-def _filled(request: LoggedRequest, key: str, length: int) -> LoggedRequest:
-    return replace(request, input_tokens=length) if key == "input_tokens" else replace(request, output_tokens=length)
 
 
 _HINT: dict[LogFormat, str] = {
@@ -189,10 +187,7 @@ _HINT: dict[LogFormat, str] = {
 def _conversations(requests: Sequence[LoggedRequest], unknown: list[str]) -> list[Turn]:
     """The requests as turns. A request that came before the last answer of its conversation had ended is one of its own."""
     origin = requests[0].at
-    count: dict[str, int] = {}
-    for request in requests:
-        if request.conversation is not None:
-            count[request.conversation] = count.get(request.conversation, 0) + 1
+    count = Counter(request.conversation for request in requests)
     numbers: dict[str, int] = {}
     last: dict[str, LoggedRequest] = {}
     turns, unended, overlapping = [], 0, 0
@@ -287,6 +282,5 @@ def _check(name: str, text: str, trace: str) -> None:
 
 def _distribution(values: Sequence[int]) -> tuple[int, int, int, int]:
     ordered = sorted(values)
-    at = [0, math.ceil(0.5 * len(ordered)) - 1, math.ceil(0.95 * len(ordered)) - 1, len(ordered) - 1]
-    low, median, high, top = (ordered[max(0, i)] for i in at)
-    return low, median, high, top
+    median, high = (ordered[math.ceil(q * len(ordered)) - 1] for q in (0.5, 0.95))
+    return ordered[0], median, high, ordered[-1]
