@@ -6,11 +6,12 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
 from airflow.providers.cncf.kubernetes.pod_generator import PodGenerator
 from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import TaskDeferralError, TaskDeferralTimeout
 
 from plumbline.airflow.retries import request_of
 from plumbline.airflow.triggers import LaunchTrigger
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 else:
     _Base = object
 
-T = TypeVar("T")
 Row = dict[str, Any]
 _log = logging.getLogger(__name__)
 
@@ -86,11 +86,6 @@ class LaunchOperator(_Base):  # type: ignore[misc]  # airflow's types are not fo
             self._ended(close_attempt(attempt, stop=stop))
         raise AssertionError(f"a stopped launch ({stop.reason}) has no failure class")
 
-    def keeping(self, action: Callable[[], T]) -> T:
-        """The action's result; its errors are raised as failure classes."""
-        with _as_failure():
-            return action()
-
     def wait(self) -> NoReturn:
         """Defer until the pods ended."""
         attempt = self.attempt
@@ -111,7 +106,7 @@ class LaunchOperator(_Base):  # type: ignore[misc]  # airflow's types are not fo
         """Resume; a failed or timed-out trigger also cleans up the cluster and records the attempt, where Airflow would only fail the task."""
         try:
             return super().resume_execution(next_method, next_kwargs, context)
-        except _deferral_errors() as error:
+        except (TaskDeferralError, TaskDeferralTimeout) as error:
             stop = StopCause("killed", f"Airflow's trigger ended: {error}")
             with _as_failure():
                 return self._ended(close_attempt(self.attempt, stop=stop))
@@ -127,14 +122,13 @@ class LaunchOperator(_Base):  # type: ignore[misc]  # airflow's types are not fo
         raise Interrupted("Airflow ended the task while its launch was being created or recorded; its objects were deleted")
 
     def _ended(self, record: LaunchRecord) -> Row:
-        trial_id = self.spec["trial_id"]
         for pod in record.pods:
             _log.info("Pod %s on %s ended with exit code %s %s", pod.name, pod.node, pod.exit_code, pod.reason or "")
         if record.log_tail:
             _log.info("The last lines of rank 0:\n%s", record.log_tail)
         collect_or_leave(self.spec)
         raise_failure(record, tolerate("read the trial's document", self.attempt.validity, None) if record.failure_class else None)
-        return {"trial_id": trial_id, "exit_code": record.exit_code}
+        return {"trial_id": self.spec["trial_id"], "exit_code": record.exit_code}
 
 
 @contextmanager
@@ -150,12 +144,6 @@ def _as_failure() -> Iterator[None]:
         # A token is rotated and read again; a person grants permissions.
         kind: type[TrialFailure] = Unreachable if refusal.status == 401 else BadDeclaration
         raise kind(f"the cluster refuses to list earlier launches of the trial: {refusal}; see `plumbline cluster doctor`") from refusal
-
-
-def _deferral_errors() -> tuple[type[BaseException], ...]:
-    from airflow.sdk.exceptions import TaskDeferralError, TaskDeferralTimeout
-
-    return TaskDeferralError, TaskDeferralTimeout
 
 
 class TrialGangOperator(LaunchOperator, BaseOperator):  # type: ignore[misc]  # airflow's types are not followed
@@ -240,7 +228,9 @@ class TrialPodOperator(LaunchOperator, KubernetesPodOperator):  # type: ignore[m
         """Resume from the triggerer; or the pod requests its deletion, as declared by the trial."""
         if event["status"] == "deletion_asked":
             observation = decode_observation(event)
-            if self.keeping(lambda: replacement.begin_replacement(self.attempt, observation)):
+            with _as_failure():
+                begun = replacement.begin_replacement(self.attempt, observation)
+            if begun:
                 return self._replace(context)
             event = {**event, "status": "finished"}
         return super().trigger_reentry(context, event)
@@ -264,7 +254,8 @@ class TrialPodOperator(LaunchOperator, KubernetesPodOperator):  # type: ignore[m
             api.create(row)
 
         self.create(creation)
-        self.keeping(lambda: replacement.confirm_replacement(self.attempt))
+        with _as_failure():
+            replacement.confirm_replacement(self.attempt)
         return pod_request_obj
 
     def invoke_defer_method(self, last_log_time: Any = None, context: Any = None) -> None:

@@ -60,13 +60,10 @@ class LaunchApi:
     async def delete(self, owner: Mapping[str, str] | None, selector: str, secret: str | None = None) -> None:
         """Request the deletion of a launch's owner with its pods, of remaining pods, and of the Secret; does not wait."""
         row: Row | None = None if owner is None else {"kind": owner["kind"], "metadata": {"name": owner["name"]}}
-        await self._in_thread(partial(self._api.request_deletion, row, selector, secret))
+        await _in_thread(partial(self._checked, partial(self._api.request_deletion, row, selector, secret)))
 
     async def _ask(self, path: str, query: Mapping[str, str]) -> ApiAnswer:
-        return await self._in_thread(partial(self._api.send_once, "GET", path, query=query))
-
-    async def _in_thread(self, request: Callable[[], T]) -> T:
-        return await _in_thread(partial(self._checked, request))
+        return await _in_thread(partial(self._checked, partial(self._api.send_once, "GET", path, query=query)))
 
     def _checked(self, request: Callable[[], T]) -> T:
         try:

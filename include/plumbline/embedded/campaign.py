@@ -207,11 +207,6 @@ class _Campaign:
         self._report_state()
         return Outcome(self.asked.campaign_id, self.trials, report, tuple(self.problems))
 
-    def _trigger(self) -> None:
-        for name, trials in self.planned.items():
-            dag_id = self.declared.providers[name].dag_id
-            self.runs[name] = self.client.trigger(dag_id, dag_conf(self.asked, trials))
-
     @contextmanager
     def dags_ready(self) -> Iterator[None]:
         """All DAGs parsed from the current files and unpaused; afterwards paused as before."""
@@ -232,7 +227,8 @@ class _Campaign:
         try:
             for dag_id in dag_ids:
                 end_active_runs(self.client, dag_id)
-            self._trigger()
+            for name, trials in self.planned.items():
+                self.runs[name] = self.client.trigger(self.declared.providers[name].dag_id, dag_conf(self.asked, trials))
             # Only now, so that no due slot runs before the requested trials.
             unpause(self.server.home, self.client, dag_ids)
             yield

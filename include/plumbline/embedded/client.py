@@ -99,7 +99,8 @@ class AirflowClient:
 
     def dags(self) -> dict[str, DagState]:
         """DAGs by id, stale ones too."""
-        return {d["dag_id"]: _dag(d) for d in self._pages("/api/v2/dags", "dags", {"exclude_stale": False})}
+        rows = self._pages("/api/v2/dags", "dags", {"exclude_stale": False})
+        return {d["dag_id"]: DagState(d["dag_id"], d["is_paused"], d["is_stale"], _time(d["last_parsed_time"])) for d in rows}
 
     def import_errors(self, since: datetime | None = None) -> dict[str, str]:
         """File → error text; `since`: only of imports at that time or later."""
@@ -252,10 +253,6 @@ def _part(text: str) -> str:
 
 def _time(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text.replace("Z", "+00:00")) if text else None
-
-
-def _dag(data: Mapping[str, Any]) -> DagState:
-    return DagState(data["dag_id"], data["is_paused"], data["is_stale"], _time(data["last_parsed_time"]))
 
 
 def _run(data: Mapping[str, Any]) -> DagRun:

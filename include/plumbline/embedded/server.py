@@ -19,13 +19,7 @@ from typing import IO, Literal
 import httpx
 import psutil
 
-from plumbline.declarations import (
-    DeclarationError,
-    Provider,
-    enabled_providers,
-    installation_paths,
-    load,
-)
+from plumbline.declarations import DeclarationError, Provider, enabled_providers, installation_paths, load
 from plumbline.embedded.client import AirflowClient, pause_again
 from plumbline.embedded.settings import DEFAULT_PORT, USERNAME, environment, password, write_settings
 from plumbline.embedded.supervisor import COMPONENTS, GRACE_S, MIGRATION

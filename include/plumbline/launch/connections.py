@@ -21,7 +21,7 @@ Options = dict[str, Any]
 def store_options(url: str, connection_id: str, field: str = "launcher.results_connection") -> Options:
     """Options of the client of `url`. ValueError naming the connection, and the field that names it, if it is not defined or does not fit
     the URL."""
-    connection = _connection(url, connection_id, field)
+    connection = airflow_connection(connection_id, f"for {url} is not defined; create it, or correct {field}")
     reader = _READERS.get(url.partition("://")[0])
     if reader is None:
         raise ValueError(f"Airflow connection {connection_id}: {url} takes no credentials; remove {field}")
@@ -47,14 +47,8 @@ def _sends_token_in_clear(options: Options) -> bool:
     return "token" in options and sends_in_clear(str(options.get("endpoint_url", "")))
 
 
-def _connection(url: str, connection_id: str, field: str) -> Any:
-    if (connection := airflow_connection(connection_id)) is None:
-        raise ValueError(f"Airflow connection {connection_id} for {url} is not defined; create it, or correct {field}")
-    return connection
-
-
-def airflow_connection(connection_id: str) -> Any | None:
-    """The Airflow connection; None if it is not defined. ConnectionError if Airflow's API does not answer."""
+def airflow_connection(connection_id: str, undefined: str) -> Any:
+    """The Airflow connection; ValueError with `undefined` if it is not defined, ConnectionError if Airflow's API does not answer."""
     from airflow.sdk import Connection
     from airflow.sdk.exceptions import AirflowNotFoundException
 
@@ -62,7 +56,7 @@ def airflow_connection(connection_id: str) -> Any | None:
         return Connection.get(connection_id)
     except AirflowNotFoundException:
         require_answer(connection_id)
-        return None
+        raise ValueError(f"Airflow connection {connection_id} {undefined}") from None
 
 
 def require_answer(connection_id: str) -> None:
@@ -96,7 +90,8 @@ def model_secrets(model: Checkpoint, launcher: LocalLauncher, environment: Mappi
         return {launcher_protocol.MODELS_OPTIONS_VARIABLE: json.dumps(store_options(url, launcher.models_connection, field))}
     if sends_in_clear(url):
         raise ValueError(f"{url} is plain http, which would send the token of {launcher.models_connection} in clear; expected https://")
-    token = _connection(url, launcher.models_connection, field).password
+    undefined = f"for {url} is not defined; create it, or correct {field}"
+    token = airflow_connection(launcher.models_connection, undefined).password
     if not token:
         raise ValueError(f"Airflow connection {launcher.models_connection} has no password; expected the hub's token there")
     return {launcher_protocol.MODELS_TOKEN_VARIABLE: str(token)}

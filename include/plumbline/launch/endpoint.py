@@ -44,9 +44,7 @@ def _allocation(declared: Declared) -> Allocation | StartRefused:
 
 def _api_key(connection_id: str) -> str:
     """The connection's password; ValueError unless it fits into a header."""
-    if (connection := airflow_connection(connection_id)) is None:
-        raise ValueError(f"Airflow connection {connection_id} is not defined; expected one whose password is the API key")
-    key = connection.password
+    key = airflow_connection(connection_id, "is not defined; expected one whose password is the API key").password
     if not key:
         raise ValueError(f"Airflow connection {connection_id} has no password; expected the API key there")
     if not (key.isascii() and key.isprintable()) or " " in key:

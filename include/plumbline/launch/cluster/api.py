@@ -254,9 +254,8 @@ class ClusterApi:
         """Request an object's deletion, after everything that it owns; nothing if it does not exist."""
         # A Secret owns nothing: in the foreground it would stay until the garbage collector came by.
         policy = "Background" if kind == "Secret" else "Foreground"
-        options: Row = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy}
-        if grace_s is not None:
-            options["gracePeriodSeconds"] = grace_s
+        grace: Row = {} if grace_s is None else {"gracePeriodSeconds": grace_s}
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy, **grace}
         self._json_or_none("DELETE", f"{self.path(kind)}/{name}", body=options)
 
     def delete_exactly(self, kind: str, name: str, uid: str) -> bool:

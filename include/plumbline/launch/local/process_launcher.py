@@ -16,15 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from plumbline.declarations import (
-    Declarations,
-    InferenceWorkload,
-    LocalLauncher,
-    Provider,
-    Trial,
-    installation,
-    installation_paths,
-)
+from plumbline.declarations import Declarations, InferenceWorkload, LocalLauncher, Provider, Trial, installation, installation_paths
 from plumbline.declarations.addresses import local_path
 from plumbline.declarations.compatibility import scratch_needed
 from plumbline.declarations.workloads.checkpoints import Checkpoint
@@ -110,22 +102,19 @@ class ProcessRunner:
             return attempt.not_started(trial, "launch_timeout", str(error))
 
 
+@dataclass
 class _LocalAttempt:
     """One attempt, from its first event to its record."""
 
-    def __init__(
-        self,
-        command: tuple[str, ...],
-        grace_s: float,
-        store: ResultStore,
-        on_progress: OnProgress | None,
-        launcher: str,
-    ) -> None:
-        self._command, self._grace_s, self._store, self._on_progress, self._launcher = command, grace_s, store, on_progress, launcher
-        self._events: list[Event] = []
-        self._node: dict[str, Scalar] = {"host.name": socket.gethostname()}
-        self._exit_code: int | None = None
-        self._log_tail = ""
+    _command: tuple[str, ...]
+    _grace_s: float
+    _store: ResultStore
+    _on_progress: OnProgress | None
+    _launcher: str
+    _events: list[Event] = field(default_factory=list)
+    _node: dict[str, Scalar] = field(default_factory=lambda: {"host.name": socket.gethostname()})
+    _exit_code: int | None = None
+    _log_tail: str = ""
 
     def happened(self, name: str) -> None:
         now = datetime.now(timezone.utc)

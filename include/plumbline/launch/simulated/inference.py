@@ -9,14 +9,7 @@ from statistics import NormalDist
 
 from plumbline.declarations.workloads.checkpoints import Checkpoint, ServedModel
 from plumbline.declarations.workloads.inference import InferenceWorkload, Slo
-from plumbline.declarations.workloads.load import (
-    ContextPhaseSpec,
-    FaultPhaseSpec,
-    LoadPhaseSpec,
-    Search,
-    SearchPhaseSpec,
-    mean_tokens,
-)
+from plumbline.declarations.workloads.load import ContextPhaseSpec, FaultPhaseSpec, LoadPhaseSpec, Search, SearchPhaseSpec, mean_tokens
 from plumbline.launch.simulated.model import Hardware, TrialDraw
 from plumbline.metrics import Phase
 from plumbline.metrics.quantiles import PERCENTILES, supported

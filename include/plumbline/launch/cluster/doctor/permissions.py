@@ -9,6 +9,7 @@ from typing import NamedTuple
 from plumbline.declarations import KubernetesLauncher
 from plumbline.launch.cluster.observe.observation import Row
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok
+from plumbline.metrics.formatting import shorten
 
 _PERMISSIONS = "permissions"
 _GANGS = {"jobset": ("jobset.x-k8s.io", "jobsets")}
@@ -65,7 +66,7 @@ def granted_permissions(rules: Iterable[Row]) -> frozenset[Permission]:
 
 def compare_permissions(has: frozenset[Permission], required: frozenset[Permission], namespace: str) -> list[DoctorCheck]:
     """One check for missing verbs and one for surplus verbs."""
-    missing = sorted(p for p in required if not any(_covers(h, p) for h in has))
+    missing = sorted(p for p in required if not any(all(mine in ("*", need) for mine, need in zip(h, p, strict=True)) for h in has))
     surplus = sorted(has - required)
     apply = "apply k8s/provider again (kubectl apply -k k8s/provider/overlays/<provider>), with the component for a queue or jobset"
     lines = [
@@ -74,18 +75,13 @@ def compare_permissions(has: frozenset[Permission], required: frozenset[Permissi
         else ok(_PERMISSIONS, f"all {len(required)} required verbs")
     ]
     if surplus:
-        names_of_surplus = ", ".join(map(str, surplus[:6])) + (f" and {len(surplus) - 6} more" if len(surplus) > 6 else "")
         lines.append(
             failed(
                 "least privilege",
-                f"more verbs than required: {names_of_surplus}",
+                f"more verbs than required: {shorten(map(str, surplus), 6)}",
                 "give the connection the launcher's own account: plumbline cluster kubeconfig PROVIDER",
             )
         )
     else:
         lines.append(ok("least privilege", "no surplus verbs"))
     return lines
-
-
-def _covers(has: Permission, required: Permission) -> bool:
-    return all(mine in ("*", needed) for mine, needed in zip(has, required, strict=True))

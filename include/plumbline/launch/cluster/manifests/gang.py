@@ -7,14 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from plumbline.declarations import Trial
-from plumbline.launch.cluster.manifests.trial_pod import (
-    QUEUE,
-    owner_manifest,
-    pod_manifest,
-    pod_template,
-    queue_labels,
-    rendezvous,
-)
+from plumbline.launch.cluster.manifests.trial_pod import QUEUE, owner_manifest, pod_manifest, pod_template, queue_labels, rendezvous
 from plumbline.launch.cluster.names import LAUNCH, Row, cluster_declaration, launch_name, pod_name
 
 

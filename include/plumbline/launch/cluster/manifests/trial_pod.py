@@ -17,7 +17,7 @@ from plumbline.declarations.devices import mig_profile, part_of_card
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.declarations.providers.pods import SideContainer, Volume
 from plumbline.harness.launcher_protocol import DELETIONS_VARIABLE, VOLUME_VARIABLE, Deletion, format_deletions
-from plumbline.launch.cluster import names, store_credentials
+from plumbline.launch.cluster import store_credentials
 from plumbline.launch.cluster.manifests.patch import apply_patch
 from plumbline.launch.cluster.names import (
     EXPIRES,
@@ -253,7 +253,7 @@ def pod_template(trial: Trial, *, requested_at: datetime) -> Row:
     launcher, metadata, spec = cluster_declaration(trial.provider), skeleton["metadata"], skeleton["spec"]
     metadata["labels"] |= launcher.labels | labels(trial) | queue_labels(trial) | store_credentials.identity_labels(launcher)
     metadata["annotations"] |= launcher.annotations | launch_annotations(trial, requested_at)
-    spec["activeDeadlineSeconds"] = deadline_s(trial)
+    spec["activeDeadlineSeconds"] = math.ceil(launcher.timeout)  # the cluster ends the pod, even without Airflow
     spec["serviceAccountName"] = launcher.service_account
     spec |= {field: value for field, value in _optional_fields(trial).items() if value}
     container = spec["containers"][0]
@@ -307,13 +307,13 @@ def _optional_fields(trial: Trial) -> Row:
 def owner_manifest(name: str, trial: Trial, requested_at: datetime) -> Row:
     """The object that owns a gang, from the template of that name, named like the launch; its specification is still empty."""
     row = load_template(name)
-    metadata = {
-        "name": launch_name(trial),
-        "namespace": cluster_declaration(trial.provider).namespace,
-        "labels": labels(trial),
-        "annotations": launch_annotations(trial, requested_at),
-    }
+    metadata = _metadata(launch_name(trial), trial, requested_at)
     return {"apiVersion": row["apiVersion"], "kind": row["kind"], "metadata": metadata, "spec": row["spec"]}
+
+
+def _metadata(name: str, trial: Trial, requested_at: datetime) -> Row:
+    namespace = cluster_declaration(trial.provider).namespace
+    return {"name": name, "namespace": namespace, "labels": labels(trial), "annotations": launch_annotations(trial, requested_at)}
 
 
 def rendezvous(trial: Trial, rank_0: str) -> Row:
@@ -375,24 +375,13 @@ def scratch_bytes(trial: Trial) -> float | None:
     return None if needed is None else needed.total
 
 
-def deadline_s(trial: Trial) -> int:
-    """Seconds on a node after which the cluster ends the pod, even without Airflow."""
-    timeout: float = cluster_declaration(trial.provider).timeout
-    return math.ceil(timeout)
-
-
 def signing_key_secret(trial: Trial, key: signing.KeyPair, requested_at: datetime) -> Row:
     """The Secret, with the launch's labels, by which the sweep finds it."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "type": "Opaque",
-        "metadata": {
-            "name": names.key_name(trial),
-            "namespace": cluster_declaration(trial.provider).namespace,
-            "labels": names.labels(trial),
-            "annotations": launch_annotations(trial, requested_at),
-        },
+        "metadata": _metadata(key_name(trial), trial, requested_at),
         "immutable": True,
         "stringData": {signing.KEY_VARIABLE: key.private_hex},
     }

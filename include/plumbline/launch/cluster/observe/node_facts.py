@@ -16,6 +16,7 @@ from plumbline.launch.cluster.observe.node_room import amounts, nothing_selected
 from plumbline.launch.cluster.observe.observation import Row
 from plumbline.launch.cluster.observe.pod_records import node_labels_facts
 from plumbline.launch.launcher import ProviderFacts
+from plumbline.metrics.formatting import shorten
 from plumbline.results import Scalar
 
 _LABELS: dict[str, str] = {
@@ -110,9 +111,8 @@ def _missing_labels(provider: Provider, rows: Sequence[Row], nodes: Sequence[Map
         labels, remedy = _INSTALL[provider.accelerator.kind]
         blind = [r["metadata"]["name"] for r, n in zip(rows, nodes, strict=True) if not {"driver.version", "gpu.model"} <= n.keys()]
         if blind:
-            names = ", ".join(blind[:3]) + (f" and {len(blind) - 3} more" if len(blind) > 3 else "")
             notes.append(
-                f"{len(blind)} of {len(nodes)} nodes ({names}) lack the labels {labels}, so only a trial detects a changed GPU or driver "
+                f"{len(blind)} of {len(nodes)} nodes ({shorten(blind)}) lack the labels {labels}, so only a trial detects a changed GPU or driver "
                 f"there; {remedy}"
             )
     if not any(label.startswith(_FEATURES) for row in rows for label in row["metadata"].get("labels") or {}):

@@ -10,7 +10,7 @@ from plumbline.declarations.devices import device_model
 from plumbline.launch.cluster.node_gpus import INSTANCE_TYPE, PRODUCT, NodeGpus, claimed_devices
 from plumbline.launch.cluster.observe.observation import Row
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
-from plumbline.metrics.formatting import format_count
+from plumbline.metrics.formatting import format_count, shorten
 
 Amounts = Mapping[str, Decimal]
 _ENDED = ("Succeeded", "Failed")
@@ -128,8 +128,7 @@ def _by_node(reasons: Iterable[tuple[str, str]]) -> str:
     names: defaultdict[str, list[str]] = defaultdict(list)
     for name, why in reasons:
         names[why].append(name)
-    more = {why: f" and {len(own) - 2} more" if len(own) > 2 else "" for why, own in names.items()}
-    return "; ".join(f"{', '.join(own[:2])}{more[why]}: {why}" for why, own in names.items())
+    return "; ".join(f"{shorten(own, 2)}: {why}" for why, own in names.items())
 
 
 def _check_room(usable: Sequence[NodeGpus], requested: Amounts, running: Sequence[Row]) -> DoctorCheck:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import random
 
 from plumbline.launch.cluster.api import RequestFailed
-from plumbline.launch.cluster.observe.observation import (
-    StopCause,
-)
+from plumbline.launch.cluster.observe.observation import StopCause
 
 _FIRST_S, _LONGEST_S, _LONGEST_RETRY_AFTER_S = 1.0, 30.0, 300.0
 

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from plumbline.launch.cluster.node_gpus import PRODUCT_LABELS, NodeGpus
-from plumbline.launch.cluster.observe.observation import CONTAINER, LaunchObservation, Row, event_time, harness_status, name_of, rank_of
+from plumbline.launch.cluster.observe.observation import (
+    CONTAINER,
+    LaunchObservation,
+    Row,
+    event_time,
+    harness_status,
+    name_of,
+    rank_of,
+    terminated,
+)
 from plumbline.results import Event, Notice, PodRecord, Scalar
 
 POINTS = ("requested", "admitted", "scheduled", "image_pulling", "image_pulled", "started", "ready", "finished", "deleted")
@@ -82,7 +91,7 @@ def keep_ready_time(before: Row, now: Row) -> Row:
 
 def ended_at(pod: Row) -> datetime | None:
     """When the harness's container ended; None if it did not, or unobserved."""
-    return parse_moment(((harness_status(pod).get("state") or {}).get("terminated") or {}).get("finishedAt"))
+    return parse_moment(terminated(pod).get("finishedAt"))
 
 
 def deletion_requested_at(pod: Row) -> datetime | None:
@@ -188,7 +197,12 @@ _JOB_LABELS = ("batch.kubernetes.io/job-name", "job-name")
 def pod_facts(pod: Row, events: Sequence[Row], node: Row | None) -> dict[str, Scalar]:
     """Facts of the pod (`image`, `image_id`, `image_cached`, `image_bytes`, `image_pull_s` in seconds, `qos_class`, `kubernetes.job`) and of its
     node; an unknown fact is absent. `events`: about the pod."""
-    facts = {**({} if node is None else node_labels_facts(node)), **_of_pod(pod), **_of_image(pod, events, node)}
+    facts = {**({} if node is None else node_labels_facts(node)), **_of_image(pod, events, node)}
+    labels = pod["metadata"].get("labels") or {}
+    facts |= {
+        "qos_class": (pod.get("status") or {}).get("qosClass"),
+        JOB_FACT: next((labels[label] for label in _JOB_LABELS if label in labels), None),
+    }
     return {key: value for key, value in sorted(facts.items()) if value is not None}
 
 
@@ -210,18 +224,9 @@ def _join_labels(labels: Mapping[str, str], parts: Sequence[str]) -> str | None:
     return ".".join(labels[part] for part in parts if labels.get(part)) or None
 
 
-def _of_pod(pod: Row) -> dict[str, Scalar]:
-    labels = pod["metadata"].get("labels") or {}
-    return {
-        "qos_class": (pod.get("status") or {}).get("qosClass"),
-        JOB_FACT: next((labels[label] for label in _JOB_LABELS if label in labels), None),
-    }
-
-
 def _of_image(pod: Row, events: Sequence[Row], node: Row | None) -> dict[str, Scalar]:
     containers = (pod.get("spec") or {}).get("containers") or ()
-    name = CONTAINER
-    image = next((str(each["image"]) for each in containers if each.get("name") == name and each.get("image")), None)
+    image = next((str(each["image"]) for each in containers if each.get("name") == CONTAINER and each.get("image")), None)
     status = harness_status(pod)
     image_id = str(status.get("imageID") or "").removeprefix("docker-pullable://") or None
     came = image_pull(pod, events)
@@ -281,7 +286,6 @@ def pod_reason(pod: Row) -> str | None:
 def _record(pod: Row, observation: LaunchObservation) -> PodRecord:
     events = events_of(pod, observation.events)
     node = (pod.get("spec") or {}).get("nodeName")
-    ended = (harness_status(pod).get("state") or {}).get("terminated") or {}
     notices = [_notice(event) for event in events if event_time(event)]
     return PodRecord(
         name=name_of(pod),
@@ -291,7 +295,7 @@ def _record(pod: Row, observation: LaunchObservation) -> PodRecord:
         facts=pod_facts(pod, events, observation.nodes.get(node) if node else None),
         events=pod_timeline(pod, events),
         notices=tuple(sorted(notices, key=lambda notice: notice.utc)),
-        exit_code=ended.get("exitCode"),
+        exit_code=terminated(pod).get("exitCode"),
         reason=pod_reason(pod),
     )
 

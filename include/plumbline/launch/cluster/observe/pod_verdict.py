@@ -28,15 +28,7 @@ from plumbline.launch.cluster.observe.start_failures import (
     judge_start,
     origin_of,
 )
-from plumbline.launch.failures import (
-    EXTERNAL_SIGNALS,
-    FAILED,
-    STORE_FAILED,
-    UNUSABLE_INPUT,
-    crash_outcome,
-    last_lines,
-    signal_name,
-)
+from plumbline.launch.failures import EXTERNAL_SIGNALS, FAILED, STORE_FAILED, UNUSABLE_INPUT, crash_outcome, last_lines, signal_name
 from plumbline.results import FailureClass
 
 # What became of a pod as its status, a condition or an event names it: class, and what to look at.

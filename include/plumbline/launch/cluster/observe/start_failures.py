@@ -5,14 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from plumbline.launch.cluster.observe.observation import (
-    CONFIG_FAILURES,
-    CONTAINER,
-    Row,
-    StartFailure,
-    containers_beside,
-    terminated,
-)
+from plumbline.launch.cluster.observe.observation import CONFIG_FAILURES, CONTAINER, Row, StartFailure, containers_beside, terminated
 from plumbline.launch.cluster.observe.scheduling import GPU_RESOURCE, Judged
 
 _NO_SPACE = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)

@@ -29,15 +29,8 @@ from plumbline.launch.cluster.observe.observation import (
 from plumbline.launch.cluster.observe.pod_records import events_of
 from plumbline.launch.cluster.observe.pod_verdict import PodVerdict, node_loss, pod_verdict
 from plumbline.launch.cluster.observe.scheduling import judge_unscheduled
-from plumbline.launch.cluster.observe.start_failures import (
-    judge_start,
-    origin_of,
-)
-from plumbline.launch.failures import (
-    FAILED,
-    STORE_FAILED,
-    Outcome,
-)
+from plumbline.launch.cluster.observe.start_failures import judge_start, origin_of
+from plumbline.launch.failures import FAILED, STORE_FAILED, Outcome
 from plumbline.results import FailureClass, Validity
 
 _QUOTA = re.compile(r"exceeded quota", re.IGNORECASE)
