@@ -14,7 +14,6 @@ from plumbline.archive.schema import Base
 
 if TYPE_CHECKING:
     from alembic.config import Config
-    from alembic.script import ScriptDirectory
 
 
 # Alembic is imported where it migrates: opening an archive of this version's schema does not wait for it.
@@ -113,13 +112,9 @@ def upgrade(engine: Engine) -> None:
 
 
 def _known() -> set[str]:
-    return {script.revision for script in _scripts().walk_revisions()}
-
-
-def _scripts() -> ScriptDirectory:
     from alembic.script import ScriptDirectory
 
-    return ScriptDirectory.from_config(_config(None))
+    return {script.revision for script in ScriptDirectory.from_config(_config(None)).walk_revisions()}
 
 
 def _config(connection: Connection | None) -> Config:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -59,16 +58,9 @@ def record(
     Raises Refused for a document that repeats a metric, would mix measured and simulated numbers in one series, or holds a value that the
     database cannot store.
     """
-    with _storable(document):
-        return _record(session, now, document, action, quality_reasons, uri)
-
-
-@contextmanager
-def _storable(document: ResultDocument) -> Iterator[None]:
-    """Refused for values that the model accepts and the database does not, so that the trial's other attempts are recorded."""
     try:
-        yield
-    except (DataError, OverflowError) as error:
+        return _record(session, now, document, action, quality_reasons, uri)
+    except (DataError, OverflowError) as error:  # the trial's other attempts are recorded
         raise Refused(f"{document.trial.trial_id}: the archive's database cannot store one of its values: {one_line(error)}") from error
 
 

@@ -9,6 +9,12 @@ from typing import Any, Literal
 
 from plumbline.results import FailureClass, Reason, Status
 
+Action = Literal["accept", "annotate", "reject"]
+Source = Literal["measured", "simulated", "imported"]
+SnapshotKind = Literal["cluster", "probe"]
+BaselineRule = Literal["bootstrap", "decision"]
+QuarantineState = Literal["kept", "released"]
+
 
 @dataclass(frozen=True)
 class BaselineView:
@@ -16,7 +22,7 @@ class BaselineView:
 
     series_key: str
     campaign_id: str
-    rule: Literal["bootstrap", "decision"]
+    rule: BaselineRule
     accepted_at: datetime
     accepted_by: str
     why: str
@@ -64,7 +70,7 @@ class QuarantineView(QuarantineRecord):
     """`kept` until a retry accepts it; then `released`."""
 
     quarantine_id: str
-    state: Literal["kept", "released"]
+    state: QuarantineState
     quarantined_at: datetime
     updated_at: datetime
 
@@ -79,9 +85,6 @@ class AuditView:
     subject: str
     why: str
     detail: Mapping[str, Any]
-
-
-SnapshotKind = Literal["cluster", "probe"]
 
 
 @dataclass(frozen=True)
@@ -122,10 +125,6 @@ class SnapshotView(SnapshotRecord):
 
     snapshot_id: str = field(kw_only=True)
     facts_hash: str = field(kw_only=True)
-
-
-Action = Literal["accept", "annotate", "reject"]
-Source = Literal["measured", "simulated", "imported"]
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,11 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
+from plumbline.archive.records import Action, BaselineRule, QuarantineState, SnapshotKind, Source
+from plumbline.declarations.providers.rates import Purchase
+from plumbline.results import Status
 from plumbline.results.finding import FindingKind, FindingState, Severity
+from plumbline.results.price_reading import Per
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -66,17 +70,13 @@ NAMING = {
     "fk": "fk_%(table_name)s_%(column_0_N_name)s",
     "pk": "pk_%(table_name)s",
 }
-STATUSES = ("valid", "degraded", "invalid", "failed", "missing")
-ACTIONS = ("accept", "annotate", "reject")
-SOURCES = ("measured", "simulated", "imported")
-QUARANTINE_STATES = ("kept", "released")
 NATURAL_KEY = ("series_key", "campaign_id", "slot", "repeat", "attempt")
 """Columns that name an attempt; see Trial."""
 
 
-def one_of(column: str, values: tuple[str, ...]) -> CheckConstraint:
-    """A named check that a column holds one of these words."""
-    return CheckConstraint(f"{column} IN ({', '.join(repr(v) for v in values)})", name=column)
+def one_of(column: str, words: Any) -> CheckConstraint:
+    """A named check that a column holds one of the words of a `Literal`."""
+    return CheckConstraint(f"{column} IN ({', '.join(repr(word) for word in get_args(words))})", name=column)
 
 
 class Base(DeclarativeBase):
@@ -99,7 +99,7 @@ class Series(Base):
 
     __tablename__ = "series"
     __table_args__ = (
-        one_of("source", SOURCES),
+        one_of("source", Source),
         Index(None, "provider", "kind"),
         Index(None, "workload", "version", "kind", "source", "provider"),
         Index(None, "source"),
@@ -141,8 +141,8 @@ class Trial(Base):
     __table_args__ = (
         UniqueConstraint(*NATURAL_KEY, name="uq_trials_natural_key"),
         ForeignKeyConstraint(["series_key", "campaign_id"], ["series_campaigns.series_key", "series_campaigns.campaign_id"]),
-        one_of("status", STATUSES),
-        one_of("quality_action", ACTIONS),
+        one_of("status", Status),
+        one_of("quality_action", Action),
         Index(None, "campaign_id"),
         Index(None, "trial_id", "attempt"),
     )
@@ -278,7 +278,7 @@ class Quarantined(Base):
     """A result document that failed verification, with the reason and its location. It refers to no trial, because its content is in doubt."""
 
     __tablename__ = "quarantine"
-    __table_args__ = (one_of("state", QUARANTINE_STATES), Index(None, "state", "quarantined_at"), Index(None, "campaign_id"))
+    __table_args__ = (one_of("state", QuarantineState), Index(None, "state", "quarantined_at"), Index(None, "campaign_id"))
     quarantine_id: Mapped[str] = mapped_column(primary_key=True)
     campaign_id: Mapped[str]
     trial_id: Mapped[str]
@@ -297,7 +297,7 @@ class Baseline(Base):
     __tablename__ = "baselines"
     __table_args__ = (
         ForeignKeyConstraint(["series_key", "campaign_id"], ["series_campaigns.series_key", "series_campaigns.campaign_id"]),
-        one_of("rule", ("bootstrap", "decision")),
+        one_of("rule", BaselineRule),
         Index(None, "series_key", "accepted_at"),
         Index(
             "uq_baselines_current",
@@ -332,9 +332,9 @@ class Finding(Base):
 
     __tablename__ = "findings"
     __table_args__ = (
-        one_of("kind", get_args(FindingKind)),
-        one_of("severity", get_args(Severity)),
-        one_of("state", get_args(FindingState)),
+        one_of("kind", FindingKind),
+        one_of("severity", Severity),
+        one_of("state", FindingState),
         Index(None, "state", "opened_at"),
         Index(None, "opened_at"),
         Index(None, "campaign_id"),
@@ -423,18 +423,13 @@ class AuditEntry(Base):
     once_key: Mapped[str | None]
 
 
-PURCHASES = ("on_demand", "spot", "reserved")
-UNITS = ("gpu_hour", "instance_hour")
-SNAPSHOT_KINDS = ("cluster", "probe")
-
-
 class PriceReading(Base):
     """A price as a source reported it at a time, also in USD."""
 
     __tablename__ = "price_readings"
     __table_args__ = (
-        one_of("purchase", PURCHASES),
-        one_of("per", UNITS),
+        one_of("purchase", Purchase),
+        one_of("per", Per),
         Index(None, "provider", "purchase", "observed_at"),
     )
     reading_id: Mapped[str] = mapped_column(primary_key=True)
@@ -458,7 +453,7 @@ class Snapshot(Base):
     """The facts of a provider at a time, from its cluster or from a probe trial, and the figures that the probe measured."""
 
     __tablename__ = "snapshots"
-    __table_args__ = (one_of("kind", SNAPSHOT_KINDS), Index(None, "provider", "kind", "taken_at"))
+    __table_args__ = (one_of("kind", SnapshotKind), Index(None, "provider", "kind", "taken_at"))
     snapshot_id: Mapped[str] = mapped_column(primary_key=True)
     provider: Mapped[str]
     kind: Mapped[str]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import lru_cache
 from importlib.metadata import entry_points
-from typing import Annotated, Any, NamedTuple, get_args
+from typing import Annotated, Any, ClassVar, NamedTuple, get_args
 
 from pydantic import (
     AfterValidator,
@@ -23,8 +23,10 @@ from pydantic import (
     ValidatorFunctionWrapHandler,
     WrapSerializer,
     WrapValidator,
+    model_validator,
 )
 from pydantic_core import PydanticKnownError
+from typing_extensions import Self
 
 Name = Annotated[
     str,
@@ -40,6 +42,26 @@ class Declared(BaseModel):
     """Base of all declarations: unknown keys are errors, values are never coerced, instances never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, revalidate_instances="never")
+
+
+class ExactlyOne(Declared):
+    """Base of declarations of which exactly one field is given."""
+
+    example: ClassVar[str]
+
+    @model_validator(mode="after")
+    def _require_exactly_one(self) -> Self:
+        given, fields = [name for name, value in self if value is not None], type(self).model_fields
+        if len(given) != 1:
+            raise ValueError(
+                f"names {' and '.join(given) or 'nothing'}; expected exactly one of {', '.join(fields)}, such as {self.example}"
+            )
+        return self
+
+    @property
+    def declared(self) -> tuple[str, Any]:
+        """The given field and its value."""
+        return next((name, value) for name, value in self if value is not None)
 
 
 _ARCHIVED = ContextVar("archived", default=False)

@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import date
 from fnmatch import fnmatchcase
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import Field, model_validator
+from typing_extensions import Self
 
 from plumbline.declarations.alerts import Pattern
-from plumbline.declarations.base import Declared, Name
+from plumbline.declarations.base import Declared, ExactlyOne, Name
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics.formatting import unknown_name
 from plumbline.metrics.units import ByteSize, Duration, HourlyPrice, MonthlyAmount, Multiple, Rate, RequestPrice, Share, Spread, TokenPrice
@@ -19,31 +20,30 @@ from plumbline.metrics.units import ByteSize, Duration, HourlyPrice, MonthlyAmou
 SOURCE_FIELD = Field(min_length=3, description="who says so, such as 'dispatch log of October 2026' or a page with its date")
 
 
-class _Ranged(Declared):
+Figure = TypeVar("Figure")
+
+
+class _Ranged(Declared, Generic[Figure]):
     """Base of the ranges: what is expected, and how low and how high it may turn out."""
 
+    low: Figure
+    expected: Figure
+    high: Figure
+
     @model_validator(mode="after")
-    def _ordered(self) -> _Ranged:
+    def _ordered(self) -> Self:
         low, expected, high = (getattr(self, name) for name in ("low", "expected", "high"))
         if not low <= expected <= high:
             raise ValueError(f"the range {low:.6g}, {expected:.6g}, {high:.6g} does not rise; expected low <= expected <= high")
         return self
 
 
-class Utilisation(_Ranged):
+class Utilisation(_Ranged[Share]):
     """Share of the paid time in which an instance delivers at the rate that was measured."""
 
-    low: Share
-    expected: Share
-    high: Share
 
-
-class FailureRate(_Ranged):
+class FailureRate(_Ranged[Spread]):
     """Share of the paid work that fails and is paid for again, below 100 %."""
-
-    low: Spread
-    expected: Spread
-    high: Spread
 
     @model_validator(mode="after")
     def _check_below_one(self) -> FailureRate:
@@ -52,61 +52,37 @@ class FailureRate(_Ranged):
         return self
 
 
-class PriceFactor(_Ranged):
+class PriceFactor(_Ranged[Multiple]):
     """The instance's price, as multiples of the effective price."""
 
-    low: Multiple
-    expected: Multiple
-    high: Multiple
 
-
-class PriceRange(_Ranged):
+class PriceRange(_Ranged[HourlyPrice]):
     """The instance's price for one kind of purchase; precedes `price`."""
 
     purchase: Purchase
-    low: HourlyPrice
-    expected: HourlyPrice
-    high: HourlyPrice
 
 
-class DataRange(_Ranged):
+class DataRange(_Ranged[ByteSize]):
     """Data in a month: sent out, or stored all month."""
 
-    low: ByteSize
-    expected: ByteSize
-    high: ByteSize
 
-
-class MonthlyVolume(Declared):
+class MonthlyVolume(ExactlyOne):
     """Monthly volume: exactly one of these."""
 
+    example: ClassVar[str] = "{requests: 50000000}"
     requests: int | None = Field(None, ge=1)
     output_tokens: int | None = Field(None, ge=1)
     trained_tokens: int | None = Field(None, ge=1)
     trained_samples: int | None = Field(None, ge=1)
 
-    @model_validator(mode="after")
-    def _require_exactly_one(self) -> MonthlyVolume:
-        _exactly_one(self, "{requests: 50000000}")
-        return self
 
-    @property
-    def declared(self) -> tuple[str, int]:
-        """The counted field and its monthly number."""
-        return next((name, value) for name, value in self if value is not None)
-
-
-class TrainingRun(Declared):
+class TrainingRun(ExactlyOne):
     """The size of one training run: exactly one of these."""
 
+    example: ClassVar[str] = "{time: 500h}"
     trained_tokens: int | None = Field(None, ge=1)
     trained_samples: int | None = Field(None, ge=1)
     time: Duration | None = Field(None, description="at the measured rate and without an interruption, such as 500h")
-
-    @model_validator(mode="after")
-    def _require_exactly_one(self) -> TrainingRun:
-        _exactly_one(self, "{time: 500h}")
-        return self
 
 
 class Assumption(Declared):
@@ -167,9 +143,6 @@ class HostedModel(Declared):
                 "expected either both input and output, such as 0.20 USD/1M tokens, or request alone, such as 0.50 USD/1k requests"
             )
         return self
-
-
-Figure = TypeVar("Figure")
 
 
 @dataclass(frozen=True)
@@ -239,11 +212,3 @@ def _unknown_name(
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
     if name not in known and not {"*", "?"} & set(name):
         yield field, unknown_name(what, name, known)
-
-
-def _exactly_one(model: Declared, example: str) -> None:
-    given = [name for name, value in model if value is not None]
-    if len(given) != 1:
-        raise ValueError(
-            f"names {' and '.join(given) or 'nothing'}; expected exactly one of {', '.join(type(model).model_fields)}, such as {example}"
-        )

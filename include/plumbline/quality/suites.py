@@ -7,13 +7,13 @@ attempt, `scope: table`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from plumbline.declarations import Trial
 from plumbline.quality.attempt_rows import ENVIRONMENT_FACTS, NATURAL_KEY, NUMBER_CHECKS, Kind
 from plumbline.quality.gx import Expectation, ExpectationSuite, expect
 from plumbline.quality.report import Severity
-from plumbline.results import SCHEMA_VERSION
+from plumbline.results import SCHEMA_VERSION, Status
 
 CLOCK_TOLERANCE_S = 300.0
 """How far a provider's clock may be from ours before a date counts as wrong."""
@@ -23,10 +23,27 @@ def _expectation(code: str, severity: Severity, says: str, **more: Any) -> dict[
     return {"severity": severity, "meta": {"code": code, "says": says, **more}}
 
 
+def _null(column: str, code: str, severity: Severity, says: str) -> Expectation:
+    return expect.ExpectColumnValuesToBeNull(column=column, **_expectation(code, severity, says))
+
+
+def _known(column: str, code: str, severity: Severity, says: str) -> Expectation:
+    return expect.ExpectColumnValuesToNotBeNull(column=column, **_expectation(code, severity, says))
+
+
+def _in(column: str, values: Sequence[object], code: str, says: str) -> Expectation:
+    return expect.ExpectColumnValuesToBeInSet(column=column, value_set=list(values), **_expectation(code, "critical", says))
+
+
+def _between(column: str, code: str, severity: Severity, says: str, **limits: float) -> Expectation:
+    return expect.ExpectColumnValuesToBeBetween(column=column, **limits, **_expectation(code, severity, says))
+
+
 def attempts_suite(planned: Sequence[Trial]) -> ExpectationSuite:
     """Expectations of every attempt, also a failed one: it exists, is complete, and matches the plan."""
     ids = sorted({trial.trial_id for trial in planned})
     same: dict[str, Any] = {"ignore_row_if": "either_value_is_missing"}
+    most, differ = CLOCK_TOLERANCE_S, f"(clocks may differ by {CLOCK_TOLERANCE_S:g} s)"
     return ExpectationSuite(
         "attempts",
         expectations=[
@@ -35,28 +52,14 @@ def attempts_suite(planned: Sequence[Trial]) -> ExpectationSuite:
                 value_set=ids,
                 **_expectation("trial_missing", "critical", "expected a document for every planned trial", scope="table"),
             ),
-            expect.ExpectColumnValuesToBeInSet(
-                column="trial_id", value_set=ids, **_expectation("not_planned", "critical", "expected a trial of this campaign's plan")
-            ),
+            _in("trial_id", ids, "not_planned", "expected a trial of this campaign's plan"),
             expect.ExpectCompoundColumnsToBeUnique(
                 column_list=list(NATURAL_KEY),
                 **_expectation("duplicate", "critical", "expected one document for each series, campaign, slot, repeat and attempt"),
             ),
-            expect.ExpectColumnValuesToBeInSet(
-                column="schema_version",
-                value_set=[SCHEMA_VERSION],
-                **_expectation("schema_version", "critical", f"expected schema_version {SCHEMA_VERSION}"),
-            ),
-            expect.ExpectColumnValuesToBeInSet(
-                column="checksum_holds",
-                value_set=[True],
-                **_expectation("checksum", "critical", "expected a checksum that matches the document's content"),
-            ),
-            expect.ExpectColumnValuesToBeInSet(
-                column="status",
-                value_set=["valid", "degraded", "invalid", "failed", "missing"],
-                **_expectation("status", "critical", "expected valid, degraded, invalid, failed or missing"),
-            ),
+            _in("schema_version", [SCHEMA_VERSION], "schema_version", f"expected schema_version {SCHEMA_VERSION}"),
+            _in("checksum_holds", [True], "checksum", "expected a checksum that matches the document's content"),
+            _in("status", get_args(Status), "status", "expected valid, degraded, invalid, failed or missing"),
             *(
                 expect.ExpectColumnPairValuesToBeEqual(
                     column_A=f"{name}_hash",
@@ -66,22 +69,19 @@ def attempts_suite(planned: Sequence[Trial]) -> ExpectationSuite:
                 )
                 for name in ("spec", "criteria")
             ),
-            expect.ExpectColumnValuesToBeNull(
-                column="repeated_metrics",
-                **_expectation("repeated_metric", "critical", "expected one row for each phase, metric and statistic"),
+            _null("repeated_metrics", "repeated_metric", "critical", "expected one row for each phase, metric and statistic"),
+            _between(
+                "seconds_ahead_of_clock", "from_the_future", "critical", f"expected a trial that ended in the past {differ}", max_value=most
             ),
-            expect.ExpectColumnValuesToBeBetween(
-                column="seconds_ahead_of_clock",
-                max_value=CLOCK_TOLERANCE_S,
-                **_expectation("from_the_future", "critical", f"expected a trial that ended in the past (clocks may differ by {CLOCK_TOLERANCE_S:g} s)"),
-            ),
-            expect.ExpectColumnValuesToBeBetween(
-                column="seconds_before_plan",
-                max_value=CLOCK_TOLERANCE_S,
-                **_expectation("before_its_plan", "warning", f"expected a trial that began after it was planned (clocks may differ by {CLOCK_TOLERANCE_S:g} s)"),
+            _between(
+                "seconds_before_plan",
+                "before_its_plan",
+                "warning",
+                f"expected a trial that began after it was planned {differ}",
+                max_value=most,
             ),
         ],
-    )  # fmt: skip
+    )
 
 
 def facts_suite(kind: Kind) -> ExpectationSuite:
@@ -95,34 +95,17 @@ def numbers_suite(kind: Kind) -> ExpectationSuite:
 
 
 def _common() -> Iterator[Expectation]:
-    yield expect.ExpectColumnValuesToNotBeNull(
-        column="environment_hash", **_expectation("no_environment", "critical", "expected the facts of the environment that was measured")
-    )
+    yield _known("environment_hash", "no_environment", "critical", "expected the facts of the environment that was measured")
     for name in ENVIRONMENT_FACTS:
-        yield expect.ExpectColumnValuesToNotBeNull(
-            column=f"fact {name}", **_expectation("environment_incomplete", "warning", f"expected the environment to know {name}")
-        )
-    yield expect.ExpectColumnValuesToBeBetween(
-        column="evidence_files", min_value=1, **_expectation("no_evidence", "warning", "expected at least one raw file behind the numbers")
-    )
-    yield expect.ExpectColumnValuesToBeBetween(
-        column="smallest_n",
-        min_value=1,
-        **_expectation("no_observations", "critical", "expected at least one observation behind every value"),
-    )
-    yield expect.ExpectColumnValuesToBeNull(
-        column="missing_numbers", **_expectation("metric_missing", "critical", "expected the numbers that this kind of trial is run for")
-    )
-    yield expect.ExpectColumnValuesToBeNull(
-        column="broken_intervals",
-        **_expectation("broken_interval", "warning", "expected every confidence interval to have two ends, in order, around its value"),
-    )
-    yield expect.ExpectColumnValuesToBeNull(
-        column="impossible_points", **_expectation("impossible_point", "critical", "expected every point of a curve to be a possible value")
-    )
-    yield expect.ExpectColumnValuesToBeNull(
-        column="unmeasured_criteria",
-        **_expectation("criterion_unmeasured", "warning", "expected a number for every acceptance criterion of the workload"),
+        yield _known(f"fact {name}", "environment_incomplete", "warning", f"expected the environment to know {name}")
+    yield _between("evidence_files", "no_evidence", "warning", "expected at least one raw file behind the numbers", min_value=1)
+    yield _between("smallest_n", "no_observations", "critical", "expected at least one observation behind every value", min_value=1)
+    yield _null("missing_numbers", "metric_missing", "critical", "expected the numbers that this kind of trial is run for")
+    in_order = "expected every confidence interval to have two ends, in order, around its value"
+    yield _null("broken_intervals", "broken_interval", "warning", in_order)
+    yield _null("impossible_points", "impossible_point", "critical", "expected every point of a curve to be a possible value")
+    yield _null(
+        "unmeasured_criteria", "criterion_unmeasured", "warning", "expected a number for every acceptance criterion of the workload"
     )
 
 

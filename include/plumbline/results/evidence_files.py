@@ -7,22 +7,20 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict
+from pydantic import AwareDatetime
 
 from plumbline.declarations import installation_paths, load_upkeep
 from plumbline.declarations.addresses import canonical, path_below
 from plumbline.declarations.urls import STORE_URL_PATTERN
 from plumbline.results.bounded_json import InvalidResult
-from plumbline.results.document import ResultDocument
+from plumbline.results.document import Part, ResultDocument
 from plumbline.results.store import ResultStore
 
 EXPIRED_FILE = "expired.json"
 
 
-class ExpiredEvidence(BaseModel):
+class ExpiredEvidence(Part):
     """`files`: relative to the attempt's folder."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     files: tuple[str, ...]
     expired_at: AwareDatetime

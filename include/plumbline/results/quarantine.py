@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import hashlib
 
-from pydantic import BaseModel, ConfigDict
-
 from plumbline.results.bounded_json import InvalidResult
+from plumbline.results.document import Part
 from plumbline.results.store import ResultStore
 
 QUARANTINE_FOLDER = "quarantine"
 HEAD_BYTES = 2**16
 
 
-class QuarantineNote(BaseModel):
+class QuarantineNote(Part):
     """Why the object at `path` (relative to the store) is not used."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     path: str
     sha256: str

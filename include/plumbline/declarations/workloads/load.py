@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from plumbline.declarations.base import Declared, removed_values
+from plumbline.declarations.base import Declared, ExactlyOne, removed_values
 from plumbline.declarations.workloads.prompts import DEFAULT_PROMPT_TOKENS, PromptSet
 from plumbline.declarations.workloads.workload import Seed
 from plumbline.metrics.units import Duration, Pause, Percent, Rate
@@ -239,10 +239,11 @@ class Closed(Declared):
     think: Pause = 0.0
 
 
-class Arrivals(Declared):
+class Arrivals(ExactlyOne):
     """The arrival process. Open loop: exactly one of `constant`, `poisson`, `gamma`, `on_off`, `ramp`, `trace`;
     or `closed`, for batches and for criteria on concurrent sessions."""
 
+    example: ClassVar[str] = "{poisson: {rate: 8/s}}"
     constant: MeanRate | None = None
     poisson: MeanRate | None = None
     gamma: Gamma | None = None
@@ -251,16 +252,10 @@ class Arrivals(Declared):
     trace: Trace | None = None
     closed: Closed | None = None
 
-    @model_validator(mode="after")
-    def _require_exactly_one(self) -> Arrivals:
-        if sum(getattr(self, name) is not None for name in type(self).model_fields) != 1:
-            raise ValueError(f"expected exactly one of {', '.join(type(self).model_fields)}, such as {{poisson: {{rate: 8/s}}}}")
-        return self
-
     @property
     def process(self) -> str:
         """Name of the declared process, such as `poisson`."""
-        return next(name for name in type(self).model_fields if getattr(self, name) is not None)
+        return self.declared[0]
 
     def expected(self, duration_s: float) -> float:
         """Expected arrivals in a phase of that duration; of a closed loop the maximum."""
