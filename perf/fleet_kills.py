@@ -110,6 +110,7 @@ def until(condition: Callable[[], object], here: World, campaign: Campaign, clie
                 f"{run.dag_id} {t.task_id} {t.state}" for run in campaign.runs for t in client.tasks(run.dag_id, run.run_id) if not t.ended
             ]
             raise RuntimeError(f"{campaign.campaign_id} goes on after {_LIMIT_S:g} s: {'; '.join(open_tasks)}")
+        here.server.revive()
         time.sleep(1)
     return found
 

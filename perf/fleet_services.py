@@ -6,6 +6,7 @@ are of each. An `Executor` adds its own services and settings. PostgreSQL is rea
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -224,10 +225,17 @@ class FleetServer:
 
     def restart(self, name: str) -> None:
         """Start a service again, as Kubernetes does, and keep its earlier log."""
-        log = self.folder / f"{name}.log"
-        log.rename(self.folder / f"{name}.{time.time_ns()}.log")
-        self.graph.start(name)
+        self.revive()
         self.graph.wait_healthy(name, _START_S)
+
+    def revive(self) -> None:
+        """Start every service again that has ended by itself, as Kubernetes and `restart: unless-stopped` do: Airflow's end without a database."""
+        for name, process in [*self.graph.running.items()]:
+            if process.poll() is not None:
+                with suppress(ProcessLookupError):  # a container's end is the end of all of its processes
+                    os.killpg(process.pid, signal.SIGKILL)
+                (self.folder / f"{name}.log").rename(self.folder / f"{name}.{time.time_ns()}.log")
+                self.graph.start(name)
 
 
 def family(pid: int) -> list[psutil.Process]:
