@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
-from plumbline.airflow import pool_listener
+from plumbline.airflow import pool_listener, preload
 from plumbline.dashboard import LazyApp
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _may_see_money() -> Callable[..., bool]:
 
 class PlumblinePlugin(AirflowPlugin):
     name = "plumbline"
-    listeners = [pool_listener]  # noqa: RUF012 (Airflow's own attribute)
+    listeners = [pool_listener, preload]  # noqa: RUF012 (Airflow's own attribute)
     fastapi_apps = [{"app": LazyApp(guarded), "url_prefix": PREFIX, "name": "Plumbline"}]  # noqa: RUF012
     external_views = [  # noqa: RUF012
         {

@@ -53,7 +53,12 @@ def test_the_chart_gets_the_settings_of_the_compose_file(values: dict[str, Any],
     assert {name: in_chart.get(name) for name in shared} == shared
     assert set(declared) >= CHARTS_OWN, "an exception that excuses nothing"
     # What the LocalExecutor, which has no queue beside the database, does not need.
-    queue = {"celery.worker_concurrency", "scheduler.task_queued_timeout", "scheduler.num_stuck_in_queued_retries"}
+    queue = {
+        "celery.worker_concurrency",
+        "celery.extra_celery_config",
+        "scheduler.task_queued_timeout",
+        "scheduler.num_stuck_in_queued_retries",
+    }
     assert set(in_chart) - set(shared) <= CHARTS_OWN | queue
 
 

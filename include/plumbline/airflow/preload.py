@@ -1,0 +1,32 @@
+"""Imports what a benchmark's tasks need before Airflow's services fork: without it each task and each parse of a DAG file imports it again."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import resolve_name
+from typing import Any
+
+from airflow.listeners import hookimpl
+
+MODULES = (
+    "airflow.sdk.execution_time.task_runner",
+    "plumbline.airflow.params",
+    "plumbline.airflow.tasks.benchmark",
+    "plumbline.workflows.benchmark",
+    "plumbline.workflows.record",
+)
+"""Without Great Expectations, which only `validate` needs: 300 MiB in each service."""
+
+
+@hookimpl  # type: ignore[untyped-decorator]
+def on_starting(component: Any) -> None:
+    """A scheduler, DAG processor or triggerer begins. Celery's workers have a list of their own: `imports` in k8s/airflow/values.yaml."""
+    # Here, not above: each command of Airflow imports this module.
+    for name in MODULES:
+        import_module(name)
+    from plumbline.declarations import load_in_force
+    from plumbline.launch.registry import launcher_for
+
+    for provider in load_in_force().enabled_providers():
+        if operator := launcher_for(provider).operator:
+            resolve_name(operator)
