@@ -15,7 +15,6 @@ from plumbline.archive import verification
 from plumbline.archive.advisory_lock import advisory_lock
 from plumbline.archive.audit import AuditLog
 from plumbline.archive.baselines import Baselines
-from plumbline.archive.campaigns import Campaigns
 from plumbline.archive.engine import check_url, make_engine, reading, reads, utc_now, writing
 from plumbline.archive.findings import Findings
 from plumbline.archive.identifiers import Identifiers
@@ -103,7 +102,6 @@ class Archive(
     Findings,
     Prices,
     AuditLog,
-    Campaigns,
     Paging,
     Overview,
     Trends,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, cast
 
 from sqlalchemy import delete, exists, func, insert, or_, select
 from sqlalchemy.orm import Session
@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from plumbline.archive import audit
 from plumbline.archive.engine import reads, writes
 from plumbline.archive.recording import Refused
-from plumbline.archive.repository import insert_new
+from plumbline.archive.repository import batches, insert_new
 from plumbline.archive.schema import (
     NATURAL_KEY,
     Baseline,
@@ -30,7 +30,6 @@ from plumbline.archive.schema import (
 from plumbline.results import bounded_json
 from plumbline.results.published import PublishedResult
 
-Item = TypeVar("Item")
 IMPORTED_LAUNCHER = "imported"
 """The launcher in the row of an imported trial."""
 
@@ -70,7 +69,7 @@ def import_published(session: Session, now: datetime, results: Sequence[Publishe
             unchanged += 1
         else:
             kept_out.append(result.trial_id)
-    for batch in _batches(inserted):
+    for batch in batches(inserted):
         of = select(Trial.trial_id, Trial.id).where(Trial.trial_id.in_([r.trial_id for r in batch]), Trial.launcher == IMPORTED_LAUNCHER)
         keys = dict(session.execute(of).tuples().all())
         documents = [{"trial_pk": keys[r.trial_id], "schema_version": r.schema_version, "content": r.model_dump_json()} for r in batch]
@@ -142,11 +141,6 @@ def published_trial_row(result: PublishedResult) -> dict[str, Any]:
         "uri": result.address,
         "checksum": result.checksum,
     }
-
-
-def _batches(results: Sequence[Item], size: int = 500) -> Iterator[Sequence[Item]]:
-    for start in range(0, len(results), size):
-        yield results[start : start + size]
 
 
 def _first_of_each(rows: Sequence[Any], name: Literal["campaign_id", "series_key", "environment_hash"]) -> list[Any]:
@@ -226,7 +220,7 @@ def forget_import(
     trials = session.execute(select(Trial.id, Trial.trial_id, Trial.environment_hash).where(*place)).all()
     pks = [trial.id for trial in trials]
     _refuse_named(session, import_id, keys, pks)
-    for batch in _batches(pks):
+    for batch in batches(pks):
         for model in (Metric, Document):
             session.execute(delete(model).where(model.trial_pk.in_(batch)))
         session.execute(delete(Trial).where(Trial.id.in_(batch)))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from itertools import islice
 from typing import Any, Generic, TypeVar, cast
 
 from sqlalchemy import and_, or_
@@ -21,6 +22,13 @@ Item = TypeVar("Item")
 Row = TypeVar("Row")
 Span = tuple[datetime | None, datetime | None]
 """Begin and end (exclusive); None: open."""
+
+
+def batches(of: Iterable[Item], size: int = 500) -> Iterator[list[Item]]:
+    """The items in lists of at most `size`: databases take some thousands of values in one statement."""
+    rest = iter(of)
+    while batch := list(islice(rest, size)):
+        yield batch
 
 
 def view_of(kind: type[View], row: Base) -> View:

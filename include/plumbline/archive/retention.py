@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from plumbline.archive import audit
 from plumbline.archive.engine import reads, utc_now, writes
-from plumbline.archive.repository import insert_missing
+from plumbline.archive.repository import batches, insert_missing
 from plumbline.archive.schema import (
     Baseline,
     Correction,
@@ -250,7 +250,6 @@ def _texts(value: Any) -> Iterator[str]:
 
 _NEWEST_KEPT = 200
 """Snapshots of each provider and kind that stay at any age: figures of probes are compared with earlier ones."""
-_BATCH = 500
 
 
 def thin_snapshots(session: Session, now: datetime, keep_s: float) -> int:
@@ -264,8 +263,8 @@ def thin_snapshots(session: Session, now: datetime, keep_s: float) -> int:
         for earlier, row, later in zip(checks, checks[1:], checks[2 : len(checks) - _NEWEST_KEPT + 1], strict=False):
             if row.taken_at < before and earlier.facts_hash == row.facts_hash == later.facts_hash:
                 due.append(row.snapshot_id)
-    for start in range(0, len(due), _BATCH):
-        session.execute(delete(Snapshot).where(Snapshot.snapshot_id.in_(due[start : start + _BATCH])))
+    for batch in batches(due):
+        session.execute(delete(Snapshot).where(Snapshot.snapshot_id.in_(batch)))
     return len(due)
 
 

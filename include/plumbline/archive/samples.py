@@ -6,15 +6,14 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from plumbline.archive.engine import reads
 from plumbline.archive.records import Action, SeriesView
-from plumbline.archive.repository import view_of, where_equal
+from plumbline.archive.repository import batches, view_of, where_equal
 from plumbline.archive.schema import Document, Environment, Metric, Series, SeriesCampaign, Trial
 from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, outcome_status, usable
 from plumbline.results import Reason
@@ -31,7 +30,7 @@ def samples(
 ) -> dict[tuple[str, str], CampaignSample]:
     """The sample of each (series, campaign), as `sample` gives it; a few statements for hundreds of them."""
     views: dict[tuple[str, str], CampaignSample] = {}
-    for pairs in _batches(sorted(set(parts))):
+    for pairs in batches(sorted(set(parts))):
         views |= _samples(session, pairs, metrics)
     return views
 
@@ -63,7 +62,7 @@ def _samples(
     best = {pair: {(row.slot, row.repeat): row for row in rows if usable(row)} for pair, rows in attempts.items()}
     chosen = {row.id: row for own in best.values() for row in own.values()}
     facts: dict[str, Mapping[str, Any]] = {}
-    for hashes in _batches(sorted({row.environment_hash for row in chosen.values()})):
+    for hashes in batches(sorted({row.environment_hash for row in chosen.values()})):
         query = select(Environment.environment_hash, Environment.facts).where(Environment.environment_hash.in_(hashes))
         facts |= session.execute(query).tuples().all()
     observations = _observations(session, chosen, metrics)
@@ -100,7 +99,7 @@ def _observations(session: Session, trials: Mapping[int, Any], metrics: Collecti
     columns = (Metric.trial_pk, Metric.metric, Metric.statistic, Metric.phase, Metric.unit, Metric.direction, Metric.value)
     observations: dict[tuple[str, str], list[Observation]] = defaultdict(list)
     places = {trial_pk: (observations[of.series_key, of.campaign_id], of.slot, of.repeat) for trial_pk, of in trials.items()}
-    for batch in _batches(list(trials)):
+    for batch in batches(list(trials)):
         query = where_equal(select(*columns).where(Metric.trial_pk.in_(batch), Metric.value.is_not(None)), (Metric.metric, metrics))
         rows: Any = session.execute(query)  # without an absent value, which the columns' types allow
         for trial_pk, metric, statistic, phase, unit, direction, value in rows:
@@ -148,11 +147,6 @@ def campaign_levels(session: Session, campaigns: Sequence[str], metrics: Mapping
 # Current results: of every series the newest campaign with usable numbers, and its attempts.
 #
 # Two kinds of statement, whatever the archive's size: each series finds its campaign by an index, and only that campaign's trials are read.
-
-
-T = TypeVar("T")
-_BATCH = 500
-"""The most values in one statement: databases take some thousands."""
 
 
 @dataclass(frozen=True)
@@ -218,7 +212,7 @@ def simulated_only(session: Session) -> bool:
 def attempts_of(session: Session, parts: Sequence[CurrentSeries]) -> list[EffectiveAttempt]:
     """All attempts of these series in these campaigns that no correction replaced, failed ones too, by trial and attempt."""
     attempts = []
-    for pairs in _batches([(part.series.series_key, part.campaign_id) for part in parts]):
+    for pairs in batches([(part.series.series_key, part.campaign_id) for part in parts]):
         columns = (Trial.id, Trial.trial_id, Trial.attempt, Trial.series_key, Trial.quality_action, Trial.quality_reasons, Trial.checksum)
         query = select(*columns).where(in_series_campaigns(pairs), EFFECTIVE)
         attempts += [
@@ -231,7 +225,7 @@ def attempts_of(session: Session, parts: Sequence[CurrentSeries]) -> list[Effect
 def contents(session: Session, trial_pks: Sequence[int]) -> Mapping[int, str]:
     """Result documents as JSON, by the row numbers that `attempts_of` gives: many at once, and unread."""
     texts: dict[int, str] = {}
-    for batch in _batches(trial_pks):
+    for batch in batches(trial_pks):
         texts |= session.execute(select(Document.trial_pk, Document.content).where(Document.trial_pk.in_(batch))).tuples().all()
     return texts
 
@@ -244,7 +238,7 @@ def numbers_of(
     names, statistics = {metric for metric, _ in metrics}, {statistic for _, statistic in metrics}
     columns = (Trial.series_key, Trial.slot, Trial.repeat, Trial.id, Metric.metric, Metric.statistic, Metric.phase, Metric.value)
     trials: dict[tuple[str, str, int], tuple[int, dict[tuple[str, str, str], float]]] = {}
-    for pairs in _batches(sorted(parts)):
+    for pairs in batches(sorted(parts)):
         query = select(*columns).join(Metric, Metric.trial_pk == Trial.id).where(in_series_campaigns(pairs), *USABLE)
         query = query.where(Metric.value.is_not(None), Metric.metric.in_(names), Metric.statistic.in_(statistics))
         for series, slot, repeat, trial, metric, statistic, phase, value in session.execute(query.order_by(Trial.attempt)):
@@ -263,7 +257,7 @@ def repeats_of(session: Session, trial_ids: Collection[str], metrics: Collection
     """(workload, metric, statistic, phase) → trial → value, of the last usable attempt of each of these trials."""
     repeats: dict[tuple[str, str, str, str], dict[str, float]] = {}
     columns = (Series.workload, Trial.trial_id, Metric.metric, Metric.statistic, Metric.phase, Metric.value)
-    for ids in _batches(sorted(trial_ids)):
+    for ids in batches(sorted(trial_ids)):
         query = select(*columns).join(Metric, Metric.trial_pk == Trial.id).join(Series, Series.series_key == Trial.series_key)
         query = query.where(Trial.trial_id.in_(ids), Metric.value.is_not(None), Metric.metric.in_(metrics), *USABLE)
         for workload, trial, metric, statistic, phase, value in session.execute(query.order_by(Trial.attempt)):
@@ -306,12 +300,6 @@ def series_points(session: Session, since: datetime) -> list[SeriesPoint]:
     query = query.join(SeriesCampaign, SeriesCampaign.series_key == Series.series_key)
     query = query.where(Series.source != "imported", SeriesCampaign.planned_at >= since)
     return [SeriesPoint(*row) for row in session.execute(query.order_by(SeriesCampaign.planned_at, SeriesCampaign.campaign_id))]
-
-
-def _batches(of: Sequence[T]) -> Iterator[list[T]]:
-    rest = iter(of)
-    while batch := list(islice(rest, _BATCH)):
-        yield batch
 
 
 class Samples:

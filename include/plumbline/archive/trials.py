@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
@@ -22,7 +23,20 @@ from plumbline.archive.records import (
     TrialView,
 )
 from plumbline.archive.repository import Span, view_of, where_equal, where_within
-from plumbline.archive.schema import Campaign, Correction, Document, Finding, Metric, Quarantined, Series, SeriesCampaign, Trial
+from plumbline.archive.schema import (
+    AuditEntry,
+    Baseline,
+    Campaign,
+    Correction,
+    Document,
+    Expired,
+    Finding,
+    Metric,
+    Quarantined,
+    Series,
+    SeriesCampaign,
+    Trial,
+)
 from plumbline.results import HeldPart, Reason, ResultDocument, Status, bounded_json
 
 EFFECTIVE = ~select(Correction.trial_pk).where(Correction.corrects == Trial.id).exists()
@@ -271,11 +285,41 @@ def outcome_status(row: Any) -> Status:
     return "invalid" if row.quality_action == "reject" and row.status in _MEASURED else cast(Status, row.status)
 
 
+@dataclass(frozen=True)
+class CampaignChange:
+    """`recorded_at`: the last attempt of the campaign; `changed_at`: that, or what was concluded, corrected, quarantined or expired since."""
+
+    campaign_id: str
+    recorded_at: datetime
+    changed_at: datetime
+
+
+def campaign_changes(session: Session) -> list[CampaignChange]:
+    """Campaign → times of its last recorded attempt and of its bundle's last change; campaigns without a trial are left out."""
+    recorded = dict(session.execute(select(Trial.campaign_id, func.max(Trial.recorded_at)).group_by(Trial.campaign_id)).tuples().all())
+    changes = (
+        select(Finding.campaign_id, func.max(Finding.updated_at)).group_by(Finding.campaign_id),
+        select(Finding.campaign_id, func.max(Finding.last_seen_at)).group_by(Finding.campaign_id),
+        select(Baseline.campaign_id, func.max(Baseline.accepted_at)).group_by(Baseline.campaign_id),
+        select(Baseline.campaign_id, func.max(Baseline.superseded_at)).group_by(Baseline.campaign_id),
+        select(Quarantined.campaign_id, func.max(Quarantined.updated_at)).group_by(Quarantined.campaign_id),
+        select(AuditEntry.subject, func.max(AuditEntry.at)).where(AuditEntry.subject.in_(recorded)).group_by(AuditEntry.subject),
+        select(Trial.campaign_id, func.max(Expired.expired_at)).join(Expired, Expired.trial_pk == Trial.id).group_by(Trial.campaign_id),
+    )
+    last = dict(recorded)
+    for query in changes:
+        for campaign_id, at in session.execute(query):
+            if campaign_id in last and at is not None:
+                last[campaign_id] = max(last[campaign_id], at)
+    return [CampaignChange(name, recorded[name], last[name]) for name in sorted(recorded)]
+
+
 class Trials:
     """Reading series, campaigns, trials and their documents."""
 
     series = reads(series)
     campaigns = reads(campaigns)
+    moved = reads(campaign_changes)
     is_empty = reads(is_empty)
     newest_campaign = reads(newest_campaign)
     latest_campaign = reads(latest_campaign)

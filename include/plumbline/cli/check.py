@@ -24,8 +24,8 @@ from plumbline.declarations import (
     Provider,
     load,
 )
+from plumbline.declarations.compatibility import never_run_on
 from plumbline.declarations.loader import Placeholder, find_placeholders
-from plumbline.declarations.untried import never_run_on
 from plumbline.launch.cluster.manifests.patch import differences, unknown_fields
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.names import cluster_declaration

@@ -152,11 +152,6 @@ def _metrics(comparison: Comparison, everything: bool) -> None:
 drift = typer.Typer(help="Find change points in series from other sources.", no_args_is_help=True)
 
 
-@drift.callback()
-def group() -> None:
-    """Find change points in series from other sources."""
-
-
 @drift.command()
 def detect(
     stdin: Annotated[bool, typer.Option("--stdin", help='JSON lines: {"values": [101.2, null, …]}, one series a line')] = False,

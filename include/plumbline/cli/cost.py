@@ -132,11 +132,6 @@ How = Annotated[Purchase, typer.Option("--purchase", help="how the instances are
 On = Annotated[str | None, typer.Option("--on", help="the day whose prices count, such as 2026-11-21; left out, the day of each trial")]
 
 
-@cost.callback()
-def group() -> None:
-    """Show what trials, campaigns and plans cost, line by line."""
-
-
 cost.command()(plan)
 cost.command()(month)
 

@@ -248,11 +248,6 @@ def _decided(finding_id: str, answer: workflows.baseline_decision.Answer, why: s
 evidence = typer.Typer(help="Export the evidence of a finding or a campaign.", no_args_is_help=True)
 
 
-@evidence.callback()
-def group() -> None:
-    """Keeps `export` a command of its own."""
-
-
 @evidence.command()
 def export(
     subject: Annotated[

@@ -23,11 +23,6 @@ from plumbline.workflows.add_model import ProviderFit
 model = typer.Typer(help="Inspect checkpoints and declare workloads that serve them.", no_args_is_help=True)
 
 
-@model.callback()
-def group() -> None:
-    """Inspect checkpoints and declare workloads that serve them."""
-
-
 @model.command("add")
 def add(
     source: Annotated[str, typer.Argument(help="owner/name of the hub, a URL such as s3://bucket/model, or a folder")],

@@ -28,11 +28,6 @@ from plumbline.workflows.read_prices import PriceCheckResult, read_and_store_pri
 prices = typer.Typer(help="Read, check and accept prices.", no_args_is_help=True)
 
 
-@prices.callback()
-def group() -> None:
-    """Read, check and accept prices."""
-
-
 @prices.command("list")
 def list_prices(
     provider: Annotated[str | None, typer.Argument(help="one provider, enabled or not; left out, every enabled one")] = None,

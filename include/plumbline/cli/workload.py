@@ -19,11 +19,6 @@ from plumbline.workflows.workload_from_log import TEMPLATE, WorkloadOfLog, workl
 workload = typer.Typer(help="Make workloads from your own traffic and prompts.", no_args_is_help=True)
 
 
-@workload.callback()
-def group() -> None:
-    """Make workloads from your own traffic and prompts."""
-
-
 @workload.command("from-log")
 def from_log(
     file: Annotated[Path, typer.Argument(help="the access log, such as docs/samples/vllm.log; no text of it is kept")],

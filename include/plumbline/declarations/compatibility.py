@@ -230,3 +230,32 @@ def reason_to_skip(workload: TrainingWorkload | InferenceWorkload, provider: Pro
         return None
     why = _missing_engine(workload, provider)
     return why if why is not None or provider.launcher.missing(workload) is not None else scratch_shortage(workload, provider.launcher)
+
+
+_TITLES = {
+    "vllm": "vLLM on GPUs",
+    "tensorrtllm": "TensorRT-LLM",
+    "openai": "an engine's own server on GPUs",
+    "onnxruntime": "ONNX Runtime on GPUs",
+}
+"""Values of `server.backend` that were never run on a GPU, with their names. docs/hardware-probes.md has what was measured: training and Triton's
+Python backend on one NVIDIA GPU; CPUs."""
+
+
+def never_run_on(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str | None:
+    """Hardware that the harness itself never ran on, whose first trial may find its mistakes, such as `AMD GPUs, several GPUs`; None without any,
+    and for simulations and hosted models."""
+    accelerator = provider.accelerator
+    if accelerator.kind == "cpu" or provider.simulated or provider.launcher.hosted:
+        return None
+    kinds = ["AMD GPUs"] if accelerator.kind == "amd" else []
+    if isinstance(workload, InferenceWorkload):
+        kinds += [title] if (title := _TITLES.get(workload.server.backend)) is not None else []
+        gpus = workload.needs.count * workload.replicas_on(accelerator.count)
+    else:
+        gpus = workload.parallelism.processes
+    if workload.nodes > 1:
+        kinds.append("several nodes of GPUs")
+    elif gpus > 1:
+        kinds.append("several GPUs")
+    return ", ".join(kinds) or None

@@ -25,6 +25,7 @@ from plumbline.declarations.providers.provider import ContractSource, Provider
 from plumbline.declarations.references import References
 from plumbline.declarations.teams import KINDS, Preference, Team
 from plumbline.declarations.thresholds import Thresholds
+from plumbline.declarations.trials import flatten
 from plumbline.declarations.workloads.evaluation import load_passage, load_questions
 from plumbline.declarations.workloads.inference import InferenceWorkload
 from plumbline.declarations.workloads.prompts import load_prompts
@@ -195,16 +196,13 @@ def load(config: Path | None = None, *, generated: bool = False) -> Declarations
     if config is None or generated:
         items["providers"] |= _generated_providers(installation_paths().generated_providers, items)
     return Declarations(
-        items["providers"],
-        items["workloads"],
-        items["teams"],
-        thresholds,
-        items["contracts"],
-        alerts,
-        upkeep,
-        economics,
-        references,
-        from_defaults,
+        **items,
+        thresholds=thresholds,
+        alerts=alerts,
+        upkeep=upkeep,
+        economics=economics,
+        references=references,
+        from_defaults=from_defaults,
     )
 
 
@@ -419,22 +417,14 @@ def find_placeholders(declared: Declarations) -> tuple[Placeholder, ...]:
     return tuple(
         Placeholder(provider.name, provider.enabled, field, expected)
         for provider in sorted(declared.providers.values(), key=lambda each: each.name)
-        for field, expected in (*_placeholder_images(provider), *_placeholder_sources(provider.model_dump(mode="json")))
+        for field, expected in _placeholders(provider)
     )
 
 
-def _placeholder_images(provider: Provider) -> Iterator[tuple[str, str]]:
+def _placeholders(provider: Provider) -> Iterator[tuple[str, str]]:
     for kind in ("training", "inference"):
         if _ZERO_DIGEST.search(provider.launcher.image_for(kind) or ""):
             yield f"launcher.images.{kind}", "the digest of an image that you built (k8s/images/README.md)"
-
-
-def _placeholder_sources(value: Any, field: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _placeholder_sources(inner, f"{field}.{key}" if field else key)
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            yield from _placeholder_sources(inner, f"{field}[{number}]")
-    elif isinstance(value, str) and field.rpartition(".")[2] == "source" and _EXAMPLE_SOURCE.search(value):
-        yield field, "your price and its source"
+    for field, value in flatten(provider.model_dump(mode="json")):
+        if field.rpartition(".")[2] == "source" and isinstance(value, str) and _EXAMPLE_SOURCE.search(value):
+            yield field, "your price and its source"

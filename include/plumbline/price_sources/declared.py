@@ -51,20 +51,10 @@ class SimulatedPrices:
 
     def read(self, provider: Provider, at: datetime) -> list[Reading]:
         """One reading for each purchase with a price that holds on the day; none where nothing is declared."""
+        count = provider.accelerator.count
         prices = ((purchase, provider.price_on(at.date(), purchase)) for purchase in get_args(Purchase))
         return [
-            Reading(
-                provider.name,
-                purchase,
-                None,
-                "simulated",
-                price.source,
-                at,
-                price.price,
-                "USD",
-                "instance_hour",
-                provider.accelerator.count,
-            )
+            Reading(provider.name, purchase, None, "simulated", price.source, at, price.price, "USD", "instance_hour", count)
             for purchase, price in prices
             if price is not None
         ]

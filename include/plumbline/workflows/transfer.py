@@ -11,8 +11,8 @@ from pathlib import Path
 from plumbline.archive import Archive, open_archive
 from plumbline.archive.bundle import ImportedCampaign
 from plumbline.archive.bundle.manifest import MANIFEST_FILE, Manifest, load_manifest
-from plumbline.archive.campaigns import CampaignChange
 from plumbline.archive.records import Action
+from plumbline.archive.trials import CampaignChange
 from plumbline.declarations import load_in_force
 from plumbline.launch import connections
 from plumbline.quality import check

@@ -5,13 +5,13 @@ import sys
 from tests.golden import Golden
 from typer.testing import CliRunner
 
-from plumbline.cli.compare import drift
+from plumbline.cli.app import app
 
 STEP = [100, 100, 101, 99, 100, 100, 110, 110, 111, 109, 110, 110, 110]
 
 
 def run(lines: str, *options: str) -> tuple[int, list[object], str]:
-    result = CliRunner().invoke(drift, ["detect", *options], input=lines)
+    result = CliRunner().invoke(app, ["drift", "detect", *options], input=lines)
     return result.exit_code, [json.loads(line) for line in result.stdout.splitlines()], result.stderr
 
 
@@ -43,7 +43,7 @@ def test_without_stdin_it_says_what_it_expects() -> None:
 
 
 def test_it_answers_while_its_input_stays_open() -> None:
-    command = [sys.executable, "-c", "from plumbline.cli.compare import drift; drift()", "detect", "--stdin"]
+    command = [sys.executable, "-m", "plumbline.cli", "drift", "detect", "--stdin"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None

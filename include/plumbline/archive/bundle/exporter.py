@@ -23,6 +23,7 @@ from plumbline.archive.bundle.manifest import (
     campaign_folder,
 )
 from plumbline.archive.migrate import head
+from plumbline.archive.repository import batches
 from plumbline.archive.schema import (
     NATURAL_KEY,
     AuditEntry,
@@ -127,8 +128,8 @@ def _rows(session: Session, model: type[Base], *where: ColumnElement[bool]) -> l
     return [{name: value for name, value in row._mapping.items() if name != "id"} for row in session.execute(query)]
 
 
-def _rows_of(session: Session, model: type[Base], column: Any, values: Sequence[str], size: int = 500) -> list[Row]:
-    return [row for i in range(0, len(values), size) for row in _rows(session, model, column.in_(values[i : i + size]))]
+def _rows_of(session: Session, model: type[Base], column: Any, values: Sequence[str]) -> list[Row]:
+    return [row for batch in batches(values) for row in _rows(session, model, column.in_(batch))]
 
 
 def _write(folder: Path, part: str, files: dict[str, list[Row]]) -> dict[str, str]:

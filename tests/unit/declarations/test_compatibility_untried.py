@@ -9,7 +9,7 @@ import pytest
 from tests.fakes.trials import CONFIG
 
 from plumbline.declarations import Provider, load
-from plumbline.declarations.untried import never_run_on
+from plumbline.declarations.compatibility import never_run_on
 
 SHIPPED = load(CONFIG)
 
