@@ -81,7 +81,6 @@ def archive_database(url: str) -> DoctorCheck:
 
 
 def airflow_database(place: AirflowPlace) -> DoctorCheck:
-    """Airflow's own."""
     check = "Airflow's database"
     if place.kind == "none":
         return unknown(check, "not applicable: no Airflow was started in this installation")

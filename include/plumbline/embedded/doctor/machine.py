@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
 import shutil
 import sys
 from collections import Counter
@@ -25,6 +24,8 @@ from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
 from plumbline.launch.local.gpu_provider import gpu_facts
 from plumbline.metrics.formatting import shorten
 from plumbline.results import ResultStore
+from plumbline.results.store_check import StoreFault, check_access
+from plumbline.results.store_errors import one_line
 
 LEAST_FREE_BYTES = 2 * 2**30
 """A campaign's raw evidence, the logs and a database that is migrated want some; PostgreSQL stops at none."""
@@ -78,22 +79,14 @@ def gpus() -> DoctorCheck:
 
 def result_store(url: str) -> DoctorCheck:
     """Write, read and delete one small object."""
-    path = f"doctor-{secrets.token_hex(8)}"
-    data = secrets.token_bytes(16)
     try:
         store = ResultStore(url, patience_s=0)
-        store.put(path, data)
-        try:
-            same = store.get(path) == data
-        finally:
-            store.remove(path)
-        if store.exists(path):
-            return failed("result store", f"{url}: an object cannot be deleted", "allow DeleteObject: evidence expires by it")
-    except Exception as error:  # noqa: BLE001 (each store's own client raises its own kinds)
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        return failed("result store", f"{url}: {reason}", "check PLUMBLINE_RESULTS_URL, its credentials and that the store is there")
-    if not same:
-        return failed("result store", f"{url}: what was written is not what is read", "check for a cache or a proxy before the store")
+        check_access(store)
+    except Exception as error:  # noqa: BLE001 (each store's own client raises its own kinds when it is opened)
+        remedies = {"compare": "check for a cache or a proxy before the store", "delete": "allow DeleteObject: evidence expires by it"}
+        remedy = remedies.get(error.step) if isinstance(error, StoreFault) else None
+        otherwise = "check PLUMBLINE_RESULTS_URL, its credentials and that the store is there"
+        return failed("result store", f"{url}: {one_line(error)}", remedy or otherwise)
     earlier = f"; also reads {store.earlier}, where earlier versions wrote" if store.earlier else ""
     return ok("result store", f"{url}: written, read, deleted{earlier}")
 
