@@ -31,8 +31,6 @@ _DAGS = (ACTION_DAG, RERUN_DAG)
 
 
 class ActionRuns:
-    """Starts runs and lists them."""
-
     def start(self, request: RunOfDag, key: str, by: str) -> ActionRun:
         """Start the run of a request. AlreadyStarted if one with this key did not fail; NotStarted if a DAG that it needs is paused, or not read
         by Airflow yet."""

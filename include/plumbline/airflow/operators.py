@@ -236,7 +236,6 @@ class TrialPodOperator(LaunchOperator, KubernetesPodOperator):  # type: ignore[m
         return super().trigger_reentry(context, event)
 
     def _replace(self, context: Any) -> NoReturn:
-        """Delete the pod and create its replacement."""
         self.create(lambda api: replacement.delete_replaced_pod(self.attempt, api))
         self._launch(context)
 

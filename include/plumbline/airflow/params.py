@@ -13,6 +13,8 @@ _CAMPAIGN = r"^[a-z0-9][a-z0-9.-]{0,62}$"
 def on_demand_form(declared: Declarations, provider: Provider) -> dict[str, Param]:
     """The form of an on-demand benchmark; monthly runs use the defaults."""
     names = [w.name for w in declared.workloads_for(provider)]
+    # Not the balance, as parsing must be deterministic.
+    limit = f" Budget: {provider.budget}; `plumbline budget {provider.name}` shows the balance. Trials over it are skipped."
     fields = {
         "reason": Param(
             None,
@@ -24,7 +26,7 @@ def on_demand_form(declared: Declarations, provider: Provider) -> dict[str, Para
         **_measured(
             names,
             "Empty: all monthly workloads.",
-            f"Empty: as declared. Slots run one after the other.{_budget(provider)}",
+            f"Empty: as declared. Slots run one after the other.{limit if provider.budget is not None else ''}",
         ),
         "campaign": campaign_field("Empty: a new campaign, named by the time."),
     }
@@ -87,13 +89,6 @@ def _measured(workloads: list[str], chosen: str, repeats: str) -> dict[str, Para
         "kinds": Param([*KINDS], type="array", items={"type": "string", "enum": [*KINDS]}, examples=[*KINDS], title="Kinds"),
         "repeats": Param(None, type=["null", "integer"], minimum=1, maximum=50, title="Repeats in each slot", description=repeats),
     }
-
-
-def _budget(provider: Provider) -> str:
-    """The declared budget; not the balance, as parsing must be deterministic."""
-    if provider.budget is None:
-        return ""
-    return f" Budget: {provider.budget}; `plumbline budget {provider.name}` shows the balance. Trials over it are skipped."
 
 
 def campaign_field(description: str) -> Param:

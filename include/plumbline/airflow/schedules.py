@@ -28,7 +28,8 @@ _MINUTE_OF_HOUR, _AT_NIGHT, _IN_THE_MORNING = 23, time(4, 17), time(5, 41)
 def schedule_of(declared: Declarations, provider: Provider) -> Any:
     """The first of every month at each slot (UTC) of the provider's workloads, or a change of the provider; None if neither starts a run."""
     slots = sorted({slot for w in declared.monthly_workloads(provider) for slot in declared_slots(provider, w)})
-    monthly = MultipleCronTriggerTimetable(*(_monthly(slot) for slot in slots), timezone="UTC") if slots else None
+    times = [f"{int(minute)} {int(hour)} {MONTHLY_DAY} * *" for hour, minute in (slot.split(":") for slot in slots)]
+    monthly = MultipleCronTriggerTimetable(*times, timezone="UTC") if times else None
     # Without monthly workloads there is no baseline, unless the declaration names the workloads of a change.
     if not provider.watch.enabled or not (monthly or provider.watch.workloads):
         return monthly
@@ -71,8 +72,3 @@ def recent(dag_id: str, now: datetime, count: int = 3) -> list[datetime]:
 
 def _each_day(at: time) -> CronTriggerTimetable:
     return CronTriggerTimetable(f"{at.minute} {at.hour} * * *", timezone="UTC")
-
-
-def _monthly(slot: str) -> str:
-    hour, minute = slot.split(":")
-    return f"{int(minute)} {int(hour)} {MONTHLY_DAY} * *"

@@ -70,8 +70,6 @@ by the name of its file."""
 
 @dataclass(frozen=True)
 class _Upload(AlertChannel):
-    """Posts one picture as a file."""
-
     client: WebClient
     channel: str
     picture: Picture

@@ -60,7 +60,6 @@ class Digest:
         return sorted(entries, key=lambda e: (-abs(e.cost.usd or 0.0), gravity(e.finding.severity), e.opened, e.finding.finding_id))
 
     def opened(self) -> list[Entry]:
-        """Findings opened in the month."""
         return [e for e in self.entries if f"{e.opened:%Y-%m}" == self.month and e.finding.simulated == self.simulated]
 
     def settled(self, state: str) -> list[Entry]:

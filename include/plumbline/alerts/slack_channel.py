@@ -39,8 +39,6 @@ _MARGIN = timedelta(minutes=5)
 
 
 class SlackChannel(AlertChannel):
-    """One Slack channel, by its id."""
-
     def __init__(self, client: WebClient, channel: str, log: logging.Logger | None = None) -> None:
         self.client, self.channel, self._log = client, channel, log or logging.getLogger(__name__)
 

@@ -57,12 +57,10 @@ class Thread:
             yield "posted"
 
     def open(self, message: Message) -> None:
-        """Post the first message."""
         sent = self._send_once(OPENED, message)
         self._save(ts=sent.message_id, state=self._state, message_hash=sent.digest, severity=self._notified_severity(OPENED))
 
     def reply(self, what: str, message: Message) -> None:
-        """Post a reply."""
         self._send_once(what, message)
         self._save(severity=self._notified_severity(what))
 

@@ -7,7 +7,7 @@ from datetime import date, datetime
 
 from plumbline.analysis.prices.book import price_in_force
 from plumbline.analysis.prices.check import PriceVerdict, check_price, reports_prices
-from plumbline.archive import Archive, PriceReadingView
+from plumbline.archive import Archive
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.rates import Purchase, Term
 from plumbline.results.price_reading import Reading
@@ -47,8 +47,5 @@ def _on_demand(archive: Archive, provider: Provider, at: datetime, read: Sequenc
 
 def _readings(archive: Archive, provider: str, purchase: Purchase, term: Term | None) -> list[Reading]:
     stored = archive.price_readings(provider, purchase, term, latest=_READINGS)
-    return [_reading(view) for view in stored if view.term == term]
-
-
-def _reading(view: PriceReadingView) -> Reading:
-    return Reading(**{name: getattr(view, name) for name in Reading.__dataclass_fields__ if name != "typical"})
+    names = Reading.__dataclass_fields__.keys() - {"typical"}
+    return [Reading(**{name: getattr(view, name) for name in names}) for view in stored if view.term == term]

@@ -67,7 +67,6 @@ def _parts(finding: Finding, open_findings: Sequence[Finding]) -> list[tuple[Fin
 
 
 def _has_recovered(known: Finding, now: Comparison) -> bool:
-    """Whether this series has recovered."""
     reliability = now.reliability
     if known.subject == GPU_ERRORS_SUBJECT:
         return reliability.attempts > 0 and not reliability.gpu_errors

@@ -29,6 +29,7 @@ from plumbline.findings.installation import InstallationFailure
 from plumbline.presentation.metric_history import finding_history
 from plumbline.results.finding import OPEN_STATES, UNREADABLE_ERRORS, Finding
 from plumbline.results.sample import Series
+from plumbline.results.stored import read_finding
 from plumbline.workflows.baseline_decision import undecided_findings
 from plumbline.workflows.causes import unsettled_witnesses
 from plumbline.workflows.check_installation import reconcile_failures
@@ -71,9 +72,8 @@ def _recurring(archive: Archive, alerts: Alerts, finding: Finding, view: Finding
     ]
     resolved.sort(key=lambda other: other.updated_at)
     for other in reversed(resolved):
-        with suppress(LookupError, TypeError, ValueError):  # an unreadable one recurs as nothing
-            if is_recurrence(finding, Finding.of(other.detail)):
-                return other
+        if (before := read_finding(other)) is not None and is_recurrence(finding, before):
+            return other
     return None
 
 

@@ -306,7 +306,6 @@ def _on_fresh_nodes(trials: list[Trial]) -> list[Trial]:
 
 
 def recent_nodes(archive: Archive, series_key: str) -> tuple[str, ...]:
-    """The nodes of the series' newest campaigns."""
     nodes = set()
     for campaign in archive.campaigns(series_key, latest=_CAMPAIGNS_AVOIDED):
         for attempt in archive.trials(campaign.campaign_id, series_key):
@@ -317,7 +316,6 @@ def recent_nodes(archive: Archive, series_key: str) -> tuple[str, ...]:
 
 
 def cluster_providers() -> list[str]:
-    """Names of the enabled providers that are clusters."""
     return [provider.name for provider in load_in_force().enabled_providers() if provider.launcher.runs_pods]
 
 

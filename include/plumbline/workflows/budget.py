@@ -218,7 +218,6 @@ def _of_month(findings: Sequence[Finding], month: str) -> list[Finding]:
 
 
 def budget_remedy(provider: Provider) -> str:
-    """The remedy for an exhausted budget."""
     return (
         f"raise `budget` ({provider.budget}) in the declaration of {provider.name}, request less (`plumbline trigger {provider.name} "
         f"--workload … --repeats …`), or wait for the next month; `plumbline budget {provider.name}` shows the balance"

@@ -202,7 +202,6 @@ def _compared(
 
 
 def _sample(archive: Archive, part: _Part) -> tuple[_Specification, CampaignSample]:
-    """The series in its campaign, with its trials' specification."""
     specification = _specification(_document(archive, archive.trials(part.campaign_id, part.series_key)[0].trial_id))
     return specification, replace(archive.sample(part.series_key, part.campaign_id), spec=specification.spec)
 

@@ -43,7 +43,6 @@ class RecordedDecision:
 
     @property
     def text(self) -> str:
-        """In a line."""
         first = f"first is {with_certainty(self.first, self.probability)}" if self.first else "no provider is eligible"
         return f"team {self.team}, {self.kind} {' + '.join(self.workloads)}: {first}{'' if self.new else ', as before'}"
 

@@ -151,17 +151,15 @@ def apply_action(archive: Archive, declared: Declarations, request: ActionReques
             )
     if request.action == "acknowledge":
         archive.set_finding_state(finding_id, "acknowledged", by=by, why=why)
-        return None
-    if request.action == "resolve":
+    elif request.action == "resolve":
         archive.set_finding_state(finding_id, "resolved", by=by, why=why)
-        return None
-    if request.action == "snooze":
+    elif request.action == "snooze":
         if request.until is None:
             raise ValueError("until is empty; expected the end of the snooze")
         archive.snooze_finding(finding_id, request.until, by=by, why=why)
-        return None
-    if request.action == "reopen":
+    elif request.action == "reopen":
         reopen(archive, finding_id, by, why)
-        return None
-    answer: Answer = "keep" if request.action == "reject" else request.action
-    return apply_answer(archive, declared, finding_id, answer, by, why).rerun
+    else:
+        answer: Answer = "keep" if request.action == "reject" else request.action
+        return apply_answer(archive, declared, finding_id, answer, by, why).rerun
+    return None

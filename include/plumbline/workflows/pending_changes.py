@@ -71,7 +71,6 @@ def pending_event(archive: Archive, provider: str) -> dict[str, Any] | None:
 
 
 def providers_with_pending_changes(archive: Archive, declared: Declarations) -> list[str]:
-    """Names of the monitored providers with pending changes."""
     return [p.name for p in monitored_providers(declared) if pending_event(archive, p.name) is not None]
 
 

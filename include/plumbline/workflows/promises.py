@@ -45,12 +45,10 @@ class ProviderPromises:
 
     @property
     def view(self) -> dict[str, Any]:
-        """The promises as JSON."""
         return {"provider": self.provider, "campaigns": [c.campaign_id for c in self.launches], "promises": self.rows}
 
 
 def provider_promises(archive: Archive, declared: Declarations, name: str) -> ProviderPromises:
-    """The promises of a provider over its newest campaigns."""
     provider = declared.providers.get(name)
     sla = provider.sla if provider is not None else ServiceLevel()
     counts = archive.launches(name, LAUNCH_CAMPAIGNS)

@@ -65,7 +65,6 @@ class Spend:
 
     @property
     def view(self) -> dict[str, Any]:
-        """The spend as JSON."""
         budgets = [vars(balance) for balance in self.balances]
         return {"months": self.months, "rows": spend_data(self.rows), "sums": spend_data(self.sums), "budgets": budgets}
 

@@ -47,7 +47,6 @@ def export_campaigns(now: datetime) -> list[str] | None:
 
 
 def _last_export(target: ResultStore, campaign_id: str) -> Manifest | None:
-    """The manifest of the campaign's last finished export."""
     from pydantic import ValidationError
 
     try:

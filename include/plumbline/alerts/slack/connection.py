@@ -137,7 +137,6 @@ def error_code(error: Exception) -> str:
 
 
 def describe_error(error: Exception) -> str:
-    """The error in one line."""
     return error_code(error) or f"{type(error).__name__}: {error}".splitlines()[0]
 
 

@@ -214,7 +214,6 @@ class ClusterApi:
             self._send("POST", path, body=row)
 
     def get(self, kind: str, name: str) -> Row | None:
-        """One object, or None."""
         return self._json_or_none("GET", f"{self.path(kind)}/{name}")
 
     def pods(self, selector: str) -> list[Row]:

@@ -126,7 +126,6 @@ class TrialDraw:
         return metric_row(metric, value, n, phase=phase, statistic=statistic, ci=(value * (1 - half), value * (1 + half)) if half else None)
 
     def family(self, metric: str, phase: Phase) -> Family:
-        """The family whose noise a metric has."""
         if metric in _STORAGE_METRICS:
             return "storage"
         if phase == "environment" or metric == "device_matmul_peak":
@@ -228,7 +227,6 @@ def hardware_of(provider: Provider) -> Hardware:
 
 
 def probe_rows(draw: TrialDraw, has: Hardware, ranks: int) -> list[MetricRow]:
-    """Metric rows of the probes before the measurement."""
     rows = [
         draw.row("matmul_tflops", has.matmul, 30, phase="environment"),
         draw.row("memory_bandwidth", has.memory, 30, phase="environment"),

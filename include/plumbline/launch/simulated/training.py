@@ -23,7 +23,6 @@ _MEMORY_SHARE = 2.0
 
 
 def step_s(workload: TrainingWorkload, has: Hardware, draw: TrialDraw) -> float:
-    """Seconds of one step of this trial."""
     job = workload.parallelism
     flops = flops_per_step(workload) or 6.0 * _HUB_PARAMETERS * workload.tokens_per_step
     rate = has.matmul * (_UTILIZATION if has.gpu else _CPU_UTILIZATION) / (1 if has.gpu else job.processes)

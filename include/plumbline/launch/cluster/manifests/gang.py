@@ -47,7 +47,9 @@ def gang_manifests(trial: Trial, *, requested_at: datetime) -> GangManifests:
     if cluster_declaration(trial.provider).gang == "jobset":
         return GangManifests(jobset_manifest(trial, requested_at=requested_at))
     pods = tuple(_member(trial, rank, requested_at) for rank in range(trial.workload.nodes))
-    return GangManifests(_service(trial, requested_at), pods)
+    service = owner_manifest("service", trial, requested_at)
+    service["spec"]["selector"] = {LAUNCH: launch_name(trial)}
+    return GangManifests(service, pods)
 
 
 def with_owner(pods: Sequence[Row], owner: Row) -> tuple[Row, ...]:
@@ -61,12 +63,6 @@ def with_owner(pods: Sequence[Row], owner: Row) -> tuple[Row, ...]:
         "blockOwnerDeletion": True,
     }
     return tuple({**pod, "metadata": {**pod["metadata"], "ownerReferences": [reference]}} for pod in pods)
-
-
-def _service(trial: Trial, requested_at: datetime) -> Row:
-    row = owner_manifest("service", trial, requested_at)
-    row["spec"]["selector"] = {LAUNCH: launch_name(trial)}
-    return row
 
 
 def _member(trial: Trial, rank: int, requested_at: datetime) -> Row:

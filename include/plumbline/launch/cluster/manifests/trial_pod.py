@@ -329,7 +329,6 @@ def launch_annotations(trial: Trial, requested_at: datetime) -> dict[str, str]:
 
 
 def queue_labels(trial: Trial) -> dict[str, str]:
-    """The label of the declared Kueue queue, if any."""
     queue = cluster_declaration(trial.provider).queue
     return {} if queue is None else {QUEUE: queue}
 

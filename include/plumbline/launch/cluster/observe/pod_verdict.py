@@ -107,9 +107,10 @@ def pod_and_node(pod: Row) -> str:
 def _by_status(pod: Row, events: Sequence[Row]) -> PodVerdict | None:
     status = pod.get("status") or {}
     reason, message = str(status.get("reason") or ""), str(status.get("message") or "").strip()
+    ran = any(event.name in ("started", "ready") for event in pod_timeline(pod, events))
     if reason == "Evicted":
         known = _EXCEEDED if _OWN_LIMIT.search(message) else _EVICTED
-    elif (rejected := judge_rejection(reason, message, ran=_has_run(pod, events))) is not None:
+    elif (rejected := judge_rejection(reason, message, ran=ran)) is not None:
         known = rejected
     elif reason in _REASONS:
         known = _REASONS[reason]
@@ -117,10 +118,6 @@ def _by_status(pod: Row, events: Sequence[Row]) -> PodVerdict | None:
         return None
     at = next((parse_moment(first_seen(event)) for event in events if event.get("reason") == reason), None)
     return _reported(pod, known[0], f"ended as {reason}: {message or 'no message'}; {known[1]}", at)
-
-
-def _has_run(pod: Row, events: Sequence[Row]) -> bool:
-    return any(event.name in ("started", "ready") for event in pod_timeline(pod, events))
 
 
 def _by_condition(pod: Row, _: Sequence[Row]) -> PodVerdict | None:

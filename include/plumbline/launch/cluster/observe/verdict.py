@@ -31,7 +31,7 @@ from plumbline.launch.cluster.observe.pod_verdict import PodVerdict, node_loss, 
 from plumbline.launch.cluster.observe.scheduling import judge_unscheduled
 from plumbline.launch.cluster.observe.start_failures import judge_start, origin_of
 from plumbline.launch.failures import FAILED, STORE_FAILED, Outcome
-from plumbline.results import FailureClass, Validity
+from plumbline.results import Validity
 
 _QUOTA = re.compile(r"exceeded quota", re.IGNORECASE)
 _KUEUE, _QUEUE = "kueue.x-k8s.io/", "kueue.x-k8s.io/queue-name"
@@ -197,17 +197,13 @@ def _cannot_start(observation: LaunchObservation, stop: StopCause) -> Outcome:
     return failure, f"{stop.detail}; {f'{wrong.container} is {origin}; ' if origin else ''}{hint}"
 
 
-def _classify_as(failure: FailureClass) -> Callable[[LaunchObservation, StopCause], Outcome]:
-    return lambda _, stop: (failure, stop.detail)
-
-
 _STOPS: dict[StopReason, Callable[[LaunchObservation, StopCause], Outcome]] = {
     "schedule_timeout": _not_scheduled,
     "startup_timeout": _not_started,
     "image_error": _cannot_start,
     "config_error": _cannot_start,
-    "deadline": _classify_as("timeout"),
+    "deadline": lambda _, stop: ("timeout", stop.detail),
     "unreachable": _unreachable,
     "refused": _refused,
-    "killed": _classify_as("interrupted"),
+    "killed": lambda _, stop: ("interrupted", stop.detail),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
@@ -24,7 +24,7 @@ from plumbline.launch.cluster.observe.observation import LaunchObservation, Row,
 from plumbline.launch.cluster.observe.polling import merge_observations, poll_launch, tolerate
 from plumbline.launch.cluster.operate.replaced_pods import Replacements
 from plumbline.launch.failures import BadDeclaration, TrialFailure, Unreachable
-from plumbline.results import Event, FailureClass, InvalidResult, LaunchRecord, PodRecord, ResultStore, Scalar, Validity
+from plumbline.results import Event, FailureClass, InvalidResult, LaunchRecord, ResultStore, Scalar, Validity
 from plumbline.results.signing import KeyPair
 
 _log = logging.getLogger(__name__)
@@ -58,9 +58,7 @@ class Attempt:
         """The attempt that was announced last, or None."""
         home = stores.home()
         folders = home.announced(spec["campaign_id"], spec["trial_id"])
-        if not folders:
-            return None
-        return cls.at(home, folders[-1])
+        return cls.at(home, folders[-1]) if folders else None
 
     @classmethod
     def at(cls, home: ResultStore, folder: str) -> Attempt:
@@ -210,13 +208,14 @@ class Attempt:
             events = (*first, *between, *(event for event in events if event.name == "finished"))
         if removed_at is not None:
             events = (*events, Event(name="deleted", utc=removed_at, clock="launcher"))
+        host: dict[str, Scalar] = {"host.name": pods[0].node} if pods and pods[0].node else {}
         record = LaunchRecord(
             launcher="kubernetes",
             events=events,
             exit_code=current[0].exit_code if current else None,
             failure_class=failure,
             failure_detail=detail,
-            node={"kubernetes.launch": names.launch_name(self.trial), "kubernetes.namespace": self.launcher.namespace, **_host_fact(pods)},
+            node={"kubernetes.launch": names.launch_name(self.trial), "kubernetes.namespace": self.launcher.namespace, **host},
             log_tail=log_tail,
             pods=pods,
         )
@@ -235,7 +234,3 @@ def _state(home: ResultStore, folder: str) -> Row:
 
 def _parse_moment(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
-
-
-def _host_fact(pods: Sequence[PodRecord]) -> dict[str, Scalar]:
-    return {"host.name": pods[0].node} if pods and pods[0].node else {}

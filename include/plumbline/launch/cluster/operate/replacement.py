@@ -31,7 +31,7 @@ def begin_replacement(attempt: Attempt, observation: LaunchObservation) -> bool:
     text, _ = read_logs(api, attempt.seen, most_s=attempt.poll_patience_s)
     log = f"{attempt.home.folder(attempt.trial)}/launch.{len(attempt.replaced.done)}.log"
     tolerate("store the log of the pod that is deleted", partial(attempt.home.put, log, text), None)
-    attempt.replaced.done.append(ReplacedPod(name, attempt.seen, _now()))
+    attempt.replaced.done.append(ReplacedPod(name, attempt.seen, datetime.now(timezone.utc)))
     attempt.seen, attempt.started_at = LaunchObservation(expected=attempt.seen.expected), None
     attempt.save_state()
     return True
@@ -45,7 +45,7 @@ def delete_replaced_pod(attempt: Attempt, api: ClusterApi) -> None:
     if replaced.gone_at is not None:
         return
     if api.get("Pod", replaced.name) is not None:
-        replaced.asked_at = _now()
+        replaced.asked_at = datetime.now(timezone.utc)
         api.delete("Pod", replaced.name, grace_s=0)
         until = time.monotonic() + _GONE_S
         while api.get("Pod", replaced.name) is not None:
@@ -54,7 +54,7 @@ def delete_replaced_pod(attempt: Attempt, api: ClusterApi) -> None:
                     f"pod {replaced.name} still exists {_GONE_S:.0f} s after its deletion without grace; check its finalizers"
                 )
             time.sleep(_POLL_S)
-    replaced.gone_at = _now()
+    replaced.gone_at = datetime.now(timezone.utc)
     _log.info("Pod %s is gone for the fault pod_delete; pod %s replaces it.", replaced.name, attempt.pod_names[0])
     attempt.save_state()
 
@@ -63,9 +63,5 @@ def confirm_replacement(attempt: Attempt) -> None:
     """Store that the next pod exists. OSError if the store fails; the next process then finds the pod."""
     replaced = attempt.replaced.pending
     if replaced is not None:
-        replaced.created_at = _now()
+        replaced.created_at = datetime.now(timezone.utc)
         attempt.save_state()
-
-
-def _now() -> datetime:
-    return datetime.now(timezone.utc)
