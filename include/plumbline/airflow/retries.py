@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from traceback import walk_tb
 from typing import Any
 
 from airflow.providers.standard.operators.trigger_dagrun import DagIsPaused
@@ -67,10 +68,8 @@ def _follows_an_outage(error: BaseException) -> bool:
 
 def _raised_in(error: BaseException) -> str:
     """The module whose code raised the error; empty if nothing did."""
-    frames = error.__traceback__
-    while frames is not None and frames.tb_next is not None:
-        frames = frames.tb_next
-    return "" if frames is None else str(frames.tb_frame.f_globals.get("__name__", ""))
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    return str(frames[-1].f_globals.get("__name__", "")) if frames else ""
 
 
 def request_of(ti: Any) -> str:

@@ -16,7 +16,7 @@ from plumbline.alerts.slack.mrkdwn import escape, truncate
 from plumbline.alerts.thread import POSTING, Thread
 from plumbline.archive import Archive, IncidentRecord
 from plumbline.findings.headline import headline, one_per_headline
-from plumbline.metrics.formatting import format_count, format_monthly
+from plumbline.metrics.formatting import first_lines, format_count, format_monthly
 from plumbline.presentation.tiles import lost_tile
 from plumbline.results.finding import SYMBOLS, Finding, gravity
 
@@ -72,9 +72,8 @@ def render_digest(digest: Digest) -> Message:
     """The month's message, at most five blocks. Deterministic."""
     waiting = digest.waiting()
     stories = list(one_per_headline((headline(e.finding, e.cost.usd), e) for e in waiting).items())
-    lines = [_line(i, what, entries, digest.on) for i, (what, entries) in enumerate(stories[:_MOST_OPEN], 1)]
-    if len(stories) > _MOST_OPEN:
-        lines.append(f"… and {len(stories) - _MOST_OPEN} more: `plumbline findings`")
+    every = [_line(i, what, entries, digest.on) for i, (what, entries) in enumerate(stories, 1)]
+    lines = first_lines(every, _MOST_OPEN, "… and {} more: `plumbline findings`")
     # The price or performance change behind a first choice has its own finding and cost.
     with_cost = [e for e in waiting if e.cost.text]
     by_provider, by_team = _sums(with_cost, lambda e: (e.finding.provider,)), _sums(with_cost, lambda e: e.teams)
@@ -124,20 +123,19 @@ def _sums(waiting: Sequence[Entry], names: Callable[[Entry], Iterable[str]]) -> 
         cost = MonthlyCost(sum(known) if known else None, "")
         unknown = f", {len(own) - len(known)} of unknown cost" if known and len(known) < len(own) else ""
         sums.append((-(cost.usd or 0.0), name, f"{escape(name)}: {_money(cost)} ({format_count(len(own), 'finding')}{unknown})"))
-    more = len(sums) - _MOST_SUMS
-    return [line for _, _, line in sorted(sums)[:_MOST_SUMS]] + ([f"… and {more} more"] if more > 0 else [])
+    return first_lines([line for _, _, line in sorted(sums)], _MOST_SUMS, "… and {} more")
 
 
 def _changes(digest: Digest) -> list[str]:
     accepted, resolved = digest.settled("accepted"), digest.settled("resolved")
     counts = f"{len(digest.opened())} opened, {len(accepted)} accepted, {len(resolved)} resolved"
-    lines = [f"*Changes in {digest.month}*: {counts}"]
-    for entry in [*accepted, *resolved][:_MOST_CHANGED]:
+    lines = []
+    for entry in [*accepted, *resolved]:
         finding = entry.finding
         goes_on = f", {_money(entry.cost)} from now on" if finding.state == "accepted" and entry.cost.usd is not None else ""
         lines.append(f"• {finding.state}: {truncate(escape(headline(finding)), _LINE_LIMIT)}{goes_on}")
-    more = len(accepted) + len(resolved) - _MOST_CHANGED
-    return [*lines, *([f"… and {more} more: `plumbline findings list --all`"] if more > 0 else [])]
+    shown = first_lines(lines, _MOST_CHANGED, "… and {} more: `plumbline findings list --all`")
+    return [f"*Changes in {digest.month}*: {counts}", *shown]
 
 
 def _footer(digest: Digest) -> str:

@@ -14,7 +14,7 @@ from plumbline.alerts.slack.mrkdwn import escape, text_object, truncate
 from plumbline.declarations import digest
 from plumbline.findings.decision_change import parse_decision_subject
 from plumbline.findings.headline import headline
-from plumbline.metrics.formatting import capitalize_first
+from plumbline.metrics.formatting import capitalize_first, first_lines
 from plumbline.results.finding import OPEN_STATES, Finding
 
 
@@ -103,7 +103,8 @@ def render_details(finding: Finding, context: AlertContext | None = None) -> Mes
         ),
     ]
     if len(finding.members) > 1:
-        blocks.append(SectionBlock(text=text_object(_members(finding), SECTION_LIMIT, label=capitalize_first(_members_title(finding)))))
+        lines = first_lines([f"• {member.text}" for member in finding.members], _MOST_MEMBERS, "… and {} more: see the finding")
+        blocks.append(SectionBlock(text=text_object("\n".join(lines), SECTION_LIMIT, label=capitalize_first(_members_title(finding)))))
     remedy = f"{escape(finding.remedy)}\n" if finding.remedy else ""
     commands = remedy + "\n".join(f"`{escape(command)}`  {escape(why)}" for command, why in next_steps(finding))
     blocks.append(SectionBlock(text=MarkdownTextObject(text=truncate(f"*Next steps*\n{commands}", SECTION_LIMIT))))
@@ -180,12 +181,6 @@ def _members_title(finding: Finding) -> str:
     if finding.is_decision_change:
         return "eligible, best first"
     return "missing" if finding.kind == "missing_data" else "moved together"
-
-
-def _members(finding: Finding) -> str:
-    lines = [f"• {member.text}" for member in finding.members[:_MOST_MEMBERS]]
-    more = len(finding.members) - _MOST_MEMBERS
-    return "\n".join([*lines, *([f"… and {more} more: see the finding"] if more > 0 else [])])
 
 
 def next_steps(finding: Finding) -> list[tuple[str, str]]:

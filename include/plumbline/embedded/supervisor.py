@@ -163,13 +163,11 @@ def rotate_logs(logs: Path, limit: int = LOG_LIMIT_BYTES) -> list[str]:
         try:
             if log.stat().st_size > limit:
                 shutil.copyfile(log, log.with_name(f"{log.name}.1"))
-                with log.open("r+b") as file:
-                    file.truncate(0)
+                os.truncate(log, 0)
                 rotated.append(log.name)
         except OSError:  # a full disk: emptying the log helps
             log.with_name(f"{log.name}.1").unlink(missing_ok=True)
-            with log.open("r+b") as file:
-                file.truncate(0)
+            os.truncate(log, 0)
     return rotated
 
 

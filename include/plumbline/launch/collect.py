@@ -72,7 +72,9 @@ def _collect_attempt(store: ResultStore, folder: str, keys: Keys) -> ResultDocum
         if (corrected := _earlier_correction(store, folder, document)) is not None:
             return corrected
         wrong = stores.evidence_violations(document) or damaged_files(store, document)
-        wrong += _wrong_trial(trial, document)
+        if document.trial != trial:
+            of = f"{document.trial.trial_id}, attempt {document.trial.attempt}"
+            wrong.append(f"the document is of trial {of}, not of the one in trial.json")
         try:
             remote = trial.provider.launcher.remote_store is not None
             document = signing.verify_delivered(document, keys(trial.campaign_id, trial.trial_id) if remote else None)
@@ -183,12 +185,6 @@ def _missing_document_reason(record: LaunchRecord | None) -> tuple[FailureClass,
     if record.failure_class is None:
         return "harness_error", "the result document that the launcher saw is no longer in the store"
     return record.failure_class, record.failure_detail or "no detail recorded"
-
-
-def _wrong_trial(trial: Trial, document: ResultDocument) -> list[str]:
-    if document.trial == trial:
-        return []
-    return [f"the document is of trial {document.trial.trial_id}, attempt {document.trial.attempt}, not of the one in trial.json"]
 
 
 def _failed_document(trial: Trial, failure_class: FailureClass, detail: str) -> ResultDocument:

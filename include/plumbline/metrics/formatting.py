@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -201,6 +201,12 @@ def shorten(names: Iterable[str], most: int = 3) -> str:
     """The first of many names, and how many more there are."""
     listed = list(names)
     return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
+
+
+def first_lines(lines: Sequence[str], most: int, rest: str) -> list[str]:
+    """The first of many lines, then `rest` with how many more there are in place of its {}."""
+    more = len(lines) - most
+    return [*lines[:most], rest.format(more)] if more > 0 else list(lines)
 
 
 def names_by_text(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

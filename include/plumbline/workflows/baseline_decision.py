@@ -10,7 +10,7 @@ from typing import Any, Literal
 from plumbline.archive import Archive, FindingView, WrongState
 from plumbline.declarations import Declarations
 from plumbline.findings.headline import headline
-from plumbline.metrics.formatting import capitalize_first
+from plumbline.metrics.formatting import capitalize_first, first_lines
 from plumbline.results.finding import DECISION_CHANGE_PREFIX, Finding
 from plumbline.results.sample import Series
 from plumbline.workflows.accept_price import accept_price, price_of_finding
@@ -188,10 +188,9 @@ def build_question(finding: Finding, declared: Declarations, answer_by: datetime
 
 def _members(finding: Finding) -> list[str]:
     several = len(finding.series) > 1
-    named = ((m, Series.parse(m.series_key) if several and m.series_key is not None else None) for m in finding.members[:_MOST_MEMBERS])
+    named = ((m, Series.parse(m.series_key) if several and m.series_key is not None else None) for m in finding.members)
     lines = [f"- {_escape_markdown(m.text + (f' ({of.kind} {of.workload})' if of else ''))}" for m, of in named]
-    more = len(finding.members) - _MOST_MEMBERS
-    return [*lines, *([f"- … and {more} more"] if more > 0 else [])]
+    return first_lines(lines, _MOST_MEMBERS, "- … and {} more")
 
 
 def _answers(finding: Finding, declared: Declarations) -> list[tuple[str, str]]:

@@ -23,7 +23,7 @@ from plumbline.archive import Archive, FindingView
 from plumbline.archive.trends import LaunchCounts
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.providers.provider import ServiceLevel
-from plumbline.metrics.formatting import capitalize_first, format_money, format_percent, join_words
+from plumbline.metrics.formatting import capitalize_first, first_lines, format_money, format_percent, join_words
 from plumbline.presentation.promises import PromiseRow, launch_row, lead_time_row, speed_row
 from plumbline.results.finding import UNREADABLE_ERRORS, Finding
 from plumbline.results.sample import Series
@@ -269,10 +269,9 @@ def _measured(finding: Finding) -> list[str]:
     """The metrics or facts that show it, against the accepted baseline."""
     against = f" (baseline: campaign {join_words(finding.baseline_campaigns)})" if finding.baseline_campaigns else ""
     members = [m for m in finding.members if m.name not in OPERATOR_FAULTS | UNPROVEN]
-    shown = [f"- {m.text}" for m in members[:_MOST_LINES]] or [f"- {finding.evidence}"]
-    more = len(members) - _MOST_LINES
+    shown = first_lines([f"- {m.text}" for m in members], _MOST_LINES, "- and {} more, in finding.json") or [f"- {finding.evidence}"]
     lines = [f"- Shown by campaign {join_words(finding.campaigns)}{against}"] if finding.campaigns else []
-    return [*shown, *([f"- and {more} more, in finding.json"] if more > 0 else []), *lines]
+    return [*shown, *lines]
 
 
 def _demand(sla: ServiceLevel, cost: MonthlyCost, usd: float | None) -> list[str]:

@@ -48,14 +48,6 @@ _Sides = tuple[dict[str, tuple[str, str]], dict[str, tuple[str, str]]]
 """Old and new side: series key → campaign and source."""
 
 
-@dataclass(frozen=True)
-class _Specification:
-    """A trial's specification. An imported one has no workload."""
-
-    workload: AnyWorkload | None
-    spec: dict[str, Any]
-
-
 def compare_named(
     archive: Archive, declared: Declarations, old: str, new: str, *, provider: str | None = None, workload: str | None = None
 ) -> ComparisonSet:
@@ -192,8 +184,8 @@ def _compared(
 ) -> ComparisonSet:
     pairs_of_samples, keys = [], []
     for before, after in pairs:
-        specification, candidate = _sample(archive, after)
-        pairs_of_samples.append(SeriesPair([_sample(archive, before)[1]], candidate, _limits(declared, specification)))
+        workload, candidate = _sample(archive, after)
+        pairs_of_samples.append(SeriesPair([_sample(archive, before)[1]], candidate, _limits(declared, workload)))
         keys.append((before.series_key, after.series_key))
     comparison = compare_series(pairs_of_samples, rules=declared.thresholds.drift, across_providers=kind == "provider")
     return ComparisonSet(
@@ -201,9 +193,9 @@ def _compared(
     )
 
 
-def _sample(archive: Archive, part: _Part) -> tuple[_Specification, CampaignSample]:
-    specification = _specification(_document(archive, archive.trials(part.campaign_id, part.series_key)[0].trial_id))
-    return specification, replace(archive.sample(part.series_key, part.campaign_id), spec=specification.spec)
+def _sample(archive: Archive, part: _Part) -> tuple[AnyWorkload | None, CampaignSample]:
+    workload, spec = _specification(_document(archive, archive.trials(part.campaign_id, part.series_key)[0].trial_id))
+    return workload, replace(archive.sample(part.series_key, part.campaign_id), spec=spec)
 
 
 def _document(archive: Archive, trial_id: str) -> ResultDocument | PublishedResult:
@@ -213,14 +205,15 @@ def _document(archive: Archive, trial_id: str) -> ResultDocument | PublishedResu
     return document
 
 
-def _specification(document: ResultDocument | PublishedResult) -> _Specification:
+def _specification(document: ResultDocument | PublishedResult) -> tuple[AnyWorkload | None, dict[str, Any]]:
+    """A trial's workload and its specification. An imported one has no workload."""
     if isinstance(document, PublishedResult):
-        return _Specification(None, dict(document.spec))
-    return _Specification(document.trial.workload, requested_specification(document.trial))
+        return None, dict(document.spec)
+    return document.trial.workload, requested_specification(document.trial)
 
 
-def _limits(declared: Declarations, specification: _Specification) -> Limits:
-    return lambda metric: declared.thresholds.drift_limits(specification.workload, metric)
+def _limits(declared: Declarations, workload: AnyWorkload | None) -> Limits:
+    return lambda metric: declared.thresholds.drift_limits(workload, metric)
 
 
 def _trials(archive: Archive, declared: Declarations, old: str, new: str) -> ComparisonSet:
@@ -231,7 +224,9 @@ def _trials(archive: Archive, declared: Declarations, old: str, new: str) -> Com
         for c in archive.campaigns(before.series_key)
         if c.campaign_id != (second.campaign_id if isinstance(second, PublishedResult) else second.trial.campaign_id)
     ]
-    comparison = compare_trials(before, after, history, rules=declared.thresholds.drift, limits=_limits(declared, _specification(second)))
+    comparison = compare_trials(
+        before, after, history, rules=declared.thresholds.drift, limits=_limits(declared, _specification(second)[0])
+    )
     return ComparisonSet("trial", (comparison,), ((before.series_key, after.series_key),))
 
 
@@ -253,5 +248,5 @@ def _sample_of_trial(document: ResultDocument | PublishedResult) -> CampaignSamp
         ),
         environments=(environment.facts,) if environment else (),
         planned=1,
-        spec=_specification(document).spec,
+        spec=_specification(document)[1],
     )

@@ -116,7 +116,7 @@ class RequestFailed(Exception):
 class ClusterApi:
     """One namespace of the cluster behind an Airflow connection (of the type `kubernetes`).
 
-    `ask`, `ask_again_if_unauthorized` and `send_once` never repeat a request. Every other method retries lost connections, slow answers, 429
+    `ask` and `send_once` never repeat a request, but for `send_once` with renewed credentials. Every other method retries lost connections, slow answers, 429
     and 5xx for `patience_s` seconds, then raises Unreachable; on 401 it reads the connection again; any other refusal raises ApiRefused. BadDeclaration if the connection is not
     defined or has no usable kubeconfig. `client`: a client of the kubernetes library in place of the connection's.
     """
@@ -161,19 +161,14 @@ class ClusterApi:
             raise NoAnswer(f"{type(error).__name__}: {error}", type(error).__name__) from error
         return ApiAnswer(status, data.encode() if isinstance(data, str) else bytes(data), sent, time.monotonic() - began)
 
-    def ask_again_if_unauthorized(self, method: str, path: str, **request: Any) -> ApiAnswer:
-        """`ask`, once more with the connection read again if the old credentials are no longer accepted: tokens are rotated."""
-        answer = self.ask(method, path, **request)
-        if answer.status != 401:
-            return answer
-        _log.info("The cluster of connection %s did not accept its credentials; reading the connection again.", self._connection_id)
-        self._client = None
-        return self.ask(method, path, **request)
-
     def send_once(self, method: str, path: str, **request: Any) -> ApiAnswer:
         """The good answer to one request. RequestFailed if a retry may help, else ApiRefused."""
         try:
-            answer = self.ask_again_if_unauthorized(method, path, **request)
+            answer = self.ask(method, path, **request)
+            if answer.status == 401:  # tokens are rotated
+                _log.info("The cluster of connection %s did not accept its credentials; reading the connection again.", self._connection_id)
+                self._client = None
+                answer = self.ask(method, path, **request)
         except NoAnswer as error:
             raise RequestFailed(f"{method} {path}: {error}") from error
         if answer.ok:

@@ -69,12 +69,9 @@ def credentials_rejected(status: int, message: str) -> DoctorCheck:
 def _expiry_check(ends: datetime, now: datetime, who: str) -> DoctorCheck:
     left = ends - now
     if left < EXPIRY_WARNING:
-        return failed(_CREDENTIALS, f"accepted{who}, but they expire {_time_left(left)} ({ends:%Y-%m-%d %H:%M} UTC)", _RENEW)
+        when = f"{left.days} days" if left.days > 1 else f"{max(0, round(left.total_seconds() / 3600))} h"
+        return failed(_CREDENTIALS, f"accepted{who}, but they expire in {when} ({ends:%Y-%m-%d %H:%M} UTC)", _RENEW)
     return ok(_CREDENTIALS, f"accepted{who} until {ends:%Y-%m-%d}, {left.days} days from now")
-
-
-def _time_left(left: timedelta) -> str:
-    return f"in {left.days} days" if left.days > 1 else f"in {max(0, round(left.total_seconds() / 3600))} h"
 
 
 def _claims(token: str) -> dict[str, Any]:

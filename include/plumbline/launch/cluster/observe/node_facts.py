@@ -7,6 +7,7 @@ discovery is noted, not a change.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from plumbline.declarations import KubernetesLauncher, Provider
 from plumbline.launch.cluster.api import API_PATIENCE_S, ApiRefused, ClusterApi
@@ -58,7 +59,9 @@ def discover_nodes(provider: Provider, launcher: KubernetesLauncher, *, patience
     except ApiRefused as refusal:
         remedy = "apply k8s/provider again; `plumbline cluster doctor` names the missing verbs"
         raise ApiRefused(refusal.status, f"the nodes of {provider.name} cannot be listed: {refusal.detail}; {remedy}") from None
-    whole = _version(api)
+    whole: dict[str, Scalar] = {}
+    with suppress(ApiRefused):  # some clusters hide it; each kubelet reports its own
+        whole["kubernetes.server_version"] = api.version()
     gpus = provider.accelerator.kind != "cpu"
     why = {n["metadata"]["name"]: NodeGpus(n, launcher.gpu_resource).unready(gpus) for n in selected}
     usable = [n for n in selected if not why[n["metadata"]["name"]] and not untolerated_taints(n, tolerations(provider))]
@@ -73,13 +76,6 @@ def discover_nodes(provider: Provider, launcher: KubernetesLauncher, *, patience
         else []
     )
     return ProviderFacts(nodes, whole, (*notes, *_missing_labels(provider, usable, nodes)))
-
-
-def _version(api: ClusterApi) -> dict[str, Scalar]:
-    try:
-        return {"kubernetes.server_version": api.version()}
-    except ApiRefused:  # some clusters hide it; each kubelet reports its own
-        return {}
 
 
 def node_facts(node: Row, gpu_resource: str) -> dict[str, Scalar]:

@@ -62,7 +62,21 @@ def first_seen(event: Row) -> str:
 
 def pod_timeline(pod: Row, events: Sequence[Row]) -> tuple[Event, ...]:
     """The points that the pod reached, in the order of `POINTS`, by its own events."""
-    reached = _reached(pod, events)
+    state = harness_status(pod).get("state") or {}
+    began = (state.get("running") or state.get("terminated") or {}).get("startedAt")
+    admissions = (event for event in events if event.get("reason") == "Started" and "dmitted by" in str(event.get("message")))
+    reached = {
+        "requested": parse_moment(pod["metadata"].get("creationTimestamp")),
+        "admitted": _first_moment(admissions),
+        # On older clusters a pod that was evicted or exceeded its deadline loses its conditions and containers, but not its events.
+        "scheduled": _condition(pod, "PodScheduled") or _first_moment(event for event in events if event.get("reason") == "Scheduled"),
+        "image_pulling": _first_moment(_of_harness(pod, events, "Pulling")),
+        "image_pulled": _first_moment(event for event in _of_harness(pod, events, "Pulled") if _PULLED.search(str(event.get("message")))),
+        "started": parse_moment(began) or (_first_moment(_of_harness(pod, events, "Started")) if not harness_status(pod) else None),
+        "ready": _ready(pod),
+        "finished": ended_at(pod),
+        "deleted": deletion_requested_at(pod),
+    }
     return tuple(Event(name=name, utc=at, clock="cluster") for name in POINTS if (at := reached[name]) is not None)
 
 
@@ -100,24 +114,6 @@ def deletion_requested_at(pod: Row) -> datetime | None:
     if until is None:
         return None
     return datetime.fromtimestamp(until.timestamp() - int(pod["metadata"].get("deletionGracePeriodSeconds") or 0), until.tzinfo)
-
-
-def _reached(pod: Row, events: Sequence[Row]) -> dict[str, datetime | None]:
-    state = harness_status(pod).get("state") or {}
-    began = (state.get("running") or state.get("terminated") or {}).get("startedAt")
-    admissions = (event for event in events if event.get("reason") == "Started" and "dmitted by" in str(event.get("message")))
-    return {
-        "requested": parse_moment(pod["metadata"].get("creationTimestamp")),
-        "admitted": _first_moment(admissions),
-        # On older clusters a pod that was evicted or exceeded its deadline loses its conditions and containers, but not its events.
-        "scheduled": _condition(pod, "PodScheduled") or _first_moment(event for event in events if event.get("reason") == "Scheduled"),
-        "image_pulling": _first_moment(_of_harness(pod, events, "Pulling")),
-        "image_pulled": _first_moment(event for event in _of_harness(pod, events, "Pulled") if _PULLED.search(str(event.get("message")))),
-        "started": parse_moment(began) or (_first_moment(_of_harness(pod, events, "Started")) if not harness_status(pod) else None),
-        "ready": _ready(pod),
-        "finished": ended_at(pod),
-        "deleted": deletion_requested_at(pod),
-    }
 
 
 def _is_of(involved: Row, name: str, uid: str | None) -> bool:

@@ -108,7 +108,8 @@ def _by_scheduler(nodes: int, reasons: str, accelerators: Collection[str]) -> Ju
     had_gpus = any(_AFTER_RESOURCES.search(text) for _, text in other)
     if without_gpus and without_gpus >= nodes - sum(count for count, _ in other) and not had_gpus:
         return "insufficient_capacity", "every node that matches lacked free GPUs"
-    if any(_passes(text) for _, text in other) or "waiting for" in reasons:
+    passing = (bool(_NODE_STATE.search(text) or _ALL_CLAIMED.search(text) or _taint_passes(text)) for _, text in other)
+    if any(passing) or "waiting for" in reasons:  # of a node or device, not the declaration
         return "launch_timeout", "nodes start, go down, are closed or full of pods, or their devices are allocated"
     if not counted:
         return (
@@ -125,11 +126,6 @@ def _by_scheduler(nodes: int, reasons: str, accelerators: Collection[str]) -> Ju
 
 def _is_accelerator(resource: str, requested: Collection[str]) -> bool:
     return resource in requested or (not requested and bool(GPU_RESOURCE.search(resource)) and not _NETWORK.search(resource))
-
-
-def _passes(text: str) -> bool:
-    """Whether the reason is a node's or device's passing state, not the declaration."""
-    return bool(_NODE_STATE.search(text) or _ALL_CLAIMED.search(text) or _taint_passes(text))
 
 
 def _taint_passes(text: str) -> bool:
