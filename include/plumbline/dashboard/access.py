@@ -17,7 +17,6 @@ from plumbline.archive import Archive, FindingView
 from plumbline.archive.records import AuditView, PriceReadingView
 from plumbline.archive.repository import Slice
 from plumbline.declarations import Declarations, Provider
-from plumbline.results.finding import FindingKind, FindingState
 from plumbline.results.stored import DecisionView, PriceView, rests_on_prices
 
 COSTS_REFUSED = "contract prices, invoices and costs require a role with access to costs: docs/team-server.md (Users and roles)"
@@ -89,18 +88,16 @@ class ArchiveWithoutCosts(Archive):
             dataclasses.replace(e, why=without_amounts(e.why), detail=without_amounts(e.detail)) for e in super().audit(*args, **kwargs)
         ]
 
-    def findings(
-        self, state: FindingState | tuple[FindingState, ...] | None = None, campaign_id: str | None = None, latest: int | None = None
-    ) -> list[FindingView]:
-        return _without_cost_findings(super().findings(state, campaign_id, latest))
+    def findings(self, *args: Any, **kwargs: Any) -> list[FindingView]:
+        return _without_cost_findings(super().findings(*args, **kwargs))
 
     def finding(self, finding_id: str) -> FindingView:
         if visible := _without_cost_findings([super().finding(finding_id)]):
             return visible[0]
         raise LookupError(f'finding "{finding_id}" is about money')
 
-    def findings_of(self, provider: str | Sequence[str], kind: FindingKind | None = None, unsettled: bool = False) -> list[FindingView]:
-        return _without_cost_findings(super().findings_of(provider, kind, unsettled))
+    def findings_of(self, *args: Any, **kwargs: Any) -> list[FindingView]:
+        return _without_cost_findings(super().findings_of(*args, **kwargs))
 
     def findings_page(self, *args: Any, **kwargs: Any) -> Slice[FindingView]:
         page = super().findings_page(*args, **kwargs)

@@ -99,6 +99,11 @@ class Filter(BaseModel):
         selections = ((self.cloud, declaration.cloud), (self.region, declaration.region), (self.accelerator, product))
         return all(selected in ("", actual) for selected, actual in selections)
 
+    def fits_workload(self, declared: Declarations, kind: str, workload: str) -> bool:
+        """Whether a workload is of the kind, and one that the team decides about."""
+        of_team = self.workloads(declared)
+        return self.kind in ("", kind) and (of_team is None or workload in of_team)
+
     def workloads(self, declared: Declarations) -> frozenset[str] | None:
         """Workloads that the team decides about; None without a team."""
         return frozenset(w for _, _, p in declared.choices(self.team) for w in p.workloads) if self.team else None

@@ -116,10 +116,7 @@ def _campaign_tile(status: Mapping[tuple[str, str], SeriesStatus]) -> list[Tile]
     if newest is None:
         return []
     campaign_status = [series_status for series_status in status.values() if series_status.campaign_id == newest.campaign_id]
-    usable, trials = (
-        sum(series_status.usable for series_status in campaign_status),
-        sum(series_status.planned for series_status in campaign_status),
-    )
+    usable, trials = sum(s.usable for s in campaign_status), sum(s.planned for s in campaign_status)
     note = f"{format_count(trials, 'trial')}, {trials - usable or 'none'} unusable; {len(campaign_status)} of {len(status)} series"
     return [Tile("Newest campaign", newest.campaign_id, note, f"/campaigns/{newest.campaign_id}", "" if usable == trials else "warn")]
 

@@ -31,20 +31,23 @@ if TYPE_CHECKING:
 
 
 Row = dict[str, Any]
+_JOINED = {
+    **dict.fromkeys(("trials", "providers", "workloads", "baseline"), " "),
+    **dict.fromkeys(("reasons", "why_not", "requirements", "differs"), "; "),
+}
+"""Columns of several texts, and what stands between those."""
 
 
 def _trials(conclusions: Conclusions) -> Iterator[Row]:
     for trial in conclusions.trials:
-        columns = {"campaign": conclusions.campaign.campaign_id, "trial": trial.trial_id}
-        yield {**vars(trial), **columns, "reasons": "; ".join(trial.reasons), "held": trial.held_s}
+        yield {**vars(trial), "trial": trial.trial_id, "held": trial.held_s}
 
 
 def _metrics(conclusions: Conclusions) -> Iterator[Row]:
     for trial in conclusions.trials:
         trial_columns: Row = {name: getattr(trial, name) for name in ("kind", "workload", "version", "provider", "attempt")}
-        trial_columns |= {"campaign": conclusions.campaign.campaign_id, "trial": trial.trial_id}
         for metric in trial.metrics:
-            yield {**trial_columns, **vars(metric), "low": metric.ci_low, "high": metric.ci_high}
+            yield {**trial_columns, **vars(metric), "trial": trial.trial_id, "low": metric.ci_low, "high": metric.ci_high}
 
 
 def _findings(conclusions: Conclusions) -> Iterator[Row]:
@@ -55,33 +58,30 @@ def _findings(conclusions: Conclusions) -> Iterator[Row]:
 def _drift(conclusions: Conclusions) -> Iterator[Row]:
     for series in conclusions.campaign.drift:
         counts: Row = {verdict: series.verdicts.get(verdict, 0) for verdict in VERDICTS}
-        columns = {"campaign": conclusions.campaign.campaign_id, "series": series.series_key, "baseline": " ".join(series.baseline)}
-        columns["state"] = series.state.state
-        yield {**vars(series), **counts, **columns}
+        yield {**vars(series), **counts, "series": series.series_key, "state": series.state.state}
 
 
-def _card_columns(card: Scorecard, conclusions: Conclusions) -> Row:
-    identity = {name: getattr(card, name) for name in ("kind", "workload", "version", "provider")}
-    return {"campaign": conclusions.campaign.campaign_id, **identity}
+def _card_columns(card: Scorecard) -> Row:
+    return {name: getattr(card, name) for name in ("kind", "workload", "version", "provider")}
 
 
 def _scorecards(conclusions: Conclusions) -> Iterator[Row]:
     for card in conclusions.cards:
         for row in card.rows:
-            yield {**_card_columns(card, conclusions), **vars(row), "asked_first": row == card.primary, "trials": " ".join(row.trials)}
+            yield {**_card_columns(card), **vars(row), "asked_first": row == card.primary}
 
 
 def _acceptance(conclusions: Conclusions) -> Iterator[Row]:
     for card in conclusions.cards:
         for verdict in card.acceptance:
-            yield {**_card_columns(card, conclusions), **vars(verdict), "criterion": verdict.text, "trials": " ".join(verdict.trials)}
+            yield {**_card_columns(card), **vars(verdict), "criterion": verdict.text}
 
 
 def _reliability(conclusions: Conclusions) -> Iterator[Row]:
     for card in conclusions.cards:
         share, launch, refused = card.launch.share, card.launch, card.capacity.refused
         yield {
-            **_card_columns(card, conclusions),
+            **_card_columns(card),
             **card.counts,
             "planned": card.planned,
             "attempts": card.attempts,
@@ -104,13 +104,12 @@ def _friction(conclusions: Conclusions) -> Iterator[Row]:
         for pooled, node_count in zip(measured, node_counts, strict=True):
             is_lead_time = pooled is lead.time
             yield {
-                **_card_columns(card, conclusions),
+                **_card_columns(card),
                 **vars(pooled),
                 "metric": pooled.metric if node_count is None else f"{pooled.metric}_of_{node_count}_nodes",
                 "unit": METRICS[pooled.metric].unit,
                 "promised": lead.promised_s if is_lead_time else None,
                 "verdict": lead.kept.verdict if is_lead_time else None,
-                "trials": " ".join(pooled.trials),
             }
 
 
@@ -120,37 +119,28 @@ def _references(conclusions: Conclusions) -> Iterator[Row]:
     for card in conclusions.cards:
         if card.provider in providers and card.workload in workloads:
             for share in reference_shares(card, conclusions.campaign.references, providers[card.provider], workloads[card.workload]):
-                columns = {"reference": share.kind, "differs": "; ".join(share.differs), "trials": " ".join(share.trials)}
-                yield {**vars(share), **columns, **_card_columns(card, conclusions), "unit": METRICS[share.metric].unit}
+                yield {**vars(share), "reference": share.kind, **_card_columns(card), "unit": METRICS[share.metric].unit}
 
 
 def _comparability(conclusions: Conclusions) -> Iterator[Row]:
-    for difference in incomparable(conclusions.cards):
-        yield {**vars(difference), "campaign": conclusions.campaign.campaign_id, "providers": " ".join(difference.providers)}
+    yield from (dict(vars(difference)) for difference in incomparable(conclusions.cards))
 
 
-def _decision_columns(decision: Decision, conclusions: Conclusions) -> Row:
-    return {
-        "campaign": conclusions.campaign.campaign_id,
-        "team": decision.team,
-        "kind": decision.kind,
-        "workloads": " ".join(decision.workloads),
-    }
+def _decision_columns(decision: Decision) -> Row:
+    return {name: getattr(decision, name) for name in ("team", "kind", "workloads")}
 
 
 def _decisions(conclusions: Conclusions) -> Iterator[Row]:
     for decision in conclusions.decisions:
         for place, ranked in enumerate(decision.ranking, start=1):
             yield {
-                **_decision_columns(decision, conclusions),
+                **_decision_columns(decision),
                 **vars(ranked),
                 "place": place if ranked.eligible else None,
-                "why_not": "; ".join(ranked.why_not),
                 "note": decision.note,
                 "cannot_tell": decision.cannot_tell,
                 "seed": decision.seed,
                 "draws": decision.draws,
-                "trials": " ".join(ranked.trials),
             }
 
 
@@ -160,19 +150,19 @@ def _values(conclusions: Conclusions) -> Iterator[Row]:
             for i, column in enumerate(decision.columns):
                 worth = None if ranked.ratios is None else ranked.ratios[i]
                 cells = {"provider": ranked.provider, "value": ranked.values[i], "worth": worth}
-                yield {**_decision_columns(decision, conclusions), **vars(column), **cells}
+                yield {**_decision_columns(decision), **vars(column), **cells}
 
 
 def _gates(conclusions: Conclusions) -> Iterator[Row]:
     for decision in conclusions.decisions:
         for ranked in decision.ranking:
             for gate in ranked.gates:
-                yield {**_decision_columns(decision, conclusions), **vars(gate), "provider": ranked.provider, "gate": gate.text}
+                yield {**_decision_columns(decision), **vars(gate), "provider": ranked.provider, "gate": gate.text}
 
 
 def _sensitivity(conclusions: Conclusions) -> Iterator[Row]:
     for decided in conclusions.decided:
-        columns = _decision_columns(decided.decision, conclusions)
+        columns = _decision_columns(decided.decision)
         swings: list[tuple[str, str, str, float | None, tuple[tuple[str, WeightFlip | PriceFlip | None], ...]]] = [
             ("weight", s.metric, "ratio", s.weight, (("below", s.below), ("above", s.above))) for s in decided.weight_swings
         ]
@@ -189,15 +179,13 @@ def _cheapest(conclusions: Conclusions) -> Iterator[Row]:
         for answer in decided.cheapest:
             for setup in answer.setups:
                 yield {
-                    **_decision_columns(decided.decision, conclusions),
+                    **_decision_columns(decided.decision),
                     **vars(setup),
                     "workload": answer.workload,
                     "metric": answer.metric,
                     "phase": phase_of(answer.metric),
                     "unit": METRICS[answer.metric].unit,
-                    "requirements": "; ".join(answer.requirements),
-                    "why_not": "; ".join(setup.why_not),
-                    "trials": " ".join(setup.trials),
+                    "requirements": answer.requirements,
                 }
 
 
@@ -208,12 +196,7 @@ def _bills(conclusions: Conclusions) -> Iterator[Row]:
     )
     for trial_id, bill in conclusions.bills.items():
         trial = trials_by_id[trial_id]
-        columns: Row = {
-            "campaign": trial.campaign_id,
-            "provider": trial.provider.name,
-            "kind": trial.workload.kind,
-            "workload": trial.workload.name,
-        }
+        columns: Row = {"provider": trial.provider.name, "kind": trial.workload.kind, "workload": trial.workload.name}
         columns |= {**empty_columns, "trial": trial_id}
         for line in bill.lines:
             price = line.unit_price
@@ -247,7 +230,6 @@ def _scenarios(conclusions: Conclusions) -> Iterator[Row]:
         costs = forecast.scenarios
         totals = (None, None, None) if costs is None else (costs.best.total, costs.expected.total, costs.worst.total)
         yield {
-            "campaign": conclusions.campaign.campaign_id,
             **{name: getattr(forecast, name) for name in ("kind", "workload", "provider", "purchase", "amount")},
             "outcome": forecast.what,
             **dict(zip(("best", "expected", "worst"), totals, strict=True)),
@@ -256,7 +238,7 @@ def _scenarios(conclusions: Conclusions) -> Iterator[Row]:
             "rate": forecast.rate,
             "without": "; ".join(m.what for m in forecast.unknown),
             "reason": forecast.reason,
-            "trials": " ".join(forecast.trials),
+            "trials": forecast.trials,
         }
 
 
@@ -333,14 +315,18 @@ def campaign_tables(campaign: CampaignData, conclusions: Conclusions | None = No
     concluded = conclude(campaign) if conclusions is None else conclusions
     simulated = {d.trial.provider.name for d in campaign.documents if d.simulated}
     simulated |= {name for name, provider in campaign.providers.items() if provider.simulated}
-    return {name: data_frame(table, _mark_simulated(table.rows(concluded), simulated)) for name, table in TABLES.items()}
+    campaign_id = campaign.campaign_id
+    return {name: data_frame(table, _complete_rows(table.rows(concluded), campaign_id, simulated)) for name, table in TABLES.items()}
 
 
-def _mark_simulated(rows: Iterable[Row], simulated: Collection[str]) -> Iterator[Row]:
-    """The rows, those of a provider with whether it is one of the simulated."""
+def _complete_rows(rows: Iterable[Row], campaign_id: str, simulated: Collection[str]) -> Iterator[Row]:
+    """The rows with the campaign where they name none, those of a provider with whether it is one of the simulated; several texts as one."""
     for row in rows:
+        row.setdefault("campaign", campaign_id)
         if "provider" in row:
             row["simulated"] = row["provider"] in simulated
+        for name in _JOINED.keys() & row.keys():
+            row[name] = _JOINED[name].join(row[name])
         yield row
 
 

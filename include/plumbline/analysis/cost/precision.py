@@ -127,10 +127,7 @@ def _lever(provider: str, trials: Sequence[TrialSample], members: Sequence[AnyWo
     measure, phase = ("output_agreement", "cold_start") if first.kind == "inference" else ("final_loss", "steady")
     amount = outcome.shown_amount
     times = amount / (outcome.amount or amount)
-    precisions = {
-        name: [v * times for t in of if (v := t.value(outcome.metric, "value", outcome.phase)) is not None] for name, of in own.items()
-    }
-    costs = {name: pool(values) if values else None for name, values in precisions.items()}
+    costs = {name: _pooled(of, outcome.metric, outcome.phase, times) for name, of in own.items()}
     qualities = {name: _pooled(of, measure, phase) for name, of in own.items()}
     base_cost, base_quality = costs[reference.name], qualities[reference.name]
     rows = []
@@ -178,8 +175,8 @@ def _load(kind: str, searched: bool) -> str:
     return "at the offered rate, equal for all precisions: not every trial searched the highest rate"
 
 
-def _pooled(trials: Sequence[TrialSample], metric: str, phase: str) -> Pooled | None:
-    values = [v for t in trials if (v := t.value(metric, "value", phase)) is not None]
+def _pooled(trials: Sequence[TrialSample], metric: str, phase: str, times: float = 1.0) -> Pooled | None:
+    values = [v * times for t in trials if (v := t.value(metric, "value", phase)) is not None]
     return pool(values) if values else None
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from plumbline.analysis.cost.unit_costs import phase_of
 from plumbline.analysis.decisions.decide import cost_gap, decide, gate_of
 from plumbline.analysis.scorecards.acceptance import Outcome, judge, margin
-from plumbline.analysis.scorecards.pooling import pool
+from plumbline.analysis.scorecards.pooling import pooled_fields
 from plumbline.analysis.scorecards.scorecard import last_attempts
 from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
 from plumbline.declarations import Criterion, Preference
@@ -98,19 +98,16 @@ def cheapest(requirements: Requirements, cost_metric: str, trials: Sequence[Tria
 def _setup(provider: str, requirements: Requirements, cost_metric: str, trials: Sequence[TrialSample]) -> Setup:
     missed = _missed_requirements(requirements, trials)
     costs = [(t.trial_id, v) for t in trials if t.usable and (v := t.value(cost_metric, "value", phase_of(cost_metric))) is not None]
-    pooled = pool([v for _, v in costs]) if costs else None
+    pooled = pooled_fields([v for _, v in costs])
     apart = [t.apart for t in trials if t.apart][:1]
     why_not = [*apart, *(f"{j.text}: {j.explanation}" for j in missed)] + (
-        [] if pooled else [cost_gap(cost_metric, trials) or f"{cost_metric} is not known"]
+        [] if costs else [cost_gap(cost_metric, trials) or f"{cost_metric} is not known"]
     )
     return Setup(
         provider=provider,
         meets=not why_not,
-        cost=pooled.value if pooled else None,
-        low=pooled.low if pooled else None,
-        high=pooled.high if pooled else None,
-        coverage=pooled.coverage if pooled else None,
-        n=len(costs),
+        cost=pooled["value"],
+        **{name: pooled[name] for name in ("low", "high", "coverage", "n")},
         probability_cheapest=None,
         missed=missed,
         why_not=tuple(why_not),
@@ -130,11 +127,7 @@ def _missed_requirements(requirements: Requirements, trials: Sequence[TrialSampl
             reasons.append(Missed(criterion.text, criterion.metric, gate.unit, gate.limit, gate.value, inside, outcome, why))
     for judged in (judge(criterion, trials) for criterion in requirements.acceptance):
         if judged.outcome != "pass" and judged.text not in {m.text for m in reasons}:
-            reasons.append(
-                Missed(
-                    judged.text, judged.metric, judged.unit, judged.limit, judged.value, judged.margin, judged.outcome, judged.explanation
-                )
-            )
+            reasons.append(Missed(**{name: getattr(judged, name) for name in Missed.__dataclass_fields__}))
     return tuple(reasons)
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 from typing import Literal
 
 import numpy as np
@@ -28,6 +29,8 @@ Scatter = Mapping[tuple[str, str, str], float]
 """(provider, workload, metric) → half of the interval of the log value; absent where fewer than two repeats are known."""
 
 _RATIO, _NOTHING = "ratio to the best", 1e-9
+_READING = attrgetter("statistic", "phase", "valued")
+"""How a column is read: of two that are read differently the values are not compared."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ def explain_change(before: DecisionDocument, after: DecisionDocument, scatter: t
     parts, unproven = [], []
     for key in dict.fromkeys([*leads[0], *leads[1]]):
         was, now = leads[0].get(key), leads[1].get(key)
-        if was is None or now is None or _differently_read(was[2], now[2]):
+        if was is None or now is None or _READING(was[2]) != _READING(now[2]):
             moved = (now[0] * now[1] if now else 0.0) - (was[0] * was[1] if was else 0.0)
             parts.append(LeadPart("weights", *key, moved))
             continue
@@ -136,10 +139,6 @@ def _missing(decision: DecisionDocument, provider: str, when: str) -> list[str]:
     if row is None:
         return [f"{provider} had no results {when}" if when == "before" else f"{provider} has no current results"]
     return [f"{provider}, {when}: {why}" for why in row.why_not]
-
-
-def _differently_read(was: Column, now: Column) -> bool:
-    return (was.statistic, was.phase, was.valued) != (now.statistic, now.phase, now.valued)
 
 
 def _price_move(before: DecisionDocument, after: DecisionDocument, new: str, old: str) -> float | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import median
+from typing import Any
 
 from plumbline.metrics.proportions import CONFIDENCE
 
@@ -44,6 +45,11 @@ def pool(values: Sequence[float], brackets: Sequence[tuple[float, float]] = ()) 
     return Pooled(median(ordered), ordered[k - 1], ordered[n - k], coverage, n)
 
 
+def pooled_fields(values: Sequence[float], brackets: Sequence[tuple[float, float]] = ()) -> dict[str, Any]:
+    """The fields of `Pooled` by name, also of no value."""
+    return vars(pool(values, brackets)) if values else {"value": None, "low": None, "high": None, "coverage": None, "n": 0}
+
+
 @lru_cache(maxsize=256)
 def _interval(n: int) -> tuple[int, float]:
     """(k, coverage) of the interval of `n` repeats."""
@@ -75,10 +81,5 @@ class PooledMetric:
 
 def pool_measurements(metric: str, measurements: Sequence[tuple[str, float]], reason: str) -> PooledMetric:
     """The measurements (trial id, value) of a metric pooled; `reason` says why there is none, and is dropped where there is one."""
-    if not measurements:
-        return PooledMetric(metric, None, None, None, None, 0, (), (), reason)
-    values = tuple(value for _, value in measurements)
-    pooled = pool(values)
-    return PooledMetric(
-        metric, pooled.value, pooled.low, pooled.high, pooled.coverage, pooled.n, values, tuple(trial for trial, _ in measurements)
-    )
+    trials, values = tuple(trial for trial, _ in measurements), tuple(value for _, value in measurements)
+    return PooledMetric(metric, **pooled_fields(values), values=values, trials=trials, reason="" if values else reason)

@@ -10,7 +10,7 @@ from itertools import groupby
 from plumbline.analysis.prices.book import InstanceShare
 from plumbline.analysis.scorecards.acceptance import CriterionVerdict, judge
 from plumbline.analysis.scorecards.placings import place
-from plumbline.analysis.scorecards.pooling import pool
+from plumbline.analysis.scorecards.pooling import pooled_fields
 from plumbline.analysis.scorecards.promises import PromisedShare, SpeedFloor, judge_speed
 from plumbline.analysis.scorecards.provisioning import Capacity, Friction, capacity, friction
 from plumbline.analysis.trial_sample import PHASE_ORDER, SUSTAINED, Conditions, MetricValue, TrialSample, WorkloadKind, leading_phase
@@ -195,7 +195,6 @@ def _rows(trials: Sequence[TrialSample]) -> tuple[Row, ...]:
         measured = [(trial_id, m.value) for trial_id, m in numbers if m.value is not None]
         values = tuple(value for _, value in measured)
         ends = [(m.ci_low, m.ci_high) for _, m in numbers if metric == SUSTAINED and m.ci_low is not None and m.ci_high is not None]
-        pooled = pool(values, ends) if values else None
         rows.append(
             Row(
                 group=METRICS[metric].group,
@@ -204,11 +203,7 @@ def _rows(trials: Sequence[TrialSample]) -> tuple[Row, ...]:
                 phase=phase,
                 unit=numbers[0][1].unit,
                 direction=numbers[0][1].direction,
-                value=pooled.value if pooled else None,
-                low=pooled.low if pooled else None,
-                high=pooled.high if pooled else None,
-                coverage=pooled.coverage if pooled else None,
-                n=len(values),
+                **pooled_fields(values, ends),
                 observations=sum(m.n for _, m in numbers if m.value is not None),
                 values=values,
                 trials=tuple(trial_id for trial_id, _ in measured),

@@ -102,9 +102,8 @@ def campaign_page(
 
 def _fitting_series(archive: Archive, declared: Declarations, head: CampaignHead, chosen: Filter) -> list[SeriesView]:
     """Series of the campaign that the filter leaves."""
-    of_team = chosen.workloads(declared)
     all_series = archive.series(kind=chosen.kind or None, campaign_id=head.campaign_id, limit=MAX_SERIES)
-    fitting = [s for s in all_series if chosen.fits_place(declared, s.provider) and (of_team is None or s.workload in of_team)]
+    fitting = [s for s in all_series if chosen.fits_place(declared, s.provider) and chosen.fits_workload(declared, s.kind, s.workload)]
     if not chosen.state:
         return fitting
     reviews = archive.newest_reviews([s.series_key for s in fitting], head.campaign_id)

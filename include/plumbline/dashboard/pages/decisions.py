@@ -116,11 +116,6 @@ def _sliders(weights: Mapping[str, float], declared: Mapping[str, float]) -> tup
     )
 
 
-def trials_anchor(provider: str, workload: str) -> str:
-    """The id of a provider's trials of a workload on the page."""
-    return f"trials.{provider}.{workload}"
-
-
 def _trials(adjusted: AdjustedDecision) -> list[TrialsPart]:
     current = adjusted.near.current
     parts = []
@@ -135,7 +130,7 @@ def _trials(adjusted: AdjustedDecision) -> list[TrialsPart]:
             if trials:
                 campaign = current.campaigns.get((ranked.provider, workload), "")
                 links = tuple((t.trial_id, t.attempt) for t in trials)
-                parts.append(TrialsPart(trials_anchor(ranked.provider, workload), ranked.provider, workload, campaign, links))
+                parts.append(TrialsPart(f"trials.{ranked.provider}.{workload}", ranked.provider, workload, campaign, links))
     return parts
 
 

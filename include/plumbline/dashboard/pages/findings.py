@@ -165,17 +165,13 @@ def _threads(archive: Archive, finding_id: str) -> list[SlackThread]:
 def _commands(view: FindingView, now: datetime) -> tuple[tuple[str, str], ...]:
     if view.state in SETTLED_STATES:
         return ()
-    reason_option = '--why "…"'
-    steps = [("Accept as new baseline", f"plumbline findings accept {view.finding_id} {reason_option}")]
+    steps = [("Accept as new baseline", "accept", "")]
     if view.state == "open":
-        steps.append(
-            ("Reject: keep the baseline until the provider recovers", f"plumbline findings reject {view.finding_id} {reason_option}")
-        )
-        steps.append(("Acknowledge", f"plumbline findings acknowledge {view.finding_id} {reason_option}"))
-    steps.append(("Resolve", f"plumbline findings resolve {view.finding_id} {reason_option}"))
+        steps += [("Reject: keep the baseline until the provider recovers", "reject", ""), ("Acknowledge", "acknowledge", "")]
+    steps.append(("Resolve", "resolve", ""))
     if view.snoozed_until is None or view.snoozed_until <= now:
-        steps.append(("Snooze for 14 days", f"plumbline findings snooze {view.finding_id} --until 14d {reason_option}"))
-    return tuple(steps)
+        steps.append(("Snooze for 14 days", "snooze", " --until 14d"))
+    return tuple((purpose, f'plumbline findings {verb} {view.finding_id}{option} --why "…"') for purpose, verb, option in steps)
 
 
 NoChoice = Literal[""]

@@ -102,11 +102,6 @@ def _leading_decision(decided: TeamDecision, provider: str) -> TeamDecision:
     return TeamDecision(replace(decided.decision, ranking=ranking), decided.preference, part)
 
 
-def price_range(usd_per_hour: float) -> tuple[float, float]:
-    """The prices of the slider."""
-    return round(LOWEST * usd_per_hour, 2), round(HIGHEST * usd_per_hour, 2)
-
-
 def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: AnswerCache) -> PageRoutes:
     """`/decisions/{team}/{kind}/negotiate`."""
     routes = PageRoutes()
@@ -138,7 +133,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         except ValueError as error:  # InvalidDecisionQuery, and what is no number
             text = str(error) if isinstance(error, InvalidDecisionQuery) else f'"{price}" is no price; expected USD per instance-hour'
             return pages.refused_query(request, {"price": text})
-        low, high = price_range(negotiation.offer.usd_per_hour) if negotiation else (0.0, 0.0)
+        low, high = (round(end * negotiation.offer.usd_per_hour, 2) if negotiation else 0.0 for end in (LOWEST, HIGHEST))
         return pages.page(
             request,
             "negotiation.html.j2",

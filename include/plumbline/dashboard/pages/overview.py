@@ -214,12 +214,10 @@ def draw_fleet(
     whole_fleet = read_fleet(archive, declared, now.date())
     status = _status(archive, whole_fleet, unsettled, now)
     fleet = _filter_fleet(whole_fleet, declared, chosen, status)
-    in_state, of_team = {s.workload for s in fleet.series}, chosen.workloads(declared)
+    in_state = {s.workload for s in fleet.series}
     # A workload of which every trial failed or was invalid has a column.
     workloads = in_state | {
-        w
-        for (_, w), own in status.items()
-        if own.kind and not chosen.state and chosen.kind in ("", own.kind) and (of_team is None or w in of_team)
+        w for (_, w), own in status.items() if own.kind and not chosen.state and chosen.fits_workload(declared, own.kind, w)
     }
     fleet_map = heat_map(
         view,
@@ -279,18 +277,9 @@ def _is_current(view: SeriesView, places: Mapping[tuple[str, str], str]) -> bool
 
 
 def _filter_fleet(fleet: Fleet, declared: Declarations, chosen: Filter, status: Mapping[tuple[str, str], SeriesStatus]) -> Fleet:
-    of_team = chosen.workloads(declared)
-    series = [
-        s
-        for s in fleet.series
-        if chosen.fits_place(declared, s.provider) and chosen.kind in ("", s.kind) and (of_team is None or s.workload in of_team)
-    ]
+    series = [s for s in fleet.series if chosen.fits_place(declared, s.provider) and chosen.fits_workload(declared, s.kind, s.workload)]
     if chosen.state:
-        in_state = {
-            s.provider
-            for s in series
-            if (series_status := status.get((s.provider, s.workload))) and series_status.state.name == chosen.state
-        }
+        in_state = {s.provider for s in series if (own := status.get((s.provider, s.workload))) and own.state.name == chosen.state}
         series = [s for s in series if s.provider in in_state]
     return Fleet(tuple(series))
 

@@ -127,10 +127,8 @@ def provider_lines(
 
 def _filter_names(archive: Archive, declared: Declarations, now: datetime, names: Sequence[str], chosen: Filter) -> list[str]:
     """Those of the providers with a series of the team, kind and state whose newest campaign is in the span."""
-    team_workloads, (begin, end) = chosen.workloads(declared), chosen.span(now)
-    series = [
-        s for s in archive.series_of(names) if chosen.kind in ("", s.kind) and (team_workloads is None or s.workload in team_workloads)
-    ]
+    begin, end = chosen.span(now)
+    series = [s for s in archive.series_of(names) if chosen.fits_workload(declared, s.kind, s.workload)]
     if chosen.state:
         drifted, reviews = drifted_series(unsettled_findings(archive)), archive.newest_reviews([s.series_key for s in series])
     matching_providers = set()
@@ -252,18 +250,9 @@ def _facts(provider: Provider | None, priced: Provider | None, series: Sequence[
     price, basis = _price(priced, now)
     if provider is None:
         return (("Location", _place(None, series)), ("Price", f"{price}: {basis}"))
-    accelerator = provider.accelerator
-    budget = provider.budget
-    limits = (
-        [
-            f"{format_money(limit, unit)} a month"
-            for limit, unit in ((budget.usd_per_month, "USD"), (budget.gpu_hours_per_month, "GPU-hours"))
-            if limit
-        ]
-        if budget is not None
-        else []
-    )
-    sla = provider.sla
+    accelerator, budget, sla = provider.accelerator, provider.budget, provider.sla
+    amounts = () if budget is None else ((budget.usd_per_month, "USD"), (budget.gpu_hours_per_month, "GPU-hours"))
+    limits = [f"{format_money(amount, unit)} a month" for amount, unit in amounts if amount]
     promises = [f"launch success {format_percent(sla.launch_success, 1)}"] if sla.launch_success is not None else []
     if sla.provisioning_lead_time is not None:
         promises.append(f"lead time {common_scale('s', [sla.provisioning_lead_time]).text(sla.provisioning_lead_time)}")

@@ -21,11 +21,6 @@ def report_file(reports: Path, campaign_id: str) -> Path | None:
     return _path_inside(reports, campaign_id, "report.html")
 
 
-def raw_file(reports: Path, campaign_id: str) -> Path | None:
-    """The list of all attempts beside a large report; None if there is none."""
-    return _path_inside(reports, campaign_id, "raw.html")
-
-
 def table_file(reports: Path, campaign_id: str, name: str) -> Path | None:
     """The file of an exported table; None if there is none."""
     return _path_inside(reports, campaign_id, f"tables/{name}") if _TABLE.fullmatch(name) else None
@@ -57,18 +52,18 @@ def router(reports: Path) -> PageRoutes:
     """`/reports/{campaign_id}`, and what lies beside it."""
     routes = PageRoutes(include_in_schema=False)
 
+    def send(file: Path | None, missing: str) -> FileResponse:
+        if file is None:
+            raise HTTPException(404, missing)
+        return FileResponse(file, media_type="text/html", headers={"Content-Security-Policy": _POLICY})
+
     @routes.get("/reports/{campaign_id}/raw.html")
     def show_raw(campaign_id: str) -> FileResponse:
-        file = raw_file(reports, campaign_id)
-        if file is None:
-            raise HTTPException(404, f'no list of raw data of campaign "{campaign_id}"; its report has it')
-        return FileResponse(file, media_type="text/html", headers={"Content-Security-Policy": _POLICY})
+        missing = f'no list of raw data of campaign "{campaign_id}"; its report has it'
+        return send(_path_inside(reports, campaign_id, "raw.html"), missing)
 
     @routes.get("/reports/{campaign_id}")
     def show_report(campaign_id: str) -> FileResponse:
-        file = report_file(reports, campaign_id)
-        if file is None:
-            raise HTTPException(404, f'no report of campaign "{campaign_id}" yet')
-        return FileResponse(file, media_type="text/html", headers={"Content-Security-Policy": _POLICY})
+        return send(report_file(reports, campaign_id), f'no report of campaign "{campaign_id}" yet')
 
     return routes

@@ -20,11 +20,10 @@ from plumbline.archive import Archive
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.rendering import Attempt, PageRenderer, PageRoutes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
-from plumbline.declarations import InferenceWorkload
 from plumbline.metrics.formatting import format_bytes
 from plumbline.presentation.chart_evidence import MOST_BYTES, Latencies, StepTimes, evidence_of
 from plumbline.presentation.charts.chart import Chart
-from plumbline.presentation.charts.inference import latency_distribution_chart
+from plumbline.presentation.charts.inference import LATENCIES, latency_distribution_chart
 from plumbline.presentation.charts.training import step_time_chart
 from plumbline.presentation.costs import trial_cost
 from plumbline.presentation.trials import published_metrics, trial_page
@@ -47,14 +46,9 @@ def evidence_charts(document: ResultDocument, folder: str) -> EvidenceCharts:
     chartable = _chartable_evidence(document)
     if not chartable:
         return EvidenceCharts((), ("No request or step evidence.",))
-    large = [e for e in chartable if e.bytes > MOST_BYTES]
-    if large:
-        return EvidenceCharts(
-            (),
-            tuple(
-                f"{e.uri} has {format_bytes(e.bytes)}, more than the chart limit of {format_bytes(MOST_BYTES)}: download it." for e in large
-            ),
-        )
+    limit = f"more than the chart limit of {format_bytes(MOST_BYTES)}: download it."
+    if large := tuple(f"{e.uri} has {format_bytes(e.bytes)}, {limit}" for e in chartable if e.bytes > MOST_BYTES):
+        return EvidenceCharts((), large)
     trial = document.trial
     below = f"/{ResultStore.folder(trial)}"
     if not folder.endswith(below):
@@ -72,16 +66,10 @@ def _chartable_evidence(document: ResultDocument) -> list[Evidence]:
 
 
 def _charts(document: ResultDocument, latencies: Sequence[Latencies], runs: Sequence[StepTimes]) -> list[Chart]:
-    name, slo = (
-        document.trial.provider.name,
-        document.trial.workload.slo if isinstance(document.trial.workload, InferenceWorkload) else None,
-    )
+    names, slo = [document.trial.provider.name], getattr(document.trial.workload, "slo", None)
     charts = [
-        latency_distribution_chart("raw", "", [name], latencies, "time_to_first_token", slo.time_to_first_token if slo else None),
-        latency_distribution_chart(
-            "raw", "", [name], latencies, "request_scheduled_latency", slo.request_scheduled_latency if slo else None
-        ),
-        step_time_chart("raw", "", [name], runs),
+        *(latency_distribution_chart("raw", "", names, latencies, m, getattr(slo, m, None)) for m in LATENCIES),
+        step_time_chart("raw", "", names, runs),
     ]
     captions = {
         "raw-steps": "Every step. Shaded: warm-up, excluded from steady metrics.",

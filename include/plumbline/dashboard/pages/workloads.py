@@ -266,12 +266,8 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
     def show_workloads(request: Request, chosen: Chosen, parts: Parts) -> Response:
         money, today = can_see_costs(request), pages.now().date()
         rankings = cached_rankings(fleets, reader, declared, money, today, parts)
-        all_lines, team_workloads = workload_lines(reader.archive(money), declared.now(money)), chosen.workloads(declared.now())
-        lines = [
-            line
-            for line in all_lines
-            if chosen.kind in ("", line.name.kind) and (team_workloads is None or line.name.workload in team_workloads)
-        ]
+        all_lines = workload_lines(reader.archive(money), declared.now(money))
+        lines = [line for line in all_lines if chosen.fits_workload(declared.now(), line.name.kind, line.name.workload)]
         return pages.page(
             request,
             "workloads.html.j2",

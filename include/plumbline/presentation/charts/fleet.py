@@ -153,7 +153,8 @@ def index_chart(index: Mapping[str, Mapping[str, float]], height: int = HEIGHT) 
     if len(campaigns) < 2:
         return None
     fleet = [median(v for provider_index in index.values() if (v := provider_index.get(c)) is not None) for c in campaigns]
-    most_moved = sorted(index, key=lambda p: (-abs(_last_index(index[p], campaigns) - 100), p))[:_PROVIDERS_DRAWN]
+    last = {p: next((own[c] for c in reversed(campaigns) if c in own), 100.0) for p, own in index.items()}
+    most_moved = sorted(index, key=lambda p: (-abs(last[p] - 100), p))[:_PROVIDERS_DRAWN]
     all_values = [v for provider_index in index.values() for v in provider_index.values()]
     data = [line(campaigns, [significant(v, 5) for v in fleet], "$ink", "", width=3, name=f"median of {len(index)}")]
     for i, provider in enumerate(sorted(most_moved)):
@@ -172,10 +173,6 @@ def index_chart(index: Mapping[str, Mapping[str, float]], height: int = HEIGHT) 
         },  # noise of a tenth is no cliff
         height=height,
     )
-
-
-def _last_index(provider_index: Mapping[str, float], campaigns: Sequence[str]) -> float:
-    return next((provider_index[c] for c in reversed(campaigns) if c in provider_index), 100.0)
 
 
 _MAX_SINGLE_LINES = 8

@@ -25,6 +25,9 @@ from plumbline.presentation.charts.chart import (
     vertical,
 )
 
+LATENCIES = ("time_to_first_token", "request_scheduled_latency")
+"""Metrics with a distribution chart; fields of an SLO are called alike."""
+
 
 def latency_distribution_chart(
     key: str, suffix: str, providers: Sequence[str], evidence: Sequence[Latencies], metric: str, limit: float | None

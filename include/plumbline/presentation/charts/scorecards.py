@@ -23,7 +23,13 @@ from plumbline.presentation.charts.chart import (
     marks,
     provider_style,
 )
-from plumbline.presentation.charts.inference import PROMPT_LENGTH_METRICS, latency_distribution_chart, percentile_chart, prompt_length_chart
+from plumbline.presentation.charts.inference import (
+    LATENCIES,
+    PROMPT_LENGTH_METRICS,
+    latency_distribution_chart,
+    percentile_chart,
+    prompt_length_chart,
+)
 from plumbline.presentation.charts.training import run_charts, step_time_chart
 from plumbline.presentation.series_summary import HEADLINE_GROUPS
 
@@ -43,13 +49,10 @@ def campaign_charts(campaign: CampaignData, cards: Sequence[Scorecard], evidence
             charts.append(step_time_chart(key, suffix, providers, [r for r in evidence.runs if r.workload == workload]))
             charts += run_charts(key, suffix, providers, campaign, workload)
         else:
-            specs = [d.trial.workload for d in campaign.documents if d.trial.workload.name == workload]
+            specs = (d.trial.workload for d in campaign.documents if d.trial.workload.name == workload)
             slo = next((w.slo for w in specs if isinstance(w, InferenceWorkload)), None)
             latencies = [r for r in evidence.latencies if r.workload == workload]
-            charts += [
-                latency_distribution_chart(key, suffix, providers, latencies, name, getattr(slo, name, None))
-                for name in ("time_to_first_token", "request_scheduled_latency")
-            ]
+            charts += [latency_distribution_chart(key, suffix, providers, latencies, name, getattr(slo, name, None)) for name in LATENCIES]
             for quantities in PROMPT_LENGTH_METRICS:
                 prompt_length_charts = (
                     prompt_length_chart(key, suffix, providers, campaign, workload, *quantity) for quantity in quantities
