@@ -109,7 +109,7 @@ class GpuPhaseMonitor:
         self._others: dict[int, NodeGpus | None] = {}
         self.before: list[Judgement] = []
         """Faults of this node's GPUs before the trial, see `environment.hardware_judgements`."""
-        self.announce: Callable[[Phase | None], None] = _ignore_phase
+        self.announce: Callable[[Phase | None], None] = lambda _: None
         """Called with each phase that is entered, for the GPUs of other nodes."""
         self._stretches: dict[Phase, GpuSamples] = {}
         self._current: GpuSamples | None = None
@@ -249,10 +249,6 @@ class GpuPhaseMonitor:
                 of = f" of node {self._node}" if self._node else ""
                 judgements.append(degraded("throttled", f"GPU {gpu}{of} throttled in {phase} by {reasons}"))
         return judgements
-
-
-def _ignore_phase(_: Phase | None) -> None:
-    return
 
 
 WINDOW_TOLERANCE, _WINDOW_TOLERANCE_S = 0.05, 0.25

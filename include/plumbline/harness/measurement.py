@@ -30,6 +30,10 @@ def invalid(code: str, detail: str) -> Judgement:
     return Judgement("invalid", Reason(code=code, detail=detail))
 
 
+def present(*judgements: Judgement | None) -> list[Judgement]:
+    return [judgement for judgement in judgements if judgement is not None]
+
+
 def telemetry_row(
     phase: Phase, signal: str, unit: str, values: Sequence[float] | NDArray[Any], p50: float | None = None, p95: float | None = None
 ) -> Telemetry:

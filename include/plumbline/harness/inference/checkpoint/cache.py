@@ -31,8 +31,6 @@ from plumbline.results import Scalar
 from plumbline.whole_file import write_whole
 
 Note = Callable[[str], None]
-
-
 _ENTRY = re.compile(r"hub--[\w.-]+--[0-9a-f]{40}|url--[0-9a-f]{40}")
 """Names of entries. Nothing else is deleted: a cache can be declared where other files lie, and others can write to a shared one."""
 
@@ -139,11 +137,7 @@ def _intact(entry: Path, partial: Path, note: Note) -> Manifest | None:
     except (OSError, ValueError, KeyError, TypeError):
         _remove(entry)
         return None
-    damaged = [
-        file.path
-        for file in manifest.files
-        if not _is_unchanged(entry / "files", file.path, file.bytes, stamps) and not _rehashed(entry, file)
-    ]
+    damaged = [file.path for file in manifest.files if not _is_whole(entry / "files", file, stamps)]
     if not damaged:
         return manifest
     note(f"the cached {damaged[0]} is damaged and is fetched again")
@@ -156,17 +150,11 @@ def _intact(entry: Path, partial: Path, note: Note) -> Manifest | None:
     return None
 
 
-def _is_unchanged(folder: Path, name: str, size: int, stamps: Mapping[str, int]) -> bool:
+def _is_whole(folder: Path, file: ManifestFile, stamps: Mapping[str, int]) -> bool:
+    """Whether a file is the fetched one: by its size and time, else by its hash."""
     try:
-        stat = (folder / name).stat()
-    except OSError:
-        return False
-    return stat.st_size == size and stat.st_mtime_ns == stamps.get(name)
-
-
-def _rehashed(entry: Path, file: ManifestFile) -> bool:
-    try:
-        return hash_file(entry / "files", file.path) == file
+        stat = (folder / file.path).stat()
+        return (stat.st_size, stat.st_mtime_ns) == (file.bytes, stamps.get(file.path)) or hash_file(folder, file.path) == file
     except OSError:
         return False
 

@@ -28,6 +28,8 @@ _GUESSED = (
     *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json"),
     *("chat_template.jinja", "vocab.json", "merges.txt", "added_tokens.json", "model.safetensors", INDEX),
 )
+_NO_CREDENTIALS = ("NoCredentialsError", "NoCredentialProviders", "DefaultCredentialsError", "ClientAuthenticationError")
+"""Errors of clients that have none, or the wrong ones."""
 _QUERY = re.compile(r"\?\S+")
 OnBytes = Callable[[int], None]
 
@@ -299,12 +301,7 @@ class UrlSource:
         except Exception as error:
             if installation.full_disk_message(error) is not None:
                 raise
-            if type(error).__name__ in (
-                "NoCredentialsError",
-                "NoCredentialProviders",
-                "DefaultCredentialsError",
-                "ClientAuthenticationError",
-            ):
+            if type(error).__name__ in _NO_CREDENTIALS:
                 raise AccessRefused(f"{self.name} refuses access ({brief(error)}); expected credentials that may read it") from error
             raise FetchFailed(f"{self.name} does not answer: {brief(error)}") from error
 

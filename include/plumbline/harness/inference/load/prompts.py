@@ -150,8 +150,6 @@ class CorpusText:
     @cached_property
     def _ids(self) -> tuple[TokenIds, NDArray[np.int64], NDArray[np.int64]]:
         """All pieces' ids in a row, where each begins in it, and how many each has."""
-        # a trial that sends ids needs no tokenizer
-
         encoded = [encoding.ids for encoding in shipped_tokenizer().encode_batch(list(corpus_pieces()))]
         counts = np.array([len(ids) for ids in encoded], np.int64)
         return np.concatenate([np.array(ids, np.int32) for ids in encoded]), np.cumsum(counts) - counts, counts

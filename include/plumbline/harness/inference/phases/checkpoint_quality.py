@@ -28,7 +28,7 @@ from plumbline.harness.inference.phases.outputs import (
 from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server.assembly import Place, assemble, with_provider_args
 from plumbline.harness.inference.server.under_test import all_running
-from plumbline.harness.measurement import EvidenceFile, Judgement, TrialFailed, invalid
+from plumbline.harness.measurement import EvidenceFile, Judgement, TrialFailed, invalid, present
 from plumbline.loadclient.transport import Target
 from plumbline.metrics import Phase
 from plumbline.results import MetricRow, metric_row, share_row
@@ -125,7 +125,7 @@ def check(
             judgements.append(invalid("quality_unchecked", f"{error}: the speed is measured, the quality of the outputs is not"))
         else:
             rows, judgements, count = rows + comparison.rows, [*judgements, *comparison.judgements], count + comparison.asked
-    return QualityResult(rows, [each for each in judgements if each is not None], count, evidence)
+    return QualityResult(rows, present(*judgements), count, evidence)
 
 
 def check_questions(declared: Evaluation, context: int, tokens: PromptTokens) -> None:
@@ -178,7 +178,7 @@ def _compare(
         if most is not None and perplexity / before - 1 > most:
             detail = f"perplexity is {perplexity:.4g}, the reference's {before:.4g}: {perplexity / before - 1:+.2%}; expected at most {most:+.2%}"
             judgements.append(invalid("quality_lost", detail))
-    return QualityResult(rows, [each for each in judgements if each is not None], count)
+    return QualityResult(rows, present(*judgements), count)
 
 
 def _concatenate(scores: Sequence[TokenScores]) -> NDArray[np.float64]:

@@ -19,7 +19,7 @@ from plumbline.harness.inference.phases.fault_recovery import Recovery, find_rec
 from plumbline.harness.inference.phases.load_phase import Driver, length_telemetry, noted_lengths, require_running
 from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server.under_test import ManagedServers, ManagedTriton, ServerUnderTest, format_outcome
-from plumbline.harness.measurement import EvidenceFile, Judgement, TrialFailed, degraded
+from plumbline.harness.measurement import EvidenceFile, Judgement, TrialFailed, degraded, present
 from plumbline.loadclient.phase_load import PhaseLoad
 from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.request_log import ERROR_CLASSES, RequestLog
@@ -130,9 +130,8 @@ def measure_fault(driver: Driver, spec: FaultPhaseSpec, load: PhaseLoad, prompts
     _record_parts(record, log, recovery, spec.duration)
     limited = validity.client_limited(log, record.trial.validity) if spec.inject == "overload" else None
     book = JournalSummary.of(served, written, log)
-    record.result.judgements += [
-        item for item in (limited, book.differs(log) if book else None, _no_recovery(recovery)) if item is not None
-    ]
+    unrecovered = degraded("no_recovery", f"no recovery: {recovery.why}") if recovery.back is None else None
+    record.result.judgements += present(limited, book.differs(log) if book else None, unrecovered)
     record.result.evidence.append(_evidence(record, spec, log, recovery, book))
     record.done_s += spec.duration
 
@@ -165,12 +164,6 @@ def _record_parts(record: TrialRecord, log: RequestLog, recovery: Recovery, dura
             record.result.metrics += noted_lengths(metrics_of(part, record.workload.slo, None), record.workload.requests)
             record.result.telemetry += length_telemetry(part, record.workload.requests)
             record.result.stages += stages_of(part, None)
-
-
-def _no_recovery(recovery: Recovery) -> Judgement | None:
-    if recovery.back is not None:
-        return None
-    return degraded("no_recovery", f"no recovery: {recovery.why}")
 
 
 @dataclass(frozen=True)

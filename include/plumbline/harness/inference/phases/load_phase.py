@@ -16,7 +16,7 @@ from plumbline.harness.inference.load.prompts import Prompts
 from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server import under_test
 from plumbline.harness.inference.server.under_test import ManagedServers, ServerUnderTest, format_outcome
-from plumbline.harness.measurement import TrialFailed, telemetry_row
+from plumbline.harness.measurement import TrialFailed, present, telemetry_row
 from plumbline.loadclient import round_trip
 from plumbline.loadclient.load_generator import drive
 from plumbline.loadclient.phase_load import PhaseLoad
@@ -129,7 +129,7 @@ def measure_phase(driver: Driver, load: PhaseLoad, prompts: Sequence[Prompt]) ->
     if load.name == "steady":
         rows += [validity.server_path_limited([row for row in record.result.metrics if row.phase == "steady"], record.path_limit)]
         rows += [validity.client_limited(log, record.trial.validity), validity.counts_differ(log, gained), *served.judgements(log)]
-    record.result.judgements += [judgement for judgement in rows if judgement is not None]
+    record.result.judgements += present(*rows)
     # Overload may drown a server, and that is a result; one that answers nothing at its steady load was not measured at all.
     if load.name in ("warmup", "steady") and (not log.finished or under_test.silent_replicas(log, served.replicas)):
         raise TrialFailed(*served.failure(log))

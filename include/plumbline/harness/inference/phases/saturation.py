@@ -229,16 +229,11 @@ class Saturation:
             held = "no rate held in a confirming run" if self.held is None else f"{self.held:.4g}/s held"
             failed = "no rate failed" if self.failed is None else f"{self.failed:.4g}/s did not"
             return f"all {self.search.budget_s:.4g} s used ({n}): {held} and {failed}"
-        doubtful = sorted(
-            {probe.rate for probe, verdict in self.probes if probe.rate in (self.held, self.failed) and self._doubtful(verdict)}
-        )
+        own = [(probe.rate, verdict) for probe, verdict in self.probes if probe.rate in (self.held, self.failed)]
+        doubtful = sorted({rate for rate, verdict in own if verdict.holds is not None and not verdict.sure})
         unsure = f"; decided by the share alone, without confidence: {', '.join(f'{rate:.4g}/s' for rate in doubtful)}" if doubtful else ""
         wide = "" if self.known else f", wider than the tolerance of {self.search.tolerance:.2g}"
         return f"{self.held:.4g}/s held and {self.failed:.4g}/s did not ({n}{wide}{unsure})"
-
-    @staticmethod
-    def _doubtful(verdict: Verdict) -> bool:
-        return verdict.holds is not None and not verdict.sure
 
     def _judge(self, probes: list[Probe]) -> Verdict:
         target, last = self.search.goodput, probes[-1]

@@ -20,7 +20,6 @@ from plumbline.harness.inference.load import own_prompts
 from plumbline.harness.inference.load.schedule import Schedule, turn_of
 from plumbline.harness.launcher_protocol import Progress
 from plumbline.harness.measurement import EvidenceFile, Measurement
-from plumbline.loadclient.phase_load import PhaseLoad
 from plumbline.loadclient.request_log import COMPLETION, ERROR_CLASSES, PROMPT, USAGE, RequestLog, Values
 from plumbline.metrics import Phase
 from plumbline.results import Event, MetricRow
@@ -146,7 +145,7 @@ def write_schedule(schedule: Schedule, folder: Path) -> EvidenceFile:
                 "probe": pa.array([phase.probe] * phase.n, pa.int32()),
                 "number": pa.array(np.arange(phase.n), pa.int32()),
                 "arrival_s": pa.array(phase.arrivals_s, pa.float64()),
-                "after": _masked(phase.after),
+                "after": pa.array(phase.after, pa.int32(), mask=phase.after < 0),
                 "input_tokens": pa.array(phase.input_tokens, pa.int32()),
                 "output_tokens": pa.array(phase.output_tokens, pa.int32()),
             }
@@ -171,13 +170,15 @@ def write_requests(logs: Sequence[RequestLog], requests: Requests, folder: Path)
 
 def _table(log: RequestLog, requests: Requests) -> pa.Table:
     due = np.flatnonzero(log.due)
+    after, apart = log.load.after[due], requests.turns is None and log.load.turn is None
     return pa.table(
         {
             "phase": pa.array([log.load.name] * len(due), pa.string()),
             "probe": pa.array([log.load.probe] * len(due), pa.int32()),
             "number": pa.array(due, pa.int32()),
-            "after": _masked(log.load.after[due]),
-            "turn": _turn(log.load, requests, due),
+            "after": pa.array(after, pa.int32(), mask=after < 0),
+            # Null where there are no conversations: the requests of a closed loop's user follow each other without belonging together.
+            "turn": pa.array(turn_of(log.load, requests)[due] + 1, pa.int32(), mask=np.full(len(due), apart)),
             **({} if log.replica is None else {"replica": pa.array(log.replica[due], pa.int32())}),
             "status": pa.array(_STATUS[log.error[due]], pa.string()),
             "detail": pa.array([log.details.get(i) for i in due.tolist()], pa.string()),
@@ -208,15 +209,6 @@ def _usage(log: RequestLog, due: NDArray[np.int64]) -> dict[str, pa.Array]:
     if not (counts >= 0).any():
         return {}
     return {f"usage_{name}": pa.array(counts[:, k], pa.int32(), mask=counts[:, k] < 0) for k, name in enumerate(USAGE)}
-
-
-def _masked(after: NDArray[np.int32]) -> pa.Array:
-    return pa.array(after, pa.int32(), mask=after < 0)
-
-
-def _turn(load: PhaseLoad, requests: Requests, due: NDArray[np.int64]) -> pa.Array:
-    """Null where there are no conversations: the requests of a closed loop's user follow each other without belonging together."""
-    return pa.array(turn_of(load, requests)[due] + 1, pa.int32(), mask=np.full(len(due), requests.turns is None and load.turn is None))
 
 
 def _token_times(log: RequestLog, due: NDArray[np.int64]) -> pa.Array:

@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from plumbline.declarations import InferenceWorkload, Provider
 from plumbline.declarations.workloads.checkpoints import QUANTISED
@@ -14,6 +13,7 @@ from plumbline.declarations.workloads.engines import Parallel, engine
 from plumbline.harness.inference.server import backends, tritonserver
 from plumbline.harness.inference.server.backends import generation, repository, vllm_backend
 from plumbline.harness.inference.server.backends.repository import Repository
+from plumbline.harness.inference.server.local_server import ServerOptions
 from plumbline.harness.inference.server.openai_server import OpenAiModel, OpenAiServer
 from plumbline.harness.inference.server.triton import Triton
 from plumbline.harness.inference.server.tritonserver import Installation
@@ -29,15 +29,10 @@ class Place:
     variables: Sequence[dict[str, str]]
     threads: int
 
-    def options(self, k: int, workload: InferenceWorkload) -> dict[str, Any]:
+    def options(self, k: int, workload: InferenceWorkload) -> ServerOptions:
         """Options of server `k`."""
-        several = len(self.variables) > 1
-        return {
-            "ready_within_s": workload.ready_timeout_s,
-            "cpus": self.cpus[k],
-            "variables": self.variables[k],
-            "name": f"server-{k}" if several else "server",
-        }
+        name = f"server-{k}" if len(self.variables) > 1 else "server"
+        return ServerOptions(ready_within_s=workload.ready_timeout_s, cpus=self.cpus[k], variables=self.variables[k], name=name)
 
 
 def with_provider_args(workload: InferenceWorkload, provider: Provider) -> InferenceWorkload:

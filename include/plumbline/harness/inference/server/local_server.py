@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from typing_extensions import Self
+from typing_extensions import Required, Self, TypedDict, Unpack
 
 from plumbline.harness import image_requirements
 from plumbline.harness.inference.analysis.metrics import ServerCounters
@@ -47,6 +47,16 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+class ServerOptions(TypedDict, total=False):
+    """Options of any server, see LocalServer."""
+
+    ready_within_s: Required[float]
+    ports: Callable[[], int]
+    cpus: Collection[int] | None
+    variables: Mapping[str, str]
+    name: str
+
+
 class LocalServer(ABC):
     """A context manager around one server. `address` is host:port of what the load goes to, `metrics_address` of its Prometheus page.
 
@@ -57,22 +67,14 @@ class LocalServer(ABC):
     program = "server"
     """The server's name in messages."""
 
-    def __init__(
-        self,
-        workdir: Path,
-        *,
-        ready_within_s: float,
-        ports: Callable[[], int] = free_port,
-        cpus: Collection[int] | None = None,
-        variables: Mapping[str, str] | None = None,
-        name: str = "server",
-    ) -> None:
-        self.workdir, self.ready_within_s, self.ports, self.name = workdir, ready_within_s, ports, name
-        self.variables = dict(variables or {})
+    def __init__(self, workdir: Path, **options: Unpack[ServerOptions]) -> None:
+        self.workdir, self.ready_within_s = workdir, options["ready_within_s"]
+        self.ports, self.name = options.get("ports", free_port), options.get("name", "server")
+        self.variables = dict(options.get("variables", {}))
         self.address = self.metrics_address = ""
-        self._log = ServerLog(workdir / f"{name}.log")
+        self._log = ServerLog(workdir / f"{self.name}.log")
         self.log = self._log.path
-        self.process = ServerProcess(cpus)
+        self.process = ServerProcess(options.get("cpus"))
 
     # What each kind of server defines
 

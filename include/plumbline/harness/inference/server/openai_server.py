@@ -6,18 +6,19 @@ import http.client
 import os
 import shutil
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pydantic_core import from_json
+from typing_extensions import Unpack
 
 from plumbline.declarations.workloads.engines import Parallel, fill_command
 from plumbline.harness import engine_python
 from plumbline.harness.inference.analysis.metrics import ServerCounters
 from plumbline.harness.inference.server import metrics_page
-from plumbline.harness.inference.server.local_server import HOST, LocalServer, StartUp, free_port
+from plumbline.harness.inference.server.local_server import HOST, LocalServer, ServerOptions, StartUp
 from plumbline.harness.inference.server.metrics_page import Sample, sum_metric
 from plumbline.harness.measurement import TrialFailed
 
@@ -38,11 +39,6 @@ _SGLANG: Mapping[str, Sequence[str]] = {
     "hits": ("sglang:cached_tokens",),
 }
 _ENGINES: Mapping[str, Mapping[str, Sequence[str]]] = {"vllm": _VLLM, "sglang": _SGLANG}
-
-
-def engine_of(page: str) -> str | None:
-    """The engine whose metrics a page has: vllm, sglang or llamacpp; None for an unknown one."""
-    return next((name for name in ("vllm", "sglang", "llamacpp") if f"\n{name}:" in page), None)
 
 
 def counters_of(samples: list[Sample]) -> ServerCounters | None:
@@ -115,19 +111,8 @@ class OpenAiServer(LocalServer):
     """A server started by `command` (see EngineOptions.command). It is ready when /health, or /v1/models where there is no /health, answers
     200; its port serves the Prometheus page too, if it has one."""
 
-    def __init__(
-        self,
-        command: tuple[str, ...],
-        model: OpenAiModel,
-        workdir: Path,
-        *,
-        ready_within_s: float,
-        ports: Callable[[], int] = free_port,
-        cpus: Collection[int] | None = None,
-        variables: Mapping[str, str] | None = None,
-        name: str = "server",
-    ) -> None:
-        super().__init__(workdir, ready_within_s=ready_within_s, ports=ports, cpus=cpus, variables=variables, name=name)
+    def __init__(self, command: tuple[str, ...], model: OpenAiModel, workdir: Path, **options: Unpack[ServerOptions]) -> None:
+        super().__init__(workdir, **options)
         self.command, self.model, self.program = command, model, Path(command[0]).name
         self.served_name = SERVED_NAME
 
@@ -191,7 +176,7 @@ class OpenAiServer(LocalServer):
             page = metrics_page.fetch_metrics(self.metrics_address)
         except metrics_page.MetricsUnavailable:
             return self.program
-        return engine_of(page) or self.program
+        return next((name for name in ("vllm", "sglang", "llamacpp") if f"\n{name}:" in page), self.program)
 
     def _version(self) -> str | None:
         for path, key in _VERSIONS:

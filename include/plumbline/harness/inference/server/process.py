@@ -120,7 +120,7 @@ class ServerProcess:
     def abort_start(self) -> None:
         """Abort a start that another thread waits for; that thread must still `close`."""
         self._closed = True
-        self._launcher.submit(_nothing).result()  # as in `close`
+        self._launcher.submit(lambda: None).result()  # as in `close`
         process = self._process
         if process is not None:
             with suppress(ProcessLookupError):
@@ -129,7 +129,7 @@ class ServerProcess:
     def close(self) -> None:
         """Stop the server and refuse further starts, also of other threads."""
         self._closed = True
-        self._launcher.submit(_nothing).result()  # a start that was under way has been made by now, and is stopped like any other
+        self._launcher.submit(lambda: None).result()  # a start that was under way has been made by now, and is stopped like any other
         try:
             self.stop()
         finally:
@@ -142,7 +142,3 @@ def _kill(family: Collection[psutil.Process]) -> None:
         with suppress(psutil.NoSuchProcess):
             member.kill()
     psutil.wait_procs(family, timeout=_KILL_S)
-
-
-def _nothing() -> None:
-    return

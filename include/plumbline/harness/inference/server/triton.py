@@ -6,15 +6,15 @@ import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from tritonclient.utils import InferenceServerException
+from typing_extensions import Unpack
 
 from plumbline.harness.inference.analysis.metrics import ServerCounters
 from plumbline.harness.inference.server import control, metrics_page, shared_memory
-from plumbline.harness.inference.server.local_server import HOST, POLL_S, LocalServer, StartUp, free_port
+from plumbline.harness.inference.server.local_server import HOST, POLL_S, LocalServer, ServerOptions, StartUp
 from plumbline.harness.inference.server.tritonserver import Installation
 from plumbline.harness.measurement import TrialFailed
 
@@ -39,19 +39,15 @@ class Triton(LocalServer):
         model: str,
         workdir: Path,
         *,
-        ready_within_s: float,
-        ports: Callable[[], int] = free_port,
-        cpus: Collection[int] | None = None,
         http: bool = False,
         backend: str = "python",
-        variables: Mapping[str, str] | None = None,
-        name: str = "server",
+        **options: Unpack[ServerOptions],
     ) -> None:
-        super().__init__(workdir, ready_within_s=ready_within_s, ports=ports, cpus=cpus, variables=variables, name=name)
+        super().__init__(workdir, **options)
         self.installation, self.repository, self.model, self.http, self.backend = installation, repository, model, http, backend
         self.http_address = ""
         self._links: Path | None = None
-        self._shared_memory = f"{shared_memory.shared_memory_prefix()}{name}-"
+        self._shared_memory = f"{shared_memory.shared_memory_prefix()}{self.name}-"
 
     def view(self) -> ServerCounters | None:
         try:

@@ -35,7 +35,7 @@ from plumbline.harness.inference.server.local_server import LocalServer, StartUp
 from plumbline.harness.inference.server.metrics_page import Scraper
 from plumbline.harness.inference.server.openai_server import OpenAiServer
 from plumbline.harness.inference.server.triton import GAUGES_EVERY_S, Triton
-from plumbline.harness.measurement import Judgement, TrialFailed, telemetry_row
+from plumbline.harness.measurement import Judgement, TrialFailed, present, telemetry_row
 from plumbline.loadclient.http_requests import completion_request
 from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.request_log import RequestLog
@@ -108,7 +108,7 @@ class ManagedServers(ABC, Generic[Server]):
 
     def judgements(self, log: RequestLog) -> list[Judgement]:
         """Judgements on a steady phase that only this kind of server needs."""
-        return _present(validity.pace_unmeasured(log))
+        return present(validity.pace_unmeasured(log))
 
     def answered(self, requests: int) -> None:
         """Record further answers, which the counters must reach."""
@@ -212,7 +212,7 @@ class ManagedOpenAi(ManagedServers[OpenAiServer]):
 
     def judgements(self, log: RequestLog) -> list[Judgement]:
         cut = validity.prompt_cut(log, ids=not self._text)
-        return [*super().judgements(log), *_present(cut), *validity.unexpected_answers(log)]
+        return [*super().judgements(log), *present(cut), *validity.unexpected_answers(log)]
 
     def _empty(self, k: int) -> None:
         self.servers[k].kill()
@@ -292,7 +292,7 @@ class ExternalServer:
         if launcher.protocol.startswith("openai"):
             judgements.append(validity.prompt_cut(log, ids=not self.endpoint.workload.requests.text))
             judgements.append(None if launcher.exact_output else validity.tokens_not_counted(log))
-        return [*_present(*judgements), *validity.unexpected_answers(log)]
+        return [*present(*judgements), *validity.unexpected_answers(log)]
 
     def token_count_source(self, logs: Sequence[RequestLog]) -> str | None:
         """See endpoint.token_count_source; None for protocols that send a token at a time."""
@@ -309,10 +309,6 @@ class ExternalServer:
 
     def peak_memory(self, *, gpu: bool) -> AbstractContextManager[PeakMemory]:
         return nullcontext(PeakMemory())
-
-
-def _present(*judgements: Judgement | None) -> list[Judgement]:
-    return [judgement for judgement in judgements if judgement is not None]
 
 
 class _NullSampler:
@@ -368,7 +364,8 @@ def visible_devices(accelerator: Accelerator, replicas: int, each: int, inherite
     if accelerator.kind != "amd":
         return [{"CUDA_VISIBLE_DEVICES": ",".join(gpus)} for gpus in own]
     renumbered = dict.fromkeys(variables, ",".join(map(str, range(each))))
-    return [{"ROCR_VISIBLE_DEVICES": ",".join(_physical_device(gpu, below) for gpu in gpus), **renumbered} for gpus in own]
+    physical = [[below[int(gpu)] if below is not None and gpu.isdigit() else gpu for gpu in gpus] for gpus in own]
+    return [{"ROCR_VISIBLE_DEVICES": ",".join(gpus), **renumbered} for gpus in physical]
 
 
 def _device_list(variables: Mapping[str, str], name: str) -> list[str] | None:
@@ -377,10 +374,6 @@ def _device_list(variables: Mapping[str, str], name: str) -> list[str] | None:
         return None
     parts = (part.strip() for part in variables[name].split(","))
     return list(takewhile(lambda part: part.isdigit() or part.startswith(("GPU-", "MIG-")), parts))
-
-
-def _physical_device(gpu: str, below: Sequence[str] | None) -> str:
-    return below[int(gpu)] if below is not None and gpu.isdigit() else gpu
 
 
 @contextmanager

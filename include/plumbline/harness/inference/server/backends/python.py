@@ -43,14 +43,8 @@ def write(workload: InferenceWorkload, folder: Path, threads: int, checkpoint: P
         return _write_pipeline(workload, workload.retrieval, folder, threads)
     if isinstance(shape, Encoder):
         config = encoder(ENCODER, workload, shape, threads, batch=workload.server.sequences)
-        wire_format = model_wires.encoder(ENCODER, shape.task, shape.width)
-        repository = Repository(
-            folder,
-            ENCODER,
-            "python",
-            wire_format,
-            lambda _, prompt, __: model_wires.encoder_inputs(prompt, shape.task),
-        )
+        answered = model_wires.encoder(ENCODER, shape.task, shape.width)
+        repository = Repository(folder, ENCODER, "python", answered, lambda _, prompt, __: model_wires.encoder_inputs(prompt, shape.task))
     else:
         config = causal_lm(CHAT, text, models.parameters_of(workload, threads))
         streamed = model_wires.causal_lm(CHAT, text)
@@ -137,14 +131,8 @@ def _write_pipeline(workload: InferenceWorkload, retrieval: Retrieval, folder: P
     parameters |= {"embedding": EMBEDDING, "reranking": RERANKING, "generator": GENERATOR}
     documents = (DOCUMENTS, "INT32", (retrieval.top,))
     place(folder, causal_lm(PIPELINE_MODEL, text, parameters, last=[documents], times=len(PIPELINE)), workload)
-    wire_format = model_wires.pipeline(PIPELINE_MODEL, text, retrieval.top)
-    return Repository(
-        folder,
-        PIPELINE_MODEL,
-        "python",
-        wire_format,
-        lambda _, prompt, tokens: model_wires.lm_inputs(prompt, tokens),
-    )
+    streamed = model_wires.pipeline(PIPELINE_MODEL, text, retrieval.top)
+    return Repository(folder, PIPELINE_MODEL, "python", streamed, lambda _, prompt, tokens: model_wires.lm_inputs(prompt, tokens))
 
 
 def _write_checkpoint(workload: InferenceWorkload, folder: Path, threads: int, checkpoint: Path) -> Repository:
