@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from fnmatch import fnmatchcase
@@ -144,9 +144,7 @@ def _price_moves_cost(moves: Sequence[PriceMove], volumes: Sequence[RentedVolume
     usd, hours = sum((move.after - move.before) * h for move, h in changes), sum(h for _, h in changes)
     names = {move.provider for move, _ in changes}
     prices = format_money_change(changes[0][0].before, changes[0][0].after, "USD/h") if len(names) == 1 else f"{len(names)} providers"
-    return MonthlyCost(
-        usd, f"{'costs ' if usd >= 0 else ''}{format_monthly(usd)} at the declared volume: {hours:,.10g} instance-hours, {prices}"
-    )
+    return MonthlyCost(usd, _describe(usd, None, None, hours, prices))
 
 
 def _unknown_volume(provider: str) -> MonthlyCost:
@@ -189,15 +187,15 @@ def _sum(
     low = high = None
     if all(lo is not None for lo, _ in ends):
         low, high = (sum(w * (end[i] or 0.0) for w, end in zip(worth, ends, strict=True)) for i in (0, 1))
-    return MonthlyCost(usd, _describe(usd, low, high, sum(hours for _, hours, _ in changes), hourly), low, high)
+    prices = ", ".join(f"{purchase} {format_money(price, 'USD/h')}" for purchase, price in sorted(hourly.items()))
+    return MonthlyCost(usd, _describe(usd, low, high, sum(hours for _, hours, _ in changes), prices), low, high)
 
 
-def _describe(usd: float, low: float | None, high: float | None, hours: float, prices: Mapping[Purchase, float]) -> str:
-    verb = "costs " if usd >= 0 else ""
+def _describe(usd: float, low: float | None, high: float | None, hours: float, prices: str) -> str:
     sign = 1 if usd >= 0 else -1
     between = ""
     if low is not None and high is not None:
         first, last = sorted((sign * low, sign * high))
         between = f" ({format_significant(first)} … {format_significant(last)})"
-    by = ", ".join(f"{purchase} {format_money(price, 'USD/h')}" for purchase, price in sorted(prices.items()))
-    return f"{verb}{format_monthly(usd)}{between} at the declared volume: {hours:,.10g} instance-hours, {by}"
+    verb = "costs " if usd >= 0 else ""
+    return f"{verb}{format_monthly(usd)}{between} at the declared volume: {hours:,.10g} instance-hours, {prices}"

@@ -174,6 +174,10 @@ class Question:
 
 def build_question(finding: Finding, declared: Declarations, answer_by: datetime) -> Question:
     """The question about an open finding; without an answer by `answer_by` (UTC) the baseline stays."""
+    commands = [
+        f"plumbline findings show {finding.finding_id}",
+        *([f"plumbline compare --finding {finding.finding_id}"] if finding.baseline_campaigns and finding.campaigns else []),
+    ]
     parts = [
         *([_escape_markdown(f"{capitalize_first(finding.explanation)}.")] if finding.explanation else []),
         "\n".join(["**What changed**", "", *_members(finding)]),
@@ -181,7 +185,7 @@ def build_question(finding: Finding, declared: Declarations, answer_by: datetime
             ["**What each answer does**", "", *(f"- **{name}**: {_escape_markdown(does)}" for name, does in _answers(finding, declared))]
         ),
         f"Without an answer by {answer_by:%Y-%m-%d %H:%M} UTC the baseline stays and the finding remains open.",
-        "\n".join(["In a terminal:", "", *(f"- `{command}`" for command in _commands(finding))]),
+        "\n".join(["In a terminal:", "", *(f"- `{command}`" for command in commands)]),
     ]
     return Question(f"{finding.severity.upper()}  {headline(finding)}", "\n\n".join(parts))
 
@@ -217,13 +221,6 @@ def _answers(finding: Finding, declared: Declarations) -> list[tuple[str, str]]:
             f"the baseline stays ({old}). The finding is acknowledged until the provider recovers, and the question does not come again",
         ),
         (RERUN, again),
-    ]
-
-
-def _commands(finding: Finding) -> list[str]:
-    return [
-        f"plumbline findings show {finding.finding_id}",
-        *([f"plumbline compare --finding {finding.finding_id}"] if finding.baseline_campaigns and finding.campaigns else []),
     ]
 
 

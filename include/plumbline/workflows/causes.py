@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -90,12 +91,9 @@ def review_causes(archive: Archive, declared: Declarations, provider: str, by: s
 def _stored(archive: Archive, cause: PooledCause) -> dict[FindingKind, Finding]:
     stored: dict[FindingKind, Finding] = {}
     for kind in _KINDS:
-        try:
-            view = archive.finding(cause_finding_id(cause, kind))
-        except LookupError:
-            continue
-        for finding in readable_findings([view]):
-            stored[kind] = finding
+        with suppress(LookupError):
+            for finding in readable_findings([archive.finding(cause_finding_id(cause, kind))]):
+                stored[kind] = finding
     return stored
 
 

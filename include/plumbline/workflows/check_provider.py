@@ -134,7 +134,10 @@ def check_environment(provider: str, at: datetime | None = None, *, patience_s: 
         facts = launcher_for(known).discover(known, now, patience_s=patience_s)
     except (Unreachable, BadDeclaration, ApiRefused) as error:
         with open_archive() as archive:
-            _report_unreachable(archive, known, now, str(error))
+            last = archive.latest_snapshot(provider, "cluster")
+            if last is not None and now - last.taken_at >= UNREACHABLE_AFTER:
+                failing = check_failing_finding(provider, last.taken_at.date(), str(error), known.simulated)
+                apply(archive, Reconciliation((failing,)), by=pending_changes.AUTHOR, seen_in=f"{now:%Y-%m-%d}")
         raise
     with open_archive() as archive:
         return compare_with_accepted(archive, declared, known, facts, now)
@@ -208,10 +211,3 @@ def rerun_note(provider: Provider) -> str:
     if not provider.watch.enabled:
         return f"no automatic rerun: watch.enabled is false; run plumbline trigger {provider.name}"
     return f"provider_watch starts a rerun of {provider.dag_id}"
-
-
-def _report_unreachable(archive: Archive, provider: Provider, now: datetime, why: str) -> None:
-    last = archive.latest_snapshot(provider.name, "cluster")
-    if last is not None and now - last.taken_at >= UNREACHABLE_AFTER:
-        failing = check_failing_finding(provider.name, last.taken_at.date(), why, provider.simulated)
-        apply(archive, Reconciliation((failing,)), by=pending_changes.AUTHOR, seen_in=f"{now:%Y-%m-%d}")

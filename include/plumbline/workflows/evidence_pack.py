@@ -70,8 +70,10 @@ def write_evidence_pack(archive: Archive, subject: str, file: Path, provider: st
             trials.append(trial)
             problems += wrong
         if finding is not None:
-            others = len({view.provider for view in attempts}) > 1
-            _add(pack, content, "finding.json", _json(_finding_fields(finding, others)))
+            # Of several providers its details, which may name prices, stay here.
+            left_out = {"state", "detail"} if len({view.provider for view in attempts}) > 1 else {"state"}
+            fields = {name: getattr(finding, name) for name in FindingRecord.__dataclass_fields__.keys() - left_out}
+            _add(pack, content, "finding.json", _json(fields))
         index = {"format": 2, "subject": subject, "kind": "campaign" if finding is None else "finding", "trials": trials}
         hashes = {name: digest.hex() for name, digest in sorted(content.items())}
         signed = _json({**index, "files": hashes})
@@ -177,12 +179,6 @@ def _evidence(
             copy.seek(0)
             with pack.open(_entry(f"{folder}/{item.uri}"), "w", force_zip64=size > 2**31) as file:
                 shutil.copyfileobj(copy, file, 2**20)
-
-
-def _finding_fields(finding: FindingView, others: bool) -> dict[str, Any]:
-    """`others`: it is about several providers, so that its details, which may name prices, stay here."""
-    left_out = ("state", "detail") if others else ("state",)
-    return {name: getattr(finding, name) for name in FindingRecord.__dataclass_fields__ if name not in left_out}
 
 
 def _add(pack: zipfile.ZipFile, content: dict[str, bytes], name: str, data: bytes) -> None:

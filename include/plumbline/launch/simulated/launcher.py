@@ -125,11 +125,14 @@ def simulate(trial: Trial) -> ResultDocument:
         stages = inference.stages(workload, has, draw)
         took = _inference_s(metrics, workload)
     clock, begin = Clock(trial.planned_at), lead_time_s(draw)
+    hashes = {"spec": trial.spec_hash, **({"schedule": trial.schedule_hash} if trial.schedule_hash else {})}
     return ResultDocument.sealed(
         trial=trial,
         harness_version=MODEL_VERSION,
         environment=simulated_environment(draw),
-        reproducibility=_reproducibility(trial, draw),
+        reproducibility=Reproducibility(
+            seeds={"simulation": draw.declared.seed}, hashes=hashes, replay_command=f"plumbline replay {trial.trial_id}"
+        ),
         timeline=(
             clock.event("harness_started", begin),
             clock.event("environment_probed", begin + 1.0),
@@ -169,11 +172,6 @@ def _training_s(metrics: Sequence[MetricRow], workload: TrainingWorkload) -> flo
 
 def _inference_s(metrics: Sequence[MetricRow], workload: InferenceWorkload) -> float:
     return _value(metrics, "time_to_ready", "cold_start") + sum(max_phase_seconds(phase) for phase in workload.phases)
-
-
-def _reproducibility(trial: Trial, draw: TrialDraw) -> Reproducibility:
-    hashes = {"spec": trial.spec_hash, **({"schedule": trial.schedule_hash} if trial.schedule_hash else {})}
-    return Reproducibility(seeds={"simulation": draw.declared.seed}, hashes=hashes, replay_command=f"plumbline replay {trial.trial_id}")
 
 
 _NEVER_STARTED = ("quota_exceeded", "insufficient_capacity", "image_error", "launch_timeout")

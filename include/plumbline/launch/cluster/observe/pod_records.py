@@ -27,7 +27,7 @@ WAS_READY = "plumbline/was-ready"
 
 _PULLED = re.compile(r"pulled image .*? in (?P<time>[0-9.a-zµ]+)")
 _SIZE = re.compile(r"Image size: (?P<bytes>\d+) bytes")
-_PART = re.compile(r"([0-9.]+)(h|ms|m|us|µs|ns|s)")
+_PART = re.compile(r"([0-9.]+)(h|ms|m|us|µs|ns|s)")  # of a Go duration: 1m31.2s, 890ms
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
@@ -87,7 +87,8 @@ def image_pull(pod: Row, events: Iterable[Row]) -> ImagePull:
         message = str(event.get("message") or "")
         took, size = _PULLED.search(message), _SIZE.search(message)
         if took is not None:
-            pull = ImagePull(False, _duration(took["time"]), int(size["bytes"]) if size else None)
+            seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(took["time"]))
+            pull = ImagePull(False, seconds, int(size["bytes"]) if size else None)
         elif "already present" in message:
             pull = ImagePull(True)
     return pull
@@ -144,11 +145,6 @@ def _condition(pod: Row, *kinds: str) -> datetime | None:
 
 def _ready(pod: Row) -> datetime | None:
     return _condition(pod, "Ready", WAS_READY)
-
-
-def _duration(text: str) -> float:
-    """Seconds of a Go duration: 1m31.2s, 890ms."""
-    return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
 
 
 # Facts of a pod's node and its resources, under the names of a trial's environment; a pod that never started has them too.
