@@ -115,7 +115,7 @@ def join(session: Session, now: datetime, series_key: str, campaign_id: str, rul
     LookupError for an unknown series.
     """
     _lock(session, series_key)
-    baselines = list(session.scalars(select(Baseline).where(Baseline.series_key == series_key).order_by(Baseline.accepted_at, Baseline.id)))
+    baselines = history(session, series_key)
     campaigns = [b.campaign_id for b in baselines]
     if (
         not baselines

@@ -77,7 +77,7 @@ def _record(
     values = trial_row(document, action, quality_reasons, uri, now)
     if not insert_new(session, Trial, values, NATURAL_KEY):
         return _already_recorded(session, document, action, quality_reasons, uri, now)
-    pk = session.scalars(select(Trial.id).where(*(getattr(Trial, name) == values[name] for name in NATURAL_KEY))).one()
+    pk = session.scalars(select(Trial.id).filter_by(**{name: values[name] for name in NATURAL_KEY})).one()
     content = document.model_dump_json()
     session.execute(insert(Document), [{"trial_pk": pk, "schema_version": document.schema_version, "content": content}])
     for model, rows in (*child_rows(document), (Metric, metric_values(metrics))):
@@ -178,9 +178,7 @@ def _already_recorded(
     """The result for a natural key in use: "unchanged" for the same document (a retry); another document is suspicious and only logged."""
     trial = document.trial
     key = {name: getattr(trial, name) for name in NATURAL_KEY}
-    old = session.execute(
-        select(Trial.checksum, Trial.uri, Trial.quality_action).where(*(getattr(Trial, name) == value for name, value in key.items()))
-    ).one()
+    old = session.execute(select(Trial.checksum, Trial.uri, Trial.quality_action).filter_by(**key)).one()
     subject = f"{trial.trial_id}#{trial.attempt}"
     if old.checksum == document.checksum:
         if old.quality_action != action:
@@ -246,11 +244,9 @@ def correct(
     """
     audit.require_author(by, why, "corrects the measurement")
     trial = document.trial
-    old = session.execute(
-        select(Trial.id, Trial.series_key, Trial.campaign_id, Trial.slot, Trial.repeat, Trial.checksum).where(
-            Trial.trial_id == trial.trial_id, Trial.attempt == corrects, Trial.campaign_id == trial.campaign_id
-        )
-    ).first()
+    columns = (Trial.id, Trial.series_key, Trial.campaign_id, Trial.slot, Trial.repeat, Trial.checksum)
+    named = {"trial_id": trial.trial_id, "attempt": corrects, "campaign_id": trial.campaign_id}
+    old = session.execute(select(*columns).filter_by(**named)).first()
     subject = f"{trial.trial_id}#{corrects}"
     if old is None:
         raise LookupError(f'the archive has no attempt "{subject}" to correct')
@@ -260,9 +256,8 @@ def correct(
             f"{subject} cannot be corrected by attempt {trial.attempt} of {' '.join(map(str, key))}; expected a later attempt of the same trial"
         )
     recorded = record(session, now, document, action=action, quality_reasons=quality_reasons, uri=uri)
-    new = session.scalars(
-        select(Trial.id).where(Trial.trial_id == trial.trial_id, Trial.attempt == trial.attempt, Trial.checksum == document.checksum)
-    ).first()
+    own = {"trial_id": trial.trial_id, "attempt": trial.attempt, "checksum": document.checksum}
+    new = session.scalars(select(Trial.id).filter_by(**own)).first()
     if new is None:
         raise Refused(
             f"{trial.trial_id}#{trial.attempt} is in the archive with another document; expected an attempt that is not there yet"

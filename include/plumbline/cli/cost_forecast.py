@@ -60,7 +60,7 @@ def scenarios(provider: Where, workload: What, purchase: How = "on_demand", on: 
 
     def show() -> None:
         numbers = ("best", "expected", "worst")
-        shown = table(_title(f"{complete.outcome}, {workload} on {provider}, USD", case), "", *numbers, right=numbers)
+        shown = table(_title(f"{complete.outcome}, {workload} on {provider}, USD", case.simulated), "", *numbers, right=numbers)
         for part, words in PARTS.items():
             values = [getattr(points, name).by_name()[part] for name in numbers]
             if any(value is not None for value in values):
@@ -82,7 +82,7 @@ def tornado(provider: Where, workload: What, purchase: How = "on_demand", on: On
 
     def show() -> None:
         numbers = ("low", "expected", "high", "USD at low", "USD at high", "moves it by")
-        title = _title(f"{complete.outcome}, {workload} on {provider}: {format_amount(spread.expected)} USD as expected", case)
+        title = _title(f"{complete.outcome}, {workload} on {provider}: {format_amount(spread.expected)} USD as expected", case.simulated)
         shown = table(title, "driver", *numbers, right=numbers)
         for bar in spread.bars:
             ends = (format_driver(bar.driver, value) for value in (bar.range.low, bar.range.expected, bar.range.high))
@@ -115,7 +115,9 @@ def spot(provider: Where, workload: What, run: Work = None, on: On = None, as_js
     cost, expected = forecast.cost, forecast.cost.expected
 
     def show() -> None:
-        shown = table(_title(f"A finished run, {workload} on {provider}", case), "", "on demand", "spot", right=("on demand", "spot"))
+        shown = table(
+            _title(f"A finished run, {workload} on {provider}", case.simulated), "", "on demand", "spot", right=("on demand", "spot")
+        )
         shown.add_row("USD/h of all instances", format_amount(forecast.on_demand_per_hour), format_amount(forecast.spot_per_hour))
         hours = (("work", expected.work_s, expected.work_s), ("checkpoints", expected.checkpoint_s, expected.checkpoint_s))
         for words, quiet, disturbed in (*hours, ("restarting", 0.0, expected.restarting_s), ("done again", 0.0, expected.again_s)):
@@ -146,7 +148,7 @@ def break_even(provider: Where, workload: What, purchase: How = "on_demand", on:
 
     def show() -> None:
         numbers = ("USD a request there", "USD a month there", "USD a month of one's own", "break-even volume", "break-even utilisation")
-        shown = table(_title(f"One's own or hosted, {workload} on {provider}", case), "hosted", *numbers, right=numbers)
+        shown = table(_title(f"One's own or hosted, {workload} on {provider}", case.simulated), "hosted", *numbers, right=numbers)
         for each in forecast.against:
             volume, share = each.volume.value if each.volume else None, each.utilisation.value if each.utilisation else None
             cells = (format_amount(each.per_request), format_amount(each.hosted_monthly), format_amount(each.own_monthly))
@@ -226,8 +228,8 @@ def _print_notes(*lines: str) -> None:
         out.print(f"  {line}", style="dim")
 
 
-def _title(text: str, case: _ForecastCase) -> Text:
-    return marked("{}[yellow]{}[/]", text, "  SIMULATED" if case.simulated else "")
+def _title(text: str, simulated: bool) -> Text:
+    return marked("{}[yellow]{}[/]", text, "  SIMULATED" if simulated else "")
 
 
 @cost.command()
@@ -246,9 +248,7 @@ def precision(
 
     def show() -> None:
         for each in levers:
-            simulated = "  SIMULATED" if each.provider in now.simulated else ""
-            name = f"{each.outcome}, {each.rows[0].workload} on {each.provider}, {each.load}"
-            title = marked("{}[yellow]{}[/]", name, simulated)
+            title = _title(f"{each.outcome}, {each.rows[0].workload} on {each.provider}, {each.load}", each.provider in now.simulated)
             shown = table(title, "precision", "workload", "cost", "saves", "quality", right=("cost", "saves"))
             for row in each.rows:
                 shown.add_row(row.precision, f"{row.workload} v{row.version}", each.cost_text(row), each.saving_text(row), row.difference)

@@ -170,21 +170,16 @@ class Economics(Declared):
 
     def assumed(self, field: str, provider: str, workload: str) -> SourcedFigure[Any] | None:
         """A figure of the first `Assumption` for the provider and the workload that has it, or None."""
-        for entry in self.assumptions:
-            if fnmatchcase(provider, entry.provider) and entry.workload in (None, workload):
-                value = getattr(entry, field)
-                if value is not None and value != ():
-                    return SourcedFigure(value, entry.source)
-        return None
+        figures = (SourcedFigure(getattr(entry, field), entry.source) for entry in self._entries(provider, workload))
+        return next((figure for figure in figures if figure.value not in (None, ())), None)
 
     def price_per_hour(self, provider: str, workload: str, purchase: Purchase) -> SourcedFigure[PriceRange] | None:
         """The declared range of an instance's price for one kind of purchase."""
-        for entry in self.assumptions:
-            if fnmatchcase(provider, entry.provider) and entry.workload in (None, workload):
-                for price in entry.price_per_hour:
-                    if price.purchase == purchase:
-                        return SourcedFigure(price, entry.source)
-        return None
+        figures = (SourcedFigure(price, entry.source) for entry in self._entries(provider, workload) for price in entry.price_per_hour)
+        return next((figure for figure in figures if figure.value.purchase == purchase), None)
+
+    def _entries(self, provider: str, workload: str) -> Iterator[Assumption]:
+        return (a for a in self.assumptions if fnmatchcase(provider, a.provider) and a.workload in (None, workload))
 
     def interruptions(self, provider: str) -> SpotRate | None:
         """How often the provider reclaims a spot instance, or None."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
@@ -241,8 +241,5 @@ def with_weights(preference: Preference, weights: Mapping[str, float]) -> Prefer
     share = max(left, 0.0) / sum(rest.values()) if rest else 0.0
     moved = {name: weights.get(name, weight * share) for name, weight in preference.weights.items()}
     positive = {name: weight for name, weight in moved.items() if weight > 1e-12}
-    return preference.model_copy(update={"weights": positive, "groups": {}, "values": _subset(positive, preference.values)})
-
-
-def _subset(names: Iterable[str], values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: values[name] for name in names if name in values}
+    values = {name: function for name, function in preference.values.items() if name in positive}
+    return preference.model_copy(update={"weights": positive, "groups": {}, "values": values})

@@ -17,6 +17,7 @@ UNKNOWN_HARNESS = "unknown"
 """`harness_version` of a document that no harness wrote."""
 
 
+NO_KEY = "the document is signed, but the archive holds no signing key of its trial"
 NOT_SIGNED = "the document is not signed, but the launcher issued a signing key for its trial"
 
 
@@ -100,7 +101,7 @@ def verify(document: ResultDocument, keys: Mapping[int, str]) -> Verification:
         return Verification("broken", f"the launcher issued no signing key for attempt {signature.attempt or attempt}")
     used = key or signature.public_key
     if used is None:
-        return Verification("broken", "the document is signed, but the archive holds no signing key of its trial")
+        return Verification("broken", NO_KEY)
     try:
         Ed25519PublicKey.from_public_bytes(bytes.fromhex(used)).verify(bytes.fromhex(signature.value), document.signed_bytes())
     except (InvalidSignature, ValueError):
@@ -133,9 +134,7 @@ def verify_collected(document: ResultDocument, keys: Mapping[int, str]) -> Resul
     """The collected document and the public key that verified it; ValueError with a sentence if it must not be used."""
     verified = verify(document, keys)
     if verified.status in ("broken", "verified_as_exported"):  # a key that comes along with a result proves nothing here
-        raise ValueError(
-            verified.detail if verified.status == "broken" else "the document is signed, but the archive holds no signing key of its trial"
-        )
+        raise ValueError(verified.detail if verified.status == "broken" else NO_KEY)
     if document.signature is None:
         return document
     return document.model_copy(update={"signature": document.signature.model_copy(update={"public_key": verified.key})})

@@ -14,7 +14,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.orm import Session
 
-from plumbline.archive import audit, quarantine, recording
+from plumbline.archive import audit, baselines, quarantine, recording
 from plumbline.archive.bundle.lines import AttemptLine, CorrectionLine, ExpiredLine, read_lines, row_line
 from plumbline.archive.bundle.manifest import (
     ATTEMPTS_FILE,
@@ -32,7 +32,7 @@ from plumbline.archive.bundle.manifest import (
 from plumbline.archive.engine import one_line
 from plumbline.archive.migrate import head
 from plumbline.archive.published import import_published, published_trial_row
-from plumbline.archive.records import Action
+from plumbline.archive.records import Action, BaselineView
 from plumbline.archive.repository import insert_new
 from plumbline.archive.schema import (
     NATURAL_KEY,
@@ -281,7 +281,7 @@ def _record(
         done = recording.record(session, line.recorded_at, document, action=verdict[0], quality_reasons=verdict[1], uri=line.uri)
         new, kept_out = done == "inserted", done == "kept"
     columns = (Trial.id, Trial.uri, Trial.quality_action, Trial.checksum)
-    there = session.execute(select(*columns).where(*(getattr(Trial, name) == place[name] for name in NATURAL_KEY))).one()
+    there = session.execute(select(*columns).filter_by(**{name: place[name] for name in NATURAL_KEY})).one()
     if kept_out:
         raise Contradiction(
             f"{place['trial_id']}#{place['attempt']}: checksum is {document.checksum}, but {there.checksum} in the archive; "
@@ -294,8 +294,7 @@ def _insert_correction(session: Session, new: _Held, line: CorrectionLine) -> No
     """Like `recording.correct`, whose entry in the audit log travels with the bundle."""
     same_trial = select(Trial.series_key, Trial.campaign_id, Trial.slot, Trial.repeat).where(Trial.id == new.pk)
     own = session.execute(same_trial).one()._mapping
-    query = select(Trial.id).where(*(getattr(Trial, name) == value for name, value in own.items()), Trial.attempt == line.attempt)
-    old = session.scalar(query)
+    old = session.scalar(select(Trial.id).filter_by(**own, attempt=line.attempt))
     if old is None or line.attempt >= new.attempt:
         raise Contradiction(f"{new.trial_id}#{new.attempt} does not correct an earlier attempt of its own trial")
     values = {"trial_pk": new.pk, "corrects": old, "corrected_at": line.at, "corrected_by": line.by, "why": line.why}
@@ -379,8 +378,7 @@ def _other_state(session: Session, row: Row) -> str | None:
 
 
 def _import_baseline(session: Session, row: Row, log: Sequence[Row]) -> str | None:
-    query = select(Baseline).where(Baseline.series_key == row["series_key"]).order_by(Baseline.accepted_at, Baseline.id)
-    mine = session.execute(query).scalars().all()
+    mine = baselines.history(session, row["series_key"])
     if any((b.campaign_id, b.rule, b.accepted_at) == (row["campaign_id"], row["rule"], row["accepted_at"]) for b in mine):
         return None
     # A series is bootstrapped in one archive, and what it is held against moves only by a decision that somebody made in this one.
@@ -393,7 +391,7 @@ def _import_baseline(session: Session, row: Row, log: Sequence[Row]) -> str | No
     return None
 
 
-def _continues_baseline(row: Row, mine: Sequence[Baseline], log: Sequence[Row]) -> bool:
+def _continues_baseline(row: Row, mine: Sequence[BaselineView], log: Sequence[Row]) -> bool:
     """Whether the bundle's row joined, by the bootstrap rule, exactly the baseline that the archive has of it so far."""
     bootstrapped = [b for b in mine if b.rule == "bootstrap"]
     alike = all((b.superseded_at is None) == (row["superseded_at"] is None) for b in bootstrapped)

@@ -39,10 +39,6 @@ def check_order(since: date, until: date | None) -> None:
 
 def check_one_at_a_time(dated: Iterable[AnyDated], what: Callable[[AnyDated], str]) -> None:
     """ValueError if two of one kind hold on a day. `what`: the kind, in the plural."""
-    by_kind: dict[str, list[AnyDated]] = {}
-    for one in dated:
-        by_kind.setdefault(what(one), []).append(one)
-    for kind, own in by_kind.items():
-        for earlier, later in pairwise(sorted(own, key=lambda one: one.since)):
-            if earlier.until is None or earlier.until > later.since:
-                raise ValueError(f"two {kind} hold on {later.since}; expected `until: {later.since}` or earlier on the first")
+    for earlier, later in pairwise(sorted(dated, key=lambda one: (what(one), one.since))):
+        if (kind := what(later)) == what(earlier) and (earlier.until is None or earlier.until > later.since):
+            raise ValueError(f"two {kind} hold on {later.since}; expected `until: {later.since}` or earlier on the first")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -132,27 +132,23 @@ def is_within(path: str, folders: Iterable[str]) -> bool:
     return any(path == folder or path.startswith(folder + "/") for folder in folders)
 
 
-def _check_variables(values: dict[str, str]) -> dict[str, str]:
-    for name in values:
-        if (why := reserved_variable_error(name)) is not None and not is_archived():
-            raise ValueError(f'"{name}": {why}')
-    return values
+def _checked(problem: Callable[[str, str], str | None]) -> AfterValidator:
+    def check(values: dict[str, str]) -> dict[str, str]:
+        for key, value in values.items():
+            if (why := problem(key, value)) is not None and not is_archived():
+                raise ValueError(f'"{key}": {why}')
+        return values
 
-
-def _check_metadata(values: dict[str, str]) -> dict[str, str]:
-    for key, value in values.items():
-        if (why := metadata_error(key, value)) is not None and not is_archived():
-            raise ValueError(f'"{key}": {why}')
-    return values
+    return AfterValidator(check)
 
 
 Variables = Annotated[
     dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="name of an environment variable")], str],
-    AfterValidator(_check_variables),
+    _checked(lambda name, _: reserved_variable_error(name)),
 ]
 """Environment variables; text alone: `"1"`, not `1`."""
-Labels = Annotated[dict[Key, LabelValue], AfterValidator(_check_metadata)]
-Annotations = Annotated[dict[Key, str], AfterValidator(_check_metadata)]
+Labels = Annotated[dict[Key, LabelValue], _checked(metadata_error)]
+Annotations = Annotated[dict[Key, str], _checked(metadata_error)]
 
 
 class HostPath(Declared):

@@ -114,12 +114,8 @@ class Invoice(SourcedAmount):
 
 def check_invoices(invoices: Iterable[Invoice]) -> None:
     """ValueError if a day was invoiced twice for one way to pay."""
-    by_purchase: dict[str, list[Invoice]] = {}
-    for invoice in invoices:
-        by_purchase.setdefault(invoice.purchase, []).append(invoice)
-    for purchase, own in by_purchase.items():
-        for earlier, later in pairwise(sorted(own, key=lambda invoice: invoice.days)):
-            if earlier.days[1] > later.days[0]:
-                raise ValueError(
-                    f"two {purchase} invoices of {later.month or later.since}; expected one with the sum of amounts and instance_hours"
-                )
+    for earlier, later in pairwise(sorted(invoices, key=lambda invoice: (invoice.purchase, invoice.days))):
+        if earlier.purchase == later.purchase and earlier.days[1] > later.days[0]:
+            raise ValueError(
+                f"two {later.purchase} invoices of {later.month or later.since}; expected one with the sum of amounts and instance_hours"
+            )
