@@ -291,6 +291,10 @@ class Quarantined(Base):
     updated_at: Mapped[datetime]
 
 
+def _one_campaign(name: str, where: str) -> Index:
+    return Index(name, "series_key", "campaign_id", unique=True, sqlite_where=text(where), postgresql_where=text(where))
+
+
 class Baseline(Base):
     """A campaign that a series is compared with. Current ones have no `superseded_at`; old ones stay, for slow drift."""
 
@@ -299,23 +303,9 @@ class Baseline(Base):
         ForeignKeyConstraint(["series_key", "campaign_id"], ["series_campaigns.series_key", "series_campaigns.campaign_id"]),
         one_of("rule", BaselineRule),
         Index(None, "series_key", "accepted_at"),
-        Index(
-            "uq_baselines_current",
-            "series_key",
-            "campaign_id",
-            unique=True,
-            sqlite_where=text("superseded_at IS NULL"),
-            postgresql_where=text("superseded_at IS NULL"),
-        ),
+        _one_campaign("uq_baselines_current", "superseded_at IS NULL"),
         # A campaign joins by the rule once in a series' life, whatever races there are.
-        Index(
-            "uq_baselines_bootstrap",
-            "series_key",
-            "campaign_id",
-            unique=True,
-            sqlite_where=text("rule = 'bootstrap'"),
-            postgresql_where=text("rule = 'bootstrap'"),
-        ),
+        _one_campaign("uq_baselines_bootstrap", "rule = 'bootstrap'"),
     )
     id: Mapped[int] = mapped_column(primary_key=True)
     series_key: Mapped[str]
