@@ -69,21 +69,13 @@ def with_quality_verdict(numbers: TrialSample, quality: Quality) -> TrialSample:
     return replace(numbers, status=status, reasons=(*numbers.reasons, *quality.reasons))
 
 
-def missing_trial(trial: Trial) -> TrialSample:
-    """A planned trial of which nothing came back."""
-    return TrialSample(
-        **_identity(trial),
-        status="missing",
-        started=None,
-        reasons=("no_result: planned, but nothing came back",),
-    )
-
-
 def campaign_numbers(campaign: CampaignData) -> tuple[TrialSample, ...]:
     """Every attempt of the campaign, and one "missing" entry for each planned trial without a document."""
     samples = [sample_of(d, campaign.quality.get((d.trial.trial_id, d.trial.attempt))) for d in campaign.documents]
     trial_ids = {t.trial_id for t in samples}
-    return (*samples, *(missing_trial(t) for t in campaign.planned if t.trial_id not in trial_ids))
+    missing = [t for t in campaign.planned if t.trial_id not in trial_ids]
+    reasons = ("no_result: planned, but nothing came back",)
+    return (*samples, *(TrialSample(**_identity(t), status="missing", started=None, reasons=reasons) for t in missing))
 
 
 def held_seconds(document: ResultDocument | HeldPart) -> float | None:

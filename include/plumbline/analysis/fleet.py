@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from fnmatch import fnmatchcase
 from typing import Literal, get_args
 
+from plumbline.analysis.cost.monthly_worth import monthly_hours
 from plumbline.analysis.cost.unit_costs import costs_of
 from plumbline.analysis.prices.book import Quote
 from plumbline.analysis.scorecards.placings import Placing, place
@@ -112,33 +112,20 @@ def pooled_costs(own: Sequence[FleetSeries], per: CostUnit = "token") -> tuple[s
     month = next((s.outcomes_per_month for s in own if s.outcomes_per_month), None)
     if month is None:
         return "", {}
-    return MONTHLY, {provider: pool([v * month for v in values]) for provider, values in _by_trial(own, metric).items()}
-
-
-def _by_trial(own: Sequence[FleetSeries], metric: str) -> dict[str, tuple[float, ...]]:
-    return {s.provider: values for s in own if (values := s.costs().get(metric))}
+    return MONTHLY, {s.provider: pool([v * month for v in values]) for s in own if (values := s.costs().get(metric))}
 
 
 def with_monthly_outcomes(series: Sequence[FleetSeries], volumes: Sequence[RentedVolume]) -> tuple[FleetSeries, ...]:
-    """The series with their outcomes a month: the work of the declared rented hours on their provider.
-
-    A volume without a workload is shared equally among the workloads that its provider ran and no other volume names.
-    """
+    """The series with their outcomes a month: the work of the declared rented hours on their provider."""
     done: dict[str, float] = {}
     for s in series:
-        own = [v for v in volumes if fnmatchcase(s.provider, v.provider)]
-        if not own or s.usd_per_hour is None:
+        among = {other.workload for other in series if other.provider == s.provider}
+        hours = [each for _, each in monthly_hours(s.provider, s.workload, among, volumes)]
+        if not hours or s.usd_per_hour is None:
             continue
-        named = {v.workload for v in own if v.workload}
-        rest = {other.workload for other in series if other.provider == s.provider} - named
-        shares = [
-            v.time_per_month / 3600 / (1 if v.workload else len(rest))
-            for v in own
-            if (v.workload or (s.workload in rest and s.workload)) == s.workload
-        ]
         _, costs = _outcome_costs([other for other in series if other.workload == s.workload])
-        if shares and s.provider in costs and costs[s.provider].value:
-            done[s.workload] = done.get(s.workload, 0.0) + sum(shares) * s.usd_per_hour / costs[s.provider].value
+        if s.provider in costs and costs[s.provider].value:
+            done[s.workload] = done.get(s.workload, 0.0) + sum(hours) * s.usd_per_hour / costs[s.provider].value
     return tuple(replace(s, outcomes_per_month=done.get(s.workload)) for s in series)
 
 

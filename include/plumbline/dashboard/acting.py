@@ -73,11 +73,6 @@ class Acting:
             raise HTTPException(403, FORM_REFUSED)
         return values
 
-    def read_token(self, actor: Actor, token: str) -> tuple[str, str]:
-        """Id and time of the last change of the form's finding; 403 for another user's token, an old or a changed one."""
-        finding_id, updated_at = self.verify(actor, "finding_action", token)
-        return finding_id, updated_at
-
     def _serializer(self, purpose: str) -> URLSafeTimedSerializer:
         return URLSafeTimedSerializer(self.secret, salt=f"plumbline.{purpose}")
 

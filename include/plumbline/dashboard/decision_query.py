@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -54,8 +54,9 @@ def find_preference(declared: Declarations, team: str, kind: WorkloadKind, workl
     choices match."""
     preferences = [p for _, _, p in declared.choices(team, kind) if workload is None or workload in p.workloads]
     if len(preferences) > 1:
+        names = ", ".join(" + ".join(p.workloads) for p in preferences)
         raise InvalidDecisionQuery(
-            f"team {team} makes {len(preferences)} {kind} choices ({_choice_names(preferences)}); expected one of their workloads with it"
+            f"team {team} makes {len(preferences)} {kind} choices ({names}); expected one of their workloads with it"
         )
     return matching_preferences(declared, team, kind, workload)[0][2]
 
@@ -76,10 +77,6 @@ def compute_decision(
     except ValueError as error:
         raise InvalidDecisionQuery(str(error), "weights") from error
     return AdjustedDecision(decided, preference)
-
-
-def _choice_names(preferences: Iterable[Preference]) -> str:
-    return ", ".join(" + ".join(p.workloads) for p in preferences)
 
 
 def query_weights(text: str) -> dict[str, float]:

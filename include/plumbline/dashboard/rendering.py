@@ -137,10 +137,10 @@ class PageRenderer:
         return self.refused(request, "Not accepted", RefusedForm(path, fields, (("", "Show"),), "get", others))
 
 
-def make_renderer(now: Callable[[], datetime] | None = None, all_simulated: Callable[[], bool] = lambda: False) -> PageRenderer:
-    """Pages over this package's templates; `now`: the wall clock if left out."""
+def make_renderer(all_simulated: Callable[[], bool] = lambda: False) -> PageRenderer:
+    """Pages over this package's templates."""
     templates, assets = _templates()
-    return PageRenderer(templates, assets, now or (lambda: datetime.now(timezone.utc)), all_simulated)
+    return PageRenderer(templates, assets, lambda: datetime.now(timezone.utc), all_simulated)
 
 
 @cache

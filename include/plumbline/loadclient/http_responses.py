@@ -74,7 +74,9 @@ class GenerateResponse:
             raise InvalidResponse(
                 "wrong_output", f"tokenizer mismatch: the server made {reported} tokens of a prompt of {self.input_tokens}"
             )
-        return CompletedResponse(self._times, _stage_seconds(self._last.get(SERVER_TIMES)))
+        seconds = self._last.get(SERVER_TIMES)
+        known = isinstance(seconds, list) and len(seconds) == len(STAGES)
+        return CompletedResponse(self._times, list(map(float, seconds or ())) if known else None)
 
 
 @dataclass
@@ -133,7 +135,3 @@ def _object(text: bytes) -> dict[str, Any]:
     if not isinstance(parsed, dict):
         raise InvalidResponse("server_error", f"not a JSON object: {quoted(text)}")
     return parsed
-
-
-def _stage_seconds(seconds: Any) -> list[float] | None:
-    return [float(v) for v in seconds] if isinstance(seconds, list) and len(seconds) == len(STAGES) else None

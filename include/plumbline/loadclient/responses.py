@@ -162,9 +162,6 @@ class MessageReader:
     def _read_response(
         self, answer: ResponseProgress, message: bytes, response: messages.ModelInferResponse, last: bool, at: float
     ) -> None:
-        if self._answers.take(answer, _arrays(response), last, at):
+        arrays = dict(zip([output.name for output in response.outputs], response.raw_output_contents, strict=False))
+        if self._answers.take(answer, arrays, last, at):
             self._layouts.learn(message, response, last)
-
-
-def _arrays(response: messages.ModelInferResponse) -> dict[str, bytes]:
-    return dict(zip([output.name for output in response.outputs], response.raw_output_contents, strict=False))

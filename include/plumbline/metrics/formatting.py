@@ -110,7 +110,8 @@ class Scale:
         """The value with its unit; "under 1 s" of 0 where the clock counts whole seconds."""
         if value == 0 and self.whole_seconds:
             return "under 1 s"
-        return self.number(value) if value is None else f"{self.number(value)}{_gap(self.suffix)}{self.suffix}"
+        gap = "" if self.suffix.startswith("/") or not self.suffix else " "
+        return self.number(value) if value is None else f"{self.number(value)}{gap}{self.suffix}"
 
 
 def common_scale(unit: str, values: Iterable[float | None], metric: str = "", significant: int = SIGNIFICANT_DIGITS) -> Scale:
@@ -139,10 +140,6 @@ def _unit(unit: str, metric: str, size: float) -> tuple[float, str]:
     if metric.removesuffix(_AT_OFFERED_RATE) == "cost_per_good_request" and size < 1e-3:
         return 1e-6, "USD per million"  # nobody reads 0.000000906 USD
     return 1.0, _SHOWN.get(unit, unit)
-
-
-def _gap(suffix: str) -> str:
-    return "" if suffix.startswith("/") or not suffix else " "
 
 
 def format_percent(share: float | None, decimals: int = 0) -> str:

@@ -42,7 +42,8 @@ def parse(text: object, units: Mapping[str, float], what: str, example: str) -> 
         raise ValueError(f'"{text}" has the unit "{unit}"; expected {what} such as {example} (one of {", ".join(units)})')
     try:
         # Exact: 95% is the float 0.95 and 1/min times 60 is 1, so that what is written back reads as the same value.
-        value = float(Fraction(match[1]) * _exact(units[unit])) if abs(_exponent(match[1])) < 400 else math.inf
+        exponent = int(match[1].lower().partition("e")[2] or 0)
+        value = float(Fraction(match[1]) * _exact(units[unit])) if abs(exponent) < 400 else math.inf
     except OverflowError:
         value = math.inf
     if math.isinf(value):
@@ -53,10 +54,6 @@ def parse(text: object, units: Mapping[str, float], what: str, example: str) -> 
 def _exact(factor: float) -> Fraction:
     """The factor as it is meant: below 1 it is one over a number that has few digits (1/60, not the float nearest to it)."""
     return Fraction(factor) if factor >= 1 else 1 / Fraction(round(1 / factor, 6))
-
-
-def _exponent(number: str) -> int:
-    return int(number.lower().partition("e")[2] or 0)
 
 
 def _written(units: Mapping[str, float]) -> Callable[[float], str]:

@@ -103,7 +103,7 @@ def _table(store: ResultStore, document: ResultDocument, kind: str, columns: tup
 def _run(document: ResultDocument, table: pa.Table) -> StepTimes:
     """The run's steps: of several ranks the slowest one's; of a restarted run the last one."""
     rows = table.select(STEP_COLUMNS).to_pylist()
-    attempts = [(_attempt(row["run"]), row) for row in rows if row["run"] == "run" or row["run"].startswith("run-")]
+    attempts = [(int(row["run"].partition("-")[2] or 1), row) for row in rows if row["run"] == "run" or row["run"].startswith("run-")]
     latest: dict[int, tuple[int, float, str]] = {}
     for attempt, row in attempts:
         previous = latest.get(row["step"])
@@ -119,10 +119,6 @@ def _run(document: ResultDocument, table: pa.Table) -> StepTimes:
         np.array([seconds for _, (_, seconds, _) in steps], dtype=float),
         steady[0] if steady else 0,
     )
-
-
-def _attempt(run: str) -> int:
-    return int(run.partition("-")[2] or 1)
 
 
 def _latencies(document: ResultDocument, table: pa.Table) -> Latencies:

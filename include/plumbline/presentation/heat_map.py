@@ -75,7 +75,7 @@ def rank_fleet(series: Sequence[FleetSeries], primary: Number | None, per: CostU
     speeds = {p.provider: p for p in placings_of(series, metric, statistic, phase)}
     cost_metric, pooled = pooled_costs(series, per)
     costs = {p.provider: p for p in place(pooled, lower_is_better=True)}
-    speed_scale = _scale(metric, speeds)
+    speed_scale = common_scale(METRICS[metric].unit if metric else "", [p.value for p in speeds.values()], metric)
     cost_scale = common_scale(unit_of(cost_metric), [p.value for p in costs.values()], cost_metric)
     order = sorted(series, key=lambda s: (_place(speeds, s.provider), _place(costs, s.provider), s.provider))
     return WorkloadRanking(
@@ -96,10 +96,6 @@ def rank_fleet(series: Sequence[FleetSeries], primary: Number | None, per: CostU
 
 def _place(placings: Mapping[str, Placing], provider: str) -> int:
     return placings[provider].place if provider in placings else len(placings) + 1
-
-
-def _scale(metric: str, placings: Mapping[str, Placing]) -> Scale:
-    return common_scale(METRICS[metric].unit if metric else "", [p.value for p in placings.values()], metric)
 
 
 def _number_text(placing: Placing | None, scale: Scale) -> NumberText | None:

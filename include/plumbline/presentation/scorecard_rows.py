@@ -356,8 +356,6 @@ def _published_figure(share: ReferenceShare) -> str:
 
 
 def _share_interval(share: ReferenceShare) -> str:
-    return (
-        ""
-        if share.low is None or share.high is None
-        else f" ({format_percent(share.low).removesuffix(' %')} … {format_percent(share.high)})"
-    )
+    if share.low is None or share.high is None:
+        return ""
+    return f" ({format_percent(share.low).removesuffix(' %')} … {format_percent(share.high)})"

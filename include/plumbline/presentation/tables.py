@@ -350,14 +350,10 @@ def describe_tables(names: Iterable[str]) -> str:
     lines: list[str] = []
     for name in names:
         table = TABLES[name]
-        rows = (f"| `{c.name}` | {c.holds} | {_unit(c)} | {c.meaning} |" for c in table.columns)
+        rows = (f"| `{c.name}` | {c.holds} | {f'in `{c.unit_in}`' if c.unit_in else c.unit or ''} | {c.meaning} |" for c in table.columns)
         lines += [f"## {name}", "", f"{table.meaning[:1].upper()}{table.meaning[1:]}.", ""]
         lines += ["| column | holds | unit | what it is |", "|---|---|---|---|", *rows, ""]
     return "\n".join(lines)
-
-
-def _unit(column: Column) -> str:
-    return f"in `{column.unit_in}`" if column.unit_in else column.unit or ""
 
 
 TableFormat = Literal["csv", "parquet"]

@@ -111,13 +111,15 @@ class TeamDecision:
         ranking = self.decision.ranking
         if len(ranking) <= most:
             return self
-        names = {r.provider for r in ranking[:most]}
-        part = replace(
-            self.current,
-            trials=tuple(t for t in self.current.trials if t.provider in names),
-            providers={name: p for name, p in self.current.providers.items() if name in names},
-        )
-        return TeamDecision(replace(self.decision, ranking=ranking[:most]), self.preference, part)
+        return self.among({r.provider for r in ranking[:most]})
+
+    def among(self, names: Collection[str]) -> TeamDecision:
+        """The same choice among these providers."""
+        current = self.current
+        trials = tuple(t for t in current.trials if t.provider in names)
+        part = replace(current, trials=trials, providers={name: p for name, p in current.providers.items() if name in names})
+        ranking = tuple(r for r in self.decision.ranking if r.provider in names)
+        return TeamDecision(replace(self.decision, ranking=ranking), self.preference, part)
 
     @property
     def prices(self) -> dict[str, Quote]:

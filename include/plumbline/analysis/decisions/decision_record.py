@@ -18,7 +18,7 @@ from plumbline.analysis.decisions.current_results import CurrentResults, Exclude
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.sensitivity import PriceSwing, WeightSwing
 from plumbline.analysis.prices.book import Quote
-from plumbline.declarations import Preference, digest
+from plumbline.declarations import digest
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics import METRICS
 from plumbline.results.stored import DecisionView
@@ -163,15 +163,12 @@ def input_hashes(decided: TeamDecision) -> Inputs:
     own = sorted((t for t in current.trials if t.usable and not t.apart), key=lambda t: (t.trial_id, t.attempt))
     money = [{m.metric: m.value for m in t.metrics if METRICS[m.metric].unit == "USD"} for t in own]
     acceptance = {name: [c.text for c in w.acceptance] for name, w in current.workloads.items()}
+    preference = decided.preference.model_dump(mode="json", exclude={"groups"})  # how weights were written changes nothing
     return Inputs(
-        question=digest({"preference": _question(decided.preference), "purchase": current.purchase, "acceptance": acceptance}),
+        question=digest({"preference": preference, "purchase": current.purchase, "acceptance": acceptance}),
         trials=digest([[t.trial_id, t.attempt, t.status] for t in own]),
         costs=digest(money),
     )
-
-
-def _question(preference: Preference) -> dict[str, Any]:
-    return preference.model_dump(mode="json", exclude={"groups"})  # how weights were written changes nothing
 
 
 def _price(current: CurrentResults, provider: str, quote: Quote) -> PriceAtDecision:

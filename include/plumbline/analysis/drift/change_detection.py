@@ -103,11 +103,6 @@ def successive_scatter(y: Array) -> float:
     return max(_MAD * float(np.median(np.abs(steps - np.median(steps)))) / math.sqrt(2), NOISE_FLOOR)
 
 
-def scatter_within(y: Array, edges: Sequence[int], levels: Sequence[float]) -> float:
-    """Standard deviation about the levels of the segments [edges[i], edges[i + 1])."""
-    return scatter_about(y - np.repeat(levels, np.diff(edges)), len(levels))
-
-
 def scatter_about(residuals: Array, fitted: int) -> float:
     """Standard deviation of residuals, with the degrees of freedom that `fitted` parameters took."""
     freedom = max(1, len(residuals) - fitted)
@@ -201,7 +196,7 @@ def prune(y: Array, candidates: list[int], floor: float) -> tuple[list[Boundary]
     edges = [0, *candidates, len(y)]
     while True:
         levels = [float(np.median(y[i:j])) for i, j in itertools.pairwise(edges)]
-        noise = scatter_within(y, edges, levels)
+        noise = scatter_about(y - np.repeat(levels, np.diff(edges)), len(levels))
         judged = [_judge(y, edges, k, noise, floor) for k in range(1, len(edges) - 1)]
         strength = [math.inf, *(s for s, _ in judged), math.inf]
         # Of neighbours that fail, only the weakest goes: what it was merged with may hold afterwards.

@@ -106,10 +106,11 @@ def estimate_effect(
     widened = spread.beyond(1 - confidence)
     k = rank_test.interval_rank(sizes, confidence)
     low, high = (None, None) if k is None else (float(differences[k - 1]) - widened, float(differences[-k]) + widened)
+    level = float(median(before))
     return Effect(
         scale=scale,
-        baseline=float(median(before)),
-        candidate=_moved(float(median(before)), shift, scale, unit),
+        baseline=level,
+        candidate=level * math.exp(shift) if scale == "ratio" else level + shift * unit,
         effect=from_analysis_scale(shift, scale),
         ci_low=None if low is None else from_analysis_scale(low, scale),
         ci_high=None if high is None else from_analysis_scale(high, scale),
@@ -128,10 +129,6 @@ def estimate_effect(
         ),
         notes=tuple(notes),
     )
-
-
-def _moved(level: float, shift: float, scale: Scale, unit: float) -> float:
-    return level * math.exp(shift) if scale == "ratio" else level + shift * unit
 
 
 def from_analysis_scale(shift: float, scale: Scale) -> float:

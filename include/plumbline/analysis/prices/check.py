@@ -262,14 +262,11 @@ def _sightings(own: Sequence[Reading]) -> list[Reading]:
     counted: list[Reading] = []
     for reading in own:
         last = counted[-1] if counted else None
-        if last is None or reading.amount != last.amount or reading.observed_at - last.observed_at >= _least_distance(reading, last):
+        same_catalog = last is not None and reading.source == "gpuhunt" and reading.source_version == last.source_version
+        apart = CONFIRMATION_PERIOD if same_catalog else APART
+        if last is None or reading.amount != last.amount or reading.observed_at - last.observed_at >= apart:
             counted.append(reading)
     return counted
-
-
-def _least_distance(reading: Reading, last: Reading) -> timedelta:
-    """How long after the last answer the same one counts as another."""
-    return CONFIRMATION_PERIOD if reading.source == "gpuhunt" and reading.source_version == last.source_version else APART
 
 
 def _distinct(steps: Sequence[Reading]) -> list[Reading]:

@@ -123,7 +123,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         if not form:
             raise HTTPException(403, "the form has no token: reload the page")
         # First the tokens: nothing is read for another user's form.
-        form_states = [acting.read_token(actor, token) for token in form]
+        form_states = [acting.verify(actor, "finding_action", token) for token in form]
         archive = reader.archive(can_see_costs(request))
         try:
             views = [(archive.finding(finding_id), form_updated_at) for finding_id, form_updated_at in form_states]

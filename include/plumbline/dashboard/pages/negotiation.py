@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal
 
@@ -91,15 +91,7 @@ def read_negotiation(
 def _leading_decision(decided: TeamDecision, provider: str) -> TeamDecision:
     """Among the first by score, the first by cost, and the provider: the others change neither first place."""
     cheapest_providers = {s.provider for c in decided.cheapest for s in c.setups[:PROVIDERS_SHOWN]}
-    names = {r.provider for r in decided.decision.ranking[:PROVIDERS_SHOWN]} | cheapest_providers | {provider}
-    ranking = tuple(r for r in decided.decision.ranking if r.provider in names)
-    current = decided.current
-    part = replace(
-        current,
-        trials=tuple(t for t in current.trials if t.provider in names),
-        providers={name: p for name, p in current.providers.items() if name in names},
-    )
-    return TeamDecision(replace(decided.decision, ranking=ranking), decided.preference, part)
+    return decided.among({r.provider for r in decided.decision.ranking[:PROVIDERS_SHOWN]} | cheapest_providers | {provider})
 
 
 def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: AnswerCache) -> PageRoutes:

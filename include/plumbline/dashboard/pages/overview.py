@@ -16,7 +16,7 @@ from plumbline.analysis.cost.budget import SUMS, BudgetUse, sum_known
 from plumbline.analysis.decisions.decision_record import DecisionDocument, read_decisions
 from plumbline.analysis.fleet import Fleet, pooled_costs
 from plumbline.analysis.scorecards.placings import place
-from plumbline.archive import Archive, FindingView, Outcomes, SeriesView
+from plumbline.archive import Archive, FindingView, Outcomes
 from plumbline.archive.pages import CampaignHead
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.filters import Chosen, Filter, filter_bar
@@ -253,8 +253,9 @@ def _cheapest(fleet: Fleet, declared: Declarations) -> tuple[tuple[str, str], ..
 def _status(archive: Archive, fleet: Fleet, unsettled: Sequence[FindingView], now: datetime) -> dict[tuple[str, str], SeriesStatus]:
     """The newest campaign of every series, usable or not."""
     places = {(s.provider, s.workload): s.series_key for s in fleet.series}
+    views = archive.series_of(archive.provider_names())
     # A provider whose every trial failed has no current result, and a cell all the same.
-    parts = archive.newest_by_place([view for view in archive.series_of(archive.provider_names()) if _is_current(view, places)])
+    parts = archive.newest_by_place([v for v in views if places.get((v.provider, v.workload), v.series_key) == v.series_key])
     rehearsal = all(part.series.source == "simulated" for part in parts.values())
     drifted, reviews = drifted_series(unsettled), archive.newest_reviews([part.series.series_key for part in parts.values()])
     return {
@@ -269,11 +270,6 @@ def _status(archive: Archive, fleet: Fleet, unsettled: Sequence[FindingView], no
         )
         for place, part in parts.items()
     }
-
-
-def _is_current(view: SeriesView, places: Mapping[tuple[str, str], str]) -> bool:
-    """Whether a series is the one of its provider and workload that counts; `places`: those with current results."""
-    return places.get((view.provider, view.workload), view.series_key) == view.series_key
 
 
 def _filter_fleet(fleet: Fleet, declared: Declarations, chosen: Filter, status: Mapping[tuple[str, str], SeriesStatus]) -> Fleet:

@@ -44,7 +44,8 @@ class AmdDriver:
         """The GPUs and partitions that are visible here, in order: ROCR_VISIBLE_DEVICES chooses first, and HIP_VISIBLE_DEVICES (else
         CUDA_VISIBLE_DEVICES, which ROCm obeys too) counts what that shows. Raises AmdSmiException."""
         devices = self.every_device()
-        for setting in (variables.get("ROCR_VISIBLE_DEVICES"), hip_setting(variables)):
+        hip = variables.get("HIP_VISIBLE_DEVICES", variables.get("CUDA_VISIBLE_DEVICES"))
+        for setting in (variables.get("ROCR_VISIBLE_DEVICES"), hip):
             names = [(str(i), self._uuid(device.handle), False) for i, device in enumerate(devices)]
             devices = [devices[i] for i in visible_indices(names, setting)]
         return devices
@@ -93,10 +94,6 @@ def amd_facts(root: Path = ROOT, amdsmi: Any = None) -> dict[str, Scalar]:
         return _unknown(str(error))
     finally:
         driver.close()
-
-
-def hip_setting(variables: Mapping[str, str]) -> str | None:
-    return variables.get("HIP_VISIBLE_DEVICES", variables.get("CUDA_VISIBLE_DEVICES"))
 
 
 def first_number(answer: Any, *names: str) -> float | None:

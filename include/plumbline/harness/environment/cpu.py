@@ -55,7 +55,7 @@ def cpu_facts(root: Path = ROOT) -> dict[str, Scalar]:
         "cpu.isa": " ".join(sorted(filter(_ISA.fullmatch, flags))) or None,
         "cpu.logical": os.cpu_count(),
         "cpu.physical": _physical(devices / "cpu"),
-        "cpu.sockets": _sockets(devices / "cpu"),
+        "cpu.sockets": len({read_int(socket) for socket in devices.glob("cpu/cpu[0-9]*/topology/physical_package_id")} - {None}) or None,
         "cpu.usable": len(cores),
         "cpu.usable_list": format_ranges(cores),
         "cpu.smt": {"0": False, "1": True}.get(read_text(devices / "cpu/smt/active") or ""),
@@ -101,10 +101,6 @@ def _physical(folder: Path) -> int | None:
         if (core / "topology").is_dir()
     }
     return len(cores) or None
-
-
-def _sockets(folder: Path) -> int | None:
-    return len({read_int(core / "topology/physical_package_id") for core in folder.glob("cpu[0-9]*")} - {None}) or None
 
 
 def _boost(folder: Path) -> bool | None:

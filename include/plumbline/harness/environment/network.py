@@ -86,12 +86,11 @@ def fabric_facts(root: Path = ROOT) -> dict[str, Scalar]:
     folders = list(dict.fromkeys(_library_folders(root)))
     plugins = {file.name.split(".so")[0]: file for folder in reversed(folders) for file in sorted(folder.glob("libnccl-net*.so*"))}
     ofi = next((file for folder in folders for file in _ofi_plugins(folder)), None)
+    libfabric = [folder / "pkgconfig/libfabric.pc" for folder in folders]
     return {
         "nccl.net_plugin": " ".join(sorted(plugins)) or None,
         "ofi_nccl.version": None if ofi is None else _version_string(rb"aws-ofi-nccl v?(\d+\.\d[\w.+-]*)", ofi),
-        "libfabric.version": next(
-            (version for folder in folders if (version := _pkgconfig_version(folder / "pkgconfig/libfabric.pc"))), None
-        ),
+        "libfabric.version": next((v for file in libfabric if (v := _first_match(r"(?m)^Version:\s*(\S+)", read_text(file)))), None),
         "efa.installer": _first_match(r"EFA installer version: (\S+)", read_text(root / "opt/amazon/efa_installed_packages")),
         "efa.driver": read_text(root / "sys/module/efa/version"),
     }
@@ -119,10 +118,6 @@ def _version_string(pattern: bytes, file: Path) -> str | None:
     except OSError:
         return None
     return match[1].decode() if match else None
-
-
-def _pkgconfig_version(file: Path) -> str | None:
-    return _first_match(r"(?m)^Version:\s*(\S+)", read_text(file))
 
 
 def _first_match(pattern: str, content: str | None) -> str | None:

@@ -248,15 +248,9 @@ def volume_chart(h: HostedForecast) -> Chart | None:
         for i, (name, values, colour) in enumerate(lines)
     ]
     for comparison, per_request in priced:
-        if comparison.volume is not None and comparison.volume.value:
-            data.append(
-                _break_even_mark(
-                    comparison.hosted.name, comparison.volume.value, comparison.volume.value * per_request / scale.factor, scale
-                )
-            )
-    sentences = " ".join(
-        f"{comparison.hosted.name}: {comparison.volume.sentence}." for comparison, _ in priced if comparison.volume is not None
-    )
+        if comparison.volume is not None and (even := comparison.volume.value):
+            data.append(_break_even_mark(comparison.hosted.name, even, even * per_request / scale.factor, scale))
+    sentences = " ".join(f"{each.hosted.name}: {each.volume.sentence}." for each, _ in priced if each.volume is not None)
     return Chart(
         name=f"inference-{h.workload}-{h.provider}-break-even-volume",
         section=COST_SECTION,
@@ -279,14 +273,11 @@ def utilisation_chart(h: HostedForecast) -> Chart | None:
     data = [_curve("own", 100 * shares, costs / scale.factor, "$p0", "solid", "% utilisation", scale)]
     for i, (comparison, per_request) in enumerate(priced):
         level = np.full(2, volume * per_request / scale.factor)
-        data.append(
-            _curve(comparison.hosted.name, 100 * shares[[0, -1]], level, f"$p{1 + i % 7}", DASHES[1 + i % 7], "% utilisation", scale)
-        )
+        name = comparison.hosted.name
+        data.append(_curve(name, 100 * shares[[0, -1]], level, f"$p{1 + i % 7}", DASHES[1 + i % 7], "% utilisation", scale))
         if comparison.utilisation is not None and comparison.utilisation.value is not None:
-            data.append(_break_even_mark(comparison.hosted.name, 100 * comparison.utilisation.value, float(level[0]), scale))
-    sentences = " ".join(
-        f"{comparison.hosted.name}: {comparison.utilisation.sentence}." for comparison, _ in priced if comparison.utilisation is not None
-    )
+            data.append(_break_even_mark(name, 100 * comparison.utilisation.value, float(level[0]), scale))
+    sentences = " ".join(f"{each.hosted.name}: {each.utilisation.sentence}." for each, _ in priced if each.utilisation is not None)
     return Chart(
         name=f"inference-{h.workload}-{h.provider}-break-even-utilisation",
         section=COST_SECTION,
