@@ -1,11 +1,13 @@
-"""Imports what a benchmark's tasks need before Airflow's services fork: without it each task and each parse of a DAG file imports it again."""
+"""Imports what tasks need before Airflow's services fork: without it each task and each parse of a DAG file imports it again."""
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from pkgutil import resolve_name
 from typing import Any
 
+from airflow.configuration import conf
 from airflow.listeners import hookimpl
 
 MODULES = (
@@ -15,14 +17,16 @@ MODULES = (
     "plumbline.workflows.benchmark",
     "plumbline.workflows.record",
 )
-"""Without Great Expectations, which only `validate` needs: 300 MiB in each service."""
+LOCAL = ("plumbline.quality.data_docs", "plumbline.workflows.report")
+"""Of a scheduler that runs the tasks itself: Great Expectations takes 4 s of CPU and 170 MiB."""
 
 
 @hookimpl  # type: ignore[untyped-decorator]
 def on_starting(component: Any) -> None:
     """A scheduler, DAG processor or triggerer begins. Celery's workers have a list of their own: `imports` in k8s/airflow/values.yaml."""
     # Here, not above: each command of Airflow imports this module.
-    for name in MODULES:
+    runs_tasks = "scheduler" in sys.argv and conf.get("core", "executor") == "LocalExecutor"
+    for name in (*MODULES, *(LOCAL if runs_tasks else ())):
         import_module(name)
     from plumbline.declarations import load_in_force
     from plumbline.launch.registry import launcher_for

@@ -20,7 +20,7 @@ from plumbline.harness.process_tree import end_processes
 
 COMPONENTS: dict[str, tuple[str, ...]] = {
     # Without their log servers, which would listen on all interfaces: the API server reads the logs from the disk.
-    "scheduler": ("plumbline.embedded.scheduler", "--skip-serve-logs"),
+    "scheduler": ("airflow", "scheduler", "--skip-serve-logs"),
     "api-server": ("airflow", "api-server"),
     "dag-processor": ("airflow", "dag-processor"),
     "triggerer": ("airflow", "triggerer", "--skip-serve-logs"),

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from plumbline.airflow import preload
+
 ROOT = Path(__file__).resolve().parents[3]
 AS_A_TASK = """
 import json, runpy, sys
@@ -42,3 +44,18 @@ def test_a_task_finds_its_imports_in_the_service(tmp_path: Path, monkeypatch: py
         late = {name for name in imported(first, tmp_path) if name.startswith(("airflow", "plumbline", "kubernetes", "sqlalchemy"))}
         # Celery's workers launch nothing on their own machine.
         assert not {name for name in late if first == listener or not name.startswith("plumbline.launch.local")}
+
+
+@pytest.mark.parametrize(
+    ("component", "executor", "runs_tasks"),
+    [("scheduler", "LocalExecutor", True), ("scheduler", "CeleryExecutor", False), ("triggerer", "LocalExecutor", False)],
+)
+def test_only_a_scheduler_that_runs_the_tasks_imports_what_validates(
+    monkeypatch: pytest.MonkeyPatch, component: str, executor: str, runs_tasks: bool
+) -> None:
+    names: list[str] = []
+    monkeypatch.setattr(preload, "import_module", names.append)
+    monkeypatch.setattr(sys, "argv", ["airflow", component])
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", executor)
+    preload.on_starting(None)
+    assert names == [*preload.MODULES, *(preload.LOCAL if runs_tasks else ())]
