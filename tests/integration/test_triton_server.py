@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 import urllib.request
@@ -16,6 +17,7 @@ from tests.fakes import listening, noop_model
 from tests.fakes.processes import lives
 from tritonclient.utils import InferenceServerException
 
+from plumbline.harness import engine_python
 from plumbline.harness.inference.server import control, metrics_page, shared_memory, tritonserver
 from plumbline.harness.inference.server.local_server import free_port
 from plumbline.harness.inference.server.triton import Triton
@@ -59,6 +61,21 @@ def test_it_starts_in_a_folder_whose_name_a_shell_would_split(tmp_path: Path) ->
         links = triton._links
         assert links is not None and links.is_dir()
     assert not links.exists() and (workdir / "models").is_dir()
+
+
+@pytest.mark.fault(
+    "the path of the Python environment has a letter beyond ASCII", ends="Triton's Python gets a link to it", keeps="the trial"
+)
+def test_models_run_in_an_environment_whose_path_is_not_ascii(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = tmp_path / "füß"
+    environment.symlink_to(sys.prefix)
+    monkeypatch.setenv(engine_python.VARIABLE, str(environment / "bin" / "python"))
+    # As torch does with the path of its package when it is imported.
+    noop_model.write(tmp_path / "models", first="__import__('sys').prefix.encode()")
+    with a_server(tmp_path) as triton:
+        noop_model.ask(triton.address)
+        assert triton._links is not None and [path.readlink() for path in triton._links.iterdir()] == [environment]
+    assert not triton._links.exists() and environment.is_dir()
 
 
 def test_it_counts_and_tells_its_metrics(tmp_path: Path) -> None:

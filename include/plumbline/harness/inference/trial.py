@@ -338,7 +338,7 @@ def _facts(record: TrialRecord, served: ManagedTriton | ManagedOpenAi) -> None:
             # Keys and values of all rows: reserved, and resident, from the start on.
             **{f"model.{key}": about[key] for key in ("kv_cache_bytes", "kv_cache_tokens") if about.get(key) is not None},
         }
-        if "prefix" in about and about["prefix"] != (expected := engine_python.describe().prefix):
+        if "prefix" in about and about["prefix"] != (expected := os.path.realpath(engine_python.describe().prefix)):
             raise TrialFailed("harness_error", f"the model runs in the Python environment {about['prefix']}; expected {expected}")
     facts |= engine_facts(_as_declared(record), record.trial.provider, about)
 

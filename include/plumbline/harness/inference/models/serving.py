@@ -80,7 +80,8 @@ def introduce(**facts: Any) -> None:
     """Log one line in which the model says what it is: the harness reads it."""
     about = {
         "python": sys.version.split()[0],
-        "prefix": sys.prefix,
+        # The server may give this Python a link as its prefix, and no locale.
+        "prefix": os.fsencode(os.path.realpath(sys.prefix)).decode(),
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         **facts,

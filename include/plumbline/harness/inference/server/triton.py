@@ -12,6 +12,7 @@ from pathlib import Path
 from tritonclient.utils import InferenceServerException
 from typing_extensions import Unpack
 
+from plumbline.harness import engine_python
 from plumbline.harness.inference.analysis.metrics import ServerCounters
 from plumbline.harness.inference.server import control, metrics_page, shared_memory
 from plumbline.harness.inference.server.local_server import HOST, POLL_S, LocalServer, ServerOptions, StartUp
@@ -74,14 +75,15 @@ class Triton(LocalServer):
 
     def _prepare(self) -> None:
         shared_memory.sweep_shared_memory()
-        folders = {"models": self.repository, "backends": self.installation.backend_directory(self.workdir / f"{self.name}-backends")}
-        if shlex.quote(str(self.workdir)) != str(self.workdir):
-            # The Python backend puts both into a line for bash, without quotes.
+        backends = self.installation.backend_directory(self.workdir / f"{self.name}-backends")
+        self._folders = {"models": self.repository, "backends": backends, "python": Path(engine_python.describe().prefix)}
+        # The Python backend puts the first two into a line for bash, without quotes. Its Python, which knows no locale, decodes the last as
+        # ASCII: with other letters in its prefix torch cannot be imported.
+        if strange := [name for name, folder in self._folders.items() if shlex.quote(str(folder)) != str(folder)]:
             self._links = Path(tempfile.mkdtemp(prefix="plumbline-"))
-            for name, folder in folders.items():
-                (self._links / name).symlink_to(folder, target_is_directory=True)
-                folders[name] = self._links / name
-        self._folders = folders
+            for name in strange:
+                (self._links / name).symlink_to(self._folders[name], target_is_directory=True)
+                self._folders[name] = self._links / name
 
     def _close(self) -> None:
         try:
@@ -98,7 +100,7 @@ class Triton(LocalServer):
         self.http_address = f"{HOST}:{self.ports()}" if self.http else ""
 
     def _environment(self) -> dict[str, str]:
-        return {**self.installation.environment(self.backend), _ADDRESS: self.address}
+        return {**self.installation.environment(self.backend, self._folders["python"]), _ADDRESS: self.address}
 
     def _report(self, started: float, ready: float) -> StartUp:
         return StartUp(started, ready, self._log.load_s(self.model), self._log.about())

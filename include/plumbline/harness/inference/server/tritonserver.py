@@ -81,22 +81,18 @@ class Installation:
                 link.symlink_to(self.root / "backends" / backend, target_is_directory=True)
         return folder
 
-    def environment(self, backend: str = "python") -> dict[str, str]:
-        """The server's environment variables: its Python models run on the engine Python, with its packages.
+    def environment(self, backend: str = "python", prefix: Path | None = None) -> dict[str, str]:
+        """The server's environment variables: its Python models run on the engine Python, with its packages; `prefix`: a link to its own.
 
         Models of ours (`backend` python) find the harness's packages behind the base's; an engine's own backend does not see them.
         """
         python = engine_python.describe()
-        libraries = [str(self.libraries)] if self.libraries else []
-        # Without this the stub takes whichever libpython the system has, or finds none.
-        libraries.append(python.libraries)
-        if inherited := os.environ.get("LD_LIBRARY_PATH"):
-            libraries.append(inherited)
-        first = str(Path(python.executable).parent if python.apart else Path(sys.prefix) / "bin")
+        # Without the second the stub takes whichever libpython the system has, or finds none.
+        libraries = [self.libraries, python.libraries, os.environ.get("LD_LIBRARY_PATH")]
         variables = {
             **os.environ,
-            "LD_LIBRARY_PATH": os.pathsep.join(libraries),
-            "PATH": os.pathsep.join([first, os.environ.get("PATH", os.defpath)]),
+            "LD_LIBRARY_PATH": os.pathsep.join(str(folder) for folder in libraries if folder),
+            "PATH": os.pathsep.join([str((prefix or Path(python.prefix)) / "bin"), os.environ.get("PATH", os.defpath)]),
         }
         if python.apart:
             variables["PYTHONPATH"] = os.pathsep.join(python.search_path if backend == "python" else python.base_path)
