@@ -249,4 +249,4 @@ def test_the_command_writes_what_check_accepts(tmp_path: Path) -> None:
     again = CliRunner().invoke(app, ["workload", "from-log", str(tmp_path / "our_spend.jsonl"), "--config", str(config)])
     assert again.exit_code == 2 and "expected another --name" in again.output
     wrong = CliRunner().invoke(app, ["workload", "from-log", str(tmp_path / "our_spend.jsonl"), "--format", "apache"])
-    assert wrong.exit_code == 2 and "expected one of" in wrong.output
+    assert wrong.exit_code == 2 and "is not one of" in wrong.output

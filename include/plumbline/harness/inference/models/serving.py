@@ -80,8 +80,7 @@ def introduce(**facts: Any) -> None:
     """Log one line in which the model says what it is: the harness reads it."""
     about = {
         "python": sys.version.split()[0],
-        # The server may give this Python a link as its prefix, and no locale.
-        "prefix": os.fsencode(os.path.realpath(sys.prefix)).decode(),
+        "prefix": sys.prefix,
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         **facts,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import tempfile
@@ -103,7 +104,10 @@ class Triton(LocalServer):
         return {**self.installation.environment(self.backend, self._folders["python"]), _ADDRESS: self.address}
 
     def _report(self, started: float, ready: float) -> StartUp:
-        return StartUp(started, ready, self._log.load_s(self.model), self._log.about())
+        about = self._log.about()
+        if "prefix" in about:
+            about["prefix"] = os.path.realpath(about["prefix"])  # what the link leads to
+        return StartUp(started, ready, self._log.load_s(self.model), about)
 
     def _command(self) -> list[str]:
         def endpoint(name: str, address: str) -> tuple[str, ...]:
