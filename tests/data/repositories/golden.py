@@ -6,12 +6,14 @@ Exported models are left out: they are made, not written.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+from google.protobuf import text_encoding
 from tests.fakes.trials import a_trial
 
 from plumbline.declarations import InferenceWorkload
@@ -98,11 +100,15 @@ def written(case: str, folder: Path) -> dict[str, str]:
     may_miss = suppress(TrialFailed) if case == "onnxruntime" else nullcontext()
     with may_miss:
         backends.write(workload(**CASES[case]), folder / "models", threads=2)
+    python = engine_python.describe().executable
+    # A configuration has it as bytes of ASCII in JSON, escaped once more.
+    in_json = json.dumps(os.fsencode(python).decode("ascii", "surrogateescape"))[1:-1]
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix not in _MADE)
     return {
         str(path.relative_to(folder)): path.read_text()
         .replace(str(folder), "FOLDER")
-        .replace(engine_python.describe().executable, "PYTHON")
+        .replace(text_encoding.CEscape(in_json, True), "PYTHON")
+        .replace(python, "PYTHON")
         for path in files
         if path.name != "tokenizer.json"
     }

@@ -17,6 +17,6 @@ def python_with_fakes(folder: Path) -> str:
     """A program for PLUMBLINE_ENGINE_PYTHON: this interpreter, which finds the stand-ins first."""
     program = folder / "engine-python"
     path = search_path(_REPOSITORY / "tests" / "fakes" / "engines", _REPOSITORY / "include")
-    program.write_text(f'#!/bin/sh\nPYTHONPATH="{path}" exec {sys.executable} "$@"\n')
+    program.write_text(f'#!/bin/sh\nPYTHONPATH="{path}" exec "{sys.executable}" "$@"\n')
     program.chmod(0o755)
     return str(program)

@@ -28,7 +28,7 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (site / f"{name}-{version}.dist-info" / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     (site / "torch" / "version.py").write_text("cuda = '12.8'\nhip = None\n")
     program = tmp_path / "engine-python"
-    program.write_text(f'#!/bin/sh\nPYTHONPATH="{site}:{OURS}" exec {sys.executable} "$@"\n')
+    program.write_text(f'#!/bin/sh\nPYTHONPATH="{site}:{OURS}" exec "{sys.executable}" "$@"\n')
     program.chmod(0o755)
     monkeypatch.setenv(engine_python.VARIABLE, str(program))
     return site
@@ -48,8 +48,8 @@ def test_without_a_base_this_interpreter_computes(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_package_of_the_base_wins_and_ours_fills_in(base: Path) -> None:
-    code = "import torch, transformers, plumbline.harness; print(torch.__version__, transformers.__file__, plumbline.__path__[0])"
-    version, transformers, plumbline = output(code).split()
+    code = "import torch, transformers, plumbline.harness; print(torch.__version__, transformers.__file__, plumbline.__path__[0], sep='|')"
+    version, transformers, plumbline = output(code).split("|")
     assert (version, Path(transformers).parents[1], Path(plumbline).parent) == ("2.9.1", base, Path(OURS))
 
 

@@ -50,7 +50,13 @@ def test_a_neighbour_is_named_by_its_script_without_its_arguments_and_own_childr
 
 
 def test_time_is_a_programs_own_between_the_snapshots(tmp_path: Path) -> None:
-    for pid, words in ((1, "init"), (10, "make\0all"), (30, "python3\0-m\0pytest.main\0-x"), (40, "airflow scheduler"), (50, "[worker: 1")):
+    for pid, words in (
+        (1, "init"),
+        (10, "make\0all"),
+        (30, "/a b/bin/python3\0-m\0pytest.main\0-x"),
+        (40, "airflow scheduler\0\0"),
+        (50, "[worker: 1"),
+    ):
         (tmp_path / str(pid)).mkdir()
         (tmp_path / str(pid) / "cmdline").write_text(words)
     before = {1: ProcessCpu(0, 1, 9.0, 1.0), 10: ProcessCpu(1, 5, 1.0, 1.0), 30: ProcessCpu(1, 7, 50.0, 50.0)}

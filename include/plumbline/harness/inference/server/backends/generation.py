@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -122,8 +123,8 @@ def write(
         "device": "cpu" if workload.needs.accelerator == "cpu" else "cuda",
         "threads": threads,
         "parameters": getattr(workload.model, "parameters", None),
-        "python": python.executable,
-        "search_path": list(python.search_path) if python.apart else [],
+        "python": _without_locale(python.executable),
+        "search_path": [_without_locale(path) for path in python.search_path] if python.apart else [],
         "variables": dict(variables or {}),
     }
     config = config_of(
@@ -162,6 +163,11 @@ def write(
         return model_wires.generation_inputs(prompt, output_tokens, natural=natural, adapter=adapter)
 
     return Repository(folder, MODEL, "python", streamed, inputs)
+
+
+def _without_locale(path: str) -> str:
+    """The path as Triton's Python reads it, which takes every letter beyond ASCII for bytes."""
+    return os.fsencode(path).decode("ascii", "surrogateescape")
 
 
 def model_hash(workload: InferenceWorkload, engine: str) -> str:
