@@ -277,10 +277,66 @@ class LossCheck(Declared):
         return self
 
 
-class TrainingWorkload(Workload):
-    """One YAML file under `include/config/workloads/training/`."""
+class TrainingJob(Workload):
+    """Base of what trains in steps: our own loop, and a team's script (script.py)."""
 
     kind: Literal["training"]
+    steps: Steps
+    parallelism: Parallelism = Parallelism()
+    deterministic: bool = Field(False, description="the same losses to the bit each time: our own loop uses only kernels that do that")
+    fault: Annotated[Fault | None, removed_values({"rank_hang": "rank_kill"}, key="inject")] = None
+    restarts: int = Field(3, ge=0, le=100, description="restarts of a run that a fault ended, before the trial fails")
+    loss: LossCheck | None = None
+
+    @property
+    def nodes(self) -> int:
+        """Pods of its gang."""
+        return self.parallelism.nodes
+
+    @property
+    def pod_deletions(self) -> int:
+        """How often the launcher deletes the trial's pod and starts another."""
+        return self.fault.times if self.fault is not None and self.fault.inject == "pod_delete" else 0
+
+    @property
+    def work_per_step(self) -> tuple[Literal["tokens", "samples"], float | None]:
+        """What is counted, and how much of it one step of the whole job does; None if only the job itself knows."""
+        raise NotImplementedError
+
+    @property
+    def epoch_size(self) -> int | None:
+        """One pass over the data: tokens, or images; None if it is not declared."""
+        return None
+
+    def misfit_of_fault(self, every: int | None) -> str | None:
+        """Why the declared fault or loss does not fit the steps; `every`: steps between checkpoints, None without any."""
+        total, fault = self.steps.total, self.fault
+        if fault is not None and every is None:
+            return "fault without checkpoints, from which the job would resume; expected them declared, or no fault"
+        if fault is not None and every is not None and not every <= fault.at_step < total:
+            return f"fault.at_step {fault.at_step} is outside {every}…{total - 1}; expected a step after the first checkpoint and before the end"
+        if fault is not None and fault.inject == "pod_delete" and self.nodes > 1:
+            return (
+                f"fault.inject pod_delete with parallelism.nodes {self.nodes}; expected nodes: 1, or rank_kill or group_kill, "
+                "because a gang's checkpoints are lost with its pods"
+            )
+        if self.loss is not None and self.loss.at_step is not None and self.loss.at_step >= total:
+            return f"loss.at_step {self.loss.at_step} is after the last step; expected 0 to {total - 1}"
+        return None
+
+    def misfit_of_processes(self) -> str | None:
+        """Why the processes of a node do not fit what it needs."""
+        if self.parallelism.processes <= self.needs.count:
+            return None
+        return (
+            f"parallelism.processes {self.parallelism.processes} is more than needs.count, {self.needs.count} {self.needs.accelerator}; "
+            f"expected needs.count: {self.parallelism.processes} or more, one for each process of a node"
+        )
+
+
+class TrainingWorkload(TrainingJob):
+    """One YAML file under `include/config/workloads/training/`."""
+
     model: TrainedModel
     task: Task = LanguageModel()
     data: TrainingData
@@ -289,14 +345,8 @@ class TrainingWorkload(Workload):
     compile: bool = Field(False, description="torch.compile; its time is part of the first steps and reported separately")
     attention: Literal["auto", "math", "flash", "efficient", "cudnn"] = "auto"
     activation_checkpointing: bool = Field(False, description="each layer computes its activations again in backward and keeps none")
-    deterministic: bool = Field(False, description="only bit-reproducible kernels; an operation without one ends the trial")
     optimizer: Optimizer
-    steps: Steps
     checkpoint: Checkpoint
-    parallelism: Parallelism = Parallelism()
-    fault: Annotated[Fault | None, removed_values({"rank_hang": "rank_kill"}, key="inject")] = None
-    restarts: int = Field(3, ge=0, le=100, description="restarts of a run that a fault ended, before the trial fails")
-    loss: LossCheck | None = None
     seed: Seed = 1
 
     @model_validator(mode="after")
@@ -346,26 +396,16 @@ class TrainingWorkload(Workload):
         every, total, fault = self.checkpoint.every, self.steps.total, self.fault
         if every > total:
             return f"checkpoint.every {every} is more than the {total} steps of the trial; expected at most {total}"
-        if fault is not None and not every <= fault.at_step < total:
-            return f"fault.at_step {fault.at_step} is outside {every}…{total - 1}; expected a step after the first checkpoint and before the end"
+        if (message := self.misfit_of_fault(every)) is not None:
+            return message
         if fault is not None and fault.inject == "checkpoint_kill" and (fault.at_step + 1) % every:
             return f"fault.at_step {fault.at_step} is followed by no checkpoint (every {every}); expected such as {fault.at_step // every * every + every - 1}"
-        if fault is not None and fault.inject == "pod_delete" and self.nodes > 1:
-            return (
-                f"fault.inject pod_delete with parallelism.nodes {self.nodes}; expected nodes: 1, or rank_kill or group_kill, "
-                "because a gang's checkpoints are lost with its pods"
-            )
-        if self.loss is not None and self.loss.at_step is not None and self.loss.at_step >= total:
-            return f"loss.at_step {self.loss.at_step} is after the last step; expected 0 to {total - 1}"
         return None
 
     def _misfit_of_job(self) -> str | None:
         job = self.parallelism
-        if job.processes > self.needs.count:
-            return (
-                f"parallelism.processes {job.processes} is more than needs.count, {self.needs.count} {self.needs.accelerator}; "
-                f"expected needs.count: {job.processes} or more, one for each process of a node"
-            )
+        if (message := self.misfit_of_processes()) is not None:
+            return message
         if job.tensor > 1 and not (isinstance(self.model, LlamaShape) and self.model.kv_heads % job.tensor == 0):
             return f"parallelism.tensor {job.tensor}; expected 1, or a divisor of kv_heads of a model of architecture llama"
         if job.tensor > 1 and self.task.kind == "lora":
@@ -395,8 +435,15 @@ class TrainingWorkload(Workload):
         return (self.batch.sequence + 1) * (2 if self.task.kind == "contrastive" else 1)
 
     @property
+    def work_per_step(self) -> tuple[Literal["tokens", "samples"], float | None]:
+        """See TrainingJob; images are no tokens."""
+        tokens = self.task.kind != "classification"
+        each = self.tokens_per_step if tokens else self.samples_per_step
+        return ("tokens" if tokens else "samples"), float(each * self.parallelism.replicas)
+
+    @property
     def epoch_size(self) -> int:
-        """One pass over the data: tokens, or images."""
+        """See TrainingJob."""
         return self.data.images if self.data.source == "images" else self.data.tokens
 
     @property
@@ -405,13 +452,3 @@ class TrainingWorkload(Workload):
         if isinstance(self.model, VitShape):
             return self.samples_per_step * self.model.tokens
         return self.samples_per_step * self.batch.sequence * (2 if self.task.kind == "contrastive" else 1)
-
-    @property
-    def nodes(self) -> int:
-        """Pods of its gang."""
-        return self.parallelism.nodes
-
-    @property
-    def pod_deletions(self) -> int:
-        """How often the launcher deletes the trial's pod and starts another."""
-        return self.fault.times if self.fault is not None and self.fault.inject == "pod_delete" else 0

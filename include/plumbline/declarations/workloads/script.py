@@ -1,0 +1,234 @@
+"""A training script of a team's own: its command and files, how it reports its steps, and where it writes its checkpoints."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from plumbline.declarations.base import Declared
+from plumbline.declarations.urls import DeclaredUrl
+from plumbline.declarations.workloads.training import Parallelism, TrainingJob, TrainingPrecision
+
+PATH = r"^(?!.*(^|/)\.\.(/|$))[A-Za-z0-9_.][A-Za-z0-9_.-]*(/[A-Za-z0-9_.-]+)*$"
+"""A relative path that stays below its folder."""
+OF_HARNESS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK", "NNODES", "MASTER_ADDR", "MASTER_PORT")
+"""Variables as torchrun sets them, and what a launcher of the script's own needs. The harness sets them."""
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
+
+
+class FolderFiles(Declared):
+    """A folder of `scripts/` beside the declarations. When declarations are read, `sha256` (of its files' names, modes and contents) and
+    `content` (the files, compressed) are added, so that a trial carries them."""
+
+    source: Literal["folder"]
+    path: str = Field(pattern=PATH)
+    sha256: Sha256 | None = None
+    content: str | None = Field(None, repr=False)
+
+
+class GitFiles(Declared):
+    """A commit of a git repository, fetched where the trial runs; its folder `path` if that is given."""
+
+    source: Literal["git"]
+    url: DeclaredUrl = Field(min_length=1, description="what git clones without a password, or a path of the machine that runs the trial")
+    commit: str = Field(pattern=r"^[0-9a-f]{40}$", description="a branch moves, and a series must not")
+    path: str | None = Field(None, pattern=PATH)
+
+
+ScriptFiles = Annotated[FolderFiles | GitFiles, Field(discriminator="source")]
+
+FIELDS = ("step", "loss", "tokens", "samples", "seconds", "milliseconds", "data_wait")
+"""What a report may hold: the step's number and loss, the work done in it, its time, and the seconds it waited for data."""
+
+
+class _Report(Declared):
+    """`first`: the number of the first report; `every`: how many of the script's steps one report covers. A step of the workload is one report."""
+
+    first: int = Field(0, ge=0, le=10**9)
+    every: int = Field(1, ge=1, le=10**6)
+
+
+class _Fields(Declared):
+    """The key, column or tag that holds each value; a `step` that is not given is counted."""
+
+    step: str | None = None
+    loss: str | None = None
+    tokens: str | None = None
+    samples: str | None = None
+    seconds: str | None = None
+    data_wait: str | None = None
+
+
+class RegexReport(_Report):
+    """Lines of the output (or of `file`, below the script's folder) that match `pattern`, whose named groups are of FIELDS."""
+
+    format: Literal["regex"]
+    pattern: str = Field(min_length=1, max_length=2000)
+    file: str | None = Field(None, pattern=PATH)
+
+    @model_validator(mode="after")
+    def _compiles(self) -> RegexReport:
+        try:
+            groups = re.compile(self.pattern).groupindex
+        except re.error as error:
+            raise ValueError(f"pattern {self.pattern!r} is no regular expression ({error}); expected one of Python's re") from None
+        if unknown := sorted(set(groups) - set(FIELDS)):
+            raise ValueError(f"pattern has the group {unknown[0]}; expected named groups of {', '.join(FIELDS)}, such as (?P<loss>[0-9.]+)")
+        if "loss" not in groups and "step" not in groups:
+            raise ValueError("pattern has neither a group step nor loss; expected such as step (?P<step>\\d+) loss (?P<loss>[0-9.]+)")
+        return self
+
+
+class JsonLinesReport(_Report, _Fields):
+    """JSON objects, a line each, of the output or of `file`; other lines are skipped."""
+
+    format: Literal["jsonl"]
+    file: str | None = Field(None, pattern=PATH)
+
+
+class CsvReport(_Report, _Fields):
+    """Rows of a CSV file with a header; the newest file that the pattern `file` matches, such as logs/*/metrics.csv."""
+
+    format: Literal["csv"]
+    file: str = Field(min_length=1, max_length=500)
+
+
+class TensorBoardReport(_Report, _Fields):
+    """Scalars of TensorBoard event files below `folder`, by tag; step and moment of each are the files' own."""
+
+    format: Literal["tensorboard"]
+    folder: str = Field(pattern=PATH)
+
+
+class ReporterReport(_Report):
+    """`plumbline_report.py`, or one of its callbacks, in the script."""
+
+    format: Literal["reporter"]
+
+
+class KnownReport(_Report):
+    """The log lines that a program prints by itself; see KNOWN_FORMATS."""
+
+    format: Literal["nanogpt", "torchtitan", "huggingface", "megatron", "nemo", "lightning"]
+
+    @property
+    def resolved(self) -> RegexReport | CsvReport:
+        """The format in full."""
+        return KNOWN_FORMATS[self.format].model_copy(update={"first": self.first, "every": self.every})
+
+
+_NUMBER = r"[-+0-9.eE]+|nan|inf"
+KNOWN_FORMATS: dict[str, RegexReport | CsvReport] = {
+    "nanogpt": RegexReport(format="regex", pattern=rf"^iter (?P<step>\d+): loss (?P<loss>{_NUMBER}), time (?P<milliseconds>[0-9.]+)ms"),
+    "torchtitan": RegexReport(format="regex", pattern=rf"\bstep: +(?P<step>\d+) .*?\bloss: +(?P<loss>{_NUMBER})"),
+    "huggingface": RegexReport(format="regex", pattern=rf"\{{'loss': '?(?P<loss>{_NUMBER})'?,"),
+    "megatron": RegexReport(
+        format="regex",
+        pattern=rf"iteration +(?P<step>\d+)/ *\d+ \|.*?elapsed time per iteration \(ms\): (?P<milliseconds>[0-9.]+) \|.*?\blm loss: (?P<loss>{_NUMBER})",
+    ),
+    "nemo": RegexReport(
+        format="regex",
+        pattern=rf"\bglobal_step: (?P<step>\d+) \|.*?\breduced_train_loss: (?P<loss>{_NUMBER})(?: \|.*?\btrain_step_timing in s: (?P<seconds>[0-9.]+))?",
+    ),
+    "lightning": CsvReport(format="csv", file="**/metrics.csv", step="step", loss="train_loss"),
+}
+"""Formats by the name of the program that writes them."""
+
+Report = Annotated[
+    RegexReport | JsonLinesReport | CsvReport | TensorBoardReport | ReporterReport | KnownReport, Field(discriminator="format")
+]
+
+
+class ScriptCheckpoints(Declared):
+    """Checkpoints appear below `folder` of the script's own; the harness sees them from their files, unless the script reports them."""
+
+    folder: str = Field(pattern=PATH)
+    every: int = Field(ge=1, description="steps of the workload between two")
+
+
+class ScriptTask(Declared):
+    """`command`: started in the folder of the files for each rank, or once a node with `launches_ranks` (torchrun, accelerate launch, DeepSpeed).
+
+    `private`: documents, evidence and messages hold hashes of files and logs, never their text."""
+
+    kind: Literal["script"]
+    command: tuple[Annotated[str, Field(min_length=1, max_length=4096)], ...] = Field(min_length=1, max_length=200)
+    resume_arguments: tuple[Annotated[str, Field(min_length=1, max_length=4096)], ...] | None = Field(
+        None, max_length=200, description="added to the command when it goes on from its newest checkpoint; without them it begins again"
+    )
+    files: ScriptFiles | None = Field(None, description="none: the image has them, and the command starts in `folder`")
+    folder: str | None = Field(None, pattern=r"^/[A-Za-z0-9_./-]*$", description="of the image, where the command starts without files")
+    image: str | None = Field(
+        None,
+        pattern=r"^[^\s@]+@sha256:[0-9a-f]{64}$",
+        description="the pod's image, by digest, with the harness in it (k8s/images); the provider's own if omitted",
+    )
+    environment: dict[Variable, str] = Field(default_factory=dict, max_length=100, description="variables whose values results may show")
+    launches_ranks: bool = False
+    report: Report
+    checkpoints: ScriptCheckpoints | None = None
+    private: bool = False
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ScriptTask:
+        if taken := sorted(set(self.environment) & set(OF_HARNESS)):
+            raise ValueError(f"environment sets {taken[0]}, which the harness sets for each rank; expected it omitted")
+        if (self.files is None) != (self.folder is not None):
+            raise ValueError("expected either files, or the folder of the image in which the command starts")
+        return self
+
+
+class Work(Declared):
+    """What one step of the whole job does; `flops` of a token or sample, forward and backward, if they are known."""
+
+    tokens: float | None = Field(None, gt=0)
+    samples: float | None = Field(None, gt=0)
+    flops: float | None = Field(None, gt=0, description="floating-point operations a token, or a sample if samples are counted")
+
+    @model_validator(mode="after")
+    def _one_unit(self) -> Work:
+        if self.tokens is not None and self.samples is not None:
+            raise ValueError("names tokens and samples; expected one of them")
+        return self
+
+
+class ScriptWorkload(TrainingJob):
+    """A file under `include/config/workloads/training/` whose `task.kind` is script. Its steps are counted in reports (see `report.every`)."""
+
+    task: ScriptTask
+    work: Work = Work()
+    precision: TrainingPrecision | None = Field(None, description="of matrix products: which published peak the work is compared with")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ScriptWorkload:
+        every = self.task.checkpoints.every if self.task.checkpoints is not None else None
+        if self.parallelism != Parallelism(nodes=self.parallelism.nodes, processes=self.parallelism.processes):
+            raise ValueError("parallelism of a script has nodes and processes alone; expected how the work is spread in its own arguments")
+        if self.fault is not None and self.task.resume_arguments is None:
+            raise ValueError(
+                "fault without task.resume_arguments; expected what makes the command go on from its newest checkpoint, [] if nothing"
+            )
+        if self.fault is not None and self.fault.inject == "checkpoint_kill":
+            raise ValueError(
+                "fault.inject checkpoint_kill for a script, whose checkpoint the harness cannot hold; expected rank_kill or group_kill"
+            )
+        if (message := self.misfit_of_fault(every) or self.misfit_of_processes()) is not None:
+            raise ValueError(message)
+        return self
+
+    @property
+    def work_per_step(self) -> tuple[Literal["tokens", "samples"], float | None]:
+        """See TrainingJob; None if the script reports it, or says nothing."""
+        report = self.task.report.resolved if isinstance(self.task.report, KnownReport) else self.task.report
+        samples = self.work.samples is not None or (
+            self.work.tokens is None and (getattr(report, "samples", None) is not None or "(?P<samples>" in getattr(report, "pattern", ""))
+        )
+        return ("samples", self.work.samples) if samples else ("tokens", self.work.tokens)
+
+    @property
+    def started_processes(self) -> int:
+        """Processes that the harness starts on a node."""
+        return 1 if self.task.launches_ranks else self.parallelism.processes
