@@ -11,7 +11,7 @@ from plumbline.declarations.base import Declared
 from plumbline.declarations.urls import DeclaredUrl
 from plumbline.declarations.workloads.training import Parallelism, TrainingJob, TrainingPrecision
 
-PATH = r"^(?!.*(^|/)\.\.(/|$))[A-Za-z0-9_.][A-Za-z0-9_.-]*(/[A-Za-z0-9_.-]+)*$"
+PATH = r"^\.?[A-Za-z0-9_-][A-Za-z0-9_.-]*(/\.?[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$"
 """A relative path that stays below its folder."""
 OF_HARNESS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK", "NNODES", "MASTER_ADDR", "MASTER_PORT")
 """Variables as torchrun sets them, and what a launcher of the script's own needs. The harness sets them."""
@@ -52,7 +52,8 @@ class _Report(Declared):
 
 
 class _Fields(Declared):
-    """The key, column or tag that holds each value; a `step` that is not given is counted."""
+    """The key, column or tag that holds each value, or several joined by |, of which the first one present counts. A `step` that is not
+    given is counted."""
 
     step: str | None = None
     loss: str | None = None
@@ -120,20 +121,21 @@ class KnownReport(_Report):
         return KNOWN_FORMATS[self.format].model_copy(update={"first": self.first, "every": self.every})
 
 
-_NUMBER = r"[-+0-9.eE]+|nan|inf"
+NUMBER = r"[-+]?(?:[0-9][0-9,]*(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|[nN]a[nN]|inf)"
 KNOWN_FORMATS: dict[str, RegexReport | CsvReport] = {
-    "nanogpt": RegexReport(format="regex", pattern=rf"^iter (?P<step>\d+): loss (?P<loss>{_NUMBER}), time (?P<milliseconds>[0-9.]+)ms"),
-    "torchtitan": RegexReport(format="regex", pattern=rf"\bstep: +(?P<step>\d+) .*?\bloss: +(?P<loss>{_NUMBER})"),
-    "huggingface": RegexReport(format="regex", pattern=rf"\{{'loss': '?(?P<loss>{_NUMBER})'?,"),
+    "nanogpt": RegexReport(format="regex", pattern=rf"\biter (?P<step>\d+): loss (?P<loss>{NUMBER}), time (?P<milliseconds>{NUMBER})ms"),
+    "torchtitan": RegexReport(format="regex", pattern=rf"\bstep: +(?P<step>[0-9,]+) .*?\bloss: +(?P<loss>{NUMBER})"),
+    "huggingface": RegexReport(format="regex", pattern=rf"\{{['\"]loss['\"]: ['\"]?(?P<loss>{NUMBER})['\"]?,"),
     "megatron": RegexReport(
         format="regex",
-        pattern=rf"iteration +(?P<step>\d+)/ *\d+ \|.*?elapsed time per iteration \(ms\): (?P<milliseconds>[0-9.]+) \|.*?\blm loss: (?P<loss>{_NUMBER})",
+        pattern=rf"\biteration +(?P<step>\d+)/ *\d+ \|.*?elapsed time per iteration \(ms\): +(?P<milliseconds>{NUMBER})[/0-9. ]*(?=\|)"
+        rf".*?\| (?:lm )?loss: +(?P<loss>{NUMBER})",
     ),
     "nemo": RegexReport(
         format="regex",
-        pattern=rf"\bglobal_step: (?P<step>\d+) \|.*?\breduced_train_loss: (?P<loss>{_NUMBER})(?: \|.*?\btrain_step_timing in s: (?P<seconds>[0-9.]+))?",
+        pattern=rf"\bglobal_step: (?P<step>\d+) \|.*?\breduced_train_loss: (?P<loss>{NUMBER})(?:.*?\btrain_step_timing in s: (?P<seconds>{NUMBER}))?",
     ),
-    "lightning": CsvReport(format="csv", file="**/metrics.csv", step="step", loss="train_loss"),
+    "lightning": CsvReport(format="csv", file="**/metrics.csv", step="step", loss="train_loss|train_loss_step|train/loss|loss"),
 }
 """Formats by the name of the program that writes them."""
 

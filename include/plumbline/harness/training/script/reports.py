@@ -1,0 +1,144 @@
+"""What a script reports of its steps: lines of its output or of a file it writes, by the declared format."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from plumbline.declarations.workloads.script import (
+    FIELDS,
+    CsvReport,
+    JsonLinesReport,
+    KnownReport,
+    RegexReport,
+    Report,
+    ReporterReport,
+    TensorBoardReport,
+)
+
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+LOOK_SECONDS = 1.0
+"""How often files that appear are looked for."""
+_MATCHED = 1 << 12
+_PARSED = 1 << 16
+
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Reported:
+    """One report, as the script wrote it: of one of its own steps, not of `report.every`.
+
+    `step`: None if the caller counts. `seconds`, `data_wait`: s. `began`, `ended`: monotonic ns, if the report carries the moments."""
+
+    step: int | None = None
+    loss: float | None = None
+    tokens: float | None = None
+    samples: float | None = None
+    seconds: float | None = None
+    data_wait: float | None = None
+    began: int | None = None
+    ended: int | None = None
+
+
+class Reader:
+    """Reads one line after the other; a CSV's first line is its header."""
+
+    def __init__(self, values: Callable[[str], Values | None]) -> None:
+        self._values = values
+
+    def read(self, line: str) -> Reported | None:
+        """None if the line is no report. Colours are left out; of long lines only the beginning is read, so that none costs time."""
+        line = line[:_PARSED]
+        values = self._values(_COLOUR.sub("", line) if "\x1b" in line else line)
+        return None if values is None else reported(values)
+
+
+def reported(values: Values) -> Reported | None:
+    """A report of FIELDS, as texts or numbers; None if it has a step that is no whole number, or nothing at all."""
+    numbers: dict[str, Any] = {name: number for name in FIELDS if (number := _number(values.get(name))) is not None}
+    step = numbers.pop("step", None)
+    if (step is None and values.get("step") is not None) or (step is not None and not step.is_integer()) or (step is None and not numbers):
+        return None
+    if (milliseconds := numbers.pop("milliseconds", None)) is not None:
+        numbers["seconds"] = milliseconds / 1e3
+    moments = {name: value for name in ("began", "ended") if isinstance(value := values.get(name), int)}
+    return Reported(step=None if step is None else int(step), **numbers, **moments)
+
+
+def _number(value: Any) -> float | None:
+    """Also with thousands separators."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return float(value.strip().replace(",", "") if isinstance(value, str) else value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def chosen(values: Values, names: Mapping[str, str]) -> Values | None:
+    """The fields that a report declares (`names`: field to key; alternatives joined by |, the first one present counts).
+
+    None unless the step and loss that are declared are there: an evaluation's row has a step alone."""
+    fields = {}
+    for field, keys in names.items():
+        present = [values[key] for key in keys.split("|") if values.get(key) not in (None, "")]
+        if present:
+            fields[field] = present[0]
+        elif field in ("step", "loss"):
+            return None
+    return fields or None
+
+
+def names_of(report: JsonLinesReport | CsvReport | TensorBoardReport) -> dict[str, str]:
+    """Field to key, of those declared."""
+    return {name: key for name in ("step", "loss", "tokens", "samples", "seconds", "data_wait") if (key := getattr(report, name))}
+
+
+def reader_of(report: Report) -> Reader:
+    """A reader of lines. ValueError for event files, which have none."""
+    if isinstance(report, KnownReport):
+        return reader_of(report.resolved)
+    if isinstance(report, RegexReport):
+        search = re.compile(report.pattern).search
+        return Reader(lambda line: None if (match := search(line[:_MATCHED])) is None else match.groupdict())
+    if isinstance(report, JsonLinesReport):
+        names = names_of(report)
+        return Reader(lambda line: None if (values := json_object(line)) is None else chosen(values, names))
+    if isinstance(report, CsvReport):
+        return Reader(_Rows(names_of(report)))
+    if isinstance(report, ReporterReport):
+        return Reader(lambda line: values if (values := json_object(line)) is not None and values.pop("event", None) == "step" else None)
+    raise ValueError(f"a report of {report.format} has no lines; expected EventFiles")
+
+
+def json_object(line: str) -> dict[str, Any] | None:
+    """The object that a line holds, also behind a prefix such as a logger's; None if there is none."""
+    start = line.find("{")
+    if start < 0:
+        return None
+    try:
+        value = json.loads(line[start:])
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+class _Rows:
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.names = names
+        self.header: list[str] | None = None
+
+    def __call__(self, line: str) -> Values | None:
+        try:
+            row = next(csv.reader([line.strip()]), [])
+        except csv.Error:
+            return None
+        if self.header is None:
+            self.header = [name.strip() for name in row]
+            return None
+        return chosen(dict(zip(self.header, row)), self.names)  # noqa: B905  # a row that is being written, or one with a trailing comma
