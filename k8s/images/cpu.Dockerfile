@@ -12,12 +12,14 @@ COPY include/plumbline/loadclient /src/include/plumbline/loadclient
 COPY include/plumbline/declarations /src/include/plumbline/declarations
 COPY include/plumbline/results /src/include/plumbline/results
 COPY include/plumbline/harness /src/include/plumbline/harness
+COPY include/plumbline/reporter /src/include/plumbline/reporter
 RUN cp /src/install.sh / && /install.sh wheel
 
 FROM ${BASE}
 ARG BASE
 ARG TORCH_INDEX
 COPY k8s/images/install.sh /
+RUN /install.sh git_client
 COPY requirements/image.txt requirements/image-cpu.txt requirements/torch.txt requirements/training.txt requirements/triton.txt /locks/
 RUN /install.sh packages image-cpu.txt torch.txt training.txt
 # Only for the server's binary: the wheel's dependencies would replace our packages.

@@ -15,6 +15,7 @@ COPY include/plumbline/loadclient /src/include/plumbline/loadclient
 COPY include/plumbline/declarations /src/include/plumbline/declarations
 COPY include/plumbline/results /src/include/plumbline/results
 COPY include/plumbline/harness /src/include/plumbline/harness
+COPY include/plumbline/reporter /src/include/plumbline/reporter
 RUN cp /src/install.sh / && /install.sh wheel
 
 FROM ${BASE}

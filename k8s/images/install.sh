@@ -4,6 +4,7 @@
 # first, ours last (docs/decisions/0016). Build tools stay in the build stage.
 #   install.sh wheel                  build stage: the pinned tools in /tools, the harness's wheel in /wheel; sources in /src
 #   install.sh packages [LOCK...]     the environment with image.txt and further locks, all below /locks; the engine Python; the user
+#   install.sh git_client             git, where the base has none
 #   install.sh harness [MODULE...]    the wheel, a check that the engine Python imports these, the list of packages, compiled modules
 # BASE          the base's name by digest
 # TORCH_INDEX   package index of torch where the base has none; default: pip's configured index
@@ -51,6 +52,11 @@ packages() {
   write_engine_python
   add_user
   compiled "$home/lib"
+}
+
+# git fetches scripts that are a commit of a repository; vendors' bases have it.
+git_client() {
+  command -v git >/dev/null || { apt-get update && apt-get install -y --no-install-recommends git && rm -rf /var/lib/apt/lists/*; }
 }
 
 # The base's Python with our packages at the end of its search path, so that they never replace the base's.

@@ -12,11 +12,13 @@ COPY include/plumbline/loadclient /src/include/plumbline/loadclient
 COPY include/plumbline/declarations /src/include/plumbline/declarations
 COPY include/plumbline/results /src/include/plumbline/results
 COPY include/plumbline/harness /src/include/plumbline/harness
+COPY include/plumbline/reporter /src/include/plumbline/reporter
 RUN cp /src/install.sh / && /install.sh wheel
 
 FROM ${BASE}
 ARG BASE
 COPY k8s/images/install.sh /
+RUN /install.sh git_client
 COPY requirements/image.txt requirements/training.txt requirements/torchao.txt /locks/
 RUN python3 -c 'import torch; print("torch of the base:", torch.__version__)' && /install.sh packages training.txt torchao.txt
 COPY --from=build /wheel /wheel

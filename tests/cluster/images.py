@@ -23,7 +23,7 @@ from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_BASE = "docker.io/library/python:3.11-slim-bookworm"
-_DEBIAN, _DEBIAN_PACKAGES = "bookworm", "python3-venv,libpython3.11,ca-certificates"
+_DEBIAN, _DEBIAN_PACKAGES = "bookworm", "python3-venv,libpython3.11,ca-certificates,git"
 _SOURCES = (
     "k8s/images",
     "pyproject.toml",
@@ -31,6 +31,7 @@ _SOURCES = (
     "include/plumbline/declarations",
     "include/plumbline/loadclient",
     "include/plumbline/harness",
+    "include/plumbline/reporter",
     "include/plumbline/results",
     "include/plumbline/metrics",
     "include/plumbline/__init__.py",

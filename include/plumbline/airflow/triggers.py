@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from plumbline.declarations import TrainingWorkload
+from plumbline.declarations import TrainingJob
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.launch import progress
 from plumbline.launch.cluster import names
@@ -154,7 +154,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         """The trigger of an attempt. A pod that replaces another has the start time limit of the first one; the trial's own limit covers all."""
         trial, owner, requested_at, replaced = attempt.trial, attempt.owner, attempt.requested_at, len(attempt.replaced.done)
         launcher = cluster_declaration(trial.provider)
-        declared = trial.workload.pod_deletions if isinstance(trial.workload, TrainingWorkload) else 0
+        declared = trial.workload.pod_deletions if isinstance(trial.workload, TrainingJob) else 0
         grace_s = 60.0
         return cls(
             connection=launcher.connection,

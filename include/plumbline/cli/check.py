@@ -22,6 +22,7 @@ from plumbline.declarations import (
     Declarations,
     InferenceWorkload,
     Provider,
+    ScriptWorkload,
     load,
 )
 from plumbline.declarations.compatibility import never_run_on
@@ -205,6 +206,7 @@ def _row(provider: Provider, workload: AnyWorkload, each: WorkloadEstimate, mont
         "on_demand_only": not monthly,
         "servers": workload.replicas_on(provider.accelerator.count) if isinstance(workload, InferenceWorkload) else None,
         "charged": _charged(provider, workload),
+        "reads_steps_from": workload.task.reading if isinstance(workload, ScriptWorkload) else None,
         "caveats": [share.caveat] if share is not None and share.caveat else [],
         # What the archive has trials of was run here.
         "never_run_on": None if each.measured else never_run_on(workload, provider),
@@ -272,6 +274,9 @@ def _show(
     for part, workloads in sorted(names_by_text((row["workload"], row["charged"]) for row in listed).items()):
         if part not in _PLAIN:
             out.print(f"charged {part}: {', '.join(sorted(workloads))}")
+    scripts = names_by_text((row["workload"], row["reads_steps_from"]) for row in rows if row["reads_steps_from"] is not None)
+    for reading, workloads in sorted(scripts.items()):
+        out.print(f"steps are read from {reading}: {', '.join(sorted(workloads))}", markup=False)
     untried = names_by_text((row["workload"], row["never_run_on"]) for row in listed if row["never_run_on"] is not None)
     for kinds, workloads in sorted(untried.items()):
         out.print(f"never run on this kind ({kinds}): {', '.join(sorted(workloads))}; look at the first trial with care", style="yellow")

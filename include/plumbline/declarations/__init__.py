@@ -4,7 +4,7 @@ from plumbline.declarations.alerts import Alerts, QuietHours, Route
 from plumbline.declarations.compatibility import incompatibility
 from plumbline.declarations.installation import InstallationPaths, installation_paths
 from plumbline.declarations.last_valid import load_in_force, load_upkeep
-from plumbline.declarations.loader import AnyWorkload, DeclarationError, Declarations, Problem, enabled_providers, load
+from plumbline.declarations.loader import DeclarationError, Declarations, Problem, enabled_providers, load
 from plumbline.declarations.providers.contract import Contract
 from plumbline.declarations.providers.endpoint import EndpointLauncher
 from plumbline.declarations.providers.launchers import KubernetesLauncher, LocalLauncher
@@ -13,14 +13,16 @@ from plumbline.declarations.providers.simulation import SimulatedLauncher
 from plumbline.declarations.teams import Preference, Team, parse_weights, with_weights
 from plumbline.declarations.thresholds import DriftRules, Thresholds, ValidityLimits
 from plumbline.declarations.trials import HARNESS_PROTOCOL, Origin, Trial, canonical, criteria_hash, digest, series_key, spec_hash, trial_id
+from plumbline.declarations.workloads.any_workload import AnyWorkload
 from plumbline.declarations.workloads.inference import InferenceWorkload
-from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.declarations.workloads.script import ScriptWorkload
+from plumbline.declarations.workloads.training import TrainingJob, TrainingWorkload
 from plumbline.declarations.workloads.workload import Criterion
 
 __all__ = [
     "HARNESS_PROTOCOL", "Alerts", "AnyWorkload", "Budget", "Contract", "Criterion", "DeclarationError", "Declarations", "DriftRules",
     "EndpointLauncher", "InferenceWorkload", "InstallationPaths", "KubernetesLauncher", "LocalLauncher", "Origin", "Preference", "Price",
-    "Problem", "Provider", "QuietHours", "Route", "SimulatedLauncher", "Team", "Thresholds", "TrainingWorkload", "Trial",
-    "ValidityLimits", "canonical", "criteria_hash", "digest", "enabled_providers", "incompatibility", "installation_paths", "load",
+    "Problem", "Provider", "QuietHours", "Route", "ScriptWorkload", "SimulatedLauncher", "Team", "Thresholds", "TrainingJob",
+    "TrainingWorkload", "Trial", "ValidityLimits", "canonical", "criteria_hash", "digest", "enabled_providers", "incompatibility", "installation_paths", "load",
     "load_in_force", "load_upkeep", "parse_weights", "series_key", "spec_hash", "trial_id", "with_weights",
 ]  # fmt: skip

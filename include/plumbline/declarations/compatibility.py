@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from plumbline.declarations.devices import device_memory
 from plumbline.declarations.providers.launcher_base import LauncherBase
 from plumbline.declarations.providers.provider import Accelerator, Provider
+from plumbline.declarations.workloads.any_workload import AnyWorkload
 from plumbline.declarations.workloads.checkpoints import Checkpoint, FolderCheckpoint
 from plumbline.declarations.workloads.engines import ENGINE_MEMORY_SHARE, engine
 from plumbline.declarations.workloads.inference import InferenceWorkload
@@ -115,14 +116,14 @@ class Scratch:
         return math.ceil((self.checkpoints + self.data + self.weights + self.caches) * _MARGIN / GIB) * GIB
 
 
-def scratch_needed(workload: TrainingWorkload | InferenceWorkload, *, cached: bool = False) -> Scratch | None:
-    """The scratch disk of one trial; `cached`: fetched checkpoints lie on a volume. None if its model's size is not declared (a hub model, a checkpoint without weights_bytes)."""
+def scratch_needed(workload: AnyWorkload, *, cached: bool = False) -> Scratch | None:
+    """The scratch disk of one trial; `cached`: fetched checkpoints lie on a volume. None if its model's size is not declared (a hub model, a checkpoint without weights_bytes). A script's checkpoints are unknown and left out."""
     caches = _CPU_CACHES if workload.needs.accelerator == "cpu" else _ACCELERATOR_CACHES
     if isinstance(workload, InferenceWorkload):
         served = 0.0 if cached and isinstance(workload.model, Checkpoint) else _served_bytes(workload)
         return None if served is None else Scratch(0.0, 0.0, served, caches)
-    if workload.pod_deletions:
-        return Scratch(0.0, 0.0, 0.0, caches)  # all other files are on the provider's volume_claim
+    if workload.pod_deletions or not isinstance(workload, TrainingWorkload):
+        return Scratch(0.0, 0.0, 0.0, caches)  # with pod_deletions all other files are on the provider's volume_claim
     model = workload.model
     if isinstance(model, HubModel):
         return None
@@ -175,7 +176,7 @@ def _served_bytes(workload: InferenceWorkload) -> float | None:
     return engine(workload.server.backend).disk_bytes_per_parameter * workload.model.parameters
 
 
-def scratch_shortage(workload: TrainingWorkload | InferenceWorkload, launcher: LauncherBase) -> str | None:
+def scratch_shortage(workload: AnyWorkload, launcher: LauncherBase) -> str | None:
     """Why a declared `ephemeral_storage` (bytes) is too little, or None."""
     declared = launcher.ephemeral_storage
     needed = scratch_needed(workload, cached=launcher.model_access.cache is not None)
@@ -189,7 +190,7 @@ def scratch_shortage(workload: TrainingWorkload | InferenceWorkload, launcher: L
     )
 
 
-def incompatibility(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str | None:
+def incompatibility(workload: AnyWorkload, provider: Provider) -> str | None:
     """Why the provider cannot or may not run the workload, or None."""
     return (
         _unsuitable(workload, provider)
@@ -200,7 +201,7 @@ def incompatibility(workload: TrainingWorkload | InferenceWorkload, provider: Pr
     )
 
 
-def _unsuitable(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str | None:
+def _unsuitable(workload: AnyWorkload, provider: Provider) -> str | None:
     if workload.providers is not None and provider.name not in workload.providers:
         return f"its `providers` allows only {', '.join(sorted(workload.providers))}"
     needs, has = workload.needs, provider.accelerator
@@ -214,7 +215,7 @@ def _unsuitable(workload: TrainingWorkload | InferenceWorkload, provider: Provid
     return provider.launcher.unsuitable(workload)
 
 
-def _missing_engine(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str | None:
+def _missing_engine(workload: AnyWorkload, provider: Provider) -> str | None:
     """Triton's GPU backends need CUDA, except its Python backend, which uses the image's PyTorch."""
     if not isinstance(workload, InferenceWorkload) or provider.accelerator.kind != "amd" or provider.simulated:
         return None
@@ -224,7 +225,7 @@ def _missing_engine(workload: TrainingWorkload | InferenceWorkload, provider: Pr
     return f"its server.backend {backend} needs NVIDIA's Triton images, which have no ROCm; expected backend: python"
 
 
-def reason_to_skip(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str | None:
+def reason_to_skip(workload: AnyWorkload, provider: Provider) -> str | None:
     """Why an otherwise suitable workload cannot run: no engine, or too little scratch disk. Else None."""
     if _unsuitable(workload, provider) is not None:
         return None
@@ -242,7 +243,7 @@ _TITLES = {
 Python backend on one NVIDIA GPU; CPUs."""
 
 
-def never_run_on(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str | None:
+def never_run_on(workload: AnyWorkload, provider: Provider) -> str | None:
     """Hardware that the harness itself never ran on, whose first trial may find its mistakes, such as `AMD GPUs, several GPUs`; None without any,
     and for simulations and hosted models."""
     accelerator = provider.accelerator

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -26,16 +26,17 @@ from plumbline.declarations.references import References
 from plumbline.declarations.teams import KINDS, Preference, Team
 from plumbline.declarations.thresholds import Thresholds
 from plumbline.declarations.trials import flatten
+from plumbline.declarations.workloads.any_workload import OF_TASK, AnyWorkload, class_of_training
 from plumbline.declarations.workloads.evaluation import load_passage, load_questions
 from plumbline.declarations.workloads.inference import InferenceWorkload
 from plumbline.declarations.workloads.prompts import load_prompts
+from plumbline.declarations.workloads.script_files import load_files
 from plumbline.declarations.workloads.traces import load_trace_rows
-from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.declarations.workloads.training import TrainingJob, TrainingWorkload
 from plumbline.declarations.workloads.workload import Workload, refused_run_cost
 from plumbline.declarations.yaml_source import FieldPath, UnreadableYaml, expected_shape, format_path, locate, locate_in_message, read_yaml
 from plumbline.metrics.formatting import unknown_name
 
-AnyWorkload = TrainingWorkload | InferenceWorkload
 Model = TypeVar("Model", bound=BaseModel)
 Naming = TypeVar("Naming", Alerts, Economics)
 
@@ -136,7 +137,7 @@ class Declarations:
 
 def _in_standard_set(workload: AnyWorkload, provider: Provider) -> bool:
     """Not on demand only, on no more nodes than a trial may take, and deleting a pod only where a declared volume outlives it."""
-    deletes = isinstance(workload, TrainingWorkload) and bool(workload.pod_deletions)
+    deletes = isinstance(workload, TrainingJob) and bool(workload.pod_deletions)
     return (
         not workload.on_demand_only and workload.nodes <= provider.nodes_of_a_trial and (not deletes or provider.launcher.checkpoint_volume)
     )
@@ -261,8 +262,10 @@ def display_path(path: Path) -> str:
 
 def _read_companions(data: Any, root: Path | None, declaration_file: Path) -> list[tuple[tuple[str | int, ...], str]]:
     """Add what a trial needs of the files that a workload names; problems by field."""
-    traces, prompts, evaluations = (root / name if root else declaration_file for name in ("traces", "prompts", "evaluations"))
+    folders = (root / name if root else declaration_file for name in ("traces", "prompts", "evaluations", "scripts"))
+    traces, prompts, evaluations, scripts = folders
     return [
+        *load_files(data, scripts),
         *load_trace_rows(data, traces),
         *load_prompts(data, prompts),
         *load_questions(data, evaluations),
@@ -279,12 +282,14 @@ def _read_file(
 ) -> tuple[Model | None, dict[FieldPath, int], list[Problem]]:
     """The file's declaration, the lines of its fields and its problems; adds a provider's fields from `defaults` to `added`.
 
-    `root`: the declarations, with folders for traces, prompts and evaluations; None: all lie beside the file."""
+    `root`: the declarations, with folders for traces, prompts, evaluations and scripts; None: all lie beside the file."""
     try:
         data, lines = read_yaml(path)
     except UnreadableYaml as error:
         return None, {}, [Problem(display_path(path), error.line, error.field, str(error))]
-    if model is InferenceWorkload and (unread := _read_companions(data, root, path.parent)):
+    if model is TrainingWorkload:
+        model = cast("type[Model]", class_of_training(data))
+    if issubclass(model, Workload) and (unread := _read_companions(data, root, path.parent)):
         return None, lines, [_problem(path, lines, field, message) for field, message in unread]
     if model is Provider and defaults is not None and added is not None:
         added += fill_in_defaults(data, defaults)
@@ -306,9 +311,14 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
     return model.model_json_schema(mode="validation")
 
 
+_UNKNOWN_TAG = ("union_tag_invalid", "union_tag_not_found")
+
+
 def _problems(path: Path, model: type[BaseModel], data: Any, lines: dict[FieldPath, int], error: ValidationError) -> Iterator[Problem]:
     schema = _schema(model)
     items = error.errors(include_url=False)
+    # Which keys a training workload has depends on its task.
+    items = [item for item in items if item["loc"] == ("task",) and item["type"] in _UNKNOWN_TAG] or items
     misspelt = {
         (item["loc"][:-1], near)
         for item in items
@@ -324,10 +334,12 @@ def _problems(path: Path, model: type[BaseModel], data: Any, lines: dict[FieldPa
         field = locate(data, loc)
         if item["type"] == "value_error":
             field, sentence = locate_in_message(item["msg"].removeprefix("Value error, "), field, data)
-        elif item["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        elif item["type"] in _UNKNOWN_TAG:
             kinds = str(item["ctx"].get("expected_tags", "")).replace("'", "") or expected_shape(schema, loc).rpartition("one of ")[2]
             problem = f'"{item["ctx"]["tag"]}" is not known' if "tag" in item["ctx"] else "is missing"
-            field, sentence = locate(data, (*loc, str(item["ctx"]["discriminator"]).strip("'"))), f"{problem}; expected one of {kinds}"
+            field = locate(data, (*loc, str(item["ctx"]["discriminator"]).strip("'")))
+            others = OF_TASK if model is TrainingWorkload and field == ("task", "kind") else ()
+            sentence = f"{problem}; expected one of {', '.join((kinds, *others))}"
         else:
             sentence = _format_problem(item["type"], item["msg"], item.get("input"), field, schema, loc)
         line = next(lines[field[:n]] for n in range(len(field), -1, -1) if field[:n] in lines)

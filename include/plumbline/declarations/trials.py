@@ -13,6 +13,7 @@ from pydantic import AwareDatetime, Field, model_validator
 from plumbline.declarations.base import Declared, archived
 from plumbline.declarations.providers.provider import Provider
 from plumbline.declarations.thresholds import ValidityLimits
+from plumbline.declarations.workloads.any_workload import AnyWorkload, TaggedWorkload
 from plumbline.declarations.workloads.checkpoints import DESCRIPTIVE
 from plumbline.declarations.workloads.inference import InferenceWorkload
 from plumbline.declarations.workloads.training import TrainingWorkload
@@ -20,7 +21,6 @@ from plumbline.declarations.workloads.training import TrainingWorkload
 HARNESS_PROTOCOL = {"training": 6, "inference": 6}
 """Version of the measurement by kind. A change that makes new numbers incomparable with old ones raises it, which starts new series."""
 
-AnyWorkload = Annotated[TrainingWorkload | InferenceWorkload, Field(discriminator="kind")]
 _UNSAFE_IN_ID = re.compile(r"[^a-z0-9.-]+")
 
 
@@ -41,7 +41,7 @@ class Trial(Declared):
     reason: str = Field(min_length=1)
     planned_at: AwareDatetime
     provider: Annotated[Provider, archived(Provider)]
-    workload: Annotated[AnyWorkload, archived(AnyWorkload)]
+    workload: Annotated[TaggedWorkload, archived(TaggedWorkload)]
     validity: ValidityLimits
     slot: str
     repeat: int = Field(ge=1)
@@ -93,12 +93,16 @@ _CRITERIA_FIELDS = {"acceptance", "drift", "slo", "loss"}
 _OUTSIDE_FIELDS = {"description", "repeats", "providers", "needs", "on_demand_only", "months", "primary"}
 # The limit does not change what a trial measures, so it must not start a new series.
 _LIMITS: dict[str, Any] = {"server": {"ready_timeout"}}
-# `selection` is the prompts' hash; how they are compressed differs between machines, and privacy changes no request.
-_DERIVED: dict[str, Any] = {"requests": {"prompts": {"content", "expected_tokens", "private"}}, "model": set(DESCRIPTIVE)}
+# `selection` is the prompts' hash, `sha256` that of a script's files; how they are compressed differs between machines, and privacy changes nothing.
+_DERIVED: dict[str, Any] = {
+    "requests": {"prompts": {"content", "expected_tokens", "private"}},
+    "model": set(DESCRIPTIVE),
+    "task": {"files": {"content"}, "private": True},
+}
 _NOT_MEASURED: dict[str, Any] = {**dict.fromkeys(_CRITERIA_FIELDS | _OUTSIDE_FIELDS, True), **_LIMITS, **_DERIVED}
 
 
-def spec_hash(workload: TrainingWorkload | InferenceWorkload) -> str:
+def spec_hash(workload: AnyWorkload) -> str:
     """Hash of what is measured: the workload without criteria, repeats and descriptions.
 
     Fields at their default are left out, so that a field added later changes no recorded hash. A changed default does, rightly.
@@ -106,7 +110,7 @@ def spec_hash(workload: TrainingWorkload | InferenceWorkload) -> str:
     return digest(workload.model_dump(mode="json", exclude=_NOT_MEASURED, exclude_defaults=True))
 
 
-def specification(workload: TrainingWorkload | InferenceWorkload) -> dict[str, Any]:
+def specification(workload: AnyWorkload) -> dict[str, Any]:
     """The specification with all defaults, for a comparison by field. `spec_hash` omits defaults."""
     return workload.model_dump(mode="json", exclude=_NOT_MEASURED)
 
@@ -118,18 +122,18 @@ def requested_specification(trial: Trial) -> dict[str, Any]:
     return spec
 
 
-def criteria_hash(workload: TrainingWorkload | InferenceWorkload, validity: ValidityLimits) -> str:
+def criteria_hash(workload: AnyWorkload, validity: ValidityLimits) -> str:
     """Hash of the criteria of a result, fixed before the trial runs, without defaults."""
     criteria = workload.model_dump(mode="json", include=_CRITERIA_FIELDS, exclude_defaults=True)
     return digest({"criteria": criteria, "validity": validity.model_dump(mode="json", exclude_defaults=True)})
 
 
-def series_key(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str:
+def series_key(workload: AnyWorkload, provider: Provider) -> str:
     """Key of a trial's series, without driver and image: an upgrade shows as drift within the series."""
-    if isinstance(workload, TrainingWorkload):
-        engine = "torch"
-    else:
+    if isinstance(workload, InferenceWorkload):
         engine = "external" if workload.server.backend == "external" else f"triton-{workload.server.backend}"
+    else:
+        engine = "torch" if isinstance(workload, TrainingWorkload) else workload.task.kind
     parts = (
         workload.kind,
         f"{workload.name}@{workload.version}",
@@ -142,7 +146,7 @@ def series_key(workload: TrainingWorkload | InferenceWorkload, provider: Provide
     return "/".join(parts)
 
 
-def trial_id(campaign_id: str, provider: Provider, workload: TrainingWorkload | InferenceWorkload, slot: str, repeat: int) -> str:
+def trial_id(campaign_id: str, provider: Provider, workload: AnyWorkload, slot: str, repeat: int) -> str:
     """A trial's id: campaign, provider, kind, workload, slot and repeat; safe in file names and labels."""
     text = f"{campaign_id}.{provider.name}.{workload.kind}.{workload.name}.{slot.replace(':', '')}.r{repeat}".lower()
     return _UNSAFE_IN_ID.sub("-", text)
@@ -165,6 +169,9 @@ _REASONS = {
     "model": "another model computes something else",
     "batch": "another batch is other work in each step",
     "parallelism": "the work is spread differently",
+    "task.command": "another command is other work",
+    "task.environment": "a script reads its environment",
+    "task.files": "another script is other work",
     "requests.input_tokens": "longer prompts take longer",
     "requests.output_tokens": "longer answers take longer",
     "requests.exact_output": "answers that may end earlier are not of one length",

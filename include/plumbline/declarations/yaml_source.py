@@ -217,7 +217,9 @@ def _descend(schema: dict[str, Any], node: dict[str, Any], part: int | str) -> d
     mapping = node.get("discriminator", {}).get("mapping", {})
     if part in mapping:
         return _resolve(schema, {"$ref": mapping[part]})
-    if "oneOf" in node and not mapping:  # a union of unions: its tags are not keys
+    if "oneOf" in node and not mapping:  # a union of classes, each its own tag, or of unions, whose tags are not keys
+        if any(option.get("$ref") == f"#/$defs/{part}" for option in node["oneOf"]):
+            return _resolve(schema, {"$ref": f"#/$defs/{part}"})
         kinds = [option for option in node["oneOf"] if part in option.get("discriminator", {}).get("mapping", {})]
         return _descend(schema, kinds[0], part) if kinds else node
     if isinstance(part, int):

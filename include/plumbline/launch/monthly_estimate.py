@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 
 from plumbline.analysis.cost.budget import BudgetUse, budget_use, expected_held_s, sum_uses
 from plumbline.analysis.cost.unit_costs import HOUR_S, sustained
 from plumbline.analysis.prices.book import quote
-from plumbline.declarations import AnyWorkload, Declarations, InferenceWorkload, Provider, TrainingWorkload
+from plumbline.declarations import AnyWorkload, Declarations, InferenceWorkload, Provider, ScriptWorkload, TrainingJob, TrainingWorkload
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.declarations.workloads.engines import PATH_MEASURED, engine
 from plumbline.declarations.workloads.load import LoadPhaseSpec, max_phase_seconds
@@ -135,7 +136,14 @@ def limit_s(provider: Provider, nodes: int) -> float:
 def estimate_trial_s(workload: AnyWorkload, provider: Provider) -> float:
     """Seconds that one trial holds each of its nodes, under the assumptions of this module."""
     allow = _CPU if provider.accelerator.kind == "cpu" else _GPU
-    own = _training_s(workload, provider, allow) if isinstance(workload, TrainingWorkload) else _inference_s(workload, allow)
+    if isinstance(workload, InferenceWorkload):
+        own = _inference_s(workload, allow)
+    elif isinstance(workload, TrainingWorkload):
+        own = _training_s(workload, provider, allow)
+    elif (flops := _script_flops(workload)) is not None:
+        own = _script_s(workload, flops, provider, allow)
+    else:
+        return limit_s(provider, 1)  # nothing says how long a step takes
     return allow.place_s + allow.probes_s + own + allow.close_s
 
 
@@ -153,13 +161,36 @@ def _training_s(workload: TrainingWorkload, provider: Provider, allow: _Allowanc
 
 
 def _step_s(workload: TrainingWorkload, provider: Provider, allow: _Allowance) -> float:
-    has, job = provider.accelerator, workload.parallelism
+    flops = (flops_per_step(workload) or 6.0 * _HUB_PARAMETERS * workload.tokens_per_step) / workload.parallelism.tensor
+    rate = _process_rate(workload, workload.precision, provider, allow)
+    return flops / rate * (_RECOMPUTED if workload.activation_checkpointing else 1.0)
+
+
+def _process_rate(workload: TrainingJob, precision: str, provider: Provider, allow: _Allowance) -> float:
+    """FLOP/s of one process."""
+    has = provider.accelerator
     device = " ".join((has.product or "").split("-"))
-    peak = published_peak(device, workload.precision) or published_peak(device, "bf16") or allow.rate
+    peak = published_peak(device, precision) or published_peak(device, "bf16") or allow.rate
     # Processes on a CPU share the cores that the workload needs; a GPU belongs to one process.
-    rate = peak * workload.needs.count / job.processes if has.kind == "cpu" else peak
-    flops = (flops_per_step(workload) or 6.0 * _HUB_PARAMETERS * workload.tokens_per_step) / job.tensor
-    return flops / (rate * _UTILIZATION) * (_RECOMPUTED if workload.activation_checkpointing else 1.0)
+    return _UTILIZATION * (peak * workload.needs.count / workload.parallelism.processes if has.kind == "cpu" else peak)
+
+
+def _script_flops(workload: ScriptWorkload) -> float | None:
+    """Of one step of the whole job; None if they are not declared."""
+    work = workload.work_per_step[1]
+    return None if work is None or workload.work.flops is None else work * workload.work.flops
+
+
+def _script_s(workload: ScriptWorkload, flops: float, provider: Provider, allow: _Allowance) -> float:
+    rate = _process_rate(workload, workload.precision or "bf16", provider, allow)
+    step, fault = flops / workload.parallelism.world / rate, workload.fault
+    # A fault begins in a run of its own.
+    again = (
+        0.0
+        if fault is None
+        else allow.start_s + fault.at_step * step + fault.times * (allow.start_s + (workload.checkpoint_every or 0) * step)
+    )
+    return allow.start_s + workload.steps.total * step + again
 
 
 def _inference_s(workload: InferenceWorkload, allow: _Allowance) -> float:
@@ -193,7 +224,25 @@ def measurement_gaps(declared: Declarations) -> tuple[str, ...]:
         fits = [p.name for p in enabled if workload in {w.name for w in declared.workloads_for(p)}]
         why = f"on {', '.join(fits)} it is on demand only" if fits else "it fits no enabled provider"
         gaps.append(f"{_teams_decide(names)} by {workload}, which no enabled provider measures monthly: {why}")
-    return (*gaps, *_missing_sweeps(declared), *_unchecked_qualities(declared))
+    return (*gaps, *_missing_sweeps(declared), *_unchecked_qualities(declared), *_script_gaps(declared))
+
+
+def _script_gaps(declared: Declarations) -> Iterator[str]:
+    """What is not measured of scripts, for want of a declaration."""
+    for name, workload in sorted(declared.workloads.items()):
+        if not isinstance(workload, ScriptWorkload):
+            continue
+        if workload.checkpoint_every is None:
+            yield f"{name} declares no task.checkpoints: neither their cost nor a restart from them is measured; expected their folder and every"
+        if not workload.counts_work and workload.task.reported is not None:
+            yield (
+                f"{name} has no token count: neither a rate nor a cost of tokens is measured; expected work, such as {{tokens: 8192}}, or a "
+                "report with tokens"
+            )
+        own = workload.task.folder
+        here = [p.name for p in declared.enabled_providers() if p.launcher.kind == "local" and workload in declared.workloads_for(p)]
+        if own is not None and here and not Path(own).is_dir():
+            yield f"{name} starts in {own}, which this machine lacks, so {', '.join(here)} cannot run it; expected `providers` with that image"
 
 
 def _unchecked_qualities(declared: Declarations) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from plumbline.declarations import InferenceWorkload, TrainingWorkload, Trial
+from plumbline.declarations import InferenceWorkload, ScriptWorkload, TrainingJob, Trial
 from plumbline.quality.tables import interval_is_valid, range_of
 from plumbline.results import ResultDocument
 
@@ -174,11 +174,13 @@ def _steps(document: ResultDocument) -> dict[str, Any]:
 def required_metrics(trial: Trial) -> tuple[str, ...]:
     """Numbers (phase.metric.statistic) without which a trial that may be believed has measured nothing."""
     workload = trial.workload
-    if isinstance(workload, TrainingWorkload):
+    if isinstance(workload, TrainingJob):
         recovered = ("recovery.restart_penalty.value",) if workload.fault else ()
-        # Images are no tokens.
-        rate = "samples" if workload.task.kind == "classification" else "tokens"
-        return ("steady.step_time.median", f"steady.{rate}_per_second.median", "steady.final_loss.value", *recovered)
+        rate, loss = f"steady.{workload.work_per_step[0]}_per_second.median", "steady.final_loss.value"
+        if isinstance(workload, ScriptWorkload):  # of which only what its log holds is known
+            known = {rate: workload.counts_work, loss: "loss" in (workload.task.reported or ())}
+            return ("steady.step_time.median", *(name for name, is_known in known.items() if is_known), *recovered)
+        return ("steady.step_time.median", rate, loss, *recovered)
     # A hosted model was ready before anybody looked.
     hosted = workload.server.backend == "external"
     return (

@@ -12,7 +12,7 @@ from plumbline.analysis.scorecards.scorecard import primary_of
 from plumbline.analysis.trial_sample import SUSTAINED
 from plumbline.archive import Archive
 from plumbline.archive.samples import CurrentSeries
-from plumbline.declarations import Declarations, Provider, TrainingWorkload
+from plumbline.declarations import Declarations, Provider, TrainingJob
 from plumbline.declarations.teams import KINDS
 from plumbline.workflows.current_results import select_series
 
@@ -60,7 +60,7 @@ def _series(part: CurrentSeries, declared: Declarations, numbers: Sequence[objec
     price: Quote | None = None
     if provider is not None and listed is not None and same is not None and not provider.token_prices:
         price = charged(listed, share_of(provider, same.gpus))
-    epoch = same.epoch_size if isinstance(same, TrainingWorkload) else None
+    epoch = same.epoch_size if isinstance(same, TrainingJob) else None
     return FleetSeries(
         provider=one.provider,
         kind="training" if one.kind == "training" else "inference",

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal, Protocol, get_args
 
-from plumbline.declarations import Declarations, Origin, Provider, Trial
-from plumbline.declarations.loader import AnyWorkload
+from plumbline.declarations import AnyWorkload, Declarations, Origin, Provider, Trial
 from plumbline.launch.plan import PlanError, RunRequest, planned_trials
 from plumbline.metrics.formatting import unknown_name
 

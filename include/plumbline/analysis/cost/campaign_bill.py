@@ -18,7 +18,7 @@ from plumbline.analysis.cost.unit_costs import Cost, costs_of
 from plumbline.analysis.document_sample import began_on, billed_seconds
 from plumbline.analysis.prices.book import Basis, Quote, charged, paid_of, share_of
 from plumbline.analysis.trial_sample import USABLE, WorkloadKind
-from plumbline.declarations import Provider, TrainingWorkload
+from plumbline.declarations import Provider, TrainingJob
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics import PHASES
@@ -86,7 +86,7 @@ def outcome_costs(
         return ()
     if provider.token_prices:
         return token_costs(provider, on or use.day, use.tokens, document.value)
-    epoch = workload.epoch_size if isinstance(workload, TrainingWorkload) else None
+    epoch = workload.epoch_size if isinstance(workload, TrainingJob) else None
     price = hour_price(provider, on or use.day, purchase)
     quoted = (
         Quote(None, price) if isinstance(price, str) else Quote(Basis(purchase, price.unit_price.amount, price.since, price.source), None)

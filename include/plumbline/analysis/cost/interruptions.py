@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from plumbline.declarations import AnyWorkload, TrainingWorkload
+from plumbline.declarations import AnyWorkload, TrainingJob
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics.formatting import format_significant
@@ -81,7 +81,7 @@ class LossRate:
 
     per_hour: float
     source: str
-    workload: TrainingWorkload
+    workload: TrainingJob
 
     def __str__(self) -> str:
         return f"{format_significant(self.per_hour)} interruptions an hour ({self.source})"
@@ -101,14 +101,14 @@ class LossRate:
 
 def loss_rate(economics: Economics, provider: str, workload: AnyWorkload | None, purchase: Purchase) -> LossRate | None:
     """Where it is declared, of training on spot: only such instances are taken away."""
-    if purchase != "spot" or not isinstance(workload, TrainingWorkload):
+    if purchase != "spot" or not isinstance(workload, TrainingJob):
         return None
     rate = economics.interruptions(provider)
     return None if rate is None else LossRate(rate.interruptions * _HOUR_S * workload.nodes, rate.source, workload)
 
 
 def measured_run(
-    value: Callable[[str, str, str], float | None], workload: TrainingWorkload, work_s: float | None = None
+    value: Callable[[str, str, str], float | None], workload: TrainingJob, work_s: float | None = None
 ) -> tuple[Run, str] | None:
     """A run with its measured restarts and checkpoints (0 s where they were not measured), and in words how the penalty is taken; None without
     `restart_penalty`. `work_s` None: one checkpoint interval, an hour where it is not known."""
@@ -120,13 +120,12 @@ def measured_run(
     started = penalty + (new_node or 0.0)
     again = value("restart_recompute_time", "value", "recovery")
     step = value("step_time", "mean", "steady") or value("step_time", "median", "steady")
-    if again is None or not step:
+    if again is None or not step or (every := workload.checkpoint_every) is None:
         basis = f"restart_penalty {penalty:.4g} s, repeated work included{pulling}: of the trial's fault, not of an average one"
         return Run(work_s or _HOUR_S, started), basis
-    every_s = workload.checkpoint.every * step
+    every_s = every * step
     basis = (
-        f"restart_penalty {penalty:.4g} s less {again:.4g} s of repeated work{pulling}; a checkpoint every "
-        f"{workload.checkpoint.every} steps, {every_s:.4g} s"
+        f"restart_penalty {penalty:.4g} s less {again:.4g} s of repeated work{pulling}; a checkpoint every {every} steps, {every_s:.4g} s"
     )
     held_up = value("checkpoint_blocking_time", "median", "steady") or 0.0
     return Run(work_s or every_s, max(0.0, started - again), every_s, held_up), basis

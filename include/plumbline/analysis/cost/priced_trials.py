@@ -11,7 +11,7 @@ from plumbline.analysis.cost.token_costs import UNCOUNTED, charged_usd, token_co
 from plumbline.analysis.cost.unit_costs import Cost, cost_per_finished_run, costs_of
 from plumbline.analysis.prices.book import InstanceShare, charged, paid_of, quote, share_of
 from plumbline.analysis.trial_sample import MetricValue, TrialSample
-from plumbline.declarations import AnyWorkload, Provider, TrainingWorkload
+from plumbline.declarations import AnyWorkload, Provider, TrainingJob
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics import METRICS
@@ -55,7 +55,7 @@ def with_costs(
             trial.value,
             paid=paid,
             held_s=trial.held_s,
-            epoch_size=workload.epoch_size if isinstance(workload, TrainingWorkload) else None,
+            epoch_size=workload.epoch_size if isinstance(workload, TrainingJob) else None,
             nodes=trial.nodes,
             loss=loss,
         )

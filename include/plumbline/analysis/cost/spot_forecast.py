@@ -11,7 +11,7 @@ from plumbline.analysis.cost.forecast import RATES, ForecastInputs, UnknownInput
 from plumbline.analysis.cost.interruptions import Expected, LossRate, Run, expected_time, loss_rate, measured_run
 from plumbline.analysis.cost.unit_costs import HOUR_S
 from plumbline.analysis.trial_sample import TrialSample
-from plumbline.declarations import AnyWorkload, Provider, TrainingWorkload
+from plumbline.declarations import AnyWorkload, Provider, TrainingJob
 from plumbline.declarations.economics import Economics
 from plumbline.metrics.formatting import format_money, format_significant
 
@@ -106,7 +106,7 @@ def spot_forecast(
     def without(reason: str) -> SpotForecast:
         return SpotForecast(provider.name, workload.name, reason=reason)
 
-    if not isinstance(workload, TrainingWorkload):
+    if not isinstance(workload, TrainingJob):
         return without(f"{workload.name} is inference: a service has no finished run, and interruptions cost it requests")
     on_demand, spot = case.price("on_demand"), case.price("spot")
     for priced in (on_demand, spot):
@@ -146,7 +146,7 @@ def spot_forecast(
     )
 
 
-def _work(case: ForecastInputs, workload: TrainingWorkload, work_s: float | None) -> tuple[float, str] | str:
+def _work(case: ForecastInputs, workload: TrainingJob, work_s: float | None) -> tuple[float, str] | str:
     """Seconds of work that one run is, and in words what that rests on; or why it is not known."""
     if work_s is not None:
         return work_s, f"{work_s / 3600:,.4g} h of work, as asked"
@@ -156,10 +156,10 @@ def _work(case: ForecastInputs, workload: TrainingWorkload, work_s: float | None
     if declared is not None:
         what = "trained_tokens" if declared.value.trained_tokens is not None else "trained_samples"
         amount, source = getattr(declared.value, what), declared.source
-    elif workload.data.source == "images":
-        what, amount, source = "trained_samples", workload.data.images, "one pass over the declared data"
+    elif workload.epoch_size is None:
+        return f"the length of a run of {workload.name} is not declared; declare it in economics.yaml, such as run: [{{workload: {workload.name}, time: 40h, source: …}}]"
     else:
-        what, amount, source = "trained_tokens", workload.data.tokens, "one pass over the declared data"
+        what, amount, source = f"trained_{workload.work_per_step[0]}", workload.epoch_size, "one pass over the declared data"
     # The mean holds the slow steps, which are held too; checkpoints and restarts come on top.
     rate = case.measured(RATES[what][0], "mean") or case.measured(*RATES[what])
     if rate is None or rate.expected <= 0:
@@ -171,7 +171,7 @@ def _work(case: ForecastInputs, workload: TrainingWorkload, work_s: float | None
     )
 
 
-def _run(case: ForecastInputs, workload: TrainingWorkload, work_s: float) -> tuple[Run, str] | str:
+def _run(case: ForecastInputs, workload: TrainingJob, work_s: float) -> tuple[Run, str] | str:
     """The run with its measured restarts and checkpoints, and in words how the penalty is taken; or why it is not known."""
     found = measured_run(case.expected, workload, work_s)
     if found is None:

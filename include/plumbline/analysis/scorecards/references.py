@@ -8,7 +8,7 @@ from datetime import date
 from typing import Literal
 
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard
-from plumbline.declarations import AnyWorkload, Provider, TrainingWorkload
+from plumbline.declarations import AnyWorkload, InferenceWorkload, Provider, TrainingJob, TrainingWorkload
 from plumbline.declarations.references import AcceleratorSheet, PublishedFigure, References
 
 SAME = 0.02
@@ -119,26 +119,26 @@ def _differs_in_work(entry: PublishedFigure, workload: AnyWorkload) -> Iterator[
         step = workload.samples_per_step * workload.parallelism.replicas
         if shape.batch is not None and shape.batch != step:
             yield f"{shape.batch} sequences a step, here {step}"
-    elif shape.load is not None:
+    elif isinstance(workload, InferenceWorkload) and shape.load is not None:
         yield f"{shape.load}, here the load that the workload declares"
 
 
 def _devices(workload: AnyWorkload) -> int:
-    return workload.parallelism.world if isinstance(workload, TrainingWorkload) else workload.needs.count
+    return workload.parallelism.world if isinstance(workload, TrainingJob) else workload.needs.count
 
 
 def _pooled_accelerators(workload: AnyWorkload, provider: Provider) -> int:
     """Accelerators whose results a trial adds up: those of one model, times its replicas."""
-    replicas = 1 if isinstance(workload, TrainingWorkload) else workload.replicas_on(provider.accelerator.count)
+    replicas = 1 if isinstance(workload, TrainingJob) else workload.replicas_on(provider.accelerator.count)
     return _devices(workload) * replicas
 
 
-def _precision(workload: AnyWorkload) -> str:
-    return workload.precision if isinstance(workload, TrainingWorkload) else workload.model.precision
+def _precision(workload: AnyWorkload) -> str | None:
+    return workload.model.precision if isinstance(workload, InferenceWorkload) else workload.precision
 
 
 def _parameters(workload: AnyWorkload) -> int | None:
-    parameters = getattr(workload.model, "parameters", None)
+    parameters = getattr(getattr(workload, "model", None), "parameters", None)
     return parameters if isinstance(parameters, int) else None
 
 
@@ -183,7 +183,8 @@ def _physical(card: Scorecard, sheet: AcceleratorSheet | None, workload: AnyWork
 
 def _limits(card: Scorecard, sheet: AcceleratorSheet, workload: AnyWorkload) -> dict[str, float | None]:
     """By metric, the rate that the data sheet allows; of a model's arithmetic that of all devices together."""
-    peak = sheet.flops(_precision(workload))
+    precision = _precision(workload)
+    peak = None if precision is None else sheet.flops(precision)
     limits = dict.fromkeys(("model_flops", "prefill_flops"), None if peak is None else peak * _devices(workload))
     probes = [name for name in _OF_PRECISION if name != "matmul_tflops" or card.row("matmul_tflops_bf16") is None]  # the two are one
     return {**limits, **{name: sheet.flops(_OF_PRECISION[name]) for name in probes}, "memory_bandwidth": sheet.bytes_per_second}

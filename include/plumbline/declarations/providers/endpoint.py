@@ -14,8 +14,7 @@ from plumbline.declarations.urls import DeclaredUrl, is_loopback, sends_in_clear
 from plumbline.metrics.units import Duration
 
 if TYPE_CHECKING:
-    from plumbline.declarations.workloads.inference import InferenceWorkload
-    from plumbline.declarations.workloads.training import TrainingWorkload
+    from plumbline.declarations.workloads.any_workload import AnyWorkload
 
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")]
 HeaderValue = Annotated[str, Field(pattern=r"^[\x21-\x7e]([\x20-\x7e]{0,998}[\x21-\x7e])?$")]
@@ -146,12 +145,12 @@ class EndpointLauncher(LauncherBase):
     def connections(self) -> tuple[str, ...]:
         return () if self.connection is None else (self.connection,)
 
-    def unsuitable(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
+    def unsuitable(self, workload: AnyWorkload) -> str | None:
         if workload.kind == "training":
             return f"it is {workload.kind}, but an endpoint serves inference only"
         return super().unsuitable(workload)
 
-    def server_mismatch(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
+    def server_mismatch(self, workload: AnyWorkload) -> str | None:
         if workload.kind == "training":
             return None
         backend, placement = workload.server.backend, workload.server.client_placement

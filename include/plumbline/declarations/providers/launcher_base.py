@@ -10,8 +10,7 @@ from typing_extensions import Self
 from plumbline.declarations.base import Declared
 
 if TYPE_CHECKING:
-    from plumbline.declarations.workloads.inference import InferenceWorkload
-    from plumbline.declarations.workloads.training import TrainingWorkload
+    from plumbline.declarations.workloads.any_workload import AnyWorkload
 
 COLLECTIVE_LIMIT_S = 300.0
 
@@ -158,8 +157,8 @@ class LauncherBase(Declared):
         """Declared scratch disk of a trial in bytes; None: no bound is declared."""
         return None
 
-    def image_for(self, kind: str) -> str | None:
-        """The image that runs trials of a kind; None where trials run without one."""
+    def image_for(self, kind: str, own: str | None = None) -> str | None:
+        """The image that runs trials of a kind, or a workload's `own`; None where trials run without one."""
         return None
 
     def repriced(self, factor: float) -> Self:
@@ -177,11 +176,11 @@ class LauncherBase(Declared):
     def extend_specification(self, spec: dict[str, Any]) -> None:
         """Add to a specification what the launcher requests beyond the workload."""
 
-    def missing(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
+    def missing(self, workload: AnyWorkload) -> str | None:
         """A need of the workload that the provider's declaration does not meet, or None."""
         return None
 
-    def unsuitable(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
+    def unsuitable(self, workload: AnyWorkload) -> str | None:
         """Why trials of the workload cannot be launched this way, or None. The default is that of one machine."""
         if (wrong := self.server_mismatch(workload)) is not None:
             return wrong
@@ -190,7 +189,7 @@ class LauncherBase(Declared):
         nodes, most = workload.nodes, self.most_nodes
         return f"it needs {nodes} nodes, but a {self.kind} provider has {'one' if most == 1 else most}" if nodes > most else None
 
-    def server_mismatch(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
+    def server_mismatch(self, workload: AnyWorkload) -> str | None:
         """Whether the launcher starts the workload's server, with the client beside it."""
         if workload.kind == "training":
             return None

@@ -31,8 +31,7 @@ from plumbline.declarations.urls import DeclaredUrl, sends_in_clear
 from plumbline.metrics.units import ByteSize, Duration
 
 if TYPE_CHECKING:
-    from plumbline.declarations.workloads.inference import InferenceWorkload
-    from plumbline.declarations.workloads.training import TrainingWorkload
+    from plumbline.declarations.workloads.any_workload import AnyWorkload
 
 _COLLECTIVE_DESCRIPTION = "time limit of a probe's collectives, including NCCL's start, which takes minutes on many or large nodes"
 
@@ -84,7 +83,7 @@ class LocalLauncher(LauncherBase):
     def machines(self, nodes: int) -> int:
         return 1
 
-    def unsuitable(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
+    def unsuitable(self, workload: AnyWorkload) -> str | None:
         nodes, needs = workload.nodes, workload.needs
         if (wrong := super().unsuitable(workload)) is not None or nodes == 1:
             return wrong
@@ -270,19 +269,20 @@ class KubernetesLauncher(LauncherBase):
     def ephemeral_storage(self) -> float | None:
         return self.resources.ephemeral_storage
 
-    def unsuitable(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
-        if (wrong := self.server_mismatch(workload)) is not None or workload.kind == "training":
+    def unsuitable(self, workload: AnyWorkload) -> str | None:
+        if (wrong := self.server_mismatch(workload)) is not None:
             return wrong
-        prompts = workload.requests.prompts
-        if prompts is not None and (variable := prompts.folder_variable) is not None and variable not in self.env:
-            return (
-                "its requests.prompts are a private file, which no pod is sent; expected source: url, or launcher.env with "
-                f"{variable} as the folder of a volume that has the file"
-            )
-        return None
+        variable = workload.folder_variable
+        if variable is None or variable in self.env:
+            return None
+        what, instead = ("task.files", "git") if workload.kind == "training" else ("requests.prompts", "url")
+        return (
+            f"its {what} are private files, which no pod is sent; expected source: {instead}, or launcher.env with {variable} as the folder "
+            "of a volume that has them"
+        )
 
-    def missing(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
-        if self.image_for(workload.kind) is None:
+    def missing(self, workload: AnyWorkload) -> str | None:
+        if self.image_for(workload.kind, workload.own_image) is None:
             return f"the provider declares no image for {workload.kind} (launcher.images.{workload.kind})"
         if workload.kind == "training" and workload.pod_deletions and self.volume_claim is None:
             return (
@@ -291,8 +291,8 @@ class KubernetesLauncher(LauncherBase):
             )
         return None
 
-    def image_for(self, kind: str) -> str | None:
-        image = self.images.training if kind == "training" else self.images.inference
+    def image_for(self, kind: str, own: str | None = None) -> str | None:
+        image = own or (self.images.training if kind == "training" else self.images.inference)
         if image is None or self.registry is None or has_registry(image):
             return image
         return f"{self.registry}/{image}"

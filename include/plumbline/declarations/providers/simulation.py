@@ -15,8 +15,7 @@ from plumbline.metrics import metric
 from plumbline.metrics.units import HourlyPrice, Percent, Spread
 
 if TYPE_CHECKING:
-    from plumbline.declarations.workloads.inference import InferenceWorkload
-    from plumbline.declarations.workloads.training import TrainingWorkload
+    from plumbline.declarations.workloads.any_workload import AnyWorkload
 
 Family = Literal["training", "inference", "start_up", "storage", "hardware"]
 """Families of metrics with common noise."""
@@ -228,7 +227,7 @@ class SimulatedLauncher(LauncherBase):
     def trials_at_a_time(self) -> int:
         return self.parallel
 
-    def unsuitable(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
+    def unsuitable(self, workload: AnyWorkload) -> str | None:
         # Any server and any placement of the client can be simulated; a gang cannot exceed the provider.
         return f"it needs {workload.nodes} nodes, but the provider has {self.nodes}" if workload.nodes > self.nodes else None
 

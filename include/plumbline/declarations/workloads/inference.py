@@ -422,6 +422,11 @@ class InferenceWorkload(Workload):
     def gpus(self) -> int | None:
         return self.needs.count if self.replicas is None else None
 
+    @property
+    def folder_variable(self) -> str | None:
+        """See Workload."""
+        return self.requests.prompts.folder_variable if self.requests.prompts is not None else None
+
     def replicas_on(self, accelerators: int) -> int:
         """Servers of a node with that number of accelerators (of a CPU: cores); at least 1."""
         return 1 if self.replicas is None else max(1, accelerators // self.needs.count)

@@ -11,10 +11,12 @@ from plumbline.declarations.base import Declared
 from plumbline.declarations.urls import DeclaredUrl
 from plumbline.declarations.workloads.training import Parallelism, TrainingJob, TrainingPrecision
 
-PATH = r"^\.?[A-Za-z0-9_-][A-Za-z0-9_.-]*(/\.?[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$"
-"""A relative path that stays below its folder."""
+PATH = r"^\.?[A-Za-z0-9_][A-Za-z0-9_.-]*(/\.?[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
+PathBelow = Annotated[str, Field(pattern=PATH, description="a path below the folder, such as out/logs")]
 OF_HARNESS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK", "NNODES", "MASTER_ADDR", "MASTER_PORT")
 """Variables as torchrun sets them, and what a launcher of the script's own needs. The harness sets them."""
+PRIVATE_FOLDER = "SCRIPTS_FOLDER"
+"""The variable that names the folder with private scripts where the trial runs; the installation's own scripts/ if unset."""
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 
@@ -24,7 +26,7 @@ class FolderFiles(Declared):
     `content` (the files, compressed) are added, so that a trial carries them."""
 
     source: Literal["folder"]
-    path: str = Field(pattern=PATH)
+    path: PathBelow
     sha256: Sha256 | None = None
     content: str | None = Field(None, repr=False)
 
@@ -34,8 +36,8 @@ class GitFiles(Declared):
 
     source: Literal["git"]
     url: DeclaredUrl = Field(min_length=1, description="what git clones without a password, or a path of the machine that runs the trial")
-    commit: str = Field(pattern=r"^[0-9a-f]{40}$", description="a branch moves, and a series must not")
-    path: str | None = Field(None, pattern=PATH)
+    commit: str = Field(pattern=r"^[0-9a-f]{40}$", description="the full 40 digits: a branch moves, and a series must not")
+    path: PathBelow | None = None
 
 
 ScriptFiles = Annotated[FolderFiles | GitFiles, Field(discriminator="source")]
@@ -68,7 +70,7 @@ class RegexReport(_Report):
 
     format: Literal["regex"]
     pattern: str = Field(min_length=1, max_length=2000)
-    file: str | None = Field(None, pattern=PATH)
+    file: PathBelow | None = None
 
     @model_validator(mode="after")
     def _compiles(self) -> RegexReport:
@@ -87,21 +89,23 @@ class JsonLinesReport(_Report, _Fields):
     """JSON objects, a line each, of the output or of `file`; other lines are skipped."""
 
     format: Literal["jsonl"]
-    file: str | None = Field(None, pattern=PATH)
+    file: PathBelow | None = None
 
 
 class CsvReport(_Report, _Fields):
     """Rows of a CSV file with a header; the newest file that the pattern `file` matches, such as logs/*/metrics.csv."""
 
     format: Literal["csv"]
-    file: str = Field(min_length=1, max_length=500)
+    file: str = Field(
+        pattern=r"^\.?[A-Za-z0-9_*?][A-Za-z0-9_.*?-]*(/\.?[A-Za-z0-9_*?][A-Za-z0-9_.*?-]*)*$", description="such as logs/*/metrics.csv"
+    )
 
 
 class TensorBoardReport(_Report, _Fields):
     """Scalars of TensorBoard event files below `folder`, by tag; step and moment of each are the files' own."""
 
     format: Literal["tensorboard"]
-    folder: str = Field(pattern=PATH)
+    folder: PathBelow
 
 
 class ReporterReport(_Report):
@@ -147,7 +151,7 @@ Report = Annotated[
 class ScriptCheckpoints(Declared):
     """Checkpoints appear below `folder` of the script's own; the harness sees them from their files, unless the script reports them."""
 
-    folder: str = Field(pattern=PATH)
+    folder: PathBelow
     every: int = Field(ge=1, description="steps of the workload between two")
 
 
@@ -173,6 +177,28 @@ class ScriptTask(Declared):
     report: Report
     checkpoints: ScriptCheckpoints | None = None
     private: bool = False
+
+    @property
+    def reported(self) -> frozenset[str] | None:
+        """Which of FIELDS the format holds; None of the reporter, whose calls do."""
+        report = self.report.resolved if isinstance(self.report, KnownReport) else self.report
+        if isinstance(report, ReporterReport):
+            return None
+        if isinstance(report, RegexReport):
+            return frozenset(re.compile(report.pattern).groupindex)
+        return frozenset(name for name in FIELDS if getattr(report, name, None) is not None)
+
+    @property
+    def reading(self) -> str:
+        """What its steps are read from, in words."""
+        report = self.report
+        if isinstance(report, ReporterReport):
+            return "plumbline_report.py, which the script calls"
+        if isinstance(report, TensorBoardReport):
+            return f"TensorBoard's event files below {report.folder}"
+        where = getattr(report.resolved if isinstance(report, KnownReport) else report, "file", None) or "its output"
+        what = f"lines that match {report.pattern}" if isinstance(report, RegexReport) else f"lines in {report.format}'s format"
+        return f"{what}, in {where}"
 
     @model_validator(mode="after")
     def _consistent(self) -> ScriptTask:
@@ -206,7 +232,6 @@ class ScriptWorkload(TrainingJob):
 
     @model_validator(mode="after")
     def _consistent(self) -> ScriptWorkload:
-        every = self.task.checkpoints.every if self.task.checkpoints is not None else None
         if self.parallelism != Parallelism(nodes=self.parallelism.nodes, processes=self.parallelism.processes):
             raise ValueError("parallelism of a script has nodes and processes alone; expected how the work is spread in its own arguments")
         if self.fault is not None and self.task.resume_arguments is None:
@@ -217,20 +242,37 @@ class ScriptWorkload(TrainingJob):
             raise ValueError(
                 "fault.inject checkpoint_kill for a script, whose checkpoint the harness cannot hold; expected rank_kill or group_kill"
             )
-        if (message := self.misfit_of_fault(every) or self.misfit_of_processes()) is not None:
+        if (message := self.misfit_of_fault(self.checkpoint_every) or self.misfit_of_processes()) is not None:
             raise ValueError(message)
         return self
 
     @property
     def work_per_step(self) -> tuple[Literal["tokens", "samples"], float | None]:
         """See TrainingJob; None if the script reports it, or says nothing."""
-        report = self.task.report.resolved if isinstance(self.task.report, KnownReport) else self.task.report
-        samples = self.work.samples is not None or (
-            self.work.tokens is None and (getattr(report, "samples", None) is not None or "(?P<samples>" in getattr(report, "pattern", ""))
-        )
+        samples = self.work.samples is not None or (self.work.tokens is None and "samples" in (self.task.reported or ()))
         return ("samples", self.work.samples) if samples else ("tokens", self.work.tokens)
 
     @property
+    def counts_work(self) -> bool:
+        """Whether tokens or samples are declared, or in each report."""
+        return self.work_per_step[1] is not None or bool({"tokens", "samples"} & (self.task.reported or frozenset()))
+
+    @property
+    def own_image(self) -> str | None:
+        """See Workload."""
+        return self.task.image
+
+    @property
+    def folder_variable(self) -> str | None:
+        """See Workload."""
+        return PRIVATE_FOLDER if self.task.private and isinstance(self.task.files, FolderFiles) else None
+
+    @property
+    def checkpoint_every(self) -> int | None:
+        """See TrainingJob."""
+        return self.task.checkpoints.every if self.task.checkpoints is not None else None
+
+    @property
     def started_processes(self) -> int:
-        """Processes that the harness starts on a node."""
+        """See TrainingJob."""
         return 1 if self.task.launches_ranks else self.parallelism.processes

@@ -308,6 +308,16 @@ class TrainingJob(Workload):
         """One pass over the data: tokens, or images; None if it is not declared."""
         return None
 
+    @property
+    def checkpoint_every(self) -> int | None:
+        """Steps between two checkpoints; None without any."""
+        raise NotImplementedError
+
+    @property
+    def started_processes(self) -> int:
+        """Processes that the harness starts on a node."""
+        return self.parallelism.processes
+
     def misfit_of_fault(self, every: int | None) -> str | None:
         """Why the declared fault or loss does not fit the steps; `every`: steps between checkpoints, None without any."""
         total, fault = self.steps.total, self.fault
@@ -440,6 +450,11 @@ class TrainingWorkload(TrainingJob):
         tokens = self.task.kind != "classification"
         each = self.tokens_per_step if tokens else self.samples_per_step
         return ("tokens" if tokens else "samples"), float(each * self.parallelism.replicas)
+
+    @property
+    def checkpoint_every(self) -> int:
+        """See TrainingJob."""
+        return self.checkpoint.every
 
     @property
     def epoch_size(self) -> int:

@@ -283,3 +283,13 @@ class Workload(Declared):
     def nodes(self) -> int:
         """Nodes of one trial."""
         return 1
+
+    @property
+    def own_image(self) -> str | None:
+        """The image of its pods, which replaces the provider's."""
+        return None
+
+    @property
+    def folder_variable(self) -> str | None:
+        """The variable that must name the folder of its private files where a trial runs elsewhere; None if the trial brings or fetches them."""
+        return None

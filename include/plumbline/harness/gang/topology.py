@@ -49,7 +49,7 @@ class Topology:
 def topology_of(trial: Trial, variables: Mapping[str, str]) -> Topology:
     """The topology for a harness with these environment variables. Raises InvalidTopology."""
     workload = trial.workload
-    nodes, processes = workload.nodes, workload.parallelism.processes if workload.kind == "training" else 1
+    nodes, processes = workload.nodes, workload.started_processes if workload.kind == "training" else 1
     if nodes == 1:
         return Topology(0, 1, processes, None)
     name = NODE_RANK_VARIABLE if NODE_RANK_VARIABLE in variables else JOB_INDEX_VARIABLE

@@ -19,7 +19,7 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from typing import Literal
 
-from plumbline.declarations import Trial
+from plumbline.declarations import TrainingWorkload, Trial
 from plumbline.harness import engine_python
 from plumbline.harness.child_process import ChildProcess
 from plumbline.harness.measurement import Judgement, degraded
@@ -61,7 +61,7 @@ def run_for_trial(trial: Trial) -> list[CheckLine]:
     workload = trial.workload
     # Of a hosted model only the client runs here.
     device: Literal["cpu", "cuda"] = "cpu" if workload.needs.accelerator == "cpu" or trial.provider.launcher.hosted else "cuda"
-    own = {str(workload.model.architecture)} if workload.kind == "training" else set()
+    own = {str(workload.model.architecture)} if isinstance(workload, TrainingWorkload) else set()
     return run(device, {"gpt", *own} & set(ARCHITECTURES))
 
 

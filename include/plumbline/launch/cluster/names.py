@@ -85,7 +85,7 @@ def cluster_declaration(provider: Provider) -> KubernetesLauncher:
 def trial_image(trial: Trial) -> str:
     """The image that runs the trial; BadDeclaration if the provider declares none for its kind."""
     kind = trial.workload.kind
-    image = cluster_declaration(trial.provider).image_for(kind)
+    image = cluster_declaration(trial.provider).image_for(kind, trial.workload.own_image)
     if image is None:
         raise BadDeclaration(f"{trial.provider.name}: launcher.images.{kind} is not declared; expected the image that runs {kind} trials")
     return image

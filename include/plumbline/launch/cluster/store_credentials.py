@@ -53,7 +53,7 @@ MODEL_KEYS = {"HF_TOKEN": MODELS_TOKEN_VARIABLE, "STORAGE_OPTIONS": MODELS_OPTIO
 def model_variables(trial: Trial) -> list[Row]:
     """Environment entries with which the trial's pod fetches a checkpoint; references, never values."""
     secret = cluster_declaration(trial.provider).models_secret
-    if secret is None or not isinstance(trial.workload.model, HubCheckpoint | UrlCheckpoint):
+    if secret is None or not isinstance(getattr(trial.workload, "model", None), HubCheckpoint | UrlCheckpoint):
         return []
     return [
         {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key, "optional": True}}}

@@ -30,9 +30,9 @@ TRIAL_TOKEN = "PLUMBLINE_TRIAL_TOKEN"
 # A list of allowed variables, so that no unforeseen secret (AIRFLOW__*, SLACK_*, database passwords) reaches a trial.
 # Without OMP_*, MKL_* and the like: the harness sets the number of threads.
 # Our own by name too: a server's environment also has PLUMBLINE_FERNET_KEY and passwords. The endpoint launcher adds its key.
-# Private prompt files lie beside the declarations (PLUMBLINE_CONFIG); PLUMBLINE_SERVER identifies descendants of a local Airflow.
+# Private prompts and scripts lie beside the declarations (PLUMBLINE_CONFIG); PLUMBLINE_SERVER identifies descendants of a local Airflow.
 _ALLOWED_VARIABLES = re.compile(
-    r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_.+|TZ|PYTHONPATH|LD_LIBRARY_PATH|VIRTUAL_ENV|PROMPTS_FOLDER"
+    r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_.+|TZ|PYTHONPATH|LD_LIBRARY_PATH|VIRTUAL_ENV|(PROMPTS|SCRIPTS)_FOLDER"
     r"|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|(HTTPS?|NO)_PROXY|(https?|no)_proxy"
     r"|CUDA_HOME|(CUDA|HIP|ROCR)_VISIBLE_DEVICES"
     r"|PLUMBLINE_(HOME|CONFIG|IMAGE|CPU_LIMIT|MEMORY_LIMIT|ENGINE_PYTHON|TRITONSERVER|SERVER)"

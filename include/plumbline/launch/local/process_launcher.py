@@ -305,7 +305,7 @@ def _prompt_urls(trial: Trial) -> tuple[str, ...]:
 
 def _allocation(trial: Trial, declared: LocalLauncher) -> Allocation | StartRefused:
     place = Allocation("local", declared.machine, declared.cpus, declared.memory, declared.timeout)
-    model = trial.workload.model
+    model = getattr(trial.workload, "model", None)
     if not isinstance(model, Checkpoint):
         return place
     try:

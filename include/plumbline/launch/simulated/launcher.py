@@ -9,16 +9,24 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Literal, get_args
 
-from plumbline.declarations import Declarations, InferenceWorkload, Provider, TrainingWorkload, Trial
+from plumbline.declarations import (
+    AnyWorkload,
+    Declarations,
+    InferenceWorkload,
+    Provider,
+    ScriptWorkload,
+    TrainingJob,
+    TrainingWorkload,
+    Trial,
+)
 from plumbline.declarations.providers.simulation import DriverChange, PerformanceEvent, Probe, SimulatedLauncher
-from plumbline.declarations.trials import AnyWorkload
 from plumbline.declarations.workloads.load import max_phase_seconds
 from plumbline.harness.inference.analysis.validity import too_few_requests
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.harness.measurement import Judgement, verdict
 from plumbline.launch.failures import BadDeclaration
 from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, Launcher, OnProgress, ProbeSkipped, ProviderFacts
-from plumbline.launch.simulated import inference, training
+from plumbline.launch.simulated import inference, script, training
 from plumbline.launch.simulated.model import TrialDraw, UnknownHardware, hardware_of, probe_rows
 from plumbline.launch.stores import next_attempt
 from plumbline.results import (
@@ -113,10 +121,14 @@ def simulate(trial: Trial) -> ResultDocument:
     the provider's accelerator is not known and has no declared level."""
     draw = TrialDraw(trial)
     workload, has = trial.workload, hardware_of(trial.provider)
-    ranks = workload.parallelism.processes if isinstance(workload, TrainingWorkload) else min(workload.gpus or has.count, has.count)
+    ranks = workload.parallelism.processes if isinstance(workload, TrainingJob) else min(workload.gpus or has.count, has.count)
     metrics: list[MetricRow] = probe_rows(draw, has, ranks)
     stages: Sequence[Stage]
-    if isinstance(workload, TrainingWorkload):
+    if isinstance(workload, ScriptWorkload):
+        metrics += script.rows(workload, has, draw)
+        stages = ()
+        took = _training_s(metrics, workload)
+    elif isinstance(workload, TrainingWorkload):
         metrics += training.rows(workload, has, draw)
         stages = training.stages(workload, has, draw)
         took = _training_s(metrics, workload)
@@ -165,7 +177,7 @@ def _value(metrics: Sequence[MetricRow], metric: str, phase: str) -> float:
     return next((r.value for r in metrics if (r.metric, r.phase) == (metric, phase) and r.value is not None), 0.0)
 
 
-def _training_s(metrics: Sequence[MetricRow], workload: TrainingWorkload) -> float:
+def _training_s(metrics: Sequence[MetricRow], workload: TrainingJob) -> float:
     steps = workload.steps.total * _value(metrics, "step_time", "steady")
     return _value(metrics, "time_to_first_step", "cold_start") + steps + _value(metrics, "restart_penalty", "recovery")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.declarations.workloads.training import TrainingJob, TrainingWorkload
 from plumbline.harness.training.flops import flops_per_step
 from plumbline.launch.simulated.model import Hardware, TrialDraw
 from plumbline.results import MetricRow, Stage, metric_row
@@ -23,33 +23,70 @@ _MEMORY_SHARE = 2.0
 
 
 def step_s(workload: TrainingWorkload, has: Hardware, draw: TrialDraw) -> float:
-    job = workload.parallelism
     flops = flops_per_step(workload) or 6.0 * _HUB_PARAMETERS * workload.tokens_per_step
+    return job_step_s(workload, flops / workload.parallelism.tensor, has, draw)
+
+
+def job_step_s(workload: TrainingJob, flops: float, has: Hardware, draw: TrialDraw) -> float:
+    """Seconds of a step in which each process does `flops`."""
+    job = workload.parallelism
     rate = has.matmul * (_UTILIZATION if has.gpu else _CPU_UTILIZATION) / (1 if has.gpu else job.processes)
     communication = 1.0 + _COMMUNICATION * math.log2(job.world)
-    return (flops / job.tensor / rate * communication + _STEP_OVERHEAD_S) * draw.slowness("training")
+    return (flops / rate * communication + _STEP_OVERHEAD_S) * draw.slowness("training")
 
 
-def rows(workload: TrainingWorkload, has: Hardware, draw: TrialDraw) -> list[MetricRow]:
-    """All metric rows but the probes'."""
-    step, n, job = step_s(workload, has, draw), workload.steps.measure, workload.parallelism
-    start = (_START_S if has.gpu else _CPU_START_S) + (_COMPILE_S if workload.compile else 0.0)
+def start_s(has: Hardware) -> float:
+    """Seconds from a process's start to its first step."""
+    return _START_S if has.gpu else _CPU_START_S
+
+
+def step_rows(workload: TrainingJob, step: float, start: float, draw: TrialDraw) -> list[MetricRow]:
+    """Start and steps of a job whose steps take `step` seconds and that begins them `start` seconds after it was launched."""
+    n = workload.steps.measure
     median = draw.row("step_time", step, n, spread=_SPREAD, moved=False)
     assert median.value is not None
-    median_s = median.value
-    metric_rows = [
+    return [
         draw.row("first_step_time", 3 * step, 1, phase="cold_start"),
         draw.row("time_to_first_step", start + 3 * step, 1, phase="cold_start"),
         draw.row("warmup_time", workload.steps.discard * step, workload.steps.discard, phase="warmup", moved=False),
         median,
         *(
-            metric_row("step_time", median_s * factor, n, statistic=statistic)
+            metric_row("step_time", median.value * factor, n, statistic=statistic)
             for statistic, factor in (("mean", 1.001), ("p95", 1 + 1.7 * _SPREAD), ("p99", 1 + 2.6 * _SPREAD), ("stddev", _SPREAD))
         ),
         metric_row("step_time", _SPREAD, n, statistic="cv"),
+    ]
+
+
+def rate_rows(workload: TrainingJob, what: str, work: float, step: float, draw: TrialDraw) -> list[MetricRow]:
+    """What the whole job does of `what`, of which a step holds `work`."""
+    n = workload.steps.measure
+    return [
+        draw.row(f"{what}_per_second", work / step, n, spread=_SPREAD, moved=False),
+        draw.row(f"{what}_per_second", work / step, n, statistic="mean", moved=False),
+        draw.row(f"{what}_per_second_per_device", work / step / workload.parallelism.world, n, spread=_SPREAD, moved=False),
+        draw.row(f"effective_{what}_per_second", 0.9 * work / step, workload.steps.total, statistic="value", moved=False),
+    ]
+
+
+def utilization_rows(workload: TrainingJob, flops: float, convention: str, has: Hardware, draw: TrialDraw) -> list[MetricRow]:
+    """The whole job's `flops` a second, and their share of what its devices reach. `convention`: suffix of the metrics' names."""
+    n, best = workload.steps.measure, has.matmul * (workload.parallelism.world if has.gpu else 1)
+    return [
+        draw.row(f"model_flops{convention}", flops, n, spread=_SPREAD, moved=False),
+        draw.row(f"model_flops_utilization{convention}", flops / best, n, spread=_SPREAD, moved=False),
+    ]
+
+
+def rows(workload: TrainingWorkload, has: Hardware, draw: TrialDraw) -> list[MetricRow]:
+    """All metric rows but the probes'."""
+    step, n, job = step_s(workload, has, draw), workload.steps.measure, workload.parallelism
+    start = start_s(has) + (_COMPILE_S if workload.compile else 0.0)
+    metric_rows = [
+        *step_rows(workload, step, start, draw),
         draw.row("data_wait_time", _SHARES["data_wait"] * step, n, moved=False),
         *_rates(workload, has, draw, step),
-        metric_row("final_loss", _loss(workload), 1),
+        metric_row("final_loss", final_loss(workload), 1),
         *_checkpoints(workload, has, draw),
         draw.row("device_matmul_peak", has.matmul, 1, phase="cooldown"),
         draw.row("training_peak_memory", _MEMORY_SHARE * _checkpoint_s(workload, has)[0], job.world, moved=False),
@@ -61,12 +98,12 @@ def rows(workload: TrainingWorkload, has: Hardware, draw: TrialDraw) -> list[Met
     if workload.compile:
         metric_rows.append(draw.row("compile_time", _COMPILE_S, 1, phase="cold_start"))
     if workload.task.kind == "reinforcement":
-        metric_rows.append(metric_row("mean_reward", 1.0 - _loss(workload), 1))
+        metric_rows.append(metric_row("mean_reward", 1.0 - final_loss(workload), 1))
     if workload.precision == "fp16":
         metric_rows.append(draw.row("skipped_steps", 0.0, workload.steps.total, moved=False))
     if job.world > 1:
         metric_rows += [draw.row("straggler_ratio", 1.01, n, moved=False), draw.row("straggler_share", 1.0 / job.world, n, moved=False)]
-    return [*metric_rows, *_recovery(workload, has, draw, step, start)]
+    return [*metric_rows, *recovery_rows(workload, step, start, _checkpoint_s(workload, has)[1], draw)]
 
 
 def stages(workload: TrainingWorkload, has: Hardware, draw: TrialDraw) -> list[Stage]:
@@ -77,32 +114,22 @@ def stages(workload: TrainingWorkload, has: Hardware, draw: TrialDraw) -> list[S
 
 def _rates(workload: TrainingWorkload, has: Hardware, draw: TrialDraw, step: float) -> list[MetricRow]:
     n, job = workload.steps.measure, workload.parallelism
-    images = workload.task.kind == "classification"
-    what, amount = ("samples", workload.samples_per_step) if images else ("tokens", workload.tokens_per_step)
-    work = amount * job.replicas
-    metric_rows = [
-        draw.row(f"{what}_per_second", work / step, n, spread=_SPREAD, moved=False),
-        draw.row(f"{what}_per_second", work / step, n, statistic="mean", moved=False),
-        draw.row(f"{what}_per_second_per_device", work / step / job.world, n, spread=_SPREAD, moved=False),
-        draw.row(f"effective_{what}_per_second", 0.9 * work / step, workload.steps.total, statistic="value", moved=False),
-    ]
+    what, work = workload.work_per_step
+    assert work is not None
+    metric_rows = rate_rows(workload, what, work, step, draw)
     if _saves(workload):
         paid_s = step + _checkpoint_s(workload, has)[1] * _blocking_share(workload) / workload.checkpoint.every
         metric_rows.append(draw.row(f"effective_{what}_per_second", work / paid_s, n, moved=False))
-    if not images:
+    if what == "tokens":
         metric_rows.append(draw.row("samples_per_second", workload.samples_per_step * job.replicas / step, n, spread=_SPREAD, moved=False))
     for convention, full in (("", False), ("_full_attention", True)):
         if (each := flops_per_step(workload, full_attention=full)) is None:
             continue
-        flops, best = each * job.replicas / step, has.matmul * (job.world if has.gpu else 1)
-        metric_rows += [
-            draw.row(f"model_flops{convention}", flops, n, spread=_SPREAD, moved=False),
-            draw.row(f"model_flops_utilization{convention}", flops / best, n, spread=_SPREAD, moved=False),
-        ]
+        metric_rows += utilization_rows(workload, each * job.replicas / step, convention, has, draw)
     return metric_rows
 
 
-def _loss(workload: TrainingWorkload) -> float:
+def final_loss(workload: TrainingJob) -> float:
     """The final loss, without noise."""
     check = workload.loss
     return 2.0 if check is None else check.low + 0.4 * (check.high - check.low)
@@ -143,13 +170,13 @@ def _checkpoints(workload: TrainingWorkload, has: Hardware, draw: TrialDraw) -> 
     ]
 
 
-def _recovery(workload: TrainingWorkload, has: Hardware, draw: TrialDraw, step: float, start: float) -> list[MetricRow]:
-    fault = workload.fault
-    if fault is None:
+def recovery_rows(workload: TrainingJob, step: float, start: float, load: float, draw: TrialDraw) -> list[MetricRow]:
+    """What the declared fault costs, with a checkpoint that is read in `load` seconds."""
+    fault, every = workload.fault, workload.checkpoint_every
+    if fault is None or every is None:
         return []
     detect = 0.05
-    load = _checkpoint_s(workload, has)[1]
-    again = (fault.at_step % workload.checkpoint.every + 1) * step
+    again = (fault.at_step % every + 1) * step
     lost = detect + start + load + again
     useful = workload.steps.total * step
     return [

@@ -1,0 +1,175 @@
+"""A trial carries a script's folder: the same files give the same hash everywhere, and come out as they went in."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plumbline.declarations.workloads.script import PRIVATE_FOLDER, FolderFiles
+from plumbline.declarations.workloads.script_files import folder_hash, load_files, unpack
+from plumbline.declarations.workloads.text_file import UnusableFile
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Of a script with a module, a program and a link."""
+    made = tmp_path / "scripts" / "train"
+    (made / "model").mkdir(parents=True)
+    (made / "train.py").write_text("import model\n")
+    (made / "model" / "__init__.py").write_text("WIDTH = 8\n")
+    (made / "model" / "größe.txt").write_bytes(bytes(range(256)))
+    (made / "run.sh").write_text("#!/bin/sh\n")
+    (made / "run.sh").chmod(0o750)
+    (made / "latest").symlink_to("model")
+    return made
+
+
+def read(folder: Path, **task: Any) -> tuple[FolderFiles | None, list[str]]:
+    """The files as a declaration beside the folder gets them, and its problems."""
+    data: dict[str, Any] = {"task": {"files": {"source": "folder", "path": folder.name}, **task}}
+    problems = load_files(data, folder.parent)
+    return None if problems else FolderFiles.model_validate_json(json.dumps(data["task"]["files"])), [text for _, text in problems]
+
+
+def packed(folder: Path) -> FolderFiles:
+    files, problems = read(folder)
+    assert files is not None, problems
+    return files
+
+
+def test_files_come_out_as_they_went_in(folder: Path, tmp_path: Path) -> None:
+    files, into = packed(folder), tmp_path / "there"
+    into.mkdir()
+    unpack(files, into)
+    assert {p.relative_to(into).as_posix() for p in into.rglob("*")} == {p.relative_to(folder).as_posix() for p in folder.rglob("*")}
+    assert (into / "model" / "größe.txt").read_bytes() == bytes(range(256))
+    assert (os.access(into / "run.sh", os.X_OK), os.access(into / "train.py", os.X_OK)) == (True, False)
+    assert (into / "latest").readlink() == Path("model")
+    assert folder_hash(into) == folder_hash(folder) == files.sha256
+
+
+def test_neither_times_nor_who_may_read_count(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "elsewhere" / "train"
+    shutil.copytree(folder, other, symlinks=True)
+    (other / ".git").mkdir()
+    (other / ".git" / "HEAD").write_text("main")
+    (other / "model" / "__pycache__").mkdir()
+    (other / "model" / "__pycache__" / "x.pyc").write_text("x")
+    (other / "empty").mkdir()
+    (other / "train.py").chmod(0o600)
+    os.utime(other / "train.py", (1, 1))
+    assert packed(other) == packed(folder)
+
+
+def rename(folder: Path) -> None:
+    (folder / "train.py").rename(folder / "main.py")
+
+
+def edit(folder: Path) -> None:
+    (folder / "train.py").write_text("import modal\n")
+
+
+def execute(folder: Path) -> None:
+    (folder / "train.py").chmod(0o755)
+
+
+def relink(folder: Path) -> None:
+    (folder / "latest").unlink()
+    (folder / "latest").symlink_to("train.py")
+
+
+@pytest.mark.parametrize("change", [rename, edit, execute, relink])
+def test_each_change_is_another_hash(folder: Path, change: Callable[[Path], None]) -> None:
+    before = packed(folder)
+    change(folder)
+    assert packed(folder).sha256 != before.sha256
+
+
+def absolute(folder: Path) -> None:
+    (folder / "passwords").symlink_to("/etc/passwd")
+
+
+def leaving(folder: Path) -> None:
+    (folder / "outside").symlink_to("model/../../..")
+
+
+def circle(folder: Path) -> None:
+    (folder / "a").symlink_to("b")
+    (folder / "b").symlink_to("a")
+
+
+def pipe(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+
+
+def large(folder: Path) -> None:
+    (folder / "weights.bin").write_bytes(os.urandom(1_100_000))
+
+
+def huge(folder: Path) -> None:
+    with (folder / "data.bin").open("wb") as file:
+        file.truncate(40 * 2**20)
+
+
+def empty(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+def missing(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (absolute, "train/passwords is a link to /etc/passwd; expected links that stay in the folder"),
+        (leaving, "train/outside is a link to model/../../..; expected links that stay in the folder"),
+        (pipe, "train/pipe is no file, folder or link"),
+        (large, "expected at most 1,048,576: weights.bin (1,100,000 bytes), "),
+        (huge, "expected at most 33,554,432: data.bin (41,943,040 bytes), "),
+        (empty, "train holds no file; expected the script's files"),
+        (missing, "train is not a folder of scripts/"),
+    ],
+)
+def test_a_folder_that_no_trial_can_carry(folder: Path, change: Callable[[Path], None], said: str) -> None:
+    change(folder)
+    files, problems = read(folder)
+    assert files is None and len(problems) == 1 and said in problems[0]
+
+
+def test_links_in_a_circle_are_one_problem_or_none(folder: Path) -> None:
+    circle(folder)  # Python before 3.13 refuses to resolve them
+    assert len(read(folder)[1]) <= 1
+
+
+def test_damaged_content_is_no_trial(folder: Path, tmp_path: Path) -> None:
+    files = packed(folder)
+    assert files.content is not None
+    for content in (files.content[: len(files.content) // 2], "no base64", files.content[:40] + "AAAA" + files.content[44:]):
+        with pytest.raises(UnusableFile, match=r"task\.files\.content is damaged"):
+            unpack(files.model_copy(update={"content": content}), tmp_path / "damaged")
+    with pytest.raises(UnusableFile, match="which the trial was planned with"):
+        unpack(files.model_copy(update={"sha256": "0" * 64}), tmp_path / "other")
+
+
+def test_private_files_stay_where_they_are(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, _ = read(folder, private=True)
+    assert files is not None and files.content is None and files.sha256 == packed(folder).sha256
+    monkeypatch.setenv(PRIVATE_FOLDER, str(folder.parent))
+    into = tmp_path / "there"
+    into.mkdir()
+    unpack(files, into)
+    assert folder_hash(into) == files.sha256
+    edit(folder)
+    with pytest.raises(UnusableFile, match="which the trial was planned with"):
+        unpack(files, tmp_path / "again")
+    monkeypatch.setenv(PRIVATE_FOLDER, str(tmp_path / "nothing"))
+    with pytest.raises(UnusableFile, match="train is not a folder of nothing/"):
+        unpack(files, tmp_path / "nowhere")
