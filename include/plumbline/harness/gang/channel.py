@@ -112,6 +112,12 @@ def listen(address: Address) -> socket.socket:
     return socket.create_server(("", address.port), backlog=1024)
 
 
+def free_port() -> int:
+    """A port on which no process listens, on any interface."""
+    with listen(Address("", 0)) as server:
+        return int(server.getsockname()[1])
+
+
 def connect(address: Address, patience_s: float, waiting: Callable[[str], None]) -> Channel:
     """A connection to node 0, tried until `patience_s` is over: its name and its harness appear some time after the pods do.
 

@@ -3,7 +3,8 @@
 A trial consists of runs, each a process of its own (or one for each rank):
 
     run       every step from scratch, undisturbed: cold start, warm-up, steady state; then the final checks
-    fault     resumes from the newest checkpoint before the fault, which comes in the declared step; as often as the fault is declared
+    fault     resumes from the newest checkpoint before the fault, which comes in the declared step; as often as the fault is declared.
+              A script's begins from scratch, in a copy of its files: only the script knows its checkpoints
     recovery  resumes from the same checkpoint, does the lost steps again, and goes on to the next checkpoint
 
 So the fault never touches the steady numbers, and `fault` + `recovery` are one checkpoint interval, over which goodput is counted. A run that
@@ -14,12 +15,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-from plumbline.harness.training.worker_protocol import DataSpec, HoldPoint, ProcessGroupSpec, RunName, WorkerSpec, run_kind
+from plumbline.harness.training.worker_protocol import (
+    DataSpec,
+    HoldPoint,
+    ProcessGroupSpec,
+    RunName,
+    RunSpec,
+    ScriptSpec,
+    WorkerSpec,
+    run_kind,
+)
 
 if TYPE_CHECKING:
-    from plumbline.declarations.workloads.training import TrainingWorkload
+    from plumbline.declarations.workloads.training import TrainingJob, TrainingWorkload
     from plumbline.harness.gang.topology import Address, Topology
     from plumbline.harness.training.dataset import DataFile
 
@@ -33,17 +43,17 @@ class CoreShare:
     bind: bool
 
 
-def share_cores(cores: Sequence[int], limit: int | None, processes: int, device: str) -> tuple[CoreShare, ...]:
+def share_cores(cores: Sequence[int], limit: int | None, processes: int, *, binds: bool) -> tuple[CoreShare, ...]:
     """How the usable `cores` of a node are shared by its ranks.
 
     One rank on cores of its own takes them all and binds a thread to each. Several ranks on a CPU take equal parts: bound without
     parts they would all sit on the first core. Where a limit gives fewer cores' worth of time than there are cores, these are shared
-    with others, who would be bound to the same ones: nothing is bound then. Beside a GPU, which core is near it is the kernel's to find; and
+    with others, who would be bound to the same ones: nothing is bound then. Without `binds` nothing is: a script decides itself; beside a GPU, which core is near it is the kernel's to find; and
     binding OpenMP's threads confines all others (batches, backward, compiler, checksums) to the core of the first.
     """
     if limit is not None and limit < len(cores):
         return (CoreShare(max(limit // processes, 1), None, bind=False),) * processes
-    if device != "cpu":
+    if not binds:
         return (CoreShare(max(len(cores) // processes, 1), None, bind=False),) * processes
     if processes == 1:
         return (CoreShare(len(cores), None, bind=True),)
@@ -67,12 +77,11 @@ class FaultPlan:
     times: int = 1
 
 
-def plan_fault(workload: TrainingWorkload) -> FaultPlan | None:
+def plan_fault(workload: TrainingJob) -> FaultPlan | None:
     """The faulted stretch of a workload: one checkpoint interval (cut short by the end of the trial); None without a fault."""
-    fault = workload.fault
-    if fault is None:
+    fault, every = workload.fault, workload.checkpoint_every
+    if fault is None or every is None:
         return None
-    every = workload.checkpoint.every
     resume_from = fault.at_step // every * every
     inside: Literal["step", "checkpoint"] = "checkpoint" if fault.inject == "checkpoint_kill" else "step"
     return FaultPlan(resume_from, fault.at_step, min(resume_from + every, workload.steps.total), inside, fault.times)
@@ -128,21 +137,27 @@ def run_spec(name: RunName, workload: TrainingWorkload, data: DataFile, folder: 
     )
 
 
-def rank_spec(spec: WorkerSpec, place: Topology, rank: int, threads: int, store: Address | None, name: RunName) -> WorkerSpec:
+_Spec = TypeVar("_Spec", bound=RunSpec)
+
+
+def rank_spec(spec: _Spec, place: Topology, rank: int, threads: int, store: Address | None, name: RunName) -> _Spec:
     """The orders of one rank. Rank 0 closes, and of sharded state all do.
 
-    The last rank of node 0 is the one that holds in a step; in a checkpoint it is rank 0, which writes it.
+    The last rank of node 0 is the one that holds in a step; in a checkpoint it is rank 0, which writes it. Of a script any rank of node 0
+    does, as only some may report their steps.
     """
     if store is None:
         return replace(spec, threads=threads)
     local = rank - place.ranks[0]
     backend = "nccl" if spec.device == "cuda" else "gloo"
-    holds = 0 if spec.hold is not None and spec.hold.inside == "checkpoint" else place.processes - 1
+    holds: tuple[int, ...] = (0,) if spec.hold is not None and spec.hold.inside == "checkpoint" else (place.processes - 1,)
+    if isinstance(spec, ScriptSpec):
+        holds = tuple(range(place.processes))
     return replace(
         spec,
         threads=threads,
         log=spec.log if rank == 0 else str(Path(spec.log).with_name(f"{name}.rank{rank}.steps.jsonl")),
-        hold=spec.hold if rank == holds else None,
-        closing=spec.closing and (rank == 0 or spec.sharded),
+        hold=spec.hold if rank in holds else None,
+        closing=spec.closing and (rank == 0 or (isinstance(spec, WorkerSpec) and spec.sharded)),
         group=ProcessGroupSpec(rank, place.world, local, place.nodes, backend, store.host, store.port, name),
     )

@@ -9,7 +9,10 @@ from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from time import monotonic_ns
-from typing import Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 StageName = Literal["data_wait", "host_to_device", "generation", "forward", "backward", "gradient_sync", "optimizer"]
 
@@ -39,6 +42,9 @@ class ExitCode(IntEnum):
     NOT_DETERMINISTIC = 71
     DEVICE_FAILED = 72
     IMAGE_INCOMPLETE = 73
+    SCRIPT_FAILED = 74
+    STEPS_MISREPORTED = 75
+    NOT_STARTED = 76
 
 
 class WorkerError(Exception):
@@ -97,14 +103,46 @@ class HoldPoint:
     inside: Literal["step", "checkpoint"] = "step"
 
 
-@dataclass(frozen=True)
-class WorkerSpec:
-    """One worker's orders, as JSON in a file. Steps are counted from 0; `until` is the first one not to do.
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """Any worker's orders for a run, as JSON in a file. Steps are counted from 0; `until` is the first one not to do.
 
-    `model`, `task`, `optimizer`, `parallelism`: as declared. `weights`: where stored initial weights lie. `group` is None where one
-    process trains alone.
-    """
+    `module`: what `python -m` starts. `group` is None where one process trains alone."""
 
+    module: ClassVar[str]
+    device: str
+    threads: int
+    until: int
+    resume: bool
+    checkpoint_folder: str
+    hold: HoldPoint | None
+    closing: bool
+    log: str
+    end_by_ns: int | None = None
+    """When (this machine's monotonic clock) checks must not begin any more, or the trial would exceed its time limit; None without one."""
+    group: ProcessGroupSpec | None = None
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self)))
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        fields: dict[str, Any] = json.loads(path.read_text())
+        hold, group = fields["hold"], fields["group"]
+        fields["hold"] = HoldPoint(**hold) if hold else None
+        fields["group"] = ProcessGroupSpec(**group) if group else None
+        for name, value in fields.items():
+            fields[name] = tuple(value) if isinstance(value, list) else value
+        return cls(**fields)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerSpec(RunSpec):
+    """The orders of a worker of our own loop.
+
+    `model`, `task`, `optimizer`, `parallelism`: as declared. `weights`: where stored initial weights lie."""
+
+    module = "plumbline.harness.training.worker"
     model: dict[str, Any]
     task: dict[str, Any]
     data: DataSpec
@@ -119,22 +157,15 @@ class WorkerSpec:
     optimizer: dict[str, Any]
     parallelism: dict[str, Any]
     seed: int
-    device: str
-    threads: int
-    until: int
-    resume: bool
-    checkpoint_folder: str
     checkpoint_every: int
     checkpoint_keep: int
     checkpoint_mode: str
     checkpoint_retain: tuple[int, ...]
-    hold: HoldPoint | None
-    closing: bool
-    log: str
     weights: str | None = None
-    end_by_ns: int | None = None
-    """When (this machine's monotonic clock) checks must not begin any more, or the trial would exceed its time limit; None without one."""
-    group: ProcessGroupSpec | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.data, dict):  # as the file has it
+            object.__setattr__(self, "data", DataSpec(**{**self.data, "item": tuple(self.data["item"])}))
 
     @property
     def sharded(self) -> bool:
@@ -145,18 +176,23 @@ class WorkerSpec:
         """Rank 0 draws for all; nothing is drawn where a checkpoint replaces the weights."""
         return not self.resume and (self.group is None or self.group.rank == 0)
 
-    def write(self, path: Path) -> None:
-        path.write_text(json.dumps(asdict(self)))
 
-    @classmethod
-    def read(cls, path: Path) -> WorkerSpec:
-        fields: dict[str, Any] = json.loads(path.read_text())
-        data, hold, group = fields["data"], fields["hold"], fields["group"]
-        fields["data"] = DataSpec(**{**data, "item": tuple(data["item"])})
-        fields["checkpoint_retain"] = tuple(fields["checkpoint_retain"])
-        fields["hold"] = HoldPoint(**hold) if hold else None
-        fields["group"] = ProcessGroupSpec(**group) if group else None
-        return cls(**fields)
+@dataclass(frozen=True, kw_only=True)
+class ScriptSpec(RunSpec):
+    """The orders of the process that runs a team's command in `folder`.
+
+    `report`: as declared. `base`: the first step of a run that resumes, for reports without numbers. `checkpoint_folder` (of the script's own)
+    is empty without checkpoints, and `checkpoint_every` None. `launches_ranks`: once a node. `private`: its output is in no message."""
+
+    module = "plumbline.harness.training.script"
+    command: tuple[str, ...]
+    folder: str
+    environment: dict[str, str]
+    report: dict[str, Any]
+    base: int
+    checkpoint_every: int | None
+    launches_ranks: bool
+    private: bool
 
 
 LogLine = dict[str, Any]
@@ -199,13 +235,18 @@ class LogTail:
 
 @dataclass(frozen=True)
 class Step:
-    """One step that was done. Times in seconds; `start_s` and `end_s` on the shared monotonic clock. `stages` leave out bookkeeping."""
+    """One step that was done. Times in seconds; `start_s` and `end_s` on the shared monotonic clock. `stages` leave out bookkeeping.
+
+    Of a script: its loss, and the tokens or samples of the whole job's step, if it reports them; `other_s`: the step's time by the second
+    source, where the script reports times and the harness sees them."""
 
     step: int
     start_s: float
     end_s: float
     stages: Mapping[StageName, float]
-    loss: float
+    loss: float | None
+    work: float | None = None
+    other_s: float | None = None
 
     @property
     def step_s(self) -> float:
@@ -232,7 +273,10 @@ class RunRecord:
 
     `compiled_s`: each duration of the compiler. `skipped`: steps that left the weights alone after an fp16 overflow.
     `peak_memory`: bytes, see `device.peak_memory`; of several ranks the highest.
-    Of several ranks, `by_rank` holds each one's steps after the run, and `steps` the job's (see `merge_ranks`)."""
+    Of several ranks, `by_rank` holds each one's steps after the run, and `steps` the job's (see `merge_ranks`); `silent`: the ranks of a script
+    that reported none. `first_start_known`: whether a script's first step has a beginning, or one as long before its end as the second took.
+    `overhead_s`: of this harness before it starts a script's command.
+    `saves_reported`: by the script, or seen from its files. `variables`: names of those that it saw."""
 
     launched_s: float
     at: dict[str, float] = field(default_factory=dict)
@@ -250,19 +294,28 @@ class RunRecord:
     compiled_s: list[float] = field(default_factory=list)
     skipped: list[int] = field(default_factory=list)
     peak_memory: dict[str, int] = field(default_factory=dict)
+    silent: list[int] = field(default_factory=list)
+    first_start_known: bool = True
+    overhead_s: float = 0.0
+    saves_reported: bool = False
+    variables: list[str] = field(default_factory=list)
 
     def add(self, line: LogLine) -> None:
         name, at = str(line["event"]), line["ns"] / 1e9
         if name == "step":
             stages: dict[StageName, float] = {name: spent / 1e9 for name, spent in line["stages"].items()}
-            self.steps.append(Step(line["step"], line["start"] / 1e9, at, stages, line["loss"]))
+            step = Step(line["step"], line["start"] / 1e9, at, stages, line["loss"], line.get("work"), line.get("other_s"))
+            self.steps.append(step)
             if line.get("skipped"):
                 self.skipped.append(line["step"])
+        elif name == "launched":  # the harness's own process began earlier
+            self.overhead_s, self.launched_s = at - self.launched_s if self.launched_s else 0.0, at
         elif name == "compiled":
             self.compiled_s.append(line["seconds"])
         elif name == "checkpoint":
             seconds = line["blocking"] / 1e9
             durable = at - line["checksum_s"]
+            self.saves_reported |= line.get("reported", False)
             self.saves.append(
                 CheckpointSave(line["step"], durable, line["save_s"], seconds, line["bytes"], line["closing"], line["summing"] / 1e9)
             )
@@ -284,5 +337,7 @@ _RECORDED = {
     "memory": {"peak": "peak_memory"},
     "weights_loaded": {"seconds": "weights_load_s"},
     "weights": {"sha256": "weights_sha256"},
+    "variables": {"names": "variables"},
+    "first_start_guessed": {"known": "first_start_known"},
 }
 """Event → field of its line → attribute of RunRecord."""

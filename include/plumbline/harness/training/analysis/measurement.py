@@ -12,45 +12,50 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from plumbline.declarations import ValidityLimits
-from plumbline.declarations.workloads.training import LossCheck, TrainingWorkload
+from plumbline.declarations.workloads.script import ScriptWorkload
+from plumbline.declarations.workloads.training import LossCheck, TrainingJob, TrainingWorkload
 from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, degraded, invalid
-from plumbline.harness.training.analysis import performance, recovery
+from plumbline.harness.training.analysis import performance, recovery, script
 from plumbline.harness.training.analysis.records import TrainingRecords, UndisturbedRun, clear_trend, median_interval
 from plumbline.harness.training.worker_protocol import STAGES, RunRecord, Step, run_kind
 from plumbline.results import Event, Stage
 
 STEPS_FILE = "steps.parquet"
+VARIABLES_FILE = "variables.txt"
+"""Names of the variables that a script saw."""
 
 
-def build_measurement(workload: TrainingWorkload, records: TrainingRecords, folder: Path) -> Measurement:
-    """The measurement; of a failed trial, its available part. Writes the evidence into `folder`."""
+def build_measurement(workload: TrainingJob, records: TrainingRecords, folder: Path, peaks: performance.Peaks | None = None) -> Measurement:
+    """The measurement; of a failed trial, its available part. Writes the evidence into `folder`. `peaks`: for a script's utilization."""
     undisturbed = records.undisturbed(workload.steps)
     run = undisturbed.record
     measured = Measurement(
-        metrics=[*performance.performance_rows(workload, undisturbed), *recovery.recovery_rows(records)],
+        metrics=[*performance.performance_rows(workload, undisturbed, peaks), *recovery.recovery_rows(records)],
         curves=performance.build_curves(workload, undisturbed),
         stages=_stages(workload, undisturbed),
         events=_events(undisturbed, records),
-        evidence=_evidence(undisturbed, records, folder),
-        facts=dict(run.facts),
+        evidence=_evidence(workload, undisturbed, records, folder),
+        facts=script.facts(workload, run) if isinstance(workload, ScriptWorkload) else dict(run.facts),
         seeds=_seeds(workload),
         guarantees=_guarantees(workload, run, records),
     )
     if records.data_sha256:
-        measured.hashes["data"] = records.data_sha256
+        measured.hashes["script_files" if isinstance(workload, ScriptWorkload) else "data"] = records.data_sha256
     if run.weights_sha256:
         measured.hashes["initial_weights"] = run.weights_sha256
-    if len(run.steps) == workload.steps.total:
+    if len(run.steps) == workload.steps.total and all(step.loss is not None for step in run.steps):
         measured.hashes["losses"] = performance.losses_sha256(run.steps)
     return measured
 
 
-def _seeds(workload: TrainingWorkload) -> dict[str, int]:
+def _seeds(workload: TrainingJob) -> dict[str, int]:
+    if not isinstance(workload, TrainingWorkload):
+        return {}
     drawn = {} if workload.data.source == "file" else {"data": workload.data.seed}
     return {"model": workload.model.seed, **drawn, "training": workload.seed}
 
 
-def _stages(workload: TrainingWorkload, run: UndisturbedRun) -> list[Stage]:
+def _stages(workload: TrainingJob, run: UndisturbedRun) -> list[Stage]:
     steps = run.steady
     if not steps:
         return []
@@ -77,7 +82,7 @@ def _events(run: UndisturbedRun, records: TrainingRecords) -> list[Event]:
     ]
 
 
-def _evidence(undisturbed: UndisturbedRun, records: TrainingRecords, folder: Path) -> list[EvidenceFile]:
+def _evidence(workload: TrainingJob, undisturbed: UndisturbedRun, records: TrainingRecords, folder: Path) -> list[EvidenceFile]:
     files: list[EvidenceFile] = []
     flat = [line for name, run in records.runs.items() for line in _steps_of(name, run, undisturbed)]
     if flat:
@@ -85,9 +90,13 @@ def _evidence(undisturbed: UndisturbedRun, records: TrainingRecords, folder: Pat
         pq.write_table(pa.Table.from_pylist(flat, schema=_STEPS_SCHEMA), path, compression="zstd")
         files.append(EvidenceFile("steps", path, len(flat)))
     files += recovery.attempts_evidence(records, folder)
-    for name in records.runs:
+    for name in () if isinstance(workload, ScriptWorkload) and workload.task.private else records.runs:
         logs = [folder / f"{name}.worker.log", *sorted(folder.glob(f"{name}.rank*.worker.log"))]
         files += [EvidenceFile("log", log) for log in logs if log.is_file() and log.stat().st_size]
+    if names := undisturbed.record.variables:
+        path = folder / VARIABLES_FILE
+        path.write_text("\n".join(names) + "\n", encoding="utf-8")
+        files.append(EvidenceFile("variables", path, len(names)))
     return files
 
 
@@ -127,7 +136,7 @@ def _steps_of(name: str, run: RunRecord, undisturbed: UndisturbedRun) -> list[di
     ]
 
 
-def _guarantees(workload: TrainingWorkload, run: RunRecord, records: TrainingRecords) -> list[str]:
+def _guarantees(workload: TrainingJob, run: RunRecord, records: TrainingRecords) -> list[str]:
     # torch refuses an operation without a deterministic kernel, so a run that got to its end had none.
     deterministic = run.facts.get("torch.deterministic_algorithms") is True and len(run.steps) == workload.steps.total
     return [
@@ -142,12 +151,14 @@ _MIN_STEPS = 6
 """Values of which both extremes enclose the median with 95 %."""
 
 
-def judge_training(workload: TrainingWorkload, limits: ValidityLimits, records: TrainingRecords) -> list[Judgement]:
+def judge_training(workload: TrainingJob, limits: ValidityLimits, records: TrainingRecords) -> list[Judgement]:
     """Everything that makes the trial less than valid, in the order: speed, loss, checkpoints, restarts."""
     run = records.undisturbed(workload.steps)
     measured, times = ([step.step_s for step in steps] for steps in (run.measured, run.steady))
     judgements = [*too_few_steps(times), *late_steady_state(len(times), workload.steps.measure, limits), *unsteady_step_time(times, limits)]
     judgements += measured_trend(measured) or steady_trend(times)
+    if isinstance(workload, ScriptWorkload):
+        judgements += script.judgements(workload, run)
     judgements += loss_out_of_range(run.record.steps, workload.loss)
     if run.record.restored_exactly is False:
         judgements.append(invalid("checkpoint_not_restored", "the last checkpoint, loaded again, differs from the state that was saved"))
@@ -209,7 +220,7 @@ def steady_trend(times: list[float]) -> list[Judgement]:
 
 def loss_out_of_range(steps: list[Step], check: LossCheck | None) -> list[Judgement]:
     """A loss that is not finite at any step, or outside the declared range at its step."""
-    broken = [step.step for step in steps if not math.isfinite(step.loss)]
+    broken = [step.step for step in steps if step.loss is not None and not math.isfinite(step.loss)]
     if broken:
         return [invalid("loss_not_finite", f"the loss is not a finite number from step {broken[0]} on ({len(broken)} steps)")]
     if check is None or not steps:
@@ -217,6 +228,8 @@ def loss_out_of_range(steps: list[Step], check: LossCheck | None) -> list[Judgem
     judged = steps[-1] if check.at_step is None else next((step for step in steps if step.step == check.at_step), None)
     if judged is None:
         return [invalid("loss_out_of_range", f"step {check.at_step}, whose loss is declared, was not done")]
+    if judged.loss is None:
+        return [invalid("loss_out_of_range", "the script reports no loss, whose range is declared; expected report.loss, or no loss")]
     if not check.low <= judged.loss <= check.high:
         which = "the last step" if check.at_step is None else f"step {check.at_step}"
         detail = f"the loss of {which} is {judged.loss:.4g}; expected {check.low:g} to {check.high:g}"

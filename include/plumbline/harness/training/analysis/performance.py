@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.declarations.workloads.script import ScriptWorkload
+from plumbline.declarations.workloads.training import TrainingJob, TrainingWorkload
 from plumbline.harness.training.analysis.records import UndisturbedRun, median_interval, straggler_stats
 from plumbline.harness.training.flops import flops_per_step
 from plumbline.harness.training.peak_flops import published_peak
@@ -18,15 +20,23 @@ from plumbline.metrics import METRICS, Phase
 from plumbline.results import Curve, MetricRow, Point, metric_row
 
 
-def performance_rows(workload: TrainingWorkload, undisturbed: UndisturbedRun) -> list[MetricRow]:
-    """All rows of the undisturbed run; empty without a finished step."""
+@dataclass(frozen=True)
+class Peaks:
+    """FLOP/s of all devices of a script's job at its precision: what the probe reached, and what is published; None where not known."""
+
+    probed: float | None
+    published: float | None
+
+
+def performance_rows(workload: TrainingJob, undisturbed: UndisturbedRun, peaks: Peaks | None = None) -> list[MetricRow]:
+    """All rows of the undisturbed run; empty without a finished step. `peaks`: for a script's utilization."""
     run, steps = undisturbed.record, undisturbed.steady
     if not run.steps:
         return []
     rows = _start_up_rows(run, steps)
     if steps:
-        rows += [*_step_time_rows(steps), *_rate_rows(workload, run, steps)]
-        if workload.task.kind == "reinforcement":
+        rows += [*_step_time_rows(steps), *_rate_rows(workload, run, steps, peaks)]
+        if isinstance(workload, TrainingWorkload) and workload.task.kind == "reinforcement" and steps[-1].loss is not None:
             rows.append(metric_row("mean_reward", 1.0 - steps[-1].loss, 1))
     rows += _whole_run_rows(workload, run)
     if steps:
@@ -34,28 +44,22 @@ def performance_rows(workload: TrainingWorkload, undisturbed: UndisturbedRun) ->
     for name, metric in (("used", "training_peak_memory"), ("reserved", "training_peak_reserved_memory")):
         if name in run.peak_memory:
             rows.append(metric_row(metric, run.peak_memory[name], max(len(run.by_rank), 1)))
-    if workload.precision == "fp16":
+    if isinstance(workload, TrainingWorkload) and workload.precision == "fp16":
         rows.append(metric_row("skipped_steps", len(run.skipped), len(run.steps)))
     return [*rows, *_final_check_rows(run)]
 
 
-def counts_tokens(workload: TrainingWorkload) -> bool:
-    """Whether the work is counted in tokens; images are not."""
-    return workload.task.kind != "classification"
-
-
-def work_per_step(workload: TrainingWorkload) -> tuple[str, int]:
-    """The work of one step of the job: `tokens` or `samples`, and their number."""
-    each = workload.tokens_per_step if counts_tokens(workload) else workload.samples_per_step
-    return ("tokens" if counts_tokens(workload) else "samples"), each * workload.parallelism.replicas
+def work_per_step(workload: TrainingJob, steps: Sequence[Step]) -> tuple[str, float | None]:
+    """The work of one step of the job: `tokens` or `samples`, and their number, or the mean of what a script reported; None if it is unknown."""
+    what, amount = workload.work_per_step
+    reported = [step.work for step in steps if step.work is not None]
+    return what, sum(reported) / len(reported) if amount is None and reported else amount
 
 
 def _start_up_rows(run: RunRecord, steady: list[Step]) -> list[MetricRow]:
     first = run.steps[0]
-    rows = [
-        metric_row("first_step_time", first.step_s, 1, phase="cold_start"),
-        metric_row("time_to_first_step", first.end_s - run.launched_s, 1, phase="cold_start"),
-    ]
+    rows = [metric_row("first_step_time", first.step_s, 1, phase="cold_start")] if run.first_start_known else []
+    rows.append(metric_row("time_to_first_step", first.end_s - run.launched_s, 1, phase="cold_start"))
     if run.weights_load_s is not None:
         rows.append(metric_row("weights_load_time", run.weights_load_s, 1, phase="cold_start"))
     if run.compiled_s:
@@ -67,10 +71,12 @@ def _start_up_rows(run: RunRecord, steady: list[Step]) -> list[MetricRow]:
     return rows
 
 
-def _whole_run_rows(workload: TrainingWorkload, run: RunRecord) -> list[MetricRow]:
+def _whole_run_rows(workload: TrainingJob, run: RunRecord) -> list[MetricRow]:
     first, last, n = run.steps[0], run.steps[-1], len(run.steps)
+    what, amount = work_per_step(workload, run.steps)
+    if amount is None or last.end_s <= first.start_s:
+        return []
     wall = last.end_s - first.start_s - sum(save.checksum_s for save in run.saves if first.step < save.step <= last.step)
-    what, amount = work_per_step(workload)
     return [metric_row(f"effective_{what}_per_second", amount * n / wall, n, statistic="value")]
 
 
@@ -85,16 +91,22 @@ def _step_time_rows(steps: list[Step]) -> list[MetricRow]:
         metric_row("step_time", float(np.percentile(times, 99)), n, statistic="p99"),
         metric_row("step_time", spread, n, statistic="stddev"),
         metric_row("step_time", spread / mean, n, statistic="cv"),
-        metric_row("data_wait_time", float(np.mean([step.stages["data_wait"] for step in steps])), n),
-        metric_row("final_loss", steps[-1].loss, 1),
     ]
+    waits = [step.stages["data_wait"] for step in steps if "data_wait" in step.stages]
+    if waits:
+        rows.append(metric_row("data_wait_time", float(np.mean(waits)), len(waits)))
+    if steps[-1].loss is not None:
+        rows.append(metric_row("final_loss", steps[-1].loss, 1))
     generation = [step.stages["generation"] for step in steps if "generation" in step.stages]
     if generation:
         rows.append(metric_row("generation_share", sum(generation) / float(times.sum()), len(generation)))
     return rows
 
 
-def _rate_rows(workload: TrainingWorkload, run: RunRecord, steps: list[Step]) -> list[MetricRow]:
+def _rate_rows(workload: TrainingJob, run: RunRecord, steps: list[Step], peaks: Peaks | None) -> list[MetricRow]:
+    what, amount = work_per_step(workload, steps)
+    if amount is None:
+        return []
     times = [step.step_s for step in steps]
     n, median, interval = len(times), float(np.median(times)), median_interval(times)
 
@@ -102,8 +114,7 @@ def _rate_rows(workload: TrainingWorkload, run: RunRecord, steps: list[Step]) ->
         # A rate is an amount over the step time, so its median and interval are those of the step time, turned over.
         return metric_row(name, amount / median, n, ci=(amount / interval[1], amount / interval[0]) if interval else None)
 
-    world, replicas = workload.parallelism.world, workload.parallelism.replicas
-    what, amount = work_per_step(workload)
+    world = workload.parallelism.world
     rows = [
         rate(f"{what}_per_second", amount),
         # All the work over all the time: what a burst or a tail costs is in it, as it is on the bill.
@@ -111,10 +122,14 @@ def _rate_rows(workload: TrainingWorkload, run: RunRecord, steps: list[Step]) ->
         rate(f"{what}_per_second_per_device", amount / world),
     ]
     saves = steady_saves(workload, run)
-    if saves:
+    if saves and workload.checkpoint_every is not None:
         # What is paid for: a window holds more or fewer checkpoints than its share by chance, so they count at the declared interval.
-        held_up = sum(save.blocking_s for save in saves) / len(saves) / workload.checkpoint.every
+        held_up = sum(save.blocking_s for save in saves) / len(saves) / workload.checkpoint_every
         rows.append(metric_row(f"effective_{what}_per_second", amount / (sum(times) / n + held_up), n, statistic="mean"))
+    if isinstance(workload, ScriptWorkload):
+        return [*rows, *_utilization_rows(workload, amount, rate, peaks)]
+    assert isinstance(workload, TrainingWorkload)
+    replicas = workload.parallelism.replicas
     if what != "samples":
         rows.append(rate("samples_per_second", workload.samples_per_step * replicas))
     peak = published_peak(run.facts.get("torch.device_name"), workload.precision)
@@ -132,12 +147,26 @@ def _rate_rows(workload: TrainingWorkload, run: RunRecord, steps: list[Step]) ->
     return rows
 
 
+def _utilization_rows(
+    workload: ScriptWorkload, amount: float, rate: Callable[[str, float], MetricRow], peaks: Peaks | None
+) -> list[MetricRow]:
+    if workload.work.flops is None:
+        return []
+    flops, rows = amount * workload.work.flops, list[MetricRow]()
+    rows.append(rate("model_flops", flops))
+    if peaks is not None and peaks.probed:
+        rows.append(rate("model_flops_utilization", flops / peaks.probed))
+    if peaks is not None and peaks.published:
+        rows.append(rate("model_flops_utilization_of_published_peak", flops / peaks.published))
+    return rows
+
+
 def _straggler_rows(run: RunRecord, steps: list[Step]) -> list[MetricRow]:
     lag = straggler_stats(run.by_rank, {step.step for step in steps})
     return [] if lag is None else [metric_row("straggler_ratio", lag.ratio, lag.n), metric_row("straggler_share", lag.same, lag.n)]
 
 
-def _checkpoint_rows(workload: TrainingWorkload, run: RunRecord) -> list[MetricRow]:
+def _checkpoint_rows(workload: TrainingJob, run: RunRecord) -> list[MetricRow]:
     saves = steady_saves(workload, run)
     if not saves:
         return []
@@ -153,7 +182,7 @@ def _median_row(metric: str, values: list[float]) -> MetricRow:
     return metric_row(metric, float(np.median(values)), len(values), ci=median_interval(values))
 
 
-def steady_saves(workload: TrainingWorkload, run: RunRecord) -> list[CheckpointSave]:
+def steady_saves(workload: TrainingJob, run: RunRecord) -> list[CheckpointSave]:
     """The checkpoints between steady steps: not those of the warm-up, nor the one after the last step."""
     return [save for save in run.saves if not save.closing and save.step > workload.steps.discard]
 
@@ -176,19 +205,22 @@ MAX_CURVE_POINTS = 120
 _PHASES: tuple[Phase, ...] = ("cold_start", "warmup", "steady")
 
 
-def build_curves(workload: TrainingWorkload, run: UndisturbedRun) -> list[Curve]:
+def build_curves(workload: TrainingJob, run: UndisturbedRun) -> list[Curve]:
     """The curves of the undisturbed run, each in parts: a curve belongs to one phase, and a part begins where the one before it ends."""
     blocks = _blocks(run)
     curves: list[Curve] = []
     for phase in _PHASES:
         if own := [block for block in blocks if run.phase_of(block[0].step) == phase]:
-            curves += [_loss_curve(phase, own), _throughput_curve(workload, phase, run.record, own)]
+            if all(step.loss is not None for block in own for step in block):
+                curves.append(_loss_curve(phase, own))
+            if work_per_step(workload, run.record.steps)[1] is not None:
+                curves.append(_throughput_curve(workload, phase, run.record, own))
     return [*curves, *_rank_curves(run)]
 
 
 def losses_sha256(steps: Sequence[Step]) -> str:
     """Hash of each step's number and loss, bit for bit."""
-    return hashlib.sha256(b"".join(struct.pack("<qd", step.step, step.loss) for step in steps)).hexdigest()
+    return hashlib.sha256(b"".join(struct.pack("<qd", step.step, step.loss) for step in steps if step.loss is not None)).hexdigest()
 
 
 def _blocks(run: UndisturbedRun) -> list[list[Step]]:
@@ -214,16 +246,17 @@ def _curve(phase: Phase, along: str, metric: str, points: list[Point]) -> Curve:
 def _loss_curve(phase: Phase, blocks: list[list[Step]]) -> Curve:
     points = []
     for block in blocks:
-        mean = sum(step.loss for step in block) / len(block)
+        mean = sum(step.loss for step in block if step.loss is not None) / len(block)
         middle = (block[0].step + block[-1].step) / 2
         points.append(Point(at=middle, value=mean if math.isfinite(mean) else None, n=len(block)))
     return _curve(phase, "step", "training_loss", points)
 
 
-def _throughput_curve(workload: TrainingWorkload, phase: Phase, run: RunRecord, blocks: list[list[Step]]) -> Curve:
+def _throughput_curve(workload: TrainingJob, phase: Phase, run: RunRecord, blocks: list[list[Step]]) -> Curve:
     """Throughput of each block over its time, from the end of the block before it: the pauses between steps count, as they do for the run,
     but for checksums of checkpoints."""
-    what, amount = work_per_step(workload)
+    what, amount = work_per_step(workload, run.steps)
+    assert amount is not None
     steps, checksums = run.steps, {save.step: save.checksum_s for save in run.saves}
     began = steps[0].start_s
     before = dict(zip((step.step for step in steps[1:]), (step.end_s for step in steps), strict=False))

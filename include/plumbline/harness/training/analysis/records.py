@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,8 @@ _STEADY_BLOCK = 5
 _STEADY_MIN_STEPS = 45
 _STEADY_MIN_BLOCKS = 6
 _STEADY_OVERLAP = 0.05
+_SEEN_LATE_S = 0.15
+"""By how much the beginning of a checkpoint that is seen from its files may be wrong."""
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
@@ -114,7 +117,7 @@ class RestartCost:
     """Cost of one incident in parts that add up.
 
     `complete`: the lost step (or checkpoint) was repeated; else the time until the next incident, or until the end of the trial.
-    `checksum_s`: this harness's own check of the checkpoint, which is not part of the cost."""
+    `checksum_s`: of this harness's own, its check of the checkpoint and its start of a script, which is not part of the cost."""
 
     incident: Incident
     after: RunName | None
@@ -176,6 +179,7 @@ def join_attempts(attempts: Sequence[RunRecord]) -> RunRecord:
         saves=[save for _, save in sorted({save.step: save for attempt in attempts for save in attempt.saves}.items())],
         rejected=[reason for attempt in attempts for reason in attempt.rejected],
         compiled_s=first.compiled_s,
+        first_start_known=first.first_start_known,
         skipped=sorted({step for attempt in attempts for step in attempt.skipped}),
         facts=first.facts or last.facts,
     )
@@ -211,27 +215,60 @@ def _restart_cost(
     begin = min(run.at.get("load_begin", run.steps[0].start_s if run.steps else until), until)
     loaded = min(run.at.get("load_end", begin if run.steps or "load_begin" not in run.at else until), until)
     checksum_s = min(run.load_checksum_s, loaded - begin)
-    load = loaded - begin - checksum_s
-    return RestartCost(incident, name, detect, begin - incident.noticed_s, load, until - loaded, again is not None, checksum_s)
+    load, launch = loaded - begin - checksum_s, begin - incident.noticed_s
+    overhead_s = min(run.overhead_s, launch)
+    return RestartCost(incident, name, detect, launch - overhead_s, load, until - loaded, again is not None, checksum_s + overhead_s)
 
 
 def merge_ranks(by_rank: Mapping[int, Sequence[Step]]) -> list[Step]:
-    """One step of the job for each that every rank has done, from the steps of each rank (rank 0 among them).
+    """One step of the job for each that every rank has done, from the steps of each rank.
 
-    Gradients synchronise the ranks in every step, so the job's step is the time between two ends of it on one clock, rank 0's: other nodes'
+    Gradients synchronise the ranks in every step, so the job's step is the time between two ends of it on one clock, the first rank's: other nodes'
     clocks are not ours, and the longest times of different ranks add up to more than the wall time. Its stages are those of the rank that
     the others waited for, the one that was busiest itself; its loss is the mean over the ranks.
     """
     numbered = {rank: {step.step: step for step in steps} for rank, steps in sorted(by_rank.items())}
     together = []
-    for ours in by_rank[0]:
+    for ours in by_rank[min(by_rank)]:
         theirs = [steps[ours.step] for steps in numbered.values() if ours.step in steps]
         if len(theirs) < len(numbered):
             continue
         # Always in the order of the ranks: the same losses give the same mean, to the bit.
-        loss = sum(step.loss for step in theirs) / len(theirs)
+        losses = [step.loss for step in theirs if step.loss is not None]
+        loss = sum(losses) / len(losses) if losses else None
         together.append(replace(ours, stages=max(theirs, key=_busy_s).stages, loss=loss))
     return together
+
+
+def adopt_script(record: RunRecord, by_rank: dict[int, RunRecord]) -> None:
+    """Make `record`, of rank 0, the record of a script's run: the first rank that reports steps speaks for the job, and those that report
+    none are left out of `by_rank`."""
+    record.silent = [rank for rank, each in by_rank.items() if not each.steps]
+    for rank in record.silent[: len(by_rank) - 1]:
+        del by_rank[rank]
+    leader = next(iter(by_rank.values()))
+    if leader is not record:
+        record.steps, record.saves, record.at = leader.steps, record.saves or leader.saves, {**record.at, **leader.at}
+        record.launched_s = leader.launched_s  # on its clock
+    set_saves_apart(record)
+
+
+def set_saves_apart(record: RunRecord) -> None:
+    """Take the checkpoints of a script out of its steps: one that was written inside a step (or between two) held training up, one that
+    was written during several did not. A step around a checkpoint has no second time: what its two sources say of the pause may differ."""
+    steps, ends = record.steps, [step.end_s for step in record.steps]
+    for number, save in enumerate(record.saves):
+        began = save.end_s - save.save_s
+        # From the first step that ends after the save began to the first one that ends after it ended.
+        touched = range(bisect_right(ends, began), min(bisect_left(ends, save.end_s) + 1, len(ends)))
+        overlaps = {at: max(min(ends[at], save.end_s) - max(steps[at].start_s, began), 0.0) for at in touched}
+        most = max(overlaps, key=lambda at: overlaps[at], default=None)
+        if most is not None and sum(overlaps.values()) - overlaps[most] > _SEEN_LATE_S:
+            record.saves[number] = replace(save, blocking_s=0.0)
+        elif most is not None:
+            steps[most] = replace(steps[most], start_s=steps[most].start_s + overlaps[most])
+        for at in touched:
+            steps[at] = replace(steps[at], other_s=None)
 
 
 def max_over_ranks(of_ranks: Sequence[Mapping[str, int]]) -> dict[str, int]:
@@ -337,23 +374,31 @@ class TrainingRecords:
         attempts = list(self._runs("fault", "recovery").values())
         if self.fault is None or not attempts or not attempts[-1].steps or attempts[-1].steps[-1].step != self.fault.until - 1:
             return None
-        stretch = join_attempts(attempts)
-        began = next(attempt.at["load_end"] for attempt in attempts if "load_end" in attempt.at)
+        first, stretch = attempts[0], join_attempts(attempts)
+        counted = [step for step in stretch.steps if step.step >= self.fault.resume_from]
+        # A script's first attempt begins from scratch: what counts begins with its first step after the checkpoint.
+        before = [*(step.end_s for step in first.steps if step.step < self.fault.resume_from)]
+        before += [save.end_s for save in first.saves if before and save.step == self.fault.resume_from]
+        began = max(before, default=None) or next((attempt.at["load_end"] for attempt in attempts if "load_end" in attempt.at), None)
+        if began is None:
+            return None
         ended = max([stretch.steps[-1].end_s, *(save.end_s for save in attempts[-1].saves)])
-        checks = sum(attempt.load_checksum_s for attempt in attempts[1:])
-        return sum(step.step_s for step in stretch.steps) / (ended - began - checks), len(stretch.steps)
+        checks = sum(attempt.load_checksum_s + attempt.overhead_s for attempt in attempts[1:])
+        return sum(step.step_s for step in counted) / (ended - began - checks), len(counted)
 
     def diverged(self, tolerance: float = 0.0) -> list[int] | None:
         """Steps done again whose loss is not what it was the first time, to the bit or to a share; None if there is nothing to compare."""
-        first: dict[int, float] = {}
+        first: dict[int, float | None] = {}
         again: list[Step] = []
         for number, run in enumerate(self.runs.values()):
             again += run.steps if number else []
             for step in run.steps:
                 first.setdefault(step.step, step.loss)
-        if not again:
+        pairs = [(step.step, step.loss, first[step.step]) for step in again]
+        known = [(step, loss, before) for step, loss, before in pairs if loss is not None and before is not None]
+        if not known:
             return None
-        return sorted({step.step for step in again if not math.isclose(step.loss, first[step.step], rel_tol=tolerance)})
+        return sorted({step for step, loss, before in known if not math.isclose(loss, before, rel_tol=tolerance)})
 
     def _runs(self, *kinds: RunKind) -> dict[RunName, RunRecord]:
         return {name: run for name, run in self.runs.items() if run_kind(name) in kinds}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.declarations.workloads.script import ScriptWorkload
+from plumbline.declarations.workloads.training import TrainingJob
 from plumbline.harness.launcher_protocol import Deletion
 from plumbline.harness.measurement import EvidenceFile, Judgement, degraded, invalid
 from plumbline.harness.training.analysis.records import COST_PARTS, Ending, RestartCost, TrainingRecords
@@ -78,18 +80,22 @@ def attempts_evidence(records: TrainingRecords, folder: Path) -> list[EvidenceFi
     return [EvidenceFile("attempts", path, table.num_rows)]
 
 
-def loss_tolerance(workload: TrainingWorkload) -> float:
-    """Allowed relative difference of a repeated step's loss: none where the same sums come in the same order."""
+def loss_tolerance(workload: TrainingJob) -> float:
+    """Allowed relative difference of a repeated step's loss: none where the same sums come in the same order. Only a script that says so
+    repeats its losses at all."""
+    if isinstance(workload, ScriptWorkload):
+        return 0.0 if workload.deterministic else math.inf
     return 0.0 if workload.needs.accelerator == "cpu" or workload.deterministic else _GPU_TOLERANCE
 
 
-def loss_guarantees(workload: TrainingWorkload, records: TrainingRecords) -> list[str]:
+def loss_guarantees(workload: TrainingJob, records: TrainingRecords) -> list[str]:
     """Guarantees of the losses after a restart: that they were the same to the bit, or, on a GPU, nearly so."""
     if not records.incidents:
         return []
     if records.diverged() == []:
         return ["losses_continue_exactly"]
-    return ["losses_continue_closely"] if records.diverged(loss_tolerance(workload)) == [] else []
+    tolerance = loss_tolerance(workload)
+    return ["losses_continue_closely"] if math.isfinite(tolerance) and records.diverged(tolerance) == [] else []
 
 
 def unplanned_restarts(records: TrainingRecords) -> list[Judgement]:
@@ -123,7 +129,7 @@ _ATTEMPTS_SCHEMA = pa.schema(
 )
 
 
-def declared_failure(workload: TrainingWorkload, records: TrainingRecords) -> list[Judgement]:
+def declared_failure(workload: TrainingJob, records: TrainingRecords) -> list[Judgement]:
     """Whether a failed trial's declared fault alone exceeded the allowed restarts, as it would in another try."""
     planned = sum(incident.ending != "unplanned" for incident in records.incidents)
     if planned <= workload.restarts:

@@ -74,6 +74,8 @@ class Coordinator:
         self.probe_failures: dict[int, str] = {}
         """Why a node's ranks of the collective probe ended early."""
         self._ended: set[int] = set()
+        self.done: set[int] = set()
+        """Nodes on which the ranks of a script that report have done the last step."""
         self.logs: dict[int, Mapping[str, list[LogLine]]] = {}
 
     def __enter__(self) -> Coordinator:
@@ -125,19 +127,27 @@ class Coordinator:
                 raise TrialFailed(cause.failure_class, cause.detail)
         for node, sha256 in self._inputs.items():
             if sha256 != inputs:
-                raise TrialFailed("harness_error", f"{self._title(node)} generated other training data than node 0 from the same seed")
+                raise TrialFailed(
+                    "harness_error", f"{self._title(node)} has other training data or files than node 0 from the same declaration"
+                )
 
     def enter(self, phase: Phase | None) -> None:
         """Have every node attribute its GPUs' work to a phase; None: to none."""
         self._send_all("phase", name=phase)
 
     @property
+    def count(self) -> int:
+        """Nodes but the first."""
+        return self._topology.nodes - 1
+
+    @property
     def all_ended(self) -> bool:
-        return len(self._ended) == self._topology.nodes - 1
+        return len(self._ended) == self.count
 
     def start(self, run: RunName, store: Address, *, resume: bool) -> None:
         """Have every node start its ranks of a run. `resume`: from the newest checkpoint."""
         self._ended.clear()
+        self.done.clear()
         self.logs.clear()
         self.causes = self._lasting()
         self._send_all("start", run=run, port=store.port, resume=resume)
@@ -224,6 +234,8 @@ class Coordinator:
         elif kind == "failed":
             detail = f"{self._title(node)}: {message['detail']}"
             self.causes[node] = FailureCause(message["failure_class"], detail, certain=message["certain"], passing=message["passing"])
+        elif kind == "done":
+            self.done.add(node)
         elif kind == "ended":
             self._ended.add(node)
             self.logs[node] = message["logs"]

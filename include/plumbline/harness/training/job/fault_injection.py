@@ -31,9 +31,9 @@ def inject_fault(fault: Fault, job: Job, meanwhile: Callable[[], None]) -> tuple
     """Inject the fault into the job, whose held rank waits for it, and end the rest.
 
     Returns the moments of injection and detection in monotonic seconds. TrialFailed if a process does not die."""
-    holding = next(worker for worker in job.workers if worker.spec.hold is not None)
+    holding = [worker for worker in job.workers if worker.spec.hold is not None][-1]
     victims = job.workers if isinstance(fault, GroupKill) else [holding]
-    began = min(victim.signal(signal.SIGKILL) for victim in victims)
+    began = min(victim.kill() for victim in victims)
     noticed = _wait_until_dead(victims, began, meanwhile)
     job.end(meanwhile)
     return began, noticed
@@ -125,14 +125,14 @@ def wait_for_deletion(number: int, patience: float, meanwhile: Callable[[], None
     )
 
 
-def resume_from_last_pod(state: PersistentState, fault: FaultPlan, ranks: int, started_s: float) -> ResumedTrial:
+def resume_from_last_pod(state: PersistentState, fault: FaultPlan, ranks: int, started_s: float, *, script: bool = False) -> ResumedTrial:
     """The earlier pods' records, on this pod's clock.
 
     Monotonic clocks restart with a machine. The deleted pod's unfinished step is placed at the launcher's request, as the delay until then is an
     artefact of the injection. Until the pod is seen gone the launcher's clock counts, then the new pod's; the difference of their wall clocks
     adds to the start.
 
-    `ranks`: on this node. `started_s`: monotonic, when this process began. TrialFailed if the saved state is of another deletion."""
+    `ranks`: on this node. `started_s`: monotonic, when this process began. `script`: whether they run one. TrialFailed if the saved state is of another deletion."""
     saved, deletion = state.get(_STATE_KEY), state.deletions[-1]
     if saved["deletion"] != len(state.deletions):
         raise TrialFailed(
@@ -144,7 +144,9 @@ def resume_from_last_pod(state: PersistentState, fault: FaultPlan, ranks: int, s
     records = TrainingRecords(fault, data_sha256=saved["data_sha256"])
     shifts = {row["name"]: row["shift_s"] + shift_s for row in saved["runs"]}
     for row in saved["runs"]:
-        records.runs[row["name"]] = _read_run(state.folder, row["name"], row["launched_s"] + shift_s, shifts[row["name"]], ranks)
+        records.runs[row["name"]] = _read_run(
+            state.folder, row["name"], row["launched_s"] + shift_s, shifts[row["name"]], ranks, script=script
+        )
     for row in saved["incidents"]:
         incident = Incident(**row)
         records.incidents.append(replace(incident, began_s=incident.began_s + shift_s, noticed_s=incident.noticed_s + shift_s))
@@ -163,16 +165,17 @@ def _deletion_times(deletion: Deletion, started_s: float) -> tuple[float, float,
     return started_s - detect_s, started_s, ahead
 
 
-def _read_run(folder: Path, name: RunName, launched_s: float, shift_s: float, ranks: int) -> RunRecord:
-    record = RunRecord(launched_s)
-    for line in _read_lines(folder / f"{name}.steps.jsonl", shift_s):
-        record.add(line)
+def _read_run(folder: Path, name: RunName, launched_s: float, shift_s: float, ranks: int, *, script: bool) -> RunRecord:
+    by_rank: dict[int, RunRecord] = {}
+    for rank in range(ranks):
+        by_rank[rank] = RunRecord(launched_s)
+        for line in _read_lines(folder / (f"{name}.rank{rank}.steps.jsonl" if rank else f"{name}.steps.jsonl"), shift_s):
+            by_rank[rank].add(line)
+    record = by_rank[0]
+    if script:
+        records.adopt_script(record, by_rank)
     if ranks > 1:
-        for rank in range(ranks):
-            of_rank = RunRecord(launched_s)
-            for line in _read_lines(folder / (f"{name}.rank{rank}.steps.jsonl" if rank else f"{name}.steps.jsonl"), shift_s):
-                of_rank.add(line)
-            record.by_rank[rank] = of_rank.steps
+        record.by_rank = {rank: each.steps for rank, each in by_rank.items()}
         record.steps = records.merge_ranks(record.by_rank)
     return record
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from plumbline.harness.gang.channel import gloo_environment, serve_rendezvous_store
+from plumbline.harness.gang.channel import free_port, gloo_environment, serve_rendezvous_store
 from plumbline.harness.gang.topology import Address, Topology
 from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.training.analysis import records
@@ -19,15 +19,19 @@ from plumbline.harness.training.job.supervisor import (
     RankProcess,
     RunAborted,
     failure_causes,
+    finished,
     rank_processes,
+    started,
     wait_for_any,
 )
 from plumbline.harness.training.plan import CoreShare, FaultPlan
-from plumbline.harness.training.worker_protocol import LogLine, RunName, RunRecord, WorkerSpec
+from plumbline.harness.training.worker_protocol import LogLine, RunName, RunRecord, RunSpec, ScriptSpec
 
 _LOOPBACK = "127.0.0.1"
 _POLL_S = 0.1
 _POLL_BEFORE_KILL_S = 0.002
+_PEERS_S = 3.0
+"""How long ranks of a script may take to report their last step after the first one did."""
 
 
 @dataclass(frozen=True)
@@ -68,27 +72,31 @@ def isolate_fault_checkpoint(folder: Path, fault: FaultPlan) -> None:
 class Job:
     """All ranks of one run, as a context that ends this node's ranks; other nodes end theirs on the announced outcome."""
 
-    def __init__(self, name: RunName, spec: WorkerSpec, context: JobContext) -> None:
+    def __init__(self, name: RunName, spec: RunSpec, context: JobContext) -> None:
         self.name, self.spec = name, spec
         self._coordinator, self._store = context.coordinator, context.store
-        self._workers = rank_processes(name, spec, context.folder, context.topology, context.shares, context.store, context.variables)
+        if self._store is not None and isinstance(spec, ScriptSpec):  # rank 0 of a script serves the store of its run itself
+            self._store = Address(self._store.host, free_port())
+        self._workers = rank_processes(name, spec, context.folder, context.topology, context.shares, self._store, context.variables)
         self._stack = ExitStack()
         self._explanation = CauseResolver()
         self._broken_since_s: float | None = None
+        self._first_done_s: float | None = None
 
     def __enter__(self) -> Job:
         with ExitStack() as stack:
             if self._coordinator is not None and self._store is not None:
                 self._coordinator.start(self.name, self._store, resume=self.spec.resume)
-            for worker in self._workers:
-                stack.enter_context(worker)
+            stack.enter_context(started(self._workers))
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+        by_rank = self._records_by_rank()
+        if isinstance(self.spec, ScriptSpec):
+            records.adopt_script(self.record, by_rank)
         if len(self._workers) > 1 or self._coordinator is not None:
-            by_rank = self._records_by_rank()
             self.record.peak_memory = records.max_over_ranks([record.peak_memory for record in by_rank.values()])
             self.record.by_rank = {rank: record.steps for rank, record in by_rank.items()}
             self.record.steps = records.merge_ranks(self.record.by_rank)
@@ -113,6 +121,9 @@ class Job:
             ended = self._all_ended()  # before the lines are read: those of the last moment must not be missed
             for worker in self._workers:
                 yield from (line for line in worker.take() if worker.rank == 0 or line["event"] == "holding")
+            if self._finished():
+                self.end(meanwhile)
+                return
             if (cause := self._cause()) is not None:
                 assert self._broken_since_s is not None
                 if not cause.passing:
@@ -137,6 +148,18 @@ class Job:
 
     def _all_ended(self) -> bool:
         return all(worker.ended for worker in self._workers) and (self._coordinator is None or self._coordinator.all_ended)
+
+    def _finished(self) -> bool:
+        """Whether a script has done its last step on all ranks that report, or some time ago on one: others may report nothing."""
+        if not isinstance(self.spec, ScriptSpec):
+            return False
+        others = self._coordinator.done if self._coordinator is not None else set[int]()
+        if self._first_done_s is None and (others or any(worker.done for worker in self._workers)):
+            self._first_done_s = time.monotonic()
+        if self._first_done_s is None:
+            return False
+        everywhere = self._coordinator is None or len(others) == self._coordinator.count
+        return (everywhere and finished(self._workers)) or time.monotonic() - self._first_done_s > _PEERS_S
 
     def _cause(self) -> FailureCause | None:
         others = list(self._coordinator.causes.values()) if self._coordinator else []

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from plumbline.declarations import Trial, installation_paths
-from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.declarations.workloads.training import TrainingJob
 from plumbline.harness import environment
 from plumbline.harness.environment.cpu import cpu_limit, usable_cores
 from plumbline.harness.gang.channel import Channel, Message, PeerDisconnected, connect, gloo_environment
@@ -22,10 +22,10 @@ from plumbline.harness.interruption import Interrupted, interruptible
 from plumbline.harness.measurement import TrialFailed, scratch_folder
 from plumbline.harness.probes import inter_node
 from plumbline.harness.training import plan
-from plumbline.harness.training.dataset.preparation import prepare_inputs
 from plumbline.harness.training.job.coordinator import TURN_S, CauseResolver, FailureCause, gang_identity
+from plumbline.harness.training.job.inputs import prepare
 from plumbline.harness.training.job.job import isolate_fault_checkpoint
-from plumbline.harness.training.job.supervisor import RankProcess, failure_causes, rank_processes, wait_for_any
+from plumbline.harness.training.job.supervisor import RankProcess, failure_causes, finished, rank_processes, started, wait_for_any
 from plumbline.harness.training.plan import share_cores
 from plumbline.harness.training.worker_protocol import LogLine, RunName, run_kind
 from plumbline.metrics import Phase
@@ -39,14 +39,13 @@ class NodeAgent:
 
     def __init__(self, trial: Trial, topology: Topology, link: Channel, folder: Path, gpus: GpuPhaseMonitor) -> None:
         workload = trial.workload
-        assert isinstance(workload, TrainingWorkload) and topology.rendezvous is not None
+        assert isinstance(workload, TrainingJob) and topology.rendezvous is not None
         self._trial, self._topology, self._link, self._folder, self._gpus = trial, topology, link, folder, gpus
         self._workload, self._meeting = workload, topology.rendezvous.host
         self._phase: Phase | None = None
         self._before_start = ExitStack()
         """Ends when the first run starts, or the node ends."""
         self._device = "cpu" if workload.needs.accelerator == "cpu" else "cuda"
-        self._shares = share_cores(usable_cores(), cpu_limit(os.environ), topology.processes, self._device)
         self._variables = gloo_environment(link.local_host)
         self._running = ExitStack()
         self._workers: tuple[RankProcess, ...] = ()
@@ -54,6 +53,7 @@ class NodeAgent:
         self._explanation = CauseResolver()
         self._reported = False
         """Whether node 0 knows of the current run's failed ranks and decides."""
+        self._done = False
 
     def serve(self) -> str | None:
         """Follow node 0 until it ends the trial; None if that is done, else the failure in a sentence."""
@@ -63,9 +63,11 @@ class NodeAgent:
         environment.require_driver(facts)
         environment.check_accelerators(self._trial.provider, self._workload.gpus, facts)
         self._gpus.before = environment.hardware_judgements(facts, self._topology.node)
-        self._data = prepare_inputs(self._workload, installation_paths().cache)
+        self._inputs = prepare(self._workload, self._folder, installation_paths().cache, self._device)
+        binds = self._device == "cpu" and not self._inputs.of_script
+        self._shares = share_cores(usable_cores(), cpu_limit(os.environ), self._topology.processes, binds=binds)
         answering = self._before_start.enter_context(inter_node.PeerServer())
-        self._link.send("joined", data=self._data.sha256, port=answering.port)
+        self._link.send("joined", data=self._inputs.sha256, port=answering.port)
         while True:
             wait_for_any(self._workers, [self._link], TURN_S)
             for message in self._link.news():
@@ -108,7 +110,13 @@ class NodeAgent:
             self._link.send("probe_failed", detail=why)
         if self._workers and all(worker.ended and worker.cause() is None for worker in self._workers):
             self._report_end()
-        cause = None if self._reported else self._explanation.of(failure_causes(self._workers))
+        if self._inputs.of_script and not self._done:
+            for worker in self._workers:
+                worker.take()
+            if finished(self._workers):
+                self._done = True
+                self._link.send("done")
+        cause = None if self._reported or self._done else self._explanation.of(failure_causes(self._workers))
         if cause is None:
             return None
         self._report(cause)
@@ -128,15 +136,14 @@ class NodeAgent:
         self._probing = None  # ended on purpose
         self._before_start.close()
         run: RunName = message["run"]
-        spec = plan.run_spec(run, self._workload, self._data, self._folder, device=self._device, resume=message["resume"])
-        self._explanation, self._reported = CauseResolver(), False
+        spec = self._inputs.spec(run, resume=message["resume"])
+        self._explanation, self._reported, self._done = CauseResolver(), False, False
         fault = plan.plan_fault(self._workload)
         if fault is not None and run_kind(run) != "run":
             isolate_fault_checkpoint(self._folder, fault)
         store = Address(self._meeting, int(message["port"]))
         self._workers = rank_processes(run, spec, self._folder, self._topology, self._shares, store, self._variables)
-        for worker in self._workers:
-            self._running.enter_context(worker)
+        self._running.enter_context(started(self._workers))
         _log(f"{run}: started rank{'s' if len(self._workers) > 1 else ''} {', '.join(str(worker.rank) for worker in self._workers)}")
 
     def _probe(self, message: Message) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from plumbline.harness import engine_python, hardware_faults, image_requirements
 from plumbline.harness.child_process import ChildProcess
 from plumbline.harness.environment.container import oom_kills
 from plumbline.harness.gang.topology import Address, Topology
-from plumbline.harness.process_tree import describe_exit
+from plumbline.harness.process_tree import describe_exit, kill_tree
 from plumbline.harness.training import plan
 from plumbline.harness.training.job.coordinator import FailureCause
 from plumbline.harness.training.plan import CoreShare
@@ -28,11 +30,14 @@ from plumbline.harness.training.worker_protocol import (
     LogTail,
     RunName,
     RunRecord,
-    WorkerSpec,
+    RunSpec,
+    ScriptSpec,
 )
 from plumbline.results import FailureClass
 
 KILL_TIMEOUT_S = 60.0
+SCRIPT_GRACE_S = 8.0
+"""Of the process around a script, which gives the script less."""
 _POLL_WITHOUT_HANDLE_S = 0.02
 _SHOWN_LINES = 12
 MALLOC_SETTINGS = {
@@ -61,7 +66,7 @@ class RunAborted(Exception):
 class RankProcess:
     """One worker process, as a context: it never outlives the block."""
 
-    def __init__(self, name: RunName, spec: WorkerSpec, share: CoreShare, folder: Path, variables: Mapping[str, str]) -> None:
+    def __init__(self, name: RunName, spec: RunSpec, share: CoreShare, folder: Path, variables: Mapping[str, str]) -> None:
         self.spec = spec
         self.rank = spec.group.rank if spec.group else 0
         self.title = f"{name}, rank {self.rank} of {spec.group.world}" if spec.group else name
@@ -76,12 +81,16 @@ class RankProcess:
         self.record = RunRecord(launched_s=0.0)
         self.lines: list[LogLine] = []
         self._oom_kills = oom_kills()
+        self._script = isinstance(spec, ScriptSpec)
+        self._private = isinstance(spec, ScriptSpec) and spec.private
 
     def __enter__(self) -> RankProcess:
         self.spec.write(self._spec_path)
-        command = [engine_python.executable(), "-m", "plumbline.harness.training.worker", str(self._spec_path), str(os.getpid())]
+        # A script's settings are its own, and its worker is of the harness: the command alone runs on torch.
+        python, settings = (sys.executable, {}) if self._script else (engine_python.executable(), MALLOC_SETTINGS)
+        command = [python, "-m", self.spec.module, str(self._spec_path), str(os.getpid())]
         bound = THREAD_BINDING if self._share.bind else {}
-        variables = {**engine_python.environment(), **MALLOC_SETTINGS, **bound, **self._variables}
+        variables = {**engine_python.environment(), **settings, **bound, **self._variables}
         self.record.launched_s = time.monotonic_ns() / 1e9
         self._process = ChildProcess(command, variables, output=self.stderr_path, cpus=self._share.cores)
         try:
@@ -91,7 +100,7 @@ class RankProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.stop()
+        self.process.stop(SCRIPT_GRACE_S if self._script else 0.0)
         if self._handle is not None:
             os.close(self._handle)
         self.take()
@@ -112,10 +121,18 @@ class RankProcess:
     def ended(self) -> bool:
         return self.process.poll() is not None
 
-    def signal(self, number: signal.Signals) -> float:
-        """Send a signal; returns the moment in monotonic seconds."""
+    @property
+    def done(self) -> bool:
+        """Whether it did its last step: a script goes on until it is ended, so that its peers can finish theirs."""
+        return "done" in self.record.at
+
+    def kill(self) -> float:
+        """Send SIGKILL, also to what it started; returns the moment in monotonic seconds."""
         sent = time.monotonic_ns() / 1e9
-        self.process.send_signal(number)
+        if self._script:
+            kill_tree(self.process.pid)
+        else:
+            self.process.kill()
         return sent
 
     def take(self) -> list[LogLine]:
@@ -131,17 +148,22 @@ class RankProcess:
         code = self.process.poll()
         if not code:
             return None
-        stderr = self.stderr_path.read_text(errors="replace").strip().splitlines()[-_SHOWN_LINES:]
-        last = "\n".join(stderr) or "it wrote nothing"
+        text = self.stderr_path.read_text(errors="replace")
+        output, _, sentence = text.rpartition("\0") if self._script and "\0" in text else (text, "", "")  # see script/__main__.py
+        lines = output.strip().splitlines()[-_SHOWN_LINES:]
+        shown = lines if not self._private and (not sentence or code == ExitCode.SCRIPT_FAILED) else []
+        last = "\n".join([*filter(None, [sentence.strip()]), *shown]) or ("its output is private" if self._private else "it wrote nothing")
         done = f"after step {self.record.steps[-1].step}" if self.record.steps else "before its first step"
-        failure_class, what, passing = _classify_exit(code, last, short_of_memory=(oom_kills() or 0) > (self._oom_kills or 0))
+        failure_class, what, passing = _classify_exit(code, "\n".join(lines), short_of_memory=(oom_kills() or 0) > (self._oom_kills or 0))
         detail = f"the training process ({self.title}) {what} {done}: {last}"
-        return FailureCause(failure_class, detail, certain=code != ExitCode.LOST_A_PEER, passing=passing)
+        # A script that lost its peer fails in words of its own.
+        after_a_peer = code == ExitCode.LOST_A_PEER or (self.spec.group is not None and code in _SCRIPT_EXITS)
+        return FailureCause(failure_class, detail, certain=not after_a_peer, passing=passing)
 
 
 def rank_processes(
     name: RunName,
-    spec: WorkerSpec,
+    spec: RunSpec,
     folder: Path,
     topology: Topology,
     shares: Sequence[CoreShare],
@@ -153,6 +175,25 @@ def rank_processes(
         RankProcess(name, plan.rank_spec(spec, topology, rank, share.threads, store, name), share, folder, variables)
         for rank, share in zip(topology.ranks, shares, strict=True)
     )
+
+
+@contextmanager
+def started(workers: Sequence[RankProcess]) -> Iterator[None]:
+    """The workers run while the block does. Scripts are asked to end together: one of them that takes its time keeps no other waiting."""
+    with ExitStack() as stack:
+        for worker in workers:
+            stack.enter_context(worker)
+        try:
+            yield
+        finally:
+            for worker in workers:
+                if isinstance(worker.spec, ScriptSpec) and not worker.ended:
+                    worker.process.terminate()
+
+
+def finished(workers: Sequence[RankProcess]) -> bool:
+    """Whether a script's ranks that report steps have all done the last one; others go by their word."""
+    return any(worker.done for worker in workers) and all(worker.done for worker in workers if worker.record.steps)
 
 
 def failure_causes(workers: Sequence[RankProcess]) -> list[FailureCause]:
@@ -177,8 +218,11 @@ _PERMANENT_EXITS: dict[int, tuple[FailureClass, str]] = {
     ExitCode.DISK_FULL: ("harness_error", "could not write: the disk is full or a quota or file size limit is reached"),
     ExitCode.NOTHING_TO_RESUME: ("harness_error", "found no checkpoint to resume from"),
     ExitCode.DAMAGED_DATA: ("harness_error", "found its token file changed"),
+    ExitCode.STEPS_MISREPORTED: ("bad_declaration", "did not report its steps as declared"),
+    ExitCode.NOT_STARTED: ("bad_declaration", "was not started"),
 }
 """Exits that would repeat with the same specification on the same machine: no restart."""
+_SCRIPT_EXITS = (ExitCode.SCRIPT_FAILED, ExitCode.STEPS_MISREPORTED)
 
 
 def _classify_exit(code: int, stderr: str, *, short_of_memory: bool) -> tuple[FailureClass, str, bool]:
@@ -198,4 +242,6 @@ def _classify_exit(code: int, stderr: str, *, short_of_memory: bool) -> tuple[Fa
         return "harness_error", "lost connection to another rank", True
     if code == ExitCode.DEVICE_FAILED:
         return "harness_error", "got an error from its device", True
+    if code == ExitCode.SCRIPT_FAILED:
+        return "bad_declaration", "failed", False
     return "harness_error", describe_exit(code), code < 0

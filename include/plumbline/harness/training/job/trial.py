@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plumbline.declarations import Trial, installation_paths
-from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.declarations.workloads.script import ScriptWorkload
+from plumbline.declarations.workloads.training import TrainingJob
 from plumbline.harness.environment.cpu import cpu_limit, usable_cores
 from plumbline.harness.gang.topology import InvalidTopology, topology_of
 from plumbline.harness.launcher_protocol import Progress
@@ -24,14 +25,15 @@ from plumbline.harness.training.analysis import recovery
 from plumbline.harness.training.analysis.measurement import build_measurement, judge_training
 from plumbline.harness.training.analysis.performance import energy_rows
 from plumbline.harness.training.analysis.records import Incident, TrainingRecords
-from plumbline.harness.training.dataset.preparation import prepare_inputs
+from plumbline.harness.training.analysis.script import device_peaks
 from plumbline.harness.training.job import fault_injection
 from plumbline.harness.training.job.coordinator import Coordinator
 from plumbline.harness.training.job.fault_injection import inject_fault
+from plumbline.harness.training.job.inputs import Inputs, prepare
 from plumbline.harness.training.job.job import Job, JobContext, isolate_fault_checkpoint, rendezvous
 from plumbline.harness.training.job.supervisor import RunAborted
 from plumbline.harness.training.plan import share_cores
-from plumbline.harness.training.worker_protocol import HoldPoint, RunKind, RunName, RunRecord, WorkerSpec, run_kind
+from plumbline.harness.training.worker_protocol import HoldPoint, RunKind, RunName, RunRecord, RunSpec, run_kind
 from plumbline.metrics import Phase
 from plumbline.results import MetricRow
 
@@ -45,19 +47,15 @@ _FAULT_SHARE = 0.4
 """Share of the remaining progress for an attempt that a fault ends."""
 _CHECKS_SHARE = 0.8
 """Share of the trial's time limit after which no check is repeated: the rest is for what came before the training and for the delivery."""
-_CHECKPOINTS = "step-" + "[0-9]" * 8
 _MAX_SHOWN = 5
 
-_SpecOf = Callable[[RunName, bool], WorkerSpec]
-"""A run's name, and whether it resumes, to its specification."""
 
-
-def measure(trial: Trial, workdir: Path, progress: Progress, monitor: ContentionMonitor, _probed: Sequence[MetricRow] = ()) -> Measurement:
+def measure(trial: Trial, workdir: Path, progress: Progress, monitor: ContentionMonitor, probed: Sequence[MetricRow] = ()) -> Measurement:
     """Run one training trial below `workdir` (must exist) and return the measurement with its judgements.
 
     TrialFailed with a failure class when it cannot be measured; no process of the trial outlives the call."""
     workload = trial.workload
-    if not isinstance(workload, TrainingWorkload):
+    if not isinstance(workload, TrainingJob):
         raise TypeError(f"{workload.name} is an {workload.kind} workload; expected a training workload")
     # What must outlive the pod lies where its successor finds it.
     state = persistent_state_of(trial, os.environ)
@@ -76,7 +74,7 @@ def measure(trial: Trial, workdir: Path, progress: Progress, monitor: Contention
         raise TrialFailed("harness_error", f"{error.filename or folder}: {error.strerror or error}", partial) from error
     finally:
         session.clear()
-    measured = build_measurement(workload, session.records, folder)
+    measured = build_measurement(workload, session.records, folder, device_peaks(trial, probed))
     measured.metrics += [*session.network, *session.between.rows]
     measured.metrics += energy_rows(measured.metrics, monitor.gpu_rows())
     measured.curves += session.between.curves
@@ -90,7 +88,7 @@ class _TrialRun:
     def __init__(
         self,
         trial: Trial,
-        workload: TrainingWorkload,
+        workload: TrainingJob,
         workdir: Path,
         progress: Progress,
         monitor: ContentionMonitor,
@@ -120,25 +118,21 @@ class _TrialRun:
                 self._monitor.gpus.announce = coordinator.enter
             self._resume(topology.processes)
             self._report("preparing data", force=True)
-            # A new pod would otherwise make the data again, and the provider be charged for it.
-            data = prepare_inputs(workload, installation_paths().cache if self._state is None else self._state.folder / "cache")
-            self.records.data_sha256 = data.sha256
             device = "cpu" if workload.needs.accelerator == "cpu" else "cuda"
-            parts = share_cores(usable_cores(), cpu_limit(os.environ), topology.processes, device)
+            # A new pod would otherwise make the data again, and the provider be charged for it.
+            cache = installation_paths().cache if self._state is None else self._state.folder / "cache"
+            inputs = prepare(workload, self._folder, cache, device)
+            self.records.data_sha256 = inputs.sha256
+            binds = device == "cpu" and not inputs.of_script
+            parts = share_cores(usable_cores(), cpu_limit(os.environ), topology.processes, binds=binds)
             if coordinator is not None:
-                coordinator.gather(self._trial.provider.launcher.gang_assembly_s, data.sha256, self._report)
+                coordinator.gather(self._trial.provider.launcher.gang_assembly_s, inputs.sha256, self._report)
                 self._report("probing the network between the nodes", force=True)
                 self.network = inter_node.peer_rows(coordinator.peers.values())
             context = stack.enter_context(rendezvous(JobContext(self._folder, topology, parts, coordinator=coordinator)))
             if coordinator is not None:
                 self._probe_collectives(context, coordinator, device)
-            end_by_ns = int((self._began_s + _CHECKS_SHARE * self._trial.provider.launcher.trial_limit_s) * 1e9)
-
-            def orders(name: RunName, resume: bool) -> WorkerSpec:
-                spec = plan.run_spec(name, workload, data, self._folder, device=device, resume=resume)
-                return replace(spec, end_by_ns=end_by_ns)
-
-            self._runs(context, orders)
+            self._runs(context, inputs)
 
     def _probe_collectives(self, context: JobContext, coordinator: Coordinator, device: str) -> None:
         topology, store = context.topology, context.store
@@ -150,16 +144,16 @@ class _TrialRun:
         ranks = inter_node.RankProcesses(orders, topology.node, context.shares[0].threads, self._folder, context.variables)
         self.between = inter_node.measure_collectives(ranks, coordinator.probe_failure)
 
-    def _runs(self, context: JobContext, orders: _SpecOf) -> None:
+    def _runs(self, context: JobContext, inputs: Inputs) -> None:
         fault = self.records.fault
         if self._state is None or not self._state.deletions:  # else an earlier pod did it
-            self._run_until_done("run", context, orders, end=0.6 if fault else 1.0)
+            self._run_until_done("run", context, inputs, end=0.6 if fault else 1.0)
             if fault is not None:
                 isolate_fault_checkpoint(self._folder, fault)
         if fault is not None:
-            self._run_until_done("recovery", context, orders, end=1.0)
+            self._run_until_done("recovery", context, inputs, end=1.0)
 
-    def _run_until_done(self, goal: RunKind, context: JobContext, orders: _SpecOf, *, end: float) -> None:
+    def _run_until_done(self, goal: RunKind, context: JobContext, inputs: Inputs, *, end: float) -> None:
         """Make attempts until the run is done. TrialFailed after more aborted attempts than may be restarted."""
         mine = ("run",) if goal == "run" else ("fault", "recovery")
         ended = [incident for incident in self.records.incidents if run_kind(incident.run) in mine]  # of this pod and those before it
@@ -170,15 +164,15 @@ class _TrialRun:
             struck = sum(incident.ending != "unplanned" for incident in ended)
             kind = "fault" if goal == "recovery" and fault is not None and struck < fault.times else goal
             name = self.records.next_name(kind)
-            # What broke off before its first checkpoint starts again.
-            spec = orders(name, goal == "recovery" or any((self._folder / "checkpoints").glob(_CHECKPOINTS)))
-            incident = self._attempt(name, spec, context, end=end)
+            spec = inputs.spec(name, resume=inputs.resumes(name))
+            end_by_s = self._began_s + _CHECKS_SHARE * self._trial.provider.launcher.trial_limit_s
+            incident = self._attempt(name, replace(spec, end_by_ns=int(end_by_s * 1e9)), context, end=end)
             if incident is None:
                 return
             ended.append(incident)
             self.records.incidents.append(incident)
 
-    def _attempt(self, name: RunName, spec: WorkerSpec, context: JobContext, *, end: float) -> Incident | None:
+    def _attempt(self, name: RunName, spec: RunSpec, context: JobContext, *, end: float) -> Incident | None:
         began = self._fraction
         until = began + (end - began) * _FAULT_SHARE if spec.hold is not None else end
         record: RunRecord | None = None
@@ -204,7 +198,7 @@ class _TrialRun:
             raise TrialFailed("harness_error", f"{name} ended without reaching {_describe_fault_point(spec.hold)}")
         return None
 
-    def _inject(self, name: RunName, spec: WorkerSpec, job: Job) -> Incident:
+    def _inject(self, name: RunName, spec: RunSpec, job: Job) -> Incident:
         fault = self._workload.fault
         assert fault is not None and spec.hold is not None
         if self._state is not None:
@@ -220,8 +214,9 @@ class _TrialRun:
         began, noticed = inject_fault(fault, job, lambda: self._report("waiting for fault detection"))
         return Incident(name, fault.inject, began, noticed, spec.hold.step, spec.hold.inside)
 
-    def _report_steps(self, name: RunName, spec: WorkerSpec, record: RunRecord, began: float, end: float) -> None:
-        first = self.records.fault.resume_from if self.records.fault and run_kind(name) != "run" else 0
+    def _report_steps(self, name: RunName, spec: RunSpec, record: RunRecord, began: float, end: float) -> None:
+        fault = self.records.fault
+        first = fault.resume_from if fault and run_kind(name) != "run" and spec.resume else 0
         done = record.steps[-1].step + 1 if record.steps else first
         self._fraction = max(self._fraction, began + (end - began) * _done_fraction(done - first, spec.until - first))
         note = f"{done} of {spec.until} steps" if done < spec.until else "verifying the checkpoint"
@@ -231,11 +226,13 @@ class _TrialRun:
 
     def _resume(self, ranks: int) -> None:
         if self._state is not None and self._state.deletions and self.records.fault is not None:
-            taken = fault_injection.resume_from_last_pod(self._state, self.records.fault, ranks, self._began_s)
+            taken = fault_injection.resume_from_last_pod(
+                self._state, self.records.fault, ranks, self._began_s, script=isinstance(self._workload, ScriptWorkload)
+            )
             self.records, self._fraction, self._shifts_s = taken.records, taken.fraction, taken.shifts_s
 
     def clear(self) -> None:
-        for name in ("checkpoints", "fault-checkpoints"):
+        for name in ("checkpoints", "fault-checkpoints", "files", "script", "fault-script"):
             shutil.rmtree(self._folder / name, ignore_errors=True)
 
     @contextlib.contextmanager
@@ -257,7 +254,7 @@ class _TrialRun:
             self._progress(self._phase, self._fraction, note)
 
 
-def _phase(name: RunName, record: RunRecord, spec: WorkerSpec, discard: int) -> Phase:
+def _phase(name: RunName, record: RunRecord, spec: RunSpec, discard: int) -> Phase:
     kind = run_kind(name)
     if kind != "run":
         return kind

@@ -59,6 +59,11 @@ def test_without_a_better_one_the_first_is_taken_after_a_while() -> None:
         (ExitCode.NOT_DETERMINISTIC, "", False, "bad_declaration", False),
         (ExitCode.DAMAGED_DATA, "", False, "harness_error", False),
         (1, "RuntimeError: shapes do not match", False, "harness_error", False),
+        (ExitCode.SCRIPT_FAILED, "RuntimeError: shapes do not match", False, "bad_declaration", False),
+        (ExitCode.SCRIPT_FAILED, "ModuleNotFoundError: No module named 'lightning'", False, "image_error", False),
+        (ExitCode.SCRIPT_FAILED, "RuntimeError: CUDA error: uncorrectable ECC error encountered", False, "provider_fault", True),
+        (ExitCode.STEPS_MISREPORTED, "", False, "bad_declaration", False),
+        (ExitCode.NOT_STARTED, "", False, "bad_declaration", False),
     ],
 )
 def test_only_what_need_not_come_again_is_worth_another_attempt(

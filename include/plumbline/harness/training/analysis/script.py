@@ -1,0 +1,90 @@
+"""What is particular to a script's measurement: where its numbers come from, and whether they agree."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from plumbline.declarations import Trial
+from plumbline.declarations.workloads.script import FolderFiles, GitFiles, ReporterReport, ScriptWorkload, TensorBoardReport
+from plumbline.harness.measurement import Judgement, degraded
+from plumbline.harness.training.analysis.performance import Peaks
+from plumbline.harness.training.analysis.records import UndisturbedRun
+from plumbline.harness.training.peak_flops import published_peak
+from plumbline.harness.training.worker_protocol import RunRecord, Step
+from plumbline.results import MetricRow, Scalar
+
+_DISAGREEMENT = 0.02
+
+
+def facts(workload: ScriptWorkload, run: RunRecord) -> dict[str, Scalar]:
+    """What was run, and of each kind of number whether the script reported it or the harness saw it."""
+    task, files = workload.task, workload.task.files
+    where = (
+        f"{files.url} at {files.commit}"
+        if isinstance(files, GitFiles)
+        else f"scripts/{files.path}"
+        if isinstance(files, FolderFiles)
+        else task.folder
+    )
+    found: dict[str, Scalar] = {
+        **run.facts,
+        "script.command": shlex.join(task.command),
+        "script.files": where,
+        "script.report": task.report.format,
+        "script.times": "reported" if isinstance(task.report, ReporterReport | TensorBoardReport) else "seen",
+        "training.world_size": workload.parallelism.world,
+        "training.nodes": workload.parallelism.nodes,
+        "training.processes": workload.parallelism.processes,
+    }
+    if task.resume_arguments is not None:
+        found["script.resume_arguments"] = shlex.join(task.resume_arguments)
+    if isinstance(files, GitFiles):
+        found["script.git_commit"] = files.commit
+    if task.image is not None:
+        found["script.image"] = task.image
+    if workload.work_per_step[1] is not None:
+        found["script.work"] = "declared"
+    elif any(step.work is not None for step in run.steps):
+        found["script.work"] = "reported"
+    if any(step.loss is not None for step in run.steps):
+        found["script.loss"] = "reported"
+    if run.saves:
+        found["script.checkpoints"] = "reported" if run.saves_reported else "seen"
+    return found | {f"script.environment.{name}": value for name, value in sorted(task.environment.items())}
+
+
+def device_peaks(trial: Trial, probed: Sequence[MetricRow]) -> Peaks | None:
+    """What a script's operations are compared with; None of our own loop, which measures it. On a CPU the probe's rate is of a whole node."""
+    workload = trial.workload
+    if not isinstance(workload, ScriptWorkload) or workload.precision is None:
+        return None
+    devices = workload.nodes if workload.needs.accelerator == "cpu" else workload.parallelism.world
+    best = next((row.value for row in probed if row.metric == f"matmul_tflops_{workload.precision}"), None)
+    published = published_peak(trial.provider.accelerator.product, workload.precision)
+    return Peaks(best and best * devices, published and published * devices)
+
+
+def judgements(workload: ScriptWorkload, run: UndisturbedRun) -> list[Judgement]:
+    """Reports that cannot be relied on as they are."""
+    found = disagreement(run.steady, reported_first=isinstance(workload.task.report, ReporterReport))
+    if run.record.silent and isinstance(workload.task.report, ReporterReport) and not workload.task.launches_ranks:
+        ranks = ", ".join(map(str, run.record.silent))
+        found.append(
+            degraded(
+                "rank_without_reports",
+                f"rank {ranks} of {workload.parallelism.world} reported no step while others did; expected the reporter's calls on every rank",
+            )
+        )
+    return found
+
+
+def disagreement(steps: Sequence[Step], *, reported_first: bool) -> list[Judgement]:
+    """Steps whose times, reported and seen, differ by more than 2 % in sum. `reported_first`: which of both is the step's own."""
+    both = [(step.step_s, step.other_s) for step in steps if step.other_s is not None]
+    own, other = sum(step_s for step_s, _ in both), sum(other_s for _, other_s in both)
+    reported, seen = (own, other) if reported_first else (other, own)
+    if not both or abs(reported - seen) <= _DISAGREEMENT * seen:
+        return []
+    detail = f"{len(both)} steady steps took {reported:.4g} s as the script reports them and {seen:.4g} s of wall time; expected at most 2 % between both"
+    return [degraded("reported_times_disagree", detail)]

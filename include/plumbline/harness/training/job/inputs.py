@@ -1,0 +1,99 @@
+"""What the runs of a trial are made from: our own loop's data, or a script's files. Each node prepares its own."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from plumbline.declarations.workloads.script import ScriptWorkload
+from plumbline.declarations.workloads.training import TrainingJob, TrainingWorkload
+from plumbline.harness.training import plan
+from plumbline.harness.training.dataset.preparation import prepare_inputs
+from plumbline.harness.training.script.files import place_files, start_folder
+from plumbline.harness.training.worker_protocol import HoldPoint, LogTail, RunName, RunSpec, ScriptSpec, run_kind
+
+_CHECKPOINTS = "step-" + "[0-9]" * 8
+
+
+class OwnInputs:
+    """The data of our own loop, below `cache`; runs have their checkpoints below `folder`."""
+
+    of_script = False
+
+    def __init__(self, workload: TrainingWorkload, folder: Path, cache: Path, device: str) -> None:
+        self._workload, self._folder, self._device = workload, folder, device
+        self._data = prepare_inputs(workload, cache)
+        self.sha256 = self._data.sha256
+
+    def spec(self, name: RunName, *, resume: bool) -> RunSpec:
+        """The orders of a run, before each rank has its own."""
+        return plan.run_spec(name, self._workload, self._data, self._folder, device=self._device, resume=resume)
+
+    def resumes(self, name: RunName) -> bool:
+        """Whether a run goes on from a checkpoint: what broke off before its first one starts again."""
+        return run_kind(name) != "run" or any((self._folder / "checkpoints").glob(_CHECKPOINTS))
+
+
+class ScriptInputs:
+    """The files of a script. The faulted stretch begins again in a copy of its own, so that it has no checkpoint of the undisturbed run."""
+
+    of_script = True
+
+    def __init__(self, workload: ScriptWorkload, folder: Path, device: str) -> None:
+        self._workload, self._folder, self._device = workload, folder, device
+        self._files, hashed = folder / "files", folder / "files.sha256"
+        if not hashed.exists():  # else an earlier pod placed them
+            hashed.write_text(place_files(workload.task, self._files))
+        self.sha256 = hashed.read_text()
+
+    def spec(self, name: RunName, *, resume: bool) -> ScriptSpec:
+        """See OwnInputs. TrialFailed if its files cannot be copied."""
+        workload, task, fault, kind = self._workload, self._workload.task, plan.plan_fault(self._workload), run_kind(name)
+        place = self._stretch(kind)
+        if not resume:
+            shutil.rmtree(place, ignore_errors=True)
+            shutil.copytree(self._files, place, symlinks=True)
+        return ScriptSpec(
+            command=(*task.command, *((task.resume_arguments or ()) if resume else ())),
+            folder=str(start_folder(task, place)),
+            environment=task.environment,
+            report=task.report.model_dump(mode="json"),
+            base=self._saved(kind) if resume else 0,
+            checkpoint_folder=task.checkpoints.folder if task.checkpoints is not None else "",
+            checkpoint_every=workload.checkpoint_every,
+            launches_ranks=task.launches_ranks,
+            private=task.private,
+            device=self._device,
+            threads=1,
+            until=fault.until if fault is not None and kind != "run" else workload.steps.total,
+            resume=resume,
+            hold=HoldPoint(fault.kill_in) if fault is not None and kind == "fault" else None,
+            closing=False,
+            log=str(self._folder / f"{name}.steps.jsonl"),
+        )
+
+    def resumes(self, name: RunName) -> bool:
+        """See OwnInputs."""
+        task, folder = self._workload.task, start_folder(self._workload.task, self._stretch(run_kind(name)))
+        if task.resume_arguments is None or task.checkpoints is None:
+            return False
+        return self._saved(run_kind(name)) > 0 or any((folder / task.checkpoints.folder).glob("*"))
+
+    def _stretch(self, kind: str) -> Path:
+        return self._folder / ("script" if kind == "run" else "fault-script")
+
+    def _saved(self, kind: str) -> int:
+        """Steps in the newest checkpoint of a stretch, as far as its attempts' logs say."""
+        logs = [log for each in (("run",) if kind == "run" else ("fault", "recovery")) for log in self._folder.glob(f"{each}*.steps.jsonl")]
+        return max((line["step"] for log in logs for line in LogTail(log).new() if line["event"] == "checkpoint"), default=0)
+
+
+Inputs = OwnInputs | ScriptInputs
+
+
+def prepare(workload: TrainingJob, folder: Path, cache: Path, device: str) -> Inputs:
+    """Prepare this node's inputs. TrialFailed if a script's files cannot be had; OSError."""
+    if isinstance(workload, ScriptWorkload):
+        return ScriptInputs(workload, folder, device)
+    assert isinstance(workload, TrainingWorkload)
+    return OwnInputs(workload, folder, cache, device)

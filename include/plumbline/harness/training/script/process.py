@@ -1,0 +1,268 @@
+"""Runs a team's command as one worker of a run: what it reports, and what is seen of it, becomes the step log.
+
+One thread waits for the command's output, its reports and its end; ten times a second it looks at files. After the last step the command
+goes on until the harness ends this process, so that no rank loses another one in its last step."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic_ns, time_ns
+from typing import ClassVar
+
+import psutil
+from pydantic import TypeAdapter
+
+from plumbline.declarations.workloads.script import OF_HARNESS, Report, ReporterReport
+from plumbline.harness import engine_python
+from plumbline.harness.child_process import ChildProcess
+from plumbline.harness.gang.channel import free_port
+from plumbline.harness.interruption import end_descendants
+from plumbline.harness.parent_guard import PR_SET_CHILD_SUBREAPER, prctl
+from plumbline.harness.training.script.checkpoints import CheckpointWatcher
+from plumbline.harness.training.script.output import Output
+from plumbline.harness.training.script.report_files import report_files
+from plumbline.harness.training.script.reports import Reported, json_object, reader_of, reported
+from plumbline.harness.training.script.steps import ReportedSteps, StepsMisreported
+from plumbline.harness.training.worker_protocol import ExitCode, ScriptSpec, StepLog, WorkerError
+
+_LOOK_NS = 100_000_000
+_LOOK_SHARE = 200
+"""Looking at files takes at most one part in so many of the time."""
+_MEMORY_NS = 5_000_000_000
+_CHUNK, _CHUNKS, _CHUNKS_AT_THE_END = 1 << 16, 16, 1024
+_GRACE_S = 3.0
+_LAST_SAVE_NS = 10_000_000_000
+"""How long the checkpoint after the last step may take to begin, and three times as long as the longest one to end."""
+_REPORTER = str(Path(__file__).resolve().parents[3] / "reporter")
+_PACKAGE_ROOT = str(Path(__file__).resolve().parents[4])
+
+
+class ScriptFailed(WorkerError):
+    """The command ended with an exit status of its own."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.SCRIPT_FAILED
+
+
+class NotStarted(WorkerError):
+    """The command cannot be started."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.NOT_STARTED
+
+
+def command_environment(spec: ScriptSpec, inherited: dict[str, str], report: str) -> dict[str, str]:
+    """Variables of the command: torchrun's where several processes train together, or its launcher's own."""
+    kept = {name: value for name, value in inherited.items() if name not in OF_HARNESS}
+    # `python` and `torchrun` are those of the trial, whose torch the environment's facts name.
+    kept["PATH"] = os.pathsep.join(filter(None, [str(Path(engine_python.executable()).parent), kept.get("PATH", os.defpath)]))
+    paths = [path for path in kept.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", _PACKAGE_ROOT)]
+    kept |= {"PYTHONPATH": os.pathsep.join([*paths, _REPORTER]), "PYTHONUNBUFFERED": "1", "PLUMBLINE_REPORT": report}
+    group = spec.group
+    if spec.launches_ranks:
+        node, nodes, host, port = (group.rank, group.nodes, group.host, group.port) if group else (0, 1, "127.0.0.1", free_port())
+        kept |= {"NNODES": str(nodes), "NODE_RANK": str(node), "GROUP_RANK": str(node), "MASTER_ADDR": host, "MASTER_PORT": str(port)}
+    elif group is not None:
+        local_world = group.world // group.nodes
+        numbers = (group.rank, group.world, group.local, local_world, group.rank // local_world, group.rank // local_world, group.nodes)
+        kept |= dict(zip(OF_HARNESS, map(str, numbers), strict=False)) | {"MASTER_ADDR": group.host, "MASTER_PORT": str(group.port)}
+        if local_world > 1:
+            kept.setdefault("OMP_NUM_THREADS", str(spec.threads))
+    return kept | spec.environment
+
+
+class ScriptProcess:
+    """The command of one rank, or of one node where it launches its ranks. `log` gets its steps."""
+
+    def __init__(self, spec: ScriptSpec, log: StepLog) -> None:
+        self._spec, self._log = spec, log
+        self._report: Report = TypeAdapter[Report](Report).validate_json(json.dumps(spec.report))
+        self._folder = Path(spec.folder)
+        self._files = report_files(self._report, self._folder)
+        self._by_reporter = isinstance(self._report, ReporterReport)
+        self._reader = None if self._files is not None or self._by_reporter else reader_of(self._report)
+        self._steps = ReportedSteps(spec, self._report, log)
+        self._rank: int | None = None
+        self._events = b""
+        self._stopped = self._done = False
+        self._longest_save_ns = self._last_save = 0
+        self._save_reported = False
+        self._reached_ns: int | None = None
+        self._look_ns = self._memory_ns = 0
+        self._peak = 0
+
+    def run(self) -> int:
+        """Until the command ends or this process is asked to stop; nothing that it started is left. WorkerError for an end that failed."""
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        signal.signal(signal.SIGTERM, self._stop)
+        events, writing = os.pipe()
+        os.set_blocking(events, False)
+        # By path: a launcher of ranks closes what it inherits.
+        variables = command_environment(self._spec, dict(os.environ), f"/proc/{os.getpid()}/fd/{writing}")
+        program, *arguments = self._spec.command
+        found = shutil.which(self._folder / program if "/" in program else program, path=variables["PATH"])
+        if found is None:
+            raise NotStarted(
+                f"{program} is no program here; expected one of the image, or of the script's files by a path such as ./train.sh"
+            )
+        self._output = Output(sys.stdout.buffer, variables)
+        os.chdir(self._folder)
+        now = monotonic_ns()
+        self._saves = (
+            CheckpointWatcher(self._folder / self._spec.checkpoint_folder, now, time_ns()) if self._spec.checkpoint_folder else None
+        )
+        self._log.event("variables", names=sorted(variables))
+        self._log.event("launched")
+        with ChildProcess([found, *arguments], variables, output=subprocess.PIPE, guarded=True) as command:
+            try:
+                self._follow(command, events)
+            finally:
+                command.stop(_GRACE_S)
+                left = end_descendants()
+                self._output.close()
+        if self._stopped or self._done:
+            return 0
+        if command.returncode < 0:  # as it ended, so does this process, and the harness sees why
+            with suppress(OSError):  # SIGKILL has no handler
+                signal.signal(-command.returncode, signal.SIG_DFL)
+            os.kill(os.getpid(), -command.returncode)
+        if command.returncode:
+            raise ScriptFailed(f"the command ended with exit code {command.returncode}")
+        raise StepsMisreported(self._ended_early(left))
+
+    def _stop(self, *_: object) -> None:
+        self._stopped = True
+
+    def _follow(self, command: ChildProcess, events: int) -> None:
+        assert command.stdout is not None
+        output = command.stdout.fileno()
+        os.set_blocking(output, False)
+        with selectors.DefaultSelector() as selector:
+            selector.register(output, selectors.EVENT_READ)
+            selector.register(events, selectors.EVENT_READ)
+            with suppress(AttributeError, OSError):  # no such call in some sandboxes: the next look notices the end
+                selector.register(os.pidfd_open(command.pid), selectors.EVENT_READ)
+            while not self._stopped:
+                ready = {key.fd for key, _ in selector.select(self._patience_s())}
+                ended = command.poll() is not None  # before the reads: what it wrote last must not be missed
+                chunks = _CHUNKS_AT_THE_END if ended else _CHUNKS
+                if (output in ready or ended) and not self._drain(output, self._take_output, chunks):
+                    with suppress(KeyError):
+                        selector.unregister(output)
+                if events in ready or ended:
+                    self._drain(events, self._take_events, chunks)
+                if ended:
+                    self._take_lines(self._output.close())
+                self._look(monotonic_ns(), ended=ended)
+                if ended:
+                    return
+
+    def _patience_s(self) -> float:
+        due = [self._look_ns, *([self._steps.hold_ns] if self._steps.hold_ns is not None else [])]
+        return max(min(due) - monotonic_ns(), 0) / 1e9
+
+    def _drain(self, source: int, take: Callable[[bytes], None], chunks: int) -> bool:
+        """Whether more may come. At most so many chunks: what writes without end must not keep this process from the rest."""
+        for _ in range(chunks):
+            try:
+                data = os.read(source, _CHUNK)
+            except BlockingIOError:
+                return True
+            if not data:
+                return False
+            take(data)
+        return True
+
+    def _take_output(self, data: bytes) -> None:
+        self._take_lines(self._output.lines(data))
+
+    def _take_lines(self, lines: list[str]) -> None:
+        if self._reader is not None:
+            self._add(report for line in lines if (report := self._reader.read(line)) is not None)
+
+    def _take_events(self, data: bytes) -> None:
+        *whole, self._events = (self._events + data).split(b"\n")
+        for line in whole:
+            event = json_object(line.decode(errors="replace")) or {}
+            name, rank = event.pop("event", None), event.pop("rank", 0)
+            self._rank = rank if self._rank is None else self._rank
+            if rank != self._rank:
+                continue
+            if name == "step" and self._by_reporter and (report := reported(event)) is not None:
+                self._add([report])
+            elif name == "checkpoint":
+                self._save_reported = True
+                self._saved(event.get("began") or self._steps.ended_ns or event["ended"], event["ended"], event.get("bytes", 0))
+            elif name == "loaded":
+                self._log.line({"event": "load_begin", "ns": event.get("began") or event["ended"]})
+                self._log.line({"event": "load_end", "ns": event["ended"], "rejected": [], "checksum_s": 0.0})
+            elif name == "evaluated":
+                self._steps.paused = True
+
+    def _add(self, reports: Iterable[Reported]) -> None:
+        self._steps.add(list(reports), monotonic_ns())
+        if self._reached_ns is None and self._steps.done >= self._spec.until:
+            self._reached_ns = monotonic_ns()
+            self._finish(self._reached_ns, ended=False)
+
+    def _look(self, now: int, *, ended: bool) -> None:
+        self._steps.hold(now)
+        if now < self._look_ns and not ended:
+            return
+        if self._files is not None:
+            self._add(self._files.poll())
+        if self._saves is not None and not self._save_reported and (seen := self._saves.look(now, ended=ended)) is not None:
+            self._saved(seen.began_ns, seen.ended_ns, seen.bytes)
+        if now >= self._memory_ns:
+            self._memory_ns = now + _MEMORY_NS
+            self._sample_memory()
+        if self._reached_ns is not None:
+            self._finish(now, ended=ended)
+        after = monotonic_ns()
+        self._look_ns = after + max(_LOOK_NS, _LOOK_SHARE * (after - now))
+
+    def _saved(self, began_ns: int, ended_ns: int, size: int) -> None:
+        """A checkpoint belongs to the multiple of its interval that is nearest to the reported steps: it may come before or after the report."""
+        every, save_ns = self._spec.checkpoint_every, max(ended_ns - began_ns, 1)
+        step = self._steps.done if not every else max(round(self._steps.done_at(began_ns) / every), 1) * every
+        self._last_save, self._longest_save_ns = step, max(self._longest_save_ns, save_ns)
+        if step > self._spec.until:
+            return
+        line = {"event": "checkpoint", "ns": ended_ns, "step": step, "blocking": save_ns, "save_s": save_ns / 1e9, "bytes": size}
+        self._log.line({**line, "closing": False, "checksum_s": 0.0, "summing": 0, "reported": self._save_reported})
+
+    def _finish(self, now: int, *, ended: bool) -> None:
+        """After the last step, once its checkpoint is complete: `done`."""
+        every, until = self._spec.checkpoint_every, self._spec.until
+        due = every is not None and until % every == 0 and self._last_save < until and not ended
+        if self._done or (due and self._reached_ns is not None and now < self._reached_ns + max(_LAST_SAVE_NS, 3 * self._longest_save_ns)):
+            return
+        self._done = True
+        self._sample_memory()
+        if self._spec.device == "cpu" and self._peak:
+            self._log.event("memory", peak={"used": self._peak})
+        self._log.event("done")
+
+    def _sample_memory(self) -> None:
+        """The kernel keeps each process's peak: few looks are enough."""
+        for process in psutil.Process().children(recursive=True):
+            with suppress(OSError, ValueError):
+                status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii", errors="replace")
+                self._peak = max(self._peak, int(status.partition("VmHWM:")[2].split(maxsplit=1)[0]) * 1024 if "VmHWM:" in status else 0)
+
+    def _ended_early(self, left: list[str]) -> str:
+        spec, also = self._spec, f"; it left {', '.join(left)} behind, which were ended" if left else ""
+        if self._steps.done > self._steps.first:
+            done = self._steps.done
+            return f"the command ended after {done} of {spec.until} steps (report.every: {self._report.every}); expected it to do them all{also}"
+        pattern = getattr(getattr(self._report, "resolved", self._report), "pattern", None)
+        expected = f"lines that match {pattern}" if pattern else f"reports in the format {self._report.format}"
+        shown = "" if spec.private or self._by_reporter else f". The last lines of its output:\n{self._output.last_lines()}"
+        return f"the command ended without reporting a step{also}; expected {expected}{shown}"

@@ -1,0 +1,129 @@
+"""A script's reports as steps of the step log."""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+from time import monotonic_ns
+from typing import Any, ClassVar
+
+from plumbline.declarations.workloads.script import Report
+from plumbline.harness.training.script.reports import Reported
+from plumbline.harness.training.worker_protocol import ExitCode, ScriptSpec, StepLog, WorkerError
+
+_USUAL_STEPS = 20
+_REMEMBERED = 1000
+
+
+class StepsMisreported(WorkerError):
+    """What the command reports is not what is declared."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.STEPS_MISREPORTED
+
+
+class ReportedSteps:
+    """Reports in their order, each with the time that it took.
+
+    Where a report carries its moments, they are the step's, and the time since the report before it is the second source; else it is the
+    other way round. Reports that arrive together share the time since the one before."""
+
+    def __init__(self, spec: ScriptSpec, report: Report, log: StepLog) -> None:
+        self._spec, self._report, self._log = spec, report, log
+        self.first = self.done = spec.base
+        """Steps that are done; before the first report those that the run resumes after."""
+        self.hold_ns: int | None = None
+        self.ended_ns: int | None = None
+        self._arrived_ns: int | None = None
+        self._waiting: dict[str, Any] | None = None
+        self._begun = self._held = False
+        self._last: int | None = None
+        self.paused = False
+        """Whether something that is no step was reported since the last one."""
+        self._times: deque[int] = deque(maxlen=_USUAL_STEPS)
+        self._ends: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)
+
+    def add(self, reports: list[Reported], now: int) -> None:
+        """Take what arrived at `now`. StepsMisreported for a step out of order."""
+        new = [(number, report) for report in reports if (number := self._number(report)) is not None]
+        if not new:
+            return
+        before = self._arrived_ns
+        seconds = [report.seconds for _, report in new]
+        shares = [each or 0.0 for each in seconds] if all(seconds) else [1.0] * len(new)
+        at = before
+        for (number, report), share in zip(new, shares, strict=True):
+            end = now if before is None or at is None else at + round((now - before) * share / sum(shares))
+            self._write(number, report, at, end)
+            at = end
+        self._arrived_ns = now
+
+    def done_at(self, ns: int) -> int:
+        """Steps that were done at a moment of the latest thousand steps."""
+        return next((done for end, done in reversed(self._ends) if end <= ns), self.first)
+
+    def hold(self, now: int) -> None:
+        """Say that the step to be broken off is half done."""
+        if self.hold_ns is not None and now >= self.hold_ns:
+            self.hold_ns = None
+            assert self._spec.hold is not None
+            self._flush(None)
+            self._log.event("holding", step=self._spec.hold.step)
+            self._held = True
+
+    def _number(self, report: Reported) -> int | None:
+        """The workload's number of a step; None for a report that repeats the last one."""
+        declared = self._report
+        number = self.done if report.step is None else -((declared.first - report.step) // declared.every)
+        if self._begun and number == self.done - 1:
+            return None
+        after = f"after step {self._last}" if self._begun else "first"
+        if self._begun and number < self.done:
+            raise StepsMisreported(f"the script reported step {report.step} {after}; expected steps in their order")
+        if number < 0 or (number > self.done and (self._begun or not self._spec.resume)):
+            raise StepsMisreported(
+                f"the script reported step {report.step} {after}; expected report.first: the number of the first report, and report.every: "
+                f"the steps between two (declared: first {declared.first}, every {declared.every})"
+            )
+        self.first = self.first if self._begun else number
+        self._begun, self._last, self.done = True, report.step, number + 1
+        return number
+
+    def _write(self, number: int, report: Reported, start: int | None, end: int) -> None:
+        seen_ns, every = (None if start is None else end - start), self._report.every
+        other = None if report.seconds is None or seen_ns is None else report.seconds * every
+        if report.ended is not None:
+            other = None if report.began is None or seen_ns is None or self.paused else seen_ns / 1e9
+            start, end = (report.began or self.ended_ns), report.ended
+        elif start is None and report.seconds is not None:
+            start = end - round(report.seconds * every * 1e9)
+        stages = {} if report.data_wait is None else {"data_wait": round(report.data_wait * every * 1e9)}
+        work = report.samples if report.tokens is None else report.tokens
+        work = None if work is None else work * every
+        line = {
+            "event": "step",
+            "ns": end,
+            "start": start,
+            "step": number,
+            "stages": stages,
+            "loss": report.loss,
+            "work": work,
+            "other_s": other,
+        }
+        self.ended_ns, self.paused = end, False
+        self._ends.append((end, number + 1))
+        if start is None:
+            self._waiting = line
+        else:
+            self._times.append(end - start)
+            self._flush(end - start)
+            if number < self._spec.until:
+                self._log.line(line)
+        if self._spec.hold is not None and number >= self._spec.hold.step - 1 and self.hold_ns is None and not self._held:
+            self.hold_ns = monotonic_ns() + (round(median(self._times) / 2) if self._times else 0)
+
+    def _flush(self, took: int | None) -> None:
+        """Write the first step, whose beginning is not known: as long before its end as the second one takes."""
+        if self._waiting is not None:
+            line, self._waiting = self._waiting, None
+            self._log.event("first_start_guessed", known=False)
+            self._log.line({**line, "start": line["ns"] - (took or 0)})

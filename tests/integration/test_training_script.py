@@ -1,0 +1,261 @@
+"""Training scripts in real processes: small ones without torch, in the manners of real ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests.integration.test_training import codes
+from tests.integration.test_training import trial as trial_of
+from tests.integration.test_training_faults import done, values
+
+from plumbline.declarations import Trial
+from plumbline.declarations.workloads.script import ScriptWorkload
+from plumbline.harness.contention_monitor import ContentionMonitor
+from plumbline.harness.measurement import Measurement, TrialFailed
+from plumbline.harness.training.job.trial import measure
+
+TRAIN = """
+import json, os, pathlib, sys, time
+options = dict(argument.lstrip("-").split("=") for argument in sys.argv[1:])
+steps, every, pause = int(options.get("steps", 20)), int(options.get("every", 6)), float(options.get("pause", 0.03))
+kept, first = pathlib.Path("out/ckpt.json"), 0
+if options.get("resume") == "true":
+    first = json.loads(kept.read_text())["step"]
+for step in range(first, steps):
+    time.sleep(pause)
+    print(f"iter {step}: loss {5 - step / 100:.4f}, time {pause * 1000:.2f}ms, mfu -100.00%")
+    if (step + 1) % every == 0:
+        kept.parent.mkdir(exist_ok=True)
+        kept.with_suffix(".tmp").write_text(json.dumps({"step": step + 1}))
+        kept.with_suffix(".tmp").rename(kept)
+"""
+"""In nanoGPT's manner."""
+SCRIPT: dict[str, Any] = {
+    "kind": "training",
+    "name": "ours",
+    "version": 1,
+    "needs": {"accelerator": "cpu"},
+    "work": {"tokens": 1000, "flops": 6e6},
+    "precision": "fp32",
+    "steps": {"discard": 3, "measure": 17},
+    "repeats": {"per_slot": 1, "slots": ["02:00"]},
+}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A home of its own; and no test leaves a process behind."""
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
+    yield
+    assert left() == []
+
+
+def left() -> list[str]:
+    """Processes of scripts and their workers below this one."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            line = " ".join(process.cmdline())
+            if "train.py" in line or "training.script" in line:
+                found.append(line)
+    return found
+
+
+def script(folder: Path, text: str = TRAIN, task: dict[str, Any] | None = None, **changed: Any) -> Trial:
+    """A trial of a script that lies in a folder of the machine."""
+    place = folder / "script"
+    place.mkdir(exist_ok=True)
+    (place / "train.py").write_text(text)
+    given = {
+        "kind": "script",
+        "command": [sys.executable, "train.py"],
+        "folder": str(place),
+        "report": {"format": "nanogpt"},
+        "checkpoints": {"folder": "out", "every": 6},
+        "resume_arguments": ["--resume=true"],
+    }
+    workload = ScriptWorkload.model_validate_json(json.dumps(SCRIPT | {"task": given | (task or {})} | changed))
+    return trial_of().model_copy(update={"workload": workload})
+
+
+def run(folder: Path, *arguments: Any, **changed: Any) -> Measurement:
+    work = folder / "work"
+    work.mkdir()
+    with ContentionMonitor(sorted(os.sched_getaffinity(0))) as watch:
+        return measure(script(folder, *arguments, **changed), work, lambda *_: None, watch)
+
+
+def value(measured: Measurement, metric: str, statistic: str | None = None, phase: str = "steady") -> float:
+    rows = [
+        row for row in measured.metrics if row.metric == metric and row.phase == phase and (statistic is None or row.statistic == statistic)
+    ]
+    found = rows[0].value
+    assert found is not None
+    return found
+
+
+def test_a_script_is_measured_as_it_is(tmp_path: Path) -> None:
+    measured = run(tmp_path)
+    assert done(measured) == {"run": list(range(20))}
+    assert value(measured, "step_time", "median") == pytest.approx(0.03, rel=0.2)
+    assert value(measured, "tokens_per_second", "median") == pytest.approx(1000 / value(measured, "step_time", "median"))
+    assert value(measured, "model_flops") == pytest.approx(6e6 * value(measured, "tokens_per_second", "median"))
+    assert value(measured, "final_loss") == 4.81
+    assert value(measured, "checkpoint_size") == len('{"step": 18}')
+    assert value(measured, "training_peak_memory") > 1e6
+    assert (tmp_path / "script" / "out").exists() is False, "it ran in a copy"
+    facts = measured.facts
+    assert {name: facts[f"script.{name}"] for name in ("times", "work", "loss", "checkpoints")} == {
+        "times": "seen",
+        "work": "declared",
+        "loss": "reported",
+        "checkpoints": "seen",
+    }
+    assert "script_files" in measured.hashes and "losses" in measured.hashes
+    assert not [metric for metric in measured.metrics if metric.metric in ("data_wait_time", "first_step_time")] or value(
+        measured, "first_step_time", phase="cold_start"
+    ) == pytest.approx(0.03, rel=0.2), "the script reports how long its first step took"
+    (log,) = [item.path for item in measured.evidence if item.kind == "log"]
+    assert log.read_text().count("iter ") == 20
+    (names,) = [item.path for item in measured.evidence if item.kind == "variables"]
+    assert "PLUMBLINE_REPORT" in names.read_text().splitlines()
+
+
+@pytest.mark.fault("a rank of a training script killed", ends="valid, with its restart penalty", keeps="its checkpoints; equal losses")
+def test_a_script_is_killed_and_goes_on(tmp_path: Path) -> None:
+    measured = run(tmp_path, fault={"inject": "rank_kill", "at_step": 9}, deterministic=True)
+    assert done(measured) == {"run": list(range(20)), "fault": list(range(9)), "recovery": [6, 7, 8, 9, 10, 11]}
+    value = values(measured)
+    parts = [value[name] for name in ("restart_detect_time", "restart_launch_time", "checkpoint_load_time", "restart_recompute_time")]
+    assert value["restart_penalty"] == pytest.approx(sum(part or 0.0 for part in parts))
+    assert all(part is not None and part >= 0 for part in parts)
+    assert 0 < (value["training_goodput"] or 0.0) < 1
+    assert "losses_continue_exactly" in measured.guarantees
+    assert not codes(measured) & {"losses_diverge_after_resume", "unplanned_restart"}
+
+
+REPORTER = """
+import sys, time
+from plumbline_report import checkpoint, evaluated, step
+for number in range(1000):
+    with step(tokens=500) as done:
+        time.sleep(0.02)
+        done.loss, done.data_wait = 3.0, 0.001
+    if number % 6 == 5:
+        with checkpoint("weights.bin"):
+            open("weights.bin", "wb").write(b"x" * 4096)
+            time.sleep(0.05)
+"""
+
+
+def test_a_script_reports_by_the_reporter_and_is_ended_after_its_last_step(tmp_path: Path) -> None:
+    task = {"report": {"format": "reporter"}, "checkpoints": {"folder": "out", "every": 6}}
+    measured = run(tmp_path, REPORTER, task, work={})
+    assert done(measured)["run"] == list(range(20))
+    assert measured.facts["script.times"] == measured.facts["script.checkpoints"] == measured.facts["script.work"] == "reported"
+    assert value(measured, "step_time", "median") == pytest.approx(0.02, rel=0.2)
+    assert value(measured, "checkpoint_save_time") == pytest.approx(0.05, rel=0.2)
+    assert value(measured, "checkpoint_size") == 4096
+    assert value(measured, "data_wait_time") == pytest.approx(0.001)
+    assert value(measured, "tokens_per_second", "median") == pytest.approx(500 / value(measured, "step_time", "median"))
+    assert "reported_times_disagree" not in codes(measured), "pauses for checkpoints are no part of steps"
+
+
+LYING = TRAIN.replace("time {pause * 1000:.2f}ms", "time {pause * 900:.2f}ms")
+
+
+@pytest.mark.fault(
+    "a training script reports other step times than it takes", ends="degraded (reported_times_disagree)", keeps="both numbers"
+)
+def test_reported_times_that_disagree_with_the_wall(tmp_path: Path) -> None:
+    measured = run(tmp_path, LYING)
+    (found,) = [item.reason.detail for item in measured.judgements if item.reason.code == "reported_times_disagree"]
+    assert "of wall time" in found
+
+
+@pytest.mark.parametrize(
+    ("text", "task", "failure_class", "words"),
+    [
+        pytest.param("print('epoch 1')", {}, "bad_declaration", r"without reporting a step; expected lines that match .*iter[\s\S]*epoch 1", id="silent"),
+        pytest.param("print('epoch 1')", {"private": True}, "bad_declaration", r"without reporting a step; expected lines that match [^\n]*$", id="private"),
+        pytest.param("import sys; print('no such data', file=sys.stderr); sys.exit(3)", {}, "bad_declaration", "exit code 3[\\s\\S]*no such data", id="exit"),
+        pytest.param("import sys; print('hush'); sys.exit(3)", {"private": True}, "bad_declaration", "exit code 3$", id="private exit"),
+        pytest.param(TRAIN.replace("iter {step}", "iter {step if step < 7 else 3}"), {}, "bad_declaration", "step 3 after step 6", id="backwards"),
+        pytest.param(TRAIN.replace("iter {step}", "iter {step * 10}"), {}, "bad_declaration", "step 10 after step 0; expected report.first", id="every"),
+        pytest.param(TRAIN, {"command": [sys.executable, "train.py", "--steps=9"]}, "bad_declaration", "after 9 of 20 steps", id="short"),
+        pytest.param(TRAIN, {"command": ["./nothing"]}, "bad_declaration", "nothing is no program here", id="program"),
+        pytest.param("import nothing_of_the_kind", {}, "image_error", "nothing_of_the_kind", id="package"),
+    ],
+)  # fmt: skip
+@pytest.mark.fault(
+    "a training script ends without its steps, or reports them wrong", ends="bad_declaration", keeps="its last lines, unless private"
+)
+def test_what_a_script_does_wrong_is_said(tmp_path: Path, text: str, task: dict[str, Any], failure_class: str, words: str) -> None:
+    with pytest.raises(TrialFailed, match=words) as caught:
+        run(tmp_path, text, task)
+    assert caught.value.failure_class == failure_class
+    assert bool([item for item in caught.value.partial.evidence if item.kind == "log"]) is not task.get("private", False)
+    if task.get("private"):
+        assert "hush" not in caught.value.detail and "epoch" not in caught.value.detail
+
+
+DAEMON = """
+import os, subprocess, sys
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "train.py"], start_new_session=True)
+print("started")
+"""
+
+
+@pytest.mark.fault("a training script leaves a daemon and ends", ends="bad_declaration", keeps="no process")
+def test_a_script_that_becomes_a_daemon_is_ended(tmp_path: Path) -> None:
+    with pytest.raises(TrialFailed, match=r"without reporting a step; it left .* behind"):
+        run(tmp_path, DAEMON)
+    assert not [p for p in psutil.process_iter(["cmdline"]) if "time.sleep(600)" in " ".join(p.info["cmdline"] or ())]
+
+
+STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + TRAIN
+
+
+@pytest.mark.fault("a training script ignores SIGTERM", ends="valid", keeps="no process")
+def test_a_script_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
+    measured = run(tmp_path, STUBBORN, {"command": [sys.executable, "train.py", "--steps=100000"]})
+    assert done(measured)["run"][-1] >= 19
+
+
+@pytest.mark.fault("a training script's loss is no number", ends="invalid (loss_not_finite)", keeps="its steps")
+def test_a_loss_that_is_no_number(tmp_path: Path) -> None:
+    measured = run(tmp_path, TRAIN.replace("{5 - step / 100:.4f}", "{'nan' if step > 12 else 5 - step / 100}"))
+    assert "loss_not_finite" in codes(measured)
+
+
+@pytest.mark.fault("a training script killed from outside the plan", ends="degraded (unplanned_restart)", keeps="its checkpoints")
+def test_a_script_killed_by_another_program_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    slow = {"command": [sys.executable, "train.py", "--pause=0.1"]}
+
+    def kill() -> None:
+        while not (saved := list((tmp_path / "work").glob("script/out/ckpt.json"))):
+            time.sleep(0.02)
+        time.sleep(0.25)
+        assert saved
+        for process in psutil.process_iter(["cmdline"]):
+            if process.info["cmdline"] and process.info["cmdline"][-2:] == ["train.py", "--pause=0.1"]:
+                process.send_signal(signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    measured = run(tmp_path, TRAIN, slow)
+    killer.join()
+    assert "unplanned_restart" in codes(measured)
+    assert done(measured)["run-2"][0] == 6
+    assert sorted({*done(measured)["run"], *done(measured)["run-2"]}) == list(range(20))

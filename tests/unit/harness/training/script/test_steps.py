@@ -1,0 +1,129 @@
+"""Reports as steps: numbers, times, and what is out of order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plumbline.declarations.workloads.script import JsonLinesReport
+from plumbline.harness.training.script.reports import Reported
+from plumbline.harness.training.script.steps import ReportedSteps, StepsMisreported
+from plumbline.harness.training.worker_protocol import HoldPoint, LogTail, RunRecord, ScriptSpec, StepLog
+
+S = 10**9
+SPEC = ScriptSpec(
+    device="cpu", threads=1, until=100, resume=False, checkpoint_folder="", hold=None, closing=False, log="", command=("train",), folder="/",
+    environment={}, report={}, base=0, checkpoint_every=None, launches_ranks=False, private=False,
+)  # fmt: skip
+
+
+class Script:
+    """Reports at moments of a clock, in seconds, and the steps that they make."""
+
+    def __init__(self, folder: Path, spec: ScriptSpec = SPEC, **report: Any) -> None:
+        self._log = folder / "steps.jsonl"
+        self.steps = ReportedSteps(spec, JsonLinesReport(format="jsonl", step="step", **report), StepLog(self._log))
+
+    def reports(self, at_s: float, *reports: Reported) -> Script:
+        self.steps.add(list(reports), round(at_s * S))
+        return self
+
+    @property
+    def record(self) -> RunRecord:
+        record = RunRecord(launched_s=0.0)
+        for line in LogTail(self._log).new():
+            record.add(line)
+        return record
+
+    @property
+    def times(self) -> list[tuple[int, float, float]]:
+        return [(step.step, step.start_s, step.end_s) for step in self.record.steps]
+
+
+def test_a_step_takes_from_the_report_before_it_to_its_own(tmp_path: Path) -> None:
+    script = Script(tmp_path).reports(10, Reported(0, loss=2.0))
+    assert script.times == [], "when the first one began is not known"
+    script.reports(10.5, Reported(1, loss=1.0, tokens=10, data_wait=0.1))
+    assert script.times == [(0, 9.5, 10.0), (1, 10.0, 10.5)]
+    first, second = script.record.steps
+    assert (first.loss, first.work, second.loss, second.work, second.stages) == (2.0, None, 1.0, 10, {"data_wait": 0.1})
+    assert script.record.first_start_known is False
+
+
+def test_a_reported_time_says_when_the_first_step_began_and_is_the_second_source_of_the_others(tmp_path: Path) -> None:
+    script = Script(tmp_path).reports(10, Reported(0, seconds=3.0)).reports(10.5, Reported(1, seconds=0.4))
+    assert script.times == [(0, 7.0, 10.0), (1, 10.0, 10.5)]
+    assert [step.other_s for step in script.record.steps] == [None, 0.4]
+    assert script.record.first_start_known is True
+
+
+def test_moments_in_a_report_are_the_steps_and_what_is_seen_is_the_second_source(tmp_path: Path) -> None:
+    script = Script(tmp_path)
+    script.reports(10.1, Reported(0, began=9 * S, ended=10 * S)).reports(11.2, Reported(1, began=10 * S, ended=11 * S))
+    assert script.times == [(0, 9.0, 10.0), (1, 10.0, 11.0)]
+    assert [step.other_s for step in script.record.steps] == [None, pytest.approx(1.1)]
+    script.steps.paused = True
+    assert script.reports(14, Reported(2, began=12 * S, ended=13 * S)).record.steps[-1].other_s is None
+
+
+def test_reports_that_come_together_share_the_time(tmp_path: Path) -> None:
+    script = Script(tmp_path).reports(10, Reported(0, seconds=1.0))
+    script.reports(14, Reported(1, seconds=1.0), Reported(2, seconds=3.0)).reports(16, Reported(3), Reported(4))
+    assert script.times[1:] == [(1, 10.0, 11.0), (2, 11.0, 14.0), (3, 14.0, 15.0), (4, 15.0, 16.0)]
+
+
+def test_a_report_may_be_of_many_steps_of_the_scripts_own(tmp_path: Path) -> None:
+    script = Script(tmp_path, first=10, every=10)
+    script.reports(1, Reported(10, seconds=0.1)).reports(2, Reported(20, tokens=5, seconds=0.1))
+    assert script.times == [(0, 0.0, 1.0), (1, 1.0, 2.0)]
+    assert (script.record.steps[1].work, script.record.steps[1].other_s) == (50, 1.0)
+
+
+def test_reports_without_numbers_are_counted_and_after_a_resume_from_where_it_was(tmp_path: Path) -> None:
+    resumed = replace(SPEC, resume=True, base=6)
+    script = Script(tmp_path, resumed).reports(1, Reported(loss=1.0)).reports(2, Reported(loss=1.0))
+    assert [step for step, *_ in script.times] == [6, 7]
+
+
+def test_a_repeated_report_is_one(tmp_path: Path) -> None:
+    script = Script(tmp_path).reports(1, Reported(0)).reports(2, Reported(1)).reports(3, Reported(1)).reports(4, Reported(2))
+    assert [step for step, *_ in script.times] == [0, 1, 2]
+
+
+@pytest.mark.fault("a training script's steps go backwards, or leave some out", ends="bad_declaration", keeps="the steps before")
+@pytest.mark.parametrize(
+    ("numbers", "words"), [((0, 1, 2, 0), "step 0 after step 2"), ((0, 10), "step 10 after step 0.*report.every"), ((1,), "step 1 first.*report.first")]
+)  # fmt: skip
+def test_steps_out_of_order(tmp_path: Path, numbers: tuple[int, ...], words: str) -> None:
+    script = Script(tmp_path)
+    with pytest.raises(StepsMisreported, match=words):
+        for at, number in enumerate(numbers):
+            script.reports(at, Reported(number))
+
+
+def test_a_resumed_run_may_begin_anywhere(tmp_path: Path) -> None:
+    script = Script(tmp_path, replace(SPEC, resume=True)).reports(1, Reported(30)).reports(2, Reported(31))
+    assert [step for step, *_ in script.times] == [30, 31]
+
+
+def test_steps_after_the_last_one_are_left_out(tmp_path: Path) -> None:
+    script = Script(tmp_path, replace(SPEC, until=2))
+    for number in range(4):
+        script.reports(number, Reported(number, seconds=1.0))
+    assert [step for step, *_ in script.times] == [0, 1] and script.steps.done == 4
+
+
+def test_it_holds_in_the_middle_of_the_step(tmp_path: Path) -> None:
+    script = Script(tmp_path, replace(SPEC, hold=HoldPoint(3)))
+    for number in range(3):
+        script.reports(number, Reported(number, seconds=1.0))
+    due = script.steps.hold_ns
+    assert due is not None
+    script.steps.hold(due - 1)
+    assert "holding" not in script.record.at
+    script.steps.hold(due)
+    script.reports(4, Reported(3, seconds=1.0))
+    assert script.steps.hold_ns is None and "holding" in script.record.at
