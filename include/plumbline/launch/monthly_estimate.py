@@ -140,10 +140,10 @@ def estimate_trial_s(workload: AnyWorkload, provider: Provider) -> float:
         own = _inference_s(workload, allow)
     elif isinstance(workload, TrainingWorkload):
         own = _training_s(workload, provider, allow)
-    elif (flops := _script_flops(workload)) is not None:
-        own = _script_s(workload, flops, provider, allow)
+    elif (found := _script_s(workload, provider, allow)) is None:
+        return limit_s(provider, 1)
     else:
-        return limit_s(provider, 1)  # nothing says how long a step takes
+        own = found
     return allow.place_s + allow.probes_s + own + allow.close_s
 
 
@@ -175,22 +175,16 @@ def _process_rate(workload: TrainingJob, precision: str, provider: Provider, all
     return _UTILIZATION * (peak * workload.needs.count / workload.parallelism.processes if has.kind == "cpu" else peak)
 
 
-def _script_flops(workload: ScriptWorkload) -> float | None:
-    """Of one step of the whole job; None if they are not declared."""
-    work = workload.work_per_step[1]
-    return None if work is None or workload.work.flops is None else work * workload.work.flops
-
-
-def _script_s(workload: ScriptWorkload, flops: float, provider: Provider, allow: _Allowance) -> float:
-    rate = _process_rate(workload, workload.precision or "bf16", provider, allow)
-    step, fault = flops / workload.parallelism.world / rate, workload.fault
-    # A fault begins in a run of its own.
-    again = (
-        0.0
-        if fault is None
-        else allow.start_s + fault.at_step * step + fault.times * (allow.start_s + (workload.checkpoint_every or 0) * step)
-    )
-    return allow.start_s + workload.steps.total * step + again
+def _script_s(workload: ScriptWorkload, provider: Provider, allow: _Allowance) -> float | None:
+    """None if nothing says how long a step takes."""
+    flops, fault = workload.flops_per_step, workload.fault
+    if flops is None:
+        return None
+    starts, steps = 1, workload.steps.total
+    if fault is not None:  # in a run of its own
+        starts, steps = starts + 1 + fault.times, steps + fault.at_step + fault.times * (workload.checkpoint_every or 0)
+    step = flops / workload.parallelism.world / _process_rate(workload, workload.precision or "bf16", provider, allow)
+    return starts * allow.start_s + steps * step
 
 
 def _inference_s(workload: InferenceWorkload, allow: _Allowance) -> float:

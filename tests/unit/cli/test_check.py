@@ -160,3 +160,24 @@ def test_what_part_of_a_node_each_workload_is_charged_is_shown(other, plumbline,
     shown = plumbline("check", "--config", config).stdout.splitlines()
     assert [line.rpartition(": ")[2] for line in shown if line.startswith("charged")] == ["embedding-gpu", "embedding-node-gpu"]
     assert not any(line.startswith("charged") for line in plumbline("check").stdout.splitlines())
+
+
+def test_of_a_script_is_shown_what_its_steps_are_read_from_and_warned_of_what_is_not_measured(tmp_path, plumbline, said):
+    config = tmp_path / "config"
+    shutil.copytree(CONFIG, config)
+    samples = CONFIG.parents[1] / "docs" / "samples"
+    shutil.copytree(samples / "trainer", config / "scripts" / "trainer")
+    file = config / "workloads" / "training" / "trainer.yaml"
+    file.write_text((samples / "trainer.yaml").read_text())
+    found, code = said("check", "--config", str(config))
+    assert code == 0 and not any("trainer" in warning for warning in found["warnings"])
+    assert "steps are read from lines that match ^step (?P<step>\\d+)" in plumbline("check", "--config", str(config)).stdout
+    text = re.sub(r"(?m)^(work|fault|  checkpoints|  resume_arguments):.*\n", "", file.read_text())
+    file.write_text(text.replace("files: {source: folder, path: trainer}", "folder: /nowhere"))
+    found, code = said("check", "--config", str(config))
+    warned = [warning for warning in found["warnings"] if warning.startswith("trainer ")]
+    assert code == 0 and len(warned) == 3
+    for warning, part in zip(
+        warned, ("declares no task.checkpoints", "has no token count", "starts in /nowhere, which this machine lacks"), strict=True
+    ):
+        assert part in warning

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import zlib
@@ -15,7 +14,16 @@ from pydantic import Field
 
 from plumbline.declarations.base import Declared
 from plumbline.declarations.urls import DeclaredUrl
-from plumbline.declarations.workloads.text_file import UnusableFile, add_content, decode, json_array, json_lines, text_lines
+from plumbline.declarations.workloads.text_file import (
+    UnusableFile,
+    add_content,
+    decode,
+    deflated,
+    inflated,
+    json_array,
+    json_lines,
+    text_lines,
+)
 from plumbline.declarations.workloads.workload import Seed
 from plumbline.declarations.yaml_source import FieldPath, value_at
 
@@ -173,17 +181,13 @@ def selection_hash(rows: Sequence[PromptRow]) -> str:
 
 def pack(rows: Sequence[PromptRow]) -> str:
     """The rows as base64 of their compressed lines."""
-    return base64.b64encode(zlib.compress(b"".join(row.canonical for row in rows), 9)).decode("ascii")
+    return deflated(b"".join(row.canonical for row in rows))
 
 
 def unpack(content: str, selection: str | None) -> tuple[PromptRow, ...]:
     """The rows of `pack`; UnusableFile if they are damaged or another selection."""
     try:
-        inflate = zlib.decompressobj()
-        lines = inflate.decompress(base64.b64decode(content, validate=True), MAX_SELECTION_BYTES)
-        if inflate.unconsumed_tail or not inflate.eof:
-            raise ValueError("too large or cut short")
-        records = [json.loads(line) for line in lines.splitlines()]
+        records = [json.loads(line) for line in inflated(content, MAX_SELECTION_BYTES).splitlines()]
         rows = tuple(PromptRow(int(r["line"]), r.get("text"), tuple(r.get("messages", ()))) for r in records)
     except (ValueError, KeyError, TypeError, RecursionError, zlib.error) as error:
         raise UnusableFile(f"requests.prompts.content is damaged ({type(error).__name__}); expected the trial as it was planned") from None

@@ -258,6 +258,12 @@ class ScriptWorkload(TrainingJob):
         return self.work_per_step[1] is not None or bool({"tokens", "samples"} & (self.task.reported or frozenset()))
 
     @property
+    def flops_per_step(self) -> float | None:
+        """Floating-point operations of one step of the whole job; None if they are not declared."""
+        work = self.work_per_step[1]
+        return None if work is None or self.work.flops is None else work * self.work.flops
+
+    @property
     def own_image(self) -> str | None:
         """See Workload."""
         return self.task.image

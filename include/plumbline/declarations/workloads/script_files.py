@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import io
 import os
@@ -17,7 +16,7 @@ from typing import Any
 from plumbline.declarations.installation import installation_paths
 from plumbline.declarations.workloads.prompts import MAX_CONTENT_BYTES, MAX_FILE_BYTES
 from plumbline.declarations.workloads.script import PRIVATE_FOLDER, FolderFiles
-from plumbline.declarations.workloads.text_file import UnusableFile, add_content
+from plumbline.declarations.workloads.text_file import UnusableFile, add_content, deflated, inflated
 from plumbline.declarations.yaml_source import FieldPath, value_at
 
 _LEFT_OUT = {".git", "__pycache__"}
@@ -53,7 +52,7 @@ def _content_of(folder: Path, files: FolderFiles, private: bool) -> dict[str, An
 
 @lru_cache(maxsize=32)
 def _packed(folder: Path, _state: tuple[tuple[str | int, ...], ...]) -> tuple[str, str]:
-    return folder_hash(folder), base64.b64encode(zlib.compress(_tar(folder), 9)).decode("ascii")
+    return folder_hash(folder), deflated(_tar(folder))
 
 
 def folder_hash(folder: Path) -> str:
@@ -135,31 +134,15 @@ def unpack(files: FolderFiles, into: Path) -> None:
     """Write the files as they were declared into an empty folder: from the trial, or private ones from the folder of PRIVATE_FOLDER.
 
     UnusableFile if they are absent, damaged or others."""
-    if files.content is None:
-        configured = os.environ.get(PRIVATE_FOLDER)
-        packed = _tar((Path(configured) if configured else installation_paths().config / "scripts") / files.path)
-    else:
-        packed = _inflated(files.content)
+    private = Path(os.environ.get(PRIVATE_FOLDER) or installation_paths().config / "scripts") / files.path
     try:
+        # Headers and padding of many small files come to their contents.
+        packed = _tar(private) if files.content is None else inflated(files.content, 4 * MAX_FILE_BYTES)
         with tarfile.open(fileobj=io.BytesIO(packed), encoding="utf-8") as archive:
             archive.extractall(into, filter="data")
-    except tarfile.TarError as error:
-        raise _damaged(error) from None
+    except UnusableFile:
+        raise
+    except (ValueError, zlib.error, tarfile.TarError) as error:
+        raise UnusableFile(f"task.files.content is damaged ({type(error).__name__}); expected the trial as it was planned") from None
     if (found := folder_hash(into)) != files.sha256:
         raise UnusableFile(f"{files.path} has SHA-256 {found}; expected {files.sha256}, which the trial was planned with")
-
-
-def _inflated(content: str) -> bytes:
-    try:
-        inflate = zlib.decompressobj()
-        # Headers and padding of many small files come to their contents.
-        data = inflate.decompress(base64.b64decode(content, validate=True), 4 * MAX_FILE_BYTES)
-        if inflate.unconsumed_tail or not inflate.eof:
-            raise ValueError("too large or cut short")
-    except (ValueError, zlib.error) as error:
-        raise _damaged(error) from None
-    return data
-
-
-def _damaged(error: Exception) -> UnusableFile:
-    return UnusableFile(f"task.files.content is damaged ({type(error).__name__}); expected the trial as it was planned")

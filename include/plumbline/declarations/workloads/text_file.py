@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -43,6 +45,20 @@ def add_content(
     except UnusableFile as error:
         return [((*field, error.field or file), str(error))]
     return []
+
+
+def deflated(data: bytes) -> str:
+    """Compressed, as text that a trial's JSON can hold."""
+    return base64.b64encode(zlib.compress(data, 9)).decode("ascii")
+
+
+def inflated(text: str, most: int) -> bytes:
+    """The bytes of `deflated`. ValueError or zlib.error if they are damaged or more than `most`."""
+    inflate = zlib.decompressobj()
+    data = inflate.decompress(base64.b64decode(text, validate=True), most)
+    if inflate.unconsumed_tail or not inflate.eof:
+        raise ValueError("too large or cut short")
+    return data
 
 
 def read_text(folder: Path, name: str) -> str:

@@ -9,16 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Literal, get_args
 
-from plumbline.declarations import (
-    AnyWorkload,
-    Declarations,
-    InferenceWorkload,
-    Provider,
-    ScriptWorkload,
-    TrainingJob,
-    TrainingWorkload,
-    Trial,
-)
+from plumbline.declarations import AnyWorkload, Declarations, InferenceWorkload, Provider, ScriptWorkload, TrainingJob, Trial
 from plumbline.declarations.providers.simulation import DriverChange, PerformanceEvent, Probe, SimulatedLauncher
 from plumbline.declarations.workloads.load import max_phase_seconds
 from plumbline.harness.inference.analysis.validity import too_few_requests
@@ -124,18 +115,16 @@ def simulate(trial: Trial) -> ResultDocument:
     ranks = workload.parallelism.processes if isinstance(workload, TrainingJob) else min(workload.gpus or has.count, has.count)
     metrics: list[MetricRow] = probe_rows(draw, has, ranks)
     stages: Sequence[Stage]
-    if isinstance(workload, ScriptWorkload):
-        metrics += script.rows(workload, has, draw)
-        stages = ()
-        took = _training_s(metrics, workload)
-    elif isinstance(workload, TrainingWorkload):
-        metrics += training.rows(workload, has, draw)
-        stages = training.stages(workload, has, draw)
-        took = _training_s(metrics, workload)
-    else:
+    if isinstance(workload, InferenceWorkload):
         metrics += inference.rows(workload, has, draw)
         stages = inference.stages(workload, has, draw)
         took = _inference_s(metrics, workload)
+    elif isinstance(workload, ScriptWorkload):
+        metrics += script.rows(workload, has, draw)
+        stages, took = (), _training_s(metrics, workload)
+    else:
+        metrics += training.rows(workload, has, draw)
+        stages, took = training.stages(workload, has, draw), _training_s(metrics, workload)
     clock, begin = Clock(trial.planned_at), lead_time_s(draw)
     hashes = {"spec": trial.spec_hash, **({"schedule": trial.schedule_hash} if trial.schedule_hash else {})}
     return ResultDocument.sealed(

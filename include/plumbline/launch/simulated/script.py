@@ -14,14 +14,13 @@ _CHECKPOINT_BYTES = 12.0 * _PARAMETERS
 def rows(workload: ScriptWorkload, has: Hardware, draw: TrialDraw) -> list[MetricRow]:
     """All metric rows but the probes'."""
     what, work = workload.work_per_step
-    counted = workload.work.flops is not None and work is not None
-    flops = (workload.work.flops or 6.0 * _PARAMETERS) * (work or _TOKENS)
+    flops = workload.flops_per_step or 6.0 * _PARAMETERS * (work or _TOKENS)
     step = job_step_s(workload, flops / workload.parallelism.world, has, draw)
     start, saved = start_s(has), 0.01 + _CHECKPOINT_BYTES / has.disk
     metric_rows = step_rows(workload, step, start, draw)
     if workload.counts_work:
         metric_rows += rate_rows(workload, what, work or _TOKENS, step, draw)
-    if counted:
+    if workload.flops_per_step is not None:
         metric_rows += utilization_rows(workload, flops / step, "", has, draw)
     if "loss" in (workload.task.reported or ()):
         metric_rows.append(metric_row("final_loss", final_loss(workload), 1))
