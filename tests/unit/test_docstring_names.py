@@ -25,9 +25,9 @@ USER_ROOMS = ("declarations", "results")
 # Names of other programs, of protocols and of people.
 # fmt: off
 KNOWN = {
-    "AsyncEngineArgs", "DataFrame", "DerSimonian", "InfiniBand", "JobSet", "ModelInfer",
-    "ModelStreamInfer", "OpenCost", "PodSpec", "PyTorch", "ReadTimeoutError", "ResourceSlices",
-    "RpcError", "SelfSubjectRulesReview", "ValidationError", "patchMergeKey",
+    "AsyncEngineArgs", "DataFrame", "DeepSpeed", "DerSimonian", "InfiniBand", "JobSet", "ModelInfer",
+    "ModelStreamInfer", "NumPy", "OpenCost", "PodSpec", "PyTorch", "ReadTimeoutError", "ResourceSlices",
+    "RpcError", "SelfSubjectRulesReview", "TensorBoard", "ValidationError", "patchMergeKey",
 }
 # fmt: on
 
