@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -9,13 +10,13 @@ from typing import Any
 from plumbline.analysis.campaign_data import CampaignData, Quality
 from plumbline.analysis.scorecards.comparison_class import FACTS
 from plumbline.analysis.trial_sample import USABLE, Conditions, MetricValue, TrialSample
-from plumbline.declarations import Trial
+from plumbline.declarations import Criterion, Trial
 from plumbline.declarations.trials import flatten, requested_specification
 from plumbline.results import Event, HeldPart, ResultDocument
 from plumbline.results.launch_record import launch_metrics
 
 
-def sample_of(document: ResultDocument, quality: Quality | None = None) -> TrialSample:
+def sample_of(document: ResultDocument, quality: Quality | None = None, resolved: Mapping[str, Criterion] | None = None) -> TrialSample:
     """One attempt as plain numbers. An attempt that the quality checks rejected counts as invalid, with their reasons."""
     trial = document.trial
     numbers = TrialSample(
@@ -33,6 +34,7 @@ def sample_of(document: ResultDocument, quality: Quality | None = None) -> Trial
         gpus=trial.workload.gpus,
         usage=document.usage,
         conditions=conditions_of(document),
+        resolved=resolved or {},
     )
     return numbers if quality is None else with_quality_verdict(numbers, quality)
 
@@ -71,7 +73,8 @@ def with_quality_verdict(numbers: TrialSample, quality: Quality) -> TrialSample:
 
 def campaign_numbers(campaign: CampaignData) -> tuple[TrialSample, ...]:
     """Every attempt of the campaign, and one "missing" entry for each planned trial without a document."""
-    samples = [sample_of(d, campaign.quality.get((d.trial.trial_id, d.trial.attempt))) for d in campaign.documents]
+    quality, resolved = campaign.quality, campaign.resolved
+    samples = [sample_of(d, quality.get((d.trial.trial_id, d.trial.attempt)), resolved.get(d.trial.series_key)) for d in campaign.documents]
     trial_ids = {t.trial_id for t in samples}
     missing = [t for t in campaign.planned if t.trial_id not in trial_ids]
     reasons = ("no_result: planned, but nothing came back",)

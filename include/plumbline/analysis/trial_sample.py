@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 from typing import Literal
 
 from plumbline.analysis.prices.book import InstanceShare
+from plumbline.declarations import Criterion
 from plumbline.results.token_usage import TokenUsage
 
 WorkloadKind = Literal["training", "inference"]
@@ -80,6 +81,11 @@ class TrialSample:
     usage: tuple[TokenUsage, ...] = field(default=(), metadata={"meaning": "tokens that a hosted model counted"})
     conditions: Conditions | None = field(default=None, metadata={"meaning": "None of a trial whose document is not at hand"})
     apart: str = field(default="", metadata={"meaning": "why its provider takes no part in a decision; empty: it does"})
+    resolved: Mapping[str, Criterion] = field(
+        default_factory=dict,
+        hash=False,
+        metadata={"meaning": "by a relative criterion's text, the one with its reference's limit, if known"},
+    )
 
     @property
     def usable(self) -> bool:

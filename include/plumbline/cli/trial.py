@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Literal
@@ -33,7 +33,7 @@ from plumbline.cli.output import (
     require_writable_archive,
     table,
 )
-from plumbline.declarations import Declarations, Trial, installation_paths
+from plumbline.declarations import Criterion, Declarations, Trial, installation_paths
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.embedded.connections import provide_connections
 from plumbline.harness import selfcheck as instrument
@@ -57,13 +57,14 @@ from plumbline.presentation.trials import (
 from plumbline.results import CheckLine, ResultDocument
 from plumbline.workflows import budget
 from plumbline.workflows.benchmark import plan_replay, plan_single_trial, run_directly, stopped_by_sigterm
+from plumbline.workflows.relative_criteria import resolve_criteria
 
 CHECK_STYLE = {"pass": "green", "fail": "red", "not_applicable": "dim"}
 _STYLE = {"valid": "green", "degraded": "yellow", "invalid": "red", "failed": "red", "missing": "red"}
 _OUTCOME = {"pass": "green", "mixed": "yellow", "fail": "red", "insufficient": "yellow"}
 
 
-def show(document: ResultDocument, everything: bool = False) -> None:
+def show(document: ResultDocument, everything: bool = False, resolved: Mapping[str, Criterion] | None = None) -> None:
     """The verdict, the criteria and the leading metrics; with `everything` all phases, statistics and files, without the warm-up once
     something was measured after it. A trial without a leading metric shows all it has."""
     verdict = document.validity
@@ -72,7 +73,7 @@ def show(document: ResultDocument, everything: bool = False) -> None:
         out.print(f"  {reason.code}: {reason.detail}", style=_STYLE[verdict.status])
     if verdict.status in ("degraded", "invalid"):
         out.print("  what these mean and what to do: docs/operate.md", style="dim")
-    _criteria(document, everything)
+    _criteria(document, everything, resolved)
     measured = {row.phase for row in document.metrics}
     left_out = "warmup" if measured.difference(BEFORE_THE_MEASUREMENT) else None
     parts, leading = phase_parts(document), () if everything else leading_lines(document)
@@ -92,9 +93,9 @@ def show(document: ResultDocument, everything: bool = False) -> None:
         out.print(f"again: {document.replay}", style="dim")
 
 
-def _criteria(document: ResultDocument, everything: bool) -> None:
+def _criteria(document: ResultDocument, everything: bool, resolved: Mapping[str, Criterion] | None) -> None:
     """Each criterion with its outcome; why, unless it passed."""
-    criteria, status = trial_verdicts(document), document.validity.status
+    criteria, status = trial_verdicts(document, resolved=resolved), document.validity.status
     if criteria and status not in USABLE:
         out.print(f"  its {len(criteria)} acceptance criteria are not judged: a trial that is {status} proves nothing", style="dim")
     elif criteria:
@@ -306,7 +307,9 @@ def _run(planned: Trial, everything: bool, as_json: bool) -> None:
             done = run_directly(planned, follow)
 
     def tell() -> None:
-        show(done.document, everything)
+        with read_archive() as archive:
+            resolved = resolve_criteria(archive, planned.series_key, planned.campaign_id, planned.workload)
+        show(done.document, everything, resolved)
         for why in done.rejected:
             out.print(f"rejected by the archive: {why}", style="red")
 

@@ -33,7 +33,7 @@ from plumbline.declarations.workloads.prompts import load_prompts
 from plumbline.declarations.workloads.script_files import load_files
 from plumbline.declarations.workloads.traces import load_trace_rows
 from plumbline.declarations.workloads.training import TrainingJob, TrainingWorkload
-from plumbline.declarations.workloads.workload import Workload, refused_run_cost
+from plumbline.declarations.workloads.workload import RelativeCriterion, Workload, refused_run_cost
 from plumbline.declarations.yaml_source import FieldPath, UnreadableYaml, expected_shape, format_path, locate, locate_in_message, read_yaml
 from plumbline.metrics.formatting import unknown_name
 
@@ -368,9 +368,12 @@ def _unknown_references(
 
     for name, workload in items["workloads"].items():
         assert isinstance(workload, Workload)
-        for i, provider in enumerate(workload.providers or ()):
+        named: list[tuple[FieldPath, str]] = [(("providers", i), each) for i, each in enumerate(workload.providers or ())]
+        relative = ((i, each) for i, each in enumerate(workload.acceptance) if isinstance(each, RelativeCriterion))
+        named += [(("acceptance", i), each.provider) for i, each in relative if each.provider is not None]
+        for field, provider in named:
             if provider not in items["providers"] and ("providers", provider) not in unread:
-                yield missing("workloads", name, ("providers", i), provider, "provider", items["providers"])
+                yield missing("workloads", name, field, provider, "provider", items["providers"])
         judged: list[tuple[FieldPath, str]] = [(("acceptance", i), each.metric) for i, each in enumerate(workload.acceptance)]
         judged += [(("primary",), workload.primary.metric)] if workload.primary else []
         for field, metric in judged if isinstance(workload, InferenceWorkload) else ():  # archived trials may have one, and are read

@@ -8,12 +8,12 @@ from typing import Literal
 
 from plumbline.analysis.campaign_data import CampaignData, Quality
 from plumbline.analysis.document_sample import sample_of
-from plumbline.analysis.scorecards.acceptance import CriterionVerdict, judge
+from plumbline.analysis.scorecards.acceptance import CriterionVerdict, judge_all
 from plumbline.analysis.scorecards.comparability import Incomparable, incomparable
 from plumbline.analysis.scorecards.pooling import PooledMetric
 from plumbline.analysis.scorecards.references import ReferenceShare, reference_shares
 from plumbline.analysis.scorecards.scorecard import Scorecard
-from plumbline.declarations import AnyWorkload, Provider
+from plumbline.declarations import AnyWorkload, Criterion, Provider
 from plumbline.declarations.references import References
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import Scale, common_scale, format_change, format_name, format_percent
@@ -244,18 +244,20 @@ class CriterionRow:
 
 def acceptance_rows(cards: Sequence[Scorecard]) -> tuple[CriterionRow, ...]:
     """Criteria as declared, one verdict per card."""
-    texts = dict.fromkeys(j.text for c in cards for j in c.acceptance)
+    texts = dict.fromkeys(j.declared for c in cards for j in c.acceptance)
     rows = []
     for text in texts:
-        verdicts = [next((j for j in c.acceptance if j.text == text), None) for c in cards]
+        verdicts = [next((j for j in c.acceptance if j.declared == text), None) for c in cards]
         rows.append(CriterionRow(text, tuple(None if j is None else _criterion_cell(j) for j in verdicts)))
     return tuple(rows)
 
 
-def trial_verdicts(document: ResultDocument, quality: Quality | None = None) -> tuple[tuple[str, CriterionCell], ...]:
+def trial_verdicts(
+    document: ResultDocument, quality: Quality | None = None, resolved: Mapping[str, Criterion] | None = None
+) -> tuple[tuple[str, CriterionCell], ...]:
     """A trial's criteria judged on this attempt alone; a campaign judges them over all repeats."""
-    numbers = sample_of(document, quality)
-    return tuple((criterion.text, _criterion_cell(judge(criterion, [numbers]))) for criterion in document.trial.workload.acceptance)
+    verdicts = judge_all(document.trial.workload.acceptance, [sample_of(document, quality, resolved)])
+    return tuple((verdict.declared, _criterion_cell(verdict)) for verdict in verdicts)
 
 
 def _criterion_cell(verdict: CriterionVerdict) -> CriterionCell:
@@ -263,6 +265,8 @@ def _criterion_cell(verdict: CriterionVerdict) -> CriterionCell:
     margin = ""
     if verdict.margin is not None:
         margin = f"{format_change(verdict.margin, 0)} from the limit" if verdict.margin < 0 else f"{format_percent(verdict.margin)} margin"
+    if verdict.text != verdict.declared:
+        margin = f"{margin}{' to ' if margin else ''}{verdict.text}"
     return CriterionCell(verdict.outcome, scale.text(verdict.value), margin, verdict.explanation)
 
 

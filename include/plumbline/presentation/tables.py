@@ -74,7 +74,7 @@ def _scorecards(conclusions: Conclusions) -> Iterator[Row]:
 def _acceptance(conclusions: Conclusions) -> Iterator[Row]:
     for card in conclusions.cards:
         for verdict in card.acceptance:
-            yield {**_card_columns(card), **vars(verdict), "criterion": verdict.text}
+            yield {**_card_columns(card), **vars(verdict), "criterion": verdict.declared, "judged_as": verdict.text}
 
 
 def _reliability(conclusions: Conclusions) -> Iterator[Row]:

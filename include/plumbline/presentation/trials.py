@@ -10,7 +10,7 @@ from datetime import datetime
 from plumbline.analysis.campaign_data import CampaignData, Quality
 from plumbline.analysis.trial_sample import PHASE_ORDER
 from plumbline.archive import TrialView
-from plumbline.declarations import InferenceWorkload
+from plumbline.declarations import Criterion, InferenceWorkload
 from plumbline.declarations.workloads.models import Llama
 from plumbline.metrics import METRICS, PHASES, leading_names
 from plumbline.metrics.formatting import common_scale, format_name, format_percent, format_quantity, join_words
@@ -259,8 +259,9 @@ def trial_page(
     attempts: tuple[TrialView, ...],
     expired: Mapping[str, tuple[datetime, str]] | None = None,
     keys: Mapping[int, str] | None = None,
+    resolved: Mapping[str, Criterion] | None = None,
 ) -> TrialPage:
-    """`attempts`: every archived attempt, this one among them. `keys`: see Archive.signing_keys."""
+    """`attempts`: every archived attempt, this one among them. `keys`: see Archive.signing_keys. `resolved`: its relative criteria."""
     view = next(a for a in attempts if a.attempt == document.trial.attempt)
     events = (*(document.launch.events if document.launch else ()), *document.timeline)
     return TrialPage(
@@ -271,7 +272,7 @@ def trial_page(
         phases=phase_parts(document),
         moments=tuple(_timeline_rows(events, document.simulated)),
         pods=tuple(_pod(pod) for pod in document.launch.pods) if document.launch else (),
-        criteria=trial_verdicts(document, Quality(view.quality_action, tuple(r.detail for r in view.quality_reasons))),
+        criteria=trial_verdicts(document, Quality(view.quality_action, tuple(r.detail for r in view.quality_reasons)), resolved),
         signals=tuple(_signal(item) for item in document.telemetry if not is_gpu_utilisation(item.signal)),
         curves=curve_charts(document),
         expired=expired or {},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from threading import Lock
 
@@ -27,6 +27,7 @@ from plumbline.archive.samples import CurrentSeries, EffectiveAttempt
 from plumbline.declarations import AnyWorkload, Declarations, Provider, with_weights
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.results import ResultDocument
+from plumbline.workflows.relative_criteria import resolve_criteria
 
 CACHE_SIZE = 4096
 """Documents in memory, some 50 kB each: hundreds of series with a dozen trials."""
@@ -97,17 +98,21 @@ def current_results(
     trials: list[TrialSample] = []
     places: dict[str, Provider] = {}
     specs: dict[str, AnyWorkload] = {}
-    for attempt in attempts:
-        one = documents.get(attempt.trial_pk)
-        if one is None:
-            continue
-        reasons = tuple(f"{r.code}: {r.detail}" for r in attempt.quality_reasons)
-        trials.append(with_quality_verdict(one.numbers, Quality(attempt.quality_action, reasons)))
     # By planned time: the newest trial's declaration is the current one.
     for attempt in sorted(attempts, key=lambda a: by_key[a.series_key].planned_at):
         if (one := documents.get(attempt.trial_pk)) is not None:
             places[one.provider.name] = archive.visible(one.provider)
             specs[one.workload.name] = one.workload
+    resolved = {
+        p.series.series_key: resolve_criteria(archive, p.series.series_key, p.campaign_id, spec)
+        for p in parts
+        if (spec := specs.get(p.series.workload)) is not None
+    }
+    for attempt in attempts:
+        if (one := documents.get(attempt.trial_pk)) is not None:
+            reasons = tuple(f"{r.code}: {r.detail}" for r in attempt.quality_reasons)
+            numbers = with_quality_verdict(one.numbers, Quality(attempt.quality_action, reasons))
+            trials.append(replace(numbers, resolved=resolved.get(attempt.series_key, {})))
     providers = all_with_effective_prices(
         (declared.providers.get(name, p) for name, p in sorted(places.items())), archive.prices(sorted(places))
     )

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from plumbline.analysis.cost.unit_costs import phase_of
 from plumbline.analysis.decisions.decide import cost_gap, decide, gate_of
-from plumbline.analysis.scorecards.acceptance import Outcome, judge, margin
+from plumbline.analysis.scorecards.acceptance import Outcome, judge_all, margin
 from plumbline.analysis.scorecards.pooling import pooled_fields
 from plumbline.analysis.scorecards.scorecard import last_attempts
 from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
-from plumbline.declarations import Criterion, Preference
+from plumbline.declarations import AnyCriterion, Criterion, Preference
 
 
 @dataclass(frozen=True)
@@ -21,12 +21,12 @@ class Requirements:
     kind: WorkloadKind
     workload: str
     gates: tuple[Criterion, ...] = ()
-    acceptance: tuple[Criterion, ...] = ()
+    acceptance: tuple[AnyCriterion, ...] = ()
 
 
 @dataclass(frozen=True)
 class Missed:
-    """One requirement that is not met. `value` (the median) and `limit` in `unit`; `margin` as a fraction of the limit, negative: outside.
+    """One requirement that is not met. `value` (the median) and `limit`, if known, in `unit`; `margin` as a fraction of the limit, negative: outside.
 
     `outcome`: fail, mixed (some repeats break what every one must keep) or insufficient (not measured, or too little to say).
     """
@@ -34,7 +34,7 @@ class Missed:
     text: str
     metric: str
     unit: str
-    limit: float
+    limit: float | None
     value: float | None
     margin: float | None
     outcome: Outcome
@@ -125,7 +125,7 @@ def _missed_requirements(requirements: Requirements, trials: Sequence[TrialSampl
             why = "no usable trial measured it" if gate.value is None else "the median does not meet it"
             inside = None if gate.value is None else margin(criterion, gate.value)
             reasons.append(Missed(criterion.text, criterion.metric, gate.unit, gate.limit, gate.value, inside, outcome, why))
-    for judged in (judge(criterion, trials) for criterion in requirements.acceptance):
+    for judged in judge_all(requirements.acceptance, trials):
         if judged.outcome != "pass" and judged.text not in {m.text for m in reasons}:
             reasons.append(Missed(**{name: getattr(judged, name) for name in Missed.__dataclass_fields__}))
     return tuple(reasons)

@@ -166,7 +166,7 @@ def input_hashes(decided: TeamDecision) -> Inputs:
     preference = decided.preference.model_dump(mode="json", exclude={"groups"})  # how weights were written changes nothing
     return Inputs(
         question=digest({"preference": preference, "purchase": current.purchase, "acceptance": acceptance}),
-        trials=digest([[t.trial_id, t.attempt, t.status] for t in own]),
+        trials=digest([[t.trial_id, t.attempt, t.status, *(c.limit for c in t.resolved.values())] for t in own]),
         costs=digest(money),
     )
 

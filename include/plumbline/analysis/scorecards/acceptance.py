@@ -4,7 +4,7 @@ The rule. A criterion is a promise about every run, so it is judged over the rep
 
 - insufficient: no usable repeat measured the number, or fewer than half of the planned trials did (what is missing could decide it); a
   repeat whose requests are too few for the tail in question did not measure it, and the explanation says how many it takes. This is
-  never a pass and never a fail
+  never a pass and never a fail, and neither is a relative criterion ("within 10% of baseline") whose reference is not known yet
 - fail: the median of the repeats does not meet the limit
 - mixed: the median does, some repeat does not; not a pass, since one run in so many would break the promise
 - pass: every usable repeat meets the limit
@@ -17,13 +17,13 @@ The margin is the distance of the median from the limit, as a fraction of the li
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
 
 from plumbline.analysis.trial_sample import MetricValue, TrialSample
-from plumbline.declarations import Criterion
+from plumbline.declarations import Criterion, RelativeCriterion
 from plumbline.declarations.workloads.workload import PER_REQUEST_LATENCIES, REQUEST_SHARES, insufficient_observations
 from plumbline.metrics import LENGTH_DEPENDENT, METRICS, NATURAL_LENGTHS
 from plumbline.metrics.formatting import format_quantity
@@ -41,14 +41,16 @@ Outcome = Literal["pass", "mixed", "fail", "insufficient"]
 
 @dataclass(frozen=True)
 class CriterionVerdict:
-    """One criterion and what the repeats say. `value`, `worst` and the limit are in the metric's unit; no value and a fail: infinite."""
+    """One criterion and what the repeats say. `value`, `worst` and the limit are in the metric's unit; no value and a fail: infinite.
+    `text`: of a relative criterion with its limit and reference; as `declared`, and without a limit, as long as it has none."""
 
+    declared: str
     text: str
     metric: str
     statistic: str
     phase: str
     unit: str
-    limit: float
+    limit: float | None
     outcome: Outcome
     value: float | None
     worst: float | None
@@ -58,6 +60,24 @@ class CriterionVerdict:
     planned: int
     trials: tuple[str, ...]
     explanation: str
+
+
+def judge_all(criteria: Iterable[Criterion | RelativeCriterion], trials: Sequence[TrialSample]) -> tuple[CriterionVerdict, ...]:
+    """`judge` each criterion, without those that compare the provider with itself."""
+    return tuple(
+        judge(each, trials) if isinstance(each, Criterion) else _judge_relative(each, trials)
+        for each in criteria
+        if isinstance(each, Criterion) or each.provider not in {t.provider for t in trials}
+    )
+
+
+def _judge_relative(criterion: RelativeCriterion, trials: Sequence[TrialSample]) -> CriterionVerdict:
+    resolved = next((t.resolved[criterion.text] for t in trials if criterion.text in t.resolved), None)
+    if resolved is not None:
+        return replace(judge(resolved, trials), declared=criterion.text)
+    unlimited = replace(judge(criterion.limited_by(0.0, ""), trials), declared=criterion.text, text=criterion.text, limit=None, margin=None)
+    source = f"comparable result of {criterion.provider}" if criterion.provider else "baseline"
+    return replace(unlimited, outcome="insufficient", met=0, explanation=f"no {source} yet that measured it")
 
 
 def judge(criterion: Criterion, trials: Sequence[TrialSample]) -> CriterionVerdict:
@@ -77,6 +97,7 @@ def judge(criterion: Criterion, trials: Sequence[TrialSample]) -> CriterionVerdi
         notes.append(NATURAL_LENGTHS)
     worst = (max(values) if criterion.op == "<=" else min(values)) if values else None
     return CriterionVerdict(
+        declared=criterion.text,
         text=criterion.text,
         metric=criterion.metric,
         statistic=criterion.statistic,

@@ -8,13 +8,13 @@ from datetime import date
 from itertools import groupby
 
 from plumbline.analysis.prices.book import InstanceShare
-from plumbline.analysis.scorecards.acceptance import CriterionVerdict, judge
+from plumbline.analysis.scorecards.acceptance import CriterionVerdict, judge_all
 from plumbline.analysis.scorecards.placings import place
 from plumbline.analysis.scorecards.pooling import pooled_fields
 from plumbline.analysis.scorecards.promises import PromisedShare, SpeedFloor, judge_speed
 from plumbline.analysis.scorecards.provisioning import Capacity, Friction, capacity, friction
 from plumbline.analysis.trial_sample import PHASE_ORDER, SUSTAINED, Conditions, MetricValue, TrialSample, WorkloadKind, leading_phase
-from plumbline.declarations import AnyWorkload, Criterion, Provider, ScriptWorkload, TrainingWorkload
+from plumbline.declarations import AnyCriterion, AnyWorkload, Provider, ScriptWorkload, TrainingWorkload
 from plumbline.declarations.workloads.models import Encoder
 from plumbline.declarations.workloads.workload import Primary
 from plumbline.metrics import METRICS, PHASES, catalogue_order, leading_names
@@ -116,7 +116,7 @@ class Scorecard:
 def scorecard(
     trials: Sequence[TrialSample],
     *,
-    acceptance: Sequence[Criterion] = (),
+    acceptance: Sequence[AnyCriterion] = (),
     place: Provider | None = None,
     primary: Primary | None = None,
     launches: Sequence[TrialSample] | None = None,
@@ -145,7 +145,7 @@ def scorecard(
         counts={status: sum(t.status == status for t in final) for status in STATUSES},
         planned=len(final),
         attempts=sum(t.status != "missing" for t in trials),
-        acceptance=tuple(judge(criterion, final) for criterion in acceptance),
+        acceptance=judge_all(acceptance, final),
         reasons=tuple(dict.fromkeys(reason for t in final for reason in t.reasons)),
         degraded_by=tuple(dict.fromkeys(reason for t in usable if t.status == "degraded" for reason in t.reasons)),
         primary=_primary_row(rows, primary),
@@ -216,7 +216,7 @@ def _rows(trials: Sequence[TrialSample]) -> tuple[Row, ...]:
 def scorecards(
     trials: Iterable[TrialSample],
     *,
-    acceptance: dict[str, Sequence[Criterion]] | None = None,
+    acceptance: dict[str, Sequence[AnyCriterion]] | None = None,
     providers: Mapping[str, Provider] | None = None,
     primaries: Mapping[str, Primary] | None = None,
 ) -> tuple[Scorecard, ...]:

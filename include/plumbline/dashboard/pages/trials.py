@@ -29,6 +29,7 @@ from plumbline.presentation.costs import trial_cost
 from plumbline.presentation.trials import published_metrics, trial_page
 from plumbline.results import ResultDocument, ResultStore, evidence_files
 from plumbline.results.document import Evidence
+from plumbline.workflows.relative_criteria import resolve_criteria
 
 _CHARTED_KINDS = ("requests", "steps")
 
@@ -158,7 +159,8 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         trial = trial_document.trial
         attempts = tuple(t for t in archive.trials(trial.campaign_id, trial.series_key) if t.trial_id == trial_id)
         keys = archive.signing_keys(trial.campaign_id, trial_id)
-        page = trial_page(trial_document, attempts, archive.expired_files(trial_id, trial.attempt), keys)
+        resolved = resolve_criteria(archive, trial.series_key, trial.campaign_id, trial.workload)
+        page = trial_page(trial_document, attempts, archive.expired_files(trial_id, trial.attempt), keys, resolved)
         cost = trial_cost(archive, declared.now(can_see_costs(request)), trial_document, attempts)
         return pages.page(
             request, "trial.html.j2", {"trial": page, "cost": cost}, t=page, cost=cost, charted=bool(_chartable_evidence(trial_document))

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from plumbline.declarations.base import Declared, Name
-from plumbline.metrics import PHASES, STATISTICS, Metric, Unit, metric, units
+from plumbline.metrics import METRICS, PHASES, STATISTICS, Metric, Unit, metric, units
+from plumbline.metrics.formatting import common_scale, format_limit
 from plumbline.metrics.proportions import (
     CONFIDENCE,
     QUANTILES,
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
 CRITERION_SHAPE = "[STATISTIC] METRIC <=|>= VALUE in PHASE, such as: p95 request_scheduled_latency <= 900ms in steady"
 _CRITERION = re.compile(
     r"^\s*(?:(?P<statistic>[a-z]\w*)\s+)?(?P<metric>[a-z][a-z0-9_]*)\s*(?P<op><=|>=)\s*(?P<value>.+?)\s+in\s+(?P<phase>[a-z_]+)\s*$"
+)
+RELATIVE_SHAPE = (
+    "[STATISTIC] METRIC within PERCENT% of baseline|provider NAME in PHASE, such as: step_time within 10% of baseline in steady"
+)
+_RELATIVE = re.compile(
+    r"^\s*(?:(?P<statistic>[a-z]\w*)\s+)?(?P<metric>[a-z][a-z0-9_]*)\s+within\s+(?P<within>\d\d?(?:\.\d+)?)\s*%\s+of\s+"
+    r"(?:baseline|provider\s+(?P<provider>[a-z0-9-]+))\s+in\s+(?P<phase>[a-z_]+)\s*$"
 )
 REQUEST_SHARES = {"goodput_ratio": ">=", "error_rate": "<="}
 """Metrics that are a share of the requests, and the side on which a criterion limits them."""
@@ -54,6 +62,49 @@ class Criterion(Declared):
     def met_by(self, value: float) -> bool:
         """Whether a measured value (in the metric's unit) meets the limit."""
         return value <= self.limit if self.op == "<=" else value >= self.limit
+
+
+class RelativeCriterion(Declared):
+    """One acceptance criterion whose limit a reference sets: the accepted baseline of the provider's series, or the newest comparable result
+    of `provider`. `within`: the fraction by which a value may be worse."""
+
+    text: str
+    metric: str
+    statistic: str
+    op: Literal["<=", ">="]
+    within: float = Field(ge=0, lt=1)
+    provider: Name | None = None
+    phase: str
+
+    def limited_by(self, reference: float, source: str) -> Criterion:
+        """The criterion with the limit that a reference, in the metric's unit, sets; its text has both."""
+        limit = reference + self.within * abs(reference) * (1 if self.op == "<=" else -1)
+        scale = common_scale(METRICS[self.metric].unit, [limit, reference], self.metric)
+        origin = f"within {format_limit(self.within)} of {scale.text(reference)}, {source}"
+        text = f"{self.text.partition(' within ')[0]} {self.op} {scale.text(limit)} in {self.phase} ({origin})"
+        return Criterion(**self.model_dump(exclude={"text", "within", "provider"}), text=text, limit=limit)
+
+
+def _parse(value: object) -> object:
+    if isinstance(value, dict | Declared):
+        return value
+    line = str(value)
+    return _parse_relative_criterion(line) if "within" in line.split() else parse_criterion(line)
+
+
+AnyCriterion = Annotated[Criterion | RelativeCriterion, BeforeValidator(_parse)]
+
+
+def _parse_relative_criterion(line: str) -> dict[str, object]:
+    match = _RELATIVE.match(line)
+    if match is None:
+        raise ValueError(f'"{line}" is not a criterion; expected {RELATIVE_SHAPE}')
+    known, fields = _named_number(match, line)
+    if known.direction == "informative" or known.group == "cost":
+        why = "follows its price" if known.group == "cost" else "has no better direction"
+        raise ValueError(f'"{line}": {known.name} {why}; expected a measured metric that has a better direction')
+    op, within = "<=" if known.direction == "lower_is_better" else ">=", float(match["within"]) / 100
+    return {**fields, "op": op, "within": within, "provider": match["provider"]}
 
 
 def parse_criterion(line: str) -> dict[str, object]:
@@ -103,12 +154,13 @@ def parse_metric_value(unit: Unit, text: str) -> float:
     return units.parse(text, table, what, example)
 
 
-def find_contradiction(criteria: Iterable[Criterion]) -> str | None:
+def find_contradiction(criteria: Iterable[Criterion | RelativeCriterion]) -> str | None:
     """Why criteria contradict each other, or None.
 
-    An upper limit of a high percentile below that of a lower one (p99 <= 500ms with p50 <= 900ms) makes the lower one pointless.
+    An upper limit of a high percentile below that of a lower one (p99 <= 500ms with p50 <= 900ms) makes the lower one pointless. Relative
+    criteria contradict none: their limits are not known.
     """
-    seen = list(criteria)
+    seen = [c for c in criteria if isinstance(c, Criterion)]
     for i, a in enumerate(seen):
         for b in seen[i + 1 :]:
             if (a.metric, a.phase) != (b.metric, b.phase):
@@ -130,7 +182,7 @@ def find_contradiction(criteria: Iterable[Criterion]) -> str | None:
     return None
 
 
-def insufficient_observations(criterion: Criterion, n: int) -> str | None:
+def insufficient_observations(criterion: Criterion | RelativeCriterion, n: int) -> str | None:
     """Why `n` observations cannot decide a criterion on a tail, and how many could; else None.
 
     A percentile needs an observation beyond it. A share needs room for one miss: 99 % of 41 requests is all of them.
@@ -142,7 +194,7 @@ def insufficient_observations(criterion: Criterion, n: int) -> str | None:
             f"{criterion.statistic} needs at least {min_observations_for_quantile(q)} {what} for a value and {min_observations_for_interval(q)} for "
             f"a {percent} interval; {n} were measured"
         )
-    if REQUEST_SHARES.get(criterion.metric) == criterion.op:
+    if isinstance(criterion, Criterion) and REQUEST_SHARES.get(criterion.metric) == criterion.op:
         share = criterion.limit if criterion.op == ">=" else 1 - criterion.limit
         if 0 < share < 1 and n < min_observations_for_quantile(share):
             return (
@@ -255,7 +307,7 @@ class Workload(Declared):
         None, min_length=1, description="of the monthly rerun, such as [1, 4, 7, 10] for once a quarter; every month if omitted"
     )
     repeats: Repeats
-    acceptance: tuple[Criterion, ...] = ()
+    acceptance: tuple[AnyCriterion, ...] = ()
     primary: Primary | None = Field(
         None, description="the main number, such as p95 time_to_first_token in steady; one that fits the task if omitted"
     )
@@ -263,7 +315,7 @@ class Workload(Declared):
 
     @field_validator("acceptance")
     @classmethod
-    def _no_contradiction(cls, value: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
+    def _no_contradiction(cls, value: tuple[AnyCriterion, ...]) -> tuple[AnyCriterion, ...]:
         problem = find_contradiction(value)
         if problem:
             raise ValueError(problem)
