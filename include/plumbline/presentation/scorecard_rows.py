@@ -266,7 +266,7 @@ def _criterion_cell(verdict: CriterionVerdict) -> CriterionCell:
     if verdict.margin is not None:
         margin = f"{format_change(verdict.margin, 0)} from the limit" if verdict.margin < 0 else f"{format_percent(verdict.margin)} margin"
     if verdict.text != verdict.declared:
-        margin = f"{margin}{' to ' if margin else ''}{verdict.text}"
+        margin = f"{margin}{': ' if margin else ''}{verdict.text}"
     return CriterionCell(verdict.outcome, scale.text(verdict.value), margin, verdict.explanation)
 
 

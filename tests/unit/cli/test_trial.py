@@ -164,6 +164,18 @@ def test_a_trial_s_own_criteria_are_judged_and_its_warm_up_is_not_shown():
     assert any("warmup: not shown" in line for line in lines)
 
 
+def test_a_relative_criterion_is_shown_with_its_limit_or_as_undecided(monkeypatch):
+    monkeypatch.setattr(trial.out, "_width", 400)
+    declared = "step_time within 10% of baseline in steady"
+    workload = result_documents.training_workload(acceptance=[declared])
+    document = result_documents.document(result_documents.trial(workload=workload))
+    limited = workload.acceptance[0].limited_by(0.09, "the baseline 2025-10")
+    (met,) = (line for line in shown(document, resolved={declared: limited}) if declared in line)
+    assert "-1 % from the limit: step_time <= 99.0 ms in steady (within 10 % of 90.0 ms, the baseline 2025-10)" in met.replace("−", "-")
+    (undecided,) = (line for line in shown(document) if declared in line)
+    assert "insufficient" in undecided and "no baseline yet" in undecided
+
+
 def test_an_unusable_trial_s_criteria_are_not_judged():
     asked = result_documents.trial(workload=result_documents.inference_workload(acceptance=["error_rate <= 1% in steady"]))
     reasons = (Reason(code="out_of_memory", detail="held too much"), Reason(code="interrupted", detail="asked to stop"))
@@ -185,9 +197,9 @@ def test_a_trial_that_got_no_further_than_its_warm_up_shows_it():
     assert not any("not shown" in line for line in lines)
 
 
-def shown(document, everything=False):
+def shown(document, everything=False, resolved=None):
     with trial.out.capture() as captured:
-        trial.show(document, everything)
+        trial.show(document, everything, resolved)
     return captured.get().splitlines()
 
 

@@ -73,6 +73,16 @@ BROKEN = [
     pytest.param(GPT, "in steady", "in stedy", "16  acceptance[0]", id="phase in a criterion"),
     pytest.param(GPT, "<= 500ms", "<= 500", "16  acceptance[0]", id="limit without unit"),
     pytest.param(GPT, "median step_time <= 500ms in steady", "be fast", "16  acceptance[0]", id="prose"),
+    pytest.param(GPT, "<= 500ms in", "within 10% of baselin in", "16  acceptance[0]", id="reference"),
+    pytest.param(GPT, "<= 500ms in", "within 110% of baseline in", "16  acceptance[0]", id="within more than all"),
+    pytest.param(
+        GPT, "step_time <= 500ms in", "straggler_share within 10% of baseline in", "16  acceptance[0]", id="within without direction"
+    ),
+    pytest.param(GPT, "median step_time <= 500ms in", "cost_per_run within 10% of baseline in", "16  acceptance[0]", id="within a cost"),
+    pytest.param(GPT, "<= 500ms in", "within 10% of provider mars in", "16  acceptance[0]", id="provider in a criterion"),
+    pytest.param(
+        TEAM, "  weights", "  gates: [step_time within 10% of baseline in steady]\n  weights", "4  training.gates[0]", id="relative gate"
+    ),
     pytest.param(CHAT, "<= 900ms", "<= 400ms", "18  acceptance[1]", id="p99 below p50"),
     pytest.param(CHAT, "900ms in steady", "900ms in burst", "18  acceptance[1]", id="phase not declared"),
     pytest.param(LIMITS, "page: 5%", "page: 1%", "17  drift.metrics.step_time.page", id="page below warn"),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import TypeAdapter
+from tests.data.result_documents import VALIDITY, training_workload
 
-from plumbline.declarations import Criterion
+from plumbline.declarations import AnyCriterion, Criterion, RelativeCriterion, TrainingWorkload, criteria_hash
 from plumbline.declarations.workloads.workload import find_contradiction
 
 
@@ -32,6 +34,65 @@ def test_a_line_is_read(line: str, metric: str, statistic: str, op: str, limit: 
     criterion = read(line)
     assert (criterion.metric, criterion.statistic, criterion.op, criterion.limit, criterion.phase) == (metric, statistic, op, limit, phase)
     assert Criterion.model_validate_json(criterion.model_dump_json()) == criterion
+
+
+RELATIVE: TypeAdapter[AnyCriterion] = TypeAdapter(AnyCriterion)
+
+
+@pytest.mark.parametrize(
+    ("line", "statistic", "op", "within", "provider", "limit"),
+    [
+        ("step_time within 10% of baseline in steady", "median", "<=", 0.1, None, 0.22),
+        ("p95 request_latency  within 2.5 % of provider acme-h100 in steady", "p95", "<=", 0.025, "acme-h100", 0.205),
+        ("tokens_per_second within 10% of baseline in steady", "median", ">=", 0.1, None, 0.18),
+        ("error_rate within 0% of provider a in stress", "value", "<=", 0.0, "a", 0.2),
+    ],
+)
+def test_a_relative_line_is_read_and_limits_on_the_side_of_its_metric(
+    line: str, statistic: str, op: str, within: float, provider: str | None, limit: float
+) -> None:
+    criterion = RELATIVE.validate_python(line)
+    assert isinstance(criterion, RelativeCriterion)
+    assert (criterion.statistic, criterion.op, criterion.within, criterion.provider) == (statistic, op, pytest.approx(within), provider)
+    assert RELATIVE.validate_json(RELATIVE.dump_json(criterion)) == criterion
+    limited = criterion.limited_by(0.2, "the baseline 2026-09")
+    assert (limited.metric, limited.statistic, limited.op, limited.phase) == (criterion.metric, statistic, op, criterion.phase)
+    assert limited.limit == pytest.approx(limit)
+
+
+def test_the_limited_criterion_says_what_its_limit_comes_from() -> None:
+    criterion = RELATIVE.validate_python("median step_time within 10% of baseline in steady")
+    assert isinstance(criterion, RelativeCriterion)
+    text = criterion.limited_by(0.191, "the baseline 2026-09").text
+    assert text == "median step_time <= 210 ms in steady (within 10 % of 191 ms, the baseline 2026-09)"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("step_time within 10% in steady", "within PERCENT% of baseline"),
+        ("step_time within 10 of baseline in steady", "within PERCENT% of baseline"),
+        ("step_time within 100% of baseline in steady", "within PERCENT% of baseline"),
+        ("step_time within -5% of baseline in steady", "within PERCENT% of baseline"),
+        ("step_time within 10% of baseline", "within PERCENT% of baseline"),
+        ("straggler_share within 10% of baseline in steady", "has no better direction"),
+        ("cost_per_run within 10% of baseline in steady", "follows its price"),
+        ("step_time <= 1s", "VALUE in PHASE"),
+    ],
+)
+def test_what_is_no_relative_criterion(line: str, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected) as raised:
+        RELATIVE.validate_python(line)
+    assert len(raised.value.errors()) == 1  # type: ignore[attr-defined]
+
+
+def test_a_workload_carries_both_forms_and_an_absolute_one_keeps_its_hash() -> None:
+    lines = ["step_time <= 500ms in steady", "step_time within 10% of baseline in steady", "step_time within 5% of baseline in steady"]
+    absolute, both = training_workload(acceptance=lines[:1]), training_workload(acceptance=lines)
+    assert criteria_hash(absolute, VALIDITY) == "bcd61ccdcc59d35af9deb3fc954481db082fb5a43daed3d89f61c3fa4b4779c6"
+    assert criteria_hash(both, VALIDITY) != criteria_hash(absolute, VALIDITY)
+    assert [type(each) for each in both.acceptance] == [Criterion, RelativeCriterion, RelativeCriterion]
+    assert TrainingWorkload.model_validate_json(both.model_dump_json(exclude_defaults=True).replace("{", '{"kind":"training",', 1)) == both
 
 
 def test_met_at_the_limit_and_not_beyond() -> None:
@@ -86,7 +147,12 @@ def test_contradictions_are_found(lines: tuple[str, ...], said: str) -> None:
         ("goodput >= 4/s in steady", "goodput <= 5/s in steady"),
         ("p99 step_time >= 9s in steady", "p50 step_time <= 5s in steady"),
         ("p50 step_time <= 5s in steady", "p50 data_wait_time <= 1s in steady"),
+        (
+            "p50 step_time within 1% of baseline in steady",
+            "p50 step_time <= 5s in steady",
+            "p99 step_time within 0% of provider a in steady",
+        ),
     ],
 )
 def test_lists_that_can_be_met_are_left_alone(lines: tuple[str, ...]) -> None:
-    assert find_contradiction([read(line) for line in lines]) is None
+    assert find_contradiction([RELATIVE.validate_python(line) for line in lines]) is None
