@@ -103,11 +103,8 @@ def current_results(
         if (one := documents.get(attempt.trial_pk)) is not None:
             places[one.provider.name] = archive.visible(one.provider)
             specs[one.workload.name] = one.workload
-    resolved = {
-        p.series.series_key: resolve_criteria(archive, p.series.series_key, p.campaign_id, spec)
-        for p in parts
-        if (spec := specs.get(p.series.workload)) is not None
-    }
+    judged = {key: (part.campaign_id, specs.get(part.series.workload)) for key, part in by_key.items()}
+    resolved = {key: resolve_criteria(archive, key, campaign, spec) for key, (campaign, spec) in judged.items() if spec is not None}
     for attempt in attempts:
         if (one := documents.get(attempt.trial_pk)) is not None:
             reasons = tuple(f"{r.code}: {r.detail}" for r in attempt.quality_reasons)

@@ -28,9 +28,7 @@ CRITERION_SHAPE = "[STATISTIC] METRIC <=|>= VALUE in PHASE, such as: p95 request
 _CRITERION = re.compile(
     r"^\s*(?:(?P<statistic>[a-z]\w*)\s+)?(?P<metric>[a-z][a-z0-9_]*)\s*(?P<op><=|>=)\s*(?P<value>.+?)\s+in\s+(?P<phase>[a-z_]+)\s*$"
 )
-RELATIVE_SHAPE = (
-    "[STATISTIC] METRIC within PERCENT% of baseline|provider NAME in PHASE, such as: step_time within 10% of baseline in steady"
-)
+RELATIVE_SHAPE = "[STATISTIC] METRIC within PERCENT% of baseline|provider NAME in PHASE, such as: goodput within 10% of baseline in steady"
 _RELATIVE = re.compile(
     r"^\s*(?:(?P<statistic>[a-z]\w*)\s+)?(?P<metric>[a-z][a-z0-9_]*)\s+within\s+(?P<within>\d\d?(?:\.\d+)?)\s*%\s+of\s+"
     r"(?:baseline|provider\s+(?P<provider>[a-z0-9-]+))\s+in\s+(?P<phase>[a-z_]+)\s*$"
@@ -157,10 +155,9 @@ def parse_metric_value(unit: Unit, text: str) -> float:
 def find_contradiction(criteria: Iterable[Criterion | RelativeCriterion]) -> str | None:
     """Why criteria contradict each other, or None.
 
-    An upper limit of a high percentile below that of a lower one (p99 <= 500ms with p50 <= 900ms) makes the lower one pointless. Relative
-    criteria contradict none: their limits are not known.
+    An upper limit of a high percentile below that of a lower one (p99 <= 500ms with p50 <= 900ms) makes the lower one pointless.
     """
-    seen = [c for c in criteria if isinstance(c, Criterion)]
+    seen = [c for c in criteria if isinstance(c, Criterion)]  # the limit of a relative one is not known
     for i, a in enumerate(seen):
         for b in seen[i + 1 :]:
             if (a.metric, a.phase) != (b.metric, b.phase):
