@@ -24,8 +24,7 @@ def _resolve(archive: Archive, series_key: str, campaign_id: str, criterion: Rel
         *work, own, _, _ = series_key.split("/")  # comparable: the same workload@version, protocol and engine
         parts = archive.newest_usable(workloads=[work[1].partition("@")[0]], providers=[own, criterion.provider])
         sources = {p.series.source for p in parts if p.series.series_key == series_key}
-        others = (p for p in parts if p.series.provider == criterion.provider and p.series.source in sources)
-        fitting = (p for p in others if p.series.series_key.split("/")[:-3] == work)
+        fitting = [p for p in parts if p.series.series_key.split("/")[:-2] == [*work, criterion.provider] and p.series.source in sources]
         if (newest := max(fitting, key=lambda p: p.planned_at, default=None)) is None:
             return None
         series_key, campaigns, source = newest.series.series_key, [newest.campaign_id], f"{criterion.provider} in {newest.campaign_id}"

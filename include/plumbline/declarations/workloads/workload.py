@@ -86,8 +86,7 @@ class RelativeCriterion(Declared):
 def _parse(value: object) -> object:
     if isinstance(value, dict | Declared):
         return value
-    line = str(value)
-    return _parse_relative_criterion(line) if "within" in line.split() else parse_criterion(line)
+    return (_parse_relative_criterion if "within" in str(value).split() else parse_criterion)(str(value))
 
 
 AnyCriterion = Annotated[Criterion | RelativeCriterion, BeforeValidator(_parse)]
