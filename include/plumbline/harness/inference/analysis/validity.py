@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from plumbline.declarations import Criterion, InferenceWorkload
+from plumbline.declarations import AnyCriterion, InferenceWorkload
 from plumbline.declarations.thresholds import ClientLimits
 from plumbline.declarations.workloads.workload import insufficient_observations
 from plumbline.harness.inference.analysis.metrics import ServerCounters, achieved_rate_ratio, cpu_utilization, dispatch_p99, without_pace
@@ -142,7 +142,7 @@ def unexpected_answers(log: RequestLog) -> list[Judgement]:
     return found
 
 
-def too_few_requests(criteria: Iterable[Criterion], metrics: Sequence[MetricRow]) -> Judgement | None:
+def too_few_requests(criteria: Iterable[AnyCriterion], metrics: Sequence[MetricRow]) -> Judgement | None:
     """Criteria that the trial was too small to answer, and the needed size. `metrics`: the whole trial's."""
     absent = [
         (c, m.n)
