@@ -20,6 +20,7 @@ from plumbline.analysis.decisions.decision_record import Inputs, input_hashes
 from plumbline.analysis.scorecards.acceptance import CriterionVerdict
 from plumbline.archive import Archive, open_archive
 from plumbline.cli.app import app
+from plumbline.cli.output import out
 from plumbline.dashboard.app import create_app
 from plumbline.declarations import Preference, load
 from plumbline.workflows.current_results import current_results
@@ -125,7 +126,8 @@ def test_the_cheapest_that_meets_the_requirements_is_judged_by_the_same_limits(a
     assert slow.limit == pytest.approx(0.10005 * 1.05)
 
 
-def test_every_surface_shows_the_limit_and_where_it_comes_from(archive: Archive, home: Path) -> None:
+def test_every_surface_shows_the_limit_and_where_it_comes_from(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(out, "_width", 400)
     series = measured(archive, 9, 0.1)
     archive.accept_baseline(series, "2025-09", by="ada", why="a good month")
     measured(archive, 10, 0.12)
@@ -145,7 +147,7 @@ def test_every_surface_shows_the_limit_and_where_it_comes_from(archive: Archive,
     assert (line["judged_as"], line["outcome"]) == (limit, "fail")
     (page,) = pages("/trials/2025-10.lab.training.gpt-test.0200.r1")
     assert limit in Parsed(page).part("acceptance").text
-    printed = CliRunner().invoke(app, ["scorecard", "2025-10", "-v"], env={"COLUMNS": "400"}).stdout
+    printed = CliRunner().invoke(app, ["scorecard", "2025-10", "-v"]).stdout
     assert limit in printed and "no baseline yet" in printed
 
 
