@@ -21,6 +21,7 @@ from tests.fakes.quick_python import search_path
 from tests.fakes.trials import cluster_provider
 from tests.integration.test_training import ENDLESS, ROOT, TINY, all_end, codes, run, trains, trial, workers
 
+from plumbline.declarations import Trial
 from plumbline.harness.measurement import Measurement, TrialFailed
 from plumbline.harness.probes.inter_node import COLLECTIVES
 from plumbline.harness.training.worker_protocol import STAGES
@@ -51,9 +52,9 @@ def rendezvous(monkeypatch: pytest.MonkeyPatch) -> str:
 class Node:
     """A harness as a pod of a gang would start it."""
 
-    def __init__(self, folder: Path, rank: int, gpus: Mapping[str, str] | None = None, **changed: Any) -> None:
-        """`gpus`: variables of a node with GPUs, see `fakes.driver`."""
-        (folder / "trial.json").write_text(trial(**changed).model_dump_json())
+    def __init__(self, folder: Path, rank: int, gpus: Mapping[str, str] | None = None, of: Trial | None = None, **changed: Any) -> None:
+        """`gpus`: variables of a node with GPUs, see `fakes.driver`. `of`: a trial instead of the tiny workload's."""
+        (folder / "trial.json").write_text((of or trial(**changed)).model_dump_json())
         self.results = (folder / "results").as_uri()
         self.errors = folder / f"node{rank}.err"
         with self.errors.open("wb") as stderr:
@@ -89,8 +90,8 @@ def node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
     """Starts harnesses; whatever is left of them is ended."""
     started: list[Node] = []
 
-    def start(rank: int, gpus: Mapping[str, str] | None = None, **changed: Any) -> Node:
-        started.append(Node(tmp_path, rank, gpus, **changed))
+    def start(rank: int, gpus: Mapping[str, str] | None = None, of: Trial | None = None, **changed: Any) -> Node:
+        started.append(Node(tmp_path, rank, gpus, of, **changed))
         return started[-1]
 
     yield start
