@@ -88,7 +88,8 @@ def script(folder: Path, text: str = TRAIN, task: dict[str, Any] | None = None, 
     workload = ScriptWorkload.model_validate_json(json.dumps(SCRIPT | {"task": given | (task or {})} | changed))
     planned = trial_of()
     hashes = {"spec_hash": spec_hash(workload), "criteria_hash": criteria_hash(workload, planned.validity)}
-    return planned.model_copy(update={"workload": workload, "series_key": series_key(workload, planned.provider), **hashes})
+    made: Trial = planned.model_copy(update={"workload": workload, "series_key": series_key(workload, planned.provider), **hashes})
+    return made
 
 
 def run(folder: Path, *arguments: Any, **changed: Any) -> Measurement:
