@@ -32,7 +32,16 @@ highlight_language = "text"
 NAVIGATION = {
     "Start": ["tour", "quickstart", "in-your-words", "faq", "limits"],
     "Measure": [
-        *("declare-a-provider", "declare-a-workload", "declare-a-model", "your-own-model", "two-clusters", "your-prompts", "engines"),
+        *(
+            "declare-a-provider",
+            "declare-a-workload",
+            "declare-a-model",
+            "your-own-model",
+            "your-own-training",
+            "two-clusters",
+            "your-prompts",
+            "engines",
+        ),
         *(
             "request-patterns",
             "load-a-server",

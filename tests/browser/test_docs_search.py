@@ -37,6 +37,7 @@ RIGHT = {
     "air-gapped": "declare-a-model",
     "TGI": "engines",
     "own model": "your-own-model",
+    "training script": "your-own-training",
     "discount": "watch-prices",
     "reserved": "declare-a-provider",
     "commitment": "declare-a-provider",

@@ -182,6 +182,17 @@ def follow(section: str, run: Run) -> int:
     return ran
 
 
+# docs/your-own-training.md
+
+
+MEASURED = (pytest.mark.full, pytest.mark.exclusive, pytest.mark.integration)
+
+
+@pytest.mark.parametrize("last", [2, pytest.param(4, marks=MEASURED)], ids=["declared", "decided"])
+def test_a_script_is_declared_measured_rehearsed_and_decided(last: int, run: Run) -> None:
+    assert [follow(section, run) for section in list(sections("your-own-training").values())[:last]] == [1, 0, 2, 2][:last]
+
+
 @pytest.mark.parametrize(
     ("last", "commands"),
     [(5, [0, 0, 1, 1, 2]), pytest.param(8, [0, 0, 1, 1, 2, 4, 0, 4], marks=pytest.mark.full)],

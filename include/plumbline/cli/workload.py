@@ -1,22 +1,28 @@
-"""`plumbline workload`: your own traffic and prompts as workloads."""
+"""`plumbline workload`: your own traffic, prompts and training scripts as workloads."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from plumbline.cli.declared import inference_workload
 from plumbline.cli.output import Json, clear_errors, emit, fail, out, table
 from plumbline.declarations import DeclarationError
+from plumbline.declarations.loader import display_path
 from plumbline.declarations.workloads.access_logs import LogFormat
 from plumbline.declarations.workloads.text_file import UnusableFile
+from plumbline.metrics.formatting import format_count
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.workflows.workload_from_log import TEMPLATE, WorkloadOfLog, workload_from_log
 
-workload = typer.Typer(help="Make workloads from your own traffic and prompts.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from plumbline.workflows.new_script import Understood
+
+workload = typer.Typer(help="Make workloads from your own traffic, prompts and training scripts.", no_args_is_help=True)
 
 
 @workload.command("from-log")
@@ -33,9 +39,7 @@ def from_log(
     as_json: Json = False,
 ) -> None:
     """Turn an access log of vLLM or LiteLLM into a workload that replays its arrivals, lengths and conversations."""
-    called = name or re.sub(r"[^a-z0-9]+", "-", file.name.split(".")[0].lower()).strip("-")
-    if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", called):
-        fail(f'"{called}" is no workload\'s name; expected --name with lower-case letters, digits and dashes, at most 63')
+    called = _name(name, file.name.split(".")[0])
     with clear_errors(UnusableFile, DeclarationError, ValueError):
         begin, length = (None if text is None else parse(text, SECONDS, "a duration", "10min") for text in (start, duration))
         written = workload_from_log(
@@ -50,6 +54,96 @@ def from_log(
             config=config,
         )
     emit(as_json, written, lambda: _show(written))
+
+
+def _name(given: str | None, source: str) -> str:
+    called = given or re.sub(r"[^a-z0-9]+", "-", source.lower()).strip("-")
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", called):
+        fail(f'"{called}" is no workload\'s name; expected --name with lower-case letters, digits and dashes, at most 63')
+    return called
+
+
+@workload.command("new")
+def new(
+    command: Annotated[
+        str | None, typer.Option(help="what trains, such as 'python train.py --batch-size 8', started in the folder")
+    ] = None,
+    folder: Annotated[Path | None, typer.Option(help="of its files, at most 1 MiB compressed; with --git a checkout to try them")] = None,
+    git: Annotated[str | None, typer.Option(metavar="URL@COMMIT", help="trials fetch the files from here, not from the folder")] = None,
+    name: Annotated[str | None, typer.Option(help="of the workload; the folder's if left out")] = None,
+    report: Annotated[str | None, typer.Option(help="a format by name, or a regular expression; recognised if left out")] = None,
+    tokens: Annotated[float | None, typer.Option(min=0, help="of one of the script's steps; found in its settings if left out")] = None,
+    samples: Annotated[float | None, typer.Option(min=0, help="in place of tokens")] = None,
+    checkpoints: Annotated[str | None, typer.Option(help="folder below the script's that it writes them to")] = None,
+    checkpoint_every: Annotated[int | None, typer.Option(min=1, help="of the script's steps")] = None,
+    resume: Annotated[str | None, typer.Option(help="arguments that make the command go on from its newest checkpoint")] = None,
+    processes: Annotated[int, typer.Option(min=1, max=64, help="ranks on a node")] = 1,
+    launches_ranks: Annotated[bool, typer.Option("--launches-ranks", help="the command starts them, as torchrun does")] = False,
+    accelerator: Annotated[Literal["cpu", "gpu"], typer.Option()] = "gpu",
+    steps: Annotated[int | None, typer.Option(min=1, help="reports that a trial measures, after a tenth as many that it discards")] = None,
+    limit: Annotated[str, typer.Option(help="the longest that the command is tried here")] = "2min",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="ask nothing: take what was understood")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="write over a workload of that name")] = False,
+) -> None:
+    """Run a training script here until it has reported ten steps, show what was understood, and declare it as a workload."""
+    from plumbline.workflows import new_script
+
+    def ask(question: str, given: Any, default: Any) -> Any:
+        return given if given is not None else default if yes else typer.prompt(question, default=default, type=type(default))
+
+    words = shlex.split(ask("Command that trains", command, "python train.py"))
+    files = Path(ask("Folder of its files", folder, ".")).expanduser().resolve()
+    called = _name(ask("Name of the workload", name, _name(None, files.name)), files.name)
+    with clear_errors(ValueError, OSError, UnusableFile, DeclarationError):
+        seconds = parse(limit, SECONDS, "a duration", "2min")
+        out.print(f"running it here until it has reported {new_script.WANTED} steps, at most {limit}")
+        found = new_script.understand(words, files, None if report is None else new_script.report_named(report), seconds)
+        every = found.every
+        out.print(f"{_losses(found)}; a report every {format_count(every, 'step')}, read as {found.report.format}")
+        settings = new_script.settings_of(words, files)
+        guess = new_script.work_of_step(settings, processes)
+        if guess is not None and tokens is None and samples is None:
+            out.print(f"{guess[1]:,} {guess[0]} a step by {guess[2]}{'' if yes else '; is that right?'}")
+        unit, known, _ = ("samples", 0, "") if samples is not None else guess if tokens is None and guess is not None else ("tokens", 0, "")
+        work = float(ask(f"{unit.capitalize()} of a step of the whole job (0: unknown)", tokens if samples is None else samples, known))
+        ends, saves = new_script.steps_of(settings)
+        most = (ends or 66 * every) // every
+        measured = ask("Reports that a trial measures", steps, min(60, most * 10 // 11))
+        where = ask("Folder of its checkpoints (- if none)", checkpoints, found.checkpoints or "-")
+        task: dict[str, Any] = {"kind": "script", "command": words, "files": {"source": "folder", "path": called}}
+        if git is not None:
+            url, _, commit = git.rpartition("@")
+            task["files"] = {"source": "git", "url": url, "commit": commit}
+        task["report"] = found.report.model_dump(mode="json", exclude_defaults=True)
+        task["launches_ranks"] = launches_ranks
+        declared = {
+            "kind": "training",
+            "name": called,
+            "version": 1,
+            "description": f"{words[-1] if len(words) == 1 else ' '.join(words[:2])} as a script",
+            "on_demand_only": True,
+            "needs": {"accelerator": accelerator, "count": processes},
+            "parallelism": {"processes": processes},
+            "task": task,
+            "work": {unit: work * every} if work else {},
+            "steps": {"discard": measured // 10, "measure": measured},
+            "repeats": {"per_slot": 2, "slots": ["02:00"]},
+        }
+        if where != "-":
+            between = max(1, ask("Steps between two checkpoints", checkpoint_every, saves or 10 * every) // every)
+            task["checkpoints"] = {"folder": where, "every": between}
+            arguments = ask("Arguments that resume from the newest one (- if it cannot)", resume, "-")
+            if arguments != "-":
+                task["resume_arguments"] = shlex.split(arguments)
+                if between + between // 2 <= measured:
+                    declared["fault"] = {"inject": "rank_kill", "at_step": between + between // 2}
+        path = new_script.write_script(declared, files, overwrite=replace)
+    out.print(f"wrote {display_path(path)}; next: plumbline check, then plumbline trial training/{called} --provider local")
+
+
+def _losses(found: Understood) -> str:
+    losses = [each.loss for each in found.reports if each.loss is not None]
+    return f"{format_count(len(found.reports), 'report')}" + (f", loss {losses[0]:.4g} → {losses[-1]:.4g}" if losses else "")
 
 
 @workload.command("check-prompts")

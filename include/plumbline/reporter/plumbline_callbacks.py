@@ -51,7 +51,7 @@ def _hugging_face() -> type:
     from transformers import TrainerCallback
 
     class HuggingFace(TrainerCallback):  # type: ignore[misc]
-        """Steps have a loss where the Trainer logs one (`logging_steps`)."""
+        """Steps have a loss where the Trainer logs one."""
 
         def __init__(self, **work: float) -> None:
             self.loop = _Loop(work)
@@ -119,7 +119,7 @@ def _accelerate() -> type:
     from accelerate.tracking import GeneralTracker
 
     class Accelerate(GeneralTracker):  # type: ignore[misc]
-        """A step is what `accelerator.log` is given with a loss or train_loss; without one, it is an evaluation."""
+        """What is logged with a loss or train_loss is a step, all else an evaluation."""
 
         name = "plumbline"
         requires_logging_directory = False

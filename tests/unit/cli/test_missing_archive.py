@@ -72,7 +72,7 @@ NO_READERS = {
     ("budget",), ("check",), ("cluster", "doctor"), ("cluster", "kubeconfig"), ("cluster", "sweep"), ("cost", "month"), ("cost", "plan"),
     ("doctor",), ("drift", "detect"), ("load",), ("model", "add"),
     ("prices", "list"), ("rehearse",), ("run",), ("selfcheck",), ("serve",), ("trial",), ("trigger",), ("up",),
-    ("watch",), ("workload", "check-prompts"), ("workload", "from-log"),
+    ("watch",), ("workload", "check-prompts"), ("workload", "from-log"), ("workload", "new"),
 }  # fmt: skip
 """They record, move whole archives, use none, or answer from the declarations where one is empty."""
 

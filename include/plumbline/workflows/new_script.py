@@ -1,0 +1,247 @@
+"""Declare a team's training script: run it for some steps, recognise how it reports them, and write the workload."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise
+from math import prod
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from plumbline import reporter
+from plumbline.declarations import DeclarationError, installation_paths
+from plumbline.declarations.loader import display_path, load_file
+from plumbline.declarations.workloads.script import (
+    KNOWN_FORMATS,
+    NUMBER,
+    CsvReport,
+    JsonLinesReport,
+    KnownReport,
+    RegexReport,
+    Report,
+    ReporterReport,
+    TensorBoardReport,
+)
+from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.harness import engine_python
+from plumbline.harness.process_tree import kill_tree
+from plumbline.harness.training.script.report_files import report_files
+from plumbline.harness.training.script.reports import Reported, json_object, reader_of
+
+WANTED = 10
+_LOSS = rf"(?P<label>(?<![a-z_/])(?:train(?:ing)?[ _/])?loss\b[^0-9a-z]{{0,4}})(?P<loss>{NUMBER})"
+_GUESSES = (rf"(?i)\b(?:global[_ ])?(?:step|iter(?:ation)?)\b[^0-9]{{0,4}}(?P<step>[0-9,]+).*?{_LOSS}", rf"(?i){_LOSS}")
+_READ_BYTES = 1 << 22
+_LEFT_OUT = shutil.ignore_patterns(".git", "__pycache__", ".venv")
+_BATCH = r"(global|micro|local|train|per_device|_)*(batch|batch_?size|bs)"
+_LENGTH = r"block_size|(max_)?seq(uence)?_?len(gth)?|context(_len(gth)?)?|max_length|n_ctx"
+_ACCUMULATION = r"(grad(ient)?_)?accum(ulation|ulate)?(_steps)?|accumulate_grad_batches"
+_BETWEEN = r"(checkpoint|ckpt|save|saving)_?(every|interval|steps|freq|frequency|period)"
+_LOGGED = r"(log|logging|print|report)_?(every|interval|steps|freq|frequency)(_n_steps)?"
+_STEPS = r"((max|num|n|total|train|training)_?)*(steps|iters|iterations)"
+Settings = Mapping[str, tuple[str, int]]
+
+
+@dataclass(frozen=True)
+class Understood:
+    """How a script reports, and what it reported. `every`: its steps from one report to the next; `checkpoints`: the folder it wrote some to."""
+
+    report: Report
+    reports: Sequence[Reported]
+    every: int
+    checkpoints: str | None
+
+
+def understand(command: Sequence[str], folder: Path, report: Report | None, limit_s: float) -> Understood:
+    """Run the command in a copy of the folder until it has reported WANTED times, ends, or `limit_s` is over.
+
+    ValueError with the last lines of its output if it reports nothing that `report` (None: any format) reads."""
+    with tempfile.TemporaryDirectory(prefix="plumbline-script-") as scratch:
+        copy, output, events = Path(scratch) / "files", Path(scratch) / "output", Path(scratch) / "events"
+        shutil.copytree(folder, copy, symlinks=True, ignore=_LEFT_OUT)
+        before = {path for path in copy.rglob("*") if path.is_file()}
+        events.touch()
+        # As in a trial: its own Python is `python`.
+        path = os.pathsep.join([str(Path(engine_python.executable()).parent), os.environ.get("PATH", os.defpath)])
+        modules = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(Path(reporter.__file__).parent)])
+        environment = {**os.environ, "PATH": path, "PYTHONPATH": modules, "PYTHONUNBUFFERED": "1", "PLUMBLINE_REPORT": str(events)}
+        with output.open("wb") as sink:
+            process = subprocess.Popen(command, cwd=copy, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink)
+        try:
+            until, found, ended = time.monotonic() + limit_s, None, False
+            while not ended and (found is None or len(found.reports) < WANTED) and time.monotonic() < until:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(0.5)
+                ended = process.poll() is not None
+                new = sorted(path for path in copy.rglob("*") if path.is_file() and path not in before)
+                found = _recognise(_lines(output), _lines(events), copy, new, report)
+        finally:
+            kill_tree(process.pid)
+            process.wait()
+        if found is None:
+            last = "\n".join(_lines(output)[-20:])
+            what = "ran" if process.returncode == -9 else f"ended with exit status {process.returncode}"
+            expected = f"{report.format}'s" if report is not None else "one of a known format, or with a step or loss and its number"
+            raise ValueError(
+                f"the command {what} and reported no step; expected {expected}, by output, file or plumbline_report; its last lines:\n{last}"
+            )
+        logged = _setting(settings_of(command, folder), _LOGGED) if found.reports[0].step is None else None
+        return found if logged is None else replace(found, every=logged[1], report=found.report.model_copy(update={"every": logged[1]}))
+
+
+def _lines(path: Path) -> list[str]:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.read(_READ_BYTES).splitlines()
+
+
+def _recognise(lines: list[str], events: list[str], folder: Path, new: list[Path], given: Report | None) -> Understood | None:
+    """The first format of which there are two reports with rising steps; with the format given, one is enough."""
+    for report in [given] if given is not None else _candidates(lines, folder, new):
+        files = report_files(report, folder, old=True)
+        read = reader_of(report).read if files is None else None
+        source = events if isinstance(report, ReporterReport) else lines
+        reports = [each for line in source if (each := read(line)) is not None] if read is not None else files.poll() if files else []
+        steps = [each.step for each in reports if each.step is not None]
+        gaps = [later - earlier for earlier, later in pairwise(steps)]
+        if len(reports) >= (2 if given is None else 1) and all(gap > 0 for gap in gaps):
+            every = int(median(gaps)) if gaps else 1
+            numbered = report.model_copy(update={"first": steps[0] if steps else 0, "every": every})
+            return Understood(numbered, reports, every, _checkpoints(folder, new))
+    return None
+
+
+def _candidates(lines: list[str], folder: Path, new: list[Path]) -> Iterator[Report]:
+    yield ReporterReport(format="reporter")
+    for name, known in KNOWN_FORMATS.items():
+        if isinstance(known, RegexReport):
+            yield KnownReport(format=name)  # type: ignore[arg-type]
+    yield from (JsonLinesReport(format="jsonl", **keys) for keys in _keys_of_objects(lines))
+    for path in new:
+        name = str(path.relative_to(folder))
+        if path.suffix == ".csv" and (keys := _keys((_lines(path) or [""])[0].split(","))):
+            lightning = path.name == "metrics.csv" and keys.get("step") == "step"
+            yield KnownReport(format="lightning") if lightning else CsvReport(format="csv", file=re.sub(r"\d+(?=.*/)", "*", name), **keys)
+        elif "tfevents" in path.name:
+            from plumbline.harness.training.script.event_files import tags
+
+            if loss := _keys(tags(path)).get("loss"):
+                yield TensorBoardReport(format="tensorboard", folder=name.partition("/")[0], loss=loss)
+        elif path.suffix in (".jsonl", ".json", ".log", ".txt"):
+            yield from (JsonLinesReport(format="jsonl", file=name, **keys) for keys in _keys_of_objects(_lines(path)))
+    matches = (match for pattern in _GUESSES for line in lines if (match := re.search(pattern, line)) is not None)
+    yield from (RegexReport(format="regex", pattern=_pattern(match)) for match in islice(matches, 1))
+
+
+def _pattern(match: re.Match[str]) -> str:
+    """Of lines such as this one: the words before step and loss as they are, with any number of spaces."""
+    start, step, label = match.start(), match.groupdict().get("step"), match["label"]
+    words = ([match.string[start : match.start("step")], r"(?P<step>[0-9,]+).*?"] if step else ["", ""]) + [
+        label,
+        r"(?P<loss>[-+.0-9eEnNaif]+)",
+    ]
+    return "".join(re.sub(r"(\\ )+", " +", re.escape(word)) + group for word, group in zip(words[::2], words[1::2], strict=True))
+
+
+def _keys_of_objects(lines: list[str]) -> list[dict[str, Any]]:
+    """Of the first object with a loss."""
+    seen = (keys for line in lines if (values := json_object(line)) is not None and (keys := _keys(values)))
+    return list(islice(seen, 1))
+
+
+def _keys(names: Iterable[str]) -> dict[str, Any]:
+    """Which of the names hold step and loss; empty without a loss."""
+    plain = [name.strip() for name in names]
+    losses = [n for n in plain if "loss" in n.lower() and not re.search(r"val|eval|test|scale", n.lower())]
+    steps = [n for n in plain if re.fullmatch(r"(?i)(.*[_/])?(step|iter|iteration)s?", n)]
+    return {} if not losses else {"loss": min(losses, key=len), **({"step": min(steps, key=len)} if steps else {})}
+
+
+def _checkpoints(folder: Path, new: list[Path]) -> str | None:
+    files = [path.relative_to(folder) for path in new if path.suffix in (".pt", ".pth", ".ckpt", ".safetensors", ".distcp")]
+    return files[0].parts[0] if files and len(files[0].parts) > 1 else None
+
+
+def settings_of(command: Sequence[str], folder: Path) -> Settings:
+    """Whole numbers by plain name, each as it is written: the command's arguments, then lines NAME = NUMBER and argparse's defaults in the files that
+    the command names, the last one first."""
+    given = [(name, shown, number) for shown, name, number in re.findall(r"((?:--)?([A-Za-z][\w.-]*))[ =](\d+)\b", " ".join(command))]
+    for word in reversed(command):
+        path = folder / word.rpartition("=")[2]
+        source = path.read_text(encoding="utf-8", errors="replace")[:_READ_BYTES] if path.is_file() else ""
+        defaults = re.findall(r"""["']--([\w-]+)["'][^\n]*?\bdefault=(\d+)""", source)
+        assigned = re.findall(r"""^[ \t"']*([A-Za-z_]\w*)["']?[ \t]*[:=][ \t]*(\d[\d_]*(?:[ \t]*\*[ \t]*\d+)*)""", source, re.M)
+        given += [(name, name, number) for name, number in [*defaults, *assigned]]
+    plain = [(name.rpartition(".")[2].replace("-", "_").lower(), shown, number) for name, shown, number in given]
+    return {name: (shown, prod(map(int, number.split("*")))) for name, shown, number in reversed(plain)}
+
+
+def _setting(settings: Settings, role: str) -> tuple[str, int] | None:
+    return next((setting for name, setting in settings.items() if re.fullmatch(role, name) and setting[1] > 0), None)
+
+
+def steps_of(settings: Settings) -> tuple[int | None, int | None]:
+    """After how many of its steps the script ends, and how many are between two checkpoints, where settings say so."""
+    ends, between = _setting(settings, _STEPS), _setting(settings, _BETWEEN)
+    return ends and ends[1], between and between[1]
+
+
+def work_of_step(settings: Settings, processes: int) -> tuple[str, int, str] | None:
+    """Unit (tokens or samples), number in one of the script's steps, and the product that it is, by the settings' names; None without a batch."""
+    batch, length, accumulation = (_setting(settings, role) for role in (_BATCH, _LENGTH, _ACCUMULATION))
+    if batch is None:
+        return None
+    whole = "global" in batch[0]
+    each = [] if whole else [accumulation, ("processes", processes) if processes > 1 else None]
+    factors = [factor for factor in (batch, length, *each) if factor is not None]
+    return "samples" if length is None else "tokens", prod(number for _, number in factors), " × ".join(shown for shown, _ in factors)
+
+
+def report_named(text: str) -> Report:
+    """A format as an option names it: one of KNOWN_FORMATS, reporter, or a regular expression. ValueError."""
+    known = text == "reporter" or text in KNOWN_FORMATS
+    try:
+        adapter: TypeAdapter[Report] = TypeAdapter(Report)
+        return adapter.validate_python({"format": text} if known else {"format": "regex", "pattern": text})
+    except ValidationError as error:
+        raise ValueError(
+            f"{error.errors()[0]['msg'].removeprefix('Value error, ')} (or one of reporter, {', '.join(KNOWN_FORMATS)})"
+        ) from None
+
+
+def write_script(declared: dict[str, Any], folder: Path, *, overwrite: bool) -> Path:
+    """`workloads/training/<name>.yaml`, and a folder's files as `scripts/<name>`, once the loader has read both. ValueError; nothing is left then."""
+    name, root = declared["name"], installation_paths().config
+    path, scripts = root / "workloads" / "training" / f"{name}.yaml", root / "scripts" / name
+    with tempfile.TemporaryDirectory(prefix="plumbline-script-") as scratch:
+        tried = Path(scratch) / path.name
+        tried.write_text(
+            yaml.safe_dump(declared, sort_keys=False, allow_unicode=True, width=140, default_flow_style=None), encoding="utf-8"
+        )
+        own = declared["task"]["files"]["source"] == "folder"
+        if own:
+            shutil.copytree(folder, Path(scratch) / "scripts" / name, symlinks=True, ignore=_LEFT_OUT)
+        try:
+            load_file(tried, TrainingWorkload, Path(scratch))
+        except DeclarationError as error:
+            raise DeclarationError([replace(each, file=display_path(path)) for each in error.problems]) from None
+        for target in [path, *([scripts] if own else [])]:
+            if target.exists() and not overwrite:
+                raise ValueError(f"{target} exists; expected another --name, or --replace")
+        if own:
+            shutil.rmtree(scripts, ignore_errors=True)
+            shutil.copytree(Path(scratch) / "scripts" / name, scripts, symlinks=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(tried, path)
+    return path
