@@ -19,6 +19,9 @@ from plumbline.harness.training.worker_protocol import CheckpointSave, RunRecord
 from plumbline.metrics import METRICS, Phase
 from plumbline.results import Curve, MetricRow, Point, metric_row
 
+_SEEN_AT_ONCE_S = 1e-6
+"""A script's checkpoint that comes into its folder by a rename is seen whole: how long it took to write is not known."""
+
 
 @dataclass(frozen=True)
 class Peaks:
@@ -170,10 +173,13 @@ def _checkpoint_rows(workload: TrainingJob, run: RunRecord) -> list[MetricRow]:
     saves = steady_saves(workload, run)
     if not saves:
         return []
+    size = metric_row("checkpoint_size", saves[-1].bytes, len(saves))
+    if min(save.save_s for save in saves) < _SEEN_AT_ONCE_S:
+        return [size]
     return [
         _median_row("checkpoint_save_time", [save.save_s for save in saves]),
         _median_row("checkpoint_blocking_time", [save.blocking_s for save in saves]),
-        metric_row("checkpoint_size", saves[-1].bytes, len(saves)),
+        size,
         _median_row("checkpoint_save_bandwidth", [save.bytes / save.save_s for save in saves]),
     ]
 
