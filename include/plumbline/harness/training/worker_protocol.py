@@ -181,8 +181,8 @@ class WorkerSpec(RunSpec):
 class ScriptSpec(RunSpec):
     """The orders of the process that runs a team's command in `folder`.
 
-    `report`: as declared. `base`: the first step of a run that resumes, for reports without numbers. `checkpoint_folder` (of the script's own)
-    is empty without checkpoints, and `checkpoint_every` None. `launches_ranks`: once a node. `private`: its output is in no message."""
+    `report`: as declared. `base`: the first step of a run that resumes, for reports without numbers. Without checkpoints their
+    folder (of the script's own) is empty and `checkpoint_every` None. `launches_ranks`: once a node. `private`: its output is in no message."""
 
     module = "plumbline.harness.training.script"
     command: tuple[str, ...]
