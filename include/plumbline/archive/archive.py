@@ -56,7 +56,9 @@ def open_archive(url: str | None = None, *, migrate: bool | None = None, create:
     except BaseException:
         engine.dispose()
         raise
-    return Archive(engine)
+    archive = Archive(engine)
+    archive.declare_metrics()
+    return archive
 
 
 def _refuse_misplaced(home: Path) -> None:

@@ -16,6 +16,7 @@ from plumbline.archive.records import Action, SeriesView
 from plumbline.archive.repository import batches, view_of, where_equal
 from plumbline.archive.schema import Document, Environment, Metric, Series, SeriesCampaign, Trial
 from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, outcome_status, usable
+from plumbline.metrics import METRICS, declare
 from plumbline.results import Reason
 from plumbline.results.sample import CampaignSample, Observation, TrialOutcome
 
@@ -103,9 +104,21 @@ def _observations(session: Session, trials: Mapping[int, Any], metrics: Collecti
         query = where_equal(select(*columns).where(Metric.trial_pk.in_(batch), Metric.value.is_not(None)), (Metric.metric, metrics))
         rows: Any = session.execute(query)  # without an absent value, which the columns' types allow
         for trial_pk, metric, statistic, phase, unit, direction, value in rows:
+            if metric not in METRICS:  # imported since the archive was opened
+                declare(metric, unit, direction)
             own, slot, repeat = places[trial_pk]
             own.append(Observation(metric, statistic, phase, unit, direction, slot, repeat, value))
     return observations
+
+
+def declare_metrics(session: Session) -> None:
+    """Add to the catalogue what the newest usable trial of each series of a container measured, whose workload may be declared no more."""
+    newest = select(func.max(Trial.id)).join(Series, Series.series_key == Trial.series_key)
+    newest = newest.where(Series.series_key.like("training/%/container/%"), *USABLE).group_by(Trial.series_key)
+    rows: Any = session.execute(select(Metric.metric, Metric.unit, Metric.direction).where(Metric.trial_pk.in_(newest)))
+    for metric, unit, direction in rows:
+        if metric not in METRICS:
+            declare(metric, unit, direction)
 
 
 def levels(session: Session, series_key: str, campaigns: Sequence[str], metrics: Sequence[str]) -> dict[str, tuple[Observation, ...]]:
@@ -305,6 +318,7 @@ def series_points(session: Session, since: datetime) -> list[SeriesPoint]:
 class Samples:
     """Samples for comparisons, scorecards and decisions."""
 
+    declare_metrics = reads(declare_metrics)
     sample = reads(sample)
     samples = reads(samples)
     levels = reads(levels)

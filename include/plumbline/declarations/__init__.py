@@ -14,13 +14,14 @@ from plumbline.declarations.teams import Preference, Team, parse_weights, with_w
 from plumbline.declarations.thresholds import DriftRules, Thresholds, ValidityLimits
 from plumbline.declarations.trials import HARNESS_PROTOCOL, Origin, Trial, canonical, criteria_hash, digest, series_key, spec_hash, trial_id
 from plumbline.declarations.workloads.any_workload import AnyWorkload
+from plumbline.declarations.workloads.container import ContainerWorkload
 from plumbline.declarations.workloads.inference import InferenceWorkload
 from plumbline.declarations.workloads.script import ScriptWorkload
 from plumbline.declarations.workloads.training import TrainingJob, TrainingWorkload
 from plumbline.declarations.workloads.workload import AnyCriterion, Criterion, RelativeCriterion
 
 __all__ = [
-    "HARNESS_PROTOCOL", "Alerts", "AnyCriterion", "AnyWorkload", "Budget", "Contract", "Criterion", "DeclarationError", "Declarations", "DriftRules",
+    "HARNESS_PROTOCOL", "Alerts", "AnyCriterion", "AnyWorkload", "Budget", "ContainerWorkload", "Contract", "Criterion", "DeclarationError", "Declarations", "DriftRules",
     "EndpointLauncher", "InferenceWorkload", "InstallationPaths", "KubernetesLauncher", "LocalLauncher", "Origin", "Preference", "Price",
     "Problem", "Provider", "QuietHours", "RelativeCriterion", "Route", "ScriptWorkload", "SimulatedLauncher", "Team", "Thresholds", "TrainingJob",
     "TrainingWorkload", "Trial", "ValidityLimits", "canonical", "criteria_hash", "digest", "enabled_providers", "incompatibility", "installation_paths", "load",

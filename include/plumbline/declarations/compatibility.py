@@ -13,7 +13,15 @@ from plumbline.declarations.workloads.checkpoints import Checkpoint, FolderCheck
 from plumbline.declarations.workloads.engines import ENGINE_MEMORY_SHARE, engine
 from plumbline.declarations.workloads.inference import InferenceWorkload
 from plumbline.declarations.workloads.models import BertShape, HubModel, LlamaShape, TransformerShape, VitShape
-from plumbline.declarations.workloads.training import LanguageModel, Lora, SyntheticImages, SyntheticTokens, TokenFileData, TrainingWorkload
+from plumbline.declarations.workloads.training import (
+    LanguageModel,
+    Lora,
+    SyntheticImages,
+    SyntheticTokens,
+    TokenFileData,
+    TrainingJob,
+    TrainingWorkload,
+)
 from plumbline.metrics.formatting import format_bytes, format_percent
 
 
@@ -254,7 +262,7 @@ def never_run_on(workload: AnyWorkload, provider: Provider) -> str | None:
         kinds += [title] if (title := _TITLES.get(workload.server.backend)) is not None else []
         gpus = workload.needs.count * workload.replicas_on(accelerator.count)
     else:
-        gpus = workload.parallelism.processes
+        gpus = workload.parallelism.processes if isinstance(workload, TrainingJob) else workload.needs.count
     if workload.nodes > 1:
         kinds.append("several nodes of GPUs")
     elif gpus > 1:

@@ -27,6 +27,7 @@ from plumbline.declarations.teams import KINDS, Preference, Team
 from plumbline.declarations.thresholds import Thresholds
 from plumbline.declarations.trials import flatten
 from plumbline.declarations.workloads.any_workload import OF_TASK, AnyWorkload, class_of_training
+from plumbline.declarations.workloads.container import ContainerMetric, ContainerWorkload
 from plumbline.declarations.workloads.evaluation import load_passage, load_questions
 from plumbline.declarations.workloads.inference import InferenceWorkload
 from plumbline.declarations.workloads.prompts import load_prompts
@@ -379,6 +380,15 @@ def _unknown_references(
         for field, metric in judged if isinstance(workload, InferenceWorkload) else ():  # archived trials may have one, and are read
             if (refused := refused_run_cost([metric])) is not None:
                 yield _problem(*origin["workloads", name], field, refused)
+    first: dict[str, tuple[str, ContainerMetric]] = {}
+    for name, workload in items["workloads"].items():
+        for metric, own in workload.task.metrics.items() if isinstance(workload, ContainerWorkload) else ():
+            owner, other = first.setdefault(metric, (name, own))
+            if (other.unit, other.better) != (own.unit, own.better):
+                expected = f"expected these, or another name: {owner} declares unit {other.unit}, better {other.better}"
+                yield _problem(
+                    *origin["workloads", name], ("task", "metrics", metric), f"is in {own.unit}, better {own.better}; {expected}"
+                )
     for name, place in items["providers"].items():
         references: list[tuple[FieldPath, str]] = [(("workloads", i), each) for i, each in enumerate(place.workloads or ())]
         references += [(("watch", "workloads", i), each) for i, each in enumerate(place.watch.workloads or ())]

@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from plumbline.declarations import Trial, installation
+from plumbline.declarations import ContainerWorkload, TrainingJob, Trial, installation
 from plumbline.harness import environment, hardware_faults, measurement, probes, selfcheck
 from plumbline.harness.contention_monitor import ContentionMonitor, ResumedContentionMonitor
 from plumbline.harness.delivery import StoreUnreachable, UnusableStore, deliver, evidence_entries, open_store
@@ -60,6 +60,7 @@ _PROGRESS_BEFORE, _PROGRESS_AFTER = 0.04, 0.98
 
 
 _MEASURES = {"training": "plumbline.harness.training.job.trial", "inference": "plumbline.harness.inference.trial"}
+_CONTAINERS = "plumbline.harness.training.container.trial"
 """Module of each kind of workload, imported on demand: each has heavy dependencies."""
 
 
@@ -187,8 +188,9 @@ class _Run:
                 self._record_event("measurement_started" if earlier is None else "measurement_continued")
                 if self._state is not None:
                     StartState(self._facts, self._probed, self._events).save(self._state)
-                kind = trial.workload.kind
-                measure: Measure = self._measures[kind] if self._measures else import_module(_MEASURES[kind]).measure
+                kind, container = trial.workload.kind, isinstance(trial.workload, ContainerWorkload)
+                module = _CONTAINERS if container else _MEASURES[kind]
+                measure: Measure = self._measures[kind] if self._measures else import_module(module).measure
                 self._measurement = measure(trial, workdir, self._report_part, monitor, self._probed)
                 self._record_event("measurement_finished")
             finally:
@@ -293,7 +295,7 @@ def _event_now(name: str) -> Event:
 
 def _local_ranks(trial: Trial) -> int:
     """The job's ranks; at least two in a job of several nodes, to compare with the figure between nodes."""
-    if trial.workload.kind != "training":
+    if not isinstance(trial.workload, TrainingJob):
         return 1
     job = trial.workload.parallelism
     return job.processes if job.nodes == 1 else max(job.processes, 2)

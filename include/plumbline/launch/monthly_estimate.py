@@ -10,7 +10,16 @@ from pathlib import Path
 from plumbline.analysis.cost.budget import BudgetUse, budget_use, expected_held_s, sum_uses
 from plumbline.analysis.cost.unit_costs import HOUR_S, sustained
 from plumbline.analysis.prices.book import quote
-from plumbline.declarations import AnyWorkload, Declarations, InferenceWorkload, Provider, ScriptWorkload, TrainingJob, TrainingWorkload
+from plumbline.declarations import (
+    AnyWorkload,
+    ContainerWorkload,
+    Declarations,
+    InferenceWorkload,
+    Provider,
+    ScriptWorkload,
+    TrainingJob,
+    TrainingWorkload,
+)
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.declarations.workloads.engines import PATH_MEASURED, engine
 from plumbline.declarations.workloads.load import LoadPhaseSpec, max_phase_seconds
@@ -140,7 +149,9 @@ def estimate_trial_s(workload: AnyWorkload, provider: Provider) -> float:
         own = _inference_s(workload, allow)
     elif isinstance(workload, TrainingWorkload):
         own = _training_s(workload, provider, allow)
-    elif (found := _script_s(workload, provider, allow)) is None:
+    elif isinstance(workload, ContainerWorkload) and workload.task.expected is not None:
+        own = workload.task.expected
+    elif isinstance(workload, ContainerWorkload) or (found := _script_s(workload, provider, allow)) is None:
         return limit_s(provider, 1)
     else:
         own = found

@@ -44,6 +44,7 @@ class Metric:
     page: float | None = None
     sample: Sample | None = None
     leads: Mapping[str, int] = field(default_factory=dict, hash=False)
+    declared: bool = False
 
 
 def _row(group: Any, name: str, better: str | None = None, statistic: str = "value", **columns: Any) -> Metric:
@@ -63,6 +64,21 @@ _ORDER = {name: i for i, name in enumerate(METRICS)}
 def catalogue_order(name: str) -> tuple[int, str]:
     """Sorts metrics as the catalogue lists them; those that it does not list come last, by name."""
     return _ORDER.get(name, len(_ORDER)), name
+
+
+_DECLARED_WARN, _DECLARED_PAGE = 0.05, 0.10
+
+
+def declare(name: str, unit: Unit, direction: Direction, *, replace: bool = False) -> None:
+    """Add a metric that is a workload's own, and that drifts from 5 % on if one side is better. A declared one with the same name stays, unless
+    `replace`. ValueError if the catalogue has the name with another unit or direction."""
+    known = METRICS.get(name)
+    if known is not None and not known.declared and (known.unit, known.direction) != (unit, direction):
+        raise ValueError(f"{name} is a metric of the catalogue, in {known.unit}, {known.direction}; expected these, or another name")
+    if known is None or (known.declared and replace):
+        warn, page = (None, None) if direction == "informative" else (_DECLARED_WARN, _DECLARED_PAGE)
+        group: Group = "latency" if unit == "s" else "throughput"
+        METRICS[name] = Metric(name, unit, direction, "value", group, "as the workload declares it", warn, page, declared=True)
 
 
 def _leads() -> dict[str, tuple[tuple[str, ...], ...]]:

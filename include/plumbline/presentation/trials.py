@@ -10,7 +10,7 @@ from datetime import datetime
 from plumbline.analysis.campaign_data import CampaignData, Quality
 from plumbline.analysis.trial_sample import PHASE_ORDER
 from plumbline.archive import TrialView
-from plumbline.declarations import Criterion, InferenceWorkload
+from plumbline.declarations import ContainerWorkload, Criterion, InferenceWorkload
 from plumbline.declarations.workloads.models import Llama
 from plumbline.metrics import METRICS, PHASES, leading_names
 from plumbline.metrics.formatting import common_scale, format_name, format_percent, format_quantity, join_words
@@ -297,7 +297,9 @@ def leading_lines(document: ResultDocument) -> tuple[tuple[str, MetricLine], ...
     """(phase, line) of each leading metric with its p99, in the first phase that has it; empty for a trial without numbers."""
     rows = _rows_by_metric(document)
     leading: dict[tuple[str, str], list[MetricRow]] = {}
-    for metric in leading_names("trial"):
+    workload = document.trial.workload
+    own = workload.task.measures if isinstance(workload, ContainerWorkload) else ()
+    for metric in (*own, *leading_names("trial")):
         phases = (p for p in PHASE_ORDER if any(r.value is not None for r in rows.get((p, metric), ())))
         if phase := next(phases, None):
             statistics = (METRICS[metric].statistic, "p99")

@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from plumbline.declarations import InferenceWorkload, ScriptWorkload, TrainingJob, Trial
+from plumbline.declarations import ContainerWorkload, InferenceWorkload, ScriptWorkload, TrainingJob, Trial
+from plumbline.metrics import METRICS
 from plumbline.quality.tables import interval_is_valid, range_of
 from plumbline.results import ResultDocument
 
@@ -168,7 +169,7 @@ def _steps(document: ResultDocument) -> dict[str, Any]:
     # From where on they are steady is found, so it is all of them together that were declared.
     whole = ("effective_tokens_per_second", "effective_samples_per_second")
     steps = next((r.n for r in document.metrics if r.phase == "steady" and r.statistic == "value" and r.metric in whole), None)
-    return {"steps_done": steps, "steps_declared": workload.steps.total}
+    return {"steps_done": steps, "steps_declared": workload.steps.total if isinstance(workload, TrainingJob) else None}
 
 
 def required_metrics(trial: Trial) -> tuple[str, ...]:
@@ -181,6 +182,10 @@ def required_metrics(trial: Trial) -> tuple[str, ...]:
             known = {rate: workload.counts_work, loss: "loss" in (workload.task.reported or ())}
             return ("steady.step_time.median", *(name for name, is_known in known.items() if is_known), *recovered)
         return ("steady.step_time.median", rate, loss, *recovered)
+    if isinstance(workload, ContainerWorkload):
+        first = workload.primary
+        own = () if first is None or METRICS[first.metric].group == "cost" else (f"steady.{first.metric}.{first.statistic}",)
+        return ("steady.command_time.value", *own)
     # A hosted model was ready before anybody looked.
     hosted = workload.server.backend == "external"
     return (

@@ -136,7 +136,8 @@ class MetricRow(Part):
             raise ValueError(f'unknown metric "{self.metric}"; expected one of the catalogue in plumbline.metrics')
         if self.statistic not in STATISTICS:
             raise ValueError(f'unknown statistic "{self.statistic}"; expected one of {", ".join(STATISTICS)}')
-        if self.statistic != "cv" and (self.unit, self.direction) != (known.unit, known.direction):
+        # The unit of a workload's own metric is its declaration's, which another one of the same name may have replaced.
+        if self.statistic != "cv" and not known.declared and (self.unit, self.direction) != (known.unit, known.direction):
             raise ValueError(f"{self.metric} is in {known.unit}, {known.direction}; got {self.unit}, {self.direction}")
         if self.reason is not None and self.value is not None:
             raise ValueError(f"{self.metric} has both the value {self.value} and a reason why it has none; expected one of them")

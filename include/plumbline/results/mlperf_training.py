@@ -25,6 +25,7 @@ MLPERF_COLUMNS = (
 )  # fmt: skip
 MLPERF_ROUNDS = {"v4.1": date(2024, 11, 13), "v5.0": date(2025, 6, 4), "v5.1": date(2025, 11, 12)}
 """Round → date of its publication by MLCommons, the campaign's date."""
+TARGET_NOT_REACHED = Reason(code="target_not_reached", detail="the run ended before it reached the target quality")
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def _result(fields: Mapping[str, str | None], published: Mapping[str, date]) -> 
         raise ValueError(f'status: "{cells["status"]}"; expected success or aborted')
     benchmark, batch = cells["benchmark"], _whole_number(cells["global_batch"], "global_batch")
     nodes, accelerators = _whole_number(cells["nodes"], "nodes"), _whole_number(cells["accel_per_node"], "accel_per_node")
-    reasons = () if reached else (Reason(code="target_not_reached", detail="the run ended before it reached the target quality"),)
+    reasons = () if reached else (TARGET_NOT_REACHED,)
     return PublishedResult(
         publisher=f"MLPerf Training {mlperf_round}",
         protocol="mlperf-training",

@@ -129,12 +129,12 @@ def _devices(workload: AnyWorkload) -> int:
 
 def _pooled_accelerators(workload: AnyWorkload, provider: Provider) -> int:
     """Accelerators whose results a trial adds up: those of one model, times its replicas."""
-    replicas = 1 if isinstance(workload, TrainingJob) else workload.replicas_on(provider.accelerator.count)
+    replicas = workload.replicas_on(provider.accelerator.count) if isinstance(workload, InferenceWorkload) else 1
     return _devices(workload) * replicas
 
 
 def _precision(workload: AnyWorkload) -> str | None:
-    return workload.model.precision if isinstance(workload, InferenceWorkload) else workload.precision
+    return workload.model.precision if isinstance(workload, InferenceWorkload) else getattr(workload, "precision", None)
 
 
 def _parameters(workload: AnyWorkload) -> int | None:

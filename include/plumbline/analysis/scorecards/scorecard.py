@@ -14,7 +14,7 @@ from plumbline.analysis.scorecards.pooling import pooled_fields
 from plumbline.analysis.scorecards.promises import PromisedShare, SpeedFloor, judge_speed
 from plumbline.analysis.scorecards.provisioning import Capacity, Friction, capacity, friction
 from plumbline.analysis.trial_sample import PHASE_ORDER, SUSTAINED, Conditions, MetricValue, TrialSample, WorkloadKind, leading_phase
-from plumbline.declarations import AnyCriterion, AnyWorkload, Provider, ScriptWorkload, TrainingWorkload
+from plumbline.declarations import AnyCriterion, AnyWorkload, InferenceWorkload, Provider, ScriptWorkload, TrainingWorkload
 from plumbline.declarations.workloads.models import Encoder
 from plumbline.declarations.workloads.workload import Primary
 from plumbline.metrics import METRICS, PHASES, catalogue_order, leading_names
@@ -290,6 +290,7 @@ def primary_of(workload: AnyWorkload) -> Primary:
     if isinstance(workload, ScriptWorkload):
         counted = f"{workload.work_per_step[0]}_per_second_per_device"
         return Primary.model_validate(counted if workload.counts_work else "median step_time in steady")
+    assert isinstance(workload, InferenceWorkload)  # a container declares it
     if any(phase.name == "sweep" for phase in workload.phases):
         return Primary.model_validate("highest_sustained_rate")
     if isinstance(workload.model, Encoder):

@@ -6,13 +6,14 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Tag
 
+from plumbline.declarations.workloads.container import ContainerWorkload
 from plumbline.declarations.workloads.inference import InferenceWorkload
 from plumbline.declarations.workloads.script import ScriptWorkload
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.declarations.workloads.workload import Workload
 
-AnyWorkload = TrainingWorkload | ScriptWorkload | InferenceWorkload
-OF_TASK: dict[str, type[Workload]] = {"script": ScriptWorkload}
+AnyWorkload = TrainingWorkload | ScriptWorkload | ContainerWorkload | InferenceWorkload
+OF_TASK: dict[str, type[Workload]] = {"script": ScriptWorkload, "container": ContainerWorkload}
 """By task.kind, the class of a training declaration that describes no model of ours; TrainingWorkload of all others."""
 
 
@@ -35,6 +36,7 @@ def _part(value: Any, name: str) -> Any:
 TaggedWorkload = Annotated[
     Annotated[TrainingWorkload, Tag(TrainingWorkload.__name__)]
     | Annotated[ScriptWorkload, Tag(ScriptWorkload.__name__)]
+    | Annotated[ContainerWorkload, Tag(ContainerWorkload.__name__)]
     | Annotated[InferenceWorkload, Tag(InferenceWorkload.__name__)],
     Discriminator(_tag),
 ]

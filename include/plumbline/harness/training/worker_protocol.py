@@ -193,6 +193,8 @@ class ScriptSpec(RunSpec):
     checkpoint_every: int | None
     launches_ranks: bool
     private: bool
+    stepless: bool = False
+    """Whether it is done when the command ends; of several nodes, that of node 0."""
 
 
 LogLine = dict[str, Any]

@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Literal, get_args
 
-from plumbline.declarations import AnyWorkload, Declarations, InferenceWorkload, Provider, ScriptWorkload, TrainingJob, Trial
+from plumbline.declarations import (
+    AnyWorkload,
+    ContainerWorkload,
+    Declarations,
+    InferenceWorkload,
+    Provider,
+    ScriptWorkload,
+    TrainingJob,
+    Trial,
+)
 from plumbline.declarations.providers.simulation import DriverChange, PerformanceEvent, Probe, SimulatedLauncher
 from plumbline.declarations.workloads.load import max_phase_seconds
 from plumbline.harness.inference.analysis.validity import too_few_requests
@@ -20,6 +29,7 @@ from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, Launcher, OnProgress
 from plumbline.launch.simulated import inference, script, training
 from plumbline.launch.simulated.model import TrialDraw, UnknownHardware, hardware_of, probe_rows
 from plumbline.launch.stores import next_attempt
+from plumbline.metrics import METRICS
 from plumbline.results import (
     Environment,
     Event,
@@ -89,6 +99,9 @@ MODEL_VERSION = "simulated-3"
 TIME_SCALE = 1000.0
 """Simulated seconds of the trial in one second of the wall clock, so that no event lies in the future."""
 _PROBING_S = 20.0
+_CONTAINER_S = 60.0
+_CONTAINER_LEVELS = {"s": 0.01, "bytes/s": 2e9, "ratio": 0.5}
+"""By unit; of all others 100."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +128,12 @@ def simulate(trial: Trial) -> ResultDocument:
     ranks = workload.parallelism.processes if isinstance(workload, TrainingJob) else min(workload.gpus or has.count, has.count)
     metrics: list[MetricRow] = probe_rows(draw, has, ranks)
     stages: Sequence[Stage]
-    if isinstance(workload, InferenceWorkload):
+    if isinstance(workload, ContainerWorkload):
+        took = workload.task.expected or _CONTAINER_S
+        metrics += [draw.row(name, _CONTAINER_LEVELS.get(METRICS[name].unit, 100.0), 1) for name in workload.task.measures]
+        metrics.append(draw.row("command_time", took, 1))
+        stages = ()
+    elif isinstance(workload, InferenceWorkload):
         metrics += inference.rows(workload, has, draw)
         stages = inference.stages(workload, has, draw)
         took = _inference_s(metrics, workload)

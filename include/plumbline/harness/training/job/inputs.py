@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from plumbline.declarations import digest
+from plumbline.declarations.workloads.container import ContainerWorkload
 from plumbline.declarations.workloads.script import ScriptWorkload
 from plumbline.declarations.workloads.training import TrainingJob, TrainingWorkload
 from plumbline.harness.training import plan
@@ -88,11 +90,56 @@ class ScriptInputs:
         return max((line["step"] for log in logs for line in LogTail(log).new() if line["event"] == "checkpoint"), default=0)
 
 
-Inputs = OwnInputs | ScriptInputs
+class ContainerInputs:
+    """The empty folder in which a container's command starts."""
+
+    of_script = True
+
+    def __init__(self, workload: ContainerWorkload, folder: Path) -> None:
+        self._task, self._folder, self._cpu = workload.task, folder, workload.needs.accelerator == "cpu"
+        self.sha256 = digest(workload.task.command)
+
+    @staticmethod
+    def start_folder(folder: Path) -> Path:
+        """Where the command starts, of a trial whose working folder is `folder`."""
+        return folder / "container"
+
+    def spec(self, name: RunName, *, resume: bool) -> ScriptSpec:
+        """See OwnInputs."""
+        task, place = self._task, self.start_folder(self._folder)
+        place.mkdir(exist_ok=True)
+        return ScriptSpec(
+            command=task.command,
+            folder=str(place),
+            environment=task.environment,
+            report={"format": "reporter"},
+            base=0,
+            checkpoint_folder="",
+            checkpoint_every=None,
+            launches_ranks=True,
+            private=task.private,
+            stepless=True,
+            device="cpu" if self._cpu else "cuda",
+            threads=1,
+            until=1 << 62,
+            resume=resume,
+            hold=None,
+            closing=False,
+            log=str(self._folder / f"{name}.steps.jsonl"),
+        )
+
+    def resumes(self, name: RunName) -> bool:
+        """See OwnInputs."""
+        return False
 
 
-def prepare(workload: TrainingJob, folder: Path, cache: Path, device: str) -> Inputs:
+Inputs = OwnInputs | ScriptInputs | ContainerInputs
+
+
+def prepare(workload: TrainingJob | ContainerWorkload, folder: Path, cache: Path, device: str) -> Inputs:
     """Prepare this node's inputs. TrialFailed if a script's files cannot be had; OSError."""
+    if isinstance(workload, ContainerWorkload):
+        return ContainerInputs(workload, folder)
     if isinstance(workload, ScriptWorkload):
         return ScriptInputs(workload, folder, device)
     assert isinstance(workload, TrainingWorkload)

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from plumbline.declarations import Trial, installation_paths
+from plumbline.declarations.workloads.container import ContainerWorkload
 from plumbline.declarations.workloads.training import TrainingJob
 from plumbline.harness import environment
 from plumbline.harness.environment.cpu import cpu_limit, usable_cores
@@ -39,7 +40,7 @@ class NodeAgent:
 
     def __init__(self, trial: Trial, topology: Topology, link: Channel, folder: Path, gpus: GpuPhaseMonitor) -> None:
         workload = trial.workload
-        assert isinstance(workload, TrainingJob) and topology.rendezvous is not None
+        assert isinstance(workload, TrainingJob | ContainerWorkload) and topology.rendezvous is not None
         self._trial, self._topology, self._link, self._folder, self._gpus = trial, topology, link, folder, gpus
         self._workload, self._meeting = workload, topology.rendezvous.host
         self._phase: Phase | None = None
@@ -138,7 +139,7 @@ class NodeAgent:
         run: RunName = message["run"]
         spec = self._inputs.spec(run, resume=message["resume"])
         self._explanation, self._reported, self._done = CauseResolver(), False, False
-        fault = plan.plan_fault(self._workload)
+        fault = plan.plan_fault(self._workload) if isinstance(self._workload, TrainingJob) else None
         if fault is not None and run_kind(run) != "run":
             isolate_fault_checkpoint(self._folder, fault)
         store = Address(self._meeting, int(message["port"]))

@@ -123,6 +123,7 @@ class ScriptProcess:
         with ChildProcess([found, *arguments], variables, output=subprocess.PIPE, guarded=True) as command:
             try:
                 self._follow(command, events)
+                self._log.event("ended")
             finally:
                 command.stop(_GRACE_S)
                 left = end_descendants()
@@ -135,6 +136,10 @@ class ScriptProcess:
             os.kill(os.getpid(), -command.returncode)
         if command.returncode:
             raise ScriptFailed(f"the command ended with exit code {command.returncode}")
+        if self._spec.stepless:
+            if self._spec.group is None or self._spec.group.rank == 0:
+                self._log.event("done")
+            return 0
         raise StepsMisreported(self._ended_early(left))
 
     def _stop(self, *_: object) -> None:

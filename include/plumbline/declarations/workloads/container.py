@@ -1,0 +1,148 @@
+"""Any program in a container: its command, and how its results are read from what it writes."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from plumbline.declarations.base import Declared, is_archived
+from plumbline.declarations.workloads.script import OF_HARNESS, PATH, Variable
+from plumbline.declarations.workloads.workload import Workload
+from plumbline.metrics import METRICS, Direction, Unit, declare
+from plumbline.metrics.units import Duration
+
+Format = Literal["jsonl", "regex", "nccl-tests", "fio-json", "mlperf-log"]
+FORMAT_METRICS: dict[str, tuple[str, ...]] = {
+    "nccl-tests": ("collective_bus_bandwidth", "collective_latency"),
+    "fio-json": (
+        *("storage_read_bandwidth", "storage_write_bandwidth", "storage_read_rate", "storage_write_rate"),
+        *("storage_read_latency", "storage_write_latency"),
+    ),
+    "mlperf-log": ("time_to_train", "epochs_to_train"),
+}
+"""Metrics of the catalogue that a format brings."""
+_EVERY_CONTAINER = ("command_time", "cost_per_run", "cost_per_finished_run")
+
+
+class ContainerMetric(Declared):
+    """A number of the results. `field`: the path of keys in a line of JSON, such as summary.latency, or the group of the pattern; the metric's
+    own name if omitted. Of several values the last one counts."""
+
+    unit: Unit
+    better: Literal["higher", "lower", "none"]
+    field: str | None = Field(None, min_length=1, max_length=500)
+    scale: float = Field(1.0, gt=0, description="what the output's own unit is in `unit`: 0.001 of milliseconds, 1e9 of GB/s")
+
+    @property
+    def direction(self) -> Direction:
+        return "informative" if self.better == "none" else "higher_is_better" if self.better == "higher" else "lower_is_better"
+
+
+class Results(Declared):
+    """Where the numbers are: in the output, or in `file` below the folder in which the command starts. Of several nodes, those of node 0."""
+
+    format: Format
+    file: str | None = Field(None, pattern=PATH, description="the command's output if omitted")
+    pattern: str | None = Field(
+        None, min_length=1, max_length=2000, description="of format regex: searched in each line, with named groups"
+    )
+
+
+class ContainerTask(Declared):
+    """`command`: started once on each of `nodes`, in an empty folder, with OF_HARNESS set. Declared metrics need the format jsonl or regex; the
+    others bring their own.
+
+    `private`: documents, evidence and messages never hold what the command writes."""
+
+    kind: Literal["container"]
+    command: tuple[Annotated[str, Field(min_length=1, max_length=4096)], ...] = Field(min_length=1, max_length=200)
+    image: str | None = Field(
+        None,
+        pattern=r"^[^\s@]+@sha256:[0-9a-f]{64}$",
+        description="the pod's image, by digest, with the harness in it (k8s/images); the provider's own if omitted",
+    )
+    environment: dict[Variable, str] = Field(default_factory=dict, max_length=100, description="variables whose values results may show")
+    nodes: int = Field(1, ge=1, le=1024)
+    expected: Duration | None = Field(None, gt=0, description="how long the command takes, for plans and costs; the time limit if omitted")
+    results: Results
+    metrics: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")], ContainerMetric] = Field(default_factory=dict, max_length=100)
+    private: bool = False
+
+    @field_validator("metrics")
+    @classmethod
+    def _in_catalogue(cls, value: dict[str, ContainerMetric]) -> dict[str, ContainerMetric]:
+        for name, each in value.items():
+            declare(name, each.unit, each.direction, replace=not is_archived())
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ContainerTask:
+        if taken := sorted(set(self.environment) & set(OF_HARNESS)):
+            raise ValueError(f"environment sets {taken[0]}, which the harness sets on each node; expected it omitted")
+        reads = self.results
+        if (reads.format in FORMAT_METRICS) == bool(self.metrics):
+            raise ValueError(
+                f"results.format {reads.format} {'with' if self.metrics else 'without'} metrics; expected metrics with jsonl or regex alone"
+            )
+        if (reads.format == "regex") != (reads.pattern is not None):
+            raise ValueError(
+                f"results.format {reads.format} {'with' if reads.pattern else 'without'} a pattern; expected one with regex alone"
+            )
+        if reads.pattern is not None:
+            try:
+                groups = re.compile(reads.pattern).groupindex
+            except re.error as error:
+                raise ValueError(f"results.pattern is no regular expression ({error}); expected one of Python's re") from None
+            if missing := [name for name, each in self.metrics.items() if (each.field or name) not in groups]:
+                raise ValueError(f"results.pattern has no group for the metric {missing[0]}; expected such as (?P<{missing[0]}>[0-9.]+)")
+        return self
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Names of its metrics."""
+        return tuple(self.metrics) or FORMAT_METRICS[self.results.format]
+
+
+class _TaskFirst(Declared):
+    # As the last base its field is the first that is checked: criteria and thresholds may name the metrics that it declares.
+    task: ContainerTask
+
+
+class ContainerWorkload(Workload, _TaskFirst):
+    """A file under `include/config/workloads/training/` whose `task.kind` is container. It has no steps."""
+
+    kind: Literal["training"]
+
+    @model_validator(mode="after")
+    def _has_primary(self) -> ContainerWorkload:
+        known = (*self.task.measures, *_EVERY_CONTAINER)
+        if self.primary is None or self.primary.metric not in known:
+            named = "is missing" if self.primary is None else f"names {self.primary.metric}"
+            raise ValueError(f"primary {named}; expected one of {', '.join(n for n in known if METRICS[n].direction != 'informative')}")
+        return self
+
+    def of_trial(self) -> ContainerWorkload:
+        """See Workload; `primary` stays, since quality checks require it."""
+        return super().of_trial().model_copy(update={"primary": self.primary})
+
+    @property
+    def nodes(self) -> int:
+        """See Workload."""
+        return self.task.nodes
+
+    @property
+    def own_image(self) -> str | None:
+        """See Workload."""
+        return self.task.image
+
+    @property
+    def started_processes(self) -> int:
+        """Processes that the harness starts on a node."""
+        return 1
+
+    @property
+    def pod_deletions(self) -> int:
+        """See TrainingJob."""
+        return 0

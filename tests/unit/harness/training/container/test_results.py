@@ -1,0 +1,132 @@
+"""Results of containers: what each format says, and one sentence where it says nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from plumbline.declarations.workloads.container import ContainerTask
+from plumbline.harness.training.container.results import ContainerResults, UnreadableResults, read_results
+
+METRICS = {
+    "served_rate": {"unit": "bytes/s", "better": "higher", "scale": 1e9},
+    "wait_of_a_call": {"unit": "s", "better": "lower", "field": "wait.ms", "scale": 0.001},
+}
+PATTERN = {"served_rate": METRICS["served_rate"], "wait_of_a_call": {"unit": "s", "better": "lower", "field": "wait", "scale": 0.001}}
+NCCL = """\
+# nThread 1 nGpus 4 minBytes 8 maxBytes 1073741824 step: 1024(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0
+#
+# Using devices
+#  Rank  0 Group  0 Pid   4711 on     node-0 device  0 [0x04] NVIDIA H100 80GB HBM3
+#
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+           8             2     float     sum      -1    31.50    0.00    0.00      0    30.10    0.00    0.00      0
+        8192          2048     float     sum      -1    33.00    0.25    0.37      0    32.20    0.25    0.38      0
+  1073741824     268435456     float     sum      -1   4500.0  238.61  357.91      0   4490.0  239.14  358.71      0
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 119.4275
+#
+"""
+MLPERF = """\
+:::MLLOG {"namespace": "", "time_ms": 1700000000000, "event_type": "INTERVAL_START", "key": "run_start", "value": null, "metadata": {"lineno": 3}}
+step 100 of something
+:::MLLOG {"namespace": "", "time_ms": 1700000300000, "event_type": "POINT_IN_TIME", "key": "eval_accuracy", "value": 0.71, "metadata": {"epoch_num": 2}}
+:::MLLOG {"namespace": "", "time_ms": 1700000590500, "event_type": "POINT_IN_TIME", "key": "eval_accuracy", "value": 0.76, "metadata": {"epoch_num": 3}}
+:::MLLOG {"namespace": "", "time_ms": 1700000600500, "event_type": "INTERVAL_END", "key": "run_stop", "value": null, "metadata": {"status": "success"}}
+"""
+
+
+def fio(*jobs: dict[str, Any]) -> str:
+    return "fio: a note before it\n" + json.dumps({"fio version": "fio-3.33", "jobs": jobs}, indent=1) + "\n"
+
+
+def side(ios: int, bw_bytes: int, p99_ns: int) -> dict[str, Any]:
+    percentiles = {"50.000000": p99_ns // 2, "99.000000": p99_ns}
+    return {"total_ios": ios, "bw_bytes": bw_bytes, "iops": float(ios), "clat_ns": {"percentile": percentiles} if ios else {"N": 0}}
+
+
+def read(results: dict[str, Any], text: str, metrics: dict[str, Any] | None = None) -> ContainerResults:
+    task = {"kind": "container", "command": ["it"], "results": results, "metrics": metrics or {}}
+    return read_results(ContainerTask.model_validate_json(json.dumps(task)), text)
+
+
+def values(found: ContainerResults) -> dict[str, float | None]:
+    return {f"{row.statistic} {row.metric}": row.value for row in found.rows}
+
+
+def test_the_last_line_of_json_counts_and_other_lines_are_skipped() -> None:
+    text = 'starting\n{"served_rate": 1, "wait": {"ms": 9}}\n{"broken": \nINFO {"served_rate": 2.5, "wait": {"ms": "1,200"}}\n[1]\n'
+    assert values(read({"format": "jsonl"}, text, METRICS)) == {"value served_rate": 2.5e9, "value wait_of_a_call": 1.2}
+
+
+def test_groups_of_a_pattern_may_be_on_different_lines() -> None:
+    pattern = r"rate (?P<served_rate>[0-9.]+) GB/s|wait (?P<wait>[0-9.]+) ms"
+    found = read({"format": "regex", "pattern": pattern}, "rate 3 GB/s\nwait 250 ms\nrate 4 GB/s\n", PATTERN)
+    assert values(found) == {"value served_rate": 4e9, "value wait_of_a_call": 0.25}
+
+
+def test_a_number_that_is_absent_or_not_finite_has_a_reason() -> None:
+    rows = read({"format": "jsonl"}, '{"served_rate": NaN, "wait": {"ms": 4}}\n', METRICS).rows
+    assert [(row.value, row.reason) for row in rows] == [(None, "the results have no served_rate"), (0.004, None)]
+
+
+def test_nccl_tests() -> None:
+    found = read({"format": "nccl-tests"}, NCCL)
+    assert values(found) == {"value collective_bus_bandwidth": 357.91e9, "value collective_latency": pytest.approx(31.5e-6)}
+    assert [row.method for row in found.rows] == ["1073741824 bytes", "8 bytes"]
+    assert [(point.at, point.value) for point in found.curves[0].points] == [(8, 0.0), (8192, 0.37e9), (1073741824, 357.91e9)]
+    assert not found.judgements
+
+
+def test_wrong_values_of_nccl_tests_make_the_trial_invalid() -> None:
+    (judgement,) = read({"format": "nccl-tests"}, NCCL.replace("357.91      0", "357.91      3")).judgements
+    assert (judgement.level, judgement.reason.code) == ("invalid", "wrong_results")
+    assert "3 wrong values" in judgement.reason.detail
+
+
+def test_fio_adds_its_jobs_up_and_takes_the_slowest_ones_percentile() -> None:
+    nothing = side(0, 0, 0)
+    found = read(
+        {"format": "fio-json"}, fio({"read": side(10, 1000, 400), "write": nothing}, {"read": side(30, 3000, 600), "write": nothing})
+    )
+    assert values(found) == {
+        "value storage_read_bandwidth": 4000,
+        "value storage_read_rate": 40,
+        "p50 storage_read_latency": pytest.approx(300e-9),
+        "p99 storage_read_latency": pytest.approx(600e-9),
+    }
+    assert {row.n for row in found.rows} == {40}
+
+
+def test_an_mlperf_log() -> None:
+    found = read({"format": "mlperf-log"}, MLPERF)
+    assert values(found) == {"value time_to_train": pytest.approx(600.5), "value epochs_to_train": 3}
+    assert not found.judgements
+
+
+def test_an_mlperf_run_that_was_aborted_is_invalid_and_has_no_time() -> None:
+    found = read({"format": "mlperf-log"}, MLPERF.replace("success", "aborted"))
+    assert set(values(found).values()) == {None}
+    assert [judgement.reason.code for judgement in found.judgements] == ["target_not_reached"]
+
+
+@pytest.mark.parametrize(
+    ("results", "text", "metrics", "message"),
+    [
+        ({"format": "jsonl"}, '{"other": 1}\n', METRICS, "no line of JSON has any of served_rate, wait_of_a_call"),
+        ({"format": "regex", "pattern": "(?P<served_rate>x)(?P<wait>y)"}, "nothing\n", PATTERN, "no line matches"),
+        ({"format": "nccl-tests"}, "mpirun was unable to launch\n", None, "no table of nccl-tests"),
+        ({"format": "fio-json"}, "fio: not an option\n", None, "--output-format=json"),
+        ({"format": "fio-json"}, '{\n "jobs": 3\n}', None, "TypeError"),
+        ({"format": "fio-json"}, '{\n "jobs": [', None, "ValueError"),
+        ({"format": "fio-json"}, fio({"read": side(0, 0, 0), "write": side(0, 0, 0)}), None, "no job that read or wrote"),
+        ({"format": "mlperf-log"}, MLPERF.replace("run_stop", "stopped"), None, "run_start and run_stop"),
+    ],
+)
+def test_an_output_of_another_format(results: dict[str, Any], text: str, metrics: dict[str, Any] | None, message: str) -> None:
+    with pytest.raises(UnreadableResults, match=message):
+        read(results, text, metrics)
