@@ -34,7 +34,7 @@ from plumbline.cli.output import (
     out,
     planning_archive,
     recorded_later,
-    require_writable_archive,
+    require_stores,
     table,
 )
 from plumbline.cli.scorecard import show_unusable
@@ -263,7 +263,7 @@ def measure_campaign(declared: Declarations, request: RunRequest, providers: lis
     except PlanError as error:
         fail(f"{error}\nnothing was started")
     planned = _apply_budgets(declared, planned)
-    require_writable_archive()
+    require_stores()
     try:
         with CampaignProgress() as watching:
             watching.status("starting Airflow")

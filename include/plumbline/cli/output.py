@@ -98,12 +98,15 @@ def clear_errors(*kinds: type[Exception]) -> Iterator[None]:
         fail(str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error))
 
 
-def require_writable_archive() -> None:
-    """Ends with a sentence and exit code 1, before anything is measured, if the archive cannot be written."""
+def require_stores() -> None:
+    """Ends with a sentence, before anything is measured, if the result store's address is none or the archive cannot be written."""
     from sqlalchemy.exc import SQLAlchemyError
 
     from plumbline.archive.engine import one_line
+    from plumbline.launch import stores
 
+    with clear_errors(ValueError):
+        stores.home()
     try:
         with open_archive() as archive:
             archive.check_writable()

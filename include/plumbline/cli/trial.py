@@ -30,7 +30,7 @@ from plumbline.cli.output import (
     planning_archive,
     read_archive,
     recorded_later,
-    require_writable_archive,
+    require_stores,
     table,
 )
 from plumbline.declarations import Criterion, Declarations, Trial, installation_paths
@@ -284,7 +284,7 @@ def _within_budget(planned: Trial) -> None:
 def _run(planned: Trial, everything: bool, as_json: bool) -> None:
     _within_budget(planned)
     announce_new_archive()
-    require_writable_archive()
+    require_stores()
     launcher = planned.provider.launcher
     if launcher.hosted and launcher.connections:
         # What Airflow does not have is told by the launcher, in the trial's record.

@@ -29,6 +29,7 @@ import fsspec
 from plumbline.declarations import Trial
 from plumbline.declarations.addresses import earlier_store, local_path
 from plumbline.declarations.trials import without_defaults as shortened
+from plumbline.declarations.urls import url_problem
 from plumbline.results import bounded_json
 from plumbline.results.bounded_json import InvalidResult
 from plumbline.results.document import SCHEMA_VERSION, LaunchRecord, ResultDocument
@@ -53,9 +54,10 @@ class ResultStore:
 
     def __init__(self, url: str, options: Mapping[str, Any] | None = None, *, patience_s: float = RETRY_LIMIT_S) -> None:
         """`options`: fsspec's storage options, such as credentials; the environment's if left out.
-
-        `patience_s`: for about how long a store that fails is tried again.
+        `patience_s`: for about how long a store that fails is tried again. ValueError for a URL with a secret, which documents would hold.
         """
+        if problem := url_problem(url):
+            raise ValueError(f"the result store's URL {problem}; expected the address alone, such as s3://bucket/folder")
         self.url = url.rstrip("/")
         self._patience_s = patience_s
         folder = local_path(self.url)

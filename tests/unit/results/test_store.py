@@ -13,6 +13,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from tests.fakes.trials import a_trial, cluster_provider, put_evidence
 
+from plumbline.embedded.doctor import machine
 from plumbline.results import Environment, InvalidResult, LaunchRecord, ResultDocument, ResultStore, Validity, evidence_files
 from plumbline.results.evidence_files import damaged_files
 
@@ -300,3 +301,12 @@ def test_an_older_harness_is_not_told_what_it_need_not_know(tmp_path: Path) -> N
     assert "images" in launcher
     assert "retries" not in launcher
     assert store.trial(store.folder(trial)) == trial
+
+
+def test_an_address_with_a_secret_is_no_store() -> None:
+    for url in ("s3://key:secret-word@bucket/results", "https://host/results?sig=secret-word"):
+        with pytest.raises(ValueError, match="expected the address alone") as refused:
+            ResultStore(url)
+        assert "secret-word" not in str(refused.value)
+        check = machine.result_store(url)
+        assert (check.status, "secret-word" in check.found) == ("failed", False)

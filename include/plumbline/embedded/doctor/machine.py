@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from sqlalchemy.exc import SQLAlchemyError
 
 from plumbline.declarations import Declarations
+from plumbline.declarations.urls import url_problem
 from plumbline.embedded.doctor.databases import AirflowPlace, clock_of
 from plumbline.harness.environment import described_gpus, hardware_judgements
 from plumbline.launch.cluster.operate import sweep
@@ -86,7 +87,8 @@ def result_store(url: str) -> DoctorCheck:
         remedies = {"compare": "check for a cache or a proxy before the store", "delete": "allow DeleteObject: evidence expires by it"}
         remedy = remedies.get(error.step) if isinstance(error, StoreFault) else None
         otherwise = "check PLUMBLINE_RESULTS_URL, its credentials and that the store is there"
-        return failed("result store", f"{url}: {one_line(error)}", remedy or otherwise)
+        shown = "PLUMBLINE_RESULTS_URL" if url_problem(url) else url
+        return failed("result store", f"{shown}: {one_line(error)}", remedy or otherwise)
     earlier = f"; also reads {store.earlier}, where earlier versions wrote" if store.earlier else ""
     return ok("result store", f"{url}: written, read, deleted{earlier}")
 
