@@ -52,12 +52,13 @@ def test_a_fault_after_the_last_request_is_no_fault(tmp_path: Path) -> None:
 def test_killed_under_load_what_failed_is_what_the_server_never_answered(tmp_path: Path) -> None:
     result, fault = faulty(tmp_path, "server_kill", duration="16s")
 
-    # The truth: the files that both incarnations of the model wrote, one before and one after the kill, first inference and steady included.
+    # The truth: the files that both incarnations of the model wrote, one before and one after the kill; the first inference, the steady
+    # phase and its requests by two clients again included.
     before, after = journal.read(tmp_path / "models" / "chat" / "1", {})
     rows = pq.read_table(next(e.path for e in result.evidence if e.kind == "requests")).to_pylist()
     rows = [row for row in rows if row["phase"] == "fault"]
-    steady_and_first = 10 + 1
-    answered = sorted([*before.finished[steady_and_first:], *after.finished])
+    checked = next(row.n for row in result.metrics if row.metric == "client_agreement")
+    answered = sorted([*before.finished[1 + 10 + 2 * checked :], *after.finished])
     assert [row["number"] for row in rows if row["status"] == "ok"] == answered
     failed = [row for row in rows if row["status"] != "ok"]
     assert len(failed) == fault["failed"] == fault["lost"] == len(rows) - len(answered) > 0

@@ -78,8 +78,8 @@ def test_the_end_of_one_server_ends_the_trial_and_names_it(tmp_path: Path) -> No
     def kill(phase: str) -> None:
         if phase == "steady" and not ended:
             (second,) = [p for p in servers() if p.cpu_affinity() == [max(os.sched_getaffinity(0))]]
-            ended.append(second.process.pid)
-            os.kill(second.process.pid, signal.SIGKILL)
+            ended.append(second.pid)
+            os.kill(second.pid, signal.SIGKILL)
 
     with pytest.raises(TrialFailed) as caught:
         measure(two_servers({**STEADY, "duration": "60s"}), tmp_path, kill)

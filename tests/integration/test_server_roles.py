@@ -55,7 +55,7 @@ print("ANSWER" + json.dumps({
     "may": answers,
     "login": [login("boss", os.environ["PLUMBLINE_ADMIN_PASSWORD"]).status_code, login("boss", "admin").status_code],
     "reader": {path: client.get(path, headers=headers).status_code for path in (
-        "/plumbline/api", "/plumbline/prices", "/plumbline/api/v1/prices", "/api/v2/connections", "/api/v2/variables", "/api/v2/dags")},
+        "/plumbline/openapi.json", "/plumbline/prices", "/plumbline/prices.json", "/api/v2/connections", "/api/v2/variables", "/api/v2/dags")},
 }))
 """
 
@@ -91,8 +91,8 @@ def test_a_reader_reads_pages_and_runs_and_nothing_else(answer: dict[str, Any]) 
     may = answer["may"]["reader"]
     assert {name for name, allowed in may.items() if allowed} == {"pages", "dags"}
     found = answer["reader"]
-    assert found["/plumbline/api"] == found["/api/v2/dags"] == 200
-    assert {path for path, status in found.items() if status == 403} == set(found) - {"/plumbline/api", "/api/v2/dags"}
+    assert found["/plumbline/openapi.json"] == found["/api/v2/dags"] == 200
+    assert {path for path, status in found.items() if status == 403} == set(found) - {"/plumbline/openapi.json", "/api/v2/dags"}
 
 
 def test_money_is_for_its_own_role_operators_and_administrators(answer: dict[str, Any]) -> None:
