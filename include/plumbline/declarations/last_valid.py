@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 from plumbline.declarations.installation import Upkeep, installation_paths
 from plumbline.declarations.loader import DeclarationError, Declarations, load, read_optional
+from plumbline.declarations.unpacking import unpack
 from plumbline.whole_file import whole_file
 
 _log = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ def _read_kept(kept: Path | None) -> Declarations | None:
         return None
     try:
         with TemporaryDirectory(prefix="plumbline-declarations-") as copy, tarfile.open(kept) as tar:
-            tar.extractall(copy, filter="data")
+            unpack(tar, Path(copy))
             return load(Path(copy), generated=True)
     except (OSError, tarfile.TarError, DeclarationError) as error:
         _log.error("%s: the last valid declarations cannot be read: %s", kept, error)

@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from plumbline.declarations import unpacking
 from plumbline.declarations.installation import installation_paths
 from plumbline.declarations.workloads.prompts import MAX_CONTENT_BYTES, MAX_FILE_BYTES
 from plumbline.declarations.workloads.script import PRIVATE_FOLDER, FolderFiles
@@ -139,7 +140,7 @@ def unpack(files: FolderFiles, into: Path) -> None:
         # Headers and padding of many small files come to their contents.
         packed = _tar(private) if files.content is None else inflated(files.content, 4 * MAX_FILE_BYTES)
         with tarfile.open(fileobj=io.BytesIO(packed), encoding="utf-8") as archive:
-            archive.extractall(into, filter="data")
+            unpacking.unpack(archive, into)
     except UnusableFile:
         raise
     except (ValueError, zlib.error, tarfile.TarError) as error:
