@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,15 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
+_SAMPLES = ROOT / "docs" / "samples"
 Row = dict[str, Any]
 
 ONE, TWO = "e2e-one", "e2e-two"
 PRODUCTS = {ONE: "NVIDIA-H100-80GB-HBM3", TWO: "NVIDIA-H200"}
 TRAIN, CHAT, LONG, GANG_2, GANG_4 = "e2e-train", "e2e-chat", "e2e-long", "e2e-gang-2", "e2e-gang-4"
 """A server on two nodes, by an engine of the standard library alone."""
+SCRIPT, SCRIPT_GANG = "e2e-script", "e2e-script-gang"
+"""docs/samples/trainer, whose rank is killed once, in one pod and in two."""
 THREE_MINUTES = "e2e-three-minutes"
 DELETED, CLAIM = "e2e-deleted", "e2e-kept"
 """A workload whose fault deletes its pod, and the claim of ONE on a volume that outlives it."""
@@ -109,6 +113,11 @@ def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image
             "checkpoint": {"every": 210, "keep": 1},  # none between steady steps: what passes from the first to the last is theirs
         }
         _write(folder / "workloads" / "training" / f"{name}.yaml", {**_TRAIN, **gang, "name": name})
+    script = yaml.safe_load((_SAMPLES / "trainer.yaml").read_text())
+    shutil.copytree(_SAMPLES / "trainer", folder / "scripts" / "trainer", dirs_exist_ok=True)
+    for name, nodes in ((SCRIPT, 1), (SCRIPT_GANG, 2)):
+        one = {"name": name, "providers": [ONE], "repeats": _TRAIN["repeats"], "parallelism": {"nodes": nodes}}
+        _write(folder / "workloads" / "training" / f"{name}.yaml", {**script, **one})
     _write(folder / "workloads" / "inference" / f"{CHAT}.yaml", _CHAT)
     team = {
         "name": "e2e",

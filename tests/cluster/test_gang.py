@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.cluster.declared import GANG_2, GANG_4, ONE
+from tests.cluster.declared import GANG_2, GANG_4, ONE, SCRIPT_GANG
 from tests.cluster.test_failures import recorded
 from tests.cluster.world import World
 
@@ -41,14 +41,15 @@ def test_a_gang_trains_together_and_leaves_nothing(e2e: World, workload: str, po
 
 
 @pytest.mark.full
-def test_one_pod_killed_ends_the_gang_with_its_class(e2e: World) -> None:
-    namespace = e2e.namespace(ONE)
-    run = e2e.start(ONE, [GANG_2], "e2e-gang-kill")
-    pods = e2e.cluster.measuring(namespace, GANG_2, 2)
+@pytest.mark.parametrize("workload", [GANG_2, SCRIPT_GANG])
+def test_one_pod_killed_ends_the_gang_with_its_class(e2e: World, workload: str) -> None:
+    namespace, campaign = e2e.namespace(ONE), f"{workload}-kill"
+    run = e2e.start(ONE, [workload], campaign)
+    pods = e2e.cluster.measuring(namespace, workload, 2)
     last = max(pod["metadata"]["name"] for pod in pods)
     e2e.cluster.core.delete_namespaced_pod(last, namespace, grace_period_seconds=0)
     e2e.ended(run)
-    first, *again = recorded(ONE, "e2e-gang-kill")
+    first, *again = recorded(ONE, campaign)
     assert first.validity.failure_class == "interrupted", first.validity
     assert first.launch is not None
     assert last in (first.launch.failure_detail or ""), first.launch.failure_detail

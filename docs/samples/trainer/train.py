@@ -64,10 +64,11 @@ def main() -> None:
         optimizer.step()
         if rank == 0:
             print(f"step {step} loss {loss.item():.6f}", flush=True)
-            if (step + 1) % args.checkpoint_every == 0:
-                written = folder / "writing"
-                torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, written)
-                written.rename(folder / f"step-{step:06d}.pt")
+        # Each node has its own disk, and all must go on from the same step.
+        if os.environ.get("LOCAL_RANK", "0") == "0" and (step + 1) % args.checkpoint_every == 0:
+            written = folder / "writing"
+            torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, written)
+            written.rename(folder / f"step-{step:06d}.pt")
     if world > 1:
         dist.destroy_process_group()
 
