@@ -44,7 +44,7 @@ COMMANDS = {
         "Simulate campaigns of simulated providers; check, record and review them like measured ones.",
         "Measure",
     ),
-    "workload": ("workload:workload", "Make workloads from your own traffic and prompts.", "Measure"),
+    "workload": ("workload:workload", "Make workloads from your own traffic, prompts and training scripts.", "Measure"),
     "model": ("model:model", "Inspect checkpoints and declare workloads that serve them.", "Measure"),
     "status": ("status:status", "Show what is open, lost, cheapest and newest, as the overview does.", "Read"),
     "scorecard": (

@@ -87,7 +87,7 @@ def test_the_limit_of_a_pod() -> None:
     ],
 )
 def test_how_cores_are_shared(cores: Any, limit: int | None, processes: int, device: str, expected: list[CoreShare]) -> None:
-    assert share_cores(tuple(cores), limit, processes, device) == tuple(expected)
+    assert share_cores(tuple(cores), limit, processes, binds=device == "cpu") == tuple(expected)
 
 
 def test_nodes_wait_as_long_as_the_last_pod_may_take_to_get_a_node_and_to_start() -> None:

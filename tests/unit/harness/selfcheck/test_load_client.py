@@ -7,6 +7,8 @@ import pytest
 from plumbline.harness.selfcheck import load_client
 from plumbline.loadclient.load_generator import drive
 
+pytestmark = pytest.mark.exclusive
+
 
 def statuses(drive: Any = drive) -> dict[str, str]:
     return {line.of: line.status for line in load_client.load_client_lines(drive)}

@@ -13,12 +13,14 @@ import pytest
 from tests.unit.launch.simulated.test_documents import every_workload
 
 from plumbline.declarations import InferenceWorkload, TrainingWorkload, Trial
+from plumbline.declarations.workloads.container import ContainerWorkload
 from plumbline.harness import probes
 from plumbline.harness.inference import trial
 from plumbline.harness.inference.analysis.metrics import ServerCounters, metrics_of
 from plumbline.harness.inference.phases import checkpoint_quality, context, fault, search
 from plumbline.harness.training.analysis import performance, recovery
 from plumbline.harness.training.analysis.records import TrainingRecords
+from plumbline.harness.training.container import trial as container_trial
 from plumbline.harness.training.worker_protocol import CheckpointSave, RunRecord, Step
 from plumbline.launch.simulated.launcher import simulate
 from plumbline.loadclient.phase_load import PhaseLoad
@@ -100,6 +102,9 @@ def invented(trial: Trial) -> set[tuple[object, ...]]:
     document, workload = simulate(trial), trial.workload
     if isinstance(workload, TrainingWorkload):
         return {(r.phase, r.metric, r.statistic) for r in document.metrics} - training_rows(workload, document.metrics)
+    if isinstance(workload, ContainerWorkload):
+        made = {*workload.task.measures, *made_in(container_trial), *re.findall(r'"(\w+)"', PROBES)}
+        return {(r.phase, r.metric) for r in document.metrics if r.metric not in made}
     found: set[tuple[object, ...]] = set()
     for phase in {r.phase for r in document.metrics}:
         seen = [r for r in document.metrics if r.phase == phase]
