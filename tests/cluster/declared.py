@@ -116,7 +116,8 @@ def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image
     script = yaml.safe_load((_SAMPLES / "trainer.yaml").read_text())
     shutil.copytree(_SAMPLES / "trainer", folder / "scripts" / "trainer", dirs_exist_ok=True)
     for name, nodes in ((SCRIPT, 1), (SCRIPT_GANG, 2)):
-        one = {"name": name, "providers": [ONE], "repeats": _TRAIN["repeats"], "parallelism": {"nodes": nodes}}
+        task = {**script["task"], "environment": {"OMP_NUM_THREADS": "1"}}  # a pod has one core of a node's several
+        one = {"name": name, "providers": [ONE], "repeats": _TRAIN["repeats"], "parallelism": {"nodes": nodes}, "task": task}
         _write(folder / "workloads" / "training" / f"{name}.yaml", {**script, **one})
     _write(folder / "workloads" / "inference" / f"{CHAT}.yaml", _CHAT)
     team = {
