@@ -38,6 +38,7 @@ NAVIGATION = {
             "declare-a-model",
             "your-own-model",
             "your-own-training",
+            "any-container",
             "two-clusters",
             "your-prompts",
             "engines",
