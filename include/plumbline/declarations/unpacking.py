@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 
 def unpack(archive: tarfile.TarFile, into: Path) -> None:
-    """Write the files, and after them the links, so that no file is written through one. tarfile.TarError for any other member, a name
+    """Write the files, and after them the links, so that no file is written through one. ReadError for any other member, a name
     that leaves the folder, or a name twice."""
     members = archive.getmembers()
     try:
