@@ -56,6 +56,11 @@ def executable() -> str:
     return os.environ.get(VARIABLE) or sys.executable
 
 
+def command_path(inherited: str | None) -> str:
+    """PATH of a team's command: its own python and torchrun are the engine's, in a vendor's image the base's and not the harness's."""
+    return os.pathsep.join([str(Path(describe().executable).parent), inherited or os.defpath])
+
+
 def environment() -> dict[str, str]:
     """Environment variables under which `executable` finds this package."""
     if os.environ.get(VARIABLE):

@@ -73,8 +73,7 @@ def understand(command: Sequence[str], folder: Path, report: Report | None, limi
         shutil.copytree(folder, copy, symlinks=True, ignore=_LEFT_OUT)
         before = {path for path in copy.rglob("*") if path.is_file()}
         events.touch()
-        # As in a trial: its own Python is `python`.
-        path = os.pathsep.join([str(Path(engine_python.executable()).parent), os.environ.get("PATH", os.defpath)])
+        path = engine_python.command_path(os.environ.get("PATH"))  # as in a trial
         modules = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(Path(reporter.__file__).parent)])
         environment = {**os.environ, "PATH": path, "PYTHONPATH": modules, "PYTHONUNBUFFERED": "1", "PLUMBLINE_REPORT": str(events)}
         with output.open("wb") as sink:

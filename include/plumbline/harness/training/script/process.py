@@ -61,8 +61,7 @@ class NotStarted(WorkerError):
 def command_environment(spec: ScriptSpec, inherited: dict[str, str], report: str) -> dict[str, str]:
     """Variables of the command: torchrun's where several processes train together, or its launcher's own."""
     kept = {name: value for name, value in inherited.items() if name not in OF_HARNESS}
-    # `python` and `torchrun` are those of the trial, whose torch the environment's facts name; in a vendor's image the base's, not the harness's.
-    kept["PATH"] = os.pathsep.join([str(Path(engine_python.describe().executable).parent), kept.get("PATH", os.defpath)])
+    kept["PATH"] = engine_python.command_path(kept.get("PATH"))
     paths = [path for path in kept.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", _PACKAGE_ROOT)]
     kept |= {"PYTHONPATH": os.pathsep.join([*paths, _REPORTER]), "PYTHONUNBUFFERED": "1", "PLUMBLINE_REPORT": report}
     group = spec.group
