@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from plumbline.archive import audit
 from plumbline.archive.engine import reads, writes
 from plumbline.archive.recording import Refused
+from plumbline.archive.records import IMPORTED_LAUNCHER
 from plumbline.archive.repository import batches, insert_new
 from plumbline.archive.schema import (
     NATURAL_KEY,
@@ -29,9 +30,6 @@ from plumbline.archive.schema import (
 )
 from plumbline.results import bounded_json
 from plumbline.results.published import PublishedResult
-
-IMPORTED_LAUNCHER = "imported"
-"""The launcher in the row of an imported trial."""
 
 
 @dataclass(frozen=True)

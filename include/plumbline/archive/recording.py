@@ -15,6 +15,7 @@ from plumbline.archive import audit, retention
 from plumbline.archive.engine import one_line, reads, writes
 from plumbline.archive.records import Action, Source
 from plumbline.archive.repository import insert_new
+from plumbline.archive.samples import metric_conflicts
 from plumbline.archive.schema import (
     NATURAL_KEY,
     Campaign,
@@ -30,6 +31,7 @@ from plumbline.archive.schema import (
     Telemetry,
     Trial,
 )
+from plumbline.declarations.workloads.container import ContainerWorkload
 from plumbline.results import MetricRow, Reason, ResultDocument
 from plumbline.results.launch_record import effective_environment, launch_metrics
 
@@ -55,8 +57,8 @@ def record(
     document's and those of its launch.
     "inserted": it is new. "unchanged": the same document was there (a retry). "kept": another document of the same attempt
     (series, campaign, slot, repeat, attempt) was there and stays; the newcomer's URI and checksum went to the audit log.
-    Raises Refused for a document that repeats a metric, would mix measured and simulated numbers in one series, or holds a value that the
-    database cannot store.
+    Raises Refused for a document that repeats a metric, would mix measured and simulated numbers in one series, gives a metric of its own another
+    unit or direction than the archive has, or holds a value that the database cannot store.
     """
     try:
         return _record(session, now, document, action, quality_reasons, uri)
@@ -73,6 +75,9 @@ def _record(
     uri: str,
 ) -> Recorded:
     metrics = metric_rows(document, action)
+    if isinstance(document.trial.workload, ContainerWorkload) and action != "reject":
+        for conflict in metric_conflicts(session, {row.metric: (row.unit, row.direction) for row in metrics}).values():
+            raise Refused(f"{document.trial.trial_id}: {conflict}")
     _insert_parents(session, document, now)
     values = trial_row(document, action, quality_reasons, uri, now)
     if not insert_new(session, Trial, values, NATURAL_KEY):

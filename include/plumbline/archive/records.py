@@ -11,6 +11,8 @@ from plumbline.results import FailureClass, Reason, Status
 
 Action = Literal["accept", "annotate", "reject"]
 Source = Literal["measured", "simulated", "imported"]
+IMPORTED_LAUNCHER = "imported"
+"""The launcher in the row of an imported trial."""
 SnapshotKind = Literal["cluster", "probe"]
 BaselineRule = Literal["bootstrap", "decision"]
 QuarantineState = Literal["kept", "released"]

@@ -16,7 +16,7 @@ from plumbline.archive.records import Action, SeriesView
 from plumbline.archive.repository import batches, view_of, where_equal
 from plumbline.archive.schema import Document, Environment, Metric, Series, SeriesCampaign, Trial
 from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, outcome_status, usable
-from plumbline.metrics import METRICS, declare
+from plumbline.metrics import METRICS, Direction, Unit, declare
 from plumbline.results import Reason
 from plumbline.results.sample import CampaignSample, Observation, TrialOutcome
 
@@ -111,14 +111,35 @@ def _observations(session: Session, trials: Mapping[int, Any], metrics: Collecti
     return observations
 
 
+_declared: dict[str, int | None] = {}
+"""By an archive's address, its newest trial when this process read the metrics of containers."""
+
+
 def declare_metrics(session: Session) -> None:
-    """Add to the catalogue what the newest usable trial of each series of a container measured, whose workload may be declared no more."""
+    """Add to the catalogue what containers measured, whose workloads may be declared no more. Nothing is read until another trial is recorded."""
+    address, newest = str(session.get_bind().engine.url), session.scalar(select(func.max(Trial.id)))
+    if _declared.get(address) != newest:
+        for metric, unit, direction, _ in _container_metrics(session):
+            if metric not in METRICS:
+                declare(metric, unit, direction)
+        _declared[address] = newest
+
+
+def _container_metrics(session: Session) -> Any:
+    """Metric, unit, direction and series, of the newest usable trial of each series of a container."""
     newest = select(func.max(Trial.id)).join(Series, Series.series_key == Trial.series_key)
     newest = newest.where(Series.series_key.like("training/%/container/%"), *USABLE).group_by(Trial.series_key)
-    rows: Any = session.execute(select(Metric.metric, Metric.unit, Metric.direction).where(Metric.trial_pk.in_(newest)))
-    for metric, unit, direction in rows:
-        if metric not in METRICS:
-            declare(metric, unit, direction)
+    columns = (Metric.metric, Metric.unit, Metric.direction, Trial.series_key)
+    return session.execute(select(*columns).join(Trial, Trial.id == Metric.trial_pk).where(Metric.trial_pk.in_(newest)))
+
+
+def metric_conflicts(session: Session, metrics: Mapping[str, tuple[Unit, Direction]]) -> dict[str, str]:
+    """Which of a container's metrics the archive holds with another unit or direction, and in words what was expected."""
+    return {
+        metric: f"{metric} is in {', '.join(metrics[metric])}; expected {unit}, {direction}, as the archive holds it of {series}, or another name"
+        for metric, unit, direction, series in _container_metrics(session)
+        if metrics.get(metric, (unit, direction)) != (unit, direction)
+    }
 
 
 def levels(session: Session, series_key: str, campaigns: Sequence[str], metrics: Sequence[str]) -> dict[str, tuple[Observation, ...]]:
@@ -319,6 +340,7 @@ class Samples:
     """Samples for comparisons, scorecards and decisions."""
 
     declare_metrics = reads(declare_metrics)
+    metric_conflicts = reads(metric_conflicts)
     sample = reads(sample)
     samples = reads(samples)
     levels = reads(levels)

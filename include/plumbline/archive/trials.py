@@ -13,8 +13,8 @@ from sqlalchemy import ColumnElement, and_, case, func, or_, select, tuple_
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from plumbline.archive.engine import reads
-from plumbline.archive.published import IMPORTED_LAUNCHER
 from plumbline.archive.records import (
+    IMPORTED_LAUNCHER,
     CampaignView,
     MetricPoint,
     Outcomes,

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from plumbline.archive import published, recording
 from plumbline.archive.recording import child_rows, series_row, trial_row
+from plumbline.archive.records import IMPORTED_LAUNCHER
 from plumbline.archive.retention import SAME_FILE
 from plumbline.archive.schema import Base, Campaign, Document, Environment, Evidence, Expired, Metric, Quarantined, Series, Snapshot, Trial
 from plumbline.declarations import digest
@@ -94,7 +95,7 @@ def trial_problems(session: Session, trial: Trial) -> Iterator[str]:
         yield f"{name}: its document is missing"
         return
     try:
-        model = PublishedResult if trial.launcher == published.IMPORTED_LAUNCHER else ResultDocument
+        model = PublishedResult if trial.launcher == IMPORTED_LAUNCHER else ResultDocument
         document: ResultDocument | PublishedResult = model.model_validate_json(content)
     except ValidationError as error:
         yield f"{name}: its document does not hold: {bounded_json.first_error(error)}"

@@ -27,6 +27,7 @@ from plumbline.declarations import (
 )
 from plumbline.declarations.compatibility import never_run_on
 from plumbline.declarations.loader import Placeholder, find_placeholders
+from plumbline.declarations.workloads.container import ContainerWorkload
 from plumbline.launch.cluster.manifests.patch import differences, unknown_fields
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.names import cluster_declaration
@@ -117,7 +118,7 @@ def check(
     today = datetime.now(timezone.utc).date()
     providers = sorted(declared.providers.values(), key=lambda p: (not p.enabled, p.name))
     monthly = {p.name: {w.name for w in declared.monthly_workloads(p)} for p in providers}
-    months = _months(declared, providers)
+    months, conflicts = _archived(declared, providers)
     forecasts = {(m.provider, each.workload): each for m in months for each in m.scheduled}
     rows = [
         _row(p, w, forecasts.get((p.name, w.name)) or estimate_workload(p, w, today), w.name in monthly[p.name])
@@ -132,7 +133,7 @@ def check(
     # Kubernetes' client, which knows the fields, takes half a second to import.
     patched = patched_fields(declared, [p for p in providers if everything or as_json or p.enabled])
     examples = find_placeholders(declared)
-    ok = all(field.known for field in patched) and not any(one.enabled for one in examples)
+    ok = all(field.known for field in patched) and not any(one.enabled for one in examples) and not conflicts
 
     def show() -> None:
         out.print(_verdict(declared, rows, ok), style="bold green" if ok else "bold red")
@@ -141,6 +142,8 @@ def check(
         for one in examples:
             if one.enabled:
                 err.print(str(one), style="red")
+        for conflict in conflicts:
+            err.print(conflict, style="red", markup=False)
         disabled = sorted({one.provider for one in examples if not one.enabled})
         _show(declared, rows, months, (*warnings, *_examples(examples, disabled, everything)), everything)
 
@@ -156,6 +159,7 @@ def check(
             ],
             "warnings": warnings,
             "placeholders": [asdict(one) for one in examples],
+            "metric_conflicts": conflicts,
             "pod_patches": patched,
             "from_defaults": declared.from_defaults,
         },
@@ -172,18 +176,25 @@ def _examples(examples: Sequence[Placeholder], providers: Sequence[str], everyth
     return [f"{len(providers)} disabled providers hold values of the examples; --all names them"] if providers else []
 
 
-def _months(declared: Declarations, providers: Sequence[Provider]) -> list[MonthlyEstimate]:
-    """With the times of archived trials; without an archive that answers, from the declarations alone."""
+def _archived(declared: Declarations, providers: Sequence[Provider]) -> tuple[list[MonthlyEstimate], list[str]]:
+    """Months with the times of archived trials, and metrics of containers that contradict the archive's; without an archive that answers, months
+    from the declarations alone."""
     from sqlalchemy.exc import OperationalError
 
     from plumbline.archive import NoArchive, SchemaMismatch, open_archive
 
     now = datetime.now(timezone.utc)
+    containers = [workload for workload in declared.workloads.values() if isinstance(workload, ContainerWorkload)]
     try:
         with open_archive(create=False) as archive:
-            return [forecast_month(archive, declared, p, now) for p in providers]
+            conflicts = [
+                f"{workload.name}: {conflict}"
+                for workload in containers
+                for conflict in archive.metric_conflicts({n: (m.unit, m.direction) for n, m in workload.task.metrics.items()}).values()
+            ]
+            return [forecast_month(archive, declared, p, now) for p in providers], conflicts
     except (NoArchive, SchemaMismatch, OperationalError, ValueError):
-        return [estimate_month(declared, p, now.date()) for p in providers]
+        return [estimate_month(declared, p, now.date()) for p in providers], []
 
 
 def _row(provider: Provider, workload: AnyWorkload, each: WorkloadEstimate, monthly: bool) -> dict[str, Any]:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import re
 import shutil
+from datetime import datetime, timezone
 
 import pytest
 from tests.fakes.trials import CONFIG
+
+from plumbline.archive import open_archive
+from plumbline.declarations import load
+from plumbline.launch.plan import RunRequest, plan
+from plumbline.launch.simulated.launcher import simulate
 
 
 @pytest.fixture
@@ -181,3 +187,42 @@ def test_of_a_script_is_shown_what_its_steps_are_read_from_and_warned_of_what_is
         warned, ("declares no task.checkpoints", "has no token count", "starts in /nowhere, which this machine lacks"), strict=True
     ):
         assert part in warning
+
+
+CONTAINER = """\
+kind: training
+name: box
+version: 1
+needs: {accelerator: cpu}
+primary: hatch_rate in steady
+on_demand_only: true
+task:
+  kind: container
+  command: [box]
+  results: {format: jsonl}
+  metrics:
+    hatch_rate: {unit: 1/s, better: higher}
+repeats: {per_slot: 1, slots: ["02:00"]}
+"""
+
+
+def test_a_metric_that_the_archive_has_in_another_unit_is_refused(home, tmp_path, plumbline, said):
+    shutil.copytree(CONFIG, tmp_path / "config")
+    config = tmp_path / "config"
+    file = config / "workloads" / "training" / "box.yaml"
+    file.write_text(CONTAINER)
+    declared = load(config)
+    now = datetime(2026, 11, 1, 2, tzinfo=timezone.utc)
+    request = RunRequest("2026-11", "a test", workloads=("box",))
+    (trial, *_) = plan(declared, declared.providers["simulated-2core"], request, now)
+    with open_archive() as archive:
+        archive.record(simulate(trial), uri="file:///nowhere")
+    assert said("check", "--config", str(config))[0]["metric_conflicts"] == []
+    file.write_text(CONTAINER.replace("1/s", "bytes/s").replace("version: 1", "version: 2"))
+    found, code = said("check", "--config", str(config))
+    assert (code, found["ok"]) == (2, False)
+    (conflict,) = found["metric_conflicts"]
+    assert conflict.startswith(
+        "box: hatch_rate is in bytes/s, higher_is_better; expected 1/s, higher_is_better, as the archive holds it of training/box@1/"
+    )
+    assert "not all right" in plumbline("check", "--config", str(config)).stdout
