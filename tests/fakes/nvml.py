@@ -14,7 +14,7 @@ class NvmlError(Exception):
 
 @dataclass
 class Card:
-    """A GPU that draws `watts` evenly. `counts`: it has a counter of energy; `tells`: it answers at all; `reasons`: the bits of why it does
+    """A GPU that draws `watts` evenly, with `used` bytes in use. `counts`: it has a counter of energy; `tells`: it answers at all; `reasons`: the bits of why it does
     not run at its clocks.
 
     What it does not have is None: `ecc` by (error type, counter type), `rows` remapped, `retired` pages by cause, PCIe `replays`, `links` with
@@ -22,6 +22,7 @@ class Card:
     """
 
     watts: float = 300.0
+    used: float = 90e9
     counts: bool = True
     tells: bool = True
     reasons: int = 0
@@ -100,7 +101,7 @@ class Nvml:
         return round(self._of(card, 55))
 
     def nvmlDeviceGetMemoryInfo(self, card: Card) -> SimpleNamespace:
-        return SimpleNamespace(total=self._of(card, 150e9), used=self._of(card, 90e9))
+        return SimpleNamespace(total=self._of(card, 150e9), used=self._of(card, card.used))
 
     def nvmlDeviceGetUtilizationRates(self, card: Card) -> SimpleNamespace:
         return SimpleNamespace(gpu=self._of(card, 97), memory=self._of(card, 40))

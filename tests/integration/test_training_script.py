@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.fakes.nvml import Card, Nvml
 from tests.integration.test_training import codes
 from tests.integration.test_training import trial as trial_of
 from tests.integration.test_training_faults import done, values
@@ -22,6 +23,7 @@ from tests.integration.test_training_faults import done, values
 from plumbline.declarations import Trial, criteria_hash, series_key, spec_hash
 from plumbline.declarations.workloads.script import ScriptWorkload
 from plumbline.harness.contention_monitor import ContentionMonitor
+from plumbline.harness.gpu_monitor import GpuPhaseMonitor
 from plumbline.harness.measurement import Measurement, TrialFailed
 from plumbline.harness.training.job.trial import measure
 
@@ -148,6 +150,21 @@ def test_a_script_is_killed_and_goes_on(tmp_path: Path) -> None:
     assert 0 < (value["training_goodput"] or 0.0) < 1
     assert "losses_continue_exactly" in measured.guarantees
     assert not codes(measured) & {"losses_diverge_after_resume", "unplanned_restart"}
+
+
+def test_a_script_s_memory_on_a_gpu_is_what_the_gpu_holds_beyond_before(tmp_path: Path) -> None:
+    card, work = Card(used=1e9), tmp_path / "work"
+    work.mkdir()
+
+    def progress(phase: str, _fraction: float, _note: str = "") -> None:
+        if phase == "steady":
+            card.used = 9e9
+
+    trial = script(tmp_path, needs={"accelerator": "gpu"})
+    with ContentionMonitor(sorted(os.sched_getaffinity(0)), gpus=GpuPhaseMonitor(0.02, Nvml(card))) as watch:
+        measured = measure(trial, work, progress, watch)
+    (peak,) = [row for row in measured.metrics if row.metric == "training_peak_memory"]
+    assert (peak.value, peak.method) == (8e9, "used on the GPU beyond what was used before")
 
 
 REPORTER = """

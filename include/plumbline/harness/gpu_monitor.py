@@ -196,7 +196,8 @@ class GpuPhaseMonitor:
     def reading(self) -> NodeGpus:
         """This node's reading so far, for node 0."""
         windows = {phase: stretch.window for phase, stretch in self._stretches.items()}
-        return NodeGpus(self.gpus, windows if self.gpus else {}, self.health(), (*self.new_errors(), *self.judgements("steady")))
+        judgements = (*self.new_errors(), *self.judgements("steady"))
+        return NodeGpus(self.gpus, windows if self.gpus else {}, self.health(), judgements, self._peak_memory())
 
     def _read_health(self) -> None:
         if self._meters is not None and not self._stop.is_set():
@@ -236,6 +237,17 @@ class GpuPhaseMonitor:
         n = own.samples if own is not None and watts is not None else 0
         return [metric_row("gpu_power", watts, n, phase=phase, statistic="mean", reason=why or None)]
 
+    def memory_rows(self) -> list[MetricRow]:
+        """`training_peak_memory` of a program that does not report its own: of the GPU with the most, of all nodes; no row without a reading."""
+        peak = max([self._peak_memory(), *(gpus.peak_memory for gpus in self._others.values() if gpus is not None)])
+        return [metric_row("training_peak_memory", peak, self.gpus, method="used on the GPU beyond what was used before")] if peak else []
+
+    def _peak_memory(self) -> float:
+        """Bytes in use beyond those when the first phase after the probes began; 0 where no GPU reports them."""
+        after_probes = [stretch.signals for phase, stretch in self._stretches.items() if phase != "environment"]
+        used = [[value for signals in after_probes for value in signals.get((gpu, "memory_used"), ())] for gpu in range(self.gpus)]
+        return max((max(values) - values[0] for values in used if values), default=0.0)
+
     def judgements(self, phase: Phase) -> list[Judgement]:
         """`throttled` if any GPU ran below its clocks for a reason that full load alone does not bring."""
         stretch = self._stretches.get(phase)
@@ -258,12 +270,14 @@ reading; a node whose window differs by more measured something else."""
 
 @dataclass(frozen=True)
 class NodeGpus:
-    """One node's GPUs over the whole job. `windows` by phase; `health` with the node's number; `judgements` on errors and throttling."""
+    """One node's GPUs over the whole job. `windows` by phase; `health` with the node's number; `judgements` on errors and throttling;
+    `peak_memory`: bytes beyond those before, of the GPU with the most."""
 
     gpus: int
     windows: Mapping[Phase, GpuWindow]
     health: tuple[GpuCounter, ...]
     judgements: tuple[Judgement, ...]
+    peak_memory: float = 0.0
 
 
 NODE_GPUS: TypeAdapter[NodeGpus] = TypeAdapter(NodeGpus)

@@ -8,7 +8,7 @@ from tests.data.result_documents import VALIDITY
 from tests.fakes.nvml import Card, Nvml
 
 from plumbline.harness.contention_monitor import ContentionMonitor
-from plumbline.harness.gpu_monitor import GpuPhaseMonitor
+from plumbline.harness.gpu_monitor import GpuPhaseMonitor, NodeGpus
 
 CORES = sorted(os.sched_getaffinity(0))
 POWER_LIMIT, HARDWARE_HEAT, BRAKE = 0x04, 0x40, 0x80
@@ -82,3 +82,27 @@ def test_without_a_gpu_nothing_is_claimed() -> None:
         pass
     assert watch.gpu_rows() == []
     assert not [row for row in watch.telemetry() if row.signal.startswith("gpu")]
+
+
+def test_the_memory_of_a_program_that_reports_none_is_what_a_gpu_holds_beyond_before() -> None:
+    cards = Card(used=1e9), Card(used=2e9)
+    with ContentionMonitor(CORES, gpus=GpuPhaseMonitor(60.0, Nvml(*cards))) as watch:
+        with watch.phase("environment"):
+            cards[0].used = 70e9  # a probe's
+        cards[0].used = 1.5e9
+        with watch.phase("cold_start"):
+            cards[0].used, cards[1].used = 11.5e9, 4e9
+        with watch.phase("steady"):
+            cards[0].used = 5e9
+    (peak,) = watch.gpus.memory_rows()
+    assert (peak.metric, peak.statistic, peak.value, peak.n) == ("training_peak_memory", "max", 10e9, 2)
+    assert watch.gpus.reading().peak_memory == 10e9
+    watch.gpus.add_nodes({1: None, 2: NodeGpus(8, {}, (), (), 12e9)})
+    assert [row.value for row in watch.gpus.memory_rows()] == [12e9]
+
+
+@pytest.mark.parametrize("cards", [(), (Card(tells=False),), (Card(used=0.0),)])
+def test_no_memory_is_claimed_where_none_is_used_or_reported(cards: tuple[Card, ...]) -> None:
+    with ContentionMonitor(CORES, gpus=GpuPhaseMonitor(60.0, Nvml(*cards))) as watch, watch.phase("steady"):
+        pass
+    assert watch.gpus.memory_rows() == []

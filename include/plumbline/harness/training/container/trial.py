@@ -49,7 +49,7 @@ def measure(trial: Trial, workdir: Path, progress: Progress, monitor: Contention
     measured = _measurement(workload, workdir)
     began, ended = record.launched_s, record.at["ended"]
     measured.metrics.append(metric_row("command_time", ended - began, 1))
-    measured.metrics += monitor.gpu_rows()
+    measured.metrics += [*monitor.gpu_rows(), *monitor.gpus.memory_rows()]
     now, monotonic = datetime.now(timezone.utc), time.monotonic()
     moments = {"command_started": began, "command_ended": ended}
     measured.events = [Event(name=name, utc=now + timedelta(seconds=at - monotonic), monotonic_s=at) for name, at in moments.items()]

@@ -77,6 +77,8 @@ def measure(trial: Trial, workdir: Path, progress: Progress, monitor: Contention
     measured = build_measurement(workload, session.records, folder, device_peaks(trial, probed))
     measured.metrics += [*session.network, *session.between.rows]
     measured.metrics += energy_rows(measured.metrics, monitor.gpu_rows())
+    if isinstance(workload, ScriptWorkload) and workload.needs.accelerator != "cpu":
+        measured.metrics += monitor.gpus.memory_rows()
     measured.curves += session.between.curves
     measured.facts |= session.between.facts
     measured.judgements += judge_training(workload, trial.validity, session.records)
