@@ -156,7 +156,7 @@ def test_a_script_s_memory_on_a_gpu_is_what_the_gpu_holds_beyond_before(tmp_path
     card, work = Card(used=1e9), tmp_path / "work"
     work.mkdir()
 
-    def progress(phase: str, _fraction: float, _note: str = "") -> None:
+    def progress(phase: str, fraction: float, note: str = "") -> None:
         if phase == "steady":
             card.used = 9e9
 

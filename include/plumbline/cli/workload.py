@@ -14,6 +14,7 @@ from plumbline.cli.output import Json, clear_errors, emit, fail, out, table
 from plumbline.declarations import DeclarationError
 from plumbline.declarations.loader import display_path
 from plumbline.declarations.workloads.access_logs import LogFormat
+from plumbline.declarations.workloads.script_files import check_folder
 from plumbline.declarations.workloads.text_file import UnusableFile
 from plumbline.metrics.formatting import format_count
 from plumbline.metrics.units import SECONDS, parse
@@ -93,6 +94,11 @@ def new(
 
     words = shlex.split(ask("Command that trains", command, "python train.py"))
     files = Path(ask("Folder of its files", folder, ".")).expanduser().resolve()
+    if git is None:
+        try:
+            check_folder(files)
+        except UnusableFile as error:
+            fail(f"{error}; with --git URL@COMMIT trials fetch the files, and the folder is only tried here")
     called = _name(ask("Name of the workload", name, _name(None, files.name)), files.name)
     with clear_errors(ValueError, OSError, UnusableFile, DeclarationError):
         seconds = parse(limit, SECONDS, "a duration", "2min")

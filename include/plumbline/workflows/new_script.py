@@ -34,6 +34,7 @@ from plumbline.declarations.workloads.script import (
     ReporterReport,
     TensorBoardReport,
 )
+from plumbline.declarations.workloads.script_files import LEFT_OUT
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.harness import engine_python
 from plumbline.harness.process_tree import kill_tree
@@ -44,7 +45,7 @@ WANTED = 10
 _LOSS = rf"(?P<label>(?<![a-z_/])(?:train(?:ing)?[ _/])?loss\b[^0-9a-z]{{0,4}})(?P<loss>{NUMBER})"
 _GUESSES = (rf"(?i)\b(?:global[_ ])?(?:step|iter(?:ation)?)\b[^0-9]{{0,4}}(?P<step>[0-9,]+).*?{_LOSS}", rf"(?i){_LOSS}")
 _READ_BYTES = 1 << 22
-_LEFT_OUT = shutil.ignore_patterns(".git", "__pycache__", ".venv")
+_LEFT_OUT = shutil.ignore_patterns(*LEFT_OUT)
 _BATCH = r"(global|micro|local|train|per_device|_)*(batch|batch_?size|bs)"
 _LENGTH = r"block_size|(max_)?seq(uence)?_?len(gth)?|context(_len(gth)?)?|max_length|n_ctx"
 _ACCUMULATION = r"(grad(ient)?_)?accum(ulation|ulate)?(_steps)?|accumulate_grad_batches"

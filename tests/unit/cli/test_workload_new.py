@@ -135,3 +135,16 @@ def test_what_is_refused(tmp_path: Path, folder: Path, monkeypatch: pytest.Monke
 def test_a_folder_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, shown = new(monkeypatch, tmp_path / "config", "--folder", str(tmp_path / "mistyped"))
     assert code == 2 and "mistyped" in shown
+
+
+def test_a_folder_that_is_too_large_is_refused_before_anything_runs(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = tmp_path / "ran"
+    (folder / "train.py").write_text(f"open({str(ran)!r}, 'a').write('x')\n" + LOOP.format(NANOGPT))
+    (folder / ".venv").mkdir()
+    for path in (folder / ".venv/lib.so", folder / "data.bin"):
+        path.write_bytes(os.urandom(2 << 20))
+    code, shown = new(monkeypatch, tmp_path / "config", "--folder", str(folder))
+    assert code == 2 and "data.bin (2,097,152 bytes)" in shown and "--git URL@COMMIT" in shown and "lib.so" not in shown
+    assert not ran.exists() and not (tmp_path / "config").exists()
+    assert new(monkeypatch, tmp_path / "config", "--folder", str(folder), "--git", f"https://example.com/x.git@{'b' * 40}")[0] == 0
+    assert ran.exists()

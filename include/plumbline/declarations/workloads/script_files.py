@@ -20,7 +20,8 @@ from plumbline.declarations.workloads.script import PRIVATE_FOLDER, FolderFiles
 from plumbline.declarations.workloads.text_file import UnusableFile, add_content, deflated, inflated
 from plumbline.declarations.yaml_source import FieldPath, value_at
 
-_LEFT_OUT = {".git", "__pycache__"}
+LEFT_OUT = (".git", "__pycache__", ".venv")
+"""Folders and files that are no part of a script's files."""
 _SHOWN = 3
 _FIELD: FieldPath = ("task", "files")
 _Entry = tuple[str, os.stat_result]
@@ -33,6 +34,11 @@ def load_files(data: Any, folder: Path) -> list[tuple[FieldPath, str]]:
         return []
     private = value_at(data, ("task", "private")) is True
     return add_content(data, _FIELD, FolderFiles, "path", ("content",), lambda files: _content_of(folder, files, private))
+
+
+def check_folder(folder: Path) -> None:
+    """UnusableFile for a folder that no trial can carry."""
+    _content_of(folder.parent, FolderFiles.model_construct(path=folder.name, sha256=None), private=False)
 
 
 def _content_of(folder: Path, files: FolderFiles, private: bool) -> dict[str, Any]:
@@ -90,15 +96,15 @@ def _members(folder: Path) -> Iterator[tuple[str, bytes, int]]:
 
 
 def _entries(folder: Path) -> list[_Entry]:
-    """Files and links below the folder, by name, without git's and Python's own. UnusableFile for a folder that no trial can carry."""
+    """Files and links below the folder, by name, except LEFT_OUT. UnusableFile for a folder that no trial can carry."""
     if not folder.is_dir():
         raise UnusableFile(f"{folder.name} is not a folder of {folder.parent.name}/; expected one with the script's files")
     entries: list[_Entry] = []
     try:
         for place, folders, files in os.walk(folder, onerror=_refuse):
-            folders[:] = [name for name in folders if name not in _LEFT_OUT]
+            folders[:] = [name for name in folders if name not in LEFT_OUT]
             links = [name for name in folders if Path(place, name).is_symlink()]
-            for path in (Path(place, name) for name in (*files, *links) if name not in _LEFT_OUT):
+            for path in (Path(place, name) for name in (*files, *links) if name not in LEFT_OUT):
                 entries.append((path.relative_to(folder).as_posix(), path.lstat()))
                 _check(folder, path, entries[-1][1].st_mode)
     except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
