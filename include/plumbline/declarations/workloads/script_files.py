@@ -38,7 +38,7 @@ def load_files(data: Any, folder: Path) -> list[tuple[FieldPath, str]]:
 
 def check_folder(folder: Path) -> None:
     """UnusableFile for a folder that no trial can carry."""
-    _content_of(folder.parent, FolderFiles.model_construct(path=folder.name, sha256=None), private=False)
+    _content_of(folder.parent, FolderFiles.model_construct(source="folder", path=folder.name), private=False)
 
 
 def _content_of(folder: Path, files: FolderFiles, private: bool) -> dict[str, Any]:
