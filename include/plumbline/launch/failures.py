@@ -17,58 +17,26 @@ class TrialFailure(Exception):
     failure_class: FailureClass
 
 
-class QuotaExceeded(TrialFailure):
-    failure_class = "quota_exceeded"
-
-
-class InsufficientCapacity(TrialFailure):
-    failure_class = "insufficient_capacity"
-
-
-class ImageError(TrialFailure):
-    failure_class = "image_error"
-
-
-class LaunchTimeout(TrialFailure):
-    failure_class = "launch_timeout"
-
-
 class Interrupted(TrialFailure):
     failure_class = "interrupted"
 
 
-class OutOfMemory(TrialFailure):
-    failure_class = "out_of_memory"
+def _kind(name: str, failure_class: FailureClass) -> type[TrialFailure]:
+    return type(name, (TrialFailure,), {"failure_class": failure_class, "__module__": __name__})
 
 
-class WrongHardware(TrialFailure):
-    failure_class = "wrong_hardware"
-
-
-class ProviderFault(TrialFailure):
-    failure_class = "provider_fault"
-
-
-class HarnessError(TrialFailure):
-    failure_class = "harness_error"
-
-
-class ServerError(TrialFailure):
-    failure_class = "server_error"
-
-
-class TrialTimeout(TrialFailure):
-    failure_class = "timeout"
-
-
-class Unreachable(TrialFailure):
-    failure_class = "unreachable"
-
-
-class BadDeclaration(TrialFailure):
-    failure_class = "bad_declaration"
-
-
+QuotaExceeded = _kind("QuotaExceeded", "quota_exceeded")
+InsufficientCapacity = _kind("InsufficientCapacity", "insufficient_capacity")
+ImageError = _kind("ImageError", "image_error")
+LaunchTimeout = _kind("LaunchTimeout", "launch_timeout")
+OutOfMemory = _kind("OutOfMemory", "out_of_memory")
+WrongHardware = _kind("WrongHardware", "wrong_hardware")
+ProviderFault = _kind("ProviderFault", "provider_fault")
+HarnessError = _kind("HarnessError", "harness_error")
+ServerError = _kind("ServerError", "server_error")
+TrialTimeout = _kind("TrialTimeout", "timeout")
+Unreachable = _kind("Unreachable", "unreachable")
+BadDeclaration = _kind("BadDeclaration", "bad_declaration")
 EXCEPTIONS: dict[FailureClass, type[TrialFailure]] = {kind.failure_class: kind for kind in TrialFailure.__subclasses__()}
 
 RETRIED: frozenset[FailureClass] = frozenset(

@@ -111,12 +111,12 @@ class RunSpec:
 
     module: ClassVar[str]
     device: str
-    threads: int
+    threads: int = 1
     until: int
     resume: bool
-    checkpoint_folder: str
-    hold: HoldPoint | None
-    closing: bool
+    checkpoint_folder: str = ""
+    hold: HoldPoint | None = None
+    closing: bool = False
     log: str
     end_by_ns: int | None = None
     """When (this machine's monotonic clock) checks must not begin any more, or the trial would exceed its time limit; None without one."""
@@ -189,8 +189,8 @@ class ScriptSpec(RunSpec):
     folder: str
     environment: dict[str, str]
     report: dict[str, Any]
-    base: int
-    checkpoint_every: int | None
+    base: int = 0
+    checkpoint_every: int | None = None
     launches_ranks: bool
     private: bool
     stepless: bool = False

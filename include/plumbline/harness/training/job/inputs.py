@@ -66,11 +66,9 @@ class ScriptInputs:
             launches_ranks=task.launches_ranks,
             private=task.private,
             device=self._device,
-            threads=1,
             until=fault.until if fault is not None and kind != "run" else workload.steps.total,
             resume=resume,
             hold=HoldPoint(fault.kill_in) if fault is not None and kind == "fault" else None,
-            closing=False,
             log=str(self._folder / f"{name}.steps.jsonl"),
         )
 
@@ -113,18 +111,12 @@ class ContainerInputs:
             folder=str(place),
             environment=task.environment,
             report={"format": "reporter"},
-            base=0,
-            checkpoint_folder="",
-            checkpoint_every=None,
             launches_ranks=True,
             private=task.private,
             stepless=True,
             device="cpu" if self._cpu else "cuda",
-            threads=1,
             until=1 << 62,
             resume=resume,
-            hold=None,
-            closing=False,
             log=str(self._folder / f"{name}.steps.jsonl"),
         )
 
