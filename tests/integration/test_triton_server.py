@@ -18,8 +18,8 @@ from tests.fakes.processes import lives
 from tritonclient.utils import InferenceServerException
 
 from plumbline.harness import engine_python
+from plumbline.harness.gang.channel import free_port
 from plumbline.harness.inference.server import control, metrics_page, shared_memory, tritonserver
-from plumbline.harness.inference.server.local_server import free_port
 from plumbline.harness.inference.server.triton import Triton
 from plumbline.harness.measurement import TrialFailed
 

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import httpx
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from plumbline.declarations import installation_paths
 from plumbline.declarations.urls import sends_in_clear, url_problem
@@ -39,40 +40,42 @@ class AirflowError(RuntimeError):
         self.status = status
 
 
-@dataclass(frozen=True)
-class DagState:
+class _Row(BaseModel):
+    """An object in Airflow's answers, of which only these fields are read."""
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+
+class DagState(_Row):
     """`parsed_at`: None until the DAG processor has read the file."""
 
-    dag_id: str
     is_paused: bool
     is_stale: bool
-    parsed_at: datetime | None
+    parsed_at: datetime | None = Field(alias="last_parsed_time")
 
 
-@dataclass(frozen=True)
-class DagRun:
+class DagRun(_Row):
     dag_id: str
-    run_id: str
+    run_id: str = Field(alias="dag_run_id")
     state: str
     run_type: str
-    conf: Mapping[str, Any]
+    conf: Annotated[Mapping[str, Any], BeforeValidator(lambda conf: conf or {})]
 
     @property
     def ended(self) -> bool:
         return self.state in RUN_ENDED
 
 
-@dataclass(frozen=True)
-class TaskInstance:
+class TaskInstance(_Row):
     """`map_index`: -1 for an unmapped task; `name`: the rendered map index, None before it is known."""
 
     task_id: str
     map_index: int
     state: str | None
     try_number: int
-    name: str | None
-    started_at: datetime | None
-    ended_at: datetime | None
+    name: str | None = Field(alias="rendered_map_index")
+    started_at: datetime | None = Field(alias="start_date")
+    ended_at: datetime | None = Field(alias="end_date")
 
     @property
     def ended(self) -> bool:
@@ -100,7 +103,7 @@ class AirflowClient:
     def dags(self) -> dict[str, DagState]:
         """DAGs by id, stale ones too."""
         rows = self._pages("/api/v2/dags", "dags", {"exclude_stale": False})
-        return {d["dag_id"]: DagState(d["dag_id"], d["is_paused"], d["is_stale"], _time(d["last_parsed_time"])) for d in rows}
+        return {d["dag_id"]: DagState.model_validate(d) for d in rows}
 
     def import_errors(self, since: datetime | None = None) -> dict[str, str]:
         """File → error text; `since`: only of imports at that time or later."""
@@ -118,10 +121,10 @@ class AirflowClient:
         answer = self._send("POST", path, body, repeatable=True)
         if answer.status_code == httpx.codes.CONFLICT:  # an earlier try started it and its answer was lost
             return self.run(dag_id, run_id)
-        return _run(_content("POST", path, answer))
+        return DagRun.model_validate(_content("POST", path, answer))
 
     def run(self, dag_id: str, run_id: str) -> DagRun:
-        return _run(self._call("GET", f"/api/v2/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}"))
+        return DagRun.model_validate(self._call("GET", f"/api/v2/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}"))
 
     def runs(self, dag_id: str, since: datetime) -> list[DagRun]:
         """Runs of a DAG that were due at `since` or later, oldest first."""
@@ -138,7 +141,7 @@ class AirflowClient:
     def tasks(self, dag_id: str, run_id: str) -> list[TaskInstance]:
         """Every task instance of a run, one for each map index."""
         path = f"/api/v2/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}/taskInstances"
-        return [_task(t) for t in self._pages(path, "task_instances")]
+        return [TaskInstance.model_validate(t) for t in self._pages(path, "task_instances")]
 
     def upstream_events(self, dag_id: str, run_id: str) -> list[Mapping[str, Any]]:
         """The `extra` of each asset event that started a run."""
@@ -175,7 +178,8 @@ class AirflowClient:
             self._call("PATCH", f"/api/v2/pools/{_part(name)}", {**{k: v for k, v in body.items() if k != "name"}, "pool": name})
 
     def _runs(self, dag_id: str, query: Mapping[str, Any]) -> list[DagRun]:
-        return [_run(r) for r in self._pages(f"/api/v2/dags/{_part(dag_id)}/dagRuns", "dag_runs", {**query, "order_by": "run_after"})]
+        rows = self._pages(f"/api/v2/dags/{_part(dag_id)}/dagRuns", "dag_runs", {**query, "order_by": "run_after"})
+        return [DagRun.model_validate(row) for row in rows]
 
     def _pages(self, path: str, field: str, query: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
         offset = 0
@@ -253,22 +257,6 @@ def _part(text: str) -> str:
 
 def _time(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text.replace("Z", "+00:00")) if text else None
-
-
-def _run(data: Mapping[str, Any]) -> DagRun:
-    return DagRun(data["dag_id"], data["dag_run_id"], data["state"], data["run_type"], data["conf"] or {})
-
-
-def _task(data: Mapping[str, Any]) -> TaskInstance:
-    return TaskInstance(
-        data["task_id"],
-        data["map_index"],
-        data["state"],
-        data["try_number"],
-        data["rendered_map_index"],
-        _time(data["start_date"]),
-        _time(data["end_date"]),
-    )
 
 
 def _log_line(line: object) -> str:

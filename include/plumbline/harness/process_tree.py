@@ -111,6 +111,15 @@ def kill_tree(pid: int) -> None:
             time.sleep(0.01)
 
 
+def peak_resident_bytes(pid: int) -> int | None:
+    """The most memory that a process had resident; None if it has ended."""
+    try:
+        peak = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").partition("VmHWM:")[2]
+    except OSError:
+        return None
+    return int(peak.split(maxsplit=1)[0]) * 1024 if peak else None
+
+
 def describe_exit(code: int, output: str = "") -> str:
     """How a process ended, with the last line of its output: `was ended by signal 9: …`, `ended with exit code 1`."""
     how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"

@@ -27,6 +27,7 @@ from plumbline.results.document import (
     Status,
     Telemetry,
     Validity,
+    metric_curve,
     metric_row,
     share_row,
 )
@@ -61,6 +62,7 @@ __all__ = [
     "Status",
     "Telemetry",
     "Validity",
+    "metric_curve",
     "metric_row",
     "share_row",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -471,6 +472,13 @@ def share_row(metric: str, counted: int, n: int, *, phase: Phase = "steady") -> 
     share = wilson_interval(counted, n)
     ci = None if share.low is None or share.high is None else (share.low, share.high)
     return metric_row(metric, share.ratio, n, phase=phase, ci=ci)
+
+
+def metric_curve(metric: str, along: str, points: Iterable[Point], *, phase: Phase = "steady") -> Curve:
+    """A curve of the metric's usual statistic, in the catalogue's unit."""
+    known = METRICS[metric]
+    fields = {"phase": phase, "along": along, "metric": metric, "statistic": known.statistic, "unit": known.unit, "points": tuple(points)}
+    return Curve.model_validate(fields)
 
 
 def _truncate(text: str | None) -> str | None:

@@ -21,7 +21,9 @@ def trial(number: int = 1, **changes: object) -> TrialState:
 def task(state: str | None, began_s: float | None = 30, ended_s: float | None = None, try_number: int = 1) -> TaskInstance:
     began = None if began_s is None else NOW - timedelta(seconds=began_s)
     ended = None if ended_s is None else NOW - timedelta(seconds=ended_s)
-    return TaskInstance("training.trial.run", 0, state, try_number, None, began, ended)
+    return TaskInstance(
+        task_id="training.trial.run", map_index=0, state=state, try_number=try_number, name=None, started_at=began, ended_at=ended
+    )
 
 
 def test_a_trial_without_a_task_waits() -> None:

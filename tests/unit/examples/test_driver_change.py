@@ -63,7 +63,7 @@ def test_it_meets_nothing_of_the_installation(tmp_path: Path) -> None:
 
 
 def run(state: str = "success") -> DagRun:
-    return DagRun("a_dag", "a-run", state, "manual", {})
+    return DagRun(dag_id="a_dag", run_id="a-run", state=state, run_type="manual", conf={})
 
 
 @pytest.mark.parametrize(

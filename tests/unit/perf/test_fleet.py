@@ -87,7 +87,11 @@ def test_the_account_names_what_is_lost_doubled_or_left(tmp_path: Path) -> None:
     url, store = f"sqlite:///{tmp_path / 'archive.db'}", ResultStore((tmp_path / "results").as_uri())
     here = SimpleNamespace(server=SimpleNamespace(archive_url=url), store=store, clusters=SimpleNamespace(leftovers=lambda: ["pods/left"]))
     trials = [trial(repeat=number) for number in (1, 2, 3)]
-    campaign = Campaign("2025-11", [DagRun("benchmark_a", "r", "success", "manual", {})], {each.trial_id: each for each in trials})
+    campaign = Campaign(
+        "2025-11",
+        [DagRun(dag_id="benchmark_a", run_id="r", state="success", run_type="manual", conf={})],
+        {each.trial_id: each for each in trials},
+    )
 
     def measured(number: int, attempt: int = 1) -> None:
         made = document(trial(repeat=number, attempt=attempt))

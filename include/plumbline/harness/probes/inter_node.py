@@ -22,7 +22,7 @@ from typing import Any
 from plumbline.harness import engine_python
 from plumbline.harness.child_process import ChildProcess
 from plumbline.harness.process_tree import describe_exit
-from plumbline.results import Curve, MetricRow, Point, Scalar, metric_row
+from plumbline.results import Curve, MetricRow, Point, Scalar, metric_curve, metric_row
 from plumbline.results.bounded_json import format_size
 
 _HEADER = struct.Struct("!cQ")
@@ -257,11 +257,10 @@ def _build_result(orders: CollectiveSpec, lines: list[dict[str, Any]], chosen: s
 
 
 def _curve(name: str, sizes: list[dict[str, Any]], world: int) -> Curve:
-    lead = metric_row(f"inter_node_{name}_bus_bandwidth", None, 0, phase="environment")
-    points = tuple(
+    points = (
         Point(at=float(each["bytes"]), value=each["bytes"] / each["seconds"] * bus_factor(name, world), n=int(each["n"])) for each in sizes
     )
-    return Curve(phase="environment", along="message_bytes", metric=lead.metric, statistic=lead.statistic, unit=lead.unit, points=points)
+    return metric_curve(f"inter_node_{name}_bus_bandwidth", "message_bytes", points, phase="environment")
 
 
 def bus_factor(name: str, world: int) -> float:

@@ -11,8 +11,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from plumbline.harness.process_tree import ProcessId
 from plumbline.launch.local.process import end_launch
@@ -73,12 +75,9 @@ def _read_pidfile(pidfile: Path) -> LaunchPidfile | None:
     try:
         if pidfile.lstat().st_uid != os.getuid():
             return None
-        data = json.loads(pidfile.read_text(encoding="utf-8"))
+        return TypeAdapter(LaunchPidfile).validate_json(pidfile.read_bytes())
     except (OSError, ValueError):
         return None
-    if not isinstance(data, dict) or set(data) != {field.name for field in fields(LaunchPidfile)}:
-        return None
-    return LaunchPidfile(**{**data, "folders": tuple(data["folders"])})
 
 
 _POLL_S, _REPORT_S = 0.5, 5.0

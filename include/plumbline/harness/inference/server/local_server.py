@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
@@ -14,6 +13,7 @@ from typing import Any
 from typing_extensions import Required, Self, TypedDict, Unpack
 
 from plumbline.harness import image_requirements
+from plumbline.harness.gang.channel import free_port
 from plumbline.harness.inference.analysis.metrics import ServerCounters
 from plumbline.harness.inference.server.process import ServerProcess
 from plumbline.harness.inference.server.server_log import ServerLog
@@ -39,12 +39,6 @@ class StartUp:
     @property
     def time_to_ready_s(self) -> float:
         return self.ready - self.started
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 class ServerOptions(TypedDict, total=False):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -14,10 +13,9 @@ from pathlib import Path
 import psutil
 
 from plumbline.harness.child_process import ChildProcess
-from plumbline.harness.process_tree import describe_exit, is_live
+from plumbline.harness.process_tree import describe_exit, is_live, peak_resident_bytes
 
 _TERM_S, _KILL_S = 10.0, 5.0
-_PEAK = re.compile(r"^VmHWM:\s*(\d+) kB$", re.MULTILINE)
 
 
 class ServerProcess:
@@ -82,12 +80,8 @@ class ServerProcess:
 
     def peak_resident_bytes(self) -> int | None:
         """Sum of each recorded process's peak resident memory since `reset_peak`; None if one of them has ended."""
-        try:
-            pages = [Path(f"/proc/{process.pid}/status").read_text(encoding="ascii", errors="replace") for process in self._family]
-        except OSError:
-            return None
-        peaks = [match for page in pages if (match := _PEAK.search(page))]
-        return sum(int(match[1]) * 1024 for match in peaks) if peaks and len(peaks) == len(pages) else None
+        peaks = [peak for process in self._family if (peak := peak_resident_bytes(process.pid)) is not None]
+        return sum(peaks) if peaks and len(peaks) == len(self._family) else None
 
     def state(self) -> str:
         """In words, whether the server lives or how it ended."""

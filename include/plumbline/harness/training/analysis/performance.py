@@ -16,8 +16,8 @@ from plumbline.harness.training.analysis.records import UndisturbedRun, median_i
 from plumbline.harness.training.flops import flops_per_step
 from plumbline.harness.training.peak_flops import published_peak
 from plumbline.harness.training.worker_protocol import CheckpointSave, RunRecord, Step
-from plumbline.metrics import METRICS, Phase
-from plumbline.results import Curve, MetricRow, Point, metric_row
+from plumbline.metrics import Phase
+from plumbline.results import Curve, MetricRow, Point, metric_curve, metric_row
 
 _SEEN_AT_ONCE_S = 1e-6
 """A script's checkpoint that comes into its folder by a rename is seen whole: how long it took to write is not known."""
@@ -242,20 +242,13 @@ def _blocks(run: UndisturbedRun) -> list[list[Step]]:
     return blocks
 
 
-def _curve(phase: Phase, along: str, metric: str, points: list[Point]) -> Curve:
-    known = METRICS[metric]
-    return Curve.model_validate(
-        {"phase": phase, "along": along, "metric": metric, "statistic": known.statistic, "unit": known.unit, "points": tuple(points)}
-    )
-
-
 def _loss_curve(phase: Phase, blocks: list[list[Step]]) -> Curve:
     points = []
     for block in blocks:
         mean = sum(step.loss for step in block if step.loss is not None) / len(block)
         middle = (block[0].step + block[-1].step) / 2
         points.append(Point(at=middle, value=mean if math.isfinite(mean) else None, n=len(block)))
-    return _curve(phase, "step", "training_loss", points)
+    return metric_curve("training_loss", "step", points, phase=phase)
 
 
 def _throughput_curve(workload: TrainingJob, phase: Phase, run: RunRecord, blocks: list[list[Step]]) -> Curve:
@@ -271,7 +264,7 @@ def _throughput_curve(workload: TrainingJob, phase: Phase, run: RunRecord, block
         start, end = before.get(block[0].step, began), block[-1].end_s
         took = end - start - sum(checksums.get(step.step, 0.0) for step in block)
         points.append(Point(at=(start + end) / 2 - began, value=amount * len(block) / took, n=len(block)))
-    return _curve(phase, "run_time", f"effective_{what}_per_second", points)
+    return metric_curve(f"effective_{what}_per_second", "run_time", points, phase=phase)
 
 
 def _rank_curves(run: UndisturbedRun) -> list[Curve]:
@@ -280,10 +273,10 @@ def _rank_curves(run: UndisturbedRun) -> list[Curve]:
     ranks = {rank: [step for step in steps if step.step in steady] for rank, steps in sorted(run.record.by_rank.items())}
     if len(ranks) < 2 or not all(ranks.values()):
         return []
-    curves = [_curve("steady", "rank", "step_time", [_median_point(rank, [s.step_s for s in steps]) for rank, steps in ranks.items()])]
+    curves = [metric_curve("step_time", "rank", [_median_point(rank, [s.step_s for s in steps]) for rank, steps in ranks.items()])]
     if all("gradient_sync" in step.stages for steps in ranks.values() for step in steps):
         busy = {rank: [step.step_s - step.stages["gradient_sync"] for step in steps] for rank, steps in ranks.items()}
-        curves.append(_curve("steady", "rank", "rank_busy_time", [_median_point(rank, times) for rank, times in busy.items()]))
+        curves.append(metric_curve("rank_busy_time", "rank", [_median_point(rank, times) for rank, times in busy.items()]))
     return curves
 
 

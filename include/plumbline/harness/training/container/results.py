@@ -13,7 +13,7 @@ from pydantic_core import from_json
 from plumbline.declarations.workloads.container import ContainerMetric, ContainerTask
 from plumbline.harness.measurement import Judgement, invalid
 from plumbline.harness.training.script.reports import json_object
-from plumbline.results import Curve, MetricRow, metric_row
+from plumbline.results import Curve, MetricRow, metric_curve, metric_row
 from plumbline.results.document import Point
 from plumbline.results.mlperf_training import TARGET_NOT_REACHED
 
@@ -110,10 +110,8 @@ def _of_nccl_tests(text: str) -> ContainerResults:
         metric_row("collective_bus_bandwidth", sizes[largest][1], 1, method=f"{largest:.0f} bytes"),
         metric_row("collective_latency", sizes[smallest][0], 1, method=f"{smallest:.0f} bytes"),
     ]
-    points = tuple(Point(at=size, value=sizes[size][1], n=1) for size in sorted(sizes)[-_MAX_POINTS:])
-    curve = Curve(
-        phase="steady", along="message_bytes", metric="collective_bus_bandwidth", statistic="value", unit="bytes/s", points=points
-    )
+    points = (Point(at=size, value=sizes[size][1], n=1) for size in sorted(sizes)[-_MAX_POINTS:])
+    curve = metric_curve("collective_bus_bandwidth", "message_bytes", points)
     wrong_values = [invalid("wrong_results", f"nccl-tests found {wrong:.0f} wrong values")] if wrong else []
     return ContainerResults(rows, [curve], wrong_values)
 

@@ -27,6 +27,7 @@ from plumbline.harness.child_process import ChildProcess
 from plumbline.harness.gang.channel import free_port
 from plumbline.harness.interruption import end_descendants
 from plumbline.harness.parent_guard import PR_SET_CHILD_SUBREAPER, prctl
+from plumbline.harness.process_tree import peak_resident_bytes
 from plumbline.harness.training.script.checkpoints import CheckpointWatcher
 from plumbline.harness.training.script.output import Output
 from plumbline.harness.training.script.report_files import report_files
@@ -257,9 +258,7 @@ class ScriptProcess:
     def _sample_memory(self) -> None:
         """The kernel keeps each process's peak: few looks are enough."""
         for process in psutil.Process().children(recursive=True):
-            with suppress(OSError, ValueError):
-                status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii", errors="replace")
-                self._peak = max(self._peak, int(status.partition("VmHWM:")[2].split(maxsplit=1)[0]) * 1024 if "VmHWM:" in status else 0)
+            self._peak = max(self._peak, peak_resident_bytes(process.pid) or 0)
 
     def _ended_early(self, left: list[str]) -> str:
         spec, also = self._spec, f"; it left {', '.join(left)} behind, which were ended" if left else ""
