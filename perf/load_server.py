@@ -17,7 +17,7 @@ from load_drive import MODEL, VALUES
 from tritonclient.utils import InferenceServerException
 
 from plumbline.harness import parent_guard
-from plumbline.harness.inference.server.local_server import free_port
+from plumbline.harness.gang.channel import free_port
 from plumbline.harness.inference.server.tritonserver import find_installation
 
 CONFIG = f"""\

@@ -12,10 +12,9 @@ from typing import cast
 
 import httptools
 
-from plumbline.loadclient.content_decoder import ContentDecoder
 from plumbline.loadclient.event_stream import InvalidResponse
 from plumbline.loadclient.http_requests import request_prefix
-from plumbline.loadclient.http_responses import GenerateResponse, InferResponse, quoted
+from plumbline.loadclient.http_responses import ContentDecoder, GenerateResponse, InferResponse, quoted
 from plumbline.loadclient.openai_responses import OpenAiResponse
 from plumbline.loadclient.phase_load import PhaseLoad
 from plumbline.loadclient.request_log import ErrorClass

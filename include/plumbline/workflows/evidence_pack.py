@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from plumbline.archive import Archive, FindingView, TrialView
 from plumbline.results import InvalidResult, ResultDocument, ResultStore, evidence_files, signing
-from plumbline.results.installation_key import installation_key
+from plumbline.results.signing import installation_key
 from plumbline.results.stored import FindingRecord
 from plumbline.whole_file import whole_file
 

@@ -31,7 +31,7 @@ OWN = {
     "harness": {
         *("worker_protocol.py", "__main__.py", "folder.py", "preparation.py", "collectives.py", "__init__.py", "inter_node.py", "engine_python.py"),
         *("generation.py", "exported.py", "served_tokenizer.py", "serving.py", "cache.py", "persistent_state.py", "torch_checks.py", "load_client.py"),
-        *("server_log.py", "launcher_protocol.py"),
+        *("local_server.py", "launcher_protocol.py"),
     },  # processes that the harness starts, and its own files
     "workflows": {"claim.py"},
     "launch": {"progress.py", "machine_access.py", "gpu_provider.py", "attempts.py", "sweep.py", "api.py"},

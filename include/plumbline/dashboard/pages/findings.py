@@ -30,7 +30,7 @@ from plumbline.presentation.findings_inbox import group_findings, inbox_view, wo
 from plumbline.presentation.metric_history import finding_chart, finding_history
 from plumbline.presentation.verdicts import OPERATIONS
 from plumbline.results.finding import OPEN_STATES, SEVERITIES, Finding, FindingKind, FindingState, Severity
-from plumbline.results.installation_key import published_key
+from plumbline.results.signing import published_key
 from plumbline.results.stored import read_finding
 from plumbline.workflows.alert import digest_entries
 from plumbline.workflows.claim import CLAIMABLE_KINDS, Claimable, claimable

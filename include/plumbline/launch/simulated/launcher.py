@@ -26,7 +26,7 @@ from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.harness.measurement import Judgement, verdict
 from plumbline.launch.failures import BadDeclaration
 from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, Launcher, OnProgress, ProbeSkipped, ProviderFacts
-from plumbline.launch.simulated import inference, script, training
+from plumbline.launch.simulated import inference, training
 from plumbline.launch.simulated.model import TrialDraw, UnknownHardware, hardware_of, probe_rows
 from plumbline.launch.stores import next_attempt
 from plumbline.metrics import METRICS
@@ -138,7 +138,7 @@ def simulate(trial: Trial) -> ResultDocument:
         stages = inference.stages(workload, has, draw)
         took = _inference_s(metrics, workload)
     elif isinstance(workload, ScriptWorkload):
-        metrics += script.rows(workload, has, draw)
+        metrics += training.script_rows(workload, has, draw)
         stages, took = (), _training_s(metrics, workload)
     else:
         metrics += training.rows(workload, has, draw)

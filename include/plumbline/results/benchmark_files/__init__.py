@@ -2,8 +2,7 @@
 
 fields       checked access to a file's fields
 run          runs, their loads, figures and outcomes
-consistency  rates that the same file contradicts
-gaps         what keeps a run from being compared
+gaps         what keeps a run from being compared, and rates that the same file contradicts
 records      the records that AIPerf and GenAI-Perf share
 aiperf … vllm_bench    one format each
 recognise    files of other kinds, by name

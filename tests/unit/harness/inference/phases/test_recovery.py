@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.golden import Golden
 
-from plumbline.harness.inference.phases.fault_recovery import find_recovery, slice_log
+from plumbline.harness.inference.phases.fault import find_recovery, slice_log
 from plumbline.loadclient.phase_load import PhaseLoad
 from plumbline.loadclient.request_log import RequestLog
 
