@@ -11,23 +11,17 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Engine
 
-from plumbline.archive import verification
+from plumbline.archive import audit as audit_log
+from plumbline.archive import baselines, pages, published, recording, retention, trends, verification
+from plumbline.archive import findings as finding_rows
+from plumbline.archive import identifiers as identifier_rows
+from plumbline.archive import prices as price_rows
+from plumbline.archive import quarantine as quarantine_rows
+from plumbline.archive import samples as sample_rows
+from plumbline.archive import trials as trial_rows
 from plumbline.archive.advisory_lock import advisory_lock
-from plumbline.archive.audit import AuditLog
-from plumbline.archive.baselines import Baselines
-from plumbline.archive.engine import check_url, make_engine, reading, reads, utc_now, writing
-from plumbline.archive.findings import Findings
-from plumbline.archive.identifiers import Identifiers
+from plumbline.archive.engine import check_url, make_engine, reading, reads, utc_now, writes, writing
 from plumbline.archive.migrate import prepare, revision_of
-from plumbline.archive.pages import Overview, Paging
-from plumbline.archive.prices import Prices
-from plumbline.archive.published import PublishedResults
-from plumbline.archive.quarantine import Quarantine
-from plumbline.archive.recording import Recording
-from plumbline.archive.retention import Retention
-from plumbline.archive.samples import Samples
-from plumbline.archive.trends import Trends
-from plumbline.archive.trials import Trials
 from plumbline.declarations import Provider, installation_paths
 from plumbline.declarations.addresses import earlier_database, store_url
 
@@ -94,22 +88,7 @@ def require_file(url: str) -> None:
             raise NoArchive(str(file))
 
 
-class Archive(
-    Recording,
-    PublishedResults,
-    Quarantine,
-    Trials,
-    Samples,
-    Baselines,
-    Findings,
-    Prices,
-    AuditLog,
-    Paging,
-    Overview,
-    Trends,
-    Retention,
-    Identifiers,
-):
+class Archive:
     """All measurements and conclusions. Several processes may use it at once; close it, or use `with`."""
 
     def __init__(self, engine: Engine) -> None:
@@ -173,3 +152,112 @@ class Archive(
             session.connection()
 
     files_elsewhere = reads(verification.files_elsewhere)
+    record = writes(recording.record)
+    correct = writes(recording.correct)
+    issue_signing_key = writes(recording.issue_signing_key)
+    signing_keys = reads(recording.signing_keys)
+    import_outside = writes(published.import_published)
+    forget_import = writes(published.forget_import)
+    imports = reads(published.list_imports)
+    imported = reads(published.published_result)
+    imported_files = reads(published.published_results)
+    quarantine = writes(quarantine_rows.add)
+    quarantined = reads(quarantine_rows.find)
+    quarantined_one = reads(quarantine_rows.get)
+    release = writes(quarantine_rows.release)
+    series = reads(trial_rows.series)
+    campaigns = reads(trial_rows.campaigns)
+    moved = reads(trial_rows.campaign_changes)
+    is_empty = reads(trial_rows.is_empty)
+    newest_campaign = reads(trial_rows.newest_campaign)
+    latest_campaign = reads(trial_rows.latest_campaign)
+    series_campaigns = reads(trial_rows.series_campaigns)
+    trials = reads(trial_rows.trials)
+    held_since = reads(trial_rows.held_since)
+    held_in = reads(trial_rows.held_in)
+    held_part = reads(trial_rows.held_part)
+    document = reads(trial_rows.document)
+    documents = reads(trial_rows.documents)
+    metric_history = reads(trial_rows.metric_history)
+    declare_metrics = reads(sample_rows.declare_metrics)
+    metric_conflicts = reads(sample_rows.metric_conflicts)
+    sample = reads(sample_rows.sample)
+    samples = reads(sample_rows.samples)
+    levels = reads(sample_rows.levels)
+    campaign_levels = reads(sample_rows.campaign_levels)
+    newest_usable = reads(sample_rows.newest_usable)
+    measured_anything = reads(sample_rows.measured_anything)
+    simulated_only = reads(sample_rows.simulated_only)
+    attempts_of = reads(sample_rows.attempts_of)
+    contents = reads(sample_rows.contents)
+    numbers_of = reads(sample_rows.numbers_of)
+    repeats_of = reads(sample_rows.repeats_of)
+    fact_readings = reads(sample_rows.fact_readings)
+    series_points = reads(sample_rows.series_points)
+    baseline = reads(baselines.current)
+    baseline_history = reads(baselines.history)
+    baselines_of_campaigns = reads(baselines.of_campaigns)
+    accept_baseline = writes(baselines.accept)
+    restore_baseline = writes(baselines.restore)
+    bootstrap_baseline = writes(baselines.bootstrap)
+    join_baseline = writes(baselines.join)
+    save_findings = writes(finding_rows.save_findings)
+    findings = reads(finding_rows.find_findings)
+    finding = reads(finding_rows.get_finding)
+    findings_of = reads(finding_rows.provider_findings)
+    continue_finding = writes(finding_rows.continue_finding)
+    restate_findings = writes(finding_rows.restate_findings)
+    set_finding_state = writes(finding_rows.set_state)
+    snooze_finding = writes(finding_rows.snooze_finding)
+    save_incident = writes(finding_rows.save_incident)
+    incidents = reads(finding_rows.find_incidents)
+    prices = reads(price_rows.prices)
+    record_readings = writes(price_rows.record_readings)
+    price_readings = reads(price_rows.price_readings)
+    accepted_price = reads(price_rows.accepted_price)
+    accept_price = writes(price_rows.accept_price)
+    save_decision = writes(price_rows.save_decision)
+    decisions = reads(price_rows.decisions)
+    save_snapshot = writes(price_rows.save_snapshot)
+    latest_snapshot = reads(price_rows.latest_snapshot)
+    snapshots = reads(price_rows.snapshots)
+    # `add_audit` logs a decision that changes nothing in the archive, such as keeping a baseline.
+    audit = reads(audit_log.entries)
+    newest_reviews = reads(audit_log.newest_reviews)
+    add_audit = writes(audit_log.write_entry)
+    # Lists that may be long, a page at a time, and short answers about many series.
+    campaign_head = reads(pages.campaign_head)
+    campaign_series = reads(pages.campaign_series)
+    trials_page = reads(pages.trials_page)
+    provider_names = reads(pages.provider_names)
+    findings_page = reads(pages.findings_page)
+    findings_shown_by = reads(pages.findings_shown_by)
+    newest_readings = reads(pages.newest_readings)
+    as_of = reads(pages.as_of)
+    decisions_page = reads(pages.decisions_page)
+    newest_decisions = reads(pages.newest_decisions)
+    series_of = reads(pages.series_of)
+    workload_names = reads(pages.workload_names)
+    providers_of = reads(pages.providers_of)
+    newest_parts = reads(pages.newest_parts)
+    newest_by_place = reads(pages.newest_by_place)
+    campaigns_page = reads(pages.campaigns_page)
+    campaign_outcomes = reads(pages.campaign_outcomes)
+    marked = reads(pages.marked)
+    measured_names = reads(trends.measured_names)
+    facts_by_campaign = reads(trends.facts_by_campaign)
+    newest_facts = reads(trends.newest_facts)
+    launches = reads(trends.launches)
+    last_run = reads(trends.last_run)
+    # The caller deletes files: first expire, then delete, then note it.
+    aged_evidence = reads(retention.due_evidence)
+    expire_evidence = writes(retention.expire_evidence)
+    expired_evidence = reads(retention.evidence_to_delete)
+    expired_files = reads(retention.expired_files)
+    evidence_removed = writes(retention.mark_deleted)
+    thin_snapshots = writes(retention.thin_snapshots)
+    forget_quarantined = writes(retention.delete_quarantined)
+    table_sizes = reads(retention.table_sizes)
+    identifiers = reads(identifier_rows.identifiers)
+    complete_identifier = reads(identifier_rows.complete_identifier)
+    find_identifiers = reads(identifier_rows.find_identifiers)

@@ -9,7 +9,6 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from plumbline.archive.engine import reads, writes
 from plumbline.archive.records import AuditView
 from plumbline.archive.repository import insert_new, where_equal
 from plumbline.archive.schema import AuditEntry
@@ -66,11 +65,3 @@ def review_times(session: Session, series_key: str, campaign_ids: Collection[str
     campaign = AuditEntry.detail["campaign_id"].as_string()
     query = select(campaign, func.max(AuditEntry.at)).where(AuditEntry.what == SERIES_REVIEWED, AuditEntry.subject == series_key)
     return dict(session.execute(query.where(campaign.in_(campaign_ids)).group_by(campaign)).tuples().all())
-
-
-class AuditLog:
-    """Who did what. `add_audit` logs a decision that changes nothing in the archive, such as keeping a baseline."""
-
-    audit = reads(entries)
-    newest_reviews = reads(newest_reviews)
-    add_audit = writes(write_entry)

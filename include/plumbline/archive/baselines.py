@@ -17,7 +17,6 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from plumbline.archive import audit
-from plumbline.archive.engine import reads, writes
 from plumbline.archive.records import BaselineView, Outcomes
 from plumbline.archive.repository import view_of
 from plumbline.archive.schema import Baseline, Series, SeriesCampaign, Trial
@@ -181,15 +180,3 @@ def _add(
     audit.write_entry(session, now, who=by, what="baseline_accepted", subject=series_key, why=why, detail=detail)
     session.flush()
     return view_of(BaselineView, row)
-
-
-class Baselines:
-    """The baselines of series."""
-
-    baseline = reads(current)
-    baseline_history = reads(history)
-    baselines_of_campaigns = reads(of_campaigns)
-    accept_baseline = writes(accept)
-    restore_baseline = writes(restore)
-    bootstrap_baseline = writes(bootstrap)
-    join_baseline = writes(join)

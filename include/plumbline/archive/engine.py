@@ -125,7 +125,7 @@ T = TypeVar("T")
 
 
 class HasEngine(Protocol):
-    """The base of classes whose methods `reads` and `writes` make."""
+    """The class whose methods `reads` and `writes` make."""
 
     engine: Engine
 

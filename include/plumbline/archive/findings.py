@@ -12,7 +12,6 @@ from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.orm import Session
 
 from plumbline.archive import audit
-from plumbline.archive.engine import reads, writes
 from plumbline.archive.records import IncidentRecord, IncidentView
 from plumbline.archive.repository import insert_new, view_of, where_equal
 from plumbline.archive.schema import Campaign, Finding, Incident, Series, SeriesCampaign
@@ -213,18 +212,3 @@ def snooze_finding(session: Session, now: datetime, finding_id: str, until: date
         row.snoozed_until, row.updated_at = snoozed_until, now
         session.flush()
     return finding_view(row)
-
-
-class Findings:
-    """Findings and their threads."""
-
-    save_findings = writes(save_findings)
-    findings = reads(find_findings)
-    finding = reads(get_finding)
-    findings_of = reads(provider_findings)
-    continue_finding = writes(continue_finding)
-    restate_findings = writes(restate_findings)
-    set_finding_state = writes(set_state)
-    snooze_finding = writes(snooze_finding)
-    save_incident = writes(save_incident)
-    incidents = reads(find_incidents)

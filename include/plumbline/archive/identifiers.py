@@ -7,7 +7,6 @@ from typing import Any, Literal
 from sqlalchemy import case, literal, select, union
 from sqlalchemy.orm import Session
 
-from plumbline.archive.engine import reads
 from plumbline.archive.schema import Campaign, Decision, Finding, Series, Trial
 from plumbline.metrics.formatting import expected_names, join_words
 
@@ -57,11 +56,3 @@ def find_identifiers(session: Session, part: str, most: int) -> list[tuple[str, 
         query = select(column, place).where(column.contains(part, autoescape=True)).distinct().order_by(begins, column).add_columns(begins)
         found += [(order, kind, name, where) for name, where, order in session.execute(query.limit(most))]
     return [(kind, name, where) for _, kind, name, where in sorted(found, key=lambda each: each[0])]
-
-
-class Identifiers:
-    """Identifiers by their beginning or content."""
-
-    identifiers = reads(identifiers)
-    complete_identifier = reads(complete_identifier)
-    find_identifiers = reads(find_identifiers)

@@ -11,7 +11,6 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from plumbline.archive import audit
-from plumbline.archive.engine import reads, writes
 from plumbline.archive.records import (
     PriceReadingView,
     SnapshotKind,
@@ -142,18 +141,3 @@ def snapshots(session: Session, provider: str, kind: SnapshotKind | None = None,
     query = where_equal(select(Snapshot).where(Snapshot.provider == provider), (Snapshot.kind, kind))
     newest = query.order_by(Snapshot.taken_at.desc(), Snapshot.snapshot_id).limit(latest)
     return [view_of(SnapshotView, row) for row in session.scalars(newest)][::-1]
-
-
-class Prices:
-    """Readings of prices, accepted prices, decisions, and snapshots of providers' facts."""
-
-    prices = reads(prices)
-    record_readings = writes(record_readings)
-    price_readings = reads(price_readings)
-    accepted_price = reads(accepted_price)
-    accept_price = writes(accept_price)
-    save_decision = writes(save_decision)
-    decisions = reads(decisions)
-    save_snapshot = writes(save_snapshot)
-    latest_snapshot = reads(latest_snapshot)
-    snapshots = reads(snapshots)

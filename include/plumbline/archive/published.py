@@ -11,7 +11,6 @@ from sqlalchemy import delete, exists, func, insert, or_, select
 from sqlalchemy.orm import Session
 
 from plumbline.archive import audit
-from plumbline.archive.engine import reads, writes
 from plumbline.archive.recording import Refused
 from plumbline.archive.records import IMPORTED_LAUNCHER
 from plumbline.archive.repository import batches, insert_new
@@ -253,13 +252,3 @@ def _refuse_named(session: Session, import_id: str, keys: Sequence[str], pks: Se
     for what, query in named.items():
         if session.execute(query.limit(1)).first() is not None:
             raise Refused(f"{import_id}: a {what} names it, so it stays; expected an import that nothing refers to")
-
-
-class PublishedResults:
-    """Import and removal of results measured by others."""
-
-    import_outside = writes(import_published)
-    forget_import = writes(forget_import)
-    imports = reads(list_imports)
-    imported = reads(published_result)
-    imported_files = reads(published_results)

@@ -9,7 +9,6 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from plumbline.archive import audit
-from plumbline.archive.engine import reads, writes
 from plumbline.archive.records import QuarantineRecord, QuarantineView
 from plumbline.archive.repository import insert_new, view_of, where_equal
 from plumbline.archive.schema import Quarantined
@@ -61,12 +60,3 @@ def _row(session: Session, quarantine_id: str) -> Quarantined:
     if row is None:
         raise LookupError(f'the quarantine has no document "{quarantine_id}"; `plumbline archive quarantine list` shows all')
     return row
-
-
-class Quarantine:
-    """Documents that failed verification."""
-
-    quarantine = writes(add)
-    quarantined = reads(find)
-    quarantined_one = reads(get)
-    release = writes(release)

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
 from plumbline.archive import audit, retention
-from plumbline.archive.engine import one_line, reads, writes
+from plumbline.archive.engine import one_line
 from plumbline.archive.records import Action, Source
 from plumbline.archive.repository import insert_new
 from plumbline.archive.samples import metric_conflicts
@@ -294,12 +294,3 @@ def signing_keys(session: Session, campaign_id: str, trial_id: str) -> dict[int,
     """The public keys that the launcher issued for a trial, by attempt; empty if it issued none."""
     query = select(SigningKey.attempt, SigningKey.public_key).filter_by(campaign_id=campaign_id, trial_id=trial_id)
     return dict(session.execute(query).tuples().all())
-
-
-class Recording:
-    """Recording and correction of measurements."""
-
-    record = writes(record)
-    correct = writes(correct)
-    issue_signing_key = writes(issue_signing_key)
-    signing_keys = reads(signing_keys)

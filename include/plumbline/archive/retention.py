@@ -17,7 +17,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from plumbline.archive import audit
-from plumbline.archive.engine import reads, utc_now, writes
+from plumbline.archive.engine import utc_now
 from plumbline.archive.repository import batches, insert_missing
 from plumbline.archive.schema import (
     Baseline,
@@ -309,16 +309,3 @@ def table_sizes(session: Session) -> list[TableSize]:
         sizes = {}
     tables = [TableSize(name, count, sizes.get(name)) for name, count in rows.items()]
     return sorted(tables, key=lambda one: (-(one.bytes or 0), -one.rows, one.table))
-
-
-class Retention:
-    """Retention of raw evidence, snapshots and quarantined documents. The caller deletes files: first expire, then delete, then note it."""
-
-    aged_evidence = reads(due_evidence)
-    expire_evidence = writes(expire_evidence)
-    expired_evidence = reads(evidence_to_delete)
-    expired_files = reads(expired_files)
-    evidence_removed = writes(mark_deleted)
-    thin_snapshots = writes(thin_snapshots)
-    forget_quarantined = writes(delete_quarantined)
-    table_sizes = reads(table_sizes)

@@ -11,7 +11,6 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
-from plumbline.archive.engine import reads
 from plumbline.archive.records import Action, SeriesView
 from plumbline.archive.repository import batches, view_of, where_equal
 from plumbline.archive.schema import Document, Environment, Metric, Series, SeriesCampaign, Trial
@@ -334,23 +333,3 @@ def series_points(session: Session, since: datetime) -> list[SeriesPoint]:
     query = query.join(SeriesCampaign, SeriesCampaign.series_key == Series.series_key)
     query = query.where(Series.source != "imported", SeriesCampaign.planned_at >= since)
     return [SeriesPoint(*row) for row in session.execute(query.order_by(SeriesCampaign.planned_at, SeriesCampaign.campaign_id))]
-
-
-class Samples:
-    """Samples for comparisons, scorecards and decisions."""
-
-    declare_metrics = reads(declare_metrics)
-    metric_conflicts = reads(metric_conflicts)
-    sample = reads(sample)
-    samples = reads(samples)
-    levels = reads(levels)
-    campaign_levels = reads(campaign_levels)
-    newest_usable = reads(newest_usable)
-    measured_anything = reads(measured_anything)
-    simulated_only = reads(simulated_only)
-    attempts_of = reads(attempts_of)
-    contents = reads(contents)
-    numbers_of = reads(numbers_of)
-    repeats_of = reads(repeats_of)
-    fact_readings = reads(fact_readings)
-    series_points = reads(series_points)

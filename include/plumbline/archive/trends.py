@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, and_, func, select
+from sqlalchemy import ColumnElement, and_, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from plumbline.archive.engine import reading
 from plumbline.archive.pages import NOT_IMPORTED
 from plumbline.archive.repository import Span
 from plumbline.archive.schema import (
@@ -36,54 +35,48 @@ class LaunchCounts:
     lead_times: tuple[float, ...]
 
 
-class Trends:
-    """Questions about a provider's past: each method is one transaction."""
+def measured_names(session: Session, series_key: str, campaign_id: str) -> list[tuple[str, str, str]]:
+    """The (phase, metric, statistic) triples that a usable trial of the series measured in the campaign."""
+    of = select(Trial.id).where(Trial.series_key == series_key, Trial.campaign_id == campaign_id, *USABLE)
+    query = select(Metric.phase, Metric.metric, Metric.statistic).where(Metric.trial_pk.in_(of), Metric.value.is_not(None))
+    return sorted((phase, metric, statistic) for phase, metric, statistic in session.execute(query.distinct()))
 
-    engine: Engine
 
-    def measured_names(self, series_key: str, campaign_id: str) -> list[tuple[str, str, str]]:
-        """The (phase, metric, statistic) triples that a usable trial of the series measured in the campaign."""
-        of = select(Trial.id).where(Trial.series_key == series_key, Trial.campaign_id == campaign_id, *USABLE)
-        query = select(Metric.phase, Metric.metric, Metric.statistic).where(Metric.trial_pk.in_(of), Metric.value.is_not(None))
-        with reading(self.engine) as session:
-            return sorted((phase, metric, statistic) for phase, metric, statistic in session.execute(query.distinct()))
+def facts_by_campaign(session: Session, series_key: str, campaigns: Sequence[str]) -> dict[str, tuple[Mapping[str, Any], ...]]:
+    """Campaign → the facts of the environments that the usable trials of the series ran on, each environment once."""
+    of = and_(Trial.series_key == series_key, Trial.campaign_id.in_(campaigns))
+    return _facts_by(session, Trial.campaign_id, of)
 
-    def facts_by_campaign(self, series_key: str, campaigns: Sequence[str]) -> dict[str, tuple[Mapping[str, Any], ...]]:
-        """Campaign → the facts of the environments that the usable trials of the series ran on, each environment once."""
-        of = and_(Trial.series_key == series_key, Trial.campaign_id.in_(campaigns))
-        with reading(self.engine) as session:
-            return _facts_by(session, Trial.campaign_id, of)
 
-    def newest_facts(self, pairs: Collection[tuple[str, str]]) -> dict[str, tuple[Mapping[str, Any], ...]]:
-        """Series → the facts of the environments of its usable trials, each once; of these (series, campaign) pairs."""
-        with reading(self.engine) as session:
-            return _facts_by(session, Trial.series_key, in_series_campaigns(pairs)) if pairs else {}
+def newest_facts(session: Session, pairs: Collection[tuple[str, str]]) -> dict[str, tuple[Mapping[str, Any], ...]]:
+    """Series → the facts of the environments of its usable trials, each once; of these (series, campaign) pairs."""
+    return _facts_by(session, Trial.series_key, in_series_campaigns(pairs)) if pairs else {}
 
-    def launches(self, provider: str, latest: int, between: Span = (None, None)) -> list[LaunchCounts]:
-        """How the launches of a provider ended in its newest campaigns, of a span if asked, oldest first."""
-        with reading(self.engine) as session:
-            keys = session.scalars(select(Series.series_key).where(Series.provider == provider, NOT_IMPORTED)).all()
-            newest = dict(series_campaigns(session, keys, latest, between))
-            # In pairs and counted here: by the campaign alone, or grouped by it, a database may read the trials of all campaigns.
-            own = and_(Trial.series_key.in_(keys), Trial.campaign_id.in_(newest), EFFECTIVE)
-            ended: dict[str, Counter[str | None]] = defaultdict(Counter)
-            for row in session.execute(select(Trial.campaign_id, Trial.failure_class).where(own, Trial.status != "missing")):
-                ended[row.campaign_id][row.failure_class] += 1
-            leads: dict[str, list[float]] = defaultdict(list)
-            timed = select(Trial.campaign_id, Metric.value).join(Metric, Metric.trial_pk == Trial.id)
-            timed = timed.where(own, Metric.metric == "provisioning_lead_time", Metric.statistic == "value", Metric.phase == "cold_start")
-            for campaign_id, seconds in session.execute(timed.order_by(Trial.id)):
-                if seconds is not None:
-                    leads[campaign_id].append(seconds)
-        return [LaunchCounts(c, at, ended.get(c, {}), tuple(leads.get(c, ()))) for c, at in newest.items()]
 
-    def last_run(self, providers: Sequence[str]) -> dict[str, datetime]:
-        """Provider → when its newest campaign was planned for."""
-        query = select(Series.provider, func.max(SeriesCampaign.planned_at).label("last"))
-        query = query.join(SeriesCampaign, SeriesCampaign.series_key == Series.series_key)
-        query = query.where(Series.provider.in_(providers), NOT_IMPORTED).group_by(Series.provider)
-        with reading(self.engine) as session:
-            return {row.provider: row.last for row in session.execute(query)}
+def launches(session: Session, provider: str, latest: int, between: Span = (None, None)) -> list[LaunchCounts]:
+    """How the launches of a provider ended in its newest campaigns, of a span if asked, oldest first."""
+    keys = session.scalars(select(Series.series_key).where(Series.provider == provider, NOT_IMPORTED)).all()
+    newest = dict(series_campaigns(session, keys, latest, between))
+    # In pairs and counted here: by the campaign alone, or grouped by it, a database may read the trials of all campaigns.
+    own = and_(Trial.series_key.in_(keys), Trial.campaign_id.in_(newest), EFFECTIVE)
+    ended: dict[str, Counter[str | None]] = defaultdict(Counter)
+    for row in session.execute(select(Trial.campaign_id, Trial.failure_class).where(own, Trial.status != "missing")):
+        ended[row.campaign_id][row.failure_class] += 1
+    leads: dict[str, list[float]] = defaultdict(list)
+    timed = select(Trial.campaign_id, Metric.value).join(Metric, Metric.trial_pk == Trial.id)
+    timed = timed.where(own, Metric.metric == "provisioning_lead_time", Metric.statistic == "value", Metric.phase == "cold_start")
+    for campaign_id, seconds in session.execute(timed.order_by(Trial.id)):
+        if seconds is not None:
+            leads[campaign_id].append(seconds)
+    return [LaunchCounts(c, at, ended.get(c, {}), tuple(leads.get(c, ()))) for c, at in newest.items()]
+
+
+def last_run(session: Session, providers: Sequence[str]) -> dict[str, datetime]:
+    """Provider → when its newest campaign was planned for."""
+    query = select(Series.provider, func.max(SeriesCampaign.planned_at).label("last"))
+    query = query.join(SeriesCampaign, SeriesCampaign.series_key == Series.series_key)
+    query = query.where(Series.provider.in_(providers), NOT_IMPORTED).group_by(Series.provider)
+    return {row.provider: row.last for row in session.execute(query)}
 
 
 def _facts_by(session: Session, key: InstrumentedAttribute[str], of: ColumnElement[bool]) -> dict[str, tuple[Mapping[str, Any], ...]]:

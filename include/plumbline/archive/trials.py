@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from sqlalchemy import ColumnElement, and_, case, func, or_, select, tuple_
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from plumbline.archive.engine import reads
 from plumbline.archive.records import (
     IMPORTED_LAUNCHER,
     CampaignView,
@@ -312,22 +311,3 @@ def campaign_changes(session: Session) -> list[CampaignChange]:
             if campaign_id in last and at is not None:
                 last[campaign_id] = max(last[campaign_id], at)
     return [CampaignChange(name, recorded[name], last[name]) for name in sorted(recorded)]
-
-
-class Trials:
-    """Reading series, campaigns, trials and their documents."""
-
-    series = reads(series)
-    campaigns = reads(campaigns)
-    moved = reads(campaign_changes)
-    is_empty = reads(is_empty)
-    newest_campaign = reads(newest_campaign)
-    latest_campaign = reads(latest_campaign)
-    series_campaigns = reads(series_campaigns)
-    trials = reads(trials)
-    held_since = reads(held_since)
-    held_in = reads(held_in)
-    held_part = reads(held_part)
-    document = reads(document)
-    documents = reads(documents)
-    metric_history = reads(metric_history)
