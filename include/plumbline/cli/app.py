@@ -11,89 +11,76 @@ from typer.main import get_command, get_group
 
 from plumbline.cli.exit_status import EXIT_CODES
 
-COMMANDS = {
-    "run": (
-        "campaign:run",
-        "Measure a campaign on this machine through Airflow, compare it with the baseline, and write scorecards and the report.",
-        "Measure",
-    ),
-    "trigger": (
-        "trigger:trigger",
-        "Start benchmarks of these providers as one campaign, in the Airflow of this machine or of the team's server. Does not wait.",
-        "Measure",
-    ),
-    "trial": ("trial:trial", "Run one trial of WORKLOAD on a provider without Airflow, and record it.", "Measure"),
-    "load": (
-        "load:load",
-        "Load a server that is already there at one rate, and show its latencies; nothing is declared or archived.",
-        "Measure",
-    ),
-    "replay": (
-        "trial:replay",
-        "Repeat an archived trial from its own record: same specification, criteria, seeds and arrival schedule.",
-        "Measure",
-    ),
-    "watch": ("environment:watch", "Check environment and prices of providers now; store changes as findings.", "Measure"),
-    "serve": (
-        "trial:serve",
-        "Serve WORKLOAD's model with Triton on this machine until Ctrl-C, and print how to declare it as an endpoint.",
-        "Measure",
-    ),
-    "rehearse": (
-        "rehearse:rehearse",
-        "Simulate campaigns of simulated providers; check, record and review them like measured ones.",
-        "Measure",
-    ),
-    "workload": ("workload:workload", "Make workloads from your own traffic, prompts and training scripts.", "Measure"),
-    "model": ("model:model", "Inspect checkpoints and declare workloads that serve them.", "Measure"),
-    "status": ("status:status", "Show what is open, lost, cheapest and newest, as the overview does.", "Read"),
-    "scorecard": (
-        "scorecard:scorecard",
-        "Show a campaign's verdict: winners, drift and costs. With -v every metric, criterion and decision.",
-        "Read",
-    ),
-    "promises": ("promises:promises", "Show what providers promise, and whether it is kept, broken or not shown.", "Read"),
-    "report": ("report:report", "Write a campaign's report as HTML and Markdown, and print its path.", "Read"),
-    "campaigns": ("archive:campaigns", "List the campaigns, newest first.", "Read"),
-    "compare": (
-        "compare:compare",
-        "Compare two campaigns, providers or trials: effect, interval and verdict by metric, and what changed around them.",
-        "Read",
-    ),
-    "drift": ("compare:drift", "Find change points in series from other sources.", "Read"),
-    "decide": ("decide:decide", "Rank providers for a team at today's accepted prices, from the newest campaign of each series.", "Decide"),
-    "negotiate": (
-        "negotiate:negotiate",
-        "Show which first choices move at lower prices of a provider, and what that saves a month.",
-        "Decide",
-    ),
-    "cost": ("cost_forecast:cost", "Show what trials, campaigns and plans cost, line by line.", "Decide"),
-    "prices": ("prices:prices", "Read, check and accept prices.", "Decide"),
-    "budget": ("trigger:budget", "Show the budgets of providers: used this month, and left.", "Decide"),
-    "findings": ("findings:findings", "List, show and answer findings: what drifted, and what was decided about it.", "Act"),
-    "alerts": ("alerts:alerts", "Preview Slack messages and the monthly digest, without Slack.", "Act"),
-    "evidence": ("findings:evidence", "Export the evidence of a finding or a campaign.", "Act"),
-    "check": ("check:check", "Check every declaration; show what a month measures and costs at each provider. Starts nothing.", "Operate"),
-    "doctor": (
-        "cluster:doctor_installation",
-        "Check this installation: Airflow, both databases, the result store, pools, DAGs, connections, disk, clock and versions.",
-        "Operate",
-    ),
-    "selfcheck": (
-        "trial:selfcheck",
-        "Check timers, energy, counted FLOPs, the load client and clocks against known values. Exit code 1 if a line fails.",
-        "Operate",
-    ),
-    "up": ("campaign:up", "Keep Airflow running on this machine until Ctrl-C; print its address and the login.", "Operate"),
-    "archive": ("archive:archive", "Verify, back up, move and correct the archive.", "Operate"),
-    "cluster": ("cluster:cluster", "Connect a provider's Kubernetes cluster, and check it.", "Operate"),
-    "airflow": (
-        "campaign:airflow",
-        "Run Airflow's own commands, such as `connections import`, on the Airflow of this installation.",
-        "Operate",
-    ),
+_BY_GROUP = {
+    "Measure": {
+        "run": (
+            "campaign:run",
+            "Measure a campaign on this machine through Airflow, compare it with the baseline, and write scorecards and the report.",
+        ),
+        "trigger": (
+            "trigger:trigger",
+            "Start benchmarks of these providers as one campaign, in the Airflow of this machine or of the team's server. Does not wait.",
+        ),
+        "trial": ("trial:trial", "Run one trial of WORKLOAD on a provider without Airflow, and record it."),
+        "load": ("load:load", "Load a server that is already there at one rate, and show its latencies; nothing is declared or archived."),
+        "replay": (
+            "trial:replay",
+            "Repeat an archived trial from its own record: same specification, criteria, seeds and arrival schedule.",
+        ),
+        "watch": ("environment:watch", "Check environment and prices of providers now; store changes as findings."),
+        "serve": (
+            "trial:serve",
+            "Serve WORKLOAD's model with Triton on this machine until Ctrl-C, and print how to declare it as an endpoint.",
+        ),
+        "rehearse": ("rehearse:rehearse", "Simulate campaigns of simulated providers; check, record and review them like measured ones."),
+        "workload": ("workload:workload", "Make workloads from your own traffic, prompts and training scripts."),
+        "model": ("model:model", "Inspect checkpoints and declare workloads that serve them."),
+    },
+    "Read": {
+        "status": ("status:status", "Show what is open, lost, cheapest and newest, as the overview does."),
+        "scorecard": (
+            "scorecard:scorecard",
+            "Show a campaign's verdict: winners, drift and costs. With -v every metric, criterion and decision.",
+        ),
+        "promises": ("promises:promises", "Show what providers promise, and whether it is kept, broken or not shown."),
+        "report": ("report:report", "Write a campaign's report as HTML and Markdown, and print its path."),
+        "campaigns": ("archive:campaigns", "List the campaigns, newest first."),
+        "compare": (
+            "compare:compare",
+            "Compare two campaigns, providers or trials: effect, interval and verdict by metric, and what changed around them.",
+        ),
+        "drift": ("compare:drift", "Find change points in series from other sources."),
+    },
+    "Decide": {
+        "decide": ("decide:decide", "Rank providers for a team at today's accepted prices, from the newest campaign of each series."),
+        "negotiate": ("negotiate:negotiate", "Show which first choices move at lower prices of a provider, and what that saves a month."),
+        "cost": ("cost_forecast:cost", "Show what trials, campaigns and plans cost, line by line."),
+        "prices": ("prices:prices", "Read, check and accept prices."),
+        "budget": ("trigger:budget", "Show the budgets of providers: used this month, and left."),
+    },
+    "Act": {
+        "findings": ("findings:findings", "List, show and answer findings: what drifted, and what was decided about it."),
+        "alerts": ("alerts:alerts", "Preview Slack messages and the monthly digest, without Slack."),
+        "evidence": ("findings:evidence", "Export the evidence of a finding or a campaign."),
+    },
+    "Operate": {
+        "check": ("check:check", "Check every declaration; show what a month measures and costs at each provider. Starts nothing."),
+        "doctor": (
+            "cluster:doctor_installation",
+            "Check this installation: Airflow, both databases, the result store, pools, DAGs, connections, disk, clock and versions.",
+        ),
+        "selfcheck": (
+            "trial:selfcheck",
+            "Check timers, energy, counted FLOPs, the load client and clocks against known values. Exit code 1 if a line fails.",
+        ),
+        "up": ("campaign:up", "Keep Airflow running on this machine until Ctrl-C; print its address and the login."),
+        "archive": ("archive:archive", "Verify, back up, move and correct the archive."),
+        "cluster": ("cluster:cluster", "Connect a provider's Kubernetes cluster, and check it."),
+        "airflow": ("campaign:airflow", "Run Airflow's own commands, such as `connections import`, on the Airflow of this installation."),
+    },
 }
-"""Name to the function or group in this package, its line in `plumbline --help` (the first paragraph of its own help), and its group there."""
+COMMANDS = {name: (*row, group) for group, rows in _BY_GROUP.items() for name, row in rows.items()}
+"""Name to the function or group in this package, its line in `plumbline --help` (also the help of a function without a docstring), and its group there."""
 _ANY_WORDS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
@@ -116,14 +103,15 @@ class _Commands(TyperGroup):
 
 def load_command(name: str) -> Any:
     """The command or group of that name, with its options."""
-    module, _, attribute = COMMANDS[name][0].partition(":")
+    target, line, _ = COMMANDS[name]
+    module, _, attribute = target.partition(":")
     command = getattr(import_module(f"plumbline.cli.{module}"), attribute)
     if isinstance(command, typer.Typer):
         group = get_group(command)
         group.name = name
         return group
     alone = typer.Typer(add_completion=False)
-    alone.command(name, context_settings=_ANY_WORDS if name == "airflow" else None)(command)
+    alone.command(name, context_settings=_ANY_WORDS if name == "airflow" else None, help=command.__doc__ or line)(command)
     return get_command(alone)
 
 

@@ -111,7 +111,6 @@ _NEWEST = 12
 def campaigns(
     everything: Annotated[bool, typer.Option("--all", help=f"every campaign, not only the newest {_NEWEST}")] = False, as_json: Json = False
 ) -> None:
-    """List the campaigns, newest first."""
     with read_archive(listing=True, as_json=as_json) as archive:
         rows = archive.campaigns()
 

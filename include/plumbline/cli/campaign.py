@@ -54,7 +54,6 @@ from plumbline.workflows.report import campaign_data
 
 
 def airflow(words: typer.Context) -> None:
-    """Run Airflow's own commands, such as `connections import`, on the Airflow of this installation."""
     try:
         prepare()
     except RuntimeError as error:
@@ -190,7 +189,6 @@ def run(
     reason: Annotated[str, typer.Option(help="why, for the record")] = "on demand, from the command line",
     as_json: Json = False,
 ) -> None:
-    """Measure a campaign on this machine through Airflow, compare it with the baseline, and write scorecards and the report."""
     declared = load_with_local_gpus()
     campaign_id = campaign or datetime.now(timezone.utc).strftime("run-%Y%m%d-%H%M%S")
     request = run_request(campaign_id, reason, workload, kind, repeats, placement)
@@ -212,7 +210,6 @@ def run(
 
 
 def up() -> None:
-    """Keep Airflow running on this machine until Ctrl-C; print its address and the login."""
     load_with_local_gpus()  # and a declaration that cannot be read would leave an Airflow without DAGs
     with stop_on_signal(), CampaignProgress() as watching:
         try:

@@ -14,7 +14,7 @@ import typer
 from plumbline.analysis.cost.budget import SUMS, BudgetUse, sum_known
 from plumbline.analysis.prices.book import share_of
 from plumbline.cli.exit_status import UNUSABLE
-from plumbline.cli.output import Json, emit, err, out, table
+from plumbline.cli.output import Json, emit, err, fields_of, out, table
 from plumbline.cli.tables import TOP, print_table
 from plumbline.declarations import (
     AnyWorkload,
@@ -101,7 +101,6 @@ def check(
     everything: Annotated[bool, typer.Option("--all", help="also what runs only on demand, and disabled providers")] = False,
     as_json: Json = False,
 ) -> None:
-    """Check every declaration; show what a month measures and costs at each provider. Starts nothing."""
     try:
         declared = load(config)
     except DeclarationError as error:
@@ -236,16 +235,8 @@ def _charged(provider: Provider, workload: AnyWorkload) -> str:
 
 def _month(month: MonthlyEstimate) -> dict[str, Any]:
     """One provider's month; of a disabled provider what it would be."""
-    return {
-        "provider": month.provider,
-        "enabled": month.enabled,
-        "trials": month.trials,
-        "node_hours": month.node_hours,
-        "usd": month.use.usd,
-        "share": month.use.share,
-        "price": month.price,
-        "times": month.times,
-    }
+    counted = fields_of(month, "provider", "enabled", "trials", "node_hours")
+    return {**counted, **fields_of(month.use, "usd", "share"), **fields_of(month, "price", "times")}
 
 
 def _sums(declared: Declarations, months: Sequence[MonthlyEstimate]) -> list[tuple[str, int, float, BudgetUse]]:

@@ -36,7 +36,6 @@ _MARK = {"ok": ("✓", "green"), "failed": ("✗", "red"), "unknown": ("–", "d
 
 
 def doctor_installation(as_json: Json = False) -> None:
-    """Check this installation: Airflow, both databases, the result store, pools, DAGs, connections, disk, clock and versions."""
     lines = []
     for line in examine():
         lines.append(line)

@@ -19,7 +19,7 @@ from plumbline.analysis.cost.unit_costs import Cost
 from plumbline.analysis.prices.book import OTHER_GPUS_TEXT, share_of
 from plumbline.cli.cost_month import month
 from plumbline.cli.declared import Campaign, as_day
-from plumbline.cli.output import Json, clear_errors, completed, emit, fail, marked, out, read_archive, table
+from plumbline.cli.output import Json, clear_errors, completed, emit, fail, fields_of, marked, out, read_archive, table
 from plumbline.cli.tables import TOP, print_table
 from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.cost_plan import CostPlan, PlanLine, PlanOption
@@ -56,15 +56,7 @@ def incomplete(bill: Bill) -> None:
 
 def as_data(bill: Bill) -> dict[str, Any]:
     """A bill for `--json`."""
-    return {
-        "lines": bill.lines,
-        "by_item": bill.by_item(),
-        "total": bill.total,
-        "paid": bill.paid,
-        "share": bill.share,
-        "complete": bill.complete,
-        "unknown": bill.unknown,
-    }
+    return {"lines": bill.lines, "by_item": bill.by_item(), **fields_of(bill, "total", "paid", "share", "complete", "unknown")}
 
 
 def plan(
@@ -200,7 +192,8 @@ def campaign(
             out.print(f"  paid: whole instances while they are held; share: the trials' part, {OTHER_GPUS_TEXT}", style="dim")
         _gaps(costs)
 
-    rows, totals = ([_cost_data(p) for p in group] for group in (costs, sums))
+    columns = ("provider", "kind", "simulated", "trials", "finished", "lost", "per_finished_run", "why_not")
+    rows, totals = ([{**fields_of(p, *columns), **as_data(p.bill)} for p in group] for group in (costs, sums))
     emit(as_json, {"campaign": name, "providers": rows, "sums": totals}, show)
 
 
@@ -213,20 +206,6 @@ def _figures(cost: ProviderCost, items: Sequence[Item]) -> tuple[str, ...]:
         _amount(cost.bill.share),
         *("–" if money is None else f"{least}{_amount(money)}" for money in (cost.bill.total, cost.per_finished_run)),
     )
-
-
-def _cost_data(p: ProviderCost) -> dict[str, Any]:
-    return {
-        "provider": p.provider,
-        "kind": p.kind,
-        "simulated": p.simulated,
-        "trials": p.trials,
-        "finished": p.finished,
-        "lost": p.lost,
-        "per_finished_run": p.per_finished_run,
-        "why_not": p.why_not,
-        **as_data(p.bill),
-    }
 
 
 def _gaps(costs: Sequence[ProviderCost]) -> None:

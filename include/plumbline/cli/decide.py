@@ -202,7 +202,6 @@ def decide(
     why: Annotated[str, typer.Option(help="with --keep: the reason that is stored with it")] = "on the command line",
     as_json: Json = False,
 ) -> None:
-    """Rank providers for a team at today's accepted prices, from the newest campaign of each series."""
     on = datetime.now(timezone.utc).date()
     with clear_errors(DeclarationError, LookupError, ValueError, DecisionsLocked), read_archive() as archive:
         declared = load()

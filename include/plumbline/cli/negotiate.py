@@ -21,7 +21,6 @@ def negotiate(
     price: Annotated[list[float] | None, typer.Option(min=0.0, help="an offered price, USD per instance-hour")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show which first choices move at lower prices of a provider, and what that saves a month."""
     shares = [_share(text) for text in (less or ([] if price else [f"{percent}%" for percent in DISCOUNTS]))]
     with clear_errors(DeclarationError, LookupError, ValueError), read_archive() as archive:
         declared = load()

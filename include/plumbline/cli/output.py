@@ -83,6 +83,11 @@ def emit(as_json: bool, data: Any, show: Callable[[], None]) -> None:
         show()
 
 
+def fields_of(record: object, *names: str) -> dict[str, Any]:
+    """These values of a record by name, for `--json`."""
+    return {name: getattr(record, name) for name in names}
+
+
 def fail(message: str, code: int = UNUSABLE) -> NoReturn:
     """Say what is wrong on standard error and leave with `code`."""
     err.print(message, style="red")

@@ -14,7 +14,7 @@ from plumbline.analysis.prices.check import PriceVerdict, implausible
 from plumbline.cli.declared import declared_providers, load_declared
 from plumbline.cli.exit_status import DRIFTED, FAILED
 from plumbline.cli.findings import Why
-from plumbline.cli.output import Json, clear_errors, emit, err, out, read_archive, table
+from plumbline.cli.output import Json, clear_errors, emit, err, fields_of, out, read_archive, table
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.rates import Purchase, Term
 from plumbline.findings.price import format_price_name, format_price_source, price_unit
@@ -201,29 +201,17 @@ def _show_checks(places: Sequence[Provider], results: list[PriceCheckResult]) ->
 
 
 def _as_data(one: PriceCheckResult) -> dict[str, Any]:
-    return {
-        "provider": one.provider,
-        "at": one.at,
-        "new_readings": one.readings,
-        "prices": [_price(checked) for checked in one.checks],
-        "changes": one.changes,
-        "findings": one.findings,
-        "opened": one.opened,
-        "failures": one.notes,
-    }
+    prices = [_price(checked) for checked in one.checks]
+    head = {"provider": one.provider, "at": one.at, "new_readings": one.readings, "prices": prices}
+    return {**head, **fields_of(one, "changes", "findings", "opened"), "failures": one.notes}
 
 
 def _price(checked: PriceVerdict) -> dict[str, Any]:
     return {
-        "purchase": checked.reading.purchase,
-        "term": checked.reading.term,
+        **fields_of(checked.reading, "purchase", "term"),
         "meaning": checked.status,
         "accepted_usd_per_gpu_hour": checked.accepted,
         "usd_per_gpu_hour": checked.price,
-        "effect": checked.effect,
-        "since": checked.since,
-        "sightings": checked.sightings,
-        "confirmed_by": checked.confirmed_by,
-        "reason": checked.reason,
+        **fields_of(checked, "effect", "since", "sightings", "confirmed_by", "reason"),
         "reading_id": checked.reading.reading_id,
     }

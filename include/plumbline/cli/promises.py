@@ -21,7 +21,6 @@ def promises(
     everything: Annotated[bool, typer.Option("--all", help="every row instead of the first ten")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show what providers promise, and whether it is kept, broken or not shown."""
     declared = load_declared()
     chosen = declared_providers(declared, provider or sorted(declared.providers))
     with read_archive(listing=True, as_json=as_json) as archive:

@@ -30,7 +30,6 @@ def rehearse(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Simulate campaigns of simulated providers; check, record and review them like measured ones."""
     now = datetime.now(timezone.utc)
     apart = (home or installation_paths().home / "rehearsal").resolve()
     if apart.exists() and not apart.is_dir():

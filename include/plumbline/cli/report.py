@@ -22,7 +22,6 @@ def report(
     to: Annotated[list[str] | None, typer.Option(help="a recipient of the mail; repeat it for several")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a campaign's report as HTML and Markdown, and print its path."""
     read_archive().close()
     with clear_errors(LookupError, DeclarationError, NoBrowser, ValueError):
         done = write_files(campaign, () if tables is None else (tables,), pdf=pdf, mail=mail or bool(to), to=to or ())

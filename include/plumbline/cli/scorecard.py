@@ -60,7 +60,6 @@ def scorecard(
     everything: Annotated[bool, typer.Option("--all", help="the same, for every provider instead of the first ten")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show a campaign's verdict: winners, drift and costs. With -v every metric, criterion and decision."""
     with clear_errors(LookupError, DeclarationError), read_archive() as archive:
         name = campaign or newest_campaign(archive)
         data = campaign_data(archive, name)

@@ -12,7 +12,6 @@ from plumbline.declarations import DeclarationError, installation_paths, load
 
 
 def status(as_json: Json = False) -> None:
-    """Show what is open, lost, cheapest and newest, as the overview does."""
     with clear_errors(DeclarationError), read_archive(listing=True, as_json=as_json) as archive:
         found = overview(archive, load(), installation_paths().reports, datetime.now(timezone.utc))
 

@@ -163,7 +163,6 @@ def selfcheck(
     ] = "cpu",
     as_json: Json = False,
 ) -> None:
-    """Check timers, energy, counted FLOPs, the load client and clocks against known values. Exit code 1 if a line fails."""
     lines = instrument.run(device)
     emit(as_json, {"lines": lines}, lambda: _show(lines))
     raise typer.Exit(FAILED if any(line.status == "fail" for line in lines) else OK)
@@ -185,7 +184,6 @@ _READY_S, _LOOK_S = 300.0, 0.5
 
 
 def serve(workload: Annotated[str, typer.Argument(help="name of a declared inference workload, such as chat-tiny-cpu")]) -> None:
-    """Serve WORKLOAD's model with Triton on this machine until Ctrl-C, and print how to declare it as an endpoint."""
     spec = inference_workload(workload)
     try:
         with stopped_by_sigterm(), tempfile.TemporaryDirectory(prefix="plumbline-serve-") as folder:
@@ -230,7 +228,6 @@ def trial(
     everything: Everything = False,
     as_json: Json = False,
 ) -> None:
-    """Run one trial of WORKLOAD on a provider without Airflow, and record it."""
     declared = load_declared()
     with clear_errors(PlanError):
         kind, _, name = workload.rpartition("/")
@@ -257,7 +254,6 @@ def replay(
     everything: Everything = False,
     as_json: Json = False,
 ) -> None:
-    """Repeat an archived trial from its own record: same specification, criteria, seeds and arrival schedule."""
     with read_archive() as archive:
         document = archive.document(trial_id)
         imported = archive.imported(trial_id)

@@ -13,7 +13,7 @@ from plumbline.analysis.cost.budget import Balance, BudgetUse, Limit, sum_limits
 from plumbline.cli.campaign import Kinds, Placed, Repeats, Workloads, load_declarations, run_request
 from plumbline.cli.declared import declared_providers
 from plumbline.cli.exit_status import FAILED
-from plumbline.cli.output import Json, emit, fail, out, planning_archive, read_archive, table
+from plumbline.cli.output import Json, emit, fail, fields_of, out, planning_archive, read_archive, table
 from plumbline.cli.tables import print_table
 from plumbline.embedded import client
 from plumbline.embedded.client import AirflowError, StartedRun
@@ -34,7 +34,6 @@ def trigger(
     campaign: Annotated[str | None, typer.Option(help="campaign id; named by its time if left out")] = None,
     as_json: Json = False,
 ) -> None:
-    """Start benchmarks of these providers as one campaign, in the Airflow of this machine or of the team's server. Does not wait."""
     declared = load_declarations()
     campaign_id = campaign or on_demand_campaign_id(datetime.now(timezone.utc))
     request = run_request(campaign_id, reason, workload, kind, repeats, placement)
@@ -60,7 +59,6 @@ def trigger(
 def budget(
     provider: Annotated[list[str] | None, typer.Argument(help="all that declare a budget if none is named")] = None, as_json: Json = False
 ) -> None:
-    """Show the budgets of providers: used this month, and left."""
     declared, now = load_declarations(), datetime.now(timezone.utc)
     for one in declared_providers(declared, provider or ()):
         if one.budget is None:
@@ -73,18 +71,8 @@ def budget(
 
 
 def _row(one: StartedRun, address: str) -> dict[str, object]:
-    start = one.start
-    return {
-        "provider": start.provider,
-        "dag_id": start.dag_id,
-        "run_id": one.run_id,
-        "state": one.state,
-        "waits_for": one.waits_for,
-        "trials": start.trials,
-        "left_out": start.left_out,
-        "budget": start.budget,
-        "url": _url(one, address),
-    }
+    run = {**fields_of(one.start, "provider", "dag_id"), **fields_of(one, "run_id", "state", "waits_for")}
+    return {**run, **fields_of(one.start, "trials", "left_out", "budget"), "url": _url(one, address)}
 
 
 def _url(one: StartedRun, address: str) -> str:
@@ -112,20 +100,14 @@ def _waits(one: StartedRun) -> str:
 
 
 def _figures(balance: Balance, rerun: BudgetUse) -> dict[str, object]:
+    amounts = ("gpu_hours", "usd", "share")
     return {
-        "provider": balance.provider,
-        "month": balance.month,
-        "gpu_hours_per_month": balance.budget.gpu_hours_per_month,
-        "usd_per_month": balance.budget.usd_per_month,
-        "gpu_hours_used": balance.used.gpu_hours,
-        "usd_used": balance.used.usd,
-        "share_used": balance.used.share,
-        "gpu_hours_left": balance.gpu_hours_left,
-        "usd_left": balance.usd_left,
+        **fields_of(balance, "provider", "month"),
+        **fields_of(balance.budget, "gpu_hours_per_month", "usd_per_month"),
+        **{f"{name}_used": amount for name, amount in fields_of(balance.used, *amounts).items()},
+        **fields_of(balance, "gpu_hours_left", "usd_left"),
         "unpriced": balance.used.unpriced or rerun.unpriced,
-        "rerun_gpu_hours": rerun.gpu_hours,
-        "rerun_usd": rerun.usd,
-        "rerun_share": rerun.share,
+        **{f"rerun_{name}": amount for name, amount in fields_of(rerun, *amounts).items()},
     }
 
 
