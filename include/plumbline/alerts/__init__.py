@@ -4,18 +4,3 @@ from plumbline.alerts.channel import AlertChannel, ChannelError, Post
 from plumbline.alerts.delivery import Alert, Delivery, deliver
 from plumbline.alerts.message import AlertContext, Message, render
 from plumbline.alerts.slack.connection import CONNECTION, Slack, connect
-
-__all__ = [
-    "CONNECTION",
-    "Alert",
-    "AlertChannel",
-    "AlertContext",
-    "ChannelError",
-    "Delivery",
-    "Message",
-    "Post",
-    "Slack",
-    "connect",
-    "deliver",
-    "render",
-]

@@ -19,11 +19,3 @@ from plumbline.declarations.workloads.inference import InferenceWorkload
 from plumbline.declarations.workloads.script import ScriptWorkload
 from plumbline.declarations.workloads.training import TrainingJob, TrainingWorkload
 from plumbline.declarations.workloads.workload import AnyCriterion, Criterion, RelativeCriterion
-
-__all__ = [
-    "HARNESS_PROTOCOL", "Alerts", "AnyCriterion", "AnyWorkload", "Budget", "ContainerWorkload", "Contract", "Criterion", "DeclarationError", "Declarations", "DriftRules",
-    "EndpointLauncher", "InferenceWorkload", "InstallationPaths", "KubernetesLauncher", "LocalLauncher", "Origin", "Preference", "Price",
-    "Problem", "Provider", "QuietHours", "RelativeCriterion", "Route", "ScriptWorkload", "SimulatedLauncher", "Team", "Thresholds", "TrainingJob",
-    "TrainingWorkload", "Trial", "ValidityLimits", "canonical", "criteria_hash", "digest", "enabled_providers", "incompatibility", "installation_paths", "load",
-    "load_in_force", "load_upkeep", "parse_weights", "series_key", "spec_hash", "trial_id", "with_weights",
-]  # fmt: skip

@@ -16,8 +16,6 @@ from plumbline.price_sources.gpuhunt import GpuhuntPrices
 from plumbline.price_sources.opencost import OpencostPrices
 from plumbline.results.price_reading import Reading
 
-__all__ = ["NoPrice", "PriceReport", "PriceSource", "PriceSourceDown", "PriceSourceError", "price_source", "read_prices"]
-
 
 @dataclass(frozen=True)
 class PriceReport:

@@ -2,5 +2,3 @@
 
 from plumbline.quality.check import check
 from plumbline.quality.report import QualityReport, Verdict
-
-__all__ = ["QualityReport", "Verdict", "check"]

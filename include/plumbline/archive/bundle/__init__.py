@@ -13,5 +13,3 @@ An import makes all rows of a measurement from its document. Raw evidence stays 
 """
 
 from plumbline.archive.bundle.manifest import BadBundle, ExportedCampaign, ImportedCampaign
-
-__all__ = ["BadBundle", "ExportedCampaign", "ImportedCampaign"]
