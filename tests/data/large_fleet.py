@@ -9,7 +9,7 @@ import yaml
 from tests.data.result_documents import document, provider, training_metrics, training_workload, trial
 
 from plumbline.archive import DecisionRecord, open_archive
-from plumbline.dashboard.parts import IMMEDIATE_PROVIDERS
+from plumbline.dashboard.rendering import IMMEDIATE_PROVIDERS
 from plumbline.declarations.installation import installation_paths
 
 PROVIDERS = IMMEDIATE_PROVIDERS + 1

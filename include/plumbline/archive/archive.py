@@ -19,8 +19,7 @@ from plumbline.archive import prices as price_rows
 from plumbline.archive import quarantine as quarantine_rows
 from plumbline.archive import samples as sample_rows
 from plumbline.archive import trials as trial_rows
-from plumbline.archive.advisory_lock import advisory_lock
-from plumbline.archive.engine import check_url, make_engine, reading, reads, utc_now, writes, writing
+from plumbline.archive.engine import advisory_lock, check_url, make_engine, reading, reads, utc_now, writes, writing
 from plumbline.archive.migrate import prepare, revision_of
 from plumbline.declarations import Provider, installation_paths
 from plumbline.declarations.addresses import earlier_database, store_url

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
@@ -185,3 +187,57 @@ def migrating(engine: Engine) -> Iterator[Connection]:
 
 
 _LOCK = 0x706C756D62  # "plumb": any number will do as long as all versions use the same
+
+
+_POLL_S = 0.1
+
+
+@contextmanager
+def advisory_lock(engine: Engine, what: str, patience_s: float) -> Iterator[bool]:
+    """Hold the lock named `what` (letters and digits) among all processes that share the archive; yields whether it was acquired within `patience_s`
+    seconds. It goes with its process, also when that is killed: a file's lock beside SQLite, an advisory lock of the session in PostgreSQL."""
+    lock = _file_lock if engine.dialect.name == "sqlite" else _session_lock
+    with lock(engine, what, time.monotonic() + patience_s) as had:
+        yield had
+
+
+@contextmanager
+def _file_lock(engine: Engine, what: str, deadline: float) -> Iterator[bool]:
+    path = Path(f"{engine.url.database}.{what}.lock")
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def take() -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    try:
+        yield _acquire(take, deadline)
+    finally:
+        os.close(descriptor)  # the file stays: whoever removed it would let a second process lock another one of the same name
+
+
+@contextmanager
+def _session_lock(engine: Engine, what: str, deadline: float) -> Iterator[bool]:
+    key = zlib.crc32(f"plumbline {what}".encode())
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+
+        def take() -> bool:
+            return bool(connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": key}).scalar_one())
+
+        had = _acquire(take, deadline)
+        try:
+            yield had
+        finally:
+            if had:  # the connection goes back to a pool and would keep the lock
+                connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": key})
+
+
+def _acquire(take: Callable[[], bool], deadline: float) -> bool:
+    while not take():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True

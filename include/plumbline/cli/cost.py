@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -17,7 +18,6 @@ from plumbline.analysis.cost.campaign_bill import ProviderCost, outcome_costs, s
 from plumbline.analysis.cost.planned_bill import PlannedOption, plan_bills
 from plumbline.analysis.cost.unit_costs import Cost
 from plumbline.analysis.prices.book import OTHER_GPUS_TEXT, share_of
-from plumbline.cli.cost_month import month
 from plumbline.cli.declared import Campaign, as_day
 from plumbline.cli.output import Json, clear_errors, completed, emit, fail, fields_of, marked, out, read_archive, table
 from plumbline.cli.tables import TOP, print_table
@@ -30,6 +30,7 @@ from plumbline.presentation.costs import share_note
 from plumbline.results import InvalidResult
 from plumbline.workflows.campaign_bill import campaign_bill
 from plumbline.workflows.report import newest_campaign
+from plumbline.workflows.spend import NOTE, Spend, spend, spend_csv
 
 
 def lines_table(title: str | Text, bill: Bill) -> Table:
@@ -125,7 +126,6 @@ On = Annotated[str | None, typer.Option("--on", help="the day whose prices count
 
 
 cost.command()(plan)
-cost.command()(month)
 
 
 @cost.command()
@@ -233,3 +233,39 @@ def _outcome_table(outcomes: tuple[Cost, ...]) -> Any:
 
 def _amount(money: Money | None) -> str:
     return "–" if money is None else str(money).removesuffix(f" {money.currency}")
+
+
+@cost.command()
+def month(
+    of: Annotated[str | None, typer.Option("--month", help="the month in the middle, such as 2026-11; this one if left out")] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="as CSV with paid and share of each month")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="every row instead of the first ten")] = False,
+    as_json: Json = False,
+) -> None:
+    """What was paid last month and this one so far, and the forecast of the next, by provider and workload, against budgets."""
+    now = datetime.now(timezone.utc)
+    if of is not None:
+        try:
+            now = datetime.strptime(of, "%Y-%m").replace(tzinfo=timezone.utc)
+        except ValueError:
+            fail(f'--month "{of}" is not a month; expected one such as 2026-11')
+    with clear_errors(DeclarationError), read_archive(empty=True) as archive:
+        found = spend(archive, load(), now)
+    if as_csv:
+        sys.stdout.write(spend_csv(found))
+        return
+    emit(as_json, found.view, lambda: _show(found, everything))
+
+
+def _show(found: Spend, everything: bool) -> None:
+    numbers = found.headings
+    shown = table("Spend, USD", "provider", "workload", *numbers, "forecast from", right=numbers)
+    for row in found.rows:
+        name = marked("{}[yellow]{}[/]", row.provider, " SIMULATED" if row.simulated else "")
+        shown.add_row(name, row.workload, *row.cells, row.times)
+    print_table(shown, None if everything else TOP, sums=[(row.provider, "", *row.cells) for row in found.sums])
+    for why in dict.fromkeys(row.why for row in found.rows if row.why):
+        out.print(f"  without a price: {why}", style="dim")
+    out.print(f"  {NOTE}", style="dim")
+    for balance in found.balances:
+        out.print(f"{balance.provider}: {balance}", style="yellow" if balance.exceeded else None)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.params import Depends
@@ -16,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from pydantic_core import to_jsonable_python
 
+from plumbline.archive import Archive
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.assets import Assets
 from plumbline.dashboard.filters import Filter
@@ -230,3 +232,29 @@ def _current_entry(path: str) -> str:
 def explanation(detail: Mapping[str, object]) -> str:
     """A finding's attribution; empty without one."""
     return str(detail.get("explanation") or "")
+
+
+IMMEDIATE_PROVIDERS = 12
+"""With results of so many providers or fewer, a page waits for all its parts: a loading state would only flash."""
+
+Waiting = Literal["", "main", "all"]
+
+
+def read_parts(request: Request, parts: Waiting = "") -> Waiting:
+    """A page's dependency: what its address waits for. JSON waits for everything."""
+    return "all" if wants_json(request) else parts
+
+
+Parts = Annotated[Waiting, Depends(read_parts)]
+"""The parts that a page waits for: the parts that are cached, its main part too, or everything."""
+
+
+def waits_for(archive: Archive, parts: Waiting) -> Waiting:
+    """`parts`, or all of them where the fleet is small."""
+    return parts if parts != "all" and len(archive.provider_names()) > IMMEDIATE_PROVIDERS else "all"
+
+
+def address_with(request: Request, parts: Waiting) -> str:
+    """The query of this page that waits for `parts`."""
+    parameters = [(name, value) for name, value in request.query_params.multi_items() if name != "parts"]
+    return f"?{urlencode([*parameters, ('parts', parts)])}"

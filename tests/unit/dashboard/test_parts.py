@@ -14,7 +14,7 @@ from tests.parsed import Parsed
 
 from plumbline.archive import open_archive
 from plumbline.dashboard.app import create_app
-from plumbline.dashboard.parts import IMMEDIATE_PROVIDERS
+from plumbline.dashboard.rendering import IMMEDIATE_PROVIDERS
 from plumbline.declarations.installation import override_home
 
 ONE = "/decisions/lab/training"

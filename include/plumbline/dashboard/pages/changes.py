@@ -14,8 +14,7 @@ from fastapi.responses import Response
 from plumbline.analysis.drift.environment import FACT_NAMES, Adoption, FactChange, FactReading, fact_changes
 from plumbline.archive import FindingView
 from plumbline.dashboard.access import can_see_costs
-from plumbline.dashboard.parts import Parts, address_with, waits_for
-from plumbline.dashboard.rendering import PageRenderer, PageRoutes
+from plumbline.dashboard.rendering import PageRenderer, PageRoutes, Parts, address_with, waits_for
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.findings.cause import slowdown
 from plumbline.metrics.formatting import format_change

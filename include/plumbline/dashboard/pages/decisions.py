@@ -29,8 +29,7 @@ from plumbline.dashboard.decision_query import (
 from plumbline.dashboard.filters import Chosen, filter_bar
 from plumbline.dashboard.pages.overview import newest_decisions
 from plumbline.dashboard.pages.repeats import repeat_form
-from plumbline.dashboard.parts import Parts, address_with, waits_for
-from plumbline.dashboard.rendering import PageRenderer, PageRoutes, wants_json
+from plumbline.dashboard.rendering import PageRenderer, PageRoutes, Parts, address_with, waits_for, wants_json
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Preference
 from plumbline.metrics import METRICS

@@ -15,8 +15,7 @@ from plumbline.analysis.decisions.negotiation import DISCOUNTS, HIGHEST, LOWEST,
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.archive import Archive
 from plumbline.dashboard.decision_query import PROVIDERS_SHOWN, AdjustedDecision, InvalidDecisionQuery, compute_decision, find_preference
-from plumbline.dashboard.parts import Parts, address_with, waits_for
-from plumbline.dashboard.rendering import PageRenderer, PageRoutes
+from plumbline.dashboard.rendering import PageRenderer, PageRoutes, Parts, address_with, waits_for
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.presentation.charts.decisions import price_curve_chart

@@ -21,8 +21,7 @@ from plumbline.archive.pages import CampaignHead
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.filters import Chosen, Filter, filter_bar
 from plumbline.dashboard.pages.reports import report_file
-from plumbline.dashboard.parts import Parts, address_with, waits_for
-from plumbline.dashboard.rendering import PageRenderer, PageRoutes
+from plumbline.dashboard.rendering import PageRenderer, PageRoutes, Parts, address_with, waits_for
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.dashboard.status_strip import ask_airflow, status_tiles
 from plumbline.declarations import Declarations

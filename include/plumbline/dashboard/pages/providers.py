@@ -19,8 +19,7 @@ from plumbline.archive.trends import LaunchCounts
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.filters import RANGE, Chosen, Filter, filter_bar
 from plumbline.dashboard.pages.workloads import cached_rankings, leads
-from plumbline.dashboard.parts import Parts, address_with, waits_for
-from plumbline.dashboard.rendering import PageRenderer, PageRoutes
+from plumbline.dashboard.rendering import PageRenderer, PageRoutes, Parts, address_with, waits_for
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations, Provider
 from plumbline.findings.headline import headline

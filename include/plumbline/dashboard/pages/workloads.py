@@ -22,8 +22,7 @@ from plumbline.archive import Archive, FindingView
 from plumbline.archive.pages import SeriesResult, WorkloadName
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.filters import Chosen, filter_bar
-from plumbline.dashboard.parts import Parts, Waiting, address_with, waits_for
-from plumbline.dashboard.rendering import PageRenderer, PageRoutes
+from plumbline.dashboard.rendering import PageRenderer, PageRoutes, Parts, Waiting, address_with, waits_for
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.presentation.card_tables import CardTable, NumberKey, card_tables, row_keys
