@@ -103,7 +103,9 @@ def new(
     with clear_errors(ValueError, OSError, UnusableFile, DeclarationError):
         seconds = parse(limit, SECONDS, "a duration", "2min")
         out.print(f"running it here until it has reported {new_script.WANTED} steps, at most {limit}")
-        found = new_script.understand(words, files, None if report is None else new_script.report_named(report), seconds)
+        found = new_script.understand(
+            words, files, None if report is None else new_script.report_named(report), seconds, ranks=1 if launches_ranks else processes
+        )
         every = found.every
         out.print(f"{_losses(found)}; a report every {format_count(every, 'step')}, read as {found.report.format}")
         settings = new_script.settings_of(words, files)

@@ -11,7 +11,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from functools import partial
+from itertools import islice, pairwise, repeat
 from math import prod
 from pathlib import Path
 from statistics import median
@@ -20,7 +21,6 @@ from typing import Any
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from plumbline import reporter
 from plumbline.declarations import DeclarationError, installation_paths
 from plumbline.declarations.loader import display_path, load_file
 from plumbline.declarations.workloads.script import (
@@ -36,10 +36,12 @@ from plumbline.declarations.workloads.script import (
 )
 from plumbline.declarations.workloads.script_files import LEFT_OUT
 from plumbline.declarations.workloads.training import TrainingWorkload
-from plumbline.harness import engine_python
+from plumbline.harness.gang.channel import free_port
 from plumbline.harness.process_tree import kill_tree
+from plumbline.harness.training.script.process import command_environment
 from plumbline.harness.training.script.report_files import report_files
 from plumbline.harness.training.script.reports import Reported, json_object, reader_of
+from plumbline.harness.training.worker_protocol import ProcessGroupSpec
 
 WANTED = 10
 _LOSS = rf"(?P<label>(?<![a-z_/])(?:train(?:ing)?[ _/])?loss\b[^0-9a-z]{{0,4}})(?P<loss>{NUMBER})"
@@ -65,8 +67,8 @@ class Understood:
     checkpoints: str | None
 
 
-def understand(command: Sequence[str], folder: Path, report: Report | None, limit_s: float) -> Understood:
-    """Run the command in a copy of the folder until it has reported WANTED times, ends, or `limit_s` is over.
+def understand(command: Sequence[str], folder: Path, report: Report | None, limit_s: float, ranks: int = 1) -> Understood:
+    """Run the command, as `ranks` processes, in a copy of the folder until it has reported WANTED times, one ends, or `limit_s` is over.
 
     ValueError with the last lines of its output if it reports nothing that `report` (None: any format) reads."""
     with tempfile.TemporaryDirectory(prefix="plumbline-script-") as scratch:
@@ -74,25 +76,31 @@ def understand(command: Sequence[str], folder: Path, report: Report | None, limi
         shutil.copytree(folder, copy, symlinks=True, ignore=_LEFT_OUT)
         before = {path for path in copy.rglob("*") if path.is_file()}
         events.touch()
-        path = engine_python.command_path(os.environ.get("PATH"))  # as in a trial
-        modules = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(Path(reporter.__file__).parent)])
-        environment = {**os.environ, "PATH": path, "PYTHONPATH": modules, "PYTHONUNBUFFERED": "1", "PLUMBLINE_REPORT": str(events)}
+        place = partial(ProcessGroupSpec, world=ranks, nodes=1, backend="", host="127.0.0.1", port=free_port(), run="run")
+        groups = [place(rank=rank, local=rank) if ranks > 1 else None for rank in range(ranks)]
+        threads = max((os.cpu_count() or 1) // ranks, 1)
+        variables = [command_environment(str(events), group, launches_ranks=False, threads=threads) for group in groups]
         with output.open("wb") as sink:
-            process = subprocess.Popen(command, cwd=copy, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink)
+            sinks = (sink, *repeat(subprocess.DEVNULL, ranks - 1))
+            started = partial(subprocess.Popen, command, cwd=copy, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+            processes = [started(env=each, stdout=into) for each, into in zip(variables, sinks, strict=True)]
+        process = processes[0]
         try:
             until, found, ended = time.monotonic() + limit_s, None, False
             while not ended and (found is None or len(found.reports) < WANTED) and time.monotonic() < until:
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(0.5)
-                ended = process.poll() is not None
+                ended = any(each.poll() is not None for each in processes)
                 new = sorted(path for path in copy.rglob("*") if path.is_file() and path not in before)
                 found = _recognise(_lines(output), _lines(events), copy, new, report)
         finally:
-            kill_tree(process.pid)
-            process.wait()
+            for each in processes:
+                kill_tree(each.pid)
+                each.wait()
         if found is None:
             last = "\n".join(_lines(output)[-20:])
-            what = "ran" if process.returncode == -9 else f"ended with exit status {process.returncode}"
+            failed = [each.returncode for each in processes if each.returncode != -9]
+            what = f"ended with exit status {failed[0]}" if failed else f"ran for {limit_s:g} s (--limit)"
             expected = f"{report.format}'s" if report is not None else "one of a known format, or with a step or loss and its number"
             raise ValueError(
                 f"the command {what} and reported no step; expected {expected}, by output, file or plumbline_report; its last lines:\n{last}"

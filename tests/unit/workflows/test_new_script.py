@@ -83,6 +83,17 @@ def test_a_checkpoint_s_folder(tmp_path: Path) -> None:
     assert run(tmp_path / "not", WORDS).checkpoints is None
 
 
+def test_each_rank_is_started_and_the_first_one_read(tmp_path: Path) -> None:
+    meets = "pathlib.Path(os.environ['RANK']).touch()\n    while len(list(pathlib.Path().glob('[01]'))) < int(os.environ['WORLD_SIZE']): time.sleep(0.01)\n    "
+    (tmp_path / "train.py").write_text(LOOP.format(meets + "print('rank', os.environ['LOCAL_RANK'], f'step {n} loss {loss}')"))
+    pattern = r"rank 0 step (?P<step>\d+)"
+    assert understand([sys.executable, "train.py"], tmp_path, report_named(pattern), 30, ranks=2).reports
+    with pytest.raises(ValueError, match="exit status 1 and reported no step"):
+        understand([sys.executable, "train.py"], tmp_path, report_named(pattern.replace("0", "1")), 30, ranks=1)
+    with pytest.raises(ValueError, match="ran for 2 s .--limit. and reported no step"):
+        understand([sys.executable, "train.py"], tmp_path, report_named(pattern), 2, ranks=3)
+
+
 def test_a_script_that_reports_nothing_shows_its_last_lines(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("for n in range(30): print('line', n)\nraise SystemExit(3)")
     with pytest.raises(ValueError, match="exit status 3 and reported no step") as caught:

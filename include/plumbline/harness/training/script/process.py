@@ -33,7 +33,7 @@ from plumbline.harness.training.script.output import Output
 from plumbline.harness.training.script.report_files import report_files
 from plumbline.harness.training.script.reports import Reported, json_object, reader_of, reported
 from plumbline.harness.training.script.steps import ReportedSteps, StepsMisreported
-from plumbline.harness.training.worker_protocol import ExitCode, ScriptSpec, StepLog, WorkerError
+from plumbline.harness.training.worker_protocol import ExitCode, ProcessGroupSpec, ScriptSpec, StepLog, WorkerError
 
 _LOOK_NS = 100_000_000
 _LOOK_SHARE = 200
@@ -59,14 +59,14 @@ class NotStarted(WorkerError):
     exit_code: ClassVar[ExitCode] = ExitCode.NOT_STARTED
 
 
-def command_environment(spec: ScriptSpec, inherited: dict[str, str], report: str) -> dict[str, str]:
-    """Variables of the command: torchrun's where several processes train together, or its launcher's own."""
+def command_environment(report: str, group: ProcessGroupSpec | None, *, launches_ranks: bool, threads: int) -> dict[str, str]:
+    """Variables of the command: this process's, and torchrun's where several processes train together, or its launcher's own."""
+    inherited = os.environ
     kept = {name: value for name, value in inherited.items() if name not in OF_HARNESS}
     kept["PATH"] = engine_python.command_path(kept.get("PATH"))
     paths = [path for path in kept.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", _PACKAGE_ROOT)]
     kept |= {"PYTHONPATH": os.pathsep.join([*paths, _REPORTER]), "PYTHONUNBUFFERED": "1", "PLUMBLINE_REPORT": report}
-    group = spec.group
-    if spec.launches_ranks:
+    if launches_ranks:
         node, nodes, host, port = (group.rank, group.nodes, group.host, group.port) if group else (0, 1, "127.0.0.1", free_port())
         kept |= {"NNODES": str(nodes), "NODE_RANK": str(node), "GROUP_RANK": str(node), "MASTER_ADDR": host, "MASTER_PORT": str(port)}
     elif group is not None:
@@ -74,8 +74,8 @@ def command_environment(spec: ScriptSpec, inherited: dict[str, str], report: str
         numbers = (group.rank, group.world, group.local, local_world, group.rank // local_world, group.rank // local_world, group.nodes)
         kept |= dict(zip(OF_HARNESS, map(str, numbers), strict=False)) | {"MASTER_ADDR": group.host, "MASTER_PORT": str(group.port)}
         if local_world > 1:
-            kept.setdefault("OMP_NUM_THREADS", str(spec.threads))
-    return kept | spec.environment
+            kept.setdefault("OMP_NUM_THREADS", str(threads))
+    return kept
 
 
 class ScriptProcess:
@@ -105,7 +105,8 @@ class ScriptProcess:
         events, writing = os.pipe()
         os.set_blocking(events, False)
         # By path: a launcher of ranks closes what it inherits.
-        variables = command_environment(self._spec, dict(os.environ), f"/proc/{os.getpid()}/fd/{writing}")
+        report, spec = f"/proc/{os.getpid()}/fd/{writing}", self._spec
+        variables = command_environment(report, spec.group, launches_ranks=spec.launches_ranks, threads=spec.threads) | spec.environment
         program, *arguments = self._spec.command
         found = shutil.which(self._folder / program if "/" in program else program, path=variables["PATH"])
         if found is None:
