@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import repeat
 from pathlib import Path
 from typing import IO
 
@@ -82,6 +83,19 @@ class ChildProcess(subprocess.Popen[bytes]):
         else:
             self.kill()
         self.wait(_GONE_S)
+
+
+def read_available(pipe: int, take: Callable[[bytes], None], most: int | None = None) -> bool:
+    """Whether more may come from a pipe that does not block. `most`: chunks to take, so that endless output does not keep from the rest."""
+    for _ in repeat(None) if most is None else range(most):
+        try:
+            data = os.read(pipe, 1 << 16)
+        except BlockingIOError:
+            return True
+        if not data:
+            return False
+        take(data)
+    return True
 
 
 @contextmanager

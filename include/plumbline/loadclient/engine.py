@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.loadclient.connection_pool import ConnectionPool
-from plumbline.loadclient.pacer import Pacer
 from plumbline.loadclient.request_log import WAITED, ErrorClass, Recorder, RequestLog
-from plumbline.loadclient.schedule_cursor import ScheduleCursor
+from plumbline.loadclient.schedule_cursor import Pacer, ScheduleCursor
 from plumbline.loadclient.transport import Connection, Settings, Transport
 
 LoadCommand = Literal["go_on", "stop", "server_ended"]

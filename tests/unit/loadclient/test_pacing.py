@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from plumbline.loadclient.pacer import Pacer
+from plumbline.loadclient.schedule_cursor import Pacer
 
 pytestmark = pytest.mark.integration  # real processes and the real clock
 

@@ -20,6 +20,7 @@ from typing import IO, Literal
 import psutil
 
 import plumbline
+from plumbline.harness.child_process import read_available
 from plumbline.harness.process_tree import KILL_S, ProcessId, end_processes, tagged_processes
 from plumbline.launch.failures import ProcessEnd
 from plumbline.launch.local import reaper
@@ -90,7 +91,7 @@ def end_launch(token: str, reaper_id: ProcessId, grace_s: float) -> set[int]:
 
 
 _MEMORY_POLL_S, _POLL_S = 0.5, 0.1
-_MAX_LOG_BYTES, _TAIL_BYTES, _MAX_LINE = 32 * 2**20, 4096, 65536
+_MAX_LOG_BYTES, _TAIL_BYTES, _MAX_LINE, _CHUNKS = 32 * 2**20, 4096, 65536, 16
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ def supervised(
     finally:
         end_launch(token, reaper_id, limits.grace_s)
         process.wait()
-        _drain(process.stdout, output, most=None)
+        read_available(process.stdout.fileno(), output.feed)
         process.stdout.close()
         output.close()
 
@@ -213,7 +214,7 @@ def _supervise(
         selector.register(process.stdout, selectors.EVENT_READ)
         while process.poll() is None:
             if selector.get_map() and selector.select(_POLL_S):
-                if not _drain(process.stdout, output):
+                if not read_available(process.stdout.fileno(), output.feed, _CHUNKS):
                     selector.unregister(process.stdout)
             elif not selector.get_map():
                 time.sleep(_POLL_S)
@@ -233,20 +234,6 @@ def _supervise(
                 end_launch(token, reaper_id, limits.grace_s)
                 process.wait()
     return ProcessEnd(process.returncode, stopped, detail)
-
-
-def _drain(pipe: IO[bytes], output: TrialOutput, most: int | None = 16) -> bool:
-    """Read the available output, at most `most` pieces, so that a flood does not delay the limits' checks; False at the end."""
-    while most is None or most > 0:
-        try:
-            data = os.read(pipe.fileno(), 65536)
-        except BlockingIOError:
-            return True
-        if not data:
-            return False
-        output.feed(data)
-        most = None if most is None else most - 1
-    return True
 
 
 def resident_bytes(reaper_pid: int, limit: float) -> float:

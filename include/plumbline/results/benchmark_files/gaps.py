@@ -1,4 +1,4 @@
-"""Reasons why a run of any tool cannot be compared, by its load and figures."""
+"""Reasons why a run of any tool cannot be compared, by its load and figures, and rates that its own figures contradict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""A fault phase: inject the fault at its time, find when the service recovered, and count the requests lost."""
+"""A fault phase: inject the fault at its time, find when the service recovered, and count the requests lost.
+
+The rule. A window is a request and all those scheduled within the second after it, or the nine next ones if those reach further. The service
+is back at the scheduled time of the first request, scheduled at or after the end of the fault, that is good and whose window holds as
+large a share of good requests as there was before the fault (all of them, if all were good before). The end of a fault is the moment of the
+kill, or the last moment of an overload: what lasts is only recovered from once it is over.
+
+No recovery: the phase ends before such a window is whole, or less than half of the requests were good before the fault, so that there was no
+service to come back to.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ passed and the lowest that failed is tried, until the two are within the toleran
 
 Two kinds of probe. A quick one costs little and shows gross overload; from an empty server it also passes an overload x as long as x times its
 seconds fits into the latency limits. A rate holds only after a confirming run: long enough that a growing queue shows, with the share of good
-requests above the target and no growth of the latency (`analysis.growth`) beyond half of the tolerance, which the bracket cannot tell apart.
+requests above the target and no growth of the latency (`growth_of`) beyond half of the tolerance, which the bracket cannot tell apart.
 Quick probes narrow the bracket to four tolerances, confirming runs do the rest. One that fails, ended early or not, shows by its slope what was
 served: quick probes that passed above that are void, and the next confirming runs go just below and just above it. A failure that the result rests on is looked at twice: a
 machine that was disturbed for a second has failed once.
@@ -20,12 +20,71 @@ themselves decide, and the result says so. Where even all the seconds left witho
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from statistics import NormalDist
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from plumbline.declarations.workloads.load import Search
-from plumbline.harness.inference.analysis.growth import Growth, pooled_growth
-from plumbline.metrics.proportions import min_successes_to_prove, wilson_interval
+from plumbline.metrics.proportions import CONFIDENCE, min_successes_to_prove, wilson_interval
+
+_WINDOWS = 12
+_MIN_REQUESTS = 45
+"""Two seconds at 25/s are enough: from an empty server they pass an overload of a fifth, which only the slope shows."""
+_LONGEST_START = 0.25
+
+
+@dataclass(frozen=True)
+class Growth:
+    """`slope`: seconds of latency a second of schedule. A server that is offered (1 + x) times its capacity has a slope of x.
+
+    `z`: the one-sided Mann-Kendall statistic of a rising trend."""
+
+    slope: float
+    z: float
+
+    def sure(self) -> bool:
+        """Whether the trend is no chance, one-sided."""
+        return self.z > NormalDist().inv_cdf(CONFIDENCE)
+
+
+def growth_of(scheduled: NDArray[np.float64], latency: NDArray[np.float64], duration_s: float) -> Growth | None:
+    """Growth of the latencies (seconds, [n]) of requests scheduled at seconds [n], rising, of a load of `duration_s`; None with too few of them.
+
+    A queue that grows has no steady state, however short it still is.
+    Theil-Sen's slope over the medians of 12 windows: single slow requests do not move it. Its test is Mann-Kendall's, whose variance is
+    multiplied by (1 + r) / (1 - r) for the first autocorrelation r of what the slope leaves (Bayley and Hammersley 1946): a queue near its
+    capacity remembers, and windows that resemble their neighbours prove less than as many independent ones. The first residence time does not
+    count: until the first answers leave an empty server, nobody waits for anybody.
+    """
+    begun = scheduled >= min(float(np.median(latency)), _LONGEST_START * duration_s) if len(latency) else np.zeros(0, bool)
+    if np.count_nonzero(begun) < _MIN_REQUESTS:
+        return None
+    at, took = (np.array_split(values[begun], _WINDOWS) for values in (scheduled, latency))
+    # In whole microseconds: the last bits of equal latencies are no order.
+    x, y = np.array([float(np.mean(part)) for part in at]), np.array([round(float(np.median(part)), 6) for part in took])
+    first, second = np.triu_indices(_WINDOWS, 1)
+    rises = y[second] - y[first]
+    slope = float(np.median(rises / (x[second] - x[first])))
+    rest = y - slope * x
+    rest -= rest.mean()
+    squares = float(rest @ rest)
+    r = max(0.0, sum(a * b for a, b in pairwise(rest.tolist())) / squares) if squares > 0 else 0.0
+    variance = _WINDOWS * (_WINDOWS - 1) * (2 * _WINDOWS + 5) / 18 * (1 + r) / (1 - r)
+    score = float(np.sign(rises).sum())
+    return Growth(slope, (score - np.sign(score)) / math.sqrt(variance))
+
+
+def pooled_growth(runs: Sequence[Growth]) -> Growth | None:
+    """Several runs at one rate: their mean slope, and Stouffer's sum of their statistics; None of none."""
+    if not runs:
+        return None
+    return Growth(float(np.mean([run.slope for run in runs])), sum(run.z for run in runs) / math.sqrt(len(runs)))
+
 
 Ending = Literal["between", "upper_end", "lower_end", "client_limited"]
 """between      the rate lies between one that held and one that did not

@@ -12,7 +12,6 @@ import numpy as np
 from plumbline.declarations.workloads.inference import Slo
 from plumbline.declarations.workloads.load import SearchPhaseSpec
 from plumbline.harness.inference.analysis import validity
-from plumbline.harness.inference.analysis.growth import growth_of
 from plumbline.harness.inference.analysis.metrics import metrics_of, stages_of, within_slo
 from plumbline.harness.inference.load.prompts import Prompts, probe_prompts
 from plumbline.harness.inference.load.schedule import probe_load
@@ -24,7 +23,7 @@ from plumbline.harness.inference.phases.load_phase import (
     require_running,
     wait_until_settled,
 )
-from plumbline.harness.inference.phases.saturation import Planned, Probe, Saturation, cannot_hold
+from plumbline.harness.inference.phases.saturation import Planned, Probe, Saturation, cannot_hold, growth_of
 from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server.under_test import format_outcome
 from plumbline.harness.measurement import EvidenceFile, TrialFailed, degraded

@@ -9,9 +9,8 @@ from pathlib import Path
 from time import monotonic_ns
 
 from plumbline.harness.training.checkpoint.folder import checkpoint_name, checkpoint_steps, drop_from_page_cache
-from plumbline.harness.training.checkpoint.ranks import CheckpointRanks
 from plumbline.harness.training.checkpoint.state import TrainingState
-from plumbline.harness.training.checkpoint.store import CheckpointStore, LoadedCheckpoint, SavedCheckpoint
+from plumbline.harness.training.checkpoint.store import CheckpointRanks, CheckpointStore, LoadedCheckpoint, SavedCheckpoint
 from plumbline.harness.training.worker_protocol import StepLog, WorkerSpec
 
 

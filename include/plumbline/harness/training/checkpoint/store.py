@@ -10,8 +10,9 @@ import io
 import shutil
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import torch
 
@@ -27,9 +28,40 @@ from plumbline.harness.training.checkpoint.folder import (
     sync_file,
     sync_folder,
 )
-from plumbline.harness.training.checkpoint.ranks import CheckpointRanks
 from plumbline.harness.training.checkpoint.state import flatten_state, replace_leaves
 from plumbline.harness.training.worker_protocol import ExitCode, WorkerError
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+
+
+class CheckpointRanks(Protocol):
+    """The ranks that save and load together, each with its place."""
+
+    node: int
+    local: int
+    processes: int
+    writes: bool
+    part: str
+    replica_group: dist.ProcessGroup | None
+
+    def gather(self, value: Any) -> list[Any]:
+        """All ranks' values in order; a barrier."""
+
+
+@dataclass
+class SingleProcess:
+    """One process that holds the whole state, alone or for all ranks of its job."""
+
+    node: int = 0
+    local: int = 0
+    processes: int = 1
+    writes: bool = True
+    part: str = "all"
+    replica_group: dist.ProcessGroup | None = None
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value]
 
 
 class NothingToResume(WorkerError):

@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic_ns, time_ns
@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 
 from plumbline.declarations.workloads.script import OF_HARNESS, Report, ReporterReport
 from plumbline.harness import engine_python
-from plumbline.harness.child_process import ChildProcess
+from plumbline.harness.child_process import ChildProcess, read_available
 from plumbline.harness.gang.channel import free_port
 from plumbline.harness.interruption import end_descendants
 from plumbline.harness.parent_guard import PR_SET_CHILD_SUBREAPER, prctl
@@ -39,7 +39,7 @@ _LOOK_NS = 100_000_000
 _LOOK_SHARE = 200
 """Looking at files takes at most one part in so many of the time."""
 _MEMORY_NS = 5_000_000_000
-_CHUNK, _CHUNKS, _CHUNKS_AT_THE_END = 1 << 16, 16, 1024
+_CHUNKS, _CHUNKS_AT_THE_END = 16, 1024
 _GRACE_S = 3.0
 _LAST_SAVE_NS = 10_000_000_000
 """How long the checkpoint after the last step may take to begin, and three times as long as the longest one to end."""
@@ -159,11 +159,11 @@ class ScriptProcess:
                 ready = {key.fd for key, _ in selector.select(self._patience_s())}
                 ended = command.poll() is not None  # before the reads: what it wrote last must not be missed
                 chunks = _CHUNKS_AT_THE_END if ended else _CHUNKS
-                if (output in ready or ended) and not self._drain(output, self._take_output, chunks):
+                if (output in ready or ended) and not read_available(output, self._take_output, chunks):
                     with suppress(KeyError):
                         selector.unregister(output)
                 if events in ready or ended:
-                    self._drain(events, self._take_events, chunks)
+                    read_available(events, self._take_events, chunks)
                 if ended:
                     self._take_lines(self._output.close())
                 self._look(monotonic_ns(), ended=ended)
@@ -173,18 +173,6 @@ class ScriptProcess:
     def _patience_s(self) -> float:
         due = [self._look_ns, *([self._steps.hold_ns] if self._steps.hold_ns is not None else [])]
         return max(min(due) - monotonic_ns(), 0) / 1e9
-
-    def _drain(self, source: int, take: Callable[[bytes], None], chunks: int) -> bool:
-        """Whether more may come. At most so many chunks: what writes without end must not keep this process from the rest."""
-        for _ in range(chunks):
-            try:
-                data = os.read(source, _CHUNK)
-            except BlockingIOError:
-                return True
-            if not data:
-                return False
-            take(data)
-        return True
 
     def _take_output(self, data: bytes) -> None:
         self._take_lines(self._output.lines(data))

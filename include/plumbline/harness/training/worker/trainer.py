@@ -16,8 +16,8 @@ from torch import nn
 
 from plumbline.harness.image_requirements import ImageIncomplete, find_image_fault
 from plumbline.harness.training.checkpoint.manager import CheckpointManager
-from plumbline.harness.training.checkpoint.ranks import CheckpointRanks, SingleProcess
 from plumbline.harness.training.checkpoint.state import TrainingState
+from plumbline.harness.training.checkpoint.store import CheckpointRanks, SingleProcess
 from plumbline.harness.training.learners import Samples, build_learner
 from plumbline.harness.training.models import InitialWeights, weights_sha256
 from plumbline.harness.training.worker import torch_setup

@@ -10,8 +10,7 @@ import pytest
 from tests.golden import Golden
 
 from plumbline.declarations.workloads.load import Search
-from plumbline.harness.inference.analysis.growth import Growth
-from plumbline.harness.inference.phases.saturation import Planned, Probe, Saturation, cannot_hold
+from plumbline.harness.inference.phases.saturation import Growth, Planned, Probe, Saturation, cannot_hold
 
 FLAT, GROWING = Growth(0.0, 0.0), Growth(0.1, 4.0)
 

@@ -15,9 +15,8 @@ from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.harness.training import plan
 from plumbline.harness.training.checkpoint.folder import checkpoint_name
 from plumbline.harness.training.checkpoint.manager import CheckpointManager
-from plumbline.harness.training.checkpoint.ranks import SingleProcess
 from plumbline.harness.training.checkpoint.state import TrainingState
-from plumbline.harness.training.checkpoint.store import NothingToResume
+from plumbline.harness.training.checkpoint.store import NothingToResume, SingleProcess
 from plumbline.harness.training.dataset import DataFile
 from plumbline.harness.training.worker_protocol import StepLog
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from plumbline.harness.training.checkpoint.folder import CheckpointCorrupt, checkpoint_name, digest_file
-from plumbline.harness.training.checkpoint.ranks import SingleProcess
 from plumbline.harness.training.checkpoint.sharded import MetadataReader, ShardedStore
+from plumbline.harness.training.checkpoint.store import SingleProcess
 
 
 class Command:

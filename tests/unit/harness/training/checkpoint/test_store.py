@@ -13,9 +13,8 @@ import torch
 
 from plumbline.harness.training.checkpoint import folder
 from plumbline.harness.training.checkpoint.folder import checkpoint_name
-from plumbline.harness.training.checkpoint.ranks import SingleProcess
 from plumbline.harness.training.checkpoint.sharded import ShardedStore
-from plumbline.harness.training.checkpoint.store import CheckpointStore, LoadedCheckpoint, NothingToResume, TrackedFile
+from plumbline.harness.training.checkpoint.store import CheckpointStore, LoadedCheckpoint, NothingToResume, SingleProcess, TrackedFile
 
 CPU = torch.device("cpu")
 
