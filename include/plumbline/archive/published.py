@@ -110,33 +110,23 @@ def published_series_row(result: PublishedResult) -> dict[str, Any]:
 
 def published_trial_row(result: PublishedResult) -> dict[str, Any]:
     """The result as a row of `trials` without the time of recording."""
+    own = ("series_key", "campaign_id", "repeat", "trial_id", "spec_hash", "criteria_hash", "checksum")
+    absent = ("schedule_hash", "started_at", "finished_at", "replay_of", "dag_id", "run_id", "bundle_version")
     return {
-        "series_key": result.series_key,
-        "campaign_id": result.campaign_id,
+        **{name: getattr(result, name) for name in own},
+        **dict.fromkeys(absent),
         "slot": result.system,
-        "repeat": result.repeat,
         "attempt": 1,
-        "trial_id": result.trial_id,
         "status": result.validity.status,
         "reasons": [r.model_dump() for r in result.validity.reasons],
         "failure_class": result.validity.failure_class,
         "quality_action": "accept",
         "quality_reasons": [],
-        "spec_hash": result.spec_hash,
-        "criteria_hash": result.criteria_hash,
-        "schedule_hash": None,
         "environment_hash": result.environment.environment_hash,
         "launcher": IMPORTED_LAUNCHER,
         "harness_version": result.publisher,
         "planned_at": result.published_at,
-        "started_at": None,
-        "finished_at": None,
-        "replay_of": None,
-        "dag_id": None,
-        "run_id": None,
-        "bundle_version": None,
         "uri": result.address,
-        "checksum": result.checksum,
     }
 
 

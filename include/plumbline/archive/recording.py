@@ -142,36 +142,29 @@ def series_row(document: ResultDocument) -> dict[str, Any]:
     }
 
 
+_FROM_TRIAL = (*NATURAL_KEY, "trial_id", "spec_hash", "criteria_hash", "schedule_hash", "planned_at", "replay_of")
+_FROM_ORIGIN = ("dag_id", "run_id", "bundle_version")
+
+
 def trial_row(document: ResultDocument, action: Action, quality_reasons: Sequence[Reason], uri: str, now: datetime) -> dict[str, Any]:
     """The attempt as a row of `trials`: its verdict, address and time of recording beside what its document says."""
     trial, origin, environment = document.trial, document.trial.origin, effective_environment(document)
     moments = [event.utc for event in (*document.timeline, *(document.launch.events if document.launch else ()))]
     return {
-        "series_key": trial.series_key,
-        "campaign_id": trial.campaign_id,
-        "slot": trial.slot,
-        "repeat": trial.repeat,
-        "attempt": trial.attempt,
-        "trial_id": trial.trial_id,
+        **{name: getattr(trial, name) for name in _FROM_TRIAL},
+        **dict.fromkeys(_FROM_ORIGIN),
+        **{name: getattr(origin, name) for name in _FROM_ORIGIN if origin},
         "status": document.validity.status,
         "reasons": [r.model_dump() for r in document.validity.reasons],
         "failure_class": document.validity.failure_class,
         "quality_action": action,
         "quality_reasons": [r.model_dump() for r in quality_reasons],
-        "spec_hash": trial.spec_hash,
-        "criteria_hash": trial.criteria_hash,
-        "schedule_hash": trial.schedule_hash,
         "environment_hash": environment.environment_hash if environment else None,
         "launcher": trial.provider.launcher.kind,
         "harness_version": document.harness_version,
-        "planned_at": trial.planned_at,
         "started_at": min(moments, default=None),
         "finished_at": max(moments, default=None),
         "recorded_at": now,
-        "replay_of": trial.replay_of,
-        "dag_id": origin.dag_id if origin else None,
-        "run_id": origin.run_id if origin else None,
-        "bundle_version": origin.bundle_version if origin else None,
         "uri": uri,
         "checksum": document.checksum,
     }

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.conclusions import Conclusions, conclude
+from plumbline.analysis.cost.bill import Line
 from plumbline.analysis.cost.unit_costs import phase_of
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.sensitivity import PriceFlip, WeightFlip
@@ -191,29 +192,16 @@ def _cheapest(conclusions: Conclusions) -> Iterator[Row]:
 
 def _bills(conclusions: Conclusions) -> Iterator[Row]:
     trials_by_id = {d.trial.trial_id: d.trial for d in conclusions.campaign.documents}
-    empty_columns: Row = dict.fromkeys(
-        ("quantity", "quantity_unit", "unit_price", "price_unit", "cost", "currency", "basis", "source", "since", "what", "reason")
-    )
+    empty_columns: Row = dict.fromkeys(("quantity_unit", "price_unit", "currency", "reason", *Line.__dataclass_fields__))
     for trial_id, bill in conclusions.bills.items():
         trial = trials_by_id[trial_id]
         columns: Row = {"provider": trial.provider.name, "kind": trial.workload.kind, "workload": trial.workload.name}
         columns |= {**empty_columns, "trial": trial_id}
         for line in bill.lines:
             price = line.unit_price
-            yield {
-                **columns,
-                "item": line.item,
-                "what": line.what,
-                "quantity": line.quantity.value,
-                "quantity_unit": line.quantity.unit,
-                "unit_price": price.amount,
-                "price_unit": f"{price.currency}/{price.per}",
-                "cost": line.cost.amount,
-                "currency": line.cost.currency,
-                "basis": line.basis,
-                "source": line.source,
-                "since": line.since,
-            }
+            amounts = {"quantity": line.quantity.value, "unit_price": price.amount, "cost": line.cost.amount}
+            units = {"quantity_unit": line.quantity.unit, "price_unit": f"{price.currency}/{price.per}", "currency": line.cost.currency}
+            yield {**columns, **vars(line), **amounts, **units}
         for unknown in bill.unknown:
             yield {**columns, "item": unknown.item, "reason": unknown.reason}
 

@@ -16,20 +16,8 @@ _log = logging.getLogger(__name__)
 
 def finding_record(finding: Finding) -> FindingRecord:
     """The row of a finding; `detail` has all its fields."""
-    return FindingRecord(
-        finding_id=finding.finding_id,
-        series_key=finding.series_key,
-        campaign_id=finding.campaign_id,
-        provider=finding.provider,
-        kind=finding.kind,
-        severity=finding.severity,
-        headline=headline(finding),
-        detail=finding.to_dict(),
-        effect=finding.effect,
-        ci_low=finding.ci_low,
-        ci_high=finding.ci_high,
-        metric=finding.metric,
-    )
+    columns = FindingRecord.__dataclass_fields__.keys() - {"headline", "detail", "state"}
+    return FindingRecord(**{name: getattr(finding, name) for name in columns}, headline=headline(finding), detail=finding.to_dict())
 
 
 def apply(archive: Archive, reconciliation: Reconciliation, *, by: str, seen_in: str) -> tuple[str, ...]:
