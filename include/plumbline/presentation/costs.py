@@ -20,39 +20,10 @@ from plumbline.presentation.card_tables import card_tables
 from plumbline.results import ResultDocument
 
 
-@dataclass(frozen=True)
-class BillTable:
-    """A campaign's bill at one provider. `share`: see `share_note`. `total`, `per_run`: an en dash if unknown, with the reason in `why_not`. `unknown`: excluded items."""
-
-    provider: str
-    kind: str
-    rows: tuple[Line, ...]
-    total: str
-    at_least: bool
-    per_run: str
-    why_not: str
-    runs: str
-    share: str
-    unknown: tuple[str, ...]
-
-
-def bill_tables(costs: Sequence[ProviderCost]) -> tuple[BillTable, ...]:
-    """One table a provider and kind."""
-    return tuple(
-        BillTable(
-            provider=cost.provider,
-            kind=cost.kind,
-            rows=cost.bill.lines,
-            total=format_amount(cost.bill.total),
-            at_least=not cost.bill.complete,
-            per_run=format_amount(cost.per_finished_run),
-            why_not=cost.why_not,
-            runs=f"{cost.finished} of {cost.trials} runs finished" + (f", {format_count(cost.lost, 'attempt')} lost" if cost.lost else ""),
-            share=share_note(cost.bill),
-            unknown=unknown_reasons(cost),
-        )
-        for cost in costs
-    )
+def finished_runs(cost: ProviderCost) -> str:
+    """How many runs of a bill finished, and what was lost, in words."""
+    lost = f", {format_count(cost.lost, 'attempt')} lost" if cost.lost else ""
+    return f"{cost.finished} of {cost.trials} runs finished{lost}"
 
 
 def share_note(bill: Bill) -> str:

@@ -17,7 +17,7 @@ from plumbline.declarations import TrainingWorkload
 from plumbline.declarations.economics import Economics
 from plumbline.presentation.charts.costs import bill_chart
 from plumbline.presentation.cost_forecasts import campaign_levers, forecast_section
-from plumbline.presentation.costs import bill_tables
+from plumbline.presentation.costs import finished_runs, format_amount, unknown_reasons
 from plumbline.presentation.decisions import SwingRow, decision_tables, nearest_change, price_rows, weight_rows
 from plumbline.presentation.scorecard_rows import campaign_rows
 from plumbline.results import ResultDocument
@@ -96,22 +96,21 @@ def test_what_nobody_can_judge_is_not_kept_and_says_why(sample: CampaignData) ->
 
 
 def test_a_whole_bill_is_no_least() -> None:
-    (table,) = bill_tables([cost(line("gpu", 3), line("idle", 1))])
-    assert (table.total, table.per_run, table.at_least, table.unknown) == ("8.00 USD", "4.00 USD", False, ())
+    whole = cost(line("gpu", 3), line("idle", 1))
+    assert (str(whole.bill.total), str(whole.per_finished_run)) == ("8.00 USD", "4.00 USD")
+    assert (whole.bill.complete, unknown_reasons(whole), finished_runs(whole)) == (True, (), "2 of 2 runs finished")
 
 
 def test_what_is_missing_of_a_bill_is_named_and_the_total_is_a_least() -> None:
     missing = Unknown("storage", "no storage rate is declared for lab")
     partial = cost(line("gpu", 3), unknown=(missing,))
-    (table,) = bill_tables([partial])
-    assert table.at_least and table.unknown == (f"{missing.item}: {missing.reason}",)
+    assert not partial.bill.complete and unknown_reasons(partial) == (f"{missing.item}: {missing.reason}",)
 
 
 def test_without_a_price_or_a_finished_run_there_is_a_dash_and_no_chart() -> None:
     unpriced, lost = cost(unknown=(Unknown("gpu", "no price is declared for lab"),)), cost(line("failed_launches", 2), finished=0, lost=2)
     for one, why in ((unpriced, "no price is declared for lab"), (lost, "no run finished")):
-        (table,) = bill_tables([one])
-        assert (table.per_run, table.why_not) == ("–", why)
+        assert (format_amount(one.per_finished_run), one.why_not) == ("–", why)
     assert bill_chart([unpriced, lost]) is None
 
 

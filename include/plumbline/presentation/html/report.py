@@ -29,7 +29,7 @@ from plumbline.presentation.charts.fleet import cover_charts
 from plumbline.presentation.charts.scorecards import campaign_charts
 from plumbline.presentation.charts.static import svg
 from plumbline.presentation.cost_forecasts import ForecastSection, campaign_levers, forecast_section
-from plumbline.presentation.costs import bill_tables, cost_rows
+from plumbline.presentation.costs import cost_rows, finished_runs, format_amount, share_note, unknown_reasons
 from plumbline.presentation.decisions import DecisionTables, decision_tables
 from plumbline.presentation.html.excerpt import MOST, cut_costs, dearest, leading_providers, table_excerpts
 from plumbline.presentation.imported_runs import imported_runs
@@ -137,8 +137,8 @@ def report_context(conclusions: Conclusions) -> dict[str, Any]:
         "imported": imported_runs(campaign.imported, conclusions.cards, campaign.workloads),
         "costs": cut_costs(cost_rows(conclusions.cards, names, conclusions.quotes), names, listed_providers),
         "quotes": conclusions.quotes,
-        "bills": bill_tables(bills),
-        "bill_sums": bill_tables(sum_costs(conclusions.provider_costs)) if len(conclusions.provider_costs) > 1 else (),
+        "bills": bills,
+        "bill_sums": sum_costs(conclusions.provider_costs) if len(conclusions.provider_costs) > 1 else (),
         "hidden_bills": len(conclusions.provider_costs) - len(bills),
         "decisions": [
             DecisionSection(
@@ -203,6 +203,10 @@ def report_templates() -> Environment:
         "size": format_bytes,
         "svg": lambda chart: Markup(svg(chart)),
         "md": escape_markdown,
+        "amount": format_amount,
+        "finished_runs": finished_runs,
+        "share_note": share_note,
+        "unknown_reasons": unknown_reasons,
         "usual_title": usual_title,
     }
     return environment
