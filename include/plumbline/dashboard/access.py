@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fastapi import Depends, HTTPException, Request
 from fastapi.params import Depends as Dependency
 
 from plumbline.archive import Archive, FindingView
-from plumbline.archive.records import AuditView, PriceReadingView
+from plumbline.archive.records import AuditView
 from plumbline.archive.repository import Slice
 from plumbline.declarations import Declarations, Provider
-from plumbline.results.stored import DecisionView, PriceView, rests_on_prices
+from plumbline.results.stored import DecisionView, rests_on_prices
 
 COSTS_REFUSED = "contract prices, invoices and costs require a role with access to costs: docs/team-server.md (Users and roles)"
 
@@ -62,23 +62,13 @@ def _without_prices(provider: Provider) -> Provider:
 class ArchiveWithoutCosts(Archive):
     """An archive without prices, decisions (they rest on prices), findings about either, and amounts in the texts of other findings."""
 
-    def prices(self, provider: Any = None) -> list[PriceView]:
+    def _no_rows(self, *args: Any, **kwargs: Any) -> Any:
         return []
 
-    def price_readings(self, *args: Any, **kwargs: Any) -> list[PriceReadingView]:
-        return []
-
-    def newest_readings(self, providers: Sequence[str]) -> tuple[PriceReadingView, ...]:
-        return ()
-
-    def decisions(self, *args: Any, **kwargs: Any) -> list[DecisionView]:
-        return []
+    prices = price_readings = newest_readings = decisions = newest_decisions = _no_rows
 
     def decisions_page(self, *args: Any, **kwargs: Any) -> Slice[DecisionView]:
         return Slice((), None)
-
-    def newest_decisions(self, *args: Any, **kwargs: Any) -> tuple[DecisionView, ...]:
-        return ()
 
     def visible(self, provider: Provider) -> Provider:
         return _without_prices(provider)
