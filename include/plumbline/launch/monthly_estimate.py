@@ -23,7 +23,7 @@ from plumbline.declarations import (
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.declarations.workloads.engines import PATH_MEASURED, engine
 from plumbline.declarations.workloads.load import LoadPhaseSpec, max_phase_seconds
-from plumbline.harness.training.flops import flops_per_step
+from plumbline.harness.training.flops import flops_per_step, script_flops_per_step
 from plumbline.harness.training.peak_flops import published_peak
 from plumbline.harness.training.worker_protocol import VERIFIED_LOADS
 from plumbline.launch.plan import declared_slots
@@ -188,7 +188,7 @@ def _process_rate(workload: TrainingJob, precision: str, provider: Provider, all
 
 def _script_s(workload: ScriptWorkload, provider: Provider, allow: _Allowance) -> float | None:
     """None if nothing says how long a step takes."""
-    flops, fault = workload.flops_per_step, workload.fault
+    flops, fault = script_flops_per_step(workload), workload.fault
     if flops is None:
         return None
     starts, steps = 1, workload.steps.total

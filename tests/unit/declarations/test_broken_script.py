@@ -28,6 +28,7 @@ fault: {inject: rank_kill, at_step: 12}
 repeats: {per_slot: 2, slots: ["02:00"]}
 """
 GIT = "files: {source: git, url: 'https://git.example.com/train', commit: %s}"
+SHAPE = "{architecture: gpt, layers: 2, width: 64, heads: 4, vocabulary: 256, context: 64}"
 
 BROKEN = [
     pytest.param("kind: script\n", "kind: scirpt\n", "6  task.kind", id="task"),
@@ -50,6 +51,10 @@ BROKEN = [
     pytest.param("needs: {accelerator: cpu}", "needs: {accelerator: cpu}\nparallelism: {processes: 2}", "5  parallelism.processes", id="ranks"),
     pytest.param("needs: {accelerator: cpu}", "needs: {accelerator: cpu, count: 2}\nparallelism: {strategy: fsdp, processes: 2}", "5  parallelism", id="strategy"),
     pytest.param("steps:", "work: {tokens: 8, samples: 2}\nsteps:", "13  work", id="two units"),
+    pytest.param("steps:", f"work: {{flops: 6e6, shape: {SHAPE}}}\nsteps:", "13  work", id="flops and shape"),
+    pytest.param("steps:", f"work: {{sequence: 128, shape: {SHAPE}}}\nsteps:", "13  work", id="sequence beyond the shape"),
+    pytest.param("steps:", "work: {sequence: 128}\nsteps:", "13  work", id="sequence without a shape"),
+    pytest.param("steps:", "work: {shape: {architecture: vit}}\nsteps:", "13  work.shape", id="a shape of no language model"),
 ]  # fmt: skip
 
 

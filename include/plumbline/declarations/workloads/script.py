@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared
 from plumbline.declarations.urls import DeclaredUrl
+from plumbline.declarations.workloads.models import LlamaShape, TransformerShape
 from plumbline.declarations.workloads.training import Parallelism, TrainingJob, TrainingPrecision
 
 PATH = r"^\.?[A-Za-z0-9_][A-Za-z0-9_.-]*(/\.?[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
@@ -210,16 +211,24 @@ class ScriptTask(Declared):
 
 
 class Work(Declared):
-    """What one step of the whole job does; `flops` of a token or sample, forward and backward, if they are known."""
+    """What one step of the whole job does, and its floating-point operations: declared, or counted from a language model's shape."""
 
     tokens: float | None = Field(None, gt=0)
     samples: float | None = Field(None, gt=0)
-    flops: float | None = Field(None, gt=0, description="floating-point operations a token, or a sample if samples are counted")
+    flops: float | None = Field(None, gt=0, description="forward and backward, a token, or a sample if samples are counted")
+    shape: Annotated[TransformerShape | LlamaShape, Field(discriminator="architecture")] | None = None
+    sequence: int | None = Field(None, ge=2, description="tokens of a sequence, which is a sample; shape.context if omitted")
 
     @model_validator(mode="after")
-    def _one_unit(self) -> Work:
+    def _consistent(self) -> Work:
         if self.tokens is not None and self.samples is not None:
             raise ValueError("names tokens and samples; expected one of them")
+        if self.flops is not None and self.shape is not None:
+            raise ValueError("names flops and shape; expected one of them")
+        if self.sequence is not None and self.sequence > (self.shape.context if self.shape else 0):
+            raise ValueError(
+                f"sequence {self.sequence} {'beyond shape.context' if self.shape else 'without shape'}; expected a shape that holds it"
+            )
         return self
 
 
@@ -256,12 +265,6 @@ class ScriptWorkload(TrainingJob):
     def counts_work(self) -> bool:
         """Whether tokens or samples are declared, or in each report."""
         return self.work_per_step[1] is not None or bool({"tokens", "samples"} & (self.task.reported or frozenset()))
-
-    @property
-    def flops_per_step(self) -> float | None:
-        """Floating-point operations of one step of the whole job; None if they are not declared."""
-        work = self.work_per_step[1]
-        return None if work is None or self.work.flops is None else work * self.work.flops
 
     @property
     def own_image(self) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from plumbline.declarations.workloads.models import BertShape, HubModel, LlamaShape, TransformerShape, VitShape
+from plumbline.declarations.workloads.script import ScriptWorkload
 from plumbline.declarations.workloads.training import Lora, Reinforcement, TrainingWorkload
 
 
@@ -26,6 +27,21 @@ def flops_per_step(workload: TrainingWorkload, *, full_attention: bool = False) 
         frozen, learning = 2.0 * model.matmul_parameters * positions, 2.0 * adapter_parameters(model, task) * positions
         return samples * (3.0 * (forward + learning) - frozen)
     return workload.tokens_per_step / positions * 3.0 * forward
+
+
+def script_flops(workload: ScriptWorkload) -> float | None:
+    """Of a token of a script, or of a sample if it counts samples; None if neither they nor a shape are declared."""
+    shape = workload.work.shape
+    if shape is None:
+        return workload.work.flops
+    sequence = workload.work.sequence or shape.context
+    return 3.0 * forward_flops_per_token(shape, sequence) * (sequence if workload.work_per_step[0] == "samples" else 1)
+
+
+def script_flops_per_step(workload: ScriptWorkload) -> float | None:
+    """Of one step of the whole job; None without them or its work."""
+    each, work = script_flops(workload), workload.work_per_step[1]
+    return None if each is None or work is None else each * work
 
 
 def forward_flops_per_token(model: TransformerShape | LlamaShape | BertShape, sequence: int, *, full_attention: bool = False) -> float:

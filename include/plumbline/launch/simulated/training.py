@@ -6,7 +6,7 @@ import math
 
 from plumbline.declarations.workloads.script import ScriptWorkload
 from plumbline.declarations.workloads.training import TrainingJob, TrainingWorkload
-from plumbline.harness.training.flops import flops_per_step
+from plumbline.harness.training.flops import flops_per_step, script_flops_per_step
 from plumbline.launch.simulated.model import Hardware, TrialDraw
 from plumbline.results import MetricRow, Stage, metric_row
 
@@ -198,13 +198,14 @@ _SCRIPT_CHECKPOINT_BYTES = _BYTES_PER_WEIGHT * _HUB_PARAMETERS
 def script_rows(workload: ScriptWorkload, has: Hardware, draw: TrialDraw) -> list[MetricRow]:
     """All rows of a script but the probes'. What its declaration does not say is that of a model of 110 million parameters."""
     what, work = workload.work_per_step
-    flops = workload.flops_per_step or 6.0 * _HUB_PARAMETERS * (work or _SCRIPT_TOKENS)
+    counted = script_flops_per_step(workload)
+    flops = counted or 6.0 * _HUB_PARAMETERS * (work or _SCRIPT_TOKENS)
     step = job_step_s(workload, flops / workload.parallelism.world, has, draw)
     start, saved = start_s(has), 0.01 + _SCRIPT_CHECKPOINT_BYTES / has.disk
     metric_rows = step_rows(workload, step, start, draw)
     if workload.counts_work:
         metric_rows += rate_rows(workload, what, work or _SCRIPT_TOKENS, step, draw)
-    if workload.flops_per_step is not None:
+    if counted is not None:
         metric_rows += utilization_rows(workload, flops / step, "", has, draw)
     if "loss" in (workload.task.reported or ()):
         metric_rows.append(metric_row("final_loss", final_loss(workload), 1))

@@ -11,9 +11,10 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from plumbline.declarations.workloads.models import LlamaShape, TransformerShape
+from plumbline.declarations.workloads.script import ScriptWorkload
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.harness.training.dataset.preparation import prepare_inputs
-from plumbline.harness.training.flops import flops_per_step, forward_flops_per_token
+from plumbline.harness.training.flops import flops_per_step, forward_flops_per_token, script_flops, script_flops_per_step
 from plumbline.harness.training.learners import Learner, build_learner
 from plumbline.harness.training.models import build_model
 from plumbline.harness.training.plan import undisturbed_spec
@@ -162,3 +163,21 @@ def test_full_attention_counts_what_the_mask_hides() -> None:
     per_token = 3 * forward_flops_per_token(SHAPE, 32, full_attention=True)
     assert per_token == 6 * SHAPE.matmul_parameters + 12 * SHAPE.layers * SHAPE.width * 32
     assert per_token > 3 * forward_flops_per_token(SHAPE, 32)
+
+
+@pytest.mark.parametrize("model", [GPT, LLAMA])
+def test_a_script_of_a_declared_shape_is_counted_as_our_own_loop_is(model: dict[str, Any]) -> None:
+    own = workload_of(model, {"kind": "language_model"}, {"micro": 2, "sequence": SEQUENCE})
+    tokens = 2.0 * SEQUENCE
+
+    def script(**work: Any) -> ScriptWorkload:
+        report = {"format": "jsonl", "loss": "loss"}
+        task = {"kind": "script", "command": ["train"], "folder": "/app", "report": report}
+        declared = {**own.model_dump(mode="json", include={"kind", "name", "version", "needs", "steps", "repeats"}), "task": task}
+        return ScriptWorkload.model_validate_json(json.dumps({**declared, "work": work}))
+
+    assert script_flops_per_step(script(tokens=tokens, shape=model, sequence=SEQUENCE)) == flops_per_step(own)
+    assert script_flops_per_step(script(samples=2, shape=model, sequence=SEQUENCE)) == flops_per_step(own)
+    assert (script_flops_per_step(script(tokens=tokens, shape=model)) or 0) > (flops_per_step(own) or 0), "of the whole context"
+    assert script_flops(script(shape=model)) and script_flops_per_step(script(shape=model)) is None, "its work is reported"
+    assert script_flops_per_step(script(tokens=tokens)) is None

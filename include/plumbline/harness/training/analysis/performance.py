@@ -13,7 +13,7 @@ import numpy as np
 from plumbline.declarations.workloads.script import ScriptWorkload
 from plumbline.declarations.workloads.training import TrainingJob, TrainingWorkload
 from plumbline.harness.training.analysis.records import UndisturbedRun, median_interval, straggler_stats
-from plumbline.harness.training.flops import flops_per_step
+from plumbline.harness.training.flops import flops_per_step, script_flops
 from plumbline.harness.training.peak_flops import published_peak
 from plumbline.harness.training.worker_protocol import CheckpointSave, RunRecord, Step
 from plumbline.metrics import Phase
@@ -153,10 +153,10 @@ def _rate_rows(workload: TrainingJob, run: RunRecord, steps: list[Step], peaks: 
 def _utilization_rows(
     workload: ScriptWorkload, amount: float, rate: Callable[[str, float], MetricRow], peaks: Peaks | None
 ) -> list[MetricRow]:
-    if workload.work.flops is None:
+    if (each := script_flops(workload)) is None:
         return []
-    flops, rows = amount * workload.work.flops, list[MetricRow]()
-    rows.append(rate("model_flops", flops))
+    flops = amount * each
+    rows = [rate("model_flops", flops)]
     if peaks is not None and peaks.probed:
         rows.append(rate("model_flops_utilization", flops / peaks.probed))
     if peaks is not None and peaks.published:

@@ -10,6 +10,7 @@ from plumbline.declarations.workloads.script import FolderFiles, GitFiles, Repor
 from plumbline.harness.measurement import Judgement, degraded
 from plumbline.harness.training.analysis.performance import Peaks
 from plumbline.harness.training.analysis.records import UndisturbedRun
+from plumbline.harness.training.flops import script_flops
 from plumbline.harness.training.peak_flops import published_peak
 from plumbline.harness.training.worker_protocol import RunRecord, Step
 from plumbline.results import MetricRow, Scalar
@@ -47,6 +48,8 @@ def facts(workload: ScriptWorkload, run: RunRecord) -> dict[str, Scalar]:
         found["script.work"] = "declared"
     elif any(step.work is not None for step in run.steps):
         found["script.work"] = "reported"
+    if script_flops(workload) is not None:
+        found["script.flops"] = "declared" if workload.work.shape is None else "counted"
     if any(step.loss is not None for step in run.steps):
         found["script.loss"] = "reported"
     if run.saves:
