@@ -158,6 +158,14 @@ def test_what_a_command_leaves_behind_is_ended(tmp_path: Path) -> None:
     assert values(measured)["value loaves_rate"] == 5
 
 
+def test_a_file_that_a_command_leaves_elsewhere_is_named(tmp_path: Path) -> None:
+    (tmp_path / "temporary").mkdir()
+    command = f"exec 3>{tmp_path}/left.bin; echo rate 2; sleep 0.5"
+    measured = run(tmp_path, container(command, environment={"TMPDIR": f"{tmp_path}/temporary"}))
+    (left,) = [item.reason.detail for item in measured.judgements if item.reason.code == "files_left_outside"]
+    assert f"{tmp_path}/left.bin" in left
+
+
 def test_an_output_of_many_megabytes_is_bounded(tmp_path: Path) -> None:
     measured = run(tmp_path, container("yes bread | head -c 20000000; echo rate 7"))
     assert values(measured)["value loaves_rate"] == 7

@@ -281,3 +281,28 @@ def test_a_script_killed_by_another_program_goes_on_from_its_checkpoint(tmp_path
     assert "unplanned_restart" in codes(measured)
     assert done(measured)["run-2"][0] == 6
     assert sorted({*done(measured)["run"], *done(measured)["run-2"]}) == list(range(20))
+
+
+@pytest.mark.fault(
+    "a training script writes outside its folder", ends="degraded (files_left_outside)", keeps="all metrics; names the files"
+)
+@pytest.mark.parametrize("private", [False, True])
+def test_files_that_a_script_leaves_elsewhere_are_named(tmp_path: Path, private: bool) -> None:
+    for name in ("elsewhere", "temporary", "home/.cache", "hub"):
+        (tmp_path / name).mkdir(parents=True)
+    old = tmp_path / "elsewhere" / "old.db"
+    old.touch()
+    os.utime(old, (0, 0))
+    opened = [f"{tmp_path}/{name}" for name in ("elsewhere/weights.bin", "temporary/a", "home/.cache/b", "hub/c")] + ["log.txt"]
+    text = f"held = [open(path, 'w') for path in {opened}]\n[file.write('x') and file.flush() for file in held]\nread = open({str(old)!r}, 'r+')\n"
+    environment = {"TMPDIR": f"{tmp_path}/temporary", "HOME": f"{tmp_path}/home", "HF_HOME": f"{tmp_path}/hub"}
+    measured = run(tmp_path, text + TRAIN, {"environment": environment, "private": private})
+    (left,) = [item.reason.detail for item in measured.judgements if item.reason.code == "files_left_outside"]
+    assert left.startswith("the command wrote 1 file outside of its folder")
+    assert (opened[0] in left) is not private
+
+
+def test_a_script_that_keeps_to_its_folder_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "temporary").mkdir()
+    measured = run(tmp_path, "held = open('log.txt', 'w')\n" + TRAIN, {"environment": {"TMPDIR": f"{tmp_path}/temporary"}})
+    assert "files_left_outside" not in codes(measured)

@@ -278,7 +278,7 @@ class RunRecord:
     Of several ranks, `by_rank` holds each one's steps after the run, and `steps` the job's (see `merge_ranks`); `silent`: the ranks of a script
     that reported none. `first_start_known`: whether a script's first step has a beginning, or one as long before its end as the second took.
     `overhead_s`: of this harness before it starts a script's command.
-    `saves_reported`: by the script, or seen from its files. `variables`: names of those that it saw."""
+    `saves_reported`: by the script, or seen from its files. `variables`: names of those that it saw. `outside`: files that it left elsewhere."""
 
     launched_s: float
     at: dict[str, float] = field(default_factory=dict)
@@ -301,6 +301,7 @@ class RunRecord:
     overhead_s: float = 0.0
     saves_reported: bool = False
     variables: list[str] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)
 
     def add(self, line: LogLine) -> None:
         name, at = str(line["event"]), line["ns"] / 1e9
@@ -340,6 +341,7 @@ _RECORDED = {
     "weights_loaded": {"seconds": "weights_load_s"},
     "weights": {"sha256": "weights_sha256"},
     "variables": {"names": "variables"},
+    "outside": {"paths": "outside"},
     "first_start_guessed": {"known": "first_start_known"},
 }
 """Event → field of its line → attribute of RunRecord."""

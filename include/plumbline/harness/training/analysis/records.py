@@ -243,6 +243,7 @@ def merge_ranks(by_rank: Mapping[int, Sequence[Step]]) -> list[Step]:
 def adopt_script(record: RunRecord, by_rank: dict[int, RunRecord]) -> None:
     """Make `record`, of rank 0, the record of a script's run: the first rank that reports steps speaks for the job, and those that report
     none are left out of `by_rank`."""
+    record.outside = sorted({path for each in by_rank.values() for path in each.outside})
     record.silent = [rank for rank, each in by_rank.items() if not each.steps]
     for rank in record.silent[: len(by_rank) - 1]:
         del by_rank[rank]

@@ -13,9 +13,11 @@ from plumbline.harness.training.analysis.records import UndisturbedRun
 from plumbline.harness.training.flops import script_flops
 from plumbline.harness.training.peak_flops import published_peak
 from plumbline.harness.training.worker_protocol import RunRecord, Step
+from plumbline.metrics.formatting import format_count
 from plumbline.results import MetricRow, Scalar
 
 _DISAGREEMENT = 0.02
+_SHOWN = 3
 
 
 def facts(workload: ScriptWorkload, run: RunRecord) -> dict[str, Scalar]:
@@ -79,7 +81,16 @@ def judgements(workload: ScriptWorkload, run: UndisturbedRun) -> list[Judgement]
                 f"rank {ranks} of {workload.parallelism.world} reported no step while others did; expected the reporter's calls on every rank",
             )
         )
-    return found
+    return [*found, *left_outside(run.record, private=workload.task.private)]
+
+
+def left_outside(run: RunRecord, *, private: bool) -> list[Judgement]:
+    """Files that a command wrote where they outlast the trial; of a `private` one how many."""
+    if not run.outside:
+        return []
+    names = "" if private else f": {', '.join(run.outside[:_SHOWN])}{', …' if len(run.outside) > _SHOWN else ''}"
+    where = f"{format_count(len(run.outside), 'file')} outside of its folder, which the trial leaves there{names}"
+    return [degraded("files_left_outside", f"the command wrote {where}; expected its own folder or TMPDIR")]
 
 
 def disagreement(steps: Sequence[Step], *, reported_first: bool) -> list[Judgement]:

@@ -17,6 +17,7 @@ from plumbline.harness.environment.cpu import cpu_limit, usable_cores
 from plumbline.harness.gang.topology import InvalidTopology, topology_of
 from plumbline.harness.launcher_protocol import Progress
 from plumbline.harness.measurement import EvidenceFile, Measurement, TrialFailed
+from plumbline.harness.training.analysis.script import left_outside
 from plumbline.harness.training.container.results import UnreadableResults, read_results
 from plumbline.harness.training.job.coordinator import Coordinator
 from plumbline.harness.training.job.inputs import ContainerInputs
@@ -59,7 +60,7 @@ def measure(trial: Trial, workdir: Path, progress: Progress, monitor: Contention
         raise TrialFailed("bad_declaration", _described(workload.task, workdir, str(error)), measured) from error
     measured.metrics += found.rows
     measured.curves += found.curves
-    measured.judgements += found.judgements
+    measured.judgements += [*found.judgements, *left_outside(record, private=workload.task.private)]
     return measured
 
 

@@ -6,4 +6,5 @@ reports, report_files, event_files   reports in lines, in files that the script 
 steps        reports as steps, with their times
 output       the command's output, in lines and bounded
 checkpoints  checkpoints as their files show them
+outside      files that the command leaves elsewhere
 """

@@ -30,6 +30,7 @@ from plumbline.harness.parent_guard import PR_SET_CHILD_SUBREAPER, prctl
 from plumbline.harness.process_tree import peak_resident_bytes
 from plumbline.harness.training.script.checkpoints import CheckpointWatcher
 from plumbline.harness.training.script.output import Output
+from plumbline.harness.training.script.outside import OutsideWrites
 from plumbline.harness.training.script.report_files import report_files
 from plumbline.harness.training.script.reports import Reported, json_object, reader_of, reported
 from plumbline.harness.training.script.steps import ReportedSteps, StepsMisreported
@@ -95,8 +96,9 @@ class ScriptProcess:
         self._longest_save_ns = self._last_save = 0
         self._save_reported = False
         self._reached_ns: int | None = None
-        self._look_ns = self._memory_ns = 0
+        self._look_ns = self._memory_ns = self._outside_ns = 0
         self._peak = 0
+        self._processes: list[psutil.Process] = []
 
     def run(self) -> int:
         """Until the command ends or this process is asked to stop; nothing that it started is left. WorkerError for an end that failed."""
@@ -119,6 +121,7 @@ class ScriptProcess:
         self._saves = (
             CheckpointWatcher(self._folder / self._spec.checkpoint_folder, now, time_ns()) if self._spec.checkpoint_folder else None
         )
+        self._outside = OutsideWrites(Path(self._spec.log).parent, variables)
         self._log.event("variables", names=sorted(variables))
         self._log.event("launched")
         with ChildProcess([found, *arguments], variables, output=subprocess.PIPE, guarded=True) as command:
@@ -214,13 +217,17 @@ class ScriptProcess:
             self._add(self._files.poll())
         if self._saves is not None and not self._save_reported and (seen := self._saves.look(now, ended=ended)) is not None:
             self._saved(seen.began_ns, seen.ended_ns, seen.bytes)
-        if now >= self._memory_ns:
-            self._memory_ns = now + _MEMORY_NS
-            self._sample_memory()
         if self._reached_ns is not None:
             self._finish(now, ended=ended)
         after = monotonic_ns()
         self._look_ns = after + max(_LOOK_NS, _LOOK_SHARE * (after - now))
+        if after >= self._memory_ns:  # what follows has shares of its own: reports in files are looked for as often
+            self._memory_ns = after + _MEMORY_NS
+            self._sample_memory()
+        if (began := monotonic_ns()) >= self._outside_ns:
+            if self._outside.look(self._processes):
+                self._log.event("outside", paths=self._outside.paths)
+            self._outside_ns = monotonic_ns() + max(_LOOK_NS, _LOOK_SHARE * (monotonic_ns() - began))
 
     def _saved(self, began_ns: int, ended_ns: int, size: int) -> None:
         """A checkpoint belongs to the multiple of its interval that is nearest to the reported steps: it may come before or after the report."""
@@ -246,7 +253,8 @@ class ScriptProcess:
 
     def _sample_memory(self) -> None:
         """The kernel keeps each process's peak: few looks are enough."""
-        for process in psutil.Process().children(recursive=True):
+        self._processes = psutil.Process().children(recursive=True)
+        for process in self._processes:
             self._peak = max(self._peak, peak_resident_bytes(process.pid) or 0)
 
     def _ended_early(self, left: list[str]) -> str:
