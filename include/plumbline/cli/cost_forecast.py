@@ -19,7 +19,7 @@ from plumbline.analysis.trial_sample import TrialSample
 from plumbline.cli.cost import How, cost
 from plumbline.cli.declared import as_day, load_declared
 from plumbline.cli.exit_status import FAILED
-from plumbline.cli.output import Json, clear_errors, emit, err, fail, marked, out, read_archive, table
+from plumbline.cli.output import Json, clear_errors, emit, err, fail, fields_of, marked, out, read_archive, table
 from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.providers.rates import Purchase
@@ -49,6 +49,11 @@ class _ForecastCase:
     @property
     def inputs(self) -> tuple[Provider, AnyWorkload, Sequence[TrialSample], Economics, date]:
         return self.provider, self.workload, self.trials, self.economics, self.day
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """What `--json` says of every case."""
+        return {"provider": self.provider.name, "workload": self.workload.name, **fields_of(self, "campaign", "simulated"), "on": self.day}
 
 
 @cost.command()
@@ -135,7 +140,7 @@ def spot(provider: Where, workload: What, run: Work = None, on: On = None, as_js
         )
         _unknown(forecast.unknown)
 
-    emit(as_json, {**_head(case), "spot": forecast, "saving": cost.saving}, show)
+    emit(as_json, {**case.head, "spot": forecast, "saving": cost.saving}, show)
 
 
 @cost.command("break-even")
@@ -165,7 +170,7 @@ def break_even(provider: Where, workload: What, purchase: How = "on_demand", on:
         )
         _unknown(forecast.unknown)
 
-    emit(as_json, {**_head(case), "break_even": forecast}, show)
+    emit(as_json, {**case.head, "break_even": forecast}, show)
 
 
 def _forecast_case(provider: str, workload: str, on: str | None) -> _ForecastCase:
@@ -196,19 +201,13 @@ def _cost_forecast(provider: str, workload: str, purchase: Purchase, on: str | N
 
 def _exit_without_figure(reason: str | None, as_json: bool, case: _ForecastCase, forecast: Any) -> NoReturn:
     """There is no figure: say why and leave with 1."""
-    emit(as_json, {**_head(case), "reason": reason, "found": forecast}, lambda: err.print(reason, style="red"))
+    emit(as_json, {**case.head, "reason": reason, "found": forecast}, lambda: err.print(reason, style="red"))
     raise typer.Exit(FAILED)
 
 
-def _head(case: _ForecastCase) -> dict[str, Any]:
-    names = {"provider": case.provider.name, "workload": case.workload.name, "campaign": case.campaign}
-    return {**names, "simulated": case.simulated, "on": case.day}
-
-
 def _as_data(case: _ForecastCase, forecast: CostForecast) -> dict[str, Any]:
-    names = ("metric", "what", "amount", "purchase", "model", "price", "rate", "sources", "trials")
-    unknown = [{"what": m.what, "reason": m.reason, "remedy": m.remedy} for m in forecast.unknown]
-    return {**_head(case), **{name: getattr(forecast, name) for name in names}, "unknown": unknown}
+    numbers = fields_of(forecast, "metric", "what", "amount", "purchase", "model", "price", "rate", "sources", "trials")
+    return {**case.head, **numbers, "unknown": [fields_of(m, "what", "reason", "remedy") for m in forecast.unknown]}
 
 
 def _basis(forecast: CostForecast, case: _ForecastCase) -> None:
