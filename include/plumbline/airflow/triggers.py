@@ -22,8 +22,7 @@ from plumbline.launch.cluster.api import ApiAnswer, ApiRefused, ClusterApi, Requ
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.observe.log_reader import LogReader
 from plumbline.launch.cluster.observe.observation import CONTAINER, LaunchObservation, Row, encode_observation, has_started, name_of
-from plumbline.launch.cluster.observe.outage import Outage
-from plumbline.launch.cluster.observe.pod_watch import Decision, PodWatch, WatchLimits
+from plumbline.launch.cluster.observe.pod_watch import Decision, Outage, PodWatch, WatchLimits
 from plumbline.launch.cluster.operate.attempts import Attempt
 from plumbline.launch.failures import Unreachable
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from plumbline.results import Curve, Event, FailureClass, MetricRow, Reason, Sca
 from plumbline.results.token_usage import TokenUsage
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from numpy.typing import NDArray
 
 
@@ -51,6 +53,22 @@ class EvidenceFile:
     kind: str
     path: Path
     rows: int | None = None
+
+    @classmethod
+    def of_table(cls, kind: str, table: pa.Table, folder: Path) -> EvidenceFile:
+        """`<kind>.parquet`."""
+        import pyarrow.parquet as pq  # as numpy above
+
+        path = folder / f"{kind}.parquet"
+        pq.write_table(table, path, compression="zstd")
+        return cls(kind, path, table.num_rows)
+
+    @classmethod
+    def of_json(cls, kind: str, content: dict[str, Any], folder: Path) -> EvidenceFile:
+        """`<kind>.json`."""
+        path = folder / f"{kind}.json"
+        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        return cls(kind, path)
 
 
 @dataclass

@@ -113,7 +113,7 @@ def test_a_broken_request_is_seen(monkeypatch: pytest.MonkeyPatch, wire: Wire, b
 
 
 def test_a_broken_reading_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    from plumbline.loadclient.message_layouts import MessageLayout
+    from plumbline.loadclient.responses import MessageLayout
 
     def shifted(self: MessageLayout, message: bytes) -> dict[str, bytes]:
         return {name: message[begin - 1 : end - 1] if name == "TOKEN" else message[begin:end] for name, begin, end in self.places}

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2 as messages
 
-from plumbline.loadclient.message_layouts import LayoutCache
 from plumbline.loadclient.phase_load import PhaseLoad
 from plumbline.loadclient.request_log import Recorder, RequestLog
-from plumbline.loadclient.responses import MessageReader, ResponseChecker, ResponseProgress
+from plumbline.loadclient.responses import LayoutCache, MessageReader, ResponseChecker, ResponseProgress
 from plumbline.loadclient.wire import PERHAPS, Wire
 
 UNARY = Wire("unary", "m", {"OUT": 64}, index=None)

@@ -90,7 +90,7 @@ def test_each_rank_is_started_and_the_first_one_read(tmp_path: Path) -> None:
     assert understand([sys.executable, "train.py"], tmp_path, report_named(pattern), 30, ranks=2).reports
     with pytest.raises(ValueError, match="exit status 1 and reported no step"):
         understand([sys.executable, "train.py"], tmp_path, report_named(pattern.replace("0", "1")), 30, ranks=1)
-    with pytest.raises(ValueError, match="ran for 2 s .--limit. and reported no step"):
+    with pytest.raises(ValueError, match=r"ran for 2 s .--limit. and reported no step"):
         understand([sys.executable, "train.py"], tmp_path, report_named(pattern), 2, ranks=3)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from plumbline.declarations import InferenceWorkload
@@ -114,7 +113,7 @@ def check(
         before = None if reference is None else reference.right
         rows += _accuracy_rows(right, before)
         judgements += _judge_accuracy(right, before, workload.evaluation)
-        evidence.append(_write_answers(workdir / "evaluation.parquet", right, before))
+        evidence.append(_answers(right, before, workdir))
     if workload.quality is not None and reference is not None:
         assert tokens is not None
         try:
@@ -241,11 +240,10 @@ def _judge_accuracy(right: NDArray[np.bool_], before: NDArray[np.bool_] | None, 
     return [*judged]
 
 
-def _write_answers(file: Path, right: NDArray[np.bool_], before: NDArray[np.bool_] | None) -> EvidenceFile:
+def _answers(right: NDArray[np.bool_], before: NDArray[np.bool_] | None, folder: Path) -> EvidenceFile:
     """Which questions of the evaluation set were answered right; no text of question or answer."""
     columns = {"question": np.arange(len(right)), "right": right} | ({} if before is None else {"reference_right": before})
-    pq.write_table(pa.table(columns), file)
-    return EvidenceFile("evaluation", file, len(right))
+    return EvidenceFile.of_table("evaluation", pa.table(columns), folder)
 
 
 Reference = tuple[FetchedCheckpoint, InferenceWorkload]

@@ -11,7 +11,6 @@ service to come back to.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -291,7 +290,6 @@ class JournalSummary:
 
 def _evidence(record: TrialRecord, spec: FaultPhaseSpec, log: RequestLog, recovery: Recovery, book: JournalSummary | None) -> EvidenceFile:
     """`fault.json`: seconds from the start of the phase; counts by the client and, where its model wrote them down, by the server."""
-    path = record.workdir / "fault.json"
     content = {
         "inject": spec.inject,
         "began_s": recovery.began,
@@ -307,5 +305,4 @@ def _evidence(record: TrialRecord, spec: FaultPhaseSpec, log: RequestLog, recove
         "server_finished": len(book.finished) if book else None,
         "server_never_finished": log.n - len(book.finished) if book else None,
     }
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    return EvidenceFile("fault", path)
+    return EvidenceFile.of_json("fault", content, record.workdir)

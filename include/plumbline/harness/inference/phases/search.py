@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from dataclasses import asdict, replace
@@ -127,7 +126,6 @@ def _probe(driver: Driver, phase: int, spec: SearchPhaseSpec, number: int, plann
 
 def _evidence(record: TrialRecord, state: Saturation) -> EvidenceFile:
     """`search.json`: how the search ended, and its probes in their order; the requests of a probe are in requests.parquet, by its number."""
-    path = record.workdir / "search.json"
     content = {
         "ended": state.ending or "used_up",
         "told": state.summary(),
@@ -135,5 +133,4 @@ def _evidence(record: TrialRecord, state: Saturation) -> EvidenceFile:
         "failed": state.failed,
         "probes": [{"probe": i, **asdict(probe), **asdict(verdict)} for i, (probe, verdict) in enumerate(state.probes)],
     }
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    return EvidenceFile("search", path)
+    return EvidenceFile.of_json("search", content, record.workdir)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from plumbline.declarations import InferenceWorkload, Trial
@@ -152,7 +151,7 @@ def write_schedule(schedule: Schedule, folder: Path) -> EvidenceFile:
         )
         for phase in schedule.phases
     ]
-    return _write("schedule", pa.concat_tables(tables), folder)
+    return EvidenceFile.of_table("schedule", pa.concat_tables(tables), folder)
 
 
 def write_requests(logs: Sequence[RequestLog], requests: Requests, folder: Path) -> EvidenceFile:
@@ -165,7 +164,7 @@ def write_requests(logs: Sequence[RequestLog], requests: Requests, folder: Path)
     that is no thought;
     `replica` is the server that it went to, where several share the load; `after` is the request that this one followed, `turn` (from 1) its place in its conversation.
     """
-    return _write("requests", pa.concat_tables([_table(log, requests) for log in logs]), folder)
+    return EvidenceFile.of_table("requests", pa.concat_tables([_table(log, requests) for log in logs]), folder)
 
 
 def _table(log: RequestLog, requests: Requests) -> pa.Table:
@@ -218,9 +217,3 @@ def _token_times(log: RequestLog, due: NDArray[np.int64]) -> pa.Array:
     times = (log.token_at - log.scheduled[owner])[counted]
     offsets = np.concatenate([[0], np.cumsum(lengths[due])])
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(times, pa.float64()))
-
-
-def _write(kind: str, table: pa.Table, folder: Path) -> EvidenceFile:
-    path = folder / f"{kind}.parquet"
-    pq.write_table(table, path, compression="zstd")
-    return EvidenceFile(kind, path, table.num_rows)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from plumbline.declarations import ValidityLimits
 from plumbline.declarations.workloads.script import ScriptWorkload
@@ -20,7 +19,6 @@ from plumbline.harness.training.analysis.records import TrainingRecords, Undistu
 from plumbline.harness.training.worker_protocol import STAGES, RunRecord, Step, run_kind
 from plumbline.results import Event, Stage
 
-STEPS_FILE = "steps.parquet"
 VARIABLES_FILE = "variables.txt"
 """Names of the variables that a script saw."""
 
@@ -86,9 +84,7 @@ def _evidence(workload: TrainingJob, undisturbed: UndisturbedRun, records: Train
     files: list[EvidenceFile] = []
     flat = [line for name, run in records.runs.items() for line in _steps_of(name, run, undisturbed)]
     if flat:
-        path = folder / STEPS_FILE
-        pq.write_table(pa.Table.from_pylist(flat, schema=_STEPS_SCHEMA), path, compression="zstd")
-        files.append(EvidenceFile("steps", path, len(flat)))
+        files.append(EvidenceFile.of_table("steps", pa.Table.from_pylist(flat, schema=_STEPS_SCHEMA), folder))
     files += recovery.attempts_evidence(records, folder)
     for name in () if isinstance(workload, ScriptWorkload) and workload.task.private else records.runs:
         logs = [folder / f"{name}.worker.log", *sorted(folder.glob(f"{name}.rank*.worker.log"))]

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from plumbline.declarations.workloads.script import ScriptWorkload
 from plumbline.declarations.workloads.training import TrainingJob
@@ -16,7 +15,6 @@ from plumbline.harness.measurement import EvidenceFile, Judgement, degraded, inv
 from plumbline.harness.training.analysis.records import COST_PARTS, Ending, RestartCost, TrainingRecords
 from plumbline.results import FAILED_AS_DECLARED, MetricRow, metric_row
 
-ATTEMPTS_FILE = "attempts.parquet"
 _INTERRUPTION_EVENTS: dict[Ending, str] = {
     "rank_kill": "rank_killed",
     "group_kill": "group_killed",
@@ -75,9 +73,7 @@ def attempts_evidence(records: TrainingRecords, folder: Path) -> list[EvidenceFi
         return []
     costs = {cost.incident.run: cost for cost in records.restarts()}
     table = pa.Table.from_pylist([_attempt_row(records, name, costs.get(name)) for name in records.runs], schema=_ATTEMPTS_SCHEMA)
-    path = folder / ATTEMPTS_FILE
-    pq.write_table(table, path, compression="zstd")
-    return [EvidenceFile("attempts", path, table.num_rows)]
+    return [EvidenceFile.of_table("attempts", table, folder)]
 
 
 def loss_tolerance(workload: TrainingJob) -> float:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import random
 
 from plumbline.launch.cluster.api import RequestFailed
-from plumbline.launch.cluster.observe.outage import Outage
+from plumbline.launch.cluster.observe.pod_watch import Outage
 
 REFUSED = RequestFailed("GET /api: connection refused")
 
