@@ -162,7 +162,8 @@ def _outcome(first: _OfModel, own: Mapping[str, Sequence[TrialSample]]) -> Outco
 
     All of them at that rate, or none: one that was searched beside one that was not would look better than it is.
     """
-    best = next(o for o in COSTS if o.metric == fitting_cost(first.kind, first.name, own[first.name]))
+    fitting = fitting_cost(first.kind, first.name, own[first.name])
+    best = next((o for o in COSTS if o.metric == fitting), COSTS[0])
     if not best.sustained or all(t.value(SUSTAINED, "value", "sweep") is not None for of in own.values() for t in of):
         return best
     offered = [next(o for o in COSTS if o.metric == name + AT_OFFERED_RATE) for name in leading_names("inference_cost")]

@@ -226,8 +226,9 @@ def not_measured(outcome: Outcome) -> str:
 
 def fitting_cost(kind: WorkloadKind, workload: str, trials: Sequence[TrialSample]) -> str:
     """The cost metric that fits what was measured: the first of the kind's that any usable trial of the workload has a value of. Of
-    inference at the highest rate that keeps the SLO: at an offered rate every provider costs its price."""
+    inference at the highest rate that keeps the SLO: at an offered rate every provider costs its price. What counts no work costs its runs."""
     own = [t for t in trials if t.usable and t.kind == kind and t.workload == workload]
     measured = {m.metric for t in own for m in t.metrics if m.value is not None}
     costs = leading_names(f"{kind}_cost")
-    return next((name for name in costs if name in measured), costs[0])
+    uncounted = "cost_per_run" if kind == "training" and "cost_per_run" in measured else costs[0]
+    return next((name for name in costs if name in measured), uncounted)

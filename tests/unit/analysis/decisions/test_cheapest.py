@@ -87,3 +87,6 @@ def test_the_cost_that_fits_is_of_what_was_measured() -> None:
     assert fitting_cost("inference", "chat", requests) == "cost_per_1k_requests"
     assert fitting_cost("inference", "chat", [*requests, *repeats("b", {"cost_per_good_request": 1e-3})]) == "cost_per_good_request"
     assert fitting_cost("training", "gpt", requests) == "cost_per_1m_trained_tokens"
+    runs = [replace(trial, kind="training") for trial in repeats("a", {"cost_per_run": 1.0})]
+    assert fitting_cost("training", "chat", runs) == "cost_per_run"
+    assert fitting_cost("inference", "chat", repeats("a", {"cost_per_run": 1.0})) != "cost_per_run"
