@@ -278,10 +278,10 @@ class WorkloadName:
     version: int
 
 
-def series_of(session: Session, providers: Sequence[str], kind: str | None = None, workload: str | None = None) -> list[SeriesView]:
+def series_of(session: Session, providers: Sequence[str], workload: str | None = None) -> list[SeriesView]:
     """The series of these providers, imported ones aside, by key."""
     query = select(Series).where(Series.provider.in_(providers), NOT_IMPORTED)
-    query = where_equal(query, (Series.kind, kind), (Series.workload, workload))
+    query = where_equal(query, (Series.workload, workload))
     return [view_of(SeriesView, row) for row in session.scalars(query.order_by(Series.series_key))]
 
 

@@ -20,7 +20,7 @@ from plumbline.declarations.thresholds import ClientLimits
 from plumbline.declarations.urls import sends_in_clear, url_problem
 from plumbline.declarations.workloads.load import Arrivals
 from plumbline.declarations.workloads.prompts import PromptFormat, read_rows
-from plumbline.declarations.workloads.text_file import UnusableFile
+from plumbline.declarations.workloads.text_file import UnusableFile, read_bytes
 from plumbline.harness.inference.analysis.metrics import metrics_of
 from plumbline.harness.inference.analysis.validity import client_limited
 from plumbline.harness.inference.endpoint import openai_wire
@@ -42,6 +42,7 @@ Api = Literal["kserve", "openai", "openai_chat"]
 Process = Literal["poisson", "constant"]
 MOST_REQUESTS = 2_000_000
 _CALL_S = 10.0
+_PROMPTS = "a .txt or .jsonl file"
 _SCHEMES = {"grpc": ("kserve", False), "grpcs": ("kserve", True), "http": ("openai", False), "https": ("openai", True)}
 LATENCIES = ("request_scheduled_latency", "time_to_first_token", "time_per_output_token", "inter_token_latency")
 RATES = ("offered_rate", "achieved_rate_ratio", "request_throughput", "output_token_throughput", "input_token_throughput", "error_rate")
@@ -208,7 +209,7 @@ def _kserve(asked: ServerLoad, api: Api, target: Target) -> _Served:
 def _objects(file: Path, model: KserveModel) -> list[dict[str, Any]]:
     """JSON objects, one a line: values of the model's inputs by name."""
     rows = []
-    for number, line in enumerate(_read(file).decode("utf-8-sig", "replace").split("\n"), start=1):
+    for number, line in enumerate(read_bytes(file, f"--prompts {file}", _PROMPTS).decode("utf-8-sig", "replace").split("\n"), start=1):
         if not line.strip():
             continue
         try:
@@ -275,7 +276,7 @@ def _prompts(asked: ServerLoad, api: Api) -> Callable[[int], Sequence[Prompt]]:
         text = CorpusText()
         return lambda n: text.segments([asked.input_tokens] * n, np.random.default_rng([asked.seed, 1]))
     name = str(asked.prompts)
-    content = _read(asked.prompts)
+    content = read_bytes(asked.prompts, f"--prompts {asked.prompts}", _PROMPTS)
     kind: PromptFormat = "text"
     if not name.endswith(".txt"):
         head = content[:4096].partition(b"\n")[0]
@@ -285,13 +286,6 @@ def _prompts(asked: ServerLoad, api: Api) -> Callable[[int], Sequence[Prompt]]:
     rows = read_rows(content, name, kind)
     prompts = [Prompt(NO_IDS, row.text, row.messages[: row.turns[-1]] if row.text is None else None) for row in rows]
     return lambda n: [prompts[i % len(prompts)] for i in range(n)]
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise UnusableFile(f"--prompts {file} cannot be read ({error.strerror}); expected a .txt or .jsonl file") from None
 
 
 APIS: tuple[str, ...] = get_args(Api)

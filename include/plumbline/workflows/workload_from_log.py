@@ -19,7 +19,7 @@ from plumbline.declarations import DeclarationError, InferenceWorkload, installa
 from plumbline.declarations.loader import load_file
 from plumbline.declarations.workloads.access_logs import AccessLog, LogFormat, LoggedRequest, read_log
 from plumbline.declarations.workloads.load import DAY_S, MAX_TRACE_ROWS
-from plumbline.declarations.workloads.text_file import UnusableFile
+from plumbline.declarations.workloads.text_file import UnusableFile, decode, read_bytes
 from plumbline.declarations.yaml_source import UnreadableYaml, read_yaml
 from plumbline.whole_file import whole_file
 
@@ -80,7 +80,9 @@ def workload_from_log(
         if path.exists():
             raise UnusableFile(f"{path.name} exists already; expected another --name")
     template = _template(root, like)
-    log = read_log(_text(file), file.name, kind)
+    logged = decode(read_bytes(file, str(file), "an access log", MAX_LOG_BYTES, "a part of the log"), file.name)
+    # Progress bars in a server's log end with \r alone.
+    log = read_log(logged.replace("\r\n", "\n").replace("\r", "\n"), file.name, kind)
     unknown = list(log.notes)
     requests = _part(log.requests, file.name, start_s, duration_s)
     requests = _with_lengths(log, requests, file.name, input_tokens, output_tokens, unknown)
@@ -109,17 +111,6 @@ def workload_from_log(
         log.skipped,
         tuple(unknown),
     )
-
-
-def _text(file: Path) -> str:
-    try:
-        if (size := file.stat().st_size) > MAX_LOG_BYTES:
-            raise UnusableFile(f"{file.name} has {size:,} bytes; expected at most {MAX_LOG_BYTES:,}: a part of the log")
-        return file.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise UnusableFile(f"{file} cannot be read ({error.strerror}); expected an access log") from None
-    except UnicodeDecodeError as error:
-        raise UnusableFile(f"{file.name} is not UTF-8 text ({error.reason} at byte {error.start}); expected a text file") from None
 
 
 def _template(root: Path, like: str) -> dict[str, Any]:

@@ -223,6 +223,17 @@ def test_a_full_disk_leaves_neither_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert workload_from_log(tmp_path / "access.log", "mine", config=config).workload.exists()
 
 
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_lines_may_end_with_a_carriage_return(tmp_path: Path, end: str) -> None:
+    (tmp_path / "access.log").write_bytes(VLLM.replace("\n", end).encode())
+    assert workload_from_log(tmp_path / "access.log", "mine", config=config_of(tmp_path)).requests == 5
+
+
+def test_a_log_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UnusableFile, match=r"none\.log cannot be read .*; expected an access log"):
+        workload_from_log(tmp_path / "none.log", "mine", config=config_of(tmp_path))
+
+
 def test_what_the_declarations_would_refuse_is_not_written(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     template = config / "workloads" / "inference" / "chat-replay-cpu.yaml"

@@ -22,6 +22,7 @@ from plumbline.declarations.workloads.text_file import (
     inflated,
     json_array,
     json_lines,
+    read_bytes,
     text_lines,
 )
 from plumbline.declarations.workloads.workload import Seed
@@ -222,13 +223,7 @@ def _content_of(folder: Path, prompts: FilePrompts) -> dict[str, Any]:
 
 def read_file(folder: Path, prompts: FilePrompts) -> tuple[tuple[PromptRow, ...], str]:
     """All rows of a declared file and its SHA-256 (hex). UnusableFile if it cannot be read."""
-    file = folder / prompts.path
-    try:
-        if (size := file.stat().st_size) > MAX_FILE_BYTES:
-            raise UnusableFile(f"{prompts.path} has {size:,} bytes; expected at most {MAX_FILE_BYTES:,}: a smaller file, or source url")
-        content = file.read_bytes()
-    except OSError as error:
-        raise UnusableFile(f"{prompts.path} cannot be read ({error.strerror}); expected a file in {folder.name}/") from None
+    content = read_bytes(folder / prompts.path, prompts.path, f"a file in {folder.name}/", MAX_FILE_BYTES, "a smaller file, or source url")
     return read_rows(content, prompts.path, prompts.format), hashlib.sha256(content).hexdigest()
 
 

@@ -63,11 +63,17 @@ def inflated(text: str, most: int) -> bytes:
 
 def read_text(folder: Path, name: str) -> str:
     """A file's text. UnusableFile if it cannot be read."""
+    return decode(read_bytes(folder / name, name, f"a file in {folder.name}/"), name)
+
+
+def read_bytes(file: Path, name: str, expected: str, most: int | None = None, instead: str = "") -> bytes:
+    """A file's content. UnusableFile if it cannot be read, or has more than `most` bytes; `instead`: what is expected of a larger one."""
     try:
-        data = (folder / name).read_bytes()
+        if most is not None and (size := file.stat().st_size) > most:
+            raise UnusableFile(f"{name} has {size:,} bytes; expected at most {most:,}: {instead}")
+        return file.read_bytes()
     except OSError as error:
-        raise UnusableFile(f"{name} cannot be read ({error.strerror}); expected a file in {folder.name}/") from None
-    return decode(data, name)
+        raise UnusableFile(f"{name} cannot be read ({error.strerror}); expected {expected}") from None
 
 
 def decode(data: bytes, name: str) -> str:
