@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import groupby
+from operator import attrgetter
 from statistics import median
 from typing import Literal
 
@@ -219,7 +221,7 @@ def _path(
             steps.append(before)
         elif doubted:
             together = False
-    return since, sightings, tuple(_distinct(steps[::-1]))
+    return since, sightings, tuple(next(same) for _, same in groupby(steps[::-1], attrgetter("usd_per_gpu_hour")))
 
 
 def _check_spot_price(
@@ -267,7 +269,3 @@ def _sightings(own: Sequence[Reading]) -> list[Reading]:
         if last is None or reading.amount != last.amount or reading.observed_at - last.observed_at >= apart:
             counted.append(reading)
     return counted
-
-
-def _distinct(steps: Sequence[Reading]) -> list[Reading]:
-    return [r for i, r in enumerate(steps) if i == 0 or r.usd_per_gpu_hour != steps[i - 1].usd_per_gpu_hour]

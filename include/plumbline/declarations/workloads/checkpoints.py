@@ -87,14 +87,10 @@ def _names_a_kind(model: Any) -> Any:
     return model
 
 
-def _kind_of_files(files: object) -> str:
-    return "path" if isinstance(files, str) else "checkpoint"
-
-
 ModelFiles = Annotated[
     Annotated[str, Field(min_length=1), Tag("path")]
     | Annotated[HubCheckpoint | UrlCheckpoint | FolderCheckpoint, Field(discriminator="source"), Tag("checkpoint")],
-    Discriminator(_kind_of_files),
+    Discriminator(lambda files: "path" if isinstance(files, str) else "checkpoint"),
 ]
 """Files beside the model: a path that the engine reads as it is, or a source that is fetched and identified as the model's checkpoint is."""
 
