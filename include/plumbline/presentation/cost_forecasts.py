@@ -14,6 +14,7 @@ from plumbline.analysis.cost.spot_forecast import SpotForecast, spot_forecast
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import AnyWorkload
 from plumbline.declarations.economics import Economics
+from plumbline.declarations.workloads.container import ContainerWorkload
 from plumbline.metrics.formatting import capitalize_first, common_scale, format_name
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.costs import forecast_charts
@@ -81,10 +82,10 @@ def cost_forecasts(campaign: CampaignData, trials: Sequence[TrialSample]) -> tup
 
 
 def _pairs(campaign: CampaignData, trials: Iterable[TrialSample]) -> list[tuple[str, AnyWorkload]]:
-    """Every provider and workload with a usable trial, training first."""
+    """Every provider and workload with a usable trial, training first; no container, which counts no work."""
     specs = {d.trial.workload.name: d.trial.workload for d in campaign.documents}
     keys = {(t.kind != "training", t.workload, t.provider) for t in trials if t.usable and t.provider in campaign.providers}
-    return [(provider, specs[workload]) for _, workload, provider in sorted(keys)]
+    return [(provider, specs[name]) for _, name, provider in sorted(keys) if not isinstance(specs[name], ContainerWorkload)]
 
 
 def _range(o: CostForecast) -> RangeRow:

@@ -21,7 +21,7 @@ def comparison_limits(
     fewest = min((c.usable for c in cards if c.usable), default=6)
     if fewest < 6:
         limits.append(
-            f"At least one column has only {fewest} usable repeats. Below six, the interval is the range of the repeats, "
+            f"At least one column has only {format_count(fewest, 'usable repeat')}. Below six, the interval is the range of the repeats, "
             "which covers the true median less often than 95 %; with two repeats, half of the time."
         )
     names_by_machine: dict[str, list[str]] = {}

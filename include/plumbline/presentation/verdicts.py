@@ -330,7 +330,7 @@ def _certainty_tile(conclusions: Conclusions) -> Tile:
     if not decisions:
         none = "this machine was busy" if conclusions.busy is not None else "no team declares these workloads"
         return Tile("Certainty", "–", f"no decision: {none}" if not decided else "no provider is eligible")
-    clear = sum(len(leaders_of(d)) == 1 for d in decisions)
+    clear = sum(len(leaders_of(d)) == 1 and (len(d.eligible) == 1 or d.eligible[0].probability_first is not None) for d in decisions)
     probabilities = [d.winner.probability_first for d in decisions if d.winner is not None and d.winner.probability_first is not None]
     ends = [format_probability(end(probabilities)) for end in (min, max)] if probabilities else []
     note = f"decisions have a clear winner{f'; P(first) from {ends[0]} to {ends[1]}' if ends else ''}"
