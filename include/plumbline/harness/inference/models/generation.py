@@ -13,6 +13,13 @@ carry Triton's own strings.
 
 from __future__ import annotations
 
+import locale
+from contextlib import suppress
+
+# The stub runs in the C locale and ignores PYTHONUTF8: files that torch and engines read in the locale's encoding are UTF-8. Before they are imported.
+with suppress(locale.Error):
+    locale.setlocale(locale.LC_ALL, "C.UTF-8")
+
 import asyncio
 import json
 import os
@@ -102,6 +109,8 @@ class Generation(ABC):
         sys.path[:] = list(dict.fromkeys([here, *self.settings["search_path"], *sys.path]))
         sys.executable = self.settings["python"]
         multiprocessing.set_executable(sys.executable)
+        for name, value in self.settings["variables"].items():
+            os.environ.setdefault(name, value)
         self.text = Text(self.settings["tokenizer"], special=self.settings["special_tokens"]) if self.settings["text"] else None
         self.journal = Journal(Path(__file__).parent)
         self.counters = Counters(args["model_name"])

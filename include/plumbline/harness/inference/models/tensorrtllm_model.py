@@ -4,15 +4,7 @@ Greedy tokens, each piece as the engine gives it. Times are those of the engine'
 
 from __future__ import annotations
 
-import locale
-from contextlib import suppress
-
-# See vllm_model.py: before torch is imported.
-with suppress(locale.Error):
-    locale.setlocale(locale.LC_ALL, "C.UTF-8")
-
 import asyncio
-import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -24,8 +16,6 @@ from generation import Ending, Generation, Piece, Request  # type: ignore[import
 
 class TritonPythonModel(Generation):  # type: ignore[misc]
     async def start(self, settings: dict[str, Any]) -> dict[str, Any]:
-        for name, value in settings["variables"].items():
-            os.environ.setdefault(name, value)
         import tensorrt_llm
         from tensorrt_llm import LLM, SamplingParams
         from tensorrt_llm.llmapi import KvCacheConfig

@@ -5,13 +5,6 @@ Times are the worker's own."""
 
 from __future__ import annotations
 
-import locale
-from contextlib import suppress
-
-# See vllm_model.py: before torch is imported.
-with suppress(locale.Error):
-    locale.setlocale(locale.LC_ALL, "C.UTF-8")
-
 import asyncio
 import queue
 import sys
@@ -23,10 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 sys.path.insert(0, str(Path(__file__).parent))
 from generation import Ending, Generation, Piece, Request, Scores  # type: ignore[import-not-found]
+
+# After generation.py, which sets the locale.
+# isort: split
+import torch
 from rows import Rows, choice  # type: ignore[import-not-found]
 from serving import weights_of  # type: ignore[import-not-found]
 

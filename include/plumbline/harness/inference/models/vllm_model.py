@@ -4,13 +4,6 @@ Greedy tokens, each piece as the engine gives it. Times and cached tokens are th
 
 from __future__ import annotations
 
-import locale
-from contextlib import suppress
-
-# The stub runs in the C locale and ignores PYTHONUTF8: files that torch and vLLM read in the locale's encoding are UTF-8. Before they are imported.
-with suppress(locale.Error):
-    locale.setlocale(locale.LC_ALL, "C.UTF-8")
-
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -25,8 +18,6 @@ from generation import Ending, Generation, Piece, Request, Scores  # type: ignor
 
 class TritonPythonModel(Generation):  # type: ignore[misc]
     async def start(self, settings: dict[str, Any]) -> dict[str, Any]:
-        for name, value in settings["variables"].items():
-            os.environ.setdefault(name, value)
         if settings["device"] == "cpu":
             # The cores that the harness pinned the server to: vLLM binds its threads itself, and they spin. One core is left to this process and
             # to Triton, which would send tokens only between two requests otherwise.
