@@ -181,8 +181,9 @@ def test_a_wrong_line_is_named_and_nothing_is_written(tmp_path: Path, text: str,
 
 def test_lengths_that_no_request_has_must_be_given(tmp_path: Path) -> None:
     text = "\n".join(vllm_line(f"11-23 10:00:0{i}", f"chatcmpl-{i}", "[1, 2]") for i in range(3))
+    (tmp_path / "a").mkdir()
     with pytest.raises(UnusableFile, match="--output-tokens"):
-        made_from(tmp_path / "a" if (tmp_path / "a").mkdir() is None else tmp_path, text)
+        made_from(tmp_path / "a", text)
     made = made_from(tmp_path, text, output_tokens=9)
     assert made.output_tokens == (9, 9, 9, 9) and made.input_tokens == (2, 2, 2, 2)
     assert any(re.search(r"output tokens.* 3 of 3 .*9", line) for line in made.unknown)
