@@ -111,11 +111,7 @@ def card_tables(
 def _groups(
     cards: Sequence[Scorecard], fleet: Mapping[NumberKey, Mapping[str, Pooled]] | None = None
 ) -> tuple[tuple[str, tuple[TableRow, ...]], ...]:
-    keys: dict[tuple[str, str, str, str], None] = {}
-    for card in cards:
-        for row in card.rows:
-            if _is_shown(row) and (row.leading or row.value is not None):
-                keys[row.group, row.metric, row.phase, row.statistic] = None
+    keys = dict.fromkeys((row.group, row.metric, row.phase, row.statistic) for card in cards for row in card.rows if _is_shown(row))
     groups = list(GROUP_TITLES)
     ordered = sorted(keys, key=lambda k: (groups.index(k[0]), catalogue_order(k[1]), not _is_leading(cards, k), k[2], k[3]))
     table_groups = []
@@ -127,7 +123,7 @@ def _groups(
 
 
 def _is_shown(row: Row) -> bool:
-    return row.leading or (row.statistic in TAILS and row.phase == "steady" and row.group == "latency")
+    return row.leading or (row.value is not None and row.statistic in TAILS and row.phase == "steady" and row.group == "latency")
 
 
 def _is_leading(cards: Sequence[Scorecard], key: tuple[str, str, str, str]) -> bool:
@@ -136,9 +132,7 @@ def _is_leading(cards: Sequence[Scorecard], key: tuple[str, str, str, str]) -> b
 
 def row_keys(cards: Sequence[Scorecard]) -> frozenset[NumberKey]:
     """The numbers that the tables of these cards show."""
-    return frozenset(
-        (r.metric, r.statistic, r.phase) for card in cards for r in card.rows if _is_shown(r) and (r.leading or r.value is not None)
-    )
+    return frozenset((r.metric, r.statistic, r.phase) for card in cards for r in card.rows if _is_shown(r))
 
 
 def _row(
