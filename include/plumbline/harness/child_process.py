@@ -42,7 +42,7 @@ class ChildProcess(subprocess.Popen[bytes]):
         guard = [sys.executable, "-I", "-S", parent_guard.__file__, str(os.getpid())] if guarded else []
         with ExitStack() as stack:
             if cpus:
-                stack.enter_context(_pinned_to(cpus))
+                stack.enter_context(pinned_to(cpus))
             out, err = (stack.enter_context(each.open("wb")) if isinstance(each, Path) else each for each in (output, errors))
             super().__init__(
                 [*guard, *command],
@@ -99,7 +99,8 @@ def read_available(pipe: int, take: Callable[[bytes], None], most: int | None = 
 
 
 @contextmanager
-def _pinned_to(cpus: Collection[int]) -> Iterator[None]:
+def pinned_to(cpus: Collection[int]) -> Iterator[None]:
+    """This thread, and what it starts, runs on these cores only."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cpus)
     try:

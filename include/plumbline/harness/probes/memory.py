@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psutil
 
+from plumbline.harness.child_process import pinned_to
 from plumbline.harness.environment.container import memory_limit_bytes
 from plumbline.harness.environment.cpu import last_level_cache_bytes
 from plumbline.harness.environment.sysfs import format_ranges, read_int, read_text
@@ -89,19 +90,15 @@ def pci_address(device: torch.device) -> str | None:
 @contextmanager
 def bound_to_node(node: int | None, root: Path = _SYSFS) -> Iterator[str]:
     """Bind this thread to the allowed cores of a NUMA node: memory that it touches first lies there. Yields a description."""
-    before = os.sched_getaffinity(0)
     if node is None:
         yield "not bound: the GPU's NUMA node is unknown"
         return
-    cores = _parse_cores(read_text(root / "devices/system/node" / f"node{node}" / "cpulist")) & before
+    cores = _parse_cores(read_text(root / "devices/system/node" / f"node{node}" / "cpulist")) & os.sched_getaffinity(0)
     if not cores:
         yield f"not bound: no usable core on the GPU's NUMA node {node}"
         return
-    os.sched_setaffinity(0, cores)
-    try:
+    with pinned_to(cores):
         yield f"bound to the GPU's NUMA node {node}, cores {format_ranges(cores)}"
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 def _parse_cores(listed: str | None) -> set[int]:
