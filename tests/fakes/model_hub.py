@@ -1,4 +1,4 @@
-"""A Hugging Face hub on loopback: the parts of its API by which a revision of a model is listed and downloaded, gated or open."""
+"""A Hugging Face hub on loopback: the parts of its API by which a revision of a model or data set is listed and downloaded, gated or open."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LARGE = 4096  # bytes; above, a file is in large-file storage, whose SHA-256 th
 
 @dataclass
 class Hub:
-    """`models`: folders by id. `token`: asked for by every model, which is then gated. `cut`: bytes after which the next download of a file
+    """`models`: folders by id, also of data sets. `token`: asked for by every model, which is then gated. `cut`: bytes after which the next download of a file
     breaks off, once. `served`: bytes of files by name. `replaced`: content that is served in place of a file's own."""
 
     models: Mapping[str, Path]
@@ -59,6 +59,7 @@ class _Handler(BaseHTTPRequestHandler):
         path = unquote(urlsplit(self.path).path)
         self.hub.requests.append(f"{self.command} {path}")
         parts = path.strip("/").split("/")
+        parts = parts[1:] if parts[0] == "datasets" else parts
         model = "/".join(parts[2:4] if parts[0] == "api" else parts[:2])
         folder = self.hub.models.get(model)
         if folder is None:
@@ -69,11 +70,14 @@ class _Handler(BaseHTTPRequestHandler):
             asked = parts[5] if len(parts) > 5 else "main"
             if asked not in (REVISION, "main"):
                 return self._error(404, "RevisionNotFound")
-            listing: object = [_row(file) for file in sorted(folder.iterdir())]
+            files = folder.rglob("*") if "recursive=true" in self.path.lower() else folder.iterdir()
+            listing: object = [_row(file, folder) for file in sorted(files) if file.is_file()]
             if parts[4:5] != ["tree"]:
                 listing = {"id": model, "sha": REVISION, "siblings": []}
             return self._send(200, json.dumps(listing).encode(), {"Content-Type": "application/json"})
-        file = folder / parts[-1]
+        if parts[3] not in (REVISION, "main"):
+            return self._error(404, "RevisionNotFound")
+        file = folder.joinpath(*parts[4:])
         if not file.is_file():
             return self._error(404, "EntryNotFound")
         self._file(file, head=head)
@@ -117,7 +121,13 @@ def _etag(file: Path) -> str:
     return hashlib.sha256(data).hexdigest() if len(data) > _LARGE else hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
 
 
-def _row(file: Path) -> dict[str, object]:
+def _row(file: Path, folder: Path) -> dict[str, object]:
     size = file.stat().st_size
     lfs = {"lfs": {"oid": _etag(file), "size": size, "pointerSize": 130}} if size > _LARGE else {}
-    return {"type": "file", "path": file.name, "size": size, "oid": hashlib.sha1(file.read_bytes()).hexdigest(), **lfs}
+    return {
+        "type": "file",
+        "path": file.relative_to(folder).as_posix(),
+        "size": size,
+        "oid": hashlib.sha1(file.read_bytes()).hexdigest(),
+        **lfs,
+    }

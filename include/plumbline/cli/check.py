@@ -26,6 +26,7 @@ from plumbline.declarations import (
     load,
 )
 from plumbline.declarations.compatibility import never_run_on
+from plumbline.declarations.data_places import data_of, describe
 from plumbline.declarations.loader import Placeholder, find_placeholders
 from plumbline.declarations.workloads.container import ContainerWorkload
 from plumbline.launch.cluster.manifests.patch import differences, unknown_fields
@@ -215,6 +216,7 @@ def _row(provider: Provider, workload: AnyWorkload, each: WorkloadEstimate, mont
         "on_demand_only": not monthly,
         "servers": workload.replicas_on(provider.accelerator.count) if isinstance(workload, InferenceWorkload) else None,
         "charged": _charged(provider, workload),
+        "data": describe(data, provider) if (data := data_of(workload)) is not None else None,
         "reads_steps_from": workload.task.reading if isinstance(workload, ScriptWorkload) else None,
         "caveats": [share.caveat] if share is not None and share.caveat else [],
         # What the archive has trials of was run here.
@@ -278,6 +280,8 @@ def _show(
     scripts = names_by_text((row["workload"], row["reads_steps_from"]) for row in rows if row["reads_steps_from"] is not None)
     for reading, workloads in sorted(scripts.items()):
         out.print(f"steps are read from {reading}: {', '.join(sorted(workloads))}", markup=False)
+    for how, workloads in sorted(names_by_text((row["workload"], row["data"]) for row in rows if row["data"] is not None).items()):
+        out.print(f"data is {how}: {', '.join(sorted(workloads))}", markup=False)
     untried = names_by_text((row["workload"], row["never_run_on"]) for row in listed if row["never_run_on"] is not None)
     for kinds, workloads in sorted(untried.items()):
         out.print(f"never run on this kind ({kinds}): {', '.join(sorted(workloads))}; look at the first trial with care", style="yellow")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from plumbline.declarations.data_places import address_of, data_of
 from plumbline.declarations.devices import device_memory
 from plumbline.declarations.providers.launcher_base import LauncherBase
 from plumbline.declarations.providers.provider import Accelerator, Provider
@@ -125,13 +126,15 @@ class Scratch:
 
 
 def scratch_needed(workload: AnyWorkload, *, cached: bool = False) -> Scratch | None:
-    """The scratch disk of one trial; `cached`: fetched checkpoints lie on a volume. None if its model's size is not declared (a hub model, a checkpoint without weights_bytes). A script's checkpoints are unknown and left out."""
+    """The scratch disk of one trial; `cached`: fetched checkpoints lie on a volume. None if its model's size is not declared (a hub model, a checkpoint without weights_bytes) or its data's is not. A script's checkpoints are unknown and left out."""
     caches = _CPU_CACHES if workload.needs.accelerator == "cpu" else _ACCELERATOR_CACHES
     if isinstance(workload, InferenceWorkload):
         served = 0.0 if cached and isinstance(workload.model, Checkpoint) else _served_bytes(workload)
         return None if served is None else Scratch(0.0, 0.0, served, caches)
     if workload.pod_deletions or not isinstance(workload, TrainingWorkload):
-        return Scratch(0.0, 0.0, 0.0, caches)  # with pod_deletions all other files are on the provider's volume_claim
+        data = None if workload.pod_deletions else data_of(workload)
+        fetched = data.size if data is not None and data.read == "once" else 0.0
+        return fetched if fetched is None else Scratch(0.0, fetched, 0.0, caches)  # with pod_deletions the rest is on volume_claim
     model = workload.model
     if isinstance(model, HubModel):
         return None
@@ -204,9 +207,19 @@ def incompatibility(workload: AnyWorkload, provider: Provider) -> str | None:
         _unsuitable(workload, provider)
         or _missing_engine(workload, provider)
         or provider.launcher.missing(workload)
+        or _unmounted_data(workload, provider)
         or scratch_shortage(workload, provider.launcher)
         or (too_large(workload, provider) if isinstance(workload, InferenceWorkload) else None)
     )
+
+
+def _unmounted_data(workload: AnyWorkload, provider: Provider) -> str | None:
+    data = data_of(workload)
+    address = "" if data is None or provider.simulated else address_of(data, provider)
+    what = (
+        f"its task.data is on {address}, which no trial there sees; expected a mount in launcher.volumes, or another place in data_places"
+    )
+    return what if address.startswith("volume:") else None
 
 
 def _unsuitable(workload: AnyWorkload, provider: Provider) -> str | None:

@@ -97,7 +97,7 @@ _LIMITS: dict[str, Any] = {"server": {"ready_timeout"}}
 _DERIVED: dict[str, Any] = {
     "requests": {"prompts": {"content", "expected_tokens", "private"}},
     "model": set(DESCRIPTIVE),
-    "task": {"files": {"content"}, "private": True},
+    "task": {"files": {"content"}, "private": True, "data": {"size"}},
 }
 _NOT_MEASURED: dict[str, Any] = {**dict.fromkeys(_CRITERIA_FIELDS | _OUTSIDE_FIELDS, True), **_LIMITS, **_DERIVED}
 

@@ -74,7 +74,7 @@ def require_answer(connection_id: str) -> None:
 
 
 def model_secrets(model: Checkpoint, launcher: LocalLauncher, environment: Mapping[str, str]) -> dict[str, str]:
-    """Secret variables with which a process on this machine fetches a checkpoint: of `models_connection`, else of the environment.
+    """Secret variables with which a process on this machine fetches a checkpoint or a script's data: of `models_connection`, else of the environment.
 
     ValueError if the connection has nothing for it."""
     if isinstance(model, FolderCheckpoint):

@@ -19,6 +19,7 @@ from plumbline.declarations import (
     ScriptWorkload,
     TrainingJob,
     TrainingWorkload,
+    installation,
 )
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.declarations.workloads.engines import PATH_MEASURED, engine
@@ -58,6 +59,8 @@ _CROSS_CHECK_S = 10.0
 _SIMULATED_LIMIT_S = 3600.0
 """Counted for a simulated trial without times; such trials have no limit."""
 _BYTES_PER_PARAMETER, _HUB_PARAMETERS = 12.0, 110e6
+_FETCH_RATE = 2e8
+"""Bytes/s at which a script's data is fetched, until trials have measured it."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +198,8 @@ def _script_s(workload: ScriptWorkload, provider: Provider, allow: _Allowance) -
     if fault is not None:  # in a run of its own
         starts, steps = starts + 1 + fault.times, steps + fault.at_step + fault.times * (workload.checkpoint_every or 0)
     step = flops / workload.parallelism.world / _process_rate(workload, workload.precision or "bf16", provider, allow)
-    return starts * allow.start_s + steps * step
+    fetched = data.size or 0.0 if (data := workload.task.data) is not None and data.read == "once" else 0.0
+    return fetched / _FETCH_RATE + starts * allow.start_s + steps * step
 
 
 def _inference_s(workload: InferenceWorkload, allow: _Allowance) -> float:
@@ -244,10 +248,16 @@ def _script_gaps(declared: Declarations) -> Iterator[str]:
                 f"{name} has no token count: neither a rate nor a cost of tokens is measured; expected work, such as {{tokens: 8192}}, or a "
                 "report with tokens"
             )
-        own = workload.task.folder
+        own, data = workload.task.folder, workload.task.data
         here = [p.name for p in declared.enabled_providers() if p.launcher.kind == "local" and workload in declared.workloads_for(p)]
         if own is not None and here and not Path(own).is_dir():
             yield f"{name} starts in {own}, which this machine lacks, so {', '.join(here)} cannot run it; expected `providers` with that image"
+        if data is None or data.read == "stream":
+            continue
+        if data.size is None:
+            yield f"{name} declares no task.data.size, so neither its scratch disk nor the time of its fetch is planned; expected such as 12GB"
+        elif here and (why := installation.insufficient_space(installation.installation_paths().work, data.size)) is not None:
+            yield f"{name} fetches its data on {', '.join(here)}: {why}"
 
 
 def _unchecked_qualities(declared: Declarations) -> Iterator[str]:

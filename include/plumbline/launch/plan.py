@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Literal
 
 from plumbline.declarations import (
@@ -240,7 +239,7 @@ def _check_prompts(workload: InferenceWorkload) -> None:
     if tokenizer is None:
         return
     try:
-        OwnPrompts(workload, selected_rows(prompts, Path()), tokenizer).check()
+        OwnPrompts(workload, selected_rows(prompts), tokenizer).check()
     except ValueError as error:
         raise PlanError(f'workload "{workload.name}" has prompts that its model cannot be sent: {error}') from error
 

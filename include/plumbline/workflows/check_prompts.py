@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,8 +33,7 @@ def check_prompts(workload: InferenceWorkload, tokenizer: Path | None = None) ->
     declared = workload.requests.prompts
     if declared is None:
         raise UnusableFile(f"{workload.name} has no requests.prompts; expected a workload that brings its own")
-    with tempfile.TemporaryDirectory(prefix="plumbline-prompts-") as cache:
-        rows = selected_rows(declared, Path(cache))
+    rows = selected_rows(declared)
     known = tokenizer_of(workload, None) if tokenizer is None else CheckpointTokenizer(tokenizer, workload.model.context)
     own = OwnPrompts(workload, rows, known)
     own.check()

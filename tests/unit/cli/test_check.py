@@ -178,6 +178,16 @@ def test_of_a_script_is_shown_what_its_steps_are_read_from_and_warned_of_what_is
     found, code = said("check", "--config", str(config))
     assert code == 0 and not any("trainer" in warning for warning in found["warnings"])
     assert "steps are read from lines that match ^step (?P<step>\\d+)" in plumbline("check", "--config", str(config)).stdout
+    whole = file.read_text()
+    file.write_text(whole.replace("  report:", "  data: {from: s3://sets/words, size: 900TB}\n  report:"))
+    shown = plumbline("check", "--all", "--config", str(config)).stdout
+    assert "data is fetched before the command starts from s3://sets/words (819 TiB): trainer" in " ".join(shown.split())
+    found, _ = said("check", "--config", str(config))
+    assert any(re.search("trainer fetches its data on .*GiB free, but the trial needs", warning) for warning in found["warnings"])
+    file.write_text(whole.replace("  report:", "  data: {from: s3://sets/words}\n  report:"))
+    found, _ = said("check", "--config", str(config))
+    assert any("trainer declares no task.data.size" in warning for warning in found["warnings"])
+    file.write_text(whole)
     text = re.sub(r"(?m)^(work|fault|  checkpoints|  resume_arguments):.*\n", "", file.read_text())
     file.write_text(text.replace("files: {source: folder, path: trainer}", "folder: /nowhere"))
     found, code = said("check", "--config", str(config))

@@ -9,6 +9,8 @@ import pytest
 from tests.fakes.model_hub import REVISION
 from tests.fakes.trials import PLANNED_AT, a_trial, cluster_provider, local_provider
 from tests.unit.declarations.workloads.test_checkpoints import workload
+from tests.unit.declarations.workloads.test_script import IMAGE, changed
+from tests.unit.declarations.workloads.test_script import trial_of as script_trial
 
 from plumbline.declarations import LocalLauncher, Provider, Trial
 from plumbline.declarations.providers.launchers import LauncherDefaults, apply_defaults
@@ -98,6 +100,16 @@ def test_a_pod_that_fetches_nothing_gets_no_credentials() -> None:
     for trial in (trial_of({"source": "folder", "path": "/m"}, provider), a_trial("inference").model_copy(update={"provider": provider})):
         (container,) = pod_manifest(trial, requested_at=PLANNED_AT)["spec"]["containers"]
         assert not [entry for entry in container["env"] if entry["name"].startswith("PLUMBLINE_MODELS")]
+
+
+def test_a_pod_that_fetches_a_script_s_data_refers_to_the_same_secret() -> None:
+    def variables(**data: str) -> list[str]:
+        provider = cluster_provider(models_secret="hub", images={"training": IMAGE})
+        (container,) = pod_manifest(script_trial(changed(data=data), provider), requested_at=PLANNED_AT)["spec"]["containers"]
+        return [entry["name"] for entry in container["env"] if entry["name"].startswith("PLUMBLINE_MODELS")]
+
+    assert variables(**{"from": "s3://bucket/set"}) == [MODELS_TOKEN_VARIABLE, MODELS_OPTIONS_VARIABLE]
+    assert variables(**{"from": "/set"}) == [] == variables(**{"from": "s3://bucket/set", "read": "stream"})
 
 
 @pytest.mark.parametrize("volume", [None, VOLUME | {"read_only": True}, VOLUME | {"mount": "/elsewhere"}])

@@ -19,6 +19,7 @@ from plumbline.analysis.document_sample import began_on, billed_seconds
 from plumbline.analysis.prices.book import Basis, Quote, charged, paid_of, share_of
 from plumbline.analysis.trial_sample import USABLE, WorkloadKind
 from plumbline.declarations import Provider, TrainingJob
+from plumbline.declarations.data_places import fetches_from_outside
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics import PHASES
@@ -38,7 +39,7 @@ def usage_of(document: ResultDocument, *, retention_s: float | None = None) -> T
     """The usage of one attempt. `retention_s`: how long raw evidence is kept, None for ever. Its share of what a campaign costs once is left open."""
     trial, usable = document.trial, document.validity.status in USABLE
     nodes, measured = trial.workload.nodes, measured_s(document)
-    evidence = sum(each.bytes for each in document.evidence)
+    evidence, outside = sum(each.bytes for each in document.evidence), fetches_from_outside(trial.workload, trial.provider)
     return TrialUsage(
         trial_id=trial.trial_id,
         provider=trial.provider.name,
@@ -50,6 +51,7 @@ def usage_of(document: ResultDocument, *, retention_s: float | None = None) -> T
         evidence_bytes=evidence,
         checkpoint_bytes=document.value("checkpoint_size", "value") or 0.0,
         egress_bytes=evidence if trial.provider.launcher.remote_store is not None else 0,
+        data_bytes=nodes * (document.value("data_fetch_bytes", phase="cold_start") or 0.0) if outside else 0.0,
         retention_s=retention_s,
         gpus=trial.workload.gpus,
         tokens=document.usage,

@@ -31,7 +31,7 @@ class TrialUsage:
     `usable`: whether it finished a run whose numbers count; the whole of any other is `failed_launches`. `ended`: its status, of a failed
     one the failure class. `held_s`: from the moment that is billed (a node's assignment on a cluster) to the release. `measured_s`: the
     part of it in which the workload's phases ran, warm-up and cool-down left out. `retention_s`: how long its evidence is kept, None for ever.
-    `checkpoint_bytes`: of one checkpoint. `egress_bytes`: what left the provider. `share`: of what a campaign costs once, None if unknown.
+    `checkpoint_bytes`: of one checkpoint. `egress_bytes`: evidence that left the provider. `data_bytes`: what was fetched of a script's data from elsewhere. `share`: of what a campaign costs once, None if unknown.
     `gpus`: accelerators that it held on each node, None for all. `tokens`: what a hosted model counted.
     """
 
@@ -45,6 +45,7 @@ class TrialUsage:
     evidence_bytes: int = 0
     checkpoint_bytes: float = 0.0
     egress_bytes: int = 0
+    data_bytes: float = 0.0
     retention_s: float | None = None
     share: float | None = None
     gpus: int | None = None
@@ -163,8 +164,9 @@ def _extra_lines(use: TrialUsage, provider: Provider, on: date, share: InstanceS
         yield _rated("storage", use.evidence_bytes * hours(use.retention_s) / MONTH_H, provider, on, "evidence")
     if provider.launcher.checkpoint_volume and use.checkpoint_bytes and use.held_s is not None:
         yield _rated("storage", use.checkpoint_bytes * hours(use.held_s) / MONTH_H, provider, on, "checkpoints while it ran")
-    if use.egress_bytes:
-        yield _rated("egress", use.egress_bytes, provider, on, "evidence")
+    for crossed, what in ((use.egress_bytes, "evidence"), (use.data_bytes, "data from elsewhere")):
+        if crossed:
+            yield _rated("egress", crossed, provider, on, what)
     if use.held_s is None:
         yield Unknown("observability", f"the time that {use.trial_id} held {provider.name} was not recorded")
     else:

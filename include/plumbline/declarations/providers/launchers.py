@@ -61,7 +61,7 @@ class LocalLauncher(LauncherBase):
     )
     models_connection: ConnectionId | None = Field(
         None,
-        description="Airflow connection with the hub's token as its password, or with the credentials of the checkpoints' store",
+        description="Airflow connection with the hub's token as its password, or with the credentials of the checkpoints' or data's store",
     )
 
     @model_validator(mode="after")
@@ -170,7 +170,8 @@ class KubernetesLauncher(LauncherBase):
         None, description="folder where fetched checkpoints outlive the pod, on one of `volumes`; every trial fetches its own if omitted"
     )
     models_secret: ObjectName | None = Field(
-        None, description="Secret in the namespace with HF_TOKEN for gated models, or the credentials of the checkpoints' store"
+        None,
+        description="Secret in the namespace with HF_TOKEN for gated models and data, or the credentials of the checkpoints' or data's store",
     )
     host_ipc: bool = Field(False, description="share the node's IPC namespace; only where NCCL needs it")
     host_network: bool = Field(False, description="share the node's network; NetworkPolicies do not apply to such a pod")

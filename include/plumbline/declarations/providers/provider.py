@@ -16,6 +16,7 @@ from plumbline.declarations.providers.rates import DeclaredRate, Invoice, Overhe
 from plumbline.declarations.providers.token_rate import TokenRate
 from plumbline.declarations.urls import DeclaredUrl
 from plumbline.declarations.workloads.engines import EngineArgs, check_engine_args
+from plumbline.declarations.workloads.script import DataAddress
 from plumbline.declarations.workloads.workload import Criterion
 from plumbline.metrics.units import ByteSize, Duration, HourlyPrice, Pause, Share
 
@@ -181,6 +182,10 @@ class Provider(Declared):
     engine_args: dict[Literal["vllm", "tensorrtllm"], EngineArgs] = Field(
         default_factory=dict,
         description="of this provider's own stack, by server.backend: they go before a workload's server.engine_args, and results show them",
+    )
+    data_places: dict[Name, DataAddress] = Field(
+        default_factory=dict,
+        description="addresses at this provider of data that a script's `task.data.name` names: a bucket in its region, a volume",
     )
     watch: MonitoringConfig = MonitoringConfig()
     budget: Budget | None = None

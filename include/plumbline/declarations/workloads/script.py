@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from plumbline.declarations.base import Declared
+from plumbline.declarations.base import Declared, Name
 from plumbline.declarations.urls import DeclaredUrl
+from plumbline.declarations.workloads.checkpoints import Sha256
 from plumbline.declarations.workloads.models import LlamaShape, TransformerShape
 from plumbline.declarations.workloads.training import Parallelism, TrainingJob, TrainingPrecision
+from plumbline.metrics.units import ByteSize
 
 PATH = r"^\.?[A-Za-z0-9_][A-Za-z0-9_.-]*(/\.?[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
 PathBelow = Annotated[str, Field(pattern=PATH, description="a path below the folder, such as out/logs")]
@@ -18,7 +20,6 @@ OF_HARNESS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RAN
 """Variables as torchrun sets them, and what a launcher of the script's own needs. The harness sets them."""
 PRIVATE_FOLDER = "SCRIPTS_FOLDER"
 """The variable that names the folder with private scripts where the trial runs; the installation's own scripts/ if unset."""
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 
 
@@ -156,6 +157,38 @@ class ScriptCheckpoints(Declared):
     every: int = Field(ge=1, description="steps of the workload between two")
 
 
+DATA_VARIABLE, DATA_ARGUMENT = "PLUMBLINE_DATA", "{data}"
+"""The variable, and the text in arguments, by which a command gets the path or address of its data."""
+_PART = r"/(?!\.\.?(?:/|$))[^/\s?#]+"
+DATA_ADDRESS = re.compile(
+    rf"hub:(?P<id>[\w.-]+/[\w.-]+)@(?P<revision>[0-9a-f]{{40}})|volume:(?P<volume>[a-z0-9-]+)(?P<below>(?:{_PART})*)"
+    rf"|(?P<url>(?:s3|gs|gcs|az|abfs|abfss|https?):/(?:{_PART})+)/?|(?P<folder>(?:{_PART})+)/?"
+)
+_ADDRESSES = "s3://bucket/folder, https://host/file, hub:owner/dataset@COMMIT (40 digits), /folder or volume:NAME/folder"
+
+
+def _known(address: str) -> str:
+    if DATA_ADDRESS.fullmatch(address) is None:
+        raise ValueError(f'"{address}" is no address of data; expected such as {_ADDRESSES}')
+    return address
+
+
+DataAddress = Annotated[DeclaredUrl, AfterValidator(_known)]
+
+
+class ScriptData(Declared):
+    """`read` once: fetched into the trial's scratch folder before the command starts, which gets the path; stream: the command gets the address.
+    Either is in the variable PLUMBLINE_DATA, and replaces {data} in the command's arguments."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    place: DataAddress = Field(alias="from", description=f"{_ADDRESSES}; without user, password or query")
+    name: Name | None = Field(None, description="by which a provider's `data_places` may name an address of its own")
+    read: Literal["once", "stream"] = "once"
+    sha256: Sha256 | None = Field(None, description="of the file, or of the manifest of several, as results show it; other data is refused")
+    size: ByteSize | None = Field(None, description="of all files, such as 12GB: for the scratch disk and for forecasts")
+
+
 class ScriptTask(Declared):
     """`command`: started in the folder of the files for each rank, or once a node with `launches_ranks` (torchrun, accelerate launch, DeepSpeed).
 
@@ -175,6 +208,7 @@ class ScriptTask(Declared):
     )
     environment: dict[Variable, str] = Field(default_factory=dict, max_length=100, description="variables whose values results may show")
     launches_ranks: bool = False
+    data: ScriptData | None = None
     report: Report
     checkpoints: ScriptCheckpoints | None = None
     private: bool = False
@@ -203,8 +237,10 @@ class ScriptTask(Declared):
 
     @model_validator(mode="after")
     def _consistent(self) -> ScriptTask:
-        if taken := sorted(set(self.environment) & set(OF_HARNESS)):
+        if taken := sorted(set(self.environment) & {*OF_HARNESS, DATA_VARIABLE}):
             raise ValueError(f"environment sets {taken[0]}, which the harness sets for each rank; expected it omitted")
+        if self.data is not None and self.data.read == "stream" and self.data.sha256 is not None:
+            raise ValueError("data.sha256 with read: stream, of which the harness sees no byte; expected read: once, or no sha256")
         if (self.files is None) != (self.folder is not None):
             raise ValueError("expected either files, or the folder of the image in which the command starts")
         return self

@@ -163,7 +163,7 @@ def _own_prompts(record: TrialRecord, schedule: Schedule, checkpoint: Path | Non
     assert declared is not None
     mirror = record.trial.provider.launcher.model_access.mirror
     hub = mirror if mirror is not None and mirror.startswith(("http://", "https://")) else None
-    rows = selected_rows(declared, record.workdir / "prompts", hub, token)
+    rows = selected_rows(declared, hub, token)
     if declared.private:
         record.private_texts = tuple(text for row in rows for text in row.contents)
     own = OwnPrompts(workload, rows, tokenizer_of(workload, checkpoint))

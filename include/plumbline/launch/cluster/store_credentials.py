@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from plumbline.declarations import KubernetesLauncher, Provider, Trial
+from plumbline.declarations.data_places import fetched_source
 from plumbline.declarations.workloads.checkpoints import HubCheckpoint, UrlCheckpoint
 from plumbline.harness.launcher_protocol import MODELS_OPTIONS_VARIABLE, MODELS_TOKEN_VARIABLE
 from plumbline.launch.cluster.names import Row, cluster_declaration
@@ -51,9 +52,9 @@ MODEL_KEYS = {"HF_TOKEN": MODELS_TOKEN_VARIABLE, "STORAGE_OPTIONS": MODELS_OPTIO
 
 
 def model_variables(trial: Trial) -> list[Row]:
-    """Environment entries with which the trial's pod fetches a checkpoint; references, never values."""
+    """Environment entries with which the trial's pod fetches a checkpoint or a script's data; references, never values."""
     secret = cluster_declaration(trial.provider).models_secret
-    if secret is None or not isinstance(getattr(trial.workload, "model", None), HubCheckpoint | UrlCheckpoint):
+    if secret is None or not isinstance(fetched_source(trial.workload, trial.provider), HubCheckpoint | UrlCheckpoint):
         return []
     return [
         {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key, "optional": True}}}

@@ -19,7 +19,7 @@ from pathlib import Path
 from plumbline.declarations import Declarations, InferenceWorkload, LocalLauncher, Provider, Trial, installation, installation_paths
 from plumbline.declarations.addresses import local_path
 from plumbline.declarations.compatibility import scratch_needed
-from plumbline.declarations.workloads.checkpoints import Checkpoint
+from plumbline.declarations.data_places import address_of, data_of, fetched_source
 from plumbline.declarations.workloads.prompts import UrlPrompts
 from plumbline.harness.environment import collect_facts
 from plumbline.harness.launcher_protocol import ProgressLine, parse_progress
@@ -305,14 +305,14 @@ def _prompt_urls(trial: Trial) -> tuple[str, ...]:
 
 def _allocation(trial: Trial, declared: LocalLauncher) -> Allocation | StartRefused:
     place = Allocation("local", declared.machine, declared.cpus, declared.memory, declared.timeout)
-    model = getattr(trial.workload, "model", None)
-    if not isinstance(model, Checkpoint):
-        return place
+    data, source = data_of(trial.workload), fetched_source(trial.workload, trial.provider)
+    if source is None:  # a script reads its data with this environment's credentials
+        return place if data is None else replace(place, reads=(address_of(data, trial.provider),))
     try:
-        secrets = model_secrets(model, declared, os.environ)
+        secrets = model_secrets(source, declared, os.environ)
     except ValueError as error:
         return StartRefused("local", "bad_declaration", f"launcher.models_connection: {error}")
-    urls = [url for url in (getattr(model, "url", None), declared.models_url) if url]
+    urls = [url for url in (getattr(source, "url", None), declared.models_url) if url]
     return replace(place, secrets=secrets, reads=tuple(urls))
 
 

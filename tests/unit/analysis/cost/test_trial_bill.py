@@ -242,3 +242,11 @@ def test_an_instance_that_is_sold_whole_is_paid_whole_and_an_eighth_of_it_is_the
     assert whole.paid == whole.share == bill.paid
     assert bill.condensed().share == bill.share
     assert trial_bill(replace(USE, held_s=None), provider(), ON).paid is None
+
+
+def test_data_that_came_from_elsewhere_is_billed_as_what_leaves() -> None:
+    place = provider(rates=[rate("egress", "0.09 USD/GB")])
+    bill = trial_bill(replace(USE, egress_bytes=0, data_bytes=50e9), place, ON)
+    (line,) = (each for each in bill.lines if each.item == "egress")
+    assert (line.quantity.value, line.unit_price.amount) == (50.0, 0.09)
+    assert len([each for each in trial_bill(replace(USE, data_bytes=50e9), place, ON).lines if each.item == "egress"]) == 2

@@ -91,7 +91,12 @@ def remote(model: Checkpoint, source: Source, cache: Path, note: Note, before: C
         if (manifest := _intact(entry, partial, note)) is not None:
             return Cached(entry / "files", manifest, source.name, "warm")
         before()
-        downloaded = _download(model, source, partial, note)
+        downloaded = download(source, partial, note)
+        try:
+            verify(model, downloaded.manifest, cache)
+        except BrokenCheckpoint:
+            _remove(partial)  # the next try must not go on with files of another version
+            raise
         if isinstance(model, UrlCheckpoint) and model.manifest is None:
             entry = cache / _url_key(source, downloaded.manifest.sha256)
             write_whole(pointer, entry.name)
@@ -159,7 +164,8 @@ def _is_whole(folder: Path, file: ManifestFile, stamps: Mapping[str, int]) -> bo
         return False
 
 
-def _download(model: Checkpoint, source: Source, partial: Path, note: Note) -> Cached:
+def download(source: Source, partial: Path, note: Note) -> Cached:
+    """All files of a source in the folder `partial`, which may hold some of an earlier try, and their hashes. Raises as `remote`."""
     sizes, known = source.sizes(), source.hashes()
     partial.mkdir(parents=True, exist_ok=True)
     missing = sum(size for name, size in sizes.items() if not (partial / name).exists())
@@ -184,11 +190,6 @@ def _download(model: Checkpoint, source: Source, partial: Path, note: Note) -> C
         if file.sha256 != known.get(file.path, file.sha256):
             (partial / file.path).unlink()
             raise BrokenCheckpoint(f"{file.path} has the SHA-256 {file.sha256}; expected {known[file.path]}, as {source.name} lists it")
-    try:
-        verify(model, manifest, partial.parent)
-    except BrokenCheckpoint:
-        _remove(partial)  # the next try must not go on with files of another version
-        raise
     return Cached(partial, manifest, source.name, "cold", moved, seconds)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic_core import from_json
 
-from plumbline.declarations import InferenceWorkload, Provider
+from plumbline.declarations import InferenceWorkload, Provider, installation
 from plumbline.declarations.compatibility import too_large
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.declarations.workloads.inference import check_request_lengths
@@ -132,10 +132,12 @@ def failures_of(field: str) -> Iterator[None]:
         yield
     except FetchFailed as error:
         raise TrialFailed("unreachable", f"{field}: {error}") from error
-    except NoSpace as error:
-        raise TrialFailed("quota_exceeded", f"{field}: {error}") from error
     except (BrokenCheckpoint, AccessRefused, ValueError) as error:
         raise TrialFailed("bad_declaration", f"{field}: {error}") from error
+    except OSError as error:
+        if (full := installation.full_disk_message(error)) is None and not isinstance(error, NoSpace):
+            raise
+        raise TrialFailed("quota_exceeded", f"{field}: {full or error}") from error
 
 
 _ADAPTER = ("adapter_config.json", "adapter_model.safetensors")

@@ -1,7 +1,8 @@
-"""Where checkpoints come from: the Hugging Face hub or its mirror, any file system of fsspec, a folder. Downloads resume."""
+"""Where checkpoints and data sets come from: the Hugging Face hub or its mirror, any file system of fsspec, a folder. Downloads resume."""
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -9,14 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic_core import from_json
 
 from plumbline.declarations import digest, installation
 from plumbline.declarations.addresses import open_filesystem
 from plumbline.declarations.urls import sends_in_clear
-from plumbline.declarations.workloads.checkpoints import HubCheckpoint, UrlCheckpoint
+from plumbline.declarations.workloads.checkpoints import Checkpoint, FolderCheckpoint, UrlCheckpoint
 from plumbline.harness.hub_session import TokenInClear, guard_hub_session
 from plumbline.harness.inference.checkpoint.contents import INDEX, BrokenCheckpoint, needed_files
 
@@ -32,6 +33,7 @@ _NO_CREDENTIALS = ("NoCredentialsError", "NoCredentialProviders", "DefaultCreden
 """Errors of clients that have none, or the wrong ones."""
 _QUERY = re.compile(r"\?\S+")
 OnBytes = Callable[[int], None]
+Kind = Literal["model", "dataset"]
 
 
 class FetchFailed(OSError):
@@ -58,11 +60,11 @@ class LocalFiles:
 
 
 class HubSource:
-    """A commit, branch or tag of a model of the Hugging Face hub. Every method, as of UrlSource, raises FetchFailed or AccessRefused. `name`: for
+    """A commit, branch or tag of a model (or data set) of the Hugging Face hub. Every method, as of UrlSource, raises FetchFailed or AccessRefused. `name`: for
     messages and facts, without credentials."""
 
-    def __init__(self, model: str, revision: str | None, endpoint: str | None, token: str | None) -> None:
-        self._id, self._revision, self._endpoint = model, revision, endpoint
+    def __init__(self, model: str, revision: str | None, endpoint: str | None, token: str | None, kind: Kind = "model") -> None:
+        self._id, self._revision, self._endpoint, self._kind = model, revision, endpoint, kind
         # False: huggingface_hub adds none of its own either. The hub's token is not for an open mirror over plain http.
         self._token = token or (False if endpoint and sends_in_clear(endpoint) else None)
         guard_hub_session()
@@ -89,9 +91,10 @@ class HubSource:
         from huggingface_hub.hf_api import RepoFile
 
         with self._explained():
-            tree = list(HfApi(endpoint=self._endpoint, token=self._token).list_repo_tree(self._id, revision=self._revision))
+            hub = HfApi(endpoint=self._endpoint, token=self._token)
+            tree = list(hub.list_repo_tree(self._id, recursive=self._kind == "dataset", revision=self._revision, repo_type=self._kind))
         files = {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
-        return {name: files[name] for name in needed_files(files)}
+        return {name: files[name] for name in (needed_files(files) if self._kind == "model" else files)}
 
     def sizes(self) -> Mapping[str, int]:
         return {name: int(file.size) for name, file in self._files.items()}
@@ -107,7 +110,7 @@ class HubSource:
         last = "" if end is None else end - 1
         headers = build_hf_headers(token=self._token) | {"Range": f"bytes={start}-{last}"}
         with self._explained():
-            url = hf_hub_url(self._id, name, revision=self._revision, endpoint=self._endpoint)
+            url = hf_hub_url(self._id, name, repo_type=self._kind, revision=self._revision, endpoint=self._endpoint)
             answer = get_session().get(url, headers=headers, follow_redirects=True)
             hf_raise_for_status(answer)
             body: bytes = answer.content
@@ -124,10 +127,11 @@ class HubSource:
         with self._explained():
             snapshot_download(
                 self._id,
+                repo_type=self._kind,
                 revision=self._revision,
                 local_dir=folder,
                 cache_dir=private,
-                allow_patterns=names,
+                allow_patterns=[glob.escape(name) for name in names],
                 endpoint=self._endpoint,
                 token=self._token,
                 max_workers=_THREADS,
@@ -147,16 +151,16 @@ class HubSource:
             raise AccessRefused(f"{self.name}: {error}") from error
         except errors.GatedRepoError as error:
             raise AccessRefused(
-                f"{self.name} is gated, and {self._token_words()}; expected a token whose owner accepted the model's terms"
+                f"{self.name} is gated, and {self._token_words()}; expected a token whose owner accepted the {self._kind}'s terms"
             ) from error
         except errors.RepositoryNotFoundError as error:
             raise AccessRefused(
-                f"{self.name} does not exist or is private, and {self._token_words()}; expected owner/name of a model"
+                f"{self.name} does not exist or is private, and {self._token_words()}; expected owner/name of a {self._kind}"
             ) from error
         except errors.LocalEntryNotFoundError as error:
             raise FetchFailed(f"{self.name} does not answer: {brief(error)}") from error
         except (errors.RevisionNotFoundError, errors.EntryNotFoundError) as error:
-            raise AccessRefused(f"{self.name} has no such revision or file; expected the commit of a model") from error
+            raise AccessRefused(f"{self.name} has no such revision or file; expected the commit of a {self._kind}") from error
         except errors.HfHubHTTPError as error:
             status = error.response.status_code if error.response is not None else None
             if status in (401, 403):
@@ -200,6 +204,8 @@ def _sync(paths: list[Path]) -> None:
 class UrlSource:
     """A folder of a file system that fsspec knows. `options` of its client: credentials; the environment's if omitted."""
 
+    expected = "the folder of a checkpoint, with config.json and .safetensors files"
+
     def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
         self.name = _QUERY.sub("", url)
         with self._explained():
@@ -209,20 +215,23 @@ class UrlSource:
     def _files(self) -> dict[str, dict[str, Any]]:
         with self._explained():
             self._fs.invalidate_cache()
-            try:
-                listed = {
-                    str(row["name"]).rstrip("/").rpartition("/")[2]: row
-                    for row in self._fs.ls(self._root, detail=True)
-                    if row.get("type") == "file"
-                }
-            except (FileNotFoundError, NotImplementedError):
-                listed = {}
-            if "config.json" not in listed and not any(name.endswith(".gguf") for name in listed):
-                listed |= self._guessed()  # a web server that lists no folders
-            rows = {name: listed[name] for name in needed_files(listed)}
+            rows = self._rows()
             if not rows:
-                raise AccessRefused(f"{self.name} has no files of a checkpoint; expected a folder with config.json and .safetensors files")
+                raise AccessRefused(f"{self.name} has no files; expected {self.expected}")
             return {name: row if row.get("size") is not None else self._fs.info(self._path(name)) for name, row in rows.items()}
+
+    def _rows(self) -> dict[str, dict[str, Any]]:
+        try:
+            listed = {
+                str(row["name"]).rstrip("/").rpartition("/")[2]: row
+                for row in self._fs.ls(self._root, detail=True)
+                if row.get("type") == "file"
+            }
+        except (FileNotFoundError, NotImplementedError):
+            listed = {}
+        if "config.json" not in listed and not any(name.endswith(".gguf") for name in listed):
+            listed |= self._guessed()  # a web server that lists no folders
+        return {name: listed[name] for name in needed_files(listed)}
 
     def _guessed(self) -> dict[str, dict[str, Any]]:
         files = {name: self._fs.info(self._path(name)) for name in _GUESSED if self._fs.exists(self._path(name))}
@@ -255,14 +264,16 @@ class UrlSource:
             return bytes(self._fs.cat_file(self._path(name), start=start, end=end))
 
     def download(self, folder: Path, on_bytes: OnBytes) -> int:
-        with self._explained(), ThreadPoolExecutor(_THREADS) as pool:
-            return sum(self._file(folder, name, size, pool, on_bytes) for name, size in self.sizes().items())
+        with self._explained(), ThreadPoolExecutor(_THREADS) as pool, ThreadPoolExecutor(_THREADS) as files:
+            sizes = self.sizes()
+            return sum(files.map(lambda name: self._file(folder, name, sizes[name], pool, on_bytes), sizes))
 
     def _file(self, folder: Path, name: str, size: int, pool: ThreadPoolExecutor, on_bytes: OnBytes) -> int:
         """One file in ranges, several at a time. `<name>.ranges` lists those that are on the disk."""
         target, part, done = folder / name, folder / f"{name}.part", folder / f"{name}.ranges"
         if target.exists() and target.stat().st_size == size:
             return 0
+        target.parent.mkdir(parents=True, exist_ok=True)
         have = {int(line) for line in done.read_text().split()} if done.exists() and part.exists() else set()
         missing = [start for start in range(0, size, _RANGE) if start not in have]
         with part.open("r+b" if part.exists() else "w+b") as out, done.open("a") as log:
@@ -293,7 +304,7 @@ class UrlSource:
         except PermissionError as error:
             raise AccessRefused(f"{self.name} refuses access ({brief(error)}); expected credentials that may read it") from error
         except FileNotFoundError as error:
-            raise AccessRefused(f"{self.name} does not exist ({brief(error)}); expected the folder of a checkpoint") from error
+            raise AccessRefused(f"{self.name} does not exist ({brief(error)}); expected {self.expected}") from error
         except (ImportError, ValueError) as error:
             raise AccessRefused(
                 f"{self.name} cannot be read ({brief(error)}); expected a URL of a file system that is installed"
@@ -306,15 +317,34 @@ class UrlSource:
             raise FetchFailed(f"{self.name} does not answer: {brief(error)}") from error
 
 
+class UrlData(UrlSource):
+    """A file, or all files below a folder, of such a file system; of a web server a file."""
+
+    expected = "a file, or a folder with files"
+
+    def _rows(self) -> dict[str, dict[str, Any]]:
+        if (row := self._fs.info(self._root))["type"] == "file":
+            self._root, _, name = self._root.rpartition("/")
+            return {name: row}
+        root, rows = f"{self._root.rstrip('/')}/", self._fs.find(self._root, detail=True).items()
+        below = {path.removeprefix(root): row for path, row in rows if row["type"] == "file" and not path.endswith("/")}
+        if outside := next((name for name in below if {"..", ""} & set(name.split("/"))), None):
+            raise BrokenCheckpoint(f"{outside} leads out of the folder; expected files below it")
+        return below
+
+
 Source = HubSource | UrlSource
 
 
 def source_of(
-    model: HubCheckpoint | UrlCheckpoint, mirror: str | None, token: str | None, options: Mapping[str, Any] | None = None
+    model: Checkpoint, mirror: str | None, token: str | None, options: Mapping[str, Any] | None = None, kind: Kind = "model"
 ) -> Source:
     """`mirror`: `models_url`. http(s): a server with the hub's API; another URL: a folder <mirror>/<owner>/<name>/<revision> of a file system."""
+    of_url = UrlSource if kind == "model" else UrlData
+    if isinstance(model, FolderCheckpoint):
+        return of_url(Path(model.path).as_uri())
     if isinstance(model, UrlCheckpoint):
-        return UrlSource(model.url, options)
+        return of_url(model.url, options)
     if mirror is None or mirror.startswith(("http://", "https://")):
-        return HubSource(model.id, model.revision, mirror, token)
-    return UrlSource(f"{mirror.rstrip('/')}/{model.id}/{model.revision}", options)
+        return HubSource(model.id, model.revision, mirror, token, kind)
+    return of_url(f"{mirror.rstrip('/')}/{model.id}/{model.revision}", options)

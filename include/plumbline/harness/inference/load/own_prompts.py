@@ -14,8 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from plumbline.declarations import InferenceWorkload, installation_paths
-from plumbline.declarations.addresses import open_filesystem
-from plumbline.declarations.urls import sends_in_clear
 from plumbline.declarations.workloads.prompts import (
     PRIVATE_FOLDER,
     FilePrompts,
@@ -31,7 +29,7 @@ from plumbline.declarations.workloads.prompts import (
     unpack,
 )
 from plumbline.declarations.workloads.text_file import UnusableFile
-from plumbline.harness.hub_session import TokenInClear, guard_hub_session
+from plumbline.harness.inference.checkpoint import sources
 from plumbline.harness.inference.load.prompts import Prompts
 from plumbline.harness.inference.load.schedule import Schedule, request_rng, turn_of
 from plumbline.harness.inference.load.served_tokenizer import ServedTokenizer, TemplateFailed, Unread
@@ -45,8 +43,8 @@ class FetchFailed(Exception):
     """Prompts that could not be fetched; the message has no credentials."""
 
 
-def selected_rows(prompts: PromptSet, cache: Path, hub: str | None = None, token: str | None = None) -> tuple[PromptRow, ...]:
-    """The sampled rows; a file of the hub (`hub`: the address of a mirror) is fetched into `cache`.
+def selected_rows(prompts: PromptSet, hub: str | None = None, token: str | None = None) -> tuple[PromptRow, ...]:
+    """The sampled rows. `hub`: the address of the hub's mirror.
 
     Raises UnusableFile, and FetchFailed for an address that does not answer."""
     name = file_name(prompts)
@@ -58,7 +56,7 @@ def selected_rows(prompts: PromptSet, cache: Path, hub: str | None = None, token
         if (digest, selection_hash(chosen)) != (prompts.sha256, prompts.selection):
             raise UnusableFile(f"{name} has SHA-256 {digest}; expected {prompts.sha256}, which the trial was planned with")
         return chosen
-    data = _from_url(prompts) if isinstance(prompts, UrlPrompts) else _from_hub(prompts, cache, hub, token)
+    data = _fetched(prompts, hub, token)
     digest = hashlib.sha256(data).hexdigest()
     if prompts.sha256 not in (None, digest):
         raise UnusableFile(f"{name} has SHA-256 {digest}; expected requests.prompts.sha256 {prompts.sha256}")
@@ -71,43 +69,20 @@ def private_folder() -> Path:
     return Path(configured) if configured else installation_paths().config / "prompts"
 
 
-def _from_url(prompts: UrlPrompts) -> bytes:
+def _fetched(prompts: UrlPrompts | HubPrompts, hub: str | None, token: str | None) -> bytes:
+    """The file, from the source by which checkpoints and data are fetched."""
     try:
-        files, path = open_filesystem(prompts.url)
-        with files.open(path, "rb") as file:
-            data: bytes = file.read(MAX_FETCHED_BYTES + 1)
-    except Exception as error:  # noqa: BLE001 - each file system has its own; their words may hold credentials
-        raise FetchFailed(f"requests.prompts.url {prompts.url} cannot be read ({type(error).__name__}); expected a file there") from None
+        if isinstance(prompts, HubPrompts):
+            source: sources.Source = sources.HubSource(prompts.id, prompts.revision, hub or os.environ.get("HF_ENDPOINT"), token, "dataset")
+            data = source.read(prompts.path, 0, MAX_FETCHED_BYTES + 1)
+        else:
+            source = sources.UrlData(prompts.url)
+            data = source.read(next(iter(source.sizes())), 0, MAX_FETCHED_BYTES + 1)
+    except (sources.FetchFailed, sources.AccessRefused) as error:
+        raise FetchFailed(f"{file_name(prompts)} cannot be fetched: {error}") from None
     if len(data) > MAX_FETCHED_BYTES:
         raise UnusableFile(f"{file_name(prompts)} has over {MAX_FETCHED_BYTES:,} bytes; expected a smaller file")
     return data
-
-
-def _from_hub(prompts: HubPrompts, cache: Path, hub: str | None, token: str | None) -> bytes:
-    import huggingface_hub  # only prompts of the hub need it
-
-    guard_hub_session()
-
-    try:
-        path = huggingface_hub.hf_hub_download(
-            prompts.id,
-            prompts.path,
-            repo_type="dataset",
-            revision=prompts.revision,
-            cache_dir=cache,
-            endpoint=hub or os.environ.get("HF_ENDPOINT"),
-            token=token or (False if hub and sends_in_clear(hub) else None),
-        )
-    except TokenInClear as error:
-        raise FetchFailed(f"{prompts.path} of {prompts.id} cannot be fetched: {error}") from None
-    except Exception as error:  # noqa: BLE001 - HTTP and file errors of several libraries
-        where = f"{prompts.id} at {prompts.revision[:8]}"
-        raise FetchFailed(
-            f"{prompts.path} of {where} cannot be fetched ({type(error).__name__}); expected a dataset that this machine may read"
-        ) from None
-    if (size := Path(path).stat().st_size) > MAX_FETCHED_BYTES:
-        raise UnusableFile(f"{prompts.path} has {size:,} bytes; expected at most {MAX_FETCHED_BYTES:,}")
-    return Path(path).read_bytes()
 
 
 @dataclass

@@ -17,7 +17,7 @@ from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, 
 from plumbline.harness.training.analysis import performance, recovery, script
 from plumbline.harness.training.analysis.records import TrainingRecords, UndisturbedRun, clear_trend, median_interval
 from plumbline.harness.training.worker_protocol import STAGES, RunRecord, Step, run_kind
-from plumbline.results import Event, Stage
+from plumbline.results import Event, Stage, metric_row
 
 VARIABLES_FILE = "variables.txt"
 """Names of the variables that a script saw."""
@@ -39,6 +39,10 @@ def build_measurement(workload: TrainingJob, records: TrainingRecords, folder: P
     )
     if records.data_sha256:
         measured.hashes["script_files" if isinstance(workload, ScriptWorkload) else "data"] = records.data_sha256
+    if (placed := records.placed) is not None:
+        measured.metrics += [metric_row(name, value, 1, phase="cold_start") for name, value in placed.values.items()]
+        measured.facts |= placed.facts
+        measured.hashes |= {"data": placed.sha256} if placed.sha256 else {}
     if run.weights_sha256:
         measured.hashes["initial_weights"] = run.weights_sha256
     if len(run.steps) == workload.steps.total and all(step.loss is not None for step in run.steps):

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from plumbline.declarations.workloads.training import Steps
 from plumbline.harness.training.plan import FaultPlan
+from plumbline.harness.training.script.data import PlacedData
 from plumbline.harness.training.worker_protocol import RunKind, RunName, RunRecord, Step, attempt_name, run_kind
 from plumbline.metrics import Phase
 from plumbline.metrics.quantiles import interval
@@ -343,6 +344,8 @@ class TrainingRecords:
     runs: dict[RunName, RunRecord] = field(default_factory=dict)
     incidents: list[Incident] = field(default_factory=list)
     data_sha256: str | None = None
+    placed: PlacedData | None = None
+    """A script's data."""
 
     def next_name(self, kind: RunKind) -> RunName:
         return attempt_name(kind, 1 + sum(run_kind(name) == kind for name in self.runs))

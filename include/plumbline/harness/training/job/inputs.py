@@ -1,16 +1,19 @@
-"""What the runs of a trial are made from: our own loop's data, or a script's files. Each node prepares its own."""
+"""What the runs of a trial are made from: our own loop's data, or a script's files and data. Each node prepares its own."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
 
-from plumbline.declarations import digest
+from plumbline.declarations import Provider, Trial, digest
 from plumbline.declarations.workloads.container import ContainerWorkload
-from plumbline.declarations.workloads.script import ScriptWorkload
-from plumbline.declarations.workloads.training import TrainingJob, TrainingWorkload
+from plumbline.declarations.workloads.script import DATA_ARGUMENT, DATA_VARIABLE, ScriptWorkload
+from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.harness import launcher_protocol
+from plumbline.harness.inference.checkpoint.cache import Note
 from plumbline.harness.training import plan
 from plumbline.harness.training.dataset.preparation import prepare_inputs
+from plumbline.harness.training.script.data import place_data
 from plumbline.harness.training.script.files import place_files, start_folder
 from plumbline.harness.training.worker_protocol import HoldPoint, LogTail, RunName, RunSpec, ScriptSpec, run_kind
 
@@ -37,28 +40,30 @@ class OwnInputs:
 
 
 class ScriptInputs:
-    """The files of a script. The faulted stretch begins again in a copy of its own, so that it has no checkpoint of the undisturbed run."""
+    """The files of a script, and its data. The faulted stretch begins again in a copy of its own, so that it has no checkpoint of the undisturbed run."""
 
     of_script = True
 
-    def __init__(self, workload: ScriptWorkload, folder: Path, device: str) -> None:
+    def __init__(self, workload: ScriptWorkload, provider: Provider, folder: Path, device: str, note: Note) -> None:
         self._workload, self._folder, self._device = workload, folder, device
         self._files, hashed = folder / "files", folder / "files.sha256"
         if not hashed.exists():  # else an earlier pod placed them
             hashed.write_text(place_files(workload.task, self._files))
         self.sha256 = hashed.read_text()
+        self.data = place_data(workload, provider, folder, launcher_protocol.take_models_credentials(), note)
 
     def spec(self, name: RunName, *, resume: bool) -> ScriptSpec:
         """See OwnInputs. TrialFailed if its files cannot be copied."""
         workload, task, fault, kind = self._workload, self._workload.task, plan.plan_fault(self._workload), run_kind(name)
-        place = self._stretch(kind)
+        place, data = self._stretch(kind), {} if self.data is None else {DATA_VARIABLE: self.data.place}
+        arguments = (*task.command, *((task.resume_arguments or ()) if resume else ()))
         if not resume:
             shutil.rmtree(place, ignore_errors=True)
             shutil.copytree(self._files, place, symlinks=True)
         return ScriptSpec(
-            command=(*task.command, *((task.resume_arguments or ()) if resume else ())),
+            command=tuple(argument.replace(DATA_ARGUMENT, data.get(DATA_VARIABLE, DATA_ARGUMENT)) for argument in arguments),
             folder=str(start_folder(task, place)),
-            environment=task.environment,
+            environment=task.environment | data,
             report=task.report.model_dump(mode="json"),
             base=self._saved(kind) if resume else 0,
             checkpoint_folder=task.checkpoints.folder if task.checkpoints is not None else "",
@@ -128,11 +133,12 @@ class ContainerInputs:
 Inputs = OwnInputs | ScriptInputs | ContainerInputs
 
 
-def prepare(workload: TrainingJob | ContainerWorkload, folder: Path, cache: Path, device: str) -> Inputs:
-    """Prepare this node's inputs. TrialFailed if a script's files cannot be had; OSError."""
+def prepare(trial: Trial, folder: Path, cache: Path, device: str, note: Note = lambda _: None) -> Inputs:
+    """Prepare this node's inputs. `note` gets the progress. TrialFailed if a script's files or data cannot be had; OSError."""
+    workload = trial.workload
     if isinstance(workload, ContainerWorkload):
         return ContainerInputs(workload, folder)
     if isinstance(workload, ScriptWorkload):
-        return ScriptInputs(workload, folder, device)
+        return ScriptInputs(workload, trial.provider, folder, device, note)
     assert isinstance(workload, TrainingWorkload)
     return OwnInputs(workload, folder, cache, device)

@@ -64,7 +64,7 @@ class NodeAgent:
         environment.require_driver(facts)
         environment.check_accelerators(self._trial.provider, self._workload.gpus, facts)
         self._gpus.before = environment.hardware_judgements(facts, self._topology.node)
-        self._inputs = prepare(self._workload, self._folder, installation_paths().cache, self._device)
+        self._inputs = prepare(self._trial, self._folder, installation_paths().cache, self._device)
         binds = self._device == "cpu" and not self._inputs.of_script
         self._shares = share_cores(usable_cores(), cpu_limit(os.environ), self._topology.processes, binds=binds)
         answering = self._before_start.enter_context(inter_node.PeerServer())

@@ -29,7 +29,7 @@ from plumbline.harness.training.analysis.script import device_peaks
 from plumbline.harness.training.job import fault_injection
 from plumbline.harness.training.job.coordinator import Coordinator
 from plumbline.harness.training.job.fault_injection import inject_fault
-from plumbline.harness.training.job.inputs import Inputs, prepare
+from plumbline.harness.training.job.inputs import Inputs, ScriptInputs, prepare
 from plumbline.harness.training.job.job import Job, JobContext, isolate_fault_checkpoint, rendezvous
 from plumbline.harness.training.job.supervisor import RunAborted
 from plumbline.harness.training.plan import share_cores
@@ -123,8 +123,9 @@ class _TrialRun:
             device = "cpu" if workload.needs.accelerator == "cpu" else "cuda"
             # A new pod would otherwise make the data again, and the provider be charged for it.
             cache = installation_paths().cache if self._state is None else self._state.folder / "cache"
-            inputs = prepare(workload, self._folder, cache, device)
+            inputs = prepare(self._trial, self._folder, cache, device, self._report)
             self.records.data_sha256 = inputs.sha256
+            self.records.placed = inputs.data if isinstance(inputs, ScriptInputs) else None
             binds = device == "cpu" and not inputs.of_script
             parts = share_cores(usable_cores(), cpu_limit(os.environ), topology.processes, binds=binds)
             if coordinator is not None:
@@ -234,7 +235,7 @@ class _TrialRun:
             self.records, self._fraction, self._shifts_s = taken.records, taken.fraction, taken.shifts_s
 
     def clear(self) -> None:
-        for name in ("checkpoints", "fault-checkpoints", "files", "script", "fault-script"):
+        for name in ("checkpoints", "fault-checkpoints", "files", "data", "script", "fault-script"):
             shutil.rmtree(self._folder / name, ignore_errors=True)
 
     @contextlib.contextmanager

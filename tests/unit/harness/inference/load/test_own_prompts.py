@@ -50,7 +50,7 @@ CONSTANT = {"constant": {"rate": "2/s"}}
 def test_prompts_are_the_files_own_and_their_lengths_the_tokenizers(tmp_path: Path) -> None:
     declared = text_workload(tmp_path, "brain flower", "a longer prompt, with more words in it.", "third")
     assert declared.requests.prompts is not None
-    own = OwnPrompts(declared, selected_rows(declared.requests.prompts, tmp_path), tokenizer_of(declared, None))
+    own = OwnPrompts(declared, selected_rows(declared.requests.prompts), tokenizer_of(declared, None))
     own.check()
     planned = schedule_of(declared)
     schedule, prompts = own.schedule(planned)
@@ -183,25 +183,25 @@ def test_prompts_at_an_address_are_fetched_and_checked(tmp_path: Path) -> None:
         prompts = {"source": "url", "url": url, "format": "text", "sha256": sha256, "sample": 1}
         return a_trial("inference", declare={"requests": {**requests, "prompts": prompts}}).workload.requests.prompts  # type: ignore[union-attr]
 
-    (row,) = selected_rows(declared((tmp_path / "p.jsonl").as_uri(), digest), tmp_path)
+    (row,) = selected_rows(declared((tmp_path / "p.jsonl").as_uri(), digest))
     assert row.text in ("a", "b")
     with pytest.raises(UnusableFile, match=digest):
-        selected_rows(declared((tmp_path / "p.jsonl").as_uri(), "0" * 64), tmp_path)
+        selected_rows(declared((tmp_path / "p.jsonl").as_uri(), "0" * 64))
     with pytest.raises(FetchFailed, match="FileNotFoundError"):
-        selected_rows(declared((tmp_path / "none.jsonl").as_uri(), digest), tmp_path)
+        selected_rows(declared((tmp_path / "none.jsonl").as_uri(), digest))
 
 
 def test_a_private_file_is_read_where_the_trial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     declared = text_workload(tmp_path, "our secret", "another", prompts={"private": True}).requests.prompts
     assert declared is not None
     monkeypatch.setenv(PRIVATE_FOLDER, str(tmp_path))
-    assert {row.text for row in selected_rows(declared, tmp_path)} == {"our secret", "another"}
+    assert {row.text for row in selected_rows(declared)} == {"our secret", "another"}
     (tmp_path / "p.txt").write_text("our secret\nchanged\n")
     with pytest.raises(UnusableFile):
-        selected_rows(declared, tmp_path)
+        selected_rows(declared)
     monkeypatch.setenv(PRIVATE_FOLDER, str(tmp_path / "none"))
     with pytest.raises(UnusableFile, match=r"^p\.txt "):
-        selected_rows(declared, tmp_path)
+        selected_rows(declared)
 
 
 def test_a_private_file_does_not_travel_to_a_pod(tmp_path: Path) -> None:
