@@ -53,9 +53,9 @@ def test_a_trial_on_this_machine_fetches_from_a_bucket_with_its_connections_cred
 ) -> None:
     with object_stores.s3() as store:
         monkeypatch.setenv("AIRFLOW_CONN_MODELS", json.dumps(store.connection))
-        fs, root = fsspec.core.url_to_fs(f"s3://{BUCKET}/corpus", **store_options(f"s3://{BUCKET}", "models", "launcher.models_connection"))
+        fs, root = fsspec.core.url_to_fs(f"s3://{BUCKET}/words", **store_options(f"s3://{BUCKET}", "models", "launcher.models_connection"))
         fs.put(str(corpus), root, recursive=True)
-        address = f"s3://{BUCKET}/{'nothing' if broken else 'corpus'}"
+        address = f"s3://{BUCKET}/{'nothing' if broken else 'words'}"
         task = {"command": [sys.executable, "train.py", "--data={data}/train"], "data": {"from": address}}
         provider = local_provider(models_connection="models", machine="a-machine-for-data")
         trial = script(tmp_path, READS, task).model_copy(update={"provider": provider})

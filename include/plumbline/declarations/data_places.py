@@ -18,8 +18,7 @@ def address_of(data: ScriptData, provider: Provider) -> str:
     """Where trials of the provider read it; of a volume that they see, its folder."""
     place = provider.data_places.get(data.name or "", data.place)
     parts = DATA_ADDRESS.fullmatch(place)
-    mounts = {volume.name: volume.mount for volume in getattr(provider.launcher, "volumes", ())}
-    mount = parts and mounts.get(parts["volume"])
+    mount = parts and {each.name: each.mount for each in getattr(provider.launcher, "volumes", ())}.get(parts["volume"])
     return f"{mount}{parts['below']}" if parts and mount else place
 
 

@@ -22,8 +22,6 @@ from plumbline.harness.training.checkpoint.folder import drop_from_page_cache
 from plumbline.results import Scalar
 from plumbline.whole_file import write_whole
 
-_THREADS = 8
-
 
 @dataclass(frozen=True)
 class PlacedData:
@@ -73,7 +71,7 @@ def _fetch(
     values = {"data_fetch_time": fetched.seconds, "data_fetch_bytes": moved, "data_fetch_bandwidth": moved / fetched.seconds}
     if paths:
         began = time.monotonic()
-        with ThreadPoolExecutor(_THREADS) as pool:
+        with ThreadPoolExecutor(8) as pool:
             list(pool.map(_read, paths))
         values["data_warm_read_time"] = again_s = time.monotonic() - began
         values["data_warm_read_bandwidth"] = moved / again_s

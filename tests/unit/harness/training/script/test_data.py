@@ -47,10 +47,10 @@ def store(corpus: Path) -> Iterator[ObjectStore]:
             "s3", "us-east-1", endpoint_url=running.login["AWS_ENDPOINT_URL"], aws_access_key_id="test", aws_secret_access_key="test"
         )
         for name, content in FILES.items():
-            client.put_object(Bucket=BUCKET, Key=f"corpus/{name}", Body=content)
-        client.put_object(Bucket=BUCKET, Key="corpus-2/other.bin", Body=b"-")
-        client.put_object(Bucket=BUCKET, Key="corpus/empty/", Body=b"")
-        client.put_object(Bucket=BUCKET, Key="outside/../../leaves.bin", Body=b"-")
+            client.put_object(Bucket=BUCKET, Key=f"sets/corpus/{name}", Body=content)
+        client.put_object(Bucket=BUCKET, Key="sets/corpus-2/other.bin", Body=b"-")
+        client.put_object(Bucket=BUCKET, Key="sets/corpus/empty/", Body=b"")
+        client.put_object(Bucket=BUCKET, Key="sets/outside/../../leaves.bin", Body=b"-")
         yield running
 
 
@@ -122,14 +122,14 @@ def test_what_an_earlier_pod_of_the_trial_fetched_is_not_fetched_again(corpus: P
 
 
 def test_a_bucket_is_fetched_with_all_below_the_prefix_alone(put: Place, options: dict[str, Any]) -> None:
-    placed = put(f"s3://{BUCKET}/corpus", options=options)
+    placed = put(f"s3://{BUCKET}/sets/corpus", options=options)
     assert content(Path(placed.place)) == FILES
     assert values(placed).keys() == {"data_fetch_time", "data_fetch_bytes", "data_fetch_bandwidth"}
     assert values(placed)["data_fetch_bytes"] == SIZE
 
 
 def test_one_object_is_a_file_with_a_hash_of_its_own(put: Place, options: dict[str, Any], corpus: Path) -> None:
-    placed = put(f"s3://{BUCKET}/corpus/train/1.bin", options=options)
+    placed = put(f"s3://{BUCKET}/sets/corpus/train/1.bin", options=options)
     assert content(Path(placed.place)) == {"1.bin": FILES["train/1.bin"]}
     assert placed.sha256 == Manifest.of_folder(corpus / "train", ["1.bin"]).files[0].sha256
 
@@ -188,8 +188,8 @@ def test_what_is_streamed_is_an_address_and_no_claim(put: Place, address: str, g
     [
         ("s3://no-such-bucket/corpus", {}, "does not exist"),
         (f"s3://{BUCKET}/nothing", {}, "does not exist"),
-        (f"s3://{BUCKET}/outside", {}, "leads out of the folder"),
-        (f"s3://{BUCKET}/corpus", {"sha256": "0" * 64}, "expected task.data.sha256 0000"),
+        (f"s3://{BUCKET}/sets/outside", {}, "leads out of the folder"),
+        (f"s3://{BUCKET}/sets/corpus", {"sha256": "0" * 64}, "expected task.data.sha256 0000"),
         (f"hub:org/corpus@{'f' * 40}", {}, "has no such revision"),
         (f"hub:org/none@{REVISION}", {}, "expected owner/name of a dataset"),
         ("/no/such/folder", {}, "does not exist"),
@@ -215,14 +215,14 @@ def test_credentials_that_are_missing_are_named(put: Place, store: ObjectStore, 
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     with pytest.raises(TrialFailed, match="expected credentials that may read it") as failed:
-        put(f"s3://{BUCKET}/corpus", options={"endpoint_url": store.login["AWS_ENDPOINT_URL"]})
+        put(f"s3://{BUCKET}/sets/corpus", options={"endpoint_url": store.login["AWS_ENDPOINT_URL"]})
     assert failed.value.failure_class == "bad_declaration"
 
 
 def test_a_source_that_does_not_answer_may_answer_later(put: Place) -> None:
     gone = {"key": "test", "secret": "test", "endpoint_url": "http://127.0.0.1:9", "config_kwargs": {"retries": {"max_attempts": 0}}}
     with pytest.raises(TrialFailed, match="does not answer") as failed:
-        put(f"s3://{BUCKET}/corpus", options=gone)
+        put(f"s3://{BUCKET}/sets/corpus", options=gone)
     assert failed.value.failure_class == "unreachable"
 
 
