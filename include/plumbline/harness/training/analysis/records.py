@@ -345,7 +345,6 @@ class TrainingRecords:
     incidents: list[Incident] = field(default_factory=list)
     data_sha256: str | None = None
     placed: PlacedData | None = None
-    """A script's data."""
 
     def next_name(self, kind: RunKind) -> RunName:
         return attempt_name(kind, 1 + sum(run_kind(name) == kind for name in self.runs))
