@@ -19,6 +19,7 @@ PRODUCTS = {ONE: "NVIDIA-H100-80GB-HBM3", TWO: "NVIDIA-H200"}
 TRAIN, CHAT, LONG, GANG_2, GANG_4 = "e2e-train", "e2e-chat", "e2e-long", "e2e-gang-2", "e2e-gang-4"
 """A server on two nodes, by an engine of the standard library alone."""
 SCRIPT, SCRIPT_GANG = "e2e-script", "e2e-script-gang"
+SCRIPT_LONG, SCRIPT_DELETED = "e2e-script-long", "e2e-script-deleted"
 """docs/samples/trainer, whose rank is killed once, in one pod and in two."""
 THREE_MINUTES = "e2e-three-minutes"
 DELETED, CLAIM = "e2e-deleted", "e2e-kept"
@@ -119,6 +120,12 @@ def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image
         task = {**script["task"], "environment": {"OMP_NUM_THREADS": "1"}}  # a pod has one core of a node's several
         one = {"name": name, "providers": [ONE], "repeats": _TRAIN["repeats"], "parallelism": {"nodes": nodes}, "task": task}
         _write(folder / "workloads" / "training" / f"{name}.yaml", {**script, **one})
+    deleted = {**one, "name": SCRIPT_DELETED, "parallelism": {"nodes": 1}, "fault": {"inject": "pod_delete", "at_step": 45}}
+    _write(folder / "workloads" / "training" / f"{SCRIPT_DELETED}.yaml", {**script, **deleted})
+    slow = "import time\nfor n in range(1200):\n    time.sleep(0.05)\n    print(f'step {n} loss {5 - n / 1000:.3f}')"  # a minute
+    long = {**deleted, "name": SCRIPT_LONG, "task": {**task, "command": ["python", "-c", slow]}, "steps": {"discard": 10, "measure": 1190}}
+    del long["fault"]
+    _write(folder / "workloads" / "training" / f"{SCRIPT_LONG}.yaml", {**{k: v for k, v in script.items() if k != "fault"}, **long})
     _write(folder / "workloads" / "inference" / f"{CHAT}.yaml", _CHAT)
     team = {
         "name": "e2e",

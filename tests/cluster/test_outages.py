@@ -22,11 +22,11 @@ RUN = "training.trial.run"
 TAINT = {"key": "e2e/gone", "effect": "NoExecute", "value": "now"}
 
 
-def disturbed(e2e: World, campaign: str, act: Callable[[str, str], None]) -> tuple[DagRun, list[ResultDocument]]:
-    """A run of the long workload to its end; `act` gets namespace and pod's name in the middle of the trial."""
+def disturbed(e2e: World, campaign: str, act: Callable[[str, str], None], workload: str = LONG) -> tuple[DagRun, list[ResultDocument]]:
+    """A run of a long workload to its end; `act` gets namespace and pod's name in the middle of the trial."""
     namespace, campaign = e2e.namespace(ONE), f"{campaign}-{secrets.token_hex(2)}"  # a second try of a test has a campaign of its own
-    run = e2e.start(ONE, [LONG], campaign)
-    (pod,) = e2e.cluster.measuring(namespace, LONG)
+    run = e2e.start(ONE, [workload], campaign)
+    (pod,) = e2e.cluster.measuring(namespace, workload)
     e2e.wait_for_state(run, RUN, "deferred")
     act(namespace, pod["metadata"]["name"])
     ended = e2e.ended(run)

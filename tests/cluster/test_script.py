@@ -1,13 +1,16 @@
-"""A team's own training script, carried into the pods by the trial, without an image of its own; a rank of it is killed."""
+"""A team's own training script, carried into the pods by the trial, without an image of its own; a rank of it is killed, its pod deleted."""
 
 from __future__ import annotations
 
 import pytest
-from tests.cluster.declared import ONE, SCRIPT, SCRIPT_GANG
+from tests.cluster.declared import CLAIM, ONE, SCRIPT, SCRIPT_DELETED, SCRIPT_GANG, SCRIPT_LONG
 from tests.cluster.test_failures import recorded
 from tests.cluster.test_gang import room
+from tests.cluster.test_outages import assert_interrupted_and_measured_again, disturbed
+from tests.cluster.test_pod_delete import volume
 from tests.cluster.world import World
 
+__all__ = ["volume"]
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]
 
 
@@ -30,3 +33,30 @@ def test_a_script_is_measured_killed_and_resumed(e2e: World, workload: str, pods
     assert "losses_continue_exactly" in document.reproducibility.guarantees
     assert document.reproducibility.hashes["script_files"]
     assert e2e.cluster.leftovers(e2e.namespace(ONE)) == []
+
+
+@pytest.mark.fault("a person deletes the pod of a training script", ends="interrupted, measured again", keeps="both attempts")
+def test_a_script_whose_pod_is_deleted_is_measured_again(e2e: World) -> None:
+    def delete(namespace: str, pod: str) -> None:
+        e2e.cluster.core.delete_namespaced_pod(pod, namespace)
+
+    run, attempts = disturbed(e2e, SCRIPT_LONG, delete, SCRIPT_LONG)
+    assert_interrupted_and_measured_again(e2e, run, attempts)
+    first, second = attempts
+    assert first.launch is not None and first.launch.pods[0].exit_code is None
+    assert second.value("tokens_per_second") and second.value("step_time") and second.reproducibility is not None
+    assert second.reproducibility.hashes["script_files"]
+
+
+def test_a_script_goes_on_in_the_pod_that_replaces_a_deleted_one(e2e: World, volume: None) -> None:
+    run = e2e.ended(e2e.start(ONE, [SCRIPT_DELETED], SCRIPT_DELETED))
+    assert run.state == "success", e2e.explain(run)
+    (document,) = recorded(ONE, SCRIPT_DELETED)
+    assert document.validity.failure_class is None, e2e.explain(run) or document.validity
+    assert document.launch is not None and document.reproducibility is not None
+    first, second = document.launch.pods
+    assert second.name == f"{first.name}-1" and (first.exit_code, second.exit_code) == (None, 0)
+    assert document.value("tokens_per_second") and document.value("restart_penalty", phase="recovery")
+    assert "losses_continue_exactly" in document.reproducibility.guarantees
+    assert {"environment_changed", "launcher_interrupted"}.isdisjoint(reason.code for reason in document.validity.reasons)
+    assert e2e.cluster.leftovers(e2e.namespace(ONE)) == [f"persistentvolumeclaims/{CLAIM}"]

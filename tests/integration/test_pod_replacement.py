@@ -14,8 +14,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from tests.fakes.trials import a_trial, cluster_provider
+from tests.integration.test_training_script import TRAIN, script
 
-from plumbline.declarations import Trial
+from plumbline.declarations import Trial, series_key
 from plumbline.harness.launcher_protocol import DELETIONS_VARIABLE, VOLUME_VARIABLE, Deletion, format_deletions, parse_deletion_request
 from plumbline.results import FAILED_AS_DECLARED, ResultDocument, ResultStore
 
@@ -160,3 +161,27 @@ def test_a_volume_that_does_not_outlive_the_pod_is_told(tmp_path: Path) -> None:
     status, document = pods.ends()
     assert (status, document.validity.failure_class) == (3, "bad_declaration")
     assert "launcher.volume_claim" in document.validity.reasons[0].detail
+
+
+@pytest.mark.full
+@pytest.mark.fault("the pod of a training script is deleted and replaced", ends="valid, with its restart penalty", keeps="its checkpoints")
+def test_the_pod_of_a_script_is_deleted_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    fault = {"inject": "pod_delete", "at_step": 9}
+    pods = Pods(tmp_path, fault=fault)
+    task = {"command": [sys.executable, "train.py", "--pause=0.1"]}
+    trial = script(tmp_path, TRAIN, task, fault=fault, deterministic=True)
+    pods.trial = trial.model_copy(update={"provider": pods.provider, "series_key": series_key(trial.workload, pods.provider)})
+    (tmp_path / "trial.json").write_text(pods.trial.model_dump_json())
+    assert pods.deleted() == 1
+    code, document = pods.ends()
+    assert (code, document.validity.failure_class) == (0, None), document.validity
+    assert not codes(document) & {"environment_changed", "launcher_interrupted", "unplanned_restart", "losses_diverge_after_resume"}
+    value = values(document)
+    parts = [value[name] for name in ("restart_detect_time", "restart_launch_time", "checkpoint_load_time", "restart_recompute_time")]
+    assert value["restart_penalty"] == pytest.approx(sum(parts)) and min(parts) >= 0
+    assert [row["step"] for row in evidence(pods, document, "steps") if row["run"] != "run"] == [*range(9), *range(6, 12)], (
+        "it waits when held"
+    )
+    assert document.value("tokens_per_second") and document.reproducibility is not None
+    assert "losses_continue_exactly" in document.reproducibility.guarantees
+    assert list(pods.volume.iterdir()) == []

@@ -210,7 +210,10 @@ class ScriptProcess:
             self._finish(self._reached_ns, ended=False)
 
     def _look(self, now: int, *, ended: bool) -> None:
-        self._steps.hold(now)
+        if self._steps.hold(now):  # until a pod is deleted it would do the lost step, and save it
+            for process in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error):
+                    process.suspend()
         if now < self._look_ns and not ended:
             return
         if self._files is not None:

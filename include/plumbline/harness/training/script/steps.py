@@ -61,14 +61,16 @@ class ReportedSteps:
         """Steps that were done at a moment of the latest thousand steps."""
         return next((done for end, done in reversed(self._ends) if end <= ns), self.first)
 
-    def hold(self, now: int) -> None:
-        """Say that the step to be broken off is half done."""
-        if self.hold_ns is not None and now >= self.hold_ns:
+    def hold(self, now: int) -> bool:
+        """Whether the step to be broken off is half done, which the log then says."""
+        due = self.hold_ns is not None and now >= self.hold_ns
+        if due:
             self.hold_ns = None
             assert self._spec.hold is not None
             self._flush(None)
             self._log.event("holding", step=self._spec.hold.step)
             self._held = True
+        return due
 
     def _number(self, report: Reported) -> int | None:
         """The workload's number of a step; None for a report that repeats the last one."""
