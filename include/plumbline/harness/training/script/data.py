@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from pydantic_core import from_json, to_json
 
 from plumbline.declarations import Provider
 from plumbline.declarations.data_places import address_of, fetched_source
@@ -47,8 +48,8 @@ def place_data(workload: ScriptWorkload, provider: Provider, folder: Path, crede
     if not placed.exists():
         with failures_of("task.data"):
             fetched = _fetch(workload, provider, folder / "data", credentials, note, facts)
-        write_whole(placed, json.dumps(asdict(fetched)))
-    return PlacedData(**json.loads(placed.read_text(encoding="utf-8")))
+        write_whole(placed, to_json(fetched))
+    return PlacedData(**from_json(placed.read_bytes()))
 
 
 def _fetch(
