@@ -52,13 +52,11 @@ def place_data(workload: ScriptWorkload, provider: Provider, folder: Path, crede
     return PlacedData(**from_json(placed.read_bytes()))
 
 
-def _fetch(
-    workload: ScriptWorkload, provider: Provider, into: Path, credentials: Credentials, note: Note, facts: dict[str, Scalar]
-) -> PlacedData:
+def _fetch(workload: ScriptWorkload, provider: Provider, into: Path, keys: Credentials, note: Note, facts: dict[str, Scalar]) -> PlacedData:
     declared, source = workload.task.data, fetched_source(workload, provider)
     assert declared is not None and source is not None
     shutil.rmtree(into, ignore_errors=True)
-    place = source_of(source, provider.launcher.model_access.mirror, *credentials, kind="dataset")
+    place = source_of(source, provider.launcher.model_access.mirror, *keys, kind="dataset")
     folder = Path(source.path) if isinstance(source, FolderCheckpoint) else None
     paths = [] if folder is None else [folder / name if folder.is_dir() else folder for name in place.sizes()]
     if paths:
