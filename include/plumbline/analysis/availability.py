@@ -1,0 +1,186 @@
+"""Availability of a provider in a month, its outages and its lead times over the week, from checks of its uptime or its capacity. Pure.
+
+Misses by our own fault (an expired token, a wrong declaration, a quota that was agreed) are no checks of the provider, and those whose cause may
+be ours or the provider's are counted apart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from statistics import median
+from typing import Literal
+
+from plumbline.analysis.scorecards.provisioning import OPERATOR_FAULTS, PROVIDER_FAULTS
+from plumbline.metrics.proportions import Proportion, wilson_interval
+from plumbline.results.observation import Observation
+
+MISSES = 3
+"""Misses in a row that are an outage."""
+_PROVIDER = PROVIDER_FAULTS | {"server_error", "timeout"}
+_OPERATOR = OPERATOR_FAULTS | {"harness_error", "out_of_memory"}
+_LATE = 1.5
+"""Intervals between checks that a check stands for at most."""
+Whose = Literal["provider", "operator", "unproven"]
+TimeSpan = tuple[datetime, datetime]
+"""Begin and end (exclusive)."""
+
+
+@dataclass(frozen=True)
+class Outage:
+    """Misses in a row. `began`: the first miss; `ended`: the first answer, None while it lasts. `cause`: its most frequent failure class; `detail`:
+    of its first miss."""
+
+    began: datetime
+    ended: datetime | None
+    whose: Whose
+    cause: str
+    detail: str
+    misses: int
+
+    @property
+    def recovery_s(self) -> float | None:
+        return None if self.ended is None else (self.ended - self.began).total_seconds()
+
+
+@dataclass(frozen=True)
+class Availability:
+    """A calendar month (UTC) from `begin`. `share`: answers of the checks that were answered or missed by the provider. `down_s`: of its outages,
+    without excluded windows. `unobserved_s`: elapsed time that no such check stands for. `own`: failure class → misses by our own fault.
+    `unproven`: misses of unproven cause. `outages` that lasted in the month, of the provider or unproven."""
+
+    begin: datetime
+    share: Proportion
+    down_s: float
+    unobserved_s: float
+    own: Mapping[str, int]
+    unproven: int
+    outages: tuple[Outage, ...]
+
+
+@dataclass(frozen=True)
+class HourOfWeek:
+    """Checks in one hour (UTC) of one weekday (0: Monday): the median of their seconds, None without any, and how many were refused."""
+
+    weekday: int
+    hour: int
+    seconds: float | None
+    checks: int
+    refused: int
+
+
+def whose_fault(cause: str) -> Whose:
+    """Whose fault a miss of this failure class is."""
+    return "provider" if cause in _PROVIDER else "operator" if cause in _OPERATOR else "unproven"
+
+
+def month_span(at: datetime) -> TimeSpan:
+    """The calendar month (UTC) that an instant lies in."""
+    begin = at.astimezone(timezone.utc).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    return begin, (begin + timedelta(days=32)).replace(day=1)
+
+
+def find_outages(observations: Iterable[Observation], excluded: Sequence[TimeSpan] = ()) -> tuple[Outage, ...]:
+    """The outages in checks of one kind, which come oldest first; misses in excluded windows begin and extend none.
+
+    With MISSES proven to be the provider's it is the provider's, from the first of them on; else it is unproven.
+    """
+    found: list[Outage] = []
+    run: list[Observation] = []
+    for one in observations:
+        if one.cause is None:
+            found += _outage(run, one.at)
+            run = []
+        elif whose_fault(one.cause) != "operator" and not _within(one.at, excluded):
+            run.append(one)
+    return (*found, *_outage(run, None))
+
+
+def _outage(run: Sequence[Observation], ended: datetime | None) -> tuple[Outage, ...]:
+    if len(run) < MISSES:
+        return ()
+    proven = [one for one in run if whose_fault(str(one.cause)) == "provider"]
+    own = len(proven) >= MISSES
+    misses = proven if own else run
+    cause = Counter(str(one.cause) for one in misses).most_common(1)[0][0]
+    return (Outage(misses[0].at, ended, "provider" if own else "unproven", cause, misses[0].detail, len(misses)),)
+
+
+def availability(
+    at: datetime,
+    observations: Iterable[Observation],
+    known: Sequence[Outage],
+    every_s: float,
+    now: datetime,
+    excluded: Sequence[TimeSpan] = (),
+) -> Availability:
+    """The month that `at` lies in. `observations`: of one kind, oldest first; `known`: outages, also those that began earlier. `every_s`: the
+    declared interval of the checks. `excluded`: windows such as maintenance, in which nothing counts."""
+    begin, end = month_span(at)
+    elapsed = without([(begin, min(end, now))], excluded) if begin < now else []
+    counted, own, unproven = Counter[bool](), Counter[str](), 0
+    covered: list[TimeSpan] = []
+    for one in observations:
+        if not begin <= one.at < end or _within(one.at, excluded):
+            continue
+        whose = None if one.cause is None else whose_fault(one.cause)
+        if whose == "operator":
+            own[str(one.cause)] += 1
+        elif whose == "unproven":
+            unproven += 1
+        else:
+            counted[whose is None] += 1
+            until = one.at + timedelta(seconds=_LATE * every_s)
+            if covered and one.at <= covered[-1][1]:
+                covered[-1] = (covered[-1][0], until)
+            else:
+                covered.append((one.at, until))
+    month = tuple(o for o in known if o.began < end and (o.ended is None or o.ended > begin))
+    up = without(elapsed, [(o.began, o.ended or now) for o in month if o.whose == "provider"])
+    return Availability(
+        begin,
+        wilson_interval(counted[True], counted.total()),
+        total_s(elapsed) - total_s(up),
+        total_s(without(elapsed, covered)),
+        dict(sorted(own.items())),
+        unproven,
+        month,
+    )
+
+
+def by_hour_of_week(observations: Iterable[Observation]) -> tuple[HourOfWeek, ...]:
+    """The hours of the week in which something was checked, by weekday and hour."""
+    seconds: dict[tuple[int, int], list[float]] = defaultdict(list)
+    tried: Counter[tuple[int, int]] = Counter()
+    refused: Counter[tuple[int, int]] = Counter()
+    for one in observations:
+        at = one.at.astimezone(timezone.utc)
+        place = (at.weekday(), at.hour)
+        if one.cause is None or whose_fault(one.cause) == "provider":
+            tried[place] += 1
+            refused[place] += one.cause is not None
+            if one.seconds is not None:
+                seconds[place].append(one.seconds)
+    return tuple(
+        HourOfWeek(*place, median(seconds[place]) if seconds[place] else None, n, refused[place]) for place, n in sorted(tried.items())
+    )
+
+
+def _within(at: datetime, spans: Sequence[TimeSpan]) -> bool:
+    return any(begin <= at < end for begin, end in spans)
+
+
+def total_s(spans: Iterable[TimeSpan]) -> float:
+    """Seconds of disjoint spans."""
+    return sum((end - begin for begin, end in spans), timedelta()).total_seconds()
+
+
+def without(spans: Sequence[TimeSpan], holes: Iterable[TimeSpan]) -> list[TimeSpan]:
+    """What the holes leave of disjoint spans."""
+    left = list(spans)
+    for first, last in holes:
+        parts = [part for begin, end in left for part in ((begin, min(end, first)), (max(begin, last), end))] if last > first else left
+        left = [(begin, end) for begin, end in parts if begin < end]
+    return left
