@@ -28,6 +28,7 @@ from pydantic import (
 from pydantic_core import PydanticKnownError
 from typing_extensions import Self
 
+Residency = Annotated[str, Field(pattern=r"^[A-Z]{2,4}$", description="a country or union where data stays, such as DE or EU")]
 Name = Annotated[
     str,
     StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"),

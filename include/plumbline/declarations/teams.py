@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from plumbline.declarations.base import Declared, Name
+from plumbline.declarations.base import Declared, Name, Residency
 from plumbline.declarations.workloads.workload import Criterion, parse_metric_value, refused_run_cost
 from plumbline.metrics import METRICS, Metric, metric
 
@@ -89,6 +89,7 @@ class Preference(Declared):
     weights: dict[str, Weight] = Field(min_length=1)
     values: dict[str, LinearValue] = Field(default_factory=dict, description="by metric: ratio, or {worst: 2s, best: 200ms}")
     gates: tuple[Criterion, ...] = ()
+    residency: tuple[Residency, ...] = Field((), description="where data may stay: other providers are not eligible; anywhere if empty")
 
     @field_validator("groups")
     @classmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import cached_property
@@ -67,6 +67,15 @@ class CurrentResults:
             if age - (newest if newest > STALE_DAYS else 0) > STALE_DAYS:
                 reasons[provider] = f"its results on {workload} are {age} days old, older than {STALE_DAYS} days"
         return reasons
+
+    def out_of(self, residency: Sequence[str]) -> dict[str, str]:
+        """Providers that declare none of the places where data may stay (empty: anywhere), and why they are left out of a decision."""
+        kept = {name: self.providers[name].residency if name in self.providers else () for name in {t.provider for t in self.trials}}
+        return {
+            name: f"data must stay in {' or '.join(residency)}; it declares {', '.join(places) or 'no residency'}"
+            for name, places in kept.items()
+            if residency and not set(residency) & set(places)
+        }
 
     def set_apart(self, reasons: Mapping[str, str]) -> CurrentResults:
         """The same, with these providers' trials out of decisions, for a reason by provider."""
@@ -152,7 +161,7 @@ class TeamDecision:
 def decide_choice(team: str, kind: WorkloadKind, preference: Preference, results: CurrentResults) -> TeamDecision:
     """A team's decision on what of these results is about its workloads, new enough, and answers the same question at each provider."""
     part = results.of(preference.workloads)
-    part = part.set_apart(part.too_old)
+    part = part.set_apart(part.too_old).set_apart(part.out_of(preference.residency))
     # A provider that is out anyway takes no side.
     eligible = {r.provider for r in rank(team, kind, preference, part.trials).eligible}
     part = part.set_apart(refusals(t for t in last_attempts(part.trials) if t.provider in eligible and t.workload in preference.workloads))

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import Field, model_validator
 
-from plumbline.declarations.base import Declared, Name, extensible
+from plumbline.declarations.base import Declared, Name, Residency, extensible
 from plumbline.declarations.devices import part_of_card
 from plumbline.declarations.providers.dated import Dated, check_one_at_a_time
 from plumbline.declarations.providers.launcher_base import LauncherBase
@@ -155,6 +155,7 @@ class Provider(Declared):
     cloud: Name
     region: Name
     zone: Name | None = None
+    residency: tuple[Residency, ...] = Field((), description="all that hold, such as [DE, EU]: a team may require one of them")
     instance_type: str = Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     accelerator: Accelerator
     launcher: Launcher
@@ -243,7 +244,15 @@ class Provider(Declared):
         paid = {"sold_by": "instance", "price_sources": (), "token_prices": (), "rates": (), "overhead": (), "invoices": ()}
         terms = ("lead_time_share", "speed_floors", "clause", "credit", "contact")
         promised = self.sla.model_copy(update={name: getattr(ServiceLevel(), name) for name in terms})
-        unseen = {"workloads": None, "nodes": 1, "watch": MonitoringConfig(), "budget": None, "manual_steps": None, "sla": promised}
+        unseen = {
+            "workloads": None,
+            "nodes": 1,
+            "watch": MonitoringConfig(),
+            "budget": None,
+            "residency": (),
+            "manual_steps": None,
+            "sla": promised,
+        }
         return self.model_copy(update={**unseen, **paid})
 
     @property

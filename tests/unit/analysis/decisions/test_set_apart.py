@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.data.decision_trials import preference, repeats
-from tests.fakes.labs import CHEAP, FAST, measure, spread, world
+from tests.fakes.labs import CHEAP, FAST, lab, measure, spread, world
 
 from plumbline.analysis.conclusions import conclude
 from plumbline.analysis.decisions.certainty import first_sentence, today_text
@@ -48,6 +48,20 @@ def decided(by_provider: dict[str, Conditions], lengths: dict[str, float] | None
 
 def eligible(found: TeamDecision) -> list[str]:
     return [r.provider for r in found.decision.eligible]
+
+
+def test_data_may_have_to_stay_somewhere() -> None:
+    found = decided({"a": SAME, "b": SAME, "c": SAME})
+    providers = {name: lab(name).model_copy(update={"residency": places}) for name, places in (("a", ("US",)), ("b", ("DE", "EU")))}
+    results = replace(found.current, providers=providers)
+    kept = decide_choice("t", "inference", WANTED.model_copy(update={"residency": ("EU", "CH")}), results)
+    assert eligible(kept) == ["b"]
+    reasons = {r.provider: r.why_not for r in kept.decision.ranking if not r.eligible}
+    assert reasons == {
+        "a": ("data must stay in EU or CH; it declares US",),
+        "c": ("data must stay in EU or CH; it declares no residency",),
+    }
+    assert eligible(decide_choice("t", "inference", WANTED, results)) == ["a", "b", "c"]
 
 
 def test_the_smaller_side_leaves_the_ranking_with_the_reason() -> None:
