@@ -30,13 +30,17 @@ def on_demand_form(declared: Declarations, provider: Provider) -> dict[str, Para
         ),
         "campaign": campaign_field("Empty: a new campaign, named by the time."),
     }
-    if provider.launcher.runs_pods:
+    if provider.launcher.runs_pods or provider.simulated:
         fields["placement"] = Param(
             "any",
             type="string",
-            enum=["any", "fresh_node"],
+            enum=["any", "fresh_node", "each_node"],
             title="Placement",
-            description="fresh_node: on nodes that these series did not use recently, to separate a bad node from a changed provider.",
+            description="fresh_node: on nodes that these series did not use recently, to separate a bad node from a changed provider. "
+            "each_node: one trial of each workload on every node, see docs/acceptance.md.",
+        )
+        fields["nodes"] = Param(
+            None, type=["null", "integer"], minimum=1, title="Nodes", description="Of each_node: only the first so many. Empty: all."
         )
     return fields
 

@@ -28,6 +28,7 @@ _BY_GROUP = {
             "Repeat an archived trial from its own record: same specification, criteria, seeds and arrival schedule.",
         ),
         "watch": ("environment:watch", "Check environment and prices of providers now; store changes as findings."),
+        "accept": ("accept:accept", "Measure every node of PROVIDER, and write a signed sheet that says which ones to send back."),
         "serve": (
             "trial:serve",
             "Serve WORKLOAD's model with Triton on this machine until Ctrl-C, and print how to declare it as an endpoint.",

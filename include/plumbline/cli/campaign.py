@@ -23,6 +23,7 @@ from rich.text import Text
 
 from plumbline.analysis.conclusions import Conclusions, conclude
 from plumbline.archive import open_archive
+from plumbline.cli.environment import adopt_connections
 from plumbline.cli.exit_status import BUSY, FAILED, INTERRUPTED, OK
 from plumbline.cli.output import (
     Json,
@@ -45,11 +46,14 @@ from plumbline.embedded.client import AirflowError
 from plumbline.embedded.connections import airflow_environment, prepare
 from plumbline.embedded.server import AirflowServer, PoolKeeper, ServerError
 from plumbline.launch import stores
+from plumbline.launch.cluster.api import ApiRefused
+from plumbline.launch.failures import TrialFailure
 from plumbline.launch.local.gpu_provider import refresh_declaration
 from plumbline.launch.plan import Placement, PlanError, RunRequest, planned_trials
 from plumbline.metrics.formatting import format_quantity
 from plumbline.presentation.verdicts import campaign_verdict
 from plumbline.workflows import budget
+from plumbline.workflows.benchmark import node_names, placed
 from plumbline.workflows.report import campaign_data
 
 
@@ -166,7 +170,8 @@ Workloads = Annotated[list[str] | None, typer.Option("--workload", help="only th
 Kinds = Annotated[list[str] | None, typer.Option("--kind", help="training or inference; may be repeated")]
 Repeats = Annotated[int | None, typer.Option(min=1, max=50, help="repeats a slot, instead of the declared ones")]
 Placed = Annotated[
-    Placement, typer.Option(help="fresh_node: on nodes that the series was not measured on lately; for providers on clusters")
+    Placement,
+    typer.Option(help="fresh_node: on nodes that the series was not measured on lately; each_node: one trial on every node; for clusters"),
 ]
 
 
@@ -257,7 +262,11 @@ def measure_campaign(declared: Declarations, request: RunRequest, providers: lis
     """Start Airflow, run the campaign with live progress, stop Airflow again. Leaves with a sentence and an exit code if it cannot."""
     try:
         planned = planned_trials(declared, request, providers)
-    except PlanError as error:
+        if request.placement == "each_node":
+            places, now = [declared.providers[name] for name in planned], datetime.now(timezone.utc)
+            adopt_connections(places)
+            planned = {p.name: placed(planned[p.name], node_names(p, request, now)) for p in places}
+    except (PlanError, TrialFailure, ApiRefused) as error:
         fail(f"{error}\nnothing was started")
     planned = _apply_budgets(declared, planned)
     require_stores()

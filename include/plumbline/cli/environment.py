@@ -64,7 +64,7 @@ def watch(
     Exit code 4 if something differs from what was accepted, 1 if something could not be looked at; the others are shown all the same.
     """
     chosen = _chosen(providers)
-    _adopt_connections(chosen)
+    adopt_connections(chosen)
     reports = [_check(place.name, probe) for place in chosen]
 
     def show() -> None:
@@ -83,7 +83,7 @@ def _chosen(names: list[str] | None) -> list[Provider]:
     return providers
 
 
-def _adopt_connections(places: list[Provider]) -> None:
+def adopt_connections(places: list[Provider]) -> None:
     """Those that Airflow keeps of the clusters; one that is missing is told by the look that needs it."""
     connections = [name for p in places if p.launcher.runs_pods for name in p.launcher.connections[:1]]
     if connections:

@@ -50,8 +50,11 @@ class Trial(Declared):
     spec_hash: str
     criteria_hash: str
     schedule_hash: str | None = Field(None, description="of the arrival schedule of an inference trial")
-    placement: Literal["any", "fresh_node"] = Field("any", description="fresh_node: on none of avoid_nodes, so that its image is pulled")
+    placement: Literal["any", "fresh_node", "each_node"] = Field(
+        "any", description="fresh_node: on none of avoid_nodes, so that its image is pulled; each_node: on on_nodes only"
+    )
     avoid_nodes: tuple[str, ...] = Field((), description="nodes of earlier trials of the series; used with fresh_node")
+    on_nodes: tuple[str, ...] = Field((), description="the nodes that it runs on; used with each_node")
     selfcheck: bool = Field(
         False, description="the harness checks itself before it measures; set for a plan's first trial on each provider"
     )

@@ -79,7 +79,7 @@ def judge_probes(history: Sequence[ProbeResult], limits: Mapping[str, float]) ->
     if not history:
         return ()
     verdicts = []
-    for metric in sorted(_distinct_metrics(history[-1].figures)):
+    for metric in sorted(distinct_metrics(history[-1].figures)):
         good: list[float] = []
         slow: list[date] = []
         usual: float | None = None
@@ -138,7 +138,7 @@ def reconcile_probes(
     return ProbeReconciliation((opened,), judged=now, changes=changes)
 
 
-def _distinct_metrics(figures: Mapping[str, float]) -> set[str]:
+def distinct_metrics(figures: Mapping[str, float]) -> set[str]:
     """The metrics without the number format whose figure `matmul_tflops` repeats."""
     same = {m for m, value in figures.items() if m.startswith("matmul_tflops_") and value == figures.get("matmul_tflops")}
     return set(figures) - same

@@ -91,6 +91,7 @@ class _Run:
         self._others: list[OtherProgram] = []
         self._contention: list[Judgement] = []
         self._gpu_health: tuple[GpuCounter, ...] = ()
+        self._gpu_serials: tuple[str, ...] = ()
         self._gpu_errors: list[Judgement] = []
         self._selfcheck: list[CheckLine] = []
         self._measurement = Measurement()
@@ -173,6 +174,7 @@ class _Run:
         gpus = None if hosted else GpuPhaseMonitor()
         if gpus is not None:
             gpus.before = environment.hardware_judgements(self._facts)
+            self._gpu_serials = environment.serial_numbers()
         with (
             ContentionMonitor(cpus, allotted_cores(), gpus=gpus)
             if earlier is None
@@ -276,6 +278,7 @@ class _Run:
             other_programs=tuple(self._others),
             usage=tuple(measured.usage),
             gpu_health=self._gpu_health,
+            gpu_serials=self._gpu_serials,
             selfcheck=tuple(self._selfcheck),
             evidence=tuple(evidence),
         )

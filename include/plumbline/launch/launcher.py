@@ -25,12 +25,13 @@ class ProviderFacts:
     """A provider's facts without a trial.
 
     `nodes`: the flat, sorted facts of each node that a trial could use now; an unknown fact is None or absent. `whole`: facts of the whole
-    cluster. `notes`: what could not be observed, and the remedy, one line each.
+    cluster. `notes`: what could not be observed, and the remedy, one line each. `names`: of the nodes that a trial could be placed on.
     """
 
     nodes: tuple[Mapping[str, Scalar], ...]
     whole: Mapping[str, Scalar]
     notes: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from plumbline.declarations.workloads.prompts import FilePrompts
 from plumbline.metrics.formatting import unknown_name
 
 MAX_REPEATS = 50
-Placement = Literal["any", "fresh_node"]
+Placement = Literal["any", "fresh_node", "each_node"]
 _CAMPAIGN = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 _SLOT = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 
@@ -41,7 +41,7 @@ class RunRequest:
     the other, each repeat under its slot's name, so that an on-demand campaign has the same blocks as its baseline.
 
     `workloads` None: all of the monthly rerun. `repeats` replaces the declared number. `placement` fresh_node: on nodes that the series did not
-    use recently, which separates a bad node from a changed provider.
+    use recently, which separates a bad node from a changed provider; each_node: one trial of each workload on every node, or on the first `nodes`.
     """
 
     campaign_id: str
@@ -51,6 +51,7 @@ class RunRequest:
     kinds: tuple[str, ...] | None = None
     repeats: int | None = None
     placement: Placement = "any"
+    nodes: int | None = None
     origin: Origin | None = None
 
 
@@ -82,6 +83,28 @@ def plan(
         if len(trials) > first and not provider.simulated:
             trials[first] = trials[first].model_copy(update={"selfcheck": True})
     return trials
+
+
+def on_each_node(trials: Sequence[Trial], nodes: Sequence[str]) -> list[Trial]:
+    """One trial of each workload on each node, numbered by repeats. PlanError without a node, or for a workload of several nodes."""
+    if not nodes:
+        raise PlanError("placement each_node needs a provider with nodes that can be named: a cluster, this machine or a simulation")
+    if gangs := sorted({t.workload.name for t in trials if t.workload.nodes > 1}):
+        raise PlanError(f"placement each_node runs one trial a node, but {', '.join(gangs)} needs several; expected workloads of one node")
+    first = {t.workload.name: t for t in reversed(trials)}
+    return [
+        t.model_copy(
+            update={
+                "trial_id": trial_id(t.campaign_id, t.provider, t.workload, t.slot, number),
+                "repeat": number,
+                "placement": "each_node",
+                "on_nodes": (node,),
+                "selfcheck": t.selfcheck and number == 1,
+            }
+        )
+        for t in sorted(first.values(), key=lambda t: t.workload.name)
+        for number, node in enumerate(nodes, start=1)
+    ]
 
 
 def single_trial(declared: Declarations, provider: Provider, workload: AnyWorkload, request: RunRequest, planned_at: datetime) -> Trial:

@@ -347,6 +347,7 @@ class _Content(Part):
     other_programs: Many[OtherProgram] = Field((), description="outside the trial, busiest first, in its steady phase and its sweep")
     usage: Many[TokenUsage] = ()
     gpu_health: Many[GpuCounter] = ()
+    gpu_serials: Many[Text] = Field((), description="of the node of rank 0, in the order of `gpu.<i>`; empty text where unknown")
     selfcheck: Many[CheckLine] = Field((), description="of the first trial that a plan has on each provider")
     evidence: Many[Evidence] = ()
     launch: LaunchRecord | None = Field(None, description="added by collect; not part of what the harness signed")

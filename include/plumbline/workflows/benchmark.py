@@ -26,7 +26,7 @@ from plumbline.launch.cluster.operate.closing import settle_abandoned as settled
 from plumbline.launch.cluster.operate.sweep import sweep_expired as swept
 from plumbline.launch.collect import collect as collected
 from plumbline.launch.failures import Interrupted, QuotaExceeded, is_retryable, is_usable, raise_failure
-from plumbline.launch.plan import PlanError, RunRequest, enabled_provider, fitting_workload, plan, single_trial
+from plumbline.launch.plan import PlanError, RunRequest, enabled_provider, fitting_workload, on_each_node, plan, single_trial
 from plumbline.launch.registry import launcher_for
 from plumbline.quality import check
 from plumbline.results import InvalidResult, Reason, ResultDocument, ResultStore, Validity, quarantine, signing
@@ -73,7 +73,8 @@ def plan_trials(provider: str, lane: TrialGroup, request: RunRequest, most: int 
     with a finding; BudgetReached if none of the lane is left.
     """
     declared, now = load_in_force(), datetime.now(timezone.utc)
-    trials = lane.of(plan(declared, declared.providers[provider], request, now, (lane.kind,)))
+    nodes = node_names(declared.providers[provider], request, now)
+    trials = lane.of(placed(plan(declared, declared.providers[provider], request, now, (lane.kind,)), nodes))
     if request.workloads is None:
         for workload, why in declared.left_out(declared.providers[provider]):
             _log.warning("%s does not measure %s monthly: %s", provider, workload.name, why)
@@ -82,13 +83,28 @@ def plan_trials(provider: str, lane: TrialGroup, request: RunRequest, most: int 
             f"{len(trials)} trials of {lane.name} on {provider} in one run, but Airflow maps at most {most} tasks (core.max_map_length); "
             "expected fewer repeats or workloads, or a higher setting in all of Airflow's components"
         )
-    trials = _within_budget(declared, declared.providers[provider], lane, request, trials, now)
+    trials = _within_budget(declared, declared.providers[provider], lane, request, trials, now, nodes)
     if request.placement == "fresh_node":
         trials = _on_fresh_nodes(trials)
     store = stores.home()
     for trial in trials:
         store_planned_trial(store, trial)
     return [{"campaign_id": t.campaign_id, "trial_id": t.trial_id, "title": f"{t.workload.name} {t.slot} r{t.repeat}"} for t in trials]
+
+
+def node_names(provider: Provider, request: RunRequest, now: datetime) -> tuple[str, ...] | None:
+    """The nodes of a run on each node, by name; None of any other. PlanError if the provider has fewer than requested."""
+    if request.placement != "each_node":
+        return None
+    names = launcher_for(provider).discover(provider, now).names
+    if request.nodes is not None and request.nodes > len(names):
+        raise PlanError(f"{provider.name} has {len(names)} nodes that a trial could use now; expected at most as many, or all")
+    return names[: request.nodes]
+
+
+def placed(trials: list[Trial], nodes: tuple[str, ...] | None) -> list[Trial]:
+    """The trials of a run, one a node if there are `nodes`."""
+    return on_each_node(trials, nodes) if trials and nodes is not None else trials
 
 
 def run_trial(spec: Mapping[str, str], request: str | None = None) -> Row:
@@ -280,11 +296,17 @@ def record_trial(archive: Archive, checked: Mapping[str, Any]) -> Row:
 
 
 def _within_budget(
-    declared: Declarations, provider: Provider, lane: TrialGroup, request: RunRequest, trials: list[Trial], now: datetime
+    declared: Declarations,
+    provider: Provider,
+    lane: TrialGroup,
+    request: RunRequest,
+    trials: list[Trial],
+    now: datetime,
+    nodes: tuple[str, ...] | None,
 ) -> list[Trial]:
     if provider.budget is None or not trials:
         return trials
-    every = plan(declared, provider, request, now)
+    every = placed(plan(declared, provider, request, now), nodes)
     with open_archive() as archive:
         cut = budget.apply_budget(archive, provider, every, now)
         # All lanes of a run are cut alike: the first one with trials opens the finding.
@@ -347,7 +369,7 @@ def store_planned_trial(store: ResultStore, trial: Trial) -> None:
             f"campaign {trial.campaign_id} already holds {trial.trial_id} with another specification or other criteria; "
             "name another campaign: trials of one campaign are measured and judged alike"
         )
-    again = stored.model_copy(update={field: getattr(trial, field) for field in ("provider", "placement", "avoid_nodes")})
+    again = stored.model_copy(update={field: getattr(trial, field) for field in ("provider", "placement", "avoid_nodes", "on_nodes")})
     if again != stored:
         store.put(path, again.model_dump_json(indent=1).encode())
 

@@ -47,8 +47,11 @@ class EvidencePack:
     problems: tuple[str, ...] = ()
 
 
-def write_evidence_pack(archive: Archive, subject: str, file: Path, provider: str | None = None) -> EvidencePack:
+def write_evidence_pack(
+    archive: Archive, subject: str, file: Path, provider: str | None = None, sheets: Mapping[str, bytes] | None = None
+) -> EvidencePack:
     """Write the pack of a finding or a campaign, of one provider: documents hold its prices. The same archive and store give the same bytes.
+    `sheets`: further files by name, which the index signs too.
 
     LookupError for an unknown subject; ValueError where the attempts are of several providers and none is named; InvalidResult for an invalid document
     in the archive; FileExistsError if the file exists; OSError if a result store does not answer, or the installation's key cannot be read.
@@ -74,6 +77,8 @@ def write_evidence_pack(archive: Archive, subject: str, file: Path, provider: st
             left_out = {"state", "detail"} if len({view.provider for view in attempts}) > 1 else {"state"}
             fields = {name: getattr(finding, name) for name in FindingRecord.__dataclass_fields__.keys() - left_out}
             _add(pack, content, "finding.json", _json(fields))
+        for name, data in (sheets or {}).items():
+            _add(pack, content, name, data)
         index = {"format": 2, "subject": subject, "kind": "campaign" if finding is None else "finding", "trials": trials}
         hashes = {name: digest.hex() for name, digest in sorted(content.items())}
         signed = _json({**index, "files": hashes})

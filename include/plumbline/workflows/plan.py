@@ -81,6 +81,7 @@ def run_parameters(
         kinds=tuple(params.get("kinds") or ()) or None,
         repeats=params.get("repeats"),
         placement=params.get("placement") or "any",
+        nodes=params.get("nodes"),
         origin=origin,
     )
 
@@ -115,6 +116,8 @@ def dag_conf(request: RunRequest, trials: Sequence[Trial]) -> dict[str, Any]:
         "kinds": sorted({t.workload.kind for t in trials}),
         "repeats": request.repeats,
     }
+    if request.nodes is not None:
+        conf["nodes"] = request.nodes
     return conf if request.placement == "any" else {**conf, "placement": request.placement}
 
 

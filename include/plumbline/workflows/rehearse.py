@@ -111,7 +111,7 @@ def rehearse_months(
         for lane in trial_groups(declared, place):
             specs = [{"campaign_id": trial.campaign_id, "trial_id": trial.trial_id} for trial in lane.of(trials)]
             for trial, spec in zip(lane.of(trials), specs, strict=True):
-                _launched(trial, spec)
+                launch_with_retries(trial, spec)
                 statuses[trial.campaign_id, place.name][benchmark.collect_trial(spec)["status"]] += 1
             # The checks look at rows one by one: all months in one table cost hardly more than one.
             for row in benchmark.validate_group(place.name, lane.name, specs) if specs else ():
@@ -138,7 +138,7 @@ def rehearse_months(
     return done
 
 
-def _launched(trial: Trial, spec: dict[str, str]) -> None:
+def launch_with_retries(trial: Trial, spec: dict[str, str]) -> None:
     """Run it unless it has run; retry as Airflow's retry policy does."""
     store = stores.home()
     # A folder without either is of a launch that was killed before it ended.

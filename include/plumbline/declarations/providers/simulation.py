@@ -95,7 +95,7 @@ class PerformanceEvent(SimulatedEvent):
 
     @model_validator(mode="after")
     def _one_direction(self) -> PerformanceEvent:
-        if (self.worse is None) == (self.better is None) and not (isinstance(self, DriverChange) and self.worse is None):
+        if (self.worse is None) == (self.better is None) and not (isinstance(self, DriverChange | NodeFault) and self.worse is None):
             raise ValueError("expected exactly one of worse and better, such as worse: 5%")
         if self.worse is None and self.better is None and (self.metrics or self.probes):
             raise ValueError("has metrics or probes but no size; expected worse or better, such as worse: 5%")
@@ -165,6 +165,26 @@ class DriverChange(PerformanceEvent):
     facts: dict[str, Scalar] = Field(min_length=1, description="such as {driver.version: 570.86.15, cuda.version: '12.8'}")
 
 
+class NodeFault(PerformanceEvent):
+    """Some nodes differ: slower by `worse`, with other `facts` or with error `counters` on their first GPU."""
+
+    kind: Literal["node_fault"]
+    until: Day | None = None
+    on_nodes: tuple[Annotated[int, Field(ge=0)], ...] = Field(min_length=1, description="numbers of the nodes, from 0")
+    facts: dict[str, Scalar] = Field(default_factory=dict, description="such as {gpu.0.pcie_width: 8}")
+    counters: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict, description="such as {row_remap_pending: 1}")
+
+    @model_validator(mode="after")
+    def _differs(self) -> NodeFault:
+        if self.worse is None and not self.facts and not self.counters:
+            raise ValueError("has none of worse, facts and counters; expected one, such as worse: 5%")
+        return self
+
+    def shift(self, at: datetime, node: int) -> float:
+        """The size on the named nodes, 0 on others."""
+        return self.size if node in self.on_nodes else 0.0
+
+
 class PriceChange(SimulatedEvent):
     """A new price of the whole instance."""
 
@@ -181,7 +201,9 @@ class DataGap(SimulatedEvent):
     until: Day | None = None
 
 
-DriftEvent = Annotated[DriftStep | DriftRamp | DriftSpike | BimodalNode | DriverChange | PriceChange | DataGap, Field(discriminator="kind")]
+DriftEvent = Annotated[
+    DriftStep | DriftRamp | DriftSpike | BimodalNode | NodeFault | DriverChange | PriceChange | DataGap, Field(discriminator="kind")
+]
 
 
 class SimulatedLauncher(LauncherBase):
@@ -215,6 +237,8 @@ class SimulatedLauncher(LauncherBase):
                 raise ValueError(f"drift[{i}].until {until} is not after since {event.since}; expected a later day")
             if isinstance(event, BimodalNode) and event.nodes >= self.nodes:
                 raise ValueError(f"drift[{i}].nodes {event.nodes} includes all {self.nodes} nodes; expected fewer")
+            if isinstance(event, NodeFault) and max(event.on_nodes) >= self.nodes:
+                raise ValueError(f"drift[{i}].on_nodes {max(event.on_nodes)} does not exist; expected numbers from 0 to {self.nodes - 1}")
         return self
 
     def events(self, workload: str, at: datetime) -> tuple[Any, ...]:

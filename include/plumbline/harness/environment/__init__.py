@@ -12,11 +12,19 @@ from plumbline.declarations.devices import part_of_card
 from plumbline.harness.environment import amd, container, cpu, disk, host, network, nvidia, software
 from plumbline.harness.environment.container import locked_memory_shortage
 from plumbline.harness.environment.cuda import open_fault, require_driver
-from plumbline.harness.environment.nvidia import product_name
+from plumbline.harness.environment.nvidia import product_name, serial_numbers
 from plumbline.harness.measurement import Judgement, TrialFailed, degraded
 from plumbline.results import FailureClass, Scalar
 
-__all__ = ["accelerator_mismatch", "collect_facts", "locked_memory_shortage", "open_fault", "product_name", "require_driver"]
+__all__ = [
+    "accelerator_mismatch",
+    "collect_facts",
+    "locked_memory_shortage",
+    "open_fault",
+    "product_name",
+    "require_driver",
+    "serial_numbers",
+]
 
 
 def collect_facts() -> dict[str, Scalar]:

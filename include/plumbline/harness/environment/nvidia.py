@@ -152,6 +152,21 @@ def nvidia_facts(root: Path = ROOT, nvml: Any = None) -> dict[str, Scalar]:
         driver.close()
 
 
+def serial_numbers(nvml: Any = None) -> tuple[str, ...]:
+    """The board's serial number of each visible GPU, or its UUID where it has none; empty text of a lost card. No facts: a sound card of the
+    same kind is the same environment. They say which card to send back."""
+    try:
+        driver = NvidiaDriver(nvml)
+    except DriverUnavailable:
+        return ()
+    try:
+        return tuple(driver.text("nvmlDeviceGetSerial", device.card) or device.uuid for device in driver.devices())
+    except driver.library.NVMLError:
+        return ()
+    finally:
+        driver.close()
+
+
 def product_name(name: str) -> str:
     """A GPU's name as node labels and declarations write it: `NVIDIA H100 80GB HBM3` → `NVIDIA-H100-80GB-HBM3`, `1g.10gb+me` → `1g.10gb.me`."""
     return "-".join(name.replace("+", ".").split())

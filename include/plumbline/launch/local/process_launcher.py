@@ -338,7 +338,7 @@ class ProcessLauncher(Launcher):
             return ProviderFacts((), {}, (f"not checked: {busy}",))
         unknown = facts.get("gpu.unknown_because")
         notes = (f"the GPUs cannot be observed: {unknown}",) if unknown else ()
-        return ProviderFacts((machine_facts(facts),), {}, notes)
+        return ProviderFacts((machine_facts(facts),), {}, notes, (socket.gethostname(),))
 
     def probe(self, declared: Declarations, provider: Provider, now: datetime, limit_s: float) -> ProbeDocument | ProbeSkipped:
         return _probe_local(provider, provider.launcher_as(LocalLauncher), limit_s, self._machine.command)

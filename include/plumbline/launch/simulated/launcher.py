@@ -27,13 +27,14 @@ from plumbline.harness.measurement import Judgement, verdict
 from plumbline.launch.failures import BadDeclaration
 from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, Launcher, OnProgress, ProbeSkipped, ProviderFacts
 from plumbline.launch.simulated import inference, training
-from plumbline.launch.simulated.model import TrialDraw, UnknownHardware, hardware_of, probe_rows
+from plumbline.launch.simulated.model import TrialDraw, UnknownHardware, hardware_of, node_name, probe_rows
 from plumbline.launch.stores import next_attempt
 from plumbline.metrics import METRICS
 from plumbline.results import (
     Environment,
     Event,
     FailureClass,
+    GpuCounter,
     LaunchRecord,
     MetricRow,
     Reason,
@@ -74,6 +75,19 @@ def simulated_environment(draw: TrialDraw) -> Environment:
     provider = draw.trial.provider
     launcher = provider.launcher_as(SimulatedLauncher)
     return Environment.of({**_usual_facts(provider), "host.node": draw.node_name(draw.node), **launcher.environment, **draw.facts()})
+
+
+def _gpu_health(draw: TrialDraw) -> tuple[GpuCounter, ...]:
+    """Counters of the node's first GPU that its declared faults name; a sound GPU has no remapped row."""
+    if draw.trial.provider.accelerator.kind == "cpu":
+        return ()
+    counts = {"row_remap_failure": 0, "row_remap_pending": 0} | {name: n for fault in draw.faults for name, n in fault.counters.items()}
+    return tuple(GpuCounter(gpu=0, counter=name, before=n, after=n) for name, n in sorted(counts.items()))
+
+
+def _gpu_serials(draw: TrialDraw) -> tuple[str, ...]:
+    has = draw.trial.provider.accelerator
+    return () if has.kind == "cpu" else tuple(f"SIM{draw.node:05d}{gpu:02d}" for gpu in range(has.count))
 
 
 def simulated_facts(provider: Provider, at: datetime) -> dict[str, Scalar]:
@@ -161,6 +175,8 @@ def simulate(trial: Trial) -> ResultDocument:
         validity=_validity(workload, metrics),
         metrics=tuple(metrics),
         stages=tuple(stages),
+        gpu_health=_gpu_health(draw),
+        gpu_serials=_gpu_serials(draw),
         simulated=True,
     )
 
@@ -200,7 +216,12 @@ class SimulationLauncher(Launcher):
     """Writes the document and the record that a trial would leave."""
 
     def discover(self, provider: Provider, at: datetime, *, patience_s: float = DISCOVERY_PATIENCE_S) -> ProviderFacts:
-        return ProviderFacts(({k: v for k, v in sorted(simulated_facts(provider, at).items()) if v is not None},), {})
+        nodes = provider.launcher_as(SimulatedLauncher).nodes
+        return ProviderFacts(
+            ({k: v for k, v in sorted(simulated_facts(provider, at).items()) if v is not None},),
+            {},
+            names=tuple(node_name(provider, node) for node in range(nodes)),
+        )
 
     def probe(self, declared: Declarations, provider: Provider, now: datetime, limit_s: float) -> ProbeDocument | ProbeSkipped:
         return simulate_probe(provider, now)
@@ -266,7 +287,7 @@ def simulate_probe(provider: Provider, at: datetime) -> ProbeDocument:
         )
         for name, level in figures.items()
     )
-    facts = {**simulated_facts(provider, at), "host.node": f"{provider.name}-node-{node}"}
+    facts = {**simulated_facts(provider, at), "host.node": node_name(provider, node)}
     return ProbeDocument(harness_version=MODEL_VERSION, taken_at=at, seconds=0.0, environment=Environment.of(facts), metrics=rows)
 
 

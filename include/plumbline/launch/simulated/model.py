@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from plumbline.declarations import Provider, SimulatedLauncher, Trial
-from plumbline.declarations.providers.simulation import DriverChange, Family, Level, PerformanceEvent
+from plumbline.declarations.providers.simulation import DriverChange, Family, Level, NodeFault, PerformanceEvent
 from plumbline.declarations.workloads.workload import parse_metric_value
 from plumbline.harness.training.peak_flops import published_peak
 from plumbline.metrics import METRICS, Phase
@@ -30,6 +30,10 @@ _STORAGE_METRICS = frozenset(
 _SLOWEST_HOUR = 18.0
 # What a trial's metrics have in common is most of what moves them; each has a little of its own.
 _OWN_SHARE = 0.3
+
+
+def node_name(provider: Provider, node: int) -> str:
+    return f"{provider.name}-node-{node}"
 
 
 @dataclass(frozen=True)
@@ -56,17 +60,25 @@ class TrialDraw:
 
     @cached_property
     def node(self) -> int:
-        """Index of its node; with a fresh node, of an unused one if one is left."""
+        """Index of its node; with a fresh node, of an unused one if one is left. ValueError for a named node that does not exist."""
+        if self.trial.on_nodes:
+            return [self.node_name(i) for i in range(self.declared.nodes)].index(self.trial.on_nodes[0])
         avoided = self.trial.avoid_nodes if self.trial.placement == "fresh_node" else ()
         free = [i for i in range(self.declared.nodes) if self.node_name(i) not in avoided]
         return self._seeded("landing", self.trial.trial_id, str(self.trial.attempt)).choice(free or range(self.declared.nodes))
 
     def node_name(self, node: int) -> str:
-        return f"{self.trial.provider.name}-node-{node}"
+        return node_name(self.trial.provider, node)
 
     def facts(self) -> dict[str, Any]:
-        """Environment facts of the driver changes in force, later declared ones last."""
-        return {name: value for event in self.events if isinstance(event, DriverChange) for name, value in event.facts.items()}
+        """Environment facts of the driver changes and of the node's faults in force, later declared ones last."""
+        changes = [e for e in self.events if isinstance(e, DriverChange) or e in self.faults]
+        return {name: value for event in changes for name, value in event.facts.items()}
+
+    @cached_property
+    def faults(self) -> tuple[NodeFault, ...]:
+        """The faults of its node."""
+        return tuple(e for e in self.events if isinstance(e, NodeFault) and self.node in e.on_nodes)
 
     def ends_as(self) -> str | None:
         """The class of this attempt's failure, or None."""

@@ -104,12 +104,14 @@ def pod_affinity(trial: Trial) -> Row:
     return affinity
 
 
-def avoid_nodes(trial: Trial, spec: Row) -> None:
-    """Keep the pod off the nodes that a trial with a fresh node avoids, in addition to any node affinity."""
-    if trial.placement != "fresh_node" or not trial.avoid_nodes:
+def choose_nodes(trial: Trial, spec: Row) -> None:
+    """Keep the pod off the nodes that a trial with a fresh node avoids, or on the named node, in addition to any node affinity."""
+    avoided, named = (trial.avoid_nodes if trial.placement == "fresh_node" else ()), trial.on_nodes[:1]
+    if not avoided and not named:
         return
     # By name: on some clouds the host name label differs. Fields take one value each, and all of a term must hold.
-    avoid = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in trial.avoid_nodes]
+    avoid = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in avoided]
+    avoid += [{"key": "metadata.name", "operator": "In", "values": [node]} for node in named]
     nodes = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
     required = nodes.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
     # Terms are alternatives, so each must avoid the nodes.
@@ -273,7 +275,7 @@ def pod_template(trial: Trial, *, requested_at: datetime) -> Row:
     except ValueError as error:
         raise BadDeclaration(f"{trial.provider.name}: launcher.{error}") from None
     row = apply_patch({"metadata": metadata, "spec": spec}, launcher.pod_patch)
-    avoid_nodes(trial, row["spec"])
+    choose_nodes(trial, row["spec"])
     return row
 
 

@@ -75,7 +75,8 @@ def discover_nodes(provider: Provider, launcher: KubernetesLauncher, *, patience
         if exchanged
         else []
     )
-    return ProviderFacts(nodes, whole, (*notes, *_missing_labels(provider, usable, nodes)))
+    names = tuple(sorted(node["metadata"]["name"] for node in usable))
+    return ProviderFacts(nodes, whole, (*notes, *_missing_labels(provider, usable, nodes)), names)
 
 
 def node_facts(node: Row, gpu_resource: str) -> dict[str, Scalar]:

@@ -1,0 +1,84 @@
+"""`plumbline accept`: measure every node of a provider, and say which ones to send back."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from plumbline.cli.campaign import measure_campaign
+from plumbline.cli.declared import load_declared
+from plumbline.cli.exit_status import DRIFTED, OK
+from plumbline.cli.output import Json, announce_new_archive, clear_errors, emit, err, fail, out, recorded_later, require_stores, table
+from plumbline.launch.plan import PlanError
+from plumbline.launch.registry import launcher_for
+from plumbline.presentation.acceptance import method, node_row, summary
+from plumbline.results import InvalidResult
+from plumbline.workflows.accept import Acceptance, accept_here, acceptance_request, conclude_acceptance
+from plumbline.workflows.benchmark import stopped_by_sigterm
+from plumbline.workflows.budget import BudgetReached
+
+_SHOWN = ("driver", "pcie", "rows", "step_time")
+
+
+def accept(
+    provider: Annotated[str, typer.Argument(help="an enabled provider")],
+    nodes: Annotated[str, typer.Option(help="all, or how many of the nodes, the first by name")] = "all",
+    workload: Annotated[
+        str | None, typer.Option(help="a training of one node; the shortest that uses most of its accelerators if left out")
+    ] = None,
+    campaign: Annotated[
+        str | None, typer.Option(help="campaign id, named by its time if left out; one that was interrupted goes on under its id")
+    ] = None,
+    file: Annotated[Path | None, typer.Option(help="the signed sheet, a new file; default: acceptance-<campaign>.zip")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure every node of PROVIDER and write a signed sheet that says which ones to send back, and why. Exit code 4 if there is one."""
+    if nodes != "all" and not (nodes.isdigit() and int(nodes) > 0):
+        fail(f'--nodes "{nodes}"; expected all, or a number of nodes such as 8')
+    declared = load_declared()
+    with clear_errors(PlanError, BudgetReached, LookupError, ValueError, InvalidResult, OSError):
+        request = acceptance_request(
+            declared,
+            provider,
+            nodes=None if nodes == "all" else int(nodes),
+            workload=workload,
+            campaign=campaign,
+            now=datetime.now(timezone.utc),
+        )
+        target = file or Path(f"acceptance-{request.campaign_id}.zip")
+        if target.exists():
+            fail(f"{target} exists; expected the name of a new file")
+        announce_new_archive()
+        require_stores()
+        place = declared.providers[provider]
+        with recorded_later(request.campaign_id):
+            if launcher_for(place).operator is None:
+                with stopped_by_sigterm():
+                    accept_here(place, request, lambda title: err.print(f"{title} ended", style="dim"))
+            else:
+                measure_campaign(declared, request, [provider])
+        done = conclude_acceptance(request.campaign_id, place, target)
+    emit(as_json, done, lambda: _show(done))
+    raise typer.Exit(DRIFTED if done.fleet.returned else OK)
+
+
+def _show(done: Acceptance) -> None:
+    fleet = done.fleet
+    shown = table("", "node", "", *(name.replace("_", " ") for name in _SHOWN), "why")
+    for verdict in sorted(fleet.nodes, key=lambda v: v.accepted)[: max(len(fleet.returned), 10)]:
+        row = node_row(verdict)
+        mark = Text(row["verdict"], style="green" if verdict.accepted else "red")
+        shown.add_row(verdict.node.name, mark, *(row.get(name, "") for name in _SHOWN), "\n".join(verdict.reasons))
+    out.print(shown)
+    out.print(summary(fleet), style="bold")
+    for line in method(fleet):
+        out.print(f"  {line}", style="dim")
+    for finding in done.findings:
+        out.print(f"plumbline findings show {finding}")
+    for problem in done.pack.problems:
+        out.print(problem, style="red")
+    out.print(f"{done.pack.file}: the signed sheet with every node's document; verify it with the key {done.pack.key}")

@@ -1,0 +1,60 @@
+"""Findings on single nodes: one that is slow in several acceptances in a row is a faulty node, not noise of its provider."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from plumbline.analysis.acceptance import FleetVerdict
+from plumbline.analysis.drift.comparison import format_probe_name
+from plumbline.findings import Reconciliation, provider_finding, unsettled_id
+from plumbline.metrics.formatting import format_change
+from plumbline.results.finding import Finding
+
+CAMPAIGNS = 3
+"""Acceptances in a row that open a finding."""
+_SUBJECT = "node/"
+
+
+def is_about_node(finding: Finding) -> bool:
+    return finding.subject.startswith(_SUBJECT)
+
+
+def reconcile_nodes(
+    provider: str,
+    history: Sequence[tuple[str, FleetVerdict]],
+    open_findings: Sequence[Finding],
+    *,
+    simulated: bool = False,
+    cluster: bool = False,
+    settled: Collection[str] = (),
+) -> Reconciliation:
+    """Open a finding for each node that is slow in all of the CAMPAIGNS acceptances of `history` (campaign and verdict, oldest first), and resolve those of
+    nodes that the last one measured and found like the others. `cluster`: whether kubectl can take the node out of use."""
+    slow = [{verdict.node.name: verdict.slow for verdict in fleet.nodes if verdict.slow} for _, fleet in history]
+    measured = {verdict.node.name for verdict in history[-1][1].nodes if not verdict.node.missing}
+    known = {finding.subject: finding for finding in open_findings}
+    opened, unchanged = [], []
+    for node in sorted(set.intersection(*map(set, slow))) if len(history) == CAMPAIGNS else ():
+        subject = f"{_SUBJECT}{node}"
+        if subject in known:
+            unchanged.append(known[subject])
+            continue
+        figures = ", ".join(f"{format_probe_name(m)} {format_change(-share)}" for m, share in sorted(slow[-1][node].items()))
+        title = f"node {node} is slow: {figures} from the fleet in acceptance {history[-1][0]}"
+        proposal = f"to take it out of use: kubectl cordon {node}" if cluster else "ask the provider for another node"
+        opened.append(
+            provider_finding(
+                provider,
+                "reliability",
+                subject,
+                name=unsettled_id(provider, history[0][0], "reliability", subject, settled),
+                since=history[0][0],
+                severity="warn",
+                title=title,
+                explanation=f"slow in {CAMPAIGNS} acceptances in a row ({', '.join(c for c, _ in history)}), while the other nodes are alike; {proposal}",
+                simulated=simulated,
+            )
+        )
+    back = f"resolved: acceptance {history[-1][0]} found it like the other nodes"
+    resolved = tuple((f, back) for s, f in known.items() if (n := s.removeprefix(_SUBJECT)) in measured and n not in slow[-1])
+    return Reconciliation(tuple(opened), resolved=resolved, unchanged=tuple(unchanged))

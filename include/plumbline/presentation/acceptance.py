@@ -1,0 +1,126 @@
+"""The acceptance sheet of a fleet: one row a node, for a person as text and HTML, and as JSON."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from plumbline.analysis.acceptance import FALSE_ALARMS, FleetVerdict, Node, NodeVerdict
+from plumbline.declarations import Provider
+from plumbline.metrics import METRICS
+from plumbline.metrics.formatting import format_count, format_quantity, join_words
+
+COLUMNS = (
+    ("verdict", "verdict"),
+    ("serials", "GPU serial numbers"),
+    ("driver", "driver"),
+    ("firmware", "VBIOS"),
+    ("pcie", "PCIe lanes"),
+    ("power", "power limit"),
+    ("ecc", "ECC"),
+    ("rows", "remapped rows"),
+    ("nvlink", "NVLinks"),
+    ("rdma", "RDMA"),
+)
+
+
+def _values(node: Node, last: str, group: str = "gpu") -> str:
+    """The distinct values of a fact over the GPUs (or adapters) of a node."""
+    found = [v for key, v in sorted(node.facts.items()) if key.startswith(f"{group}.") and key.endswith(f".{last}") and v is not None]
+    return ", ".join(dict.fromkeys(map(str, found)))
+
+
+def _counted(node: Node, *names: str) -> str:
+    return ", ".join(f"{name.rpartition('row_remap_')[2] or name} {node.counters[name]}" for name in names if name in node.counters)
+
+
+def node_row(verdict: NodeVerdict) -> dict[str, str]:
+    """The cells of COLUMNS, then each figure under its metric's name; an unknown one is empty."""
+    node = verdict.node
+    width, widest = _values(node, "pcie_width"), _values(node, "pcie_width_max")
+    generation = _values(node, "pcie_generation_max")
+    power = _values(node, "power_limit_w")
+    return {
+        "verdict": "accept" if verdict.accepted else "send back",
+        "serials": " ".join(node.serials),
+        "driver": str(node.facts.get("driver.version") or ""),
+        "firmware": _values(node, "vbios"),
+        "pcie": f"{width} of {widest}{f', gen {generation}' if generation else ''}" if width else "",
+        "power": f"{power} W" if power else "",
+        "ecc": " ".join(filter(None, ({"True": "on", "False": "off"}.get(_values(node, "ecc"), _values(node, "ecc")),
+                                      _counted(node, "ecc_corrected_volatile", "ecc_uncorrected_volatile")))),
+        "rows": _counted(node, "rows_remapped_correctable", "rows_remapped_uncorrectable", "row_remap_pending", "row_remap_failure"),
+        "nvlink": _values(node, "nvlink_active"),
+        "rdma": _values(node, "rate", "infiniband"),
+        **{metric: format_quantity(value, METRICS[metric].unit) for metric, value in sorted(node.figures.items())},
+    }  # fmt: skip
+
+
+def summary(fleet: FleetVerdict) -> str:
+    if not fleet.returned:
+        return f"all {len(fleet.nodes)} nodes are accepted" if len(fleet.nodes) > 1 else "the node is accepted"
+    return (
+        f"send back {len(fleet.returned)} of {format_count(len(fleet.nodes), 'node')}: {join_words([v.node.name for v in fleet.returned])}"
+    )
+
+
+def method(fleet: FleetVerdict) -> tuple[str, ...]:
+    """What the test could find, one line a metric, and its share of false alarms."""
+    tested = any(test.detectable is not None for test in fleet.tests)
+    alarms = (
+        (f"A fleet of healthy nodes has a slow one by chance in {FALSE_ALARMS:.0%} of cases, over all figures together.",) if tested else ()
+    )
+    return (*(test.text for test in fleet.tests), *alarms)
+
+
+def sheets(fleet: FleetVerdict, campaign_id: str, provider: Provider, measured: str) -> Mapping[str, bytes]:
+    """acceptance.txt, acceptance.html and acceptance.json. `measured`: when."""
+    head = f"{'SIMULATED: ' if provider.simulated else ''}Acceptance of {provider.name}: {provider.instance_type}, {provider.region}"
+    about = f"campaign {campaign_id}, planned {measured}"
+    data: dict[str, Any] = {
+        "format": 1,
+        "campaign_id": campaign_id,
+        "provider": provider.name,
+        "simulated": provider.simulated,
+        "send_back": {v.node.name: v.reasons for v in fleet.returned},
+        "nodes": [{"accepted": v.accepted, "reasons": v.reasons, "slow": dict(v.slow), **asdict(v.node)} for v in fleet.nodes],
+        "tests": [asdict(test) for test in fleet.tests],
+    }
+    return {
+        "acceptance.txt": "\n".join((head, about, "", summary(fleet), "", *_text(fleet), *method(fleet), "")).encode(),
+        "acceptance.html": _html(fleet, head, about).encode(),
+        "acceptance.json": (json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode(),
+    }
+
+
+def _text(fleet: FleetVerdict) -> list[str]:
+    lines = []
+    for verdict in fleet.nodes:
+        row = node_row(verdict)
+        lines.append(f"{verdict.node.name}: {row['verdict']}")
+        lines += [f"    why: {reason}" for reason in verdict.reasons]
+        lines += [f"    {dict(COLUMNS).get(name, name)}: {value}" for name, value in row.items() if value and name != "verdict"]
+    return [*lines, ""]
+
+
+def _html(fleet: FleetVerdict, head: str, about: str) -> str:
+    figures = sorted({metric for verdict in fleet.nodes for metric in verdict.node.figures})
+    names = [*(name for name, _ in COLUMNS), *figures]
+    escape = html.escape
+    heads = "".join(f"<th>{escape(dict(COLUMNS).get(name, name.replace('_', ' ')))}</th>" for name in names)
+    rows = ""
+    for verdict in sorted(fleet.nodes, key=lambda v: (v.accepted, v.node.name)):
+        cells = node_row(verdict)
+        shown = "".join(f"<td>{escape(cells.get(name, ''))}</td>" for name in names)
+        rows += f"<tr><th>{escape(verdict.node.name)}</th>{shown}<td>{'<br>'.join(map(escape, verdict.reasons))}</td></tr>\n"
+    return (
+        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{escape(head)}</title>\n'
+        "<style>:root{color-scheme:light dark}body{font:15px system-ui;margin:2em}table{border-collapse:collapse}"
+        "th,td{border:1px solid #8888;padding:.2em .5em;text-align:left;vertical-align:top}</style>\n"
+        f"<h1>{escape(head)}</h1>\n<p>{escape(about)}</p>\n<p><strong>{escape(summary(fleet))}</strong></p>\n"
+        f"<table><tr><th>node</th>{heads}<th>why</th></tr>\n{rows}</table>\n<h2>What the test finds</h2>\n<ul>"
+        f"{''.join(f'<li>{escape(line)}</li>' for line in method(fleet))}</ul>\n</html>\n"
+    )

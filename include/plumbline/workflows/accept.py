@@ -1,0 +1,150 @@
+"""Acceptance of a provider's nodes: a trial on each of them, the verdict on each, the signed sheet, and findings on nodes that stay slow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from plumbline.analysis.acceptance import FleetVerdict, Node, judge_fleet
+from plumbline.archive import Archive, open_archive
+from plumbline.declarations import Declarations, Provider, TrainingWorkload
+from plumbline.findings.node import CAMPAIGNS, is_about_node, reconcile_nodes
+from plumbline.findings.probe import distinct_metrics
+from plumbline.harness.environment import hardware_judgements
+from plumbline.launch import stores
+from plumbline.launch.failures import Interrupted
+from plumbline.launch.plan import PlanError, RunRequest, enabled_provider, fitting_workload
+from plumbline.presentation.acceptance import sheets
+from plumbline.results import ResultDocument
+from plumbline.results.finding import OPEN_STATES
+from plumbline.workflows import benchmark, rehearse
+from plumbline.workflows.evidence_pack import EvidencePack, write_evidence_pack
+from plumbline.workflows.findings import apply, readable_findings
+from plumbline.workflows.plan import TRAINING
+
+_STEP = ("step_time", "steady")
+_AUTHOR = "acceptance"
+
+
+def acceptance_request(
+    declared: Declarations, provider: str, *, nodes: int | None, workload: str | None, campaign: str | None, now: datetime
+) -> RunRequest:
+    """One training on each node, by default the shortest that uses most of a node's accelerators. PlanError if none fits."""
+    place = enabled_provider(declared, provider)
+    if workload is None:
+        fitting = [w for w in declared.workloads_for(place) if isinstance(w, TrainingWorkload) and w.nodes == 1]
+        if not fitting:
+            raise PlanError(f"no declared training workload of one node fits {provider}; expected one, such as a short pretraining")
+        workload = min(fitting, key=lambda w: (-w.parallelism.world, w.steps.total, w.name)).name
+    elif fitting_workload(declared, place, workload).kind != "training":
+        raise PlanError(f'workload "{workload}" is no training; expected one, whose step time the nodes are compared by')
+    campaign_id = campaign or f"{now.astimezone(timezone.utc):accept-%Y%m%d-%H%M%S}"
+    return RunRequest(campaign_id, f"acceptance of {provider}", workloads=(workload,), placement="each_node", nodes=nodes)
+
+
+def accept_here(provider: Provider, request: RunRequest, on_trial: Callable[[str], None]) -> None:
+    """Measure, collect, check and record each node's trial in this process, as many at a time as the provider permits. A node whose trial ended is
+    not measured again. PlanError or BudgetReached before anything runs."""
+    specs = benchmark.plan_trials(provider.name, TRAINING, request)
+    store = stores.home()
+
+    def one(spec: Mapping[str, str]) -> None:
+        rehearse.launch_with_retries(stores.planned_trial(store, spec), dict(spec))
+        on_trial(spec["title"])
+
+    pool = ThreadPoolExecutor(provider.launcher.trials_at_a_time)
+    try:
+        list(pool.map(one, specs))
+    except (Interrupted, KeyboardInterrupt):
+        pool.shutdown(wait=True, cancel_futures=True)
+        raise
+    pool.shutdown()
+    benchmark.collect_group(specs)
+    checked = benchmark.validate_group(provider.name, TRAINING.name, specs)
+    benchmark.record_group(checked).require_all()
+
+
+def acceptance_verdict(archive: Archive, campaign_id: str, provider: str) -> FleetVerdict:
+    """The verdict on the nodes that the campaign measured. LookupError without any."""
+    last: dict[str, ResultDocument] = {}
+    for (trial_id, _), document in sorted(archive.documents(campaign_id).items()):
+        if document.trial.provider.name == provider and document.trial.placement == "each_node":
+            last[trial_id] = document
+    if not last:
+        raise LookupError(f"campaign {campaign_id} has no trial on each node of {provider}; `plumbline accept {provider}` measures them")
+    return judge_fleet([_node(document) for document in last.values()])
+
+
+def _node(document: ResultDocument) -> Node:
+    validity, facts = document.validity, {} if document.environment is None else document.environment.facts
+    measured = validity.status in ("valid", "degraded")
+    figures = {r.metric: r.value for r in document.metrics if r.phase == "environment" and r.value is not None}
+    step = document.value(*_STEP[:1], phase=_STEP[1])
+    counters: dict[str, int] = {}
+    for row in document.gpu_health:
+        if (count := row.after if row.after is not None else row.before) is not None:
+            counters[row.counter] = counters.get(row.counter, 0) + int(count)
+    why = "; ".join(reason.detail for reason in validity.reasons) or validity.failure_class or validity.status
+    return Node(
+        name=document.trial.on_nodes[0],
+        facts=facts,
+        figures={name: figures[name] for name in distinct_metrics(figures)} | ({} if step is None else {_STEP[0]: step})
+        if measured
+        else {},
+        counters=counters,
+        serials=document.gpu_serials,
+        faults=tuple(judgement.reason.detail for judgement in hardware_judgements(facts)),
+        missing="" if measured else why,
+    )
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """The signed sheet of a campaign; ids of `findings` on nodes that were slow in CAMPAIGNS acceptances in a row."""
+
+    campaign_id: str
+    provider: str
+    fleet: FleetVerdict
+    pack: EvidencePack
+    findings: tuple[str, ...] = ()
+
+
+def conclude_acceptance(campaign_id: str, provider: Provider, file: Path) -> Acceptance:
+    """Judge a recorded campaign, write its signed sheet, and reconcile findings on nodes. LookupError, FileExistsError, InvalidResult and OSError as of
+    an evidence pack."""
+    with open_archive() as archive:
+        fleet = acceptance_verdict(archive, campaign_id, provider.name)
+        (planned,) = {c.planned_at for c in archive.campaigns() if c.campaign_id == campaign_id}
+        pack = write_evidence_pack(
+            archive, campaign_id, file, provider.name, sheets(fleet, campaign_id, provider, f"{planned:%Y-%m-%d %H:%M} UTC")
+        )
+        findings = _update_findings(archive, campaign_id, provider, fleet)
+    return Acceptance(campaign_id, provider.name, fleet, pack, findings)
+
+
+def _update_findings(archive: Archive, campaign_id: str, provider: Provider, fleet: FleetVerdict) -> tuple[str, ...]:
+    """Open and resolve findings by the CAMPAIGNS newest acceptances; an older campaign that is judged again changes none."""
+    ids = list(dict.fromkeys(view.campaign_id for view in reversed(archive.trials(provider=provider.name))))
+    history = [(campaign_id, fleet)]
+    for other in ids if ids[0] == campaign_id else ():
+        if other != campaign_id and len(history) < CAMPAIGNS and _is_acceptance(archive, other, provider.name):
+            history.append((other, acceptance_verdict(archive, other, provider.name)))
+    if ids[0] != campaign_id:
+        return ()
+    findings = archive.findings_of(provider.name)
+    own = [f for f in readable_findings(f for f in findings if f.state in OPEN_STATES) if is_about_node(f)]
+    settled = {f.finding_id for f in findings if f.state not in OPEN_STATES}
+    done = reconcile_nodes(
+        provider.name, history[::-1], own, simulated=provider.simulated, cluster=provider.launcher.runs_pods, settled=settled
+    )
+    apply(archive, done, by=_AUTHOR, seen_in=campaign_id)
+    return tuple(finding.finding_id for finding in (*done.opened, *done.unchanged))
+
+
+def _is_acceptance(archive: Archive, campaign_id: str, provider: str) -> bool:
+    first = archive.trials(campaign_id=campaign_id, provider=provider)[0]
+    document = archive.document(first.trial_id, first.attempt)
+    return document is not None and document.trial.placement == "each_node"
