@@ -20,7 +20,7 @@ from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_change, format_quantity
 from plumbline.results import Scalar
 
-FALSE_ALARMS = 0.01
+FALSE_ALARMS = 0.005
 """Share of healthy fleets with any node in doubt, over all metrics and nodes."""
 POWER = 0.9
 MIN_NODES = 5
@@ -30,7 +30,7 @@ MIN_EFFECT = 0.02
 """A share below the median that no node is returned for, however sure it is."""
 _LEAST_SCALE = 0.001
 _NORMAL_MAD = 1.4826
-_DRAWS = 20_000
+_DRAWS = 40_000
 _MAJORITY_FACTS = ("gpu.count", "driver.version", "cuda.version")
 _MAJORITY_GPU_FACTS = ("product", "vbios", "firmware", "ecc", "pcie_width_max", "pcie_generation_max", "nvlink_active")
 _LOWER_IS_WORSE = ("power_limit_w",)

@@ -71,7 +71,7 @@ def method(fleet: FleetVerdict) -> tuple[str, ...]:
     """What the test could find, one line a metric, and its share of false alarms."""
     tested = any(test.detectable is not None for test in fleet.tests)
     alarms = (
-        (f"A fleet of healthy nodes has a slow one by chance in {FALSE_ALARMS:.0%} of cases, over all figures together.",) if tested else ()
+        (f"A fleet of healthy nodes has a slow one by chance in {FALSE_ALARMS:.1%} of cases, over all figures together.",) if tested else ()
     )
     return (*(test.text for test in fleet.tests), *alarms)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -17,15 +17,16 @@ from plumbline.harness.environment import hardware_judgements
 from plumbline.launch import stores
 from plumbline.launch.failures import Interrupted
 from plumbline.launch.plan import PlanError, RunRequest, enabled_provider, fitting_workload
+from plumbline.metrics import METRICS
 from plumbline.presentation.acceptance import sheets
-from plumbline.results import ResultDocument
+from plumbline.results import MetricRow, ResultDocument
 from plumbline.results.finding import OPEN_STATES
 from plumbline.workflows import benchmark, rehearse
 from plumbline.workflows.evidence_pack import EvidencePack, write_evidence_pack
 from plumbline.workflows.findings import apply, readable_findings
 from plumbline.workflows.plan import TRAINING
 
-_STEP = ("step_time", "steady")
+_STEP = ("step_time", "steady", METRICS["step_time"].statistic)
 _AUTHOR = "acceptance"
 
 
@@ -78,11 +79,16 @@ def acceptance_verdict(archive: Archive, campaign_id: str, provider: str) -> Fle
     return judge_fleet([_node(document) for document in last.values()])
 
 
+def compared_figures(rows: Sequence[MetricRow]) -> dict[str, float]:
+    """Metric → value of what nodes are compared by: the hardware probes and the step time."""
+    figures = {r.metric: r.value for r in rows if r.phase == "environment" and r.value is not None}
+    step = next((r.value for r in rows if (r.metric, r.phase, r.statistic) == _STEP), None)
+    return {name: figures[name] for name in distinct_metrics(figures)} | ({} if step is None else {_STEP[0]: step})
+
+
 def _node(document: ResultDocument) -> Node:
     validity, facts = document.validity, {} if document.environment is None else document.environment.facts
     measured = validity.status in ("valid", "degraded")
-    figures = {r.metric: r.value for r in document.metrics if r.phase == "environment" and r.value is not None}
-    step = document.value(*_STEP[:1], phase=_STEP[1])
     counters: dict[str, int] = {}
     for row in document.gpu_health:
         if (count := row.after if row.after is not None else row.before) is not None:
@@ -91,9 +97,7 @@ def _node(document: ResultDocument) -> Node:
     return Node(
         name=document.trial.on_nodes[0],
         facts=facts,
-        figures={name: figures[name] for name in distinct_metrics(figures)} | ({} if step is None else {_STEP[0]: step})
-        if measured
-        else {},
+        figures=compared_figures(document.metrics) if measured else {},
         counters=counters,
         serials=document.gpu_serials,
         faults=tuple(judgement.reason.detail for judgement in hardware_judgements(facts)),

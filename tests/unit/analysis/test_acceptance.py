@@ -1,0 +1,131 @@
+"""Outliers among nodes: who is found, who is not, and how sure the test is of both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from plumbline.analysis.acceptance import (
+    FALSE_ALARMS,
+    MIN_NODES,
+    POWER,
+    FleetVerdict,
+    Node,
+    critical_distance,
+    judge_fleet,
+    slow_nodes_of_pairs,
+    tournament_rounds,
+)
+
+METRICS = ("matmul_tflops", "memory_bandwidth", "disk_write_bandwidth", "step_time")
+FACTS = {
+    "driver.version": "570.86.15",
+    "gpu.0.vbios": "96.00.74",
+    "gpu.0.power_limit_w": 700.0,
+    "gpu.0.pcie_width_max": 16,
+    "gpu.0.nvlink_active": 18,
+}
+
+
+def fleet(n: int, spread: float, seed: int, slow: float = 0.0) -> list[Node]:
+    """Nodes with normal noise of each figure; the first one is slower in matmul."""
+    draws = np.exp(np.random.default_rng(seed).normal(0, spread, (n, len(METRICS))))
+    draws[0, 0] *= 1 - slow
+    return [Node(f"n{i:02d}", FACTS, dict(zip(METRICS, map(float, row), strict=True)), {}) for i, row in enumerate(draws)]
+
+
+def returned(verdict: FleetVerdict) -> dict[str, str]:
+    return {v.node.name: "; ".join(v.reasons) for v in verdict.returned}
+
+
+def with_facts(**changed: object) -> dict[str, str]:
+    nodes = fleet(8, 0.005, 1)
+    named = {name.replace("__", "."): value for name, value in changed.items()}
+    return returned(judge_fleet([replace(nodes[0], facts={**FACTS, **named}), *nodes[1:]]))
+
+
+@pytest.mark.parametrize("n", [MIN_NODES, 8, 16, 64])
+def test_healthy_fleets_are_accepted_whatever_their_size(n: int) -> None:
+    alarms = sum(bool(judge_fleet(fleet(n, 0.03, seed)).returned) for seed in range(300))
+    assert alarms <= 0.02 * 300, alarms
+
+
+@pytest.mark.parametrize("n", [8, 64])
+def test_the_power_that_the_sheet_states_holds(n: int) -> None:
+    critical, shift = critical_distance(n, FALSE_ALARMS / len(METRICS))
+    assert critical > 2.5
+    found = sum("n00" in returned(judge_fleet(fleet(n, 0.03, seed, slow=1 - np.exp(-shift * 0.03)))) for seed in range(400))
+    assert abs(found / 400 - POWER) < 0.05
+    (test,) = (t for t in judge_fleet(fleet(n, 0.03, 1)).tests if t.metric == "matmul_tflops")
+    assert f"with {n} nodes a slowdown of" in test.text and "is found in 90%" in test.text
+
+
+def test_a_faster_node_and_a_small_difference_are_no_fault() -> None:
+    assert returned(judge_fleet(fleet(16, 0.003, 2, slow=-0.3))) == {}
+    assert returned(judge_fleet(fleet(16, 0.0005, 2, slow=0.015))) == {}
+    assert "matmul" in returned(judge_fleet(fleet(16, 0.0005, 2, slow=0.03)))["n00"]
+
+
+def test_equal_figures_need_no_spread() -> None:
+    nodes = [replace(node, figures={"step_time": 1.0}) for node in fleet(8, 0.0, 1)]
+    assert returned(judge_fleet(nodes)) == {}
+    assert list(returned(judge_fleet([replace(nodes[0], figures={"step_time": 1.05}), *nodes[1:]]))) == ["n00"]
+
+
+def test_two_nodes_are_compared_with_the_better_one_and_the_sheet_says_that_it_is_no_test() -> None:
+    alike, throttled = judge_fleet(fleet(2, 0.01, 3)), judge_fleet(fleet(2, 0.01, 3, slow=0.4))
+    assert (returned(alike), list(returned(throttled))) == ({}, ["n00"])
+    assert {t.detectable for t in throttled.tests} == {None} and "too few for a test" in throttled.tests[0].text
+
+
+@pytest.mark.parametrize(
+    ("changed", "word"),
+    [
+        ({"driver__version": "550.90.07"}, "driver.version 550.90.07; most of the fleet has 570.86.15"),
+        ({"gpu__0__vbios": "96.00.10"}, "gpu.vbios"),
+        ({"gpu__0__power_limit_w": 600.0}, "gpu.power_limit_w 600.0"),
+        ({"gpu__0__pcie_width_max": 8}, "gpu.pcie_width_max 8"),
+        ({"gpu__0__nvlink_active": 17}, "gpu.nvlink_active 17"),
+    ],
+)
+def test_a_fact_that_differs_from_the_majority_needs_no_statistics(changed: dict[str, object], word: str) -> None:
+    assert word in with_facts(**changed)["n00"]
+
+
+def test_facts_that_may_differ_and_a_higher_power_limit_are_accepted() -> None:
+    assert with_facts(gpu__0__power_limit_w=750.0, host__node="n00", cpu__usable=7) == {}
+    halves = [replace(node, facts={**FACTS, "driver.version": str(i % 2)}) for i, node in enumerate(fleet(8, 0.005, 1))]
+    assert returned(judge_fleet(halves)) == {}  # no majority
+
+
+@pytest.mark.parametrize("counter", ["row_remap_pending", "row_remap_failure", "ecc_uncorrected_volatile"])
+def test_a_fault_of_memory_is_returned_and_a_counter_of_zero_is_not(counter: str) -> None:
+    nodes = fleet(8, 0.005, 1)
+    for count, names in ((0, []), (1, ["n03"])):
+        assert list(returned(judge_fleet([replace(n, counters={counter: count if n.name == "n03" else 0}) for n in nodes]))) == names
+
+
+def test_a_node_that_was_not_measured_is_returned_with_the_reason() -> None:
+    nodes = fleet(8, 0.005, 1)
+    assert returned(judge_fleet([replace(nodes[0], figures={}, facts={}, missing="no capacity"), *nodes[1:]])) == {
+        "n00": "not measured: no capacity"
+    }
+
+
+@pytest.mark.parametrize("n", [2, 5, 8])
+def test_each_node_meets_each_once_and_none_twice_in_a_round(n: int) -> None:
+    nodes = [f"n{i}" for i in range(n)]
+    rounds = tournament_rounds(nodes)
+    assert len(rounds) == n - 1 + n % 2
+    assert sorted(tuple(sorted(pair)) for each in rounds for pair in each) == sorted(combinations(nodes, 2))
+    assert all(len({node for pair in each for node in pair}) == 2 * len(each) for each in rounds)
+
+
+def test_slow_pairs_point_to_the_node_that_they_share() -> None:
+    pairs = {pair: 0.5 if "n2" in pair else 1.0 for pair in combinations(("n0", "n1", "n2", "n3", "n4"), 2)}
+    assert slow_nodes_of_pairs(pairs) == {"n2": pytest.approx(0.5)}
+    one_slow_pair = {pair: 0.5 if pair == ("n0", "n1") else 1.0 for pair in pairs}
+    assert slow_nodes_of_pairs(one_slow_pair) == {} == slow_nodes_of_pairs({("n0", "n1"): 0.5})

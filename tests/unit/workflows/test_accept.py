@@ -1,0 +1,147 @@
+"""Acceptance from the command to the signed sheet, on simulated fleets."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.data.result_documents import VALIDITY, provider, training_workload
+
+from plumbline.analysis.acceptance import Node, judge_fleet
+from plumbline.archive import open_archive
+from plumbline.declarations import Declarations, Provider, Thresholds
+from plumbline.launch.plan import PlanError, RunRequest, on_each_node, plan
+from plumbline.launch.simulated import training
+from plumbline.launch.simulated.model import TrialDraw, hardware_of, node_name, probe_rows
+from plumbline.workflows import accept, benchmark
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+BAD = (
+    {"kind": "node_fault", "since": "2026-01", "on_nodes": [7], "worse": "4%", "probes": ["matmul_tflops"]},
+    {"kind": "node_fault", "since": "2026-01", "on_nodes": [23], "worse": "6%"},
+    {"kind": "node_fault", "since": "2026-01", "on_nodes": [41], "worse": "8%", "metrics": ["step_time"], "probes": ["memory_bandwidth"]},
+    {"kind": "node_fault", "since": "2026-01", "on_nodes": [12], "counters": {"row_remap_pending": 1}},
+    {"kind": "node_fault", "since": "2026-01", "on_nodes": [58], "facts": {"gpu.0.pcie_width": 8}},
+)
+
+
+def place(name: str = "fleet", nodes: int = 64, drift: tuple[dict[str, Any], ...] = (), **launcher: Any) -> Provider:
+    has = {"kind": "nvidia", "product": "NVIDIA-H100-80GB-HBM3", "count": 8}
+    facts = {"gpu.0.pcie_width": 16, "gpu.0.pcie_width_max": 16}
+    fields = {"kind": "simulated", "nodes": nodes, "parallel": 8, "environment": facts, "drift": list(drift), **launcher}
+    return provider(name, enabled=True, accelerator=has, launcher=fields)
+
+
+def declared(where: Provider) -> Declarations:
+    thresholds = Thresholds.model_validate_json(
+        json.dumps(
+            {
+                "validity": VALIDITY.model_dump(mode="json"),
+                "drift": {"confidence": "95%", "false_discovery_rate": "5%", "bootstrap_trials": 2},
+            }
+        )
+    )
+    workload = training_workload(
+        needs={"accelerator": "nvidia", "count": 8}, parallelism={"processes": 8}, repeats={"per_slot": 1, "slots": ["02:00"]}
+    )
+    return Declarations({where.name: where}, {workload.name: workload}, {}, thresholds)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
+    for name in ("PLUMBLINE_ARCHIVE_URL", "PLUMBLINE_RESULTS_URL", "PLUMBLINE_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def accepted(
+    known: Declarations, monkeypatch: pytest.MonkeyPatch, folder: Path, campaign: str, nodes: int | None = None
+) -> accept.Acceptance:
+    monkeypatch.setattr(benchmark, "load_in_force", lambda **_: known)
+    (where,) = known.providers.values()
+    request = accept.acceptance_request(known, where.name, nodes=nodes, workload=None, campaign=campaign, now=NOW)
+    accept.accept_here(where, request, lambda _: None)
+    return accept.conclude_acceptance(campaign, where, folder / f"{campaign}.zip")
+
+
+def test_five_bad_nodes_of_64_are_found_and_no_other(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = accepted(declared(place(drift=BAD)), monkeypatch, home, "accept-1")
+    why = {v.node.name.removeprefix("fleet-node-"): " ".join(v.reasons) for v in done.fleet.returned}
+    assert sorted(why, key=int) == ["7", "12", "23", "41", "58"]
+    assert "matmul" in why["7"] and "step time" in why["23"] and "memory bandwidth" in why["41"]
+    assert "row_remap_pending 1" in why["12"] and "8 PCIe lanes of 16" in why["58"]
+    with zipfile.ZipFile(done.pack.file) as pack:
+        sheet = json.loads(pack.read("acceptance.json"))
+        page, text = pack.read("acceptance.html").decode(), pack.read("acceptance.txt").decode()
+        pack.extractall(home / "pack")
+    assert set(sheet["send_back"]) == {v.node.name for v in done.fleet.returned} and len(sheet["nodes"]) == 64
+    assert len({serial for node in sheet["nodes"] for serial in node["serials"]}) == 64 * 8
+    assert "SIMULATED" in page and page.count("send back") == 6 and "send back 5 of 64 nodes" in text
+
+    def verified() -> str:
+        words = [sys.executable, "-I", "verify.py", "--key", done.pack.key]
+        return subprocess.run(words, cwd=home / "pack", capture_output=True, text=True, check=False).stdout
+
+    assert "NOT ALL SHOWN: 0 documents signed, 64 not signed, 0 files expired, 0 wrong" in verified()
+    (home / "pack" / "acceptance.txt").write_text(text.replace("fleet-node-7", "fleet-node-8"))
+    assert "WRONG     acceptance.txt: its SHA-256 differs" in verified()
+
+
+@pytest.mark.parametrize("noise", [{}, {"training": {"run": "3%", "node": "1%"}, "hardware": {"run": "2%", "node": "1%"}}])
+def test_200_healthy_fleets_have_at_most_four_nodes_in_doubt(noise: dict[str, Any]) -> None:
+    alarms = 0
+    for seed in range(1, 201):
+        where = place(seed=seed, noise=noise)
+        known = declared(where)
+        trials = plan(known, where, RunRequest(f"accept-{seed}", "test"), NOW)
+        has, nodes = hardware_of(where), []
+        for trial in on_each_node(trials, [node_name(where, i) for i in range(64)]):
+            draw = TrialDraw(trial)
+            rows = [*probe_rows(draw, has, 8), *training.step_rows(trial.workload, 1.0 * draw.slowness("training"), 1.0, draw)]  # type: ignore[arg-type]
+            nodes.append(Node(trial.on_nodes[0], draw.facts(), accept.compared_figures(rows), {}))
+        assert {"step_time", "matmul_tflops"} <= nodes[0].figures.keys()
+        alarms += bool(judge_fleet(nodes).returned)
+    assert alarms <= 0.02 * 200
+
+
+def test_a_node_that_is_slow_three_times_becomes_a_finding_and_ends_with_another_node(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad, good = declared(place(nodes=8, drift=({**BAD[1], "on_nodes": [3]},))), declared(place(nodes=8))
+    for number, known, opened in ((1, bad, 0), (2, good, 0), (3, bad, 0), (4, bad, 0), (5, bad, 1), (6, bad, 1)):
+        assert len(accepted(known, monkeypatch, home, f"accept-{number}").findings) == opened, number
+    with open_archive() as archive:
+        (finding,) = archive.findings_of("fleet")
+        assert (finding.kind, finding.state) == ("reliability", "open") and "fleet-node-3" in finding.headline
+    accepted(good, monkeypatch, home, "accept-7")
+    with open_archive() as archive:
+        assert [f.state for f in archive.findings_of("fleet")] == ["resolved"]
+
+
+def test_a_campaign_goes_on_and_a_sample_is_of_the_first_nodes(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = declared(place(nodes=8))
+    assert [v.node.name for v in accepted(known, monkeypatch, home, "accept-1", nodes=3).fleet.nodes] == [
+        f"fleet-node-{i}" for i in range(3)
+    ]
+    (where,) = known.providers.values()
+    ended: list[str] = []
+    accept.accept_here(where, accept.acceptance_request(known, "fleet", nodes=3, workload=None, campaign="accept-1", now=NOW), ended.append)
+    with open_archive() as archive:
+        assert len(archive.trials(campaign_id="accept-1")) == len(ended) == 3
+
+
+def test_requests_that_cannot_be_met(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = declared(place(nodes=8))
+    monkeypatch.setattr(benchmark, "load_in_force", lambda **_: known)
+    with pytest.raises(PlanError, match="has 8 nodes"):
+        accepted(known, monkeypatch, home, "accept-1", nodes=9)
+    with pytest.raises(PlanError, match="no declared training workload"):
+        accepted(replace(known, workloads={}), monkeypatch, home, "accept-2")
+    with open_archive() as archive, pytest.raises(LookupError, match="plumbline accept fleet"):
+        accept.acceptance_verdict(archive, "2026-11", "fleet")
