@@ -163,7 +163,7 @@ def checkpoint(folder: Path) -> Path:
     return folder
 
 
-def follow(section: str, run: Run) -> int:
+def follow(section: str, run: Run, *codes: int) -> int:
     """Write the section's declarations into the files that their first lines name, and run its commands; how many ran."""
     for first, text in re.findall(r"^```yaml\n# ([^\n]+)\n(.*?)^```", section, re.M | re.S):
         for file in map(Path, first.removeprefix("append: ").split(", ")):
@@ -174,7 +174,7 @@ def follow(section: str, run: Run) -> int:
             printed = []  # needs a cluster or an Airflow
         elif re.match(r"(PLUMBLINE_HOME=\S+ )?plumbline ", line):
             ran += 1
-            output = run(line.replace("s3://models/assistant", str(Path("models/assistant").resolve())))
+            output = run(line.replace("s3://models/assistant", str(Path("models/assistant").resolve())), *codes)
             printed = [" ".join(each.split()) for each in output.splitlines()]
         elif printed:
             wanted = " ".join(line.split())
@@ -213,3 +213,12 @@ def test_two_clusters_and_the_model_are_declared_checked_rehearsed_and_read(
             for file in (Path("include/config/providers") / f"{name}.yaml" for name in ("north", "south")):
                 file.write_text(file.read_text(encoding="utf-8").replace("enabled: false", "enabled: true"), encoding="utf-8")
     assert ran == commands
+
+
+# docs/acceptance.md
+
+
+def test_a_delivery_is_accepted_and_its_bad_nodes_become_findings(run: Run) -> None:
+    steps = list(sections("acceptance").values())
+    assert [follow(section, run, 0, 4) for section in steps] == [0, 1, 0, 3]
+    assert all(f"delivery-node-{node} is slow" in run("plumbline findings list --all") for node in (7, 21, 30))

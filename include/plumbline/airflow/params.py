@@ -39,10 +39,30 @@ def on_demand_form(declared: Declarations, provider: Provider) -> dict[str, Para
             description="fresh_node: on nodes that these series did not use recently, to separate a bad node from a changed provider. "
             "each_node: one trial of each workload on every node, see docs/acceptance.md.",
         )
-        fields["nodes"] = Param(
-            None, type=["null", "integer"], minimum=1, title="Nodes", description="Of each_node: only the first so many. Empty: all."
-        )
+        fields["nodes"] = _nodes_field("Of each_node: only the first so many. Empty: all.")
     return fields
+
+
+def acceptance_form(declared: Declarations) -> dict[str, Param]:
+    """The form of an acceptance: of providers whose nodes can be named."""
+    names = [p.name for p in declared.enabled_providers() if p.launcher.runs_pods or p.simulated]
+    trainings = sorted({w.name for p in declared.enabled_providers() for w in declared.workloads_for(p) if w.kind == "training"})
+    return {
+        "provider": Param(None, type="string", enum=names, title="Provider", description="Required. Its benchmark DAG must not be paused."),
+        "nodes": _nodes_field("Empty: all nodes. Otherwise the first so many, by name."),
+        "workload": Param(
+            None,
+            type=["null", "string"],
+            enum=[None, *trainings],
+            title="Workload",
+            description="A training of one node. Empty: the shortest that uses most of a node's accelerators.",
+        ),
+        "campaign": campaign_field("Empty: a new campaign, named by the time."),
+    }
+
+
+def _nodes_field(description: str) -> Param:
+    return Param(None, type=["null", "integer"], minimum=1, title="Nodes", description=description)
 
 
 def rerun_form(declared: Declarations) -> dict[str, Param]:

@@ -17,7 +17,7 @@ from plumbline.launch.plan import PlanError
 from plumbline.launch.registry import launcher_for
 from plumbline.presentation.acceptance import method, node_row, summary
 from plumbline.results import InvalidResult
-from plumbline.workflows.accept import Acceptance, accept_here, acceptance_request, conclude_acceptance
+from plumbline.workflows.accept import Acceptance, accept_here, plan_acceptance, write_sheet
 from plumbline.workflows.benchmark import stopped_by_sigterm
 from plumbline.workflows.budget import BudgetReached
 
@@ -41,7 +41,7 @@ def accept(
         fail(f'--nodes "{nodes}"; expected all, or a number of nodes such as 8')
     declared = load_declared()
     with clear_errors(PlanError, BudgetReached, LookupError, ValueError, InvalidResult, OSError):
-        request = acceptance_request(
+        request = plan_acceptance(
             declared,
             provider,
             nodes=None if nodes == "all" else int(nodes),
@@ -61,7 +61,7 @@ def accept(
                     accept_here(place, request, lambda title: err.print(f"{title} ended", style="dim"))
             else:
                 measure_campaign(declared, request, [provider])
-        done = conclude_acceptance(request.campaign_id, place, target)
+        done = write_sheet(request.campaign_id, place, target)
     emit(as_json, done, lambda: _show(done))
     raise typer.Exit(DRIFTED if done.fleet.returned else OK)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from plumbline.analysis.acceptance import FleetVerdict, Node, judge_fleet
 from plumbline.archive import Archive, open_archive
-from plumbline.declarations import Declarations, Provider, TrainingWorkload
+from plumbline.declarations import Declarations, Provider, TrainingWorkload, installation_paths
 from plumbline.findings.node import CAMPAIGNS, is_about_node, reconcile_nodes
 from plumbline.findings.probe import distinct_metrics
 from plumbline.harness.environment import hardware_judgements
@@ -30,7 +30,7 @@ _STEP = ("step_time", "steady", METRICS["step_time"].statistic)
 _AUTHOR = "acceptance"
 
 
-def acceptance_request(
+def plan_acceptance(
     declared: Declarations, provider: str, *, nodes: int | None, workload: str | None, campaign: str | None, now: datetime
 ) -> RunRequest:
     """One training on each node, by default the shortest that uses most of a node's accelerators. PlanError if none fits."""
@@ -116,12 +116,21 @@ class Acceptance:
     findings: tuple[str, ...] = ()
 
 
-def conclude_acceptance(campaign_id: str, provider: Provider, file: Path) -> Acceptance:
-    """Judge a recorded campaign, write its signed sheet, and reconcile findings on nodes. LookupError, FileExistsError, InvalidResult and OSError as of
+def sheet_file(campaign_id: str) -> Path:
+    """Where the DAG `acceptance` writes the sheet of a campaign."""
+    folder = installation_paths().home / "acceptance"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{campaign_id}.zip"
+
+
+def write_sheet(campaign_id: str, provider: Provider, file: Path, *, replace: bool = False) -> Acceptance:
+    """Judge a recorded campaign, write its signed sheet, and reconcile findings on nodes. `replace`: a sheet that is there. LookupError, FileExistsError, InvalidResult and OSError as of
     an evidence pack."""
     with open_archive() as archive:
         fleet = acceptance_verdict(archive, campaign_id, provider.name)
         (planned,) = {c.planned_at for c in archive.campaigns() if c.campaign_id == campaign_id}
+        if replace:
+            file.unlink(missing_ok=True)
         pack = write_evidence_pack(
             archive, campaign_id, file, provider.name, sheets(fleet, campaign_id, provider, f"{planned:%Y-%m-%d %H:%M} UTC")
         )

@@ -67,9 +67,9 @@ def accepted(
 ) -> accept.Acceptance:
     monkeypatch.setattr(benchmark, "load_in_force", lambda **_: known)
     (where,) = known.providers.values()
-    request = accept.acceptance_request(known, where.name, nodes=nodes, workload=None, campaign=campaign, now=NOW)
+    request = accept.plan_acceptance(known, where.name, nodes=nodes, workload=None, campaign=campaign, now=NOW)
     accept.accept_here(where, request, lambda _: None)
-    return accept.conclude_acceptance(campaign, where, folder / f"{campaign}.zip")
+    return accept.write_sheet(campaign, where, folder / f"{campaign}.zip")
 
 
 def test_five_bad_nodes_of_64_are_found_and_no_other(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def test_a_campaign_goes_on_and_a_sample_is_of_the_first_nodes(home: Path, monke
     ]
     (where,) = known.providers.values()
     ended: list[str] = []
-    accept.accept_here(where, accept.acceptance_request(known, "fleet", nodes=3, workload=None, campaign="accept-1", now=NOW), ended.append)
+    accept.accept_here(where, accept.plan_acceptance(known, "fleet", nodes=3, workload=None, campaign="accept-1", now=NOW), ended.append)
     with open_archive() as archive:
         assert len(archive.trials(campaign_id="accept-1")) == len(ended) == 3
 
