@@ -125,32 +125,6 @@ def judge_fleet(nodes: Sequence[Node]) -> FleetVerdict:
     return FleetVerdict(tuple(verdicts), tuple(tests))
 
 
-def slow_nodes_of_pairs(pairs: Mapping[tuple[str, str], float]) -> dict[str, float]:
-    """Node → how much lower its bandwidth is than the fleet's median, as a share, for nodes whose pairs are all slow. `pairs`: bytes/s of each measured pair.
-
-    A pair is slow below the median of all pairs by SMALL_FLEET_LIMIT; a partner that is slow with everyone does not make its partners slow."""
-    if len(pairs) < 3:  # one pair cannot say which end is slow
-        return {}
-    usual = float(np.median(list(pairs.values())))
-    own: dict[str, list[float]] = {}
-    for pair, value in pairs.items():
-        for node in pair:
-            own.setdefault(node, []).append(value / usual)
-    return {node: 1 - max(ratios) for node, ratios in own.items() if len(ratios) > 1 and max(ratios) < 1 - SMALL_FLEET_LIMIT}
-
-
-def tournament_rounds(nodes: Sequence[str]) -> list[list[tuple[str, str]]]:
-    """Rounds in which each node meets each other once, none twice in a round: n-1 rounds, or n with an odd number of nodes (circle method)."""
-    circle: list[str | None] = [*nodes, *([None] if len(nodes) % 2 else [])]
-    rounds = []
-    for _ in range(len(circle) - 1):
-        half = len(circle) // 2
-        pairs = zip(circle[:half], reversed(circle[half:]), strict=True)
-        rounds.append([(a, b) for a, b in pairs if a is not None and b is not None])
-        circle = [circle[0], circle[-1], *circle[1:-1]]
-    return rounds
-
-
 def _sign(metric: str) -> int:
     return {"higher_is_better": -1, "lower_is_better": 1}.get(METRICS[metric].direction, 0)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -16,12 +15,11 @@ from plumbline.analysis.acceptance import (
     Node,
     critical_distance,
     judge_fleet,
-    slow_nodes_of_pairs,
-    tournament_rounds,
 )
+from plumbline.results import Scalar
 
 METRICS = ("matmul_tflops", "memory_bandwidth", "disk_write_bandwidth", "step_time")
-FACTS = {
+FACTS: dict[str, Scalar] = {
     "driver.version": "570.86.15",
     "gpu.0.vbios": "96.00.74",
     "gpu.0.power_limit_w": 700.0,
@@ -41,7 +39,7 @@ def returned(verdict: FleetVerdict) -> dict[str, str]:
     return {v.node.name: "; ".join(v.reasons) for v in verdict.returned}
 
 
-def with_facts(**changed: object) -> dict[str, str]:
+def with_facts(**changed: Scalar) -> dict[str, str]:
     nodes = fleet(8, 0.005, 1)
     named = {name.replace("__", "."): value for name, value in changed.items()}
     return returned(judge_fleet([replace(nodes[0], facts={**FACTS, **named}), *nodes[1:]]))
@@ -91,7 +89,7 @@ def test_two_nodes_are_compared_with_the_better_one_and_the_sheet_says_that_it_i
         ({"gpu__0__nvlink_active": 17}, "gpu.nvlink_active 17"),
     ],
 )
-def test_a_fact_that_differs_from_the_majority_needs_no_statistics(changed: dict[str, object], word: str) -> None:
+def test_a_fact_that_differs_from_the_majority_needs_no_statistics(changed: dict[str, Scalar], word: str) -> None:
     assert word in with_facts(**changed)["n00"]
 
 
@@ -113,19 +111,3 @@ def test_a_node_that_was_not_measured_is_returned_with_the_reason() -> None:
     assert returned(judge_fleet([replace(nodes[0], figures={}, facts={}, missing="no capacity"), *nodes[1:]])) == {
         "n00": "not measured: no capacity"
     }
-
-
-@pytest.mark.parametrize("n", [2, 5, 8])
-def test_each_node_meets_each_once_and_none_twice_in_a_round(n: int) -> None:
-    nodes = [f"n{i}" for i in range(n)]
-    rounds = tournament_rounds(nodes)
-    assert len(rounds) == n - 1 + n % 2
-    assert sorted(tuple(sorted(pair)) for each in rounds for pair in each) == sorted(combinations(nodes, 2))
-    assert all(len({node for pair in each for node in pair}) == 2 * len(each) for each in rounds)
-
-
-def test_slow_pairs_point_to_the_node_that_they_share() -> None:
-    pairs = {pair: 0.5 if "n2" in pair else 1.0 for pair in combinations(("n0", "n1", "n2", "n3", "n4"), 2)}
-    assert slow_nodes_of_pairs(pairs) == {"n2": pytest.approx(0.5)}
-    one_slow_pair = {pair: 0.5 if pair == ("n0", "n1") else 1.0 for pair in pairs}
-    assert slow_nodes_of_pairs(one_slow_pair) == {} == slow_nodes_of_pairs({("n0", "n1"): 0.5})

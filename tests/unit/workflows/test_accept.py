@@ -36,7 +36,8 @@ def place(name: str = "fleet", nodes: int = 64, drift: tuple[dict[str, Any], ...
     has = {"kind": "nvidia", "product": "NVIDIA-H100-80GB-HBM3", "count": 8}
     facts = {"gpu.0.pcie_width": 16, "gpu.0.pcie_width_max": 16}
     fields = {"kind": "simulated", "nodes": nodes, "parallel": 8, "environment": facts, "drift": list(drift), **launcher}
-    return provider(name, enabled=True, accelerator=has, launcher=fields)
+    made: Provider = provider(name, enabled=True, accelerator=has, launcher=fields)
+    return made
 
 
 def declared(where: Provider) -> Declarations:
