@@ -1,4 +1,4 @@
-"""The acceptance sheet of a fleet: one row a node, for a person as text and HTML, and as JSON."""
+"""The acceptance sheet of a fleet: one row a node, for a person as HTML, and as JSON."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def method(fleet: FleetVerdict) -> tuple[str, ...]:
 
 
 def sheets(fleet: FleetVerdict, campaign_id: str, provider: Provider, measured: str) -> Mapping[str, bytes]:
-    """acceptance.txt, acceptance.html and acceptance.json. `measured`: when."""
+    """acceptance.html and acceptance.json. `measured`: when."""
     head = f"{'SIMULATED: ' if provider.simulated else ''}Acceptance of {provider.name}: {provider.instance_type}, {provider.region}"
     about = f"campaign {campaign_id}, planned {measured}"
     data: dict[str, Any] = {
@@ -90,20 +90,9 @@ def sheets(fleet: FleetVerdict, campaign_id: str, provider: Provider, measured: 
         "tests": [asdict(test) for test in fleet.tests],
     }
     return {
-        "acceptance.txt": "\n".join((head, about, "", summary(fleet), "", *_text(fleet), *method(fleet), "")).encode(),
         "acceptance.html": _html(fleet, head, about).encode(),
         "acceptance.json": (json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode(),
     }
-
-
-def _text(fleet: FleetVerdict) -> list[str]:
-    lines = []
-    for verdict in fleet.nodes:
-        row = node_row(verdict)
-        lines.append(f"{verdict.node.name}: {row['verdict']}")
-        lines += [f"    why: {reason}" for reason in verdict.reasons]
-        lines += [f"    {dict(COLUMNS).get(name, name)}: {value}" for name, value in row.items() if value and name != "verdict"]
-    return [*lines, ""]
 
 
 def _html(fleet: FleetVerdict, head: str, about: str) -> str:
