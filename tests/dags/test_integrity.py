@@ -236,13 +236,22 @@ def test_several_providers_are_asked_for_by_one_form_that_requires_a_reason(bund
 
 def test_what_runs_by_the_clock_starts_paused_and_what_waits_for_results_or_people_does_not(bundle: dict[str, Any]) -> None:
     asked = {name for name, dag in bundle["dags"].items() if dag["starts_unpaused"]}
-    assert asked == {"drift_review", "baseline_decision", "finding_action", "rerun"}
+    assert asked == {"drift_review", "baseline_decision", "finding_action", "operations_log", "rerun"}
     assert not any(bundle["dags"][name]["crons"] for name in asked)
 
 
 def test_a_team_server_watches_over_itself_from_the_start(changed: dict[str, Any]) -> None:
     unpaused = {name for name, dag in changed["dags"].items() if dag["starts_unpaused"]}
-    assert unpaused == {"drift_review", "baseline_decision", "finding_action", "rerun", "upkeep", "upkeep_daily", "provider_watch"}
+    assert unpaused == {
+        "drift_review",
+        "baseline_decision",
+        "finding_action",
+        "operations_log",
+        "rerun",
+        "upkeep",
+        "upkeep_daily",
+        "provider_watch",
+    }
 
 
 def test_every_step_outlasts_an_outage_and_an_hourly_dag_does_not_wait_for_it(bundle: dict[str, Any], changed: dict[str, Any]) -> None:

@@ -7,7 +7,9 @@ import os
 import re
 import shlex
 import shutil
+import zipfile
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -222,3 +224,30 @@ def test_a_delivery_is_accepted_and_its_bad_nodes_become_findings(run: Run) -> N
     steps = list(sections("acceptance").values())
     assert [follow(section, run, 0, 4) for section in steps] == [0, 1, 0, 3]
     assert all(f"delivery-node-{node} is slow" in run("plumbline findings list --all") for node in (7, 21, 30))
+
+
+# docs/promises.md
+
+
+def test_what_was_logged_breaks_a_promise_and_is_claimed(run: Run) -> None:
+    text = page("promises")
+    last = datetime.now(timezone.utc).date().replace(day=1) - timedelta(days=1)
+    terms = re.search(r"```yaml\n(sla:.*?)```", text, re.S)
+    assert terms is not None
+    file = Path("include", "config", "providers", "simulated-2core.yaml")
+    file.write_text(file.read_text(encoding="utf-8") + terms[1].replace("2026-10", f"{last:%Y-%m}"), encoding="utf-8")
+    printed = ""
+    for line in re.findall(r"^    (plumbline .+)$", text, re.M):
+        for sample, names in (
+            ("0123456789ab", re.findall(r"^([0-9a-f]{12}): ", printed, re.M)),
+            ("7c1fa2b9d0e4", re.findall(r"[0-9a-f]{12}", printed)),
+        ):
+            line = line.replace(sample, names[-1] if names else sample)
+        printed = run(line.replace("2026-10", f"{last:%Y-%m}"))
+        if line == "plumbline promises simulated-2core":
+            assert "broken" in printed and "10 % of the month's bill, 2.92 USD" in " ".join(printed.replace("│", " ").split())
+    (letter,) = Path().glob("claim-*/claim.txt")
+    assert f"Credit for availability in {last:%Y-%m}: 10 % of the month's bill, 2.92 USD." in letter.read_text(encoding="utf-8")
+    with zipfile.ZipFile(next(letter.parent.glob("evidence-*.zip"))) as pack:
+        (entry,) = json.loads(pack.read("promises.json"))["operations_log"]
+    assert (entry["what"], entry["reference"]) == ("no node answers", "4711")

@@ -15,6 +15,7 @@ from plumbline.archive import audit as audit_log
 from plumbline.archive import baselines, pages, published, recording, retention, trends, verification
 from plumbline.archive import findings as finding_rows
 from plumbline.archive import identifiers as identifier_rows
+from plumbline.archive import operations as operation_rows
 from plumbline.archive import prices as price_rows
 from plumbline.archive import quarantine as quarantine_rows
 from plumbline.archive import samples as sample_rows
@@ -220,6 +221,9 @@ class Archive:
     save_snapshot = writes(price_rows.save_snapshot)
     latest_snapshot = reads(price_rows.latest_snapshot)
     snapshots = reads(price_rows.snapshots)
+    log_entry = writes(operation_rows.log_entry)
+    operations = reads(operation_rows.operations)
+    operations_history = reads(operation_rows.operations_history)
     # `add_audit` logs a decision that changes nothing in the archive, such as keeping a baseline.
     audit = reads(audit_log.entries)
     newest_reviews = reads(audit_log.newest_reviews)

@@ -129,7 +129,7 @@ def _config(connection: Connection | None) -> Config:
 
 _PROTECTED = {
     **dict.fromkeys(("environments", "trials", "documents", "metrics", "stages", "telemetry", "evidence"), ("UPDATE",)),
-    **dict.fromkeys(("audit", "corrections", "price_readings"), ("UPDATE", "DELETE")),
+    **dict.fromkeys(("audit", "corrections", "price_readings", "operations_log"), ("UPDATE", "DELETE")),
     "expired_evidence": ("DELETE",),
     "snapshots": ("UPDATE",),
 }

@@ -27,6 +27,7 @@ from plumbline.archive.records import Action, BaselineRule, QuarantineState, Sna
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.results import Status
 from plumbline.results.finding import FindingKind, FindingState, Severity
+from plumbline.results.operations import LogKind, Whose
 from plumbline.results.price_reading import Per
 
 
@@ -451,6 +452,26 @@ class Snapshot(Base):
     facts: Mapped[dict[str, Any]]
     facts_hash: Mapped[str]
     figures: Mapped[dict[str, Any]]
+
+
+class OperationsLog(Base):
+    """A state of an entry of the operations log. The database refuses to change or delete a row; see `results.operations`."""
+
+    __tablename__ = "operations_log"
+    __table_args__ = (one_of("kind", LogKind), one_of("whose", Whose), Index(None, "provider", "kind"))
+    entry_id: Mapped[str] = mapped_column(primary_key=True)
+    revision: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    provider: Mapped[str]
+    kind: Mapped[str]
+    what: Mapped[str]
+    whose: Mapped[str]
+    severity: Mapped[str]
+    reference: Mapped[str]
+    recorded_by: Mapped[str]
+    opened: Mapped[datetime]
+    answered: Mapped[datetime | None]
+    solved: Mapped[datetime | None]
+    recorded_at: Mapped[datetime]
 
 
 class SigningKey(Base):

@@ -61,6 +61,10 @@ _BY_GROUP = {
     },
     "Act": {
         "findings": ("findings:findings", "List, show and answer findings: what drifted, and what was decided about it."),
+        "log": (
+            "operations_log:log",
+            "Note incidents, tickets, quota requests and maintenance of a provider, which its promises are judged by.",
+        ),
         "alerts": ("alerts:alerts", "Preview Slack messages and the monthly digest, without Slack."),
         "evidence": ("findings:evidence", "Export the evidence of a finding or a campaign."),
     },

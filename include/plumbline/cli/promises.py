@@ -33,10 +33,10 @@ def _show(found: list[ProviderPromises], everything: bool) -> None:
     if not found:
         out.print(f"nothing is promised; declare in the provider's file what its contract says, such as {DECLARE}")
         return
-    shown = table("Promises", "provider", "promise", "promised", "measured", "95 % interval", "verdict", "still needed")
+    shown = table("Promises", "provider", "promise", "promised", "measured", "95 % interval", "verdict", "still needed", "credit")
     # Broken ones first.
     rows = sorted(((p.provider, row) for p in found for row in p.rows), key=lambda pair: pair[1].verdict != "broken")
     for name, row in rows:
         verdict = Text(format_name(row.verdict), style=_COLOURS[row.mark])
-        shown.add_row(name, row.name, row.promised, row.measured, row.interval or "–", verdict, row.needed or "–")
+        shown.add_row(name, row.name, row.promised, row.measured, row.interval or "–", verdict, row.needed or "–", row.credit or "–")
     print_table(shown, None if everything else TOP)

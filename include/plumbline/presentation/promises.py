@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from plumbline.analysis.cost.bill import Money, exact
+from plumbline.analysis.operations import MonthAvailability, ResponseTime
 from plumbline.analysis.scorecards.promises import PromisedShare, PromiseVerdict, SpeedFloor, tries_to_keep
 from plumbline.analysis.scorecards.provisioning import LeadTime
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import common_scale, format_name, format_percent
+from plumbline.metrics.formatting import common_scale, format_limit, format_name, format_percent
 from plumbline.metrics.proportions import CONFIDENCE, Proportion
 
+AVAILABILITY = "availability"
+"""The begin of the name of a promise whose credit is by tiers and for one month."""
 _MARKS: dict[PromiseVerdict, Literal["good", "bad"]] = {"kept": "good", "broken": "bad"}
 
 
 @dataclass(frozen=True)
 class PromiseRow:
-    """One promise. `promised`: empty without one. `measured` with its interval; `needed`: what would show it kept, in words; `tries`: the numbers."""
+    """One promise. `promised`: empty without one. `measured` with its interval; `needed`: what would show it kept, in words; `tries`: the numbers.
+
+    `evidence`: entries of the operations log that show it. `credit`: what a broken one grants, in words; `usd`: in money, None if unknown.
+    """
 
     name: str
     promised: str
@@ -24,6 +32,9 @@ class PromiseRow:
     interval: str
     needed: str
     tries: PromisedShare
+    evidence: tuple[str, ...] = ()
+    credit: str = ""
+    usd: float | None = None
 
     @property
     def verdict(self) -> PromiseVerdict:
@@ -40,7 +51,13 @@ class PromiseRow:
 
     @property
     def sentence(self) -> str:
-        return f"{self.name}: promised {self.promised}, measured {self.measured}{f' ({self.interval})' if self.interval else ''}"
+        shown = f"; operations log: {', '.join(self.evidence)}" if self.evidence else ""
+        return f"{self.name}: promised {self.promised}, measured {self.measured}{f' ({self.interval})' if self.interval else ''}{shown}"
+
+    def granting(self, share: float, credit: Money | None) -> PromiseRow:
+        """The row with its credit: a share of the month's bill, and in money if that is known."""
+        money = f", {credit}" if credit is not None else ""
+        return replace(self, credit=f"{format_limit(share)} of the month's bill{money}", usd=None if credit is None else credit.amount)
 
     @property
     def mark(self) -> Literal["good", "bad", ""]:
@@ -85,6 +102,44 @@ def speed_row(speed: SpeedFloor) -> PromiseRow:
         needed=_needed(speed.reached, "repeat", "miss"),
         tries=speed.reached,
     )
+
+
+def capacity_row(capacity: PromisedShare) -> PromiseRow:
+    """Launches that got their nodes."""
+    promised = "" if capacity.promised is None else format_limit(capacity.promised)
+    measured = f"{capacity.share.successes} of {capacity.share.n} launches got their nodes" if capacity.share.n else "no launches"
+    return PromiseRow("capacity", promised, measured, format_interval(capacity.share), _needed(capacity, "launch", "refusal"), capacity)
+
+
+def response_row(response: ResponseTime) -> PromiseRow:
+    """Entries of the operations log that ended in time."""
+    kept, entries = response.kept, "quota requests" if response.kind == "quota" else f"{response.kind}s"
+    promised = "" if response.promised_s is None else f"{_seconds(response.promised_s)} for {format_percent(kept.promised)} of {entries}"
+    measured = f"{kept.share.successes} of {kept.share.n} {entries} within it" if kept.share.n else f"no {response.kind} is logged"
+    if kept.unproven:
+        measured += f"; {kept.unproven} more not known to be the provider's"
+    needed = _needed(kept, response.kind, "late one")
+    return PromiseRow(format_name(response.name), promised, measured, format_interval(kept.share), needed, kept, response.late)
+
+
+def availability_row(month: MonthAvailability) -> PromiseRow:
+    """One month's availability; incidents that people noted show a breach only."""
+    judged, down = month.judged, month.judged.failures
+    promised = "" if judged.promised is None else format_limit(judged.promised)
+    measured = f"{format_percent(judged.share.ratio, 4)}, {_seconds(down)} down" if down else "no incident of the provider's is logged"
+    needed = "checks of its uptime" if judged.verdict == "not_shown" else ""
+    return PromiseRow(f"{AVAILABILITY} in {month.begin:%Y-%m}", promised, measured, "", needed, judged, month.evidence)
+
+
+def total_credit(broken: Iterable[PromiseRow]) -> float | None:
+    """The credits in USD of one month: those of availability, and once that of all other promises. None where one is unknown."""
+    credits = {row.name if row.name.startswith(AVAILABILITY) else "": row.usd for row in broken}
+    known = [exact(usd) for usd in credits.values() if usd is not None]
+    return float(sum(known)) if known and len(known) == len(credits) else None
+
+
+def _seconds(value: float) -> str:
+    return common_scale("s", [value]).text(value)
 
 
 def format_interval(share: Proportion) -> str:

@@ -34,6 +34,7 @@ from plumbline.workflows.baseline_decision import undecided_findings
 from plumbline.workflows.causes import unsettled_witnesses
 from plumbline.workflows.check_installation import reconcile_failures
 from plumbline.workflows.monthly_costs import SETTLED, monthly_cost_of, monthly_costs
+from plumbline.workflows.operations_log import report_breaches
 
 if TYPE_CHECKING:
     from plumbline.alerts.chart import Picture
@@ -112,6 +113,9 @@ def send_alerts(log: logging.Logger | None = None) -> dict[str, list[str]]:
             return asdict(Delivery())
         declared = _declared(log)
         now = datetime.now(timezone.utc)
+        if declared is not None:  # what is open in the operations log becomes late by itself
+            for name in sorted({entry.provider for entry in archive.operations()} & declared.providers.keys()):
+                report_breaches(archive, declared, name, "alerts")
         cases, unreadable = _cases(archive, declared, now)
         for failure in unreadable:
             log.error("%s: %s", failure.title, failure.cause)

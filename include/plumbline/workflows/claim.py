@@ -7,7 +7,7 @@ import re
 import zipfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -17,14 +17,13 @@ from typing import Any
 
 from plumbline.alerts.monthly_cost import MonthlyCost
 from plumbline.analysis.drift.environment import Group, fact_rule
-from plumbline.analysis.prices.book import quote
 from plumbline.analysis.scorecards.provisioning import OPERATOR_FAULTS, PROVIDER_FAULTS, UNPROVEN, launch_share
 from plumbline.archive import Archive, FindingView
 from plumbline.archive.trends import LaunchCounts
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.providers.provider import ServiceLevel
-from plumbline.metrics.formatting import capitalize_first, first_lines, format_money, format_percent, join_words
-from plumbline.presentation.promises import PromiseRow, launch_row, lead_time_row, speed_row
+from plumbline.metrics.formatting import capitalize_first, first_lines, join_words
+from plumbline.presentation.promises import AVAILABILITY, PromiseRow, total_credit
 from plumbline.results.finding import UNREADABLE_ERRORS, Finding
 from plumbline.results.sample import Series
 from plumbline.whole_file import sha256_file
@@ -36,6 +35,11 @@ CLAIMABLE_KINDS = ("performance", "reliability")
 _OURS: tuple[Group, ...] = ("image", "runtime libraries")
 """Groups of facts that come with our own image, but for `_THEIRS`: what the driver supports, and what an endpoint reports."""
 _THEIRS = ("cuda.", "endpoint.")
+_RELIABILITY = (
+    *("launch_success", "provisioning_lead_time", "capacity", "availability"),
+    *("time_to_recover", "support_response", "quota_response"),
+)
+"""Promises, as fields of `sla`, that a finding of reliability bears on."""
 _MOST_LINES, _MOST_TRIALS = 6, 12
 LARGEST_ATTACHMENT = 20 * 10**6
 """Bytes; many mail servers refuse more than 25 MB, and attachments grow by a third."""
@@ -80,8 +84,8 @@ def _beyond_promises(finding: Finding, provider: Provider | None) -> str:
     if provider is None:
         return f"{finding.provider} is no longer declared, so its promises are unknown."
     file, sla = f"providers/{provider.name}.yaml", provider.sla
-    if finding.kind == "reliability" and sla.launch_success is None and sla.provisioning_lead_time is None:
-        return f"{file} declares no promise about launches (sla.launch_success, sla.provisioning_lead_time)."
+    if finding.kind == "reliability" and all(getattr(sla, name) is None for name in _RELIABILITY):
+        return f"{file} declares no promise about launches ({', '.join(f'sla.{name}' for name in _RELIABILITY[:2])})."
     if finding.kind == "reliability" and (causes := _causes(finding)) and not causes & PROVIDER_FAULTS:
         return f"No failure of it is proven to be the provider's: {join_words(sorted(causes))}."
     if finding.kind == "performance" and not set(sla.speed_floors) & _workloads(finding):
@@ -103,12 +107,12 @@ def _workloads(finding: Finding) -> set[str]:
 
 def _proven(finding: Finding, judged: ProviderPromises) -> Claimable:
     if finding.kind == "performance":
-        rows = [speed_row(speed) for speed in judged.speeds if speed.workload in _workloads(finding)]
+        rows = [row for workload, row in judged.speed_rows.items() if workload in _workloads(finding)]
     else:
-        rows = [row for row in (launch_row(judged.launch), lead_time_row(judged.lead)) if row.promised]
+        rows = [row for row in (*judged.launch_rows, *judged.log_rows) if row.promised]
     broken = tuple(row for row in rows if row.verdict == "broken")
     if broken:
-        return Claimable(broken, judged.launches if finding.kind == "reliability" else ())
+        return Claimable(broken, judged.launches if {*broken} & {*judged.launch_rows} else ())
     return Claimable(
         (), why=f"No promise is proven broken. {'. '.join(f'{capitalize_first(row.sentence)}: {row.verdict_text}' for row in rows)}."
     )
@@ -150,20 +154,27 @@ def write_claim(archive: Archive, declared: Declarations, finding_id: str, folde
     recipient = _recipient(to or provider.sla.contact or "")
     folder.mkdir(parents=True)
     try:
-        pack = write_evidence_pack(archive, finding_id, folder / f"evidence-{finding_id}.zip")
+        pack = write_evidence_pack(archive, finding_id, folder / f"evidence-{finding_id}.zip", sheets=_promises(archive, answer))
     except BaseException:
         folder.rmdir()  # empty: the pack appears whole or not at all
         raise
     sha256 = sha256_file(pack.file)
     cost = monthly_cost_of(archive, declared, view)
-    usd = _credit(declared, provider)
+    usd = total_credit(answer.broken)
     subject = f"{'REHEARSAL, do not send: ' if finding.simulated else ''}Service claim: {finding.provider}, {join_words(row.name for row in answer.broken)} ({finding_id})"
-    text = _letter(finding, provider, answer, cost, usd, pack, sha256)
+    text = _letter(finding, provider, answer, cost, pack, sha256)
     letter = folder / "claim.txt"
     letter.write_text(text, encoding="utf-8")
     mail = folder / "claim.eml"
     mail.write_bytes(_mail(subject, recipient, text, pack, sha256))
-    return Claim(finding_id, subject, folder, mail, letter, pack, sha256, usd, _missing(declared, provider, recipient), _fits(pack))
+    return Claim(finding_id, subject, folder, mail, letter, pack, sha256, usd, _missing(declared, provider, answer, recipient), _fits(pack))
+
+
+def _promises(archive: Archive, answer: Claimable) -> dict[str, bytes]:
+    """`promises.json` of the pack: broken promises with credits, and every revision of the entries of the operations log that show them."""
+    log = [asdict(state) for row in answer.broken for entry in row.evidence for state in archive.operations_history(entry)]
+    data = {"broken": [asdict(row) for row in answer.broken], "operations_log": log}
+    return {"promises.json": json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False, default=datetime.isoformat).encode()}
 
 
 def _recipient(text: str) -> str:
@@ -174,25 +185,14 @@ def _recipient(text: str) -> str:
     return text
 
 
-def _credit(declared: Declarations, provider: Provider) -> float | None:
-    """The contract's credit on a month at the declared volume and today's price, in USD."""
-    if provider.sla.credit is None:
-        return None
-    today = datetime.now(timezone.utc).date()
-    total = 0.0
-    for volume in declared.alerts.volumes_of(provider.name):
-        price = quote(provider, today, volume.purchase).basis
-        if price is None:
-            return None
-        total += volume.time_per_month / 3600 * price.usd_per_hour
-    return provider.sla.credit * total or None
-
-
-def _missing(declared: Declarations, provider: Provider, recipient: str) -> tuple[str, ...]:
+def _missing(declared: Declarations, provider: Provider, answer: Claimable, recipient: str) -> tuple[str, ...]:
     file = f"providers/{provider.name}.yaml"
     expected = [
         (provider.sla.clause, f"{file}: sla.clause, such as 'Annex B, 4.2'"),
-        (provider.sla.credit, f"{file}: sla.credit, the share of a month's bill such as 10%"),
+        (
+            all(row.credit for row in answer.broken),
+            f"{file}: sla.credit, the share of a month's bill such as 10%; sla.credits for availability",
+        ),
         (recipient, f"{file}: sla.contact, or --to"),
         (declared.alerts.volumes_of(provider.name), "alerts.yaml: volumes, the instance time a month"),
     ]
@@ -204,7 +204,6 @@ def _letter(
     provider: Provider,
     answer: Claimable,
     cost: MonthlyCost,
-    usd: float | None,
     pack: EvidencePack,
     sha256: str,
 ) -> str:
@@ -233,7 +232,7 @@ def _letter(
         "",
         "CLAUSE AND CREDIT",
         "",
-        *_demand(provider.sla, cost, usd),
+        *_demand(provider.sla, cost, answer.broken),
         "",
         "EVIDENCE",
         "",
@@ -274,16 +273,12 @@ def _measured(finding: Finding) -> list[str]:
     return [*shown, *lines]
 
 
-def _demand(sla: ServiceLevel, cost: MonthlyCost, usd: float | None) -> list[str]:
-    lines = []
-    if sla.clause:
-        lines.append(f"Clause: {sla.clause}.")
-    if sla.credit is not None:
-        amount = f", {format_money(usd)} a month at our volume" if usd is not None else ""
-        lines.append(
-            f"Credit: {format_percent(sla.credit)} of the month's bill{amount}, for each month since the change until it is repaired."
-        )
-    else:
+def _demand(sla: ServiceLevel, cost: MonthlyCost, broken: Sequence[PromiseRow]) -> list[str]:
+    lines = [f"Clause: {sla.clause}."] if sla.clause else []
+    months = [f"Credit for {row.name}: {row.credit}." for row in broken if row.credit and row.name.startswith(AVAILABILITY)]
+    others = [row.credit for row in broken if row.credit and not row.name.startswith(AVAILABILITY)]
+    lines += [*months, *(f"Credit: {credit} at our volume, for each month since the change until it is repaired." for credit in others[:1])]
+    if not all(row.credit for row in broken):
         lines.append("Please state the credit that our contract grants for it.")
     if cost.usd is not None and cost.usd > 0:
         lines.append(f"For comparison, the change {cost.text}.")

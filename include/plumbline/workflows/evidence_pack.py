@@ -58,8 +58,10 @@ def write_evidence_pack(
     """
     key = installation_key()
     finding, attempts = _attempts(archive, subject)
+    if not attempts and not sheets:
+        raise LookupError(f'finding "{subject}" has no recorded trial and so no evidence to export')
     own = [view for view in attempts if view.provider == (provider or (finding.provider if finding is not None else view.provider))]
-    if not own:
+    if not own and attempts:
         raise LookupError(f'"{subject}" has no trial of {provider or "its provider"}; its trials are of {_names(attempts)}')
     if len({view.provider for view in own}) > 1:
         raise ValueError(f'"{subject}" has trials of {_names(own)}; expected one of them: a pack holds the prices of its provider')
@@ -112,8 +114,6 @@ def _attempts(archive: Archive, subject: str) -> tuple[FindingView | None, list[
     views = [view for campaign in campaigns for view in archive.trials(campaign_id=campaign) if view.series_key in series]
     if not views:  # a finding about a provider, such as a silence or a failed launch
         views = [view for campaign in campaigns for view in archive.trials(campaign_id=campaign, provider=finding.provider)]
-    if not views:
-        raise LookupError(f'finding "{subject}" has no recorded trial and so no evidence to export')
     return finding, _ordered(archive, views)
 
 

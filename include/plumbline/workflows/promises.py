@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from plumbline.analysis.availability import month_span
+from plumbline.analysis.operations import (
+    credit_of,
+    month_availability,
+    response_times,
+)
+from plumbline.analysis.prices.book import with_effective_prices
 from plumbline.analysis.scorecards.pooling import PooledMetric, pool_measurements
-from plumbline.analysis.scorecards.promises import PromisedShare, SpeedFloor, judge_speed, tries_to_keep
-from plumbline.analysis.scorecards.provisioning import LeadTime, judge_lead_time, launch_success
+from plumbline.analysis.scorecards.promises import SpeedFloor, judge_speed, tries_to_keep
+from plumbline.analysis.scorecards.provisioning import capacity_kept, judge_lead_time, launch_success
 from plumbline.archive import Archive
 from plumbline.archive.trends import LaunchCounts
 from plumbline.declarations import Criterion, Declarations, Provider
 from plumbline.declarations.providers.provider import ServiceLevel
-from plumbline.presentation.promises import PromiseRow, launch_row, lead_time_row, speed_row
+from plumbline.presentation.promises import (
+    PromiseRow,
+    availability_row,
+    capacity_row,
+    launch_row,
+    lead_time_row,
+    response_row,
+    speed_row,
+)
+from plumbline.results.operations import LogEntryView
 
 LAUNCH_CAMPAIGNS = 24
 """Newest campaigns whose launches count."""
 _SPEED_CAMPAIGNS = 6
+_MONTHS = 13
+"""The present month and a year of earlier ones: contracts let claims expire."""
 _REPEATS = tries_to_keep(0.5) or 0
 """The fewest repeats that tell on which side of a speed their median lies."""
 
@@ -29,38 +48,62 @@ DECLARE = "sla: {launch_success: 99%, provisioning_lead_time: 15min}"
 
 @dataclass(frozen=True)
 class ProviderPromises:
-    """`launches`: by campaign, oldest first. Of a speed the newest repeats count, as many as an interval needs."""
+    """A provider's promises as rows: of launches, of speeds by workload, and of what the operations log shows. `launches`: by campaign, oldest
+    first. Of a speed the newest repeats count, as many as an interval needs. `log`: newest entry first."""
 
     provider: str
     launches: tuple[LaunchCounts, ...]
-    launch: PromisedShare
-    lead: LeadTime
-    speeds: tuple[SpeedFloor, ...]
+    launch_rows: tuple[PromiseRow, ...]
+    speed_rows: Mapping[str, PromiseRow]
+    log_rows: tuple[PromiseRow, ...]
+    log: tuple[LogEntryView, ...]
 
     @property
     def rows(self) -> tuple[PromiseRow, ...]:
         """Rows of promises only."""
-        rows = (launch_row(self.launch), lead_time_row(self.lead), *map(speed_row, self.speeds))
+        rows = (*self.launch_rows, *self.speed_rows.values(), *self.log_rows)
         return tuple(row for row in rows if row.verdict != "not_promised")
 
     @property
     def view(self) -> dict[str, Any]:
-        return {"provider": self.provider, "campaigns": [c.campaign_id for c in self.launches], "promises": self.rows}
+        return {"provider": self.provider, "campaigns": [c.campaign_id for c in self.launches], "promises": self.rows, "log": self.log}
 
 
 def provider_promises(archive: Archive, declared: Declarations, name: str) -> ProviderPromises:
-    provider = declared.providers.get(name)
+    """Credits at the declared volumes and each day's price, as far as the declarations hold them."""
+    provider, now = declared.providers.get(name), datetime.now(timezone.utc)
     sla = provider.sla if provider is not None else ServiceLevel()
-    counts = archive.launches(name, LAUNCH_CAMPAIGNS)
+    counts, log = archive.launches(name, LAUNCH_CAMPAIGNS), tuple(archive.operations(name))
     ended: Counter[str | None] = Counter()
     for each in counts:
         ended.update(each.ended)
+    priced = None if provider is None else with_effective_prices(provider, archive.prices(name))
+
+    def granting(row: PromiseRow, share: float | None = sla.credit, at: datetime = now) -> PromiseRow:
+        if row.verdict != "broken" or share is None or priced is None:
+            return row
+        return row.granting(share, credit_of(share, priced, declared.alerts.volumes_of(name), at))
+
+    lead, capacity = judge_lead_time(_lead_time(provider, counts), sla), capacity_kept(ended, sla.capacity)
+    speeds = {workload: speed_row(_speed(archive, name, workload, floor)) for workload, floor in sorted(sla.speed_floors.items())}
+    middle = month_span(now)[0] + timedelta(days=14)  # of a month; so many months of mean length before it is another one's
+    months = [month_availability(middle - timedelta(days=30.4375 * back), log, sla, now) for back in range(_MONTHS)]
     return ProviderPromises(
         provider=name,
         launches=tuple(counts),
-        launch=launch_success(ended, sla.launch_success),
-        lead=judge_lead_time(_lead_time(provider, counts), sla),
-        speeds=tuple(_speed(archive, name, workload, floor) for workload, floor in sorted(sla.speed_floors.items())),
+        launch_rows=tuple(
+            map(granting, (launch_row(launch_success(ended, sla.launch_success)), lead_time_row(lead), capacity_row(capacity)))
+        ),
+        speed_rows={workload: granting(row) for workload, row in speeds.items()},
+        log_rows=(
+            *(granting(response_row(each)) for each in response_times(log, sla, now)),
+            *(
+                granting(availability_row(m), m.tier.credit if m.tier else None, m.begin)
+                for i, m in enumerate(months)
+                if m.evidence or not i
+            ),
+        ),
+        log=log,
     )
 
 

@@ -48,6 +48,7 @@ QUESTIONS: dict[str, Callable[[Archive], Any]] = {
     "the accepted price": lambda a: a.accepted_price("lab-2core", "on_demand"),
     "the last snapshot": lambda a: a.latest_snapshot("lab-2core", "cluster"),
     "a provider's snapshots": lambda a: a.snapshots("lab-2core", "probe", latest=3),
+    "a provider's operations log": lambda a: a.operations("lab-2core"),
     "a page of a campaign's trials": lambda a: a.trials_page("2025-11", after="0", limit=5),
     "a page of a series' trials": lambda a: a.trials_page("2025-11", SERIES),
     "a page of a campaign's series": lambda a: a.campaign_series("2025-11", [("step_time", "median")], limit=5),

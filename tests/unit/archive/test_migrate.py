@@ -47,18 +47,18 @@ def test_opening_again_migrates_nothing(archive_url: str) -> None:
         assert len(archive.trials()) == 1
 
 
-def test_a_stored_archive_opens_unchanged(tmp_path: Path) -> None:
-    with open_archive(stored(tmp_path)) as archive:
-        assert f"schema-{revision_of(archive.engine)}" == STORED.stem
+def test_a_stored_archive_is_migrated_and_keeps_its_rows(tmp_path: Path) -> None:
+    with open_archive(stored(tmp_path), migrate=True) as archive:
+        assert revision_of(archive.engine) == head()
         assert [(t.attempt, t.corrected) for t in archive.trials()] == [(1, False), (1, True), (2, False)]
         assert archive.findings()[0].finding_id == "f1"
         assert len(archive.quarantined()) == 1
         assert archive.verify() == []
 
 
-def test_a_new_archive_has_the_tables_indexes_and_triggers_of_a_stored_one(tmp_path: Path) -> None:
+def test_a_new_archive_has_the_tables_indexes_and_triggers_of_a_migrated_one(tmp_path: Path) -> None:
     open_archive(f"sqlite:///{tmp_path / 'new.db'}").close()
-    stored(tmp_path)
+    open_archive(stored(tmp_path), migrate=True).close()
     assert _schema(tmp_path / "new.db") == _schema(tmp_path / "archive.db")
 
 
@@ -72,7 +72,7 @@ def _schema(file: Path) -> dict[str, list[str]]:
 
 def test_an_archive_of_before_the_first_release_is_refused(tmp_path: Path, golden: Golden) -> None:
     url = stored(tmp_path)
-    with open_archive(url) as archive, archive.engine.begin() as connection:
+    with open_archive(url, migrate=True) as archive, archive.engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '0009'"))
     for migrate in (False, True):
         with pytest.raises(OldSchema) as error:

@@ -30,6 +30,7 @@ LISTS = (
     ("cost", "precision"),
     ("findings",),
     ("findings", "list"),
+    ("log", "--list"),
     ("promises",),
     ("status",),
 )
@@ -63,6 +64,7 @@ SUBJECTS = (
 )
 WRITERS = (
     ("archive", "migrate"),
+    ("log", "incident", "local-2core", "--what", "no node answers"),
     ("prices", "accept", "local-2core", "--why", "x", "--price", "1"),
     ("prices", "check"),
 )

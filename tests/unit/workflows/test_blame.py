@@ -123,7 +123,8 @@ def test_half_of_a_quarters_failures_are_the_operators_and_none_counts(archive: 
     assert unproven == 4
     for promised, verdict in (("99%", "broken"), ("85%", "not_shown")):  # 75 % of all attempts would break 85 % too
         promises = provider_promises(archive, declared(promised), name)
-        launch, (row, *_) = promises.launch, promises.rows
+        (row, *_) = promises.rows
+        launch = row.tries
         assert (launch.share.successes, launch.share.n) == (started, started + theirs)
         assert (launch.verdict, launch.unproven) == (verdict, unproven)
         assert row.measured == "90 of 105 launches; 4 more failed for a cause that is not proven to be the provider's"

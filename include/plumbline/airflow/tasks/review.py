@@ -164,9 +164,7 @@ def act(*, params: Any = None, dag_run: Any = None) -> Row:
     """Apply an action on a finding in the name of the user who started the run; returns the rerun to start, if any."""
     from plumbline.archive import open_archive
 
-    by = dag_run.triggering_user_name
-    if not by:
-        raise AirflowFailException("no user started this run; expected a run from Plumbline's pages or from Airflow's form")
+    by = _author(dag_run)
     try:
         request = workflows.finding_action.request_of(params, datetime.now(timezone.utc))
         with open_archive() as archive:
@@ -177,6 +175,27 @@ def act(*, params: Any = None, dag_run: Any = None) -> Row:
         raise AirflowFailException(str(refused)) from None
     workflows.alert.send_alerts()  # so that Slack shows the action at once
     return {"finding_id": request.finding_id, "answer": request.action, "rerun": asdict(rerun) if rerun else None}
+
+
+@task
+def note(*, params: Any = None, dag_run: Any = None) -> Row:
+    """Add an entry to the operations log, or complete one, in the name of the user who started the run."""
+    from plumbline.archive import open_archive
+
+    by = _author(dag_run)
+    try:
+        with open_archive() as archive:
+            entry = workflows.operations_log.log_operation(archive, load_in_force(), params, by)
+    except (LookupError, ValueError) as refused:
+        raise AirflowFailException(str(refused)) from None
+    workflows.alert.send_alerts()
+    return {"entry": entry.entry_id, "revision": entry.revision}
+
+
+def _author(dag_run: Any) -> str:
+    if not (by := dag_run.triggering_user_name):
+        raise AirflowFailException("no user started this run; expected a run from Plumbline's pages or from Airflow's form")
+    return str(by)
 
 
 @task

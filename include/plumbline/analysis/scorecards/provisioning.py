@@ -41,6 +41,12 @@ def launch_success(ended: Mapping[str | None, int], promised: float | None) -> P
     return judge_share(launch_share(ended), promised, sum(n for cause, n in ended.items() if cause in UNPROVEN))
 
 
+def capacity_kept(ended: Mapping[str | None, int], promised: float | None) -> PromisedShare:
+    """Launches that got the nodes they asked for, of those of `launch_share`; a gang's nodes come together, so that a launch is one try."""
+    tried = launch_share(ended).n
+    return judge_share(wilson_interval(tried - ended.get("insufficient_capacity", 0), tried), promised)
+
+
 PHASE = "cold_start"
 """The phase that the outside's view of a launch belongs to."""
 

@@ -36,6 +36,7 @@ from plumbline.archive.schema import (
     Expired,
     Finding,
     Incident,
+    OperationsLog,
     Price,
     PriceReading,
     Quarantined,
@@ -61,6 +62,7 @@ def export_bundle(session: Session, folder: Path, campaigns: Sequence[str] | Non
     if campaigns is None:
         findings = _rows(session, Finding, Finding.campaign_id.is_(None))
         ledger |= {"findings.jsonl": findings, "incidents.jsonl": _threads(session, findings), "audit.jsonl": _rows(session, AuditEntry)}
+        ledger["operations_log.jsonl"] = _rows(session, OperationsLog)
     manifest = Manifest(format=2, schema_revision=head(), exported_at=now, campaigns=entries, ledger=_write(folder, LEDGER, ledger))
     (folder / MANIFEST_FILE).write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
     return [

@@ -44,6 +44,7 @@ from plumbline.archive.schema import (
     Expired,
     Finding,
     Incident,
+    OperationsLog,
     Price,
     PriceReading,
     Quarantined,
@@ -57,7 +58,7 @@ from plumbline.results.published import PublishedResult
 from plumbline.whole_file import sha256_file
 
 _CAMPAIGN_TABLES = ("findings", "incidents", "baselines", "quarantine", "audit")
-_LEDGER_TABLES = ("findings", "incidents", "audit", "decisions", "prices", "price_readings", "snapshots")
+_LEDGER_TABLES = ("findings", "incidents", "audit", "decisions", "prices", "price_readings", "snapshots", "operations_log")
 _BATCH = 100
 _BATCH_BYTES = 2 * 2**20
 """Bytes of documents in one batch; objects take some ten times the memory of their JSON."""
@@ -328,6 +329,7 @@ _KEYS: tuple[tuple[type[Base], tuple[str, ...]], ...] = (
     (Price, ("price_id",)),
     (PriceReading, ("reading_id",)),
     (Snapshot, ("snapshot_id",)),
+    (OperationsLog, ("entry_id", "revision")),
 )
 
 
@@ -347,6 +349,8 @@ def import_conclusions(session: Session, conclusions: Tables, campaign_id: str |
         listed = conclusions.get(model.__tablename__, ())
         if model is Incident:  # a thread that the other archive has of a finding of this one says nothing of whether people here were told
             listed = [row for row in listed if row["finding_id"] in opened]
+        if model is OperationsLog:  # what another archive says, and who says so
+            listed = [{**row, "recorded_by": row["recorded_by"].removesuffix(IMPORTED_SUFFIX) + IMPORTED_SUFFIX} for row in listed]
         known = [row for row in listed if not insert_new(session, model, row, key)]
         if model is Finding:
             opened = {row["finding_id"] for row in listed} - {row["finding_id"] for row in known}

@@ -31,7 +31,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         answers = claimable(archive, declarations, views)
         claims = [view for view in views if view.finding_id in answers and answers[view.finding_id].broken]
         lines = headlines(archive, declared.now(can_see_costs(request)), claims)
-        promises = provider_promises(archive, declarations, provider)
+        promises = provider_promises(archive, declared.now(can_see_costs(request)), provider)
         return pages.page(
             request,
             "promises.html.j2",

@@ -1,0 +1,50 @@
+"""The operations log. Rows are only added: each is an entry's whole state, and the newest revision counts."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from plumbline.archive.repository import insert_new, view_of, where_equal
+from plumbline.archive.schema import OperationsLog
+from plumbline.declarations import digest
+from plumbline.results.operations import LogEntry, LogEntryView
+
+
+def log_entry(session: Session, now: datetime, entry: LogEntry, *, by: str, entry_id: str | None = None) -> LogEntryView:
+    """Add an entry, or with `entry_id` a further state of it. The same state again adds nothing, so that a retry does not.
+
+    LookupError for an unknown id. ValueError for an entry that cannot be true, that is logged with other content, or is another than `entry_id`.
+    """
+    entry.check(now)
+    name = entry_id or digest([entry.provider, entry.kind, entry.opened.isoformat(), entry.what])[:12]
+    last = next(iter(operations_history(session, name)[-1:]), None)
+    if last is None and entry_id is not None:
+        raise LookupError(f'the operations log has no entry "{entry_id}"; `plumbline log --list` shows them')
+    if last is not None:
+        if asdict(entry).items() <= asdict(last).items():
+            return last
+        if entry_id is None or (last.provider, last.kind) != (entry.provider, entry.kind):
+            raise ValueError(
+                f"{name} is {last.kind} of {last.provider}, with other content; expected --id {name} to correct it, or a new entry"
+            )
+    view = LogEntryView(**asdict(entry), entry_id=name, revision=last.revision + 1 if last else 1, recorded_at=now, recorded_by=by)
+    if not insert_new(session, OperationsLog, asdict(view), ["entry_id", "revision"]):
+        raise ValueError(f"{name} was changed at the same time; expected one change after the other: try again")
+    return view
+
+
+def operations_history(session: Session, entry_id: str) -> list[LogEntryView]:
+    """All states of an entry, oldest first; none of an unknown one."""
+    query = select(OperationsLog).where(OperationsLog.entry_id == entry_id).order_by(OperationsLog.revision)
+    return [view_of(LogEntryView, row) for row in session.scalars(query)]
+
+
+def operations(session: Session, provider: str | None = None, kind: str | None = None) -> list[LogEntryView]:
+    """Each entry in its newest state, the last opened first; only of the provider and kind that are named."""
+    query = where_equal(select(OperationsLog), (OperationsLog.provider, provider), (OperationsLog.kind, kind))
+    newest = {row.entry_id: view_of(LogEntryView, row) for row in session.scalars(query.order_by(OperationsLog.revision))}
+    return sorted(newest.values(), key=lambda entry: (entry.opened, entry.entry_id), reverse=True)

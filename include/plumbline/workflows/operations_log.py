@@ -1,0 +1,60 @@
+"""The operations log: what people note of a provider, and the findings of promises that it shows broken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from plumbline.archive import Archive
+from plumbline.declarations import Declarations
+from plumbline.findings import Reconciliation, provider_finding
+from plumbline.metrics.formatting import unknown_name
+from plumbline.presentation.promises import AVAILABILITY
+from plumbline.results.operations import LogEntry, LogEntryView
+from plumbline.workflows.findings import apply, readable_findings
+from plumbline.workflows.promises import provider_promises
+
+PROMISE_SUBJECT = "promise/"
+"""Begin of the subject of a finding about a promise that the operations log shows broken."""
+
+
+def log_operation(archive: Archive, declared: Declarations, given: Mapping[str, str | None], by: str) -> LogEntryView:
+    """Add an entry to the operations log; with `id` complete or correct that one by the fields that are given. A breach that the log shows now
+    opens a finding.
+
+    `given`: fields of a LogEntry as a form has them, and `id`; an empty one counts as left out. LookupError for an unknown
+    provider or entry; ValueError for what is missing, has another shape, or cannot be true.
+    """
+    fields: dict[str, Any] = {}
+    if entry_id := given.get("id"):
+        fields |= {name: getattr(e, name) for e in archive.operations_history(entry_id)[-1:] for name in LogEntry.__dataclass_fields__}
+    try:
+        entry = TypeAdapter(LogEntry).validate_python(fields | {name: text for name, text in given.items() if text and name != "id"})
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise ValueError(f"{wrong['loc'][0]}: {wrong['msg']}; a time is written as 2026-11-02T10:00Z") from None
+    if entry.provider not in declared.providers:
+        raise LookupError(unknown_name("provider", entry.provider, declared.providers))
+    saved = archive.log_entry(entry, by=by, entry_id=entry_id or None)
+    report_breaches(archive, declared, saved.provider, by)
+    return saved
+
+
+def report_breaches(archive: Archive, declared: Declarations, name: str, by: str) -> None:
+    """Open a finding for each promise that the operations log shows broken, once a month; resolve those that a correction of the log takes back."""
+    judged = provider_promises(archive, declared, name)
+    opened, simulated = {e.entry_id: e.opened for e in judged.log}, declared.providers[name].simulated
+    broken = {f"{PROMISE_SUBJECT}{row.name}": row for row in judged.log_rows if row.verdict == "broken"}
+    found = []
+    for subject, row in broken.items():
+        last = max(opened[entry] for entry in row.evidence)
+        began = "" if row.name.startswith(AVAILABILITY) else f"{last:%Y-%m}"
+        about: dict[str, Any] = {"since": f"{last:%Y-%m-%d}", "began": began, "evidence": row.sentence, "simulated": simulated}
+        about |= {"title": f"broke its promise of {row.name}", "explanation": "noted in the operations log"}
+        found.append(provider_finding(name, "reliability", subject, severity="warn", **about))
+    past = [f for f in readable_findings(archive.findings_of(name, unsettled=True)) if f.subject.startswith(PROMISE_SUBJECT)]
+    gone = tuple((f, "resolved: the operations log shows no breach of it") for f in past if f.subject not in broken)
+    apply(archive, Reconciliation(tuple(found), resolved=gone), by=by, seen_in=f"{datetime.now(timezone.utc):%Y-%m-%d}")

@@ -1,0 +1,129 @@
+"""What people log breaks a promise, opens a finding once, and is taken back by a correction."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+from fastapi.testclient import TestClient
+from tests.data.result_documents import document, provider, trial
+from tests.fakes.trials import CONFIG
+from tests.parsed import Parsed
+from typer.testing import CliRunner
+
+from plumbline.airflow.tasks.review import note
+from plumbline.archive import Archive, open_archive
+from plumbline.cli.app import app
+from plumbline.dashboard import access
+from plumbline.dashboard.app import create_app
+from plumbline.declarations import load
+from plumbline.results.operations import LogEntry
+from plumbline.workflows.alert import send_alerts
+from plumbline.workflows.operations_log import log_operation
+from plumbline.workflows.promises import provider_promises
+
+NAME = "local-1core"
+LAST = datetime.now(timezone.utc).replace(day=1, hour=0, minute=0, second=0, microsecond=0) - timedelta(days=20)
+INCIDENT = {"provider": NAME, "kind": "incident", "what": "no node answers", "opened": LAST.isoformat(), "whose": "provider"}
+SOLVED = (LAST + timedelta(hours=12)).isoformat()
+TERMS = "sla: {availability: 99.9%, credits: [{below: 99.9%, credit: 10%}, {below: 99%, credit: 25%}], support_response: 1h}"
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive]:
+    config = Path(shutil.copytree(CONFIG, tmp_path / "config"))
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(config))
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
+    file = config / "providers" / f"{NAME}.yaml"
+    kept = [line for line in file.read_text().splitlines() if not line.startswith(("sla:", "prices:", "  - {purchase"))]
+    price = "prices: [{purchase: on_demand, price: 10 USD/h, since: 2020-01-01, source: a test}]"
+    file.write_text("\n".join([*kept, TERMS, price, ""]))
+    (config / "alerts.yaml").write_text(f"volumes: [{{provider: {NAME}, time_per_month: 100h}}]\n")
+    with open_archive() as opened:
+        opened.record(document(trial(where=provider(NAME))), uri="file:///store")
+        yield opened
+
+
+def test_a_breach_opens_one_finding_and_a_correction_resolves_it(archive: Archive) -> None:
+    declared = load()
+    for _ in range(2):
+        entry = log_operation(archive, declared, INCIDENT | {"solved": SOLVED}, "ada")
+    (found,) = archive.findings_of(NAME, unsettled=True)
+    assert found.kind == "reliability" and found.detail["title"] == f"broke its promise of availability in {LAST:%Y-%m}"
+    assert entry.entry_id in found.detail["evidence"] and "USD" not in str(found.detail), "not every reader may see money"
+    (row,) = [row for row in provider_promises(archive, declared, NAME).rows if row.verdict == "broken"]
+    assert (row.usd, row.credit) == (250.0, "25 % of the month's bill, 250.00 USD"), "12 h are more than 1 % of a month"
+    log_operation(archive, declared, {"id": entry.entry_id, "whose": "us"}, "bob")
+    assert archive.findings_of(NAME, unsettled=True) == []
+    assert [e.recorded_by for e in archive.operations_history(entry.entry_id)] == ["ada", "bob"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"provider": "nowhere"}, "nowhere"),
+        ({"kind": "party"}, "kind"),
+        ({"opened": "yesterday"}, "opened: .*2026-11-02T10:00Z"),
+        ({"opened": "2026-10-02T10:00"}, "opened: .*timezone"),
+        ({"what": ""}, "what"),
+        ({"whose": "theirs"}, "whose"),
+        ({"id": "unknown"}, "no entry"),
+    ],
+)
+def test_what_does_not_hold_is_refused_by_field(archive: Archive, changed: dict[str, str], expected: str) -> None:
+    with pytest.raises((ValueError, LookupError), match=expected):
+        log_operation(archive, load(), INCIDENT | changed, "ada")
+    assert archive.operations() == []
+
+
+def test_airflows_form_logs_in_the_name_of_its_user(archive: Archive) -> None:
+    form: dict[str, Any] = {"answered": "", "solved": "", "severity": "", "reference": "", "id": "", **INCIDENT}
+    noted = note.function(params=form, dag_run=SimpleNamespace(triggering_user_name="ann"))
+    assert noted == note.function(params=form, dag_run=SimpleNamespace(triggering_user_name="ann")), "a retry adds nothing"
+    assert archive.operations_history(noted["entry"])[0].recorded_by == "ann"
+    for broken, by in (({**form, "opened": ""}, "ann"), (form, None)):
+        with pytest.raises(AirflowFailException):
+            note.function(params=broken, dag_run=SimpleNamespace(triggering_user_name=by))
+
+
+def test_an_open_ticket_becomes_late_by_itself(archive: Archive) -> None:
+    for n in range(3):
+        archive.log_entry(LogEntry(NAME, "ticket", f"question {n}", LAST, whose="provider"), by="ada")
+    assert archive.findings_of(NAME, unsettled=True) == []
+    send_alerts()
+    (found,) = archive.findings_of(NAME, unsettled=True)
+    assert found.detail["title"] == "broke its promise of support response"
+
+
+def test_the_page_shows_log_and_credit_and_money_only_to_those_who_may_see_it(archive: Archive, tmp_path: Path) -> None:
+    entry = log_operation(archive, load(), INCIDENT | {"solved": SOLVED, "reference": "4711"}, "ada")
+    for may_see, credit in ((access.allow_everyone, "25 % of the month's bill, 250.00 USD"), (lambda: False, "25 % of the month's bill")):
+        with TestClient(create_app(reports=tmp_path, may_see_money=may_see)) as client:
+            page = Parsed(client.get(f"/providers/{NAME}/promises").text)
+            told = client.get(f"/providers/{NAME}/promises.json").json()
+        row = page.one(f'tr[data-promise="availability in {LAST:%Y-%m}"]').text
+        assert credit in row and ("USD" in row) == ("USD" in credit) and entry.entry_id in row
+        assert "4711" in page.one(f"#log-{entry.entry_id}").text and told["log"][0]["recorded_by"] == "ada"
+        (broken,) = [each for each in told["promises"] if each["credit"]]
+        assert broken["credit"] == credit
+
+
+def test_the_command_completes_and_lists_entries(archive: Archive) -> None:
+    run = CliRunner()
+    opened = ["log", "incident", NAME, "--what", "no node answers", "--opened", LAST.isoformat()]
+    first = run.invoke(app, opened)
+    name = first.output.partition(":")[0]
+    assert first.exit_code == 0 and "revision 1" in first.output
+    assert "revision 2" in run.invoke(app, ["log", "incident", NAME, "--id", name, "--solved", SOLVED, "--whose", "provider"]).output
+    (listed,) = archive.operations()
+    assert (listed.what, listed.whose, listed.revision) == ("no node answers", "provider", 2)
+    assert name in run.invoke(app, ["log", "--list"]).output and name not in run.invoke(app, ["log", "ticket", "--list"]).output
+    for wrong in (["log"], ["log", "incident"], ["log", "ticket", NAME, "--id", name, "--solved", SOLVED], [*opened, "--severity", "P2"]):
+        refused = run.invoke(app, wrong)
+        assert refused.exit_code == 2 and "expected" in refused.output, wrong
