@@ -24,7 +24,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
 from plumbline.archive.records import Action, BaselineRule, QuarantineState, SnapshotKind, Source
-from plumbline.declarations.providers.rates import Purchase
+from plumbline.declarations.providers.rates import ListedPurchase
 from plumbline.results import Status
 from plumbline.results.finding import FindingKind, FindingState, Severity
 from plumbline.results.operations import LogKind, Whose
@@ -419,7 +419,7 @@ class PriceReading(Base):
 
     __tablename__ = "price_readings"
     __table_args__ = (
-        one_of("purchase", Purchase),
+        one_of("purchase", ListedPurchase),
         one_of("per", Per),
         Index(None, "provider", "purchase", "observed_at"),
     )

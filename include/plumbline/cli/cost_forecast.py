@@ -10,8 +10,9 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.text import Text
 
-from plumbline.analysis.cost.forecast import CostForecast, UnknownInput, cost_forecast
+from plumbline.analysis.cost.forecast import CostForecast, ForecastInputs, UnknownInput, cost_forecast
 from plumbline.analysis.cost.hosted_forecast import hosted_forecast
+from plumbline.analysis.cost.payment_options import PaymentOptions, payment_options
 from plumbline.analysis.cost.precision import precision_levers
 from plumbline.analysis.cost.scenarios import format_driver
 from plumbline.analysis.cost.spot_forecast import spot_forecast
@@ -24,8 +25,9 @@ from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics.formatting import format_amount, format_name, format_percent, format_significant, names_by_text
-from plumbline.metrics.units import SECONDS, parse
+from plumbline.metrics.units import GROWTH, SECONDS, parse
 from plumbline.presentation.charts.costs import DRIVERS, PARTS
+from plumbline.presentation.cost_forecasts import way_sentences
 from plumbline.workflows.current_results import current_results
 
 Where = Annotated[str, typer.Argument(help="a provider of the archive, enabled or not", metavar="PROVIDER")]
@@ -45,6 +47,7 @@ class _ForecastCase:
     day: date
     campaign: str
     simulated: bool
+    others: tuple[Provider, ...]
 
     @property
     def inputs(self) -> tuple[Provider, AnyWorkload, Sequence[TrialSample], Economics, date]:
@@ -69,7 +72,8 @@ def scenarios(provider: Where, workload: What, purchase: How = "on_demand", on: 
         for part, words in PARTS.items():
             values = [getattr(points, name).by_name()[part] for name in numbers]
             if any(value is not None for value in values):
-                shown.add_row(words, *(format_amount(v) for v in values), end_section=part == "engineering")
+                shown.add_row(words, *(format_amount(v) for v in values))
+        shown.add_section()
         shown.add_row("together", *(format_amount(getattr(points, name).total) for name in numbers), style="bold")
         out.print(shown)
         _basis(complete, case)
@@ -144,14 +148,30 @@ def spot(provider: Where, workload: What, run: Work = None, on: On = None, as_js
 
 
 @cost.command("break-even")
-def break_even(provider: Where, workload: What, purchase: How = "on_demand", on: On = None, as_json: Json = False) -> None:
-    """From which utilisation and which monthly volume on a model of one's own is cheaper than a hosted one."""
+def break_even(
+    provider: Where,
+    workload: What,
+    purchase: How = "on_demand",
+    on: On = None,
+    growth: Annotated[str | None, typer.Option("--growth", help="of the volume, such as 5%/month; as declared if left out")] = None,
+    as_json: Json = False,
+) -> None:
+    """Own or hosted by utilisation and volume; every way to pay by utilisation, and over twelve months."""
+    with clear_errors(ValueError):
+        rise = None if growth is None else parse(growth, GROWTH, "--growth: a growth", "5%/month")
     case = _forecast_case(provider, workload, on)
     forecast = hosted_forecast(*case.inputs, purchase)
-    if forecast.own is None:
+    ways = payment_options(ForecastInputs(*case.inputs), case.others, rise)
+    if forecast.own is None and isinstance(ways, str):
         _exit_without_figure(forecast.reason, as_json, case, forecast)
 
     def show() -> None:
+        if forecast.own is not None:
+            show_hosted()
+        if not isinstance(ways, str):
+            _show_ways(ways, _title(f"Ways to pay, {workload} on {provider}", case.simulated))
+
+    def show_hosted() -> None:
         numbers = ("USD a request there", "USD a month there", "USD a month of one's own", "break-even volume", "break-even utilisation")
         shown = table(_title(f"One's own or hosted, {workload} on {provider}", case.simulated), "hosted", *numbers, right=numbers)
         for each in forecast.against:
@@ -170,7 +190,24 @@ def break_even(provider: Where, workload: What, purchase: How = "on_demand", on:
         )
         _unknown(forecast.unknown)
 
-    emit(as_json, {**case.head, "break_even": forecast}, show)
+    data = {"reason": ways} if isinstance(ways, str) else {**vars(ways), "totals": ways.totals}
+    emit(as_json, {**case.head, "break_even": forecast, "ways": data}, show)
+
+
+def _show_ways(ways: PaymentOptions, title: Text) -> None:
+    names = [option.name for option in ways.options]
+    shown = table(title, "month", "requests", *names, "cheapest", right=("requests", *names))
+    for n, month in enumerate(ways.months, 1):
+        cells = [
+            f"{format_amount(usd)}{f' ({fleet.bought:.3g})' if fleet else ''}" for usd, fleet in zip(month.costs, month.fleets, strict=True)
+        ]
+        shown.add_row(str(n), f"{month.volume:,.0f}", *cells, names[month.costs.index(min(month.costs))])
+    if ways.months:
+        best = names[ways.totals.index(min(ways.totals))]
+        shown.add_row("USD", "", *(format_amount(usd) for usd in ways.totals), best, style="bold")
+        out.print(shown)
+        _print_notes(f"growth {format_percent(ways.growth)} a month; in brackets the instances that are paid; {way_sentences(ways)[1]}")
+    _print_notes(way_sentences(ways)[0], *(f"{o.name}: {o.basis}" for o in ways.options), *ways.left_out)
 
 
 def _forecast_case(provider: str, workload: str, on: str | None) -> _ForecastCase:
@@ -185,9 +222,8 @@ def _forecast_case(provider: str, workload: str, on: str | None) -> _ForecastCas
         why = f": {gone[0]}" if gone else f"; it was measured on {there}" if there else ": no provider has a usable trial of it"
         fail(f"{workload} on {provider} has no results to compute with{why}")
     campaign = now.campaigns[provider, workload]
-    return _ForecastCase(
-        now.providers[provider], now.workloads[workload], now.trials, declared.economics, day, campaign, provider in now.simulated
-    )
+    here = now.providers[provider], now.workloads[workload], now.trials, declared.economics, day, campaign
+    return _ForecastCase(*here, provider in now.simulated, tuple(now.providers.values()))
 
 
 def _cost_forecast(provider: str, workload: str, purchase: Purchase, on: str | None, as_json: bool) -> tuple[_ForecastCase, CostForecast]:
@@ -206,12 +242,14 @@ def _exit_without_figure(reason: str | None, as_json: bool, case: _ForecastCase,
 
 
 def _as_data(case: _ForecastCase, forecast: CostForecast) -> dict[str, Any]:
-    numbers = fields_of(forecast, "metric", "what", "amount", "purchase", "model", "price", "rate", "sources", "trials")
+    numbers = fields_of(forecast, "metric", "what", "amount", "purchase", "model", "price", "rate", "sources", "trials", "fleet")
     return {**case.head, **numbers, "unknown": [fields_of(m, "what", "reason", "remedy") for m in forecast.unknown]}
 
 
 def _basis(forecast: CostForecast, case: _ForecastCase) -> None:
     _print_notes(f"price: {forecast.price}", f"rate: {forecast.rate}; {len(forecast.trials)} trials of {case.campaign}")
+    if forecast.fleet is not None:
+        _print_notes(str(forecast.fleet))
     by_source = names_by_text((format_name(what), source) for what, source in forecast.sources if what != "price")
     _print_notes(*(f"{', '.join(what)}: {source}" for source, what in by_source.items()))
     _unknown(forecast.unknown)

@@ -16,7 +16,7 @@ from plumbline.cli.exit_status import DRIFTED, FAILED
 from plumbline.cli.findings import Why
 from plumbline.cli.output import Json, clear_errors, emit, err, fields_of, out, read_archive, table
 from plumbline.declarations import Provider
-from plumbline.declarations.providers.rates import Purchase, Term
+from plumbline.declarations.providers.rates import ListedPurchase, Term
 from plumbline.findings.price import format_price_name, format_price_source, price_unit
 from plumbline.metrics.formatting import format_amount, format_change, format_money
 from plumbline.price_sources import read_prices
@@ -129,7 +129,7 @@ def check_prices(
 def accept(
     provider: Annotated[str, typer.Argument()],
     why: Why,
-    purchase: Annotated[Purchase, typer.Option(help="how it is paid for")] = "on_demand",
+    purchase: Annotated[ListedPurchase, typer.Option(help="how it is paid for")] = "on_demand",
     term: Annotated[Term | None, typer.Option(help="how long a reservation binds")] = None,
     price: Annotated[
         float | None, typer.Option(help="USD per GPU-hour (per core-hour, where there is no GPU); left out, the one that was read last")

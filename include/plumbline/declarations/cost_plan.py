@@ -14,10 +14,10 @@ from plumbline.declarations.providers.amounts import PerUnit, match_text
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics.units import text_schema
 
-CostItem = Literal["gpu", "cpu", "idle", "failed_launches", "storage", "egress", "observability", "engineering", "hosted"]
+CostItem = Literal["gpu", "cpu", "idle", "failed_launches", "storage", "egress", "observability", "engineering", "hosted", "support"]
 """`gpu`: the instance while it measures (`cpu` without accelerators). `idle`: the instance while it does not. `failed_launches`: of attempts
 without a finished run. `hosted`: a service billed by request or token."""
-CostBasis = Literal["list", "spot", "reserved", "invoiced", "declared"]
+CostBasis = Literal["list", "spot", "reserved", "owned", "serverless", "invoiced", "declared"]
 """`list`, `spot`, `reserved`: the instance's price by purchase. `invoiced`: a month's invoice per hour. `declared`: a rate or an overhead of the
 provider's declaration or a plan."""
 

@@ -15,7 +15,19 @@ from plumbline.declarations.alerts import Pattern
 from plumbline.declarations.base import Declared, ExactlyOne, Name
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics.formatting import unknown_name
-from plumbline.metrics.units import ByteSize, Duration, HourlyPrice, MonthlyAmount, Multiple, Rate, RequestPrice, Share, Spread, TokenPrice
+from plumbline.metrics.units import (
+    ByteSize,
+    Duration,
+    HourlyPrice,
+    MonthlyAmount,
+    MonthlyGrowth,
+    Multiple,
+    Rate,
+    RequestPrice,
+    Share,
+    Spread,
+    TokenPrice,
+)
 
 SOURCE_FIELD = Field(min_length=3, description="who says so, such as 'dispatch log of October 2026' or a page with its date")
 
@@ -85,6 +97,13 @@ class TrainingRun(ExactlyOne):
     time: Duration | None = Field(None, description="at the measured rate and without an interruption, such as 500h")
 
 
+class Checkpoints(Declared):
+    """Checkpoints that are kept, such as those of a year of weekly fine-tunings."""
+
+    size: ByteSize | None = Field(None, description="of one; as measured if omitted")
+    kept: int = Field(ge=1, description="how many are stored at a time")
+
+
 class Assumption(Declared):
     """Figures for the providers and workloads that it names. The first matching entry with a figure counts."""
 
@@ -96,7 +115,9 @@ class Assumption(Declared):
     failure_rate: FailureRate | None = None
     egress: DataRange | None = Field(None, description="data that leaves the provider in a month")
     storage: DataRange | None = Field(None, description="data stored there all month")
+    checkpoints: Checkpoints | None = None
     volume: MonthlyVolume | None = None
+    growth: MonthlyGrowth | None = Field(None, description="of the volume, such as 5%/month")
     always_on: int | None = Field(None, ge=1, description="instances paid all month, whatever their load")
     engineering: MonthlyAmount | None = Field(None, description="monthly cost of the people who run it")
     run: TrainingRun | None = None
@@ -112,7 +133,19 @@ class Assumption(Declared):
         return self
 
 
-_FIGURES = ("utilisation", "price", "price_per_hour", "failure_rate", "egress", "storage", "volume", "always_on", "run")
+_FIGURES = (
+    "utilisation",
+    "price",
+    "price_per_hour",
+    "failure_rate",
+    "egress",
+    "storage",
+    "checkpoints",
+    "volume",
+    "growth",
+    "always_on",
+    "run",
+)
 
 
 class SpotRate(Declared):

@@ -18,6 +18,7 @@ SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 8640
 PER_SECOND = {"/s": 1.0, "/min": 1 / 60, "/h": 1 / 3600, "/d": 1 / 86400, "/month": 1 / (30.4375 * 86400)}
 FRACTION = {"%": 0.01}
 BYTES = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+GROWTH = {"%/month": 0.01}
 USD_PER_HOUR = {"USD/h": 1.0, "USD/month": 1 / 730.5}
 USD_PER_MONTH = {"USD/month": 1.0, "USD/year": 1 / 12}
 USD_PER_TOKEN = {"USD/token": 1.0, "USD/1ktokens": 1e-3, "USD/1Mtokens": 1e-6}
@@ -58,7 +59,7 @@ def _exact(factor: float) -> Fraction:
 
 def _written(units: Mapping[str, float]) -> Callable[[float], str]:
     """Writes a value in the table's SI unit (percent for fractions), with every digit: read back, it is the same value."""
-    unit = next(name for name, factor in units.items() if factor == 1.0 or units is FRACTION)
+    unit = next(name for name, factor in units.items() if factor == 1.0 or units in (FRACTION, GROWTH))
     space = " " if unit.startswith("USD") else ""
     return lambda value: f"{_digits(Decimal(repr(value)) / Decimal(repr(units[unit])))}{space}{unit}"
 
@@ -104,4 +105,5 @@ HourlyPrice = _quantity(USD_PER_HOUR, "a price", "12.29 USD/h", zero=True)
 MonthlyAmount = _quantity(USD_PER_MONTH, "an amount a month", "15000 USD/month", zero=True)
 TokenPrice = _quantity(USD_PER_TOKEN, "a price of tokens", "0.20 USD/1M tokens", zero=True)
 RequestPrice = _quantity(USD_PER_REQUEST, "a price of requests", "0.50 USD/1k requests", zero=True)
+MonthlyGrowth = _quantity(GROWTH, "a growth", "5%/month", zero=True, high=10.0)
 Multiple = _quantity(MULTIPLE, "a multiple", "1.2x")

@@ -7,15 +7,16 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from plumbline.analysis.campaign_data import CampaignData
-from plumbline.analysis.cost.forecast import CostForecast, cost_forecast
+from plumbline.analysis.cost.forecast import CostForecast, ForecastInputs, cost_forecast
 from plumbline.analysis.cost.hosted_forecast import HostedForecast, hosted_forecast
+from plumbline.analysis.cost.payment_options import PaymentOptions, payment_options
 from plumbline.analysis.cost.precision import Lever, format_saving, precision_levers
 from plumbline.analysis.cost.spot_forecast import SpotForecast, spot_forecast
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import AnyWorkload
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.workloads.container import ContainerWorkload
-from plumbline.metrics.formatting import capitalize_first, common_scale, format_name
+from plumbline.metrics.formatting import capitalize_first, common_scale, format_money, format_name, format_percent
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.costs import forecast_charts
 
@@ -55,19 +56,23 @@ def forecast_section(campaign: CampaignData, trials: Sequence[TrialSample]) -> F
     pairs = _pairs(campaign, trials)
     if not pairs:
         return ForecastSection(reason="No usable trial, so no forecast.")
-    costs, spots, hosted = cost_forecasts(campaign, trials), [], []
+    costs, spots, hosted, ways = cost_forecasts(campaign, trials), [], [], []
     for provider, workload in pairs:
         declaration, economics = campaign.providers[provider], campaign.economics
         if workload.kind == "training":
             spots.append(spot_forecast(declaration, workload, trials, economics, day))
-        elif economics.hosted_for(workload.name):
+            continue
+        if economics.hosted_for(workload.name):
             hosted.append(hosted_forecast(declaration, workload, trials, economics, day, campaign.purchase))
+        found = payment_options(ForecastInputs(declaration, workload, trials, economics, day), campaign.providers.values())
+        if not isinstance(found, str):
+            ways += [f"Ways to pay, {workload.name} on {provider}: {sentence}." for sentence in way_sentences(found)]
     charts = forecast_charts(costs, spots, hosted)
     scenario_charts = [c for c in charts if c.name.endswith("-scenarios")]
     return ForecastSection(
         ranges=tuple(_range(o) for o in costs),
         undeclared=tuple(dict.fromkeys(capitalize_first(m.reason) for o in costs for m in o.unknown)),
-        sentences=(*(_spot(s, day) for s in spots), *(line for h in hosted for line in _hosted(h))),
+        sentences=(*(_spot(s, day) for s in spots), *(line for h in hosted for line in _hosted(h)), *ways),
         visible=tuple(replace(c, section="outlook") for c in scenario_charts),
         folded=tuple(replace(c, section="outlook-more") for c in charts if c not in scenario_charts),
     )
@@ -118,6 +123,18 @@ def _hosted(h: HostedForecast) -> list[str]:
         ]
         sentences.append(f"{setup} compared with {comparison.hosted.name}: {'; '.join(break_evens)}.")
     return sentences
+
+
+def way_sentences(ways: PaymentOptions) -> tuple[str, ...]:
+    """Where each way to pay is cheapest; and over twelve months, if a volume is declared, the costs and the slack of whole instances."""
+    spans = ", ".join(f"{name} from {format_percent(low, 1)} to {format_percent(high, 1)}" for name, low, high in ways.spans)
+    sentences = [f"cheapest by utilisation of {ways.capacity:,.0f} requests a month: {spans}"]
+    if ways.months:
+        last = ways.months[-1].fleets
+        costs = (f"{o.name} {format_money(usd)}" for o, usd in zip(ways.options, ways.totals, strict=True))
+        fleets = (f"{o.name}: {fleet}" for o, fleet in zip(ways.options, last, strict=True) if fleet is not None)
+        sentences.append(f"over {len(ways.months)} months {', '.join(costs)}; in the last month {'; '.join(fleets)}")
+    return tuple(sentences)
 
 
 def campaign_levers(campaign: CampaignData, trials: Sequence[TrialSample]) -> tuple[Lever, ...]:

@@ -12,12 +12,12 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from plumbline.declarations import Provider
-from plumbline.declarations.providers.rates import Purchase, Term
+from plumbline.declarations.providers.rates import ListedPurchase, Term
 from plumbline.price_sources.base import NoPrice, PriceSourceDown, typical_range
 from plumbline.results.price_reading import Reading
 
 COLUMNS = ("date", "provider", "region", "instance_type", "gpu", "gpus", "purchase", "usd_per_gpu_hour")
-PURCHASES: dict[str, tuple[Purchase, Term | None]] = {
+PURCHASES: dict[str, tuple[ListedPurchase, Term | None]] = {
     "on-demand": ("on_demand", None),
     "spot": ("spot", None),
     "reserved": ("reserved", None),
@@ -172,7 +172,7 @@ class CsvPrices:
 
 def _newest(readings: Iterable[Reading], at: datetime) -> list[Reading]:
     """The last reading up to `at` of each provider, purchase and term."""
-    newest: dict[tuple[str, Purchase, Term | None], Reading] = {}
+    newest: dict[tuple[str, ListedPurchase, Term | None], Reading] = {}
     for reading in readings:
         key = reading.provider, reading.purchase, reading.term
         if reading.observed_at <= at and (key not in newest or newest[key].observed_at <= reading.observed_at):

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import get_args
 
 from plumbline.declarations import Contract, Provider
-from plumbline.declarations.providers.rates import Purchase
+from plumbline.declarations.providers.rates import ListedPurchase
 from plumbline.price_sources.base import NoPrice
 from plumbline.results.price_reading import Reading
 
@@ -52,7 +52,7 @@ class SimulatedPrices:
     def read(self, provider: Provider, at: datetime) -> list[Reading]:
         """One reading for each purchase with a price that holds on the day; none where nothing is declared."""
         count = provider.accelerator.count
-        prices = ((purchase, provider.price_on(at.date(), purchase)) for purchase in get_args(Purchase))
+        prices = ((purchase, provider.price_on(at.date(), purchase)) for purchase in get_args(ListedPurchase))
         return [
             Reading(provider.name, purchase, None, "simulated", price.source, at, price.price, "USD", "instance_hour", count)
             for purchase, price in prices

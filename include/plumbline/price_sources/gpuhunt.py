@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from plumbline.declarations import Provider
 from plumbline.declarations.devices import part_of_card
 from plumbline.declarations.providers.provider import GpuhuntSource
-from plumbline.declarations.providers.rates import Purchase
+from plumbline.declarations.providers.rates import ListedPurchase
 from plumbline.price_sources.base import NoPrice, typical_range
 from plumbline.price_sources.gpuhunt_catalog import CloudCatalog, load_cloud
 from plumbline.results.price_reading import Reading
@@ -135,7 +135,7 @@ class GpuhuntPrices:
             (other.price / count for other in twins if other not in own),
             (other.price / count for other in own if other.location != item.location),
         )
-        bought: Purchase = "spot" if item.spot else "on_demand"
+        bought: ListedPurchase = "spot" if item.spot else "on_demand"
         version, observed_at = catalog.version, catalog.observed_at
         return Reading(
             provider.name, bought, None, "gpuhunt", version, observed_at, item.price, "USD", "instance_hour", count, typical=typical

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal
 
-from plumbline.declarations.providers.rates import Purchase
+from plumbline.declarations.providers.rates import ListedPurchase
 from plumbline.declarations.providers.rates import Term as Term
 from plumbline.declarations.trials import digest
 
@@ -27,7 +27,7 @@ class Reading:
     Raises ValueError for an impossible figure: negative or not finite, no GPU, no time zone, USD that is not worth 1 USD."""
 
     provider: str
-    purchase: Purchase
+    purchase: ListedPurchase
     term: Term | None
     source: str
     source_version: str

@@ -13,7 +13,7 @@ from plumbline.analysis.prices.book import declared_price
 from plumbline.analysis.prices.check import PriceVerdict
 from plumbline.archive import Archive, PriceView
 from plumbline.declarations import Declarations, Provider
-from plumbline.declarations.providers.rates import Purchase, Term
+from plumbline.declarations.providers.rates import ListedPurchase, Term
 from plumbline.findings.price import CHANGED_SUBJECT, HELD_SUBJECT, format_price_name, format_price_source, price_subject, price_unit
 from plumbline.findings.price_check import checked_price
 from plumbline.metrics.formatting import format_money
@@ -33,7 +33,7 @@ class AcceptedPrice:
 def accept_price(
     archive: Archive,
     provider: Provider,
-    purchase: Purchase,
+    purchase: ListedPurchase,
     term: Term | None,
     *,
     by: str,
@@ -82,7 +82,9 @@ def accept_price(
     return AcceptedPrice(accepted_before, tuple(decide_all(archive, declared, now.date(), reason)), repeated)
 
 
-def _valid_price(provider: Provider, purchase: Purchase, term: Term | None, given: float | None, checked: PriceVerdict | None) -> float:
+def _valid_price(
+    provider: Provider, purchase: ListedPurchase, term: Term | None, given: float | None, checked: PriceVerdict | None
+) -> float:
     title, unit = f"the {format_price_name(purchase, term)} price of {provider.name}", price_unit(provider.accelerator.kind)
     expected = f"in USD per {unit} (`{accept_command(provider, purchase, term)} --price USD`)"
     if given is None and checked is None:
@@ -93,16 +95,16 @@ def _valid_price(provider: Provider, purchase: Purchase, term: Term | None, give
     return price
 
 
-def price_of_finding(finding: Finding) -> tuple[Purchase, Term | None]:
-    """Purchase and term of the price that a finding is about. ValueError for other findings."""
+def price_of_finding(finding: Finding) -> tuple[ListedPurchase, Term | None]:
+    """ListedPurchase and term of the price that a finding is about. ValueError for other findings."""
     terms: tuple[Term | None, ...] = (None, *get_args(Term))
-    for kind, purchase, term in product((CHANGED_SUBJECT, HELD_SUBJECT), get_args(Purchase), terms):
+    for kind, purchase, term in product((CHANGED_SUBJECT, HELD_SUBJECT), get_args(ListedPurchase), terms):
         if price_subject(kind, purchase, term) == finding.subject:
             return purchase, term
     raise ValueError(f'finding {finding.finding_id} has subject "{finding.subject}"; expected a finding about a price')
 
 
-def accept_command(provider: Provider, purchase: Purchase, term: Term | None) -> str:
+def accept_command(provider: Provider, purchase: ListedPurchase, term: Term | None) -> str:
     """The command line that accepts one price of a provider."""
     of = "" if purchase == "on_demand" else f" --purchase {purchase}"
     return f"plumbline prices accept {provider.name}{of}{f' --term {term}' if term else ''} --why …"

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from plumbline.analysis.cost.interruptions import loss_rate
-from plumbline.analysis.cost.scenarios import CostModel, Range, Scenarios, Tornado, scenarios, tornado
+from plumbline.analysis.cost.scenarios import CostModel, Fleet, Range, Scenarios, Tornado, scenarios, tornado
 from plumbline.analysis.cost.trial_bill import BYTES
 from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COSTS, Outcome, not_measured
 from plumbline.analysis.prices.book import charged, quote, share_of
 from plumbline.analysis.scorecards.pooling import pool
 from plumbline.analysis.trial_sample import SUSTAINED, TrialSample
 from plumbline.declarations import AnyWorkload, Provider
-from plumbline.declarations.economics import DataRange, Economics, Utilisation
+from plumbline.declarations.economics import Checkpoints, DataRange, Economics, SourcedFigure, Utilisation
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics import leading_names
 from plumbline.metrics.formatting import format_significant
@@ -53,10 +53,16 @@ class UnknownInput:
 
 @dataclass(frozen=True)
 class HourlyPrice:
-    """USD an hour of all instances that one trial takes, and what that rests on."""
+    """USD an hour of all instances that one trial takes, what that rests on, and how it is paid."""
 
     hourly: Range
     basis: str
+    purchase: Purchase
+
+    @property
+    def whole(self) -> bool:
+        """Whether it buys whole instances, used or not."""
+        return self.purchase in ("reserved", "owned")
 
 
 @dataclass(frozen=True)
@@ -145,16 +151,16 @@ class ForecastInputs:
             self.sources["price"] = declared.source
             part = "" if share is None else f" × {share.gpus}/{share.of} ({share})"
             charge = span.times(nodes * (1.0 if share is None else share.fraction))
-            return HourlyPrice(charge, f"{several}{purchase}, {span.expected:.10g} USD/h{part}, declared: {declared.source}")
+            return HourlyPrice(charge, f"{several}{purchase}, {span.expected:.10g} USD/h{part}, declared: {declared.source}", purchase)
         quoted = charged(quote(self.provider, self.on, purchase), share)
         if quoted.basis is None:
             return str(quoted.reason)
         factor = self.range("price", "the price is taken as it holds") or Range.fixed(1.0)
-        return HourlyPrice(factor.times(quoted.basis.usd_per_hour * nodes), f"{several}{quoted.basis}")
+        return HourlyPrice(factor.times(quoted.basis.usd_per_hour * nodes), f"{several}{quoted.basis}", quoted.basis.purchase)
 
     def range(self, figure: Literal["price", "utilisation", "failure_rate"], taken: str) -> Range | None:
         """A declared range; None if it is not declared, and then `taken` says how the cost is computed without it."""
-        assumption = self.economics.assumed(figure, self.provider.name, self.workload.name)
+        assumption = self._assumed(figure)
         if assumption is None:
             self.undeclared(figure, taken)
             return None
@@ -164,7 +170,7 @@ class ForecastInputs:
 
     def volume(self, outcome: Outcome) -> float | None:
         """The declared monthly volume in outcomes, by the measured rates where it is declared in something else."""
-        assumption = self.economics.assumed("volume", self.provider.name, self.workload.name)
+        assumption = self._assumed("volume")
         if assumption is None:
             example = "requests: 50000000" if self.workload.kind == "inference" else "trained_tokens: 100000000000"
             self.undeclared("volume", "the cost is without what is paid by the month", f"volume: {{{example}}}")
@@ -180,9 +186,12 @@ class ForecastInputs:
 
     def monthly_data(self, item: Literal["egress", "storage"]) -> Range | None:
         """The cost of egress or storage a month, USD: the declared amount at the provider's rate of the day."""
-        assumption = self.economics.assumed(item, self.provider.name, self.workload.name)
-        if assumption is None:
-            self.undeclared(item, "the cost is without it")
+        names = ("storage", "checkpoints") if item == "storage" else (item,)
+        found = [(each.source, self._bytes(each.value)) for name in names if (each := self._assumed(name)) is not None]
+        stored = [(source, span) for source, span in found if span is not None]
+        if not stored:
+            if not found:
+                self.undeclared(item, "the cost is without it")
             return None
         rate = next((r for r in self.provider.rates if r.item == item and r.holds(self.on)), None)
         if rate is None:
@@ -192,14 +201,38 @@ class ForecastInputs:
                 UnknownInput(item, reason, f"declare it in the provider's rates, such as {{item: {item}, price: {price}, …}}")
             )
             return None
-        self.sources[item] = f"{assumption.source}; {rate.price.amount:.10g} {rate.price.currency}/{rate.price.per}: {rate.source}"
-        amount: DataRange = assumption.value
+        self.sources[item] = (
+            f"{'; '.join(source for source, _ in stored)}; {rate.price.amount:.10g} {rate.price.currency}/{rate.price.per}: {rate.source}"
+        )
         unit = BYTES[rate.price.per.removesuffix("-month")]
-        return Range(amount.low, amount.expected, amount.high).times(rate.price.amount * rate.usd_per_unit / unit)
+        spans = [span for _, span in stored]
+        amount = Range(sum(s.low for s in spans), sum(s.expected for s in spans), sum(s.high for s in spans))
+        return amount.times(rate.price.amount * rate.usd_per_unit / unit)
+
+    def _assumed(self, figure: str) -> SourcedFigure[Any] | None:
+        return self.economics.assumed(figure, self.provider.name, self.workload.name)
+
+    def _bytes(self, value: DataRange | Checkpoints) -> Range | None:
+        """The declared data; checkpoints of the declared size, else of the measured one, None if it was not."""
+        if isinstance(value, DataRange):
+            return Range(value.low, value.expected, value.high)
+        size = self.measured("checkpoint_size", "value") if value.size is None else Range.fixed(value.size)
+        if size is None:
+            reason = f"checkpoint_size of {self.workload.name} was not measured: the cost is without its {value.kept} checkpoints"
+            self.unknown.append(UnknownInput("storage", reason, "declare it, such as checkpoints: {size: 140GB, kept: 52}"))
+        return None if size is None else size.times(value.kept)
+
+    def support(self) -> tuple[float, float]:
+        """Support plans: USD a month, and the share of what the instances cost."""
+        plans = [plan for plan in self.provider.support if plan.holds(self.on)]
+        if plans:
+            self.sources["support"] = "; ".join(plan.source for plan in plans)
+        fixed = sum(plan.per_month.amount * plan.usd_per_unit for plan in plans if plan.per_month is not None)
+        return fixed, sum(plan.share or 0.0 for plan in plans)
 
     def engineering(self) -> float | None:
         """The cost of people a month, USD: as the economics say, else the provider's declared overhead by the month."""
-        assumption = self.economics.assumed("engineering", self.provider.name, self.workload.name)
+        assumption = self._assumed("engineering")
         if assumption is not None:
             self.sources["engineering"] = assumption.source
             return float(assumption.value)
@@ -212,7 +245,7 @@ class ForecastInputs:
 
     def always_on(self) -> int:
         """How many times the instances are paid all month long; 0 if not declared."""
-        assumption = self.economics.assumed("always_on", self.provider.name, self.workload.name)
+        assumption = self._assumed("always_on")
         return 0 if assumption is None else int(assumption.value)
 
     def undeclared(self, figure: str, taken: str, example: str = "") -> None:
@@ -266,6 +299,11 @@ class CostForecast:
         return None if self.model is None else tornado(self.model, self.amount)
 
     @property
+    def fleet(self) -> Fleet | None:
+        """The instances of a month as expected; None without a model or a volume."""
+        return None if self.model is None or self.model.volume is None else self.model.fleet(self.model.volume, self.model.at({}))
+
+    @property
     def outcome(self) -> str:
         """The amount in words, such as 1,000,000 output tokens."""
         return f"{self.amount:,.0f} {self.what}"
@@ -305,6 +343,7 @@ def cost_forecast(
         stretched, restarts = (1.0, "") if loss is None else loss.stretch(case.expected)
     except ValueError as error:
         return CostForecast(*about, reason=str(error), price=priced.basis)
+    support, support_share = case.support()
     model = CostModel(
         price=priced.hourly,
         rate=delivered.rate.times(1 / stretched),
@@ -314,7 +353,10 @@ def cost_forecast(
         storage=case.monthly_data("storage"),
         engineering=case.engineering(),
         volume=case.volume(outcome),
-        always_on=case.always_on(),
+        always_on=0 if priced.purchase == "serverless" else case.always_on(),
+        support=support,
+        support_share=support_share,
+        whole=priced.whole,
     )
     return CostForecast(
         *about,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from plumbline.analysis.cost.forecast import ForecastInputs, UnknownInput
-from plumbline.analysis.cost.scenarios import Range, instance_hours
+from plumbline.analysis.cost.forecast import DeliveredRate, ForecastInputs, UnknownInput
+from plumbline.analysis.cost.scenarios import Fleet, Range, fleet
 from plumbline.analysis.cost.trial_bill import MONTH_H
 from plumbline.analysis.cost.unit_costs import HOUR_S
 from plumbline.analysis.trial_sample import TrialSample
@@ -20,13 +21,15 @@ from plumbline.metrics.formatting import format_money, format_percent
 
 @dataclass(frozen=True)
 class SelfHosted:
-    """`price`: USD an hour of all instances that deliver `rate` requests a second together. `fixed`: USD a month that no volume changes."""
+    """`price`: USD an hour of all instances that deliver `rate` requests a second together. `fixed`: USD a month that no volume changes. `whole`: paid by the month,
+    as with always_on: instances are then whole."""
 
     price: float
     rate: float
     failure_rate: float = 0.0
     fixed: float = 0.0
     always_on: int = 0
+    whole: bool = False
 
     def __post_init__(self) -> None:
         if self.rate <= 0 or self.price < 0 or self.fixed < 0 or not 0 <= self.failure_rate < 1:
@@ -36,14 +39,18 @@ class SelfHosted:
         """USD for one request, what is fixed left out."""
         return self.price / (HOUR_S * self.rate * (1 - self.failure_rate) * utilisation)
 
-    @property
-    def always_on_usd(self) -> float:
-        """USD a month that instances cost before the first request."""
-        return self.always_on * MONTH_H * self.price
-
     def monthly(self, volume: float, utilisation: float) -> float:
         """USD a month for so many requests."""
-        return self.price * instance_hours(volume, self.rate, utilisation, self.failure_rate, self.always_on) + self.fixed
+        return self.price * self.fleet(volume, utilisation).hours + self.fixed
+
+    def fleet(self, volume: float, utilisation: float) -> Fleet:
+        """The instances for so many requests a month."""
+        return fleet(volume, self.rate, utilisation, self.failure_rate, self.always_on, self.whole)
+
+    @property
+    def month(self) -> float | None:
+        """USD of one whole instance's month; None of what is held by the hour, or costs nothing."""
+        return self.price * MONTH_H if (self.whole or self.always_on) and self.price else None
 
 
 @dataclass(frozen=True)
@@ -56,15 +63,17 @@ class BreakEvenPoint:
 
 def even_volume(own: SelfHosted, hosted: float, utilisation: float) -> BreakEvenPoint:
     """The requests a month from which on self-hosting is cheaper, at a utilisation; `hosted`: USD for one hosted request."""
-    each, waiting = own.per_request(utilisation), own.always_on_usd
+    each, month = own.per_request(utilisation), own.month
     if hosted <= each:
         return BreakEvenPoint(
             None,
             f"hosted is cheaper at any volume: a request costs {format_money(hosted)} hosted, {format_money(each)} self-hosted at {format_percent(utilisation)} utilisation",
         )
-    value = (waiting + own.fixed) / hosted
-    if value * each > waiting:  # the instances that always run are full before the fixed costs are earned
+    if month is None:
         value = own.fixed / (hosted - each)
+    else:  # with `full` USD a month each earns at most: the last number of instances that does not pay from its first request on
+        full = month / each * hosted
+        value = (max(math.ceil((own.fixed + full) / (full - month)) - 1, own.always_on, 1) * month + own.fixed) / hosted
     if value == 0:
         return BreakEvenPoint(0.0, "self-hosting is cheaper from the first request on: it has no fixed costs")
     return BreakEvenPoint(
@@ -81,13 +90,14 @@ def even_utilisation(own: SelfHosted, hosted: float, volume: float) -> BreakEven
             None,
             f"hosted is cheaper at any utilisation: it costs {format_money(budget)} a month, the fixed costs of self-hosting {format_money(own.fixed)}",
         )
-    if own.always_on_usd > left:
+    month = own.month
+    if month is not None and max(own.always_on, 1) * month > left:
         return BreakEvenPoint(
             None,
             f"hosted is cheaper at any utilisation: it costs {format_money(budget)} a month, always-on instances with the fixed costs of "
-            f"self-hosting {format_money(own.always_on_usd + own.fixed)}",
+            f"self-hosting {format_money(max(own.always_on, 1) * month + own.fixed)}",
         )
-    value = own.per_request(1.0) * volume / left
+    value = own.per_request(1.0) * volume / (left if month is None else left // month * month)
     if value > 1:
         return BreakEvenPoint(
             None,
@@ -156,31 +166,18 @@ def hosted_forecast(
             f"workloads: [{workload.name}], input: 0.20 USD/1M tokens, output: 0.20 USD/1M tokens, since: …, source: …}}]"
         )
         return HostedForecast(*about, reason=why)
-    priced = case.price(purchase)
-    if isinstance(priced, str):
-        return HostedForecast(*about, reason=priced)
-    # Who hosts bills every request, in time or not: one's own are counted the same way.
+    found = deployment(case, purchase)
+    if isinstance(found, str):
+        return HostedForecast(*about, reason=found)
+    own, price, delivered = found
     outcome = case.at_best("cost_per_1k_requests")
-    delivered = case.delivered(outcome)
-    if isinstance(delivered, str):
-        return HostedForecast(*about, reason=delivered)
     utilisation = case.range("utilisation", "the break-even volume is as if every paid hour delivered")
-    failures = case.range("failure_rate", "the cost is as if nothing had to be done again")
-    monthly = [case.monthly_data("egress"), case.monthly_data("storage")]
-    people = case.engineering()
-    own = SelfHosted(
-        price=priced.hourly.expected,
-        rate=delivered.rate.expected,
-        failure_rate=0.0 if failures is None else failures.expected,
-        fixed=sum(part.expected for part in monthly if part is not None) + (people or 0.0),
-        always_on=case.always_on(),
-    )
     volume = case.volume(outcome)
     expected = 1.0 if utilisation is None else utilisation.expected
     return HostedForecast(
         *about,
         own=own,
-        price=priced.basis,
+        price=price,
         rate=delivered.basis,
         utilisation=utilisation,
         expected=expected,
@@ -190,6 +187,29 @@ def hosted_forecast(
         sources=tuple(case.sources.items()),
         trials=delivered.trials,
     )
+
+
+def deployment(case: ForecastInputs, purchase: Purchase) -> tuple[SelfHosted, str, DeliveredRate] | str:
+    """What serves the workload's requests on one's own instances, the basis of its price, and its rate; or why it is not known."""
+    priced = case.price(purchase)
+    if isinstance(priced, str):
+        return priced
+    # Who hosts bills every request, in time or not: one's own are counted the same way.
+    delivered = case.delivered(case.at_best("cost_per_1k_requests"))
+    if isinstance(delivered, str):
+        return delivered
+    failures = case.range("failure_rate", "the cost is as if nothing had to be done again")
+    monthly = [case.monthly_data("egress"), case.monthly_data("storage")]
+    support, support_share = case.support()
+    own = SelfHosted(
+        price=priced.hourly.expected * (1 + support_share),
+        rate=delivered.rate.expected,
+        failure_rate=0.0 if failures is None else failures.expected,
+        fixed=sum(part.expected for part in monthly if part is not None) + (case.engineering() or 0.0) + support,
+        always_on=0 if priced.purchase == "serverless" else case.always_on(),
+        whole=priced.whole,
+    )
+    return own, priced.basis, delivered
 
 
 def _break_even(

@@ -1,7 +1,8 @@
 """The cost of an outcome at best, as expected and at worst, by utilisation and further costs. Pure arithmetic.
 
     instance-hours = volume / (3600 · rate · utilisation · (1 − failure rate)), but at least always_on · 730.5 a month
-    cost           = instance-hours · price + (egress + storage + engineering) a month
+    paid by the month (always_on, reserved, owned): whole instances, instance-hours rounded up to a multiple of 730.5
+    cost           = instance-hours · price + (egress + storage + engineering + support) a month
 
 `rate` is what the instances deliver together while they are asked, as measured; `utilisation` the share of the paid time in which they are;
 `failure rate` the share of the paid work that has to be done again. Every driver moves the cost one way only, so that the best and the worst
@@ -54,11 +55,36 @@ class Range:
 
 
 @dataclass(frozen=True)
+class Fleet:
+    """`needed`: mean instances of a month (each all that deliver the rate together); `bought`: as many, or whole ones."""
+
+    needed: float
+    bought: float
+    whole: bool
+
+    @property
+    def hours(self) -> float:
+        """Instance-hours that are paid in a month."""
+        return self.bought * MONTH_H
+
+    def __str__(self) -> str:
+        if not self.whole:
+            return f"{format_significant(self.needed)} instances on average, held by the hour"
+        return f"{format_significant(self.needed)} instances needed, {self.bought:g} bought, {format_significant(self.bought - self.needed)} slack"
+
+
+def fleet(volume: float, rate: float, used: float = 1.0, failing: float = 0.0, always_on: int = 0, whole: bool = False) -> Fleet:
+    """The instances for `volume` outcomes in a month. `always_on` and `whole`: paid by the month, which no part of an instance is."""
+    needed, whole = volume / (HOUR_S * rate * used * (1 - failing)) / MONTH_H, whole or always_on > 0
+    return Fleet(needed, max(math.ceil(round(needed, 9)), always_on) if whole else needed, whole)
+
+
+@dataclass(frozen=True)
 class CostModel:
     """The drivers of an outcome's cost. None: not known, and left out of the cost (as if every paid hour delivered, as if nothing failed).
 
     `price`: USD an hour of all instances that deliver `rate` (outcomes a second) together. `utilisation` (0 … 1], `failure_rate` [0 … 1).
-    `egress`, `storage`, `engineering`: USD a month. `volume`: outcomes a month. `always_on`: how many times those instances are paid all month.
+    `egress`, `storage`, `engineering`, `support`: USD a month. `support_share`: of what the instances cost. `whole`: they are paid by the month. `volume`: outcomes a month. `always_on`: how many times those instances are paid all month.
     """
 
     price: Range
@@ -70,6 +96,9 @@ class CostModel:
     engineering: float | None = None
     volume: float | None = None
     always_on: int = 0
+    support: float | None = None
+    support_share: float = 0.0
+    whole: bool = False
 
     def __post_init__(self) -> None:
         if self.rate.low <= 0:
@@ -94,6 +123,11 @@ class CostModel:
         }
         return {driver: span for driver, span in ranges.items() if span is not None}
 
+    def fleet(self, volume: float, values: Mapping[Driver, float]) -> Fleet:
+        """The instances for `volume` outcomes at these values; whole ones only of a month's volume."""
+        rounding = (self.always_on, self.whole) if self.volume is not None else (0, False)
+        return fleet(volume, values["rate"], values.get("utilisation", 1.0), values.get("failure_rate", 0.0), *rounding)
+
     def at(self, ends: Mapping[Driver, Literal["low", "high"]]) -> dict[Driver, float]:
         """Every known driver's value: at the end that is named, else as expected."""
         return {driver: getattr(span, ends.get(driver, "expected")) for driver, span in self.ranges.items()}
@@ -110,6 +144,7 @@ class Parts:
     egress: float | None = None
     storage: float | None = None
     engineering: float | None = None
+    support: float | None = None
 
     @property
     def total(self) -> float:
@@ -131,27 +166,24 @@ class Scenarios:
     worst: Parts
 
 
-def instance_hours(volume: float, rate: float, utilisation: float = 1.0, failure_rate: float = 0.0, always_on: int = 0) -> float:
-    """Hours of the instances that deliver `rate` together, for `volume` outcomes in a month."""
-    return max(volume / (HOUR_S * rate * utilisation * (1 - failure_rate)), always_on * MONTH_H)
-
-
 def cost_at(model: CostModel, amount: float, values: Mapping[Driver, float]) -> Parts:
     """Cost of `amount` outcomes at these values of the drivers (`CostModel.at`)."""
     whole = model.volume if model.volume is not None else amount
     price, rate, failing = values["price"], values["rate"], values.get("failure_rate", 0.0)
-    hours = instance_hours(whole, rate, values.get("utilisation", 1.0), failing, model.always_on if model.volume is not None else 0)
-    busy_hours = instance_hours(whole, rate)
+    hours, busy_hours = model.fleet(whole, values).hours, fleet(whole, rate).hours
     failed_hours = busy_hours * failing / (1 - failing)
     share = price * amount / whole
     by_month = amount / model.volume if model.volume is not None else None
+    idle_hours = max(0.0, hours - busy_hours - failed_hours)
+    support = (model.support or 0.0) * (by_month or 0.0) + model.support_share * (busy_hours + failed_hours + idle_hours) * share
     return Parts(
         busy=busy_hours * share,
         failed=failed_hours * share,
-        idle=max(0.0, hours - busy_hours - failed_hours) * share,
+        idle=idle_hours * share,
         egress=None if by_month is None or "egress" not in values else values["egress"] * by_month,
         storage=None if by_month is None or "storage" not in values else values["storage"] * by_month,
         engineering=None if by_month is None or model.engineering is None else model.engineering * by_month,
+        support=support or None,
     )
 
 

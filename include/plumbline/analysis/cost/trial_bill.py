@@ -21,7 +21,13 @@ from plumbline.results.token_usage import TokenUsage
 
 MONTH_H = 730.5
 BYTES = {"GB": 1e9, "GiB": 2.0**30}
-BASES: Mapping[Purchase, CostBasis] = {"on_demand": "list", "spot": "spot", "reserved": "reserved"}
+BASES: Mapping[Purchase, CostBasis] = {
+    "on_demand": "list",
+    "spot": "spot",
+    "reserved": "reserved",
+    "owned": "owned",
+    "serverless": "serverless",
+}
 
 
 @dataclass(frozen=True)
@@ -59,8 +65,9 @@ def trial_bill(use: TrialUsage, provider: Provider, on: date, purchase: Purchase
     price, rate or record is `unknown`, with the reason.
     """
     paid = paid_of(provider, use.gpus)
-    beside = _bill([*_extra_lines(use, provider, on, paid), *_engineering(use, provider, on, paid)])
-    return machine_bill(use, provider, on, purchase) + beside
+    machine = machine_bill(use, provider, on, purchase)
+    beside = [*_extra_lines(use, provider, on, paid), *_engineering(use, provider, on, paid), *_support(use, provider, on, paid, machine)]
+    return machine + _bill(beside)
 
 
 def machine_bill(use: TrialUsage, provider: Provider, on: date, purchase: Purchase = "on_demand") -> Bill:
@@ -206,6 +213,19 @@ def _engineering(use: TrialUsage, provider: Provider, on: date, share: InstanceS
             value = spent_h * use.share
         price = UnitPrice(_usd(each.price.amount, each), "USD", "hour")
         yield Line("engineering", Quantity(value, "hour"), price, "declared", _source(each), each.since, each.what)
+
+
+def _support(use: TrialUsage, provider: Provider, on: date, share: InstanceShare | None, machine: Bill) -> Iterator[Line | Unknown]:
+    for plan in (each for each in provider.support if each.holds(on)):
+        if plan.share is not None:
+            if machine.total is not None:
+                billed, price = Quantity(machine.total.amount, "billed USD"), UnitPrice(plan.share, "USD", "billed USD")
+                yield Line("support", billed, price, "declared", plan.source, plan.since, plan.what)
+        elif use.held_s is None:
+            yield Unknown("support", f"the time that {use.trial_id} held {provider.name} was not recorded")
+        elif plan.per_month is not None and plan.instance_hours is not None:
+            months, price = hours(use.held_s, share) / plan.instance_hours, UnitPrice(_usd(plan.per_month.amount, plan), "USD", "month")
+            yield Line("support", Quantity(months, "month"), price, "declared", _source(plan), plan.since, plan.what)
 
 
 def _usd(amount: float, stated: SourcedAmount) -> float:

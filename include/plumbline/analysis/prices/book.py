@@ -181,5 +181,5 @@ def with_price_factor(provider: Provider, factor: float) -> Provider:
     """The provider with every price of its list multiplied by `factor`, above 0; of a simulated one, what its declared changes make of it too."""
     if factor <= 0:
         raise ValueError(f"{provider.name}'s prices cannot be multiplied by {factor:g}; expected a factor above 0")
-    prices = tuple(price.model_copy(update={"price": price.price * factor}) for price in provider.prices)
-    return provider.model_copy(update={"prices": prices, "launcher": provider.launcher.repriced(factor)})
+    prices = tuple(price.model_copy(update={"price": price.price * factor}) for price in provider.own_prices)
+    return provider.model_copy(update={"prices": prices, "owned": (), "serverless": (), "launcher": provider.launcher.repriced(factor)})

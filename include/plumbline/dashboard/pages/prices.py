@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from typing import get_args
+from typing import Any, get_args
 
 from fastapi import HTTPException, Query, Request
 from fastapi.responses import Response
@@ -120,7 +120,7 @@ def _grouped(archive: Archive, declared: Declarations, findings: Sequence[Findin
     return group_findings(findings, {name: cost.usd for name, cost in monthly_costs(archive, declared, findings).items()})
 
 
-def _of_term(accepted: Sequence[PriceView], purchase: Purchase, term: str) -> tuple[Price, ...]:
+def _of_term(accepted: Sequence[PriceView], purchase: Any, term: str) -> tuple[Price, ...]:
     """A price that is agreed for a term is accepted, never declared."""
     return tuple(
         Price.model_construct(purchase=purchase, price=p.usd_per_hour, since=p.since, until=p.until, source=p.source)

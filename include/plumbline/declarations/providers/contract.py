@@ -9,13 +9,13 @@ from pydantic import Field, model_validator
 from plumbline.declarations.base import Declared, Name
 from plumbline.declarations.providers.amounts import Exchanged, HourlyAmountText
 from plumbline.declarations.providers.dated import Dated, check_one_at_a_time
-from plumbline.declarations.providers.rates import Purchase, Term
+from plumbline.declarations.providers.rates import ListedPurchase, Term
 
 
 class ContractPrice(Exchanged, Dated):
     """One price."""
 
-    purchase: Purchase
+    purchase: ListedPurchase
     term: Term | None = Field(None, description="how long a reservation binds, 1y or 3y")
     price: HourlyAmountText
 

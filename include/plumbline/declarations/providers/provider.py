@@ -13,7 +13,8 @@ from plumbline.declarations.devices import part_of_card
 from plumbline.declarations.providers.dated import Dated, check_one_at_a_time
 from plumbline.declarations.providers.launcher_base import LauncherBase
 from plumbline.declarations.providers.launchers import Launcher
-from plumbline.declarations.providers.rates import DeclaredRate, Invoice, Overhead, Purchase, check_invoices
+from plumbline.declarations.providers.price_kinds import Ownership, ServerlessRate, SupportPlan
+from plumbline.declarations.providers.rates import DeclaredRate, Invoice, ListedPurchase, Overhead, Purchase, check_invoices
 from plumbline.declarations.providers.token_rate import TokenRate
 from plumbline.declarations.urls import DeclaredUrl
 from plumbline.declarations.workloads.engines import EngineArgs, check_engine_args
@@ -63,7 +64,7 @@ class OpencostSource(PriceSourceBase):
     )
     namespace: Name = "plumbline"
     window: Duration = Field(7 * 86400.0, description="the past time whose pods are summed")
-    purchase: Purchase = Field("on_demand", description="purchase of these pods' nodes")
+    purchase: ListedPurchase = Field("on_demand", description="purchase of these pods' nodes")
 
     @model_validator(mode="after")
     def _whole_hours(self) -> OpencostSource:
@@ -128,7 +129,7 @@ class Accelerator(Declared):
 class Price(Dated):
     """A declared price of the whole instance."""
 
-    purchase: Purchase
+    purchase: ListedPurchase
     price: HourlyPrice
     source: str = Field(min_length=3, description="of the figure, such as 'contract 2026-114' or a price page with its date")
 
@@ -203,6 +204,11 @@ class Provider(Declared):
     rates: tuple[DeclaredRate, ...] = ()
     overhead: tuple[Overhead, ...] = ()
     invoices: tuple[Invoice, ...] = ()
+    owned: tuple[Ownership, ...] = Field(
+        (), description="what its instances cost if one owns them; on_demand, where none is declared, is this price"
+    )
+    serverless: tuple[ServerlessRate, ...] = Field((), description="of an endpoint that scales to zero")
+    support: tuple[SupportPlan, ...] = ()
     sla: ServiceLevel = ServiceLevel()
     manual_steps: tuple[Annotated[str, Field(min_length=3)], ...] | None = Field(
         None, description="manual steps before a trial can run, one sentence each; [] for none"
@@ -259,6 +265,10 @@ class Provider(Declared):
             raise ValueError(
                 "both token_prices and prices or price_sources; expected one of them: an endpoint bills its use or its instance"
             )
+        if self.serverless and (self.prices or self.token_prices or not (self.launcher.hosted or self.simulated)):
+            raise ValueError("serverless; expected it for an endpoint, without prices and token_prices")
+        check_one_at_a_time((*self.owned, *self.serverless), lambda _: "owned or serverless prices")
+        check_one_at_a_time(self.support, lambda plan: plan.what)
         check_one_at_a_time(self.token_prices, lambda _: "token_prices")
         check_one_at_a_time(self.rates, lambda rate: f"{rate.item} rates")
         check_invoices(self.invoices)
@@ -270,13 +280,14 @@ class Provider(Declared):
             return
         if self.budget.gpu_hours_per_month is not None and self.accelerator.kind == "cpu":
             raise ValueError("budget.gpu_hours_per_month, but accelerator.kind is cpu; expected usd_per_month")
-        if self.budget.usd_per_month is not None and not any(p.purchase == "on_demand" for p in self.price_list):
+        if self.budget.usd_per_month is not None and not any(p.purchase in ("on_demand", "owned", "serverless") for p in self.price_list):
             raise ValueError("budget.usd_per_month, but no on_demand price is declared; expected one in prices, or gpu_hours_per_month")
 
     def of_trial(self) -> Provider:
         """The provider as its trials carry it, without schedule, budget, price sources, rates and manual steps: they do not change the
         measurement, and an earlier harness would refuse them as unknown."""
         paid = {"sold_by": "instance", "price_sources": (), "token_prices": (), "rates": (), "overhead": (), "invoices": ()}
+        paid |= {"owned": (), "serverless": (), "support": ()}
         promised = ServiceLevel(**self.sla.model_dump(include={"launch_success", "provisioning_lead_time"}))
         unseen = {
             "workloads": None,
@@ -319,11 +330,25 @@ class Provider(Declared):
             Price.model_construct(purchase=e.purchase, price=e.price, since=e.since, until=e.until, source="simulated price change")
             for e in self.launcher.price_changes()
         )
-        return (*simulated, *self.prices)
+        return (*simulated, *self.own_prices)
+
+    @property
+    def own_prices(self) -> tuple[Price, ...]:
+        """The declared prices, and those that follow from ownership and serverless rates."""
+        entries: tuple[Ownership | ServerlessRate, ...] = (*self.owned, *self.serverless)
+        gpus, terms = self.accelerator.count, {"since", "until", "source"}
+        made = [{"purchase": e.purchase, "price": e.usd_per_hour(gpus)} | e.model_dump(include=terms) for e in entries]
+        return (*self.prices, *(Price.model_construct(None, **values) for values in made))
 
     def price_on(self, on: date, purchase: Purchase = "on_demand") -> Price | None:
-        """The declared price of the whole instance on the day `on`, from `since` (included) until `until` (excluded), or None."""
-        return next((p for p in self.price_list if p.purchase == purchase and p.holds(on)), None)
+        """The declared price of the whole instance on the day `on`, from `since` (included) until `until` (excluded), or None.
+
+        What is owned or serverless and has no price on demand costs that wherever a price on demand counts."""
+        prices = self.price_list
+        kinds = {p.purchase for p in prices}
+        if purchase == "on_demand" and purchase not in kinds:
+            return next((p for p in prices if p.purchase in ("owned", "serverless") and p.holds(on)), None)
+        return next((p for p in prices if p.purchase == purchase and p.holds(on)), None)
 
     @property
     def dag_id(self) -> str:

@@ -13,7 +13,9 @@ from plumbline.declarations.providers.amounts import Amount, PricePerUnit, Sourc
 from plumbline.declarations.providers.dated import Dated, check_order
 from plumbline.metrics.units import Duration
 
-Purchase = Literal["on_demand", "spot", "reserved"]
+ListedPurchase = Literal["on_demand", "spot", "reserved"]
+"""What vendors list, and what is read and accepted."""
+Purchase = Literal["on_demand", "spot", "reserved", "owned", "serverless"]
 Term = Literal["1y", "3y"]
 """How long a reservation binds."""
 RateItem = Literal["cpu", "storage", "egress", "observability"]
@@ -78,7 +80,7 @@ class Invoice(SourcedAmount):
     month: str | None = Field(None, pattern=r"^\d{4}-(0[1-9]|1[0-2])$", description="such as 2026-10; or since and until")
     since: date | None = Field(None, description="first day of a time that was paid at once, such as a capacity block")
     until: date | None = Field(None, description="the day after its last one")
-    purchase: Purchase = "on_demand"
+    purchase: ListedPurchase = "on_demand"
     amount: Amount
     instance_hours: float = Field(gt=0, description="hours of the whole instance that the amount covers, such as 212.5")
 

@@ -43,6 +43,7 @@ PARTS = {
     "egress": "egress",
     "storage": "storage",
     "engineering": "engineering",
+    "support": "support plan",
 }
 DRIVERS = {
     "price": "instance price",
@@ -54,7 +55,7 @@ DRIVERS = {
 }
 COST_SECTION = "cost"
 _POINTS = 81
-_PATTERNS = ("", "/", "x", "\\", "-", ".")
+_PATTERNS = ("", "/", "x", "\\", "-", ".", "+")
 _ITEM_PATTERNS = ("", "/", "x", "-", "|", "+", ".", "\\", "")
 
 

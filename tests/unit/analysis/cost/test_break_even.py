@@ -37,11 +37,25 @@ def test_an_instance_that_always_runs_must_be_earned_first() -> None:
     # 1 USD/h for 730.5 h; hosted 0.001 USD: 730,500 requests, of which the instance does 36 million a month.
     own = SelfHosted(price=1.0, rate=13.7, always_on=1)
     assert even_volume(own, 0.001, 1.0).value == pytest.approx(730_500.0)
-    # With people it is more than the instance does at 1 % utilisation: hours are added while the rest is earned.
+    # With people it is more than one instance does at 1 % utilisation, 360,282.6 requests or 900.7065 USD. Each whole instance earns
+    # 900.7065 − 730.5 = 170.2065 USD; the last that does not pay from its first request on is number ⌈(10,000 + 900.7065) / 170.2065⌉ − 1 = 64:
+    # (64 · 730.5 + 10,000) / 0.0025 = 22,700,800 requests.
     busy = SelfHosted(price=1.0, rate=13.7, always_on=1, fixed=10_000.0)
     found = even_volume(busy, 0.0025, 0.01)
-    assert found.value == pytest.approx(10_000.0 / (0.0025 - 1 / (3600 * 13.7 * 0.01)))
-    assert found.value is not None and busy.monthly(found.value, 0.01) == pytest.approx(found.value * 0.0025)
+    assert found.value == pytest.approx(22_700_800.0)
+    assert busy.monthly(22_700_800.0, 0.01) == pytest.approx(22_700_800.0 * 0.0025)
+
+
+def test_a_part_of_an_instance_cannot_be_bought() -> None:
+    # 730.5 h at 10 requests a second are 26,298,000 requests; 1.2 times that needs two instances of 2 USD/h where they are paid by the month:
+    # 2 · 730.5 · 2 = 2,922 USD with 0.8 of an instance to spare; 1.2 · 730.5 · 2 = 1,753.20 USD where they are held by the hour.
+    needs = 1.2 * 26_298_000
+    whole = SelfHosted(price=2.0, rate=10.0, whole=True)
+    assert round(whole.monthly(needs, 1.0), 2) == 2922.00
+    assert str(whole.fleet(needs, 1.0)) == "1.20 instances needed, 2 bought, 0.8 slack"
+    assert round(SelfHosted(price=2.0, rate=10.0).monthly(needs, 1.0), 2) == 1753.20
+    # A budget of 2,300 USD buys one instance, which serves 20,000,000 requests at 20 / 26.298 = 76.1 % utilisation and no less.
+    assert even_utilisation(whole, 0.000115, 20_000_000.0).value == pytest.approx(20 / 26.298)
 
 
 ALWAYS_ON = SelfHosted(price=3.4, rate=7.0, always_on=2)
@@ -83,6 +97,7 @@ def test_what_cannot_be_is_an_error(wrong: dict[str, float]) -> None:
         failure_rate=st.floats(0, 0.5),
         fixed=st.just(0.0) | st.floats(0.01, 1e5),
         always_on=st.integers(0, 3),
+        whole=st.booleans(),
     ),
     st.floats(1e-6, 0.01),
     st.floats(0.05, 1.0),
@@ -97,6 +112,12 @@ def test_both_cost_the_same_there_and_one_s_own_less_beyond(own: SelfHosted, hos
         assert own.monthly(volume, utilisation) >= volume * hosted * (1 - 1e-9)
     share = even_utilisation(own, hosted, volume)
     if share.value is not None:
-        assert own.monthly(volume, share.value) == pytest.approx(max(volume * hosted, own.always_on_usd + own.fixed), rel=1e-6)
+        paid = own.monthly(volume, share.value)
+        month = own.month
+        assert (
+            paid == pytest.approx(volume * hosted, rel=1e-6)
+            if month is None
+            else paid <= volume * hosted * (1 + 1e-9) < paid + month * (1 + 1e-6)
+        )
     else:
         assert own.monthly(volume, 1.0) >= volume * hosted * (1 - 1e-9)

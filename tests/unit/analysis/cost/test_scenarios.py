@@ -27,7 +27,7 @@ def test_by_hand() -> None:
     found = scenarios(BY_HAND, 1_000_000.0)
     # Expected: 1,000 USD busy; a fifth of the work fails: 1,000 / 0.8 = 1,250; half of the time is paid for nothing: 2,500.
     assert found.expected.by_name() == pytest.approx(
-        {"busy": 1000.0, "failed": 250.0, "idle": 1250.0, "egress": 200.0, "storage": 50.0, "engineering": 1000.0}
+        {"busy": 1000.0, "failed": 250.0, "idle": 1250.0, "egress": 200.0, "storage": 50.0, "engineering": 1000.0, "support": None}
     )
     assert found.expected.total == pytest.approx(3750.0)
     # Best: 27 · 1e6 / (3600 · 12.5) = 600 busy, nothing fails, 600 / 0.8 = 750.
