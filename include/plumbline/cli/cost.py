@@ -1,4 +1,4 @@
-"""`plumbline cost trial|campaign|plan|month`: bills, line by line, and sums by month."""
+"""`plumbline cost trial|campaign|plan|month|reconcile`: bills, line by line, sums by month, and invoices."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from plumbline.analysis.cost.planned_bill import PlannedOption, plan_bills
 from plumbline.analysis.cost.unit_costs import Cost
 from plumbline.analysis.prices.book import OTHER_GPUS_TEXT, share_of
 from plumbline.cli.declared import Campaign, as_day
+from plumbline.cli.exit_status import DRIFTED
 from plumbline.cli.output import Json, clear_errors, completed, emit, fail, fields_of, marked, out, read_archive, table
 from plumbline.cli.tables import TOP, print_table
 from plumbline.declarations import DeclarationError, load
@@ -26,9 +27,11 @@ from plumbline.declarations.cost_plan import CostPlan, PlanLine, PlanOption
 from plumbline.declarations.loader import load_file
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics.formatting import format_name, names_by_text, shorten, unknown_name
+from plumbline.metrics.units import SECONDS, parse
 from plumbline.presentation.costs import share_note
 from plumbline.results import InvalidResult
 from plumbline.workflows.campaign_bill import campaign_bill
+from plumbline.workflows.reconcile import open_invoice_findings, reconcile_invoice
 from plumbline.workflows.report import newest_campaign
 from plumbline.workflows.spend import NOTE, Spend, spend, spend_csv
 
@@ -269,3 +272,35 @@ def _show(found: Spend, everything: bool) -> None:
     out.print(f"  {NOTE}", style="dim")
     for balance in found.balances:
         out.print(f"{balance.provider}: {balance}", style="yellow" if balance.exceeded else None)
+
+
+@cost.command()
+def reconcile(
+    invoice: Annotated[Path, typer.Argument(help="a CSV file with FOCUS 1.x columns")],
+    provider: Annotated[
+        list[str] | None, typer.Option("--provider", help="a declared provider; again for more; every one if left out")
+    ] = None,
+    slack: Annotated[str, typer.Option("--slack", help="how much longer than it is held an instance may be billed a trial")] = "15min",
+    record: Annotated[bool, typer.Option("--record", help="open a finding for each difference")] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare an invoice with the hours that trials held and the accepted prices. Exit 4 with differences."""
+    with clear_errors(DeclarationError, ValueError), read_archive() as archive:
+        declared, names = load(), provider or []
+        if unknown := [name for name in names if name not in declared.providers]:
+            fail(unknown_name("provider", unknown[0], declared.providers))
+        found = reconcile_invoice(archive, declared, invoice, names, parse(slack, SECONDS, "--slack: a duration", "15min") / 3600)
+        opened = open_invoice_findings(archive, declared, invoice.name, found.differences) if record else ()
+
+    def show() -> None:
+        shown = table(
+            f"{len(found.differences)} differences of {invoice.name}", "kind", "provider", "lines", "first line", "cost", "detail"
+        )
+        for each in found.differences:
+            shown.add_row(format_name(each.kind), each.provider, str(each.count), str(each.line or "–"), f"{each.cost:,.2f}", each.detail)
+        out.print(shown if found.differences else f"{invoice.name} agrees with the archive and the accepted prices")
+        out.print(f"  {found.matched} of {found.lines} lines are of declared instance types, by the hour", style="dim")
+
+    emit(as_json, {**found._asdict(), "opened": opened}, show)
+    if found.differences:
+        raise typer.Exit(DRIFTED)

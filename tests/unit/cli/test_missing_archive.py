@@ -43,6 +43,7 @@ SUBJECTS = (
     ("compare", "a", "b"),
     ("cost", "break-even", "local-2core", "chat-tiny-cpu"),
     ("cost", "campaign"),
+    ("cost", "reconcile", "invoice.csv"),
     ("cost", "scenarios", "local-2core", "chat-tiny-cpu"),
     ("cost", "spot", "local-2core", "gpt-tiny-cpu"),
     ("cost", "tornado", "local-2core", "chat-tiny-cpu"),

@@ -1,0 +1,162 @@
+"""Invoice lines (FOCUS 1.x) against held hours and accepted prices. Lines come one at a time, twice: first 8 bytes of each are kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import NamedTuple
+
+import numpy as np
+
+from plumbline.analysis.prices.book import quote
+from plumbline.declarations import Provider
+from plumbline.declarations.providers.rates import Purchase
+
+_NAMING = ("SkuId", "SkuMeter", "ResourceId", "ResourceName", "ResourceType", "ServiceName", "ChargeDescription")
+"""Columns that may name an instance type."""
+HOURS = ("h", "hr", "hrs", "hour", "hours", "instance-hour", "instance-hours")
+GPU_HOURS = ("gpu-hour", "gpu-hours", "gpu hour", "gpu hours")
+_IDENTITY = ("SkuId", "ChargePeriodStart", "ChargePeriodEnd", "PricingQuantity", "BilledCost", "ChargeDescription")
+_PURCHASES: Mapping[str, Purchase] = {"Dynamic": "spot", "Committed": "reserved"}
+_CENT, _MINUTE_H = Decimal("0.01"), 1 / 60
+
+
+class InvoiceLine(NamedTuple):
+    """`row`: by column. `cost`: in the billing currency; of usage the effective one. `hours`: of GPUs or instances, None of what is not by the hour."""
+
+    number: int
+    row: Mapping[str, str]
+    start: datetime
+    end: datetime
+    cost: Decimal
+    hours: Decimal | None
+
+    @property
+    def identity(self) -> int:
+        """Equal for equal lines of one resource."""
+        return hash((self.row["ResourceId"], *(self.row.get(column) for column in _IDENTITY)))
+
+
+def repeated_lines(lines: Iterable[InvoiceLine]) -> frozenset[int]:
+    """Identities that several lines have. Two instances without a resource's name have equal lines: these are left out."""
+    values, counts = np.unique(np.fromiter((line.identity for line in lines if line.row["ResourceId"]), np.int64), return_counts=True)
+    return frozenset(values[counts > 1].tolist())
+
+
+class HeldSpan(NamedTuple):
+    """Instance-hours that a trial held between two moments."""
+
+    trial_id: str
+    provider: str
+    start: datetime
+    end: datetime
+    hours: float
+
+    def within(self, first: date, after: date) -> float:
+        """The hours of it on these days (UTC)."""
+        opens, closes = (datetime.combine(day, time(), timezone.utc) for day in (first, after))
+        inside = (min(closes, self.end) - max(opens, self.start)).total_seconds()
+        return self.hours * max(0.0, inside) / max((self.end - self.start).total_seconds(), 1e-9)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """`kind`: price, hours_without_trial, trials_not_billed, duplicate, currency, tax, credit, adjustment, region. `cost`: what the invoice has more
+    than expected, of all `count`. `line`: the first, None of what has no line; `detail` is about it."""
+
+    kind: str
+    provider: str
+    cost: Decimal
+    line: int | None
+    detail: str
+    count: int = 1
+
+
+class Reconciler:
+    """`providers`: at effective prices. `repeated`: of `repeated_lines`. `slack_h`: hours a trial that an instance may be billed longer than it was held."""
+
+    def __init__(self, providers: Sequence[Provider], repeated: frozenset[int], slack_h: float) -> None:
+        self.lines = self.matched = 0
+        self._slack_h, self._repeated = slack_h, repeated
+        self._named = [(re.compile(rf"(?<![\w.-]){re.escape(p.instance_type)}(?![\w.-])", re.IGNORECASE), p) for p in providers]
+        self._seen: set[int] = set()
+        self._differences: dict[tuple[str, str], Difference] = {}
+        self._billed: dict[tuple[str, date, date], tuple[float, Decimal, int]] = {}
+
+    @property
+    def days(self) -> tuple[date, date] | None:
+        """The days that instance lines cover; None without any."""
+        return (min(d for _, d, _ in self._billed), max(d for *_, d in self._billed)) if self._billed else None
+
+    def add(self, line: InvoiceLine) -> None:
+        """Take one line."""
+        row, provider, currency = line.row, self._provider(line.row), line.row["BillingCurrency"]
+        self.lines += 1
+        name = "" if provider is None else provider.name
+        if row["ChargeCategory"] in ("Tax", "Credit", "Adjustment"):
+            self._differ(row["ChargeCategory"].lower(), name, line.cost, line.number, f"{line.cost:,.2f} {currency} beside the prices")
+        if provider is None or line.hours is None:
+            return
+        self.matched += 1
+        if line.identity in self._seen:
+            self._differ("duplicate", name, line.cost, line.number, f"{line.hours:f} h of {row['ResourceId']} again")
+            return
+        self._seen |= self._repeated & {line.identity}
+        hours = line.hours / (provider.accelerator.count if row["PricingUnit"].lower() in GPU_HOURS else 1)
+        days = name, line.start.date(), (line.end - timedelta(microseconds=1)).date() + timedelta(days=1)
+        before = self._billed.get(days, (0.0, Decimal(), line.number))
+        self._billed[days] = before[0] + float(hours), before[1] + line.cost, before[2]
+        if row["RegionId"] not in ("", provider.region, provider.zone):
+            self._differ("region", name, Decimal(), line.number, f"billed in {row['RegionId']}, declared {provider.region}")
+        quoted = quote(provider, line.start.date(), _PURCHASES.get(row.get("PricingCategory", ""), "on_demand"))
+        due = Decimal() if quoted.basis is None else Decimal(repr(quoted.basis.usd_per_hour)) * hours
+        if currency != "USD":
+            self._differ("currency", name, Decimal(), line.number, f"billed in {currency}, prices are in USD")
+        elif abs(line.cost - due) > max(_CENT, due / 1000):
+            words = f"{line.cost:.2f} USD for {hours:.6g} h; accepted: {quoted.basis or quoted.reason}"
+            self._differ("price", name, line.cost - due, line.number, words)
+
+    def differences(self, held: Iterable[HeldSpan]) -> tuple[Difference, ...]:
+        """All of them, one a kind and provider. `held`: the spans that touch the invoice's days."""
+        spans = list(held)
+        for name, first, after, billed, cost, line in self._periods():
+            inside = [(s.trial_id, used) for s in spans if s.provider == name and (used := s.within(first, after)) > 0]
+            used_h = sum(used for _, used in inside)
+            words = f"{first} until {after}: {billed:.6g} h billed, {used_h:.6g} h held"
+            if billed - used_h > self._slack_h * len(inside) + 1e-6:
+                self._differ("hours_without_trial", name, cost * Decimal((billed - used_h) / billed), line, words)
+            elif used_h - billed > _MINUTE_H * len(inside):
+                trials = ", ".join(trial for trial, _ in inside[:5])
+                self._differ("trials_not_billed", name, Decimal(), None, f"{words} by {trials}")
+        return tuple(self._differences.values())
+
+    def _periods(self) -> list[tuple[str, date, date, float, Decimal, int | None]]:
+        """Providers' days with what was billed for them, overlapping ones as one; and the days between, for which nothing was."""
+        periods: list[tuple[str, date, date, float, Decimal, int | None]] = []
+        opening, end = self.days or (date.min, date.min)
+        for name in sorted({name for name, *_ in self._billed}):
+            reached = opening
+            for first, after, (hours, cost, line) in sorted((f, a, sums) for (of, f, a), sums in self._billed.items() if of == name):
+                if first >= reached:
+                    periods += [(name, reached, first, 0.0, Decimal(), None)] if first > reached else []
+                    periods.append((name, first, after, hours, cost, line))
+                else:
+                    _, start, _, more, added, at = periods.pop()
+                    periods.append((name, start, max(reached, after), hours + more, cost + added, at))
+                reached = max(reached, after)
+            periods += [(name, reached, end, 0.0, Decimal(), None)] if reached < end else []
+        return periods
+
+    def _provider(self, row: Mapping[str, str]) -> Provider | None:
+        """The provider whose instance type the line names; of several the one in its region."""
+        text = " ".join(row.get(column, "") for column in _NAMING)
+        named = [provider for pattern, provider in self._named if pattern.search(text)]
+        return next((p for p in named if row["RegionId"] in (p.region, p.zone)), named[0] if named else None)
+
+    def _differ(self, kind: str, provider: str, cost: Decimal, line: int | None, detail: str) -> None:
+        known = self._differences.get((kind, provider))
+        new = Difference(kind, provider, cost, line, detail)
+        self._differences[kind, provider] = replace(known, cost=known.cost + cost, count=known.count + 1) if known else new

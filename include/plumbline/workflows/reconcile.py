@@ -1,0 +1,107 @@
+"""Compare an invoice's file (FOCUS 1.x, CSV) with the archive's held hours and the accepted prices."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime, time, timedelta, timezone
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import NamedTuple
+
+from plumbline.analysis.cost.reconciliation import GPU_HOURS, HOURS, Difference, HeldSpan, InvoiceLine, Reconciler, repeated_lines
+from plumbline.analysis.document_sample import held_seconds
+from plumbline.analysis.prices.book import all_with_effective_prices
+from plumbline.archive import Archive
+from plumbline.declarations import Declarations
+from plumbline.findings import Reconciliation, provider_finding
+from plumbline.findings.installation import INSTALLATION
+from plumbline.metrics.formatting import format_name
+from plumbline.price_sources.csv_history import HistoryError, rows_of
+from plumbline.workflows.findings import apply
+
+_CHARGE = ("BilledCost", "BillingCurrency", "ChargeCategory", "ChargePeriodEnd", "ChargePeriodStart", "EffectiveCost")
+COLUMNS = (*_CHARGE, "PricingQuantity", "PricingUnit", "RegionId", "ResourceId", "ServiceName", "SkuId")
+_CATEGORIES = ("Usage", "Purchase", "Tax", "Credit", "Adjustment")
+
+
+class Reconciled(NamedTuple):
+    """`matched`: lines that name a declared instance type and are billed by the hour, of all `lines`."""
+
+    lines: int
+    matched: int
+    differences: tuple[Difference, ...]
+
+
+def invoice_lines(path: Path) -> Iterator[InvoiceLine]:
+    """The file's lines, one at a time. HistoryError with line, column and expected shape for one that cannot be read."""
+    for number, cells in rows_of(path, COLUMNS):
+        row = {column: (cell or "").strip() for column, cell in cells.items() if isinstance(column, str)}
+
+        def wrong(column: str, expected: str, number: int = number, row: dict[str, str] = row) -> HistoryError:
+            return HistoryError(f'{path}:{number}, {column} is "{row[column]}"; expected {expected}')
+
+        if len(row) != len(cells) or None in cells.values():
+            raise HistoryError(f"{path}:{number} has not as many columns as the header; expected quotes around a value with a comma")
+        if row["ChargeCategory"] not in _CATEGORIES:
+            raise wrong("ChargeCategory", f"one of {', '.join(_CATEGORIES)}")
+        usage = row["ChargeCategory"] == "Usage"
+        by_hour = usage and row["PricingUnit"].lower() in (*HOURS, *GPU_HOURS)
+        numbers, moments = {}, []
+        for column in ("EffectiveCost" if usage else "BilledCost", *(["PricingQuantity"] if by_hour else [])):
+            try:
+                numbers[column] = Decimal(row[column])
+            except InvalidOperation:
+                raise wrong(column, "a number such as 98.32, without a currency") from None
+            if not numbers[column].is_finite() or (column == "PricingQuantity" and numbers[column] < 0):
+                raise wrong(column, "a finite number, at least 0 of a quantity")
+        for column in ("ChargePeriodStart", "ChargePeriodEnd"):
+            try:
+                moment = datetime.fromisoformat(row[column].replace("Z", "+00:00"))
+            except ValueError:
+                raise wrong(column, "a time such as 2026-11-01T00:00:00Z") from None
+            moments.append(moment.astimezone(timezone.utc) if moment.tzinfo else moment.replace(tzinfo=timezone.utc))
+        if moments[1] <= moments[0]:
+            raise wrong("ChargePeriodEnd", "a time after ChargePeriodStart")
+        cost = numbers["EffectiveCost" if usage else "BilledCost"]
+        yield InvoiceLine(number, row, moments[0], moments[1], cost, numbers.get("PricingQuantity"))
+
+
+def reconcile_invoice(archive: Archive, declared: Declarations, path: Path, names: Collection[str], slack_h: float) -> Reconciled:
+    """`names`: the declared providers that count; all if empty. HistoryError for a file that cannot be read."""
+    chosen = [provider for name, provider in sorted(declared.providers.items()) if not names or name in names]
+    priced = all_with_effective_prices(chosen, archive.prices([provider.name for provider in chosen]))
+    found = Reconciler(list(priced.values()), repeated_lines(invoice_lines(path)), slack_h)
+    for line in invoice_lines(path):
+        found.add(line)
+    held = [] if found.days is None else [span for name in priced for span in _held(archive, name, datetime.combine(found.days[0], time()))]
+    return Reconciled(found.lines, found.matched, found.differences(held))
+
+
+def open_invoice_findings(archive: Archive, declared: Declarations, invoice: str, found: Sequence[Difference]) -> tuple[str, ...]:
+    """Open a finding for each difference of the invoice, once; the ids of new ones. What is of no provider is of this installation."""
+    findings = []
+    for each in found:
+        provider = declared.providers.get(each.provider)
+        title = f"invoice {invoice}: {format_name(each.kind)}, {each.count} times" + (f", first in line {each.line}" if each.line else "")
+        findings.append(
+            provider_finding(
+                each.provider or INSTALLATION,
+                "price",
+                f"invoice {each.kind}",
+                began=invoice,
+                since=str(datetime.now(timezone.utc).date()),
+                severity="warn",
+                title=title,
+                explanation=f"{each.cost:,.2f} more than expected; {each.detail}",
+                simulated=provider is not None and provider.simulated,
+            )
+        )
+    return apply(archive, Reconciliation(opened=tuple(findings)), by="invoice", seen_in=invoice)
+
+
+def _held(archive: Archive, provider: str, since: datetime) -> Iterator[HeldSpan]:
+    for attempt, document in archive.held_since(provider, since.replace(tzinfo=timezone.utc) - timedelta(days=31)):
+        start, seconds = attempt.started_at or attempt.planned_at, held_seconds(document) if document is not None else None
+        if seconds and document is not None:
+            end = start + timedelta(seconds=seconds / document.trial.workload.nodes)
+            yield HeldSpan(attempt.trial_id, provider, start, end, seconds / 3600)
