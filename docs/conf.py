@@ -58,7 +58,7 @@ NAVIGATION = {
         *("pages", "read-a-report", "read-a-scorecard", "read-a-finding", "read-a-training-result", "read-an-inference-result"),
         *("compare", "export-tables", "grafana"),
     ],
-    "Decide": ["decide", "decisions-method", "cost", "cost-scenarios", "replay-prices", "promises", "evidence-packs"],
+    "Decide": ["decide", "decisions-method", "cost", "cost-scenarios", "own-or-rent", "replay-prices", "promises", "evidence-packs"],
     "Operate": [
         *(
             "operate",

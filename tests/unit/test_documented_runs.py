@@ -64,6 +64,29 @@ def test_the_first_commands_of_a_page_run_as_printed(name: str, run: Run) -> Non
     assert [run(line) for line in block[1].splitlines()][-1]
 
 
+# docs/own-or-rent.md
+
+
+def test_own_or_rent_runs_as_printed(run: Run) -> None:
+    owned, serverless, invoice = re.findall(r"```(?:yaml|csv)\n(.*?)```", page("own-or-rent"), re.S)
+    places = Path("include", "config", "providers")
+    with (places / "simulated-h100.yaml").open("a", encoding="utf-8") as file:
+        file.write(owned)
+    (places / "simulated-serverless.yaml").write_text(serverless, encoding="utf-8")
+    Path("invoice.csv").write_text(invoice, encoding="utf-8")
+    blocks = re.findall(r"```sh\n(.*?)```", page("own-or-rent"), re.S)
+    printed = {line: run(line, 0, 4) for block in blocks for line in block.splitlines()}
+    shown = next(text for line, text in printed.items() if "break-even" in line)
+    (table,) = re.findall(r"```text\n(.*?)```", page("own-or-rent"), re.S)
+    for row in (line for line in table.splitlines() if line != "…"):
+        assert re.sub(r"\s+", " ", row.strip()) in re.sub(r"\s+", " ", shown)
+    assert "1.10 instances needed, 2 bought, 0.897 slack" in re.sub(r"\s+", " ", shown)
+    compared = run("plumbline cost reconcile invoice.csv --provider simulated-h100 --json", 4)
+    kinds = {each["kind"] for each in json.loads(compared)["differences"]}
+    assert kinds == {"price", "duplicate", "hours_without_trial", "region", "tax"}
+    assert printed["plumbline findings list --all"].count("invoice.csv") == 5
+
+
 # docs/faq.md
 
 QUESTIONS = {question: re.findall(r"^    (.+)$", text, re.M) for question, text in sections("faq").items()}
