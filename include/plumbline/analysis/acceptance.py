@@ -17,7 +17,7 @@ import numpy as np
 
 from plumbline.analysis.drift.comparison import format_probe_name
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import format_change, format_quantity
+from plumbline.metrics.formatting import format_change, format_quantity, natural_order
 from plumbline.results import Scalar
 
 FALSE_ALARMS = 0.005
@@ -111,7 +111,7 @@ def judge_fleet(nodes: Sequence[Node]) -> FleetVerdict:
             tests.append(_judge_figure(metric, own, len(metrics), slow))
     rules = _differing_facts(nodes)
     verdicts = []
-    for node in sorted(nodes, key=lambda n: n.name):
+    for node in sorted(nodes, key=lambda n: natural_order(n.name)):
         figures = slow.get(node.name, {})
         shown = (
             f"{format_probe_name(m)} {format_quantity(node.figures[m], METRICS[m].unit)}, {format_change(node.figures[m] / t.median - 1)} "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -183,6 +184,11 @@ def format_name(name: str) -> str:
     plain = name.replace("_", " ").replace(" 1m ", " 1M ").replace("at offered rate", "at the offered rate")
     offered = METRICS.get(f"{name}{_AT_OFFERED_RATE}")
     return f"{plain} at the sustained rate" if offered is not None and offered.group == "cost" else plain
+
+
+def natural_order(name: str) -> list[str | int]:
+    """A sort key by which node-2 comes before node-10."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
 
 
 def capitalize_first(text: str) -> str:

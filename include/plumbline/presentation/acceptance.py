@@ -96,20 +96,31 @@ def sheets(fleet: FleetVerdict, campaign_id: str, provider: Provider, measured: 
 
 
 def _html(fleet: FleetVerdict, head: str, about: str) -> str:
+    """Nodes to send back first; what all nodes share is said once, and serial numbers open on demand."""
     figures = sorted({metric for verdict in fleet.nodes for metric in verdict.node.figures})
-    names = [*(name for name, _ in COLUMNS), *figures]
+    titles = {**dict(COLUMNS), **{name: name.replace("_", " ") for name in figures}}
+    verdicts = sorted(fleet.nodes, key=lambda v: v.accepted)
+    cells = {verdict.node.name: node_row(verdict) for verdict in verdicts}
+    values = {name: {row.get(name, "") for row in cells.values()} for name in titles}
+    shared = [f"{titles[name]} {next(iter(of))}" for name, of in values.items() if len(of) == 1 < len(cells) and of != {""}]
+    names = [name for name, of in values.items() if len(of) > 1 or (len(cells) == 1 and of != {""})]
     escape = html.escape
-    heads = "".join(f"<th>{escape(dict(COLUMNS).get(name, name.replace('_', ' ')))}</th>" for name in names)
     rows = ""
-    for verdict in sorted(fleet.nodes, key=lambda v: (v.accepted, v.node.name)):
-        cells = node_row(verdict)
-        shown = "".join(f"<td>{escape(cells.get(name, ''))}</td>" for name in names)
-        rows += f"<tr><th>{escape(verdict.node.name)}</th>{shown}<td>{'<br>'.join(map(escape, verdict.reasons))}</td></tr>\n"
+    for verdict in verdicts:
+        row = cells[verdict.node.name]
+        why = "<br>".join(map(escape, verdict.reasons))
+        serials = "".join(f"<li>{escape(serial)}</li>" for serial in verdict.node.serials)
+        shown = {name: escape(row.get(name, "")) for name in names}
+        if serials and "serials" in shown:
+            shown["serials"] = f"<details><summary>{len(verdict.node.serials)}</summary><ul>{serials}</ul></details>"
+        rows += f"<tr><th>{escape(verdict.node.name)}</th>{''.join(f'<td>{shown[name]}</td>' for name in names)}<td>{why}</td></tr>\n"
+    heads = "".join(f"<th>{escape(titles[name])}</th>" for name in names)
+    alike = f"<p>All nodes: {escape('; '.join(shared))}.</p>\n" if shared else ""
     return (
-        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{escape(head)}</title>\n'
-        "<style>:root{color-scheme:light dark}body{font:15px system-ui;margin:2em}table{border-collapse:collapse}"
-        "th,td{border:1px solid #8888;padding:.2em .5em;text-align:left;vertical-align:top}</style>\n"
-        f"<h1>{escape(head)}</h1>\n<p>{escape(about)}</p>\n<p><strong>{escape(summary(fleet))}</strong></p>\n"
-        f"<table><tr><th>node</th>{heads}<th>why</th></tr>\n{rows}</table>\n<h2>What the test finds</h2>\n<ul>"
+        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(head)}</title>\n'
+        "<style>:root{color-scheme:light dark}body{font:15px system-ui;margin:1em}div{overflow-x:auto}table{border-collapse:collapse}"
+        "th,td{border-bottom:1px solid #8888;padding:.3em .6em;text-align:left;vertical-align:top}ul{margin:0;padding-left:1.2em}</style>\n"
+        f"<h1>{escape(head)}</h1>\n<p>{escape(about)}</p>\n<p><strong>{escape(summary(fleet))}</strong></p>\n{alike}"
+        f"<div><table><tr><th>node</th>{heads}<th>why</th></tr>\n{rows}</table></div>\n<h2>What the test finds</h2>\n<ul>"
         f"{''.join(f'<li>{escape(line)}</li>' for line in method(fleet))}</ul>\n</html>\n"
     )

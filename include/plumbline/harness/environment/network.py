@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from plumbline.harness.environment.sysfs import ROOT, read_int, read_text
+from plumbline.metrics.formatting import natural_order
 from plumbline.results import Scalar
 
 
@@ -57,7 +58,7 @@ def _driver(device: Path) -> str | None:
 
 
 def _in_natural_order(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*"), key=lambda path: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path.name)])
+    return sorted(folder.glob("*"), key=lambda path: natural_order(path.name))
 
 
 _LIBRARIES = (
