@@ -23,6 +23,7 @@ from plumbline.metrics.formatting import join_words
 from plumbline.results.finding import OPEN_STATES
 from plumbline.results.stored import read_finding
 from plumbline.workflows.alert import digest_entries
+from plumbline.workflows.claim import Claimable, claimable
 
 MONTHS = 12
 _PAGE = 50
@@ -84,9 +85,21 @@ def finding_row(view: FindingView, entry: Entry | None = None) -> FindingRow:
 
 def _rows(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> list[tuple[FindingRow, Entry]]:
     """The findings with their digest entries; first choices that one cause moved are one."""
-    entries = digest_entries(archive, declared, views)
-    rows = [(finding_row(view, entries[view.finding_id]), entries[view.finding_id]) for view in views if view.finding_id in entries]
+    entries, claims = digest_entries(archive, declared, views), claimable(archive, declared, views)
+    rows = [
+        (_with_promises(finding_row(view, entries[view.finding_id]), claims.get(view.finding_id)), entries[view.finding_id])
+        for view in views
+        if view.finding_id in entries
+    ]
     return [same[0] for same in one_per_headline((row.headline, (row, entry)) for row, entry in rows).values()]
+
+
+def _with_promises(row: FindingRow, claim: Claimable | None) -> FindingRow:
+    """The finding with the promises that it bears on and that are broken, and the credit of each."""
+    broken = (
+        [f"broken promise: {each.sentence}{f'; credit: {each.credit}' if each.credit else ''}" for each in claim.broken] if claim else []
+    )
+    return replace(row, explanation="; ".join(filter(None, (row.explanation, *broken))))
 
 
 def _choices(archive: Archive, campaign_id: str) -> Mapping[ChoiceKey, str]:

@@ -27,6 +27,7 @@ from plumbline.results.operations import LogEntry
 from plumbline.workflows.alert import send_alerts
 from plumbline.workflows.operations_log import log_operation
 from plumbline.workflows.promises import provider_promises
+from plumbline.workflows.report import campaign_data
 
 NAME = "local-1core"
 LAST = datetime.now(timezone.utc).replace(day=1, hour=0, minute=0, second=0, microsecond=0) - timedelta(days=20)
@@ -127,3 +128,11 @@ def test_the_command_completes_and_lists_entries(archive: Archive) -> None:
     for wrong in (["log"], ["log", "incident"], ["log", "ticket", NAME, "--id", name, "--solved", SOLVED], [*opened, "--severity", "P2"]):
         refused = run.invoke(app, wrong)
         assert refused.exit_code == 2 and "expected" in refused.output, wrong
+
+
+def test_the_report_says_which_promise_is_broken_and_what_credit_that_is(archive: Archive) -> None:
+    archive.record(document(trial(campaign=f"{LAST:%Y-%m}", where=provider(NAME), planned_at=LAST)), uri="file:///store")
+    entry = log_operation(archive, load(), INCIDENT | {"solved": SOLVED}, "ada")
+    (row,) = [row for row in campaign_data(archive, f"{LAST:%Y-%m}").findings if "broke its promise" in row.headline]
+    assert f"broken promise: availability in {LAST:%Y-%m}" in row.explanation and entry.entry_id in row.explanation
+    assert row.explanation.endswith("credit: 25 % of the month's bill, 250.00 USD")
