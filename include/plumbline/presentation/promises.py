@@ -11,7 +11,7 @@ from plumbline.analysis.operations import MonthAvailability, ResponseTime
 from plumbline.analysis.scorecards.promises import PromisedShare, PromiseVerdict, SpeedFloor, tries_to_keep
 from plumbline.analysis.scorecards.provisioning import LeadTime
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import common_scale, format_limit, format_name, format_percent
+from plumbline.metrics.formatting import common_scale, format_count, format_limit, format_name, format_percent
 from plumbline.metrics.proportions import CONFIDENCE, Proportion
 
 AVAILABILITY = "availability"
@@ -113,12 +113,12 @@ def capacity_row(capacity: PromisedShare) -> PromiseRow:
 
 def response_row(response: ResponseTime) -> PromiseRow:
     """Entries of the operations log that ended in time."""
-    kept, entries = response.kept, "quota requests" if response.kind == "quota" else f"{response.kind}s"
-    promised = "" if response.promised_s is None else f"{_seconds(response.promised_s)} for {format_percent(kept.promised)} of {entries}"
-    measured = f"{kept.share.successes} of {kept.share.n} {entries} within it" if kept.share.n else f"no {response.kind} is logged"
+    kept, noun = response.kept, "quota request" if response.kind == "quota" else response.kind
+    promised = "" if response.promised_s is None else f"{_seconds(response.promised_s)} for {format_percent(kept.promised)} of {noun}s"
+    measured = f"{kept.share.successes} of {format_count(kept.share.n, noun)} within it" if kept.share.n else f"no {noun} is logged"
     if kept.unproven:
         measured += f"; {kept.unproven} more not known to be the provider's"
-    needed = _needed(kept, response.kind, "late one")
+    needed = _needed(kept, noun, "late one")
     return PromiseRow(format_name(response.name), promised, measured, format_interval(kept.share), needed, kept, response.late)
 
 

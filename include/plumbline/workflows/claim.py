@@ -220,7 +220,7 @@ def _letter(
         "",
         *[f"- {capitalize_first(row.sentence)}" for row in answer.broken],
         *_counted(answer.launches),
-        "- Chance explains it less than once in 40.",
+        *(["- Chance explains it less than once in 40."] if any(row.interval for row in answer.broken) else []),
         "",
         "WHAT WE FOUND",
         "",

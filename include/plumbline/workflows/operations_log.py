@@ -46,15 +46,19 @@ def log_operation(archive: Archive, declared: Declarations, given: Mapping[str, 
 def report_breaches(archive: Archive, declared: Declarations, name: str, by: str) -> None:
     """Open a finding for each promise that the operations log shows broken, once a month; resolve those that a correction of the log takes back."""
     judged = provider_promises(archive, declared, name)
-    opened, simulated = {e.entry_id: e.opened for e in judged.log}, declared.providers[name].simulated
+    began_at, simulated = {e.entry_id: e.opened for e in judged.log}, declared.providers[name].simulated
     broken = {f"{PROMISE_SUBJECT}{row.name}": row for row in judged.log_rows if row.verdict == "broken"}
     found = []
     for subject, row in broken.items():
-        last = max(opened[entry] for entry in row.evidence)
+        last = max(began_at[entry] for entry in row.evidence)
         began = "" if row.name.startswith(AVAILABILITY) else f"{last:%Y-%m}"
         about: dict[str, Any] = {"since": f"{last:%Y-%m-%d}", "began": began, "evidence": row.sentence, "simulated": simulated}
-        about |= {"title": f"broke its promise of {row.name}", "explanation": "noted in the operations log"}
+        about |= {"title": f"broke its promise of {row.name}", "explanation": "It was noted in the operations log."}
         found.append(provider_finding(name, "reliability", subject, severity="warn", **about))
-    past = [f for f in readable_findings(archive.findings_of(name, unsettled=True)) if f.subject.startswith(PROMISE_SUBJECT)]
-    gone = tuple((f, "resolved: the operations log shows no breach of it") for f in past if f.subject not in broken)
-    apply(archive, Reconciliation(tuple(found), resolved=gone), by=by, seen_in=f"{datetime.now(timezone.utc):%Y-%m-%d}")
+    past = {f.finding_id: f for f in readable_findings(archive.findings_of(name, unsettled=True)) if f.subject.startswith(PROMISE_SUBJECT)}
+    gone = tuple((f, "resolved: the operations log shows no breach of it") for f in past.values() if f.subject not in broken)
+    moved = tuple(
+        f.with_state(past[f.finding_id].state) for f in found if f.finding_id in past and past[f.finding_id].evidence != f.evidence
+    )
+    opened = tuple(f for f in found if f.finding_id not in past)
+    apply(archive, Reconciliation(opened, moved, gone), by=by, seen_in=f"{datetime.now(timezone.utc):%Y-%m-%d}")

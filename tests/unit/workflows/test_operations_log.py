@@ -60,9 +60,13 @@ def test_a_breach_opens_one_finding_and_a_correction_resolves_it(archive: Archiv
     assert entry.entry_id in found.detail["evidence"] and "USD" not in str(found.detail), "not every reader may see money"
     (row,) = [row for row in provider_promises(archive, declared, NAME).rows if row.verdict == "broken"]
     assert (row.usd, row.credit) == (250.0, "25 % of the month's bill, 250.00 USD"), "12 h are more than 1 % of a month"
+    later = (LAST + timedelta(hours=13)).isoformat()
+    log_operation(archive, declared, {"id": entry.entry_id, "solved": later}, "ada")
+    (changed,) = archive.findings_of(NAME, unsettled=True)
+    assert changed.finding_id == found.finding_id and "13.0 h down" in changed.detail["evidence"]
     log_operation(archive, declared, {"id": entry.entry_id, "whose": "us"}, "bob")
     assert archive.findings_of(NAME, unsettled=True) == []
-    assert [e.recorded_by for e in archive.operations_history(entry.entry_id)] == ["ada", "bob"]
+    assert [e.recorded_by for e in archive.operations_history(entry.entry_id)] == ["ada", "ada", "bob"]
 
 
 @pytest.mark.parametrize(
