@@ -106,7 +106,7 @@ class Cluster:
             },
         }
         claimed = {"accessModes": modes, "storageClassName": "", "volumeName": name, "resources": {"requests": size}}
-        self._on_node(node, image, f"{name}-made", ["mkdir", "-m", "777", f"/node/{name}"])
+        self.on_node(node, image, f"{name}-made", ["mkdir", "-m", "777", f"/node/{name}"])
         self.core.create_persistent_volume(volume)
         try:
             self.core.create_namespaced_persistent_volume_claim(namespace, {"metadata": {"name": claim}, "spec": claimed})
@@ -114,10 +114,10 @@ class Cluster:
         finally:
             self.core.delete_namespaced_persistent_volume_claim(claim, namespace)
             self.core.delete_persistent_volume(name)
-            self._on_node(node, image, f"{name}-gone", ["rm", "-r", f"/node/{name}"])
+            self.on_node(node, image, f"{name}-gone", ["rm", "-r", f"/node/{name}"])
 
-    def _on_node(self, node: str, image: str, name: str, command: list[str]) -> None:
-        """Run a command as root on a node, which is at /node with its /var/tmp; not in a provider's namespace, which forbids such pods."""
+    def on_node(self, node: str, image: str, name: str, command: list[str], path: str = "/var/tmp") -> None:
+        """Run a command as root on a node, whose `path` is at /node; not in a provider's namespace, which forbids such pods."""
         container = {
             "name": "command",
             "image": image,
@@ -125,7 +125,7 @@ class Cluster:
             "securityContext": {"runAsUser": 0},
             "volumeMounts": [{"name": "node", "mountPath": "/node"}],
         }
-        mounted = {"name": "node", "hostPath": {"path": "/var/tmp"}}
+        mounted = {"name": "node", "hostPath": {"path": path}}
         spec = {"nodeName": node, "restartPolicy": "Never", "containers": [container], "volumes": [mounted]}
         self.core.create_namespaced_pod("default", {"metadata": {"name": name}, "spec": spec})
         try:

@@ -7,6 +7,7 @@ from tests.fakes.amd_smi import AmdSmi
 from tests.fakes.amd_smi import Card as AmdCard
 from tests.fakes.nvml import Card, Nvml
 
+from plumbline.harness.environment import serial_numbers
 from plumbline.harness.gpu_errors import XidListener, judge_gpu_errors
 from plumbline.harness.gpu_meters import open_meters
 from plumbline.harness.gpu_monitor import GpuPhaseMonitor
@@ -180,3 +181,11 @@ def test_where_nothing_tells_xids_there_is_no_count(tmp_path: Path) -> None:
     assert listener.counts(0) is None
     listener.close()
     assert nvml.event_sets == 0
+
+
+def test_serial_numbers_name_the_cards_and_a_card_without_one_has_its_uuid() -> None:
+    nvml = Nvml(h100(), Card())
+    assert serial_numbers(nvml) == ("GPU-0", "GPU-1") and nvml.opened == 0
+    nvml.nvmlDeviceGetSerial = lambda card: b"16521230%d" % nvml.cards.index(card)  # type: ignore[method-assign, assignment]
+    assert serial_numbers(nvml) == ("165212300", "165212301")
+    assert serial_numbers(Nvml(refuses="no driver")) == ()

@@ -176,3 +176,23 @@ def test_servers_on_gpus_add_up_and_servers_on_cores_share_them(gpu: str | None,
         return found
 
     assert rate(replicas="fill") / rate() == pytest.approx(servers, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [({}, "none of worse, facts and counters"), ({"worse": "5%", "on_nodes": [8]}, "on_nodes 8 does not exist"), ({"worse": "5%", "on_nodes": []}, "on_nodes")],
+)  # fmt: skip
+def test_a_node_s_fault_names_nodes_that_exist_and_what_differs(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        place(drift=[{"kind": "node_fault", "since": "2026-01", "on_nodes": [1], **changed}])
+
+
+def test_a_node_s_fault_is_seen_on_that_node_only() -> None:
+    where = place(gpu="NVIDIA-H100-80GB-HBM3", noise=QUIET, drift=[
+        {"kind": "node_fault", "since": "2026-01", "on_nodes": [1], "worse": "5%", "facts": {"gpu.0.pcie_width": 8}, "counters": {"row_remap_pending": 2}},
+    ])  # fmt: skip
+    good, bad = (simulate(asked(where).model_copy(update={"placement": "each_node", "on_nodes": (f"sim-node-{i}",)})) for i in (0, 1))
+    assert (bad.value("step_time") or 0) / (good.value("step_time") or 1) == pytest.approx(1.05)
+    assert [d.environment.facts.get("gpu.0.pcie_width") for d in (good, bad) if d.environment] == [None, 8]
+    assert [{c.counter: c.after for c in d.gpu_health}["row_remap_pending"] for d in (good, bad)] == [0, 2]
+    assert len(bad.gpu_serials) == 8 and not set(bad.gpu_serials) & set(good.gpu_serials)

@@ -62,6 +62,14 @@ def test_a_fresh_node_is_none_of_those_to_avoid() -> None:
     assert all("matchFields" not in str(affinity) for affinity in own)
 
 
+def test_a_trial_on_a_named_node_runs_there_only() -> None:
+    named = a_trial(provider=h100(), declare=EIGHT_GPUS).model_copy(update={"placement": "each_node", "on_nodes": ("gpu-3",)})
+    affinity = pod_manifest(named, requested_at=REQUESTED_AT)["spec"]["affinity"]
+    (term,) = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term["matchFields"] == [{"key": "metadata.name", "operator": "In", "values": ["gpu-3"]}]
+    assert term["matchExpressions"], "in addition to whole GPUs"
+
+
 def test_a_trial_of_whole_gpus_keeps_off_nodes_that_share_them() -> None:
     affinity = pod_affinity(a_trial(provider=h100(), declare=EIGHT_GPUS))
     (term,) = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
