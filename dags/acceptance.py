@@ -13,10 +13,10 @@ from airflow.sdk import dag
 from plumbline.airflow.defaults import defaults
 from plumbline.airflow.params import acceptance_form
 from plumbline.airflow.tasks.acceptance import choose, sheet, start
-from plumbline.declarations import load
+from plumbline.declarations import load_in_force
 
 
-@dag(schedule=None, params=acceptance_form(load()), **defaults(__doc__, "benchmark", asked=True))
+@dag(schedule=None, params=acceptance_form(load_in_force()), **defaults(__doc__, "benchmark", asked=True))
 def acceptance():
     chosen = choose()
     start(chosen) >> sheet(chosen)

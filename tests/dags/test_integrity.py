@@ -158,8 +158,14 @@ def test_a_cluster_runs_its_trials_by_the_house_operators_and_waits_for_its_buck
         assert run["timeout_s"] > 14400 + 2 * 1800, "the pod's own deadline and the waits before it come first"
         assert (collect["rule"], f"{lane}.trial.run" in collect["upstream"]) == ("all_done_min_one_success", True)
     assert "training_gang.trial.run" not in changed["dags"]["benchmark_local_2core"]["tasks"]
-    assert changed["dags"]["benchmark_cluster_a"]["params"]["placement"]["schema"]["enum"] == ["any", "fresh_node"]
+    assert changed["dags"]["benchmark_cluster_a"]["params"]["placement"]["schema"]["enum"] == ["any", "fresh_node", "each_node"]
     assert "placement" not in changed["dags"]["benchmark_local_2core"]["params"]
+
+
+def test_an_acceptance_waits_in_the_triggerer_for_the_provider_s_benchmark(changed: dict[str, Any]) -> None:
+    acceptance = changed["dags"]["acceptance"]
+    assert acceptance["params"]["provider"]["schema"]["enum"] == ["cluster-a"], "nodes of a machine cannot be chosen"
+    assert set(acceptance["tasks"]["sheet"]["upstream"]) == {"choose", "start"}
 
 
 def test_a_broken_declaration_leaves_every_benchmark_and_is_an_import_error_in_its_own_words(config: Path, tmp_path: Path) -> None:
@@ -176,7 +182,9 @@ def test_a_broken_declaration_leaves_every_benchmark_and_is_an_import_error_in_i
     assert "has no unit" in error
     assert 'File "' not in error, "a stack buries the sentence"
     first = parse(tmp_path / "new", config)
-    assert sorted(Path(path).name for path in first["errors"]) == ["benchmark.py", "rerun.py"], "nothing valid was ever seen here"
+    assert sorted(Path(path).name for path in first["errors"]) == ["acceptance.py", "benchmark.py", "rerun.py"], (
+        "nothing valid was ever seen here"
+    )
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
@@ -236,7 +244,7 @@ def test_several_providers_are_asked_for_by_one_form_that_requires_a_reason(bund
 
 def test_what_runs_by_the_clock_starts_paused_and_what_waits_for_results_or_people_does_not(bundle: dict[str, Any]) -> None:
     asked = {name for name, dag in bundle["dags"].items() if dag["starts_unpaused"]}
-    assert asked == {"drift_review", "baseline_decision", "finding_action", "operations_log", "rerun"}
+    assert asked == {"drift_review", "baseline_decision", "finding_action", "operations_log", "rerun", "acceptance"}
     assert not any(bundle["dags"][name]["crons"] for name in asked)
 
 
@@ -248,6 +256,7 @@ def test_a_team_server_watches_over_itself_from_the_start(changed: dict[str, Any
         "finding_action",
         "operations_log",
         "rerun",
+        "acceptance",
         "upkeep",
         "upkeep_daily",
         "provider_watch",

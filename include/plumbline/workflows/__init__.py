@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from plumbline.workflows import (  # isort: skip
+        accept as accept,
         accept_price as accept_price,
         alert as alert,
         baseline_decision as baseline_decision,

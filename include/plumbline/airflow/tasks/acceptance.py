@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import task
 
+from plumbline import workflows
 from plumbline.declarations import load_in_force
-from plumbline.workflows.accept import plan_acceptance, sheet_file, write_sheet
 from plumbline.workflows.plan import plan_runs
 
 Row = dict[str, Any]
-_POLL_S = 30
+_POLL_S, _LIMIT = 30, timedelta(days=1)
 
 
 @task
@@ -21,7 +21,7 @@ def choose(*, dag_run: Any = None, params: Any = None) -> list[Row]:
     """Plan the run of the provider's benchmark: one training on each node."""
     campaign = params["campaign"] or f"{dag_run.run_after.astimezone(timezone.utc):accept-%Y%m%d-%H%M%S}"
     declared = load_in_force()
-    request = plan_acceptance(
+    request = workflows.accept.plan_acceptance(
         declared, params["provider"], nodes=params["nodes"], workload=params["workload"], campaign=campaign, now=datetime.now(timezone.utc)
     )
     return [
@@ -39,7 +39,7 @@ def start(chosen: Any) -> Any:
         wait_for_completion=True,
         deferrable=True,
         poke_interval=_POLL_S,
-        execution_timeout=None,
+        execution_timeout=_LIMIT,
         map_index_template="{{ task.trigger_dag_id }}",
     ).expand_kwargs(chosen)
 
@@ -48,5 +48,6 @@ def start(chosen: Any) -> Any:
 def sheet(chosen: list[Row], *, params: Any = None) -> Row:
     """Judge the nodes and write the signed sheet; its file, and the nodes to send back with the reasons. Repeating replaces the file."""
     campaign = chosen[0]["conf"]["campaign"]
-    done = write_sheet(campaign, load_in_force().providers[params["provider"]], sheet_file(campaign), replace=True)
+    accept = workflows.accept
+    done = accept.write_sheet(campaign, load_in_force().providers[params["provider"]], accept.sheet_file(campaign), replace=True)
     return {"file": str(done.pack.file), "send_back": {v.node.name: list(v.reasons) for v in done.fleet.returned}}
