@@ -15,6 +15,7 @@ from plumbline.archive import audit as audit_log
 from plumbline.archive import baselines, pages, published, recording, retention, trends, verification
 from plumbline.archive import findings as finding_rows
 from plumbline.archive import identifiers as identifier_rows
+from plumbline.archive import observations as observation_rows
 from plumbline.archive import operations as operation_rows
 from plumbline.archive import prices as price_rows
 from plumbline.archive import quarantine as quarantine_rows
@@ -221,6 +222,10 @@ class Archive:
     save_snapshot = writes(price_rows.save_snapshot)
     latest_snapshot = reads(price_rows.latest_snapshot)
     snapshots = reads(price_rows.snapshots)
+    save_observations = writes(observation_rows.save_observations)
+    observations = reads(observation_rows.observations)
+    latest_observation = reads(observation_rows.latest_observation)
+    forget_observations = writes(observation_rows.forget_observations)
     log_entry = writes(operation_rows.log_entry)
     operations = reads(operation_rows.operations)
     operations_history = reads(operation_rows.operations_history)

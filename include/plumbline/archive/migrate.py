@@ -131,7 +131,7 @@ _PROTECTED = {
     **dict.fromkeys(("environments", "trials", "documents", "metrics", "stages", "telemetry", "evidence"), ("UPDATE",)),
     **dict.fromkeys(("audit", "corrections", "price_readings", "operations_log"), ("UPDATE", "DELETE")),
     "expired_evidence": ("DELETE",),
-    "snapshots": ("UPDATE",),
+    **dict.fromkeys(("snapshots", "observations"), ("UPDATE",)),
 }
 
 

@@ -24,6 +24,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
 from plumbline.archive.records import Action, BaselineRule, QuarantineState, SnapshotKind, Source
+from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.declarations.providers.rates import ListedPurchase
 from plumbline.results import Status
 from plumbline.results.finding import FindingKind, FindingState, Severity
@@ -452,6 +453,21 @@ class Snapshot(Base):
     facts: Mapped[dict[str, Any]]
     facts_hash: Mapped[str]
     figures: Mapped[dict[str, Any]]
+
+
+class Observation(Base):
+    """One check of a provider's uptime or capacity; see `results.observation`."""
+
+    __tablename__ = "observations"
+    __table_args__ = (one_of("kind", WatchKind), {"sqlite_with_rowid": False})
+    provider: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[str] = mapped_column(primary_key=True)
+    simulated: Mapped[bool] = mapped_column(primary_key=True)
+    at: Mapped[datetime] = mapped_column(primary_key=True)
+    cause: Mapped[str | None]
+    detail: Mapped[str]
+    seconds: Mapped[float | None]
+    gpus: Mapped[int]
 
 
 class OperationsLog(Base):

@@ -1,4 +1,4 @@
-"""`plumbline watch`: check providers' environment and prices now."""
+"""`plumbline watch`: check providers' environment, prices, uptime and capacity now."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from plumbline.launch.cluster.api import ApiRefused
 from plumbline.launch.failures import TrialFailure
 from plumbline.metrics.formatting import format_count, format_money_change
 from plumbline.workflows.check_provider import EnvironmentCheck, check_environment
+from plumbline.workflows.observe import WATCHES, Checked, check
 from plumbline.workflows.pending_changes import monitored_providers
 from plumbline.workflows.probe import ProbeReport, probe_provider
 from plumbline.workflows.read_prices import PriceCheckResult, read_provider_prices
@@ -35,12 +36,14 @@ class _ProviderReport:
     looked: EnvironmentCheck | None = None
     priced: PriceCheckResult | None = None
     probed: ProbeReport | None = None
+    checked: tuple[Checked, ...] = ()
     failures: list[str] = field(default_factory=list)
 
     @property
     def changed(self) -> bool:
         priced = any(check.status in ("changed", "held") for check in self.priced.checks) if self.priced else False
-        return bool(self.looked and self.looked.changes) or bool(self.probed and (self.probed.changes or self.slow)) or priced
+        missed = any(one.observation is not None and one.observation.cause is not None for one in self.checked)
+        return bool(self.looked and self.looked.changes) or bool(self.probed and (self.probed.changes or self.slow)) or priced or missed
 
     @property
     def slow(self) -> list[ProbeVerdict]:
@@ -58,14 +61,14 @@ def watch(
     facts: Annotated[bool, typer.Option("--facts", help="show everything that was seen, not only what changed")] = False,
     as_json: Json = False,
 ) -> None:
-    """Check environment and prices of providers now; store changes as findings.
+    """Check environment, prices, and declared uptime and capacity of providers now; store changes as findings.
 
     Nothing runs on a GPU but with --probe, and nothing is started: `provider_watch` starts the rerun of what changed, also of what was seen here first.
     Exit code 4 if something differs from what was accepted, 1 if something could not be looked at; the others are shown all the same.
     """
     chosen = _chosen(providers)
     adopt_connections(chosen)
-    reports = [_check(place.name, probe) for place in chosen]
+    reports = [_check(place, probe) for place in chosen]
 
     def show() -> None:
         for one in reports:
@@ -85,7 +88,7 @@ def _chosen(names: list[str] | None) -> list[Provider]:
 
 def adopt_connections(places: list[Provider]) -> None:
     """Those that Airflow keeps of the clusters; one that is missing is told by the look that needs it."""
-    connections = [name for p in places if p.launcher.runs_pods for name in p.launcher.connections[:1]]
+    connections = [name for p in places if p.launcher.runs_pods or p.watch.uptime is not None for name in p.launcher.connections[:1]]
     if connections:
         # Airflow sets up its log when it is first imported, on what is then standard output; that is for what was seen alone.
         with redirect_stdout(sys.stderr):
@@ -96,8 +99,8 @@ def adopt_connections(places: list[Provider]) -> None:
             provide_connections(connections)
 
 
-def _check(provider: str, inside: bool) -> _ProviderReport:
-    report = _ProviderReport(provider)
+def _check(place: Provider, inside: bool) -> _ProviderReport:
+    provider, report = place.name, _ProviderReport(place.name)
     try:
         report.looked = check_environment(provider)
     except (TrialFailure, ApiRefused) as error:
@@ -109,6 +112,7 @@ def _check(provider: str, inside: bool) -> _ProviderReport:
             report.probed = probe_provider(provider)
         except (TrialFailure, ApiRefused, OSError) as error:
             report.failures.append(str(error))
+    report.checked = tuple(check(provider, kind) for kind in WATCHES if place.watch.of(kind) is not None)
     return report
 
 
@@ -121,11 +125,18 @@ def _show(report: _ProviderReport, facts: bool) -> None:
         novelty = "news" if looked and any(n["fact"] == row["fact"] for n in looked.news) else "known"
         _line(f"{row['fact']} {row['old']} → {row['new']}  ({novelty})")
     _show_probe(report)
+    for one in report.checked:
+        _line(one.text, style="yellow" if one.observation is None or one.observation.cause else None)
     if priced is not None:
         for check in (check for check in priced.checks if check.status != "unchanged"):
             _line(_price(check, priced.unit))
     for finding in dict.fromkeys(
-        (*(looked.findings if looked else ()), *(report.probed.findings if report.probed else ()), *(priced.findings if priced else ()))
+        (
+            *(f for one in report.checked for f in one.findings),
+            *(looked.findings if looked else ()),
+            *(report.probed.findings if report.probed else ()),
+            *(priced.findings if priced else ()),
+        )
     ):
         _line(f"plumbline findings show {finding}")
     moving = any(check.status == "seen_once" for check in priced.checks) if priced else False

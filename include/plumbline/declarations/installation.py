@@ -152,6 +152,7 @@ class RetentionRules(Declared):
         ge=_DAY_S,
         description="environment checks that equal those before and after them; changes are kept forever",
     )
+    observations: Duration | None = Field(800 * _DAY_S, ge=62 * _DAY_S, description="checks of uptime and capacity, at least 62d")
 
 
 class ExportTarget(Declared):

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 
-from plumbline.declarations import Declarations, Provider, Trial
+import numpy as np
+
+from plumbline.declarations import Declarations, InferenceWorkload, Provider, Trial
 from plumbline.declarations import EndpointLauncher as Declared
 from plumbline.harness import launcher_protocol
+from plumbline.harness.inference.endpoint import Endpoint, classify_failure
+from plumbline.harness.inference.load.prompts import prompt_source
 from plumbline.launch.connections import airflow_connection
+from plumbline.launch.failures import EXCEPTIONS, BadDeclaration
 from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, ProbeSkipped, ProviderFacts
 from plumbline.launch.local.process_launcher import Allocation, ProcessLauncher, StartRefused
+from plumbline.launch.plan import typical_trials
+from plumbline.loadclient.load_generator import drive
+from plumbline.loadclient.phase_load import PhaseLoad
+from plumbline.loadclient.transport import Settings
 from plumbline.results.probe_document import ProbeDocument
 
 _CLIENT_MEMORY = 4 * 2.0**30
+_CHECK_S = 30.0
+_PROMPT_TOKENS = 8
+_REFUSED = re.compile(r"Errno (104|111)\b|refused|reset", re.IGNORECASE)
 
 
 class EndpointClientLauncher(ProcessLauncher):
@@ -29,6 +42,26 @@ class EndpointClientLauncher(ProcessLauncher):
 
     def probe(self, declared: Declarations, provider: Provider, now: datetime, limit_s: float) -> ProbeDocument | ProbeSkipped:
         return ProbeSkipped(f"{provider.name} is a hosted endpoint without a machine to probe")
+
+    def check_uptime(self, declared: Declarations, provider: Provider, now: datetime) -> float:
+        launcher = provider.launcher_as(Declared)
+        workload = next((t.workload for t in typical_trials(declared, provider, now) if isinstance(t.workload, InferenceWorkload)), None)
+        if workload is None:
+            raise BadDeclaration(f"no declared workload fits {provider.name}; expected one of inference, whose request the check sends")
+        try:
+            endpoint = Endpoint(launcher, workload, None if launcher.connection is None else _api_key(launcher.connection))
+            (prompt,) = prompt_source(workload).segments([_PROMPT_TOKENS], np.random.default_rng(int(now.timestamp())))
+        except ValueError as error:
+            raise BadDeclaration(f"{provider.name}: {error}") from None
+        one = np.ones(1, np.int32)
+        load = PhaseLoad("steady", 1.0, np.zeros(1), one * len(prompt.ids), one, -one, closed=True)
+        log = drive(load, [endpoint.body(0, prompt, 1)], endpoint.target(), timeout_s=_CHECK_S, settings=Settings(processes=1))
+        if log.finished:
+            return float(log.latencies("dispatched", "first_token")[0])
+        failure, detail = classify_failure(log)
+        if failure == "unreachable" and _REFUSED.search(detail):  # its host answered; a silent network may be ours
+            failure = "server_error"
+        raise EXCEPTIONS[failure](detail)
 
 
 def _allocation(declared: Declared) -> Allocation | StartRefused:

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from plumbline.declarations import Declarations, Provider, Trial
 from plumbline.harness.launcher_protocol import ProgressLine
+from plumbline.launch.failures import BadDeclaration
 from plumbline.results import LaunchRecord, ResultStore, Scalar
 from plumbline.results.probe_document import ProbeDocument
 
@@ -69,6 +70,17 @@ class Launcher(ABC):
         TrialFailure as of a launch; ApiRefused if its cluster refuses; OSError if its result store does not answer.
         """
         return ProbeSkipped(f"{provider.name} has no hardware probe")
+
+    def check_uptime(self, declared: Declarations, provider: Provider, now: datetime) -> float:
+        """Seconds to the first byte of an answer to one small request. TrialFailure of the class of a miss."""
+        raise BadDeclaration(f"the uptime of {provider.name} cannot be watched: launcher.kind is {provider.launcher.kind}")
+
+    def ask_capacity(self, declared: Declarations, provider: Provider, now: datetime) -> float | None:
+        """Seconds to a running node with the accelerators of `watch.capacity`, which are left at once; None where only the API is asked.
+
+        TrialFailure of the class of a miss; ApiRefused if the cluster refuses.
+        """
+        raise BadDeclaration(f"the capacity of {provider.name} cannot be watched: launcher.kind is {provider.launcher.kind}")
 
 
 def machine_facts(facts: Mapping[str, Scalar]) -> dict[str, Scalar]:

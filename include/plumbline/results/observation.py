@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
-WatchKind = Literal["uptime", "capacity"]
+from plumbline.declarations.providers.launcher_base import WatchKind
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         finding_action as finding_action,
         findings as findings,
         import_results as import_results,
+        observe as observe,
         operations_log as operations_log,
         pending_changes as pending_changes,
         plan as plan,

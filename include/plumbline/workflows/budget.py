@@ -26,6 +26,8 @@ from plumbline.results.finding import Finding, Member
 from plumbline.workflows.findings import apply, readable_findings
 from plumbline.workflows.plan import PlannedRun, RunsNotStarted, on_demand_campaign_id
 
+CAPACITY_HELD_S = 120.0
+"""Seconds that the pod of a capacity check may hold its node."""
 _CAMPAIGNS, _TRIALS = 3, 5
 """The newest trials of a series' newest campaigns, from which the next one's use is expected."""
 
@@ -35,8 +37,19 @@ def budget_balance(archive: Archive, provider: Provider, now: datetime, apart: s
     if provider.budget is None:
         raise ValueError(f"{provider.name} declares no budget; expected one such as {{usd_per_month: 5000}}")
     month = now.astimezone(timezone.utc).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    uses = (use for attempt, use in attempt_uses(archive, provider, month) if apart is None or attempt.run_id != apart)
+    uses = [use for attempt, use in attempt_uses(archive, provider, month) if apart is None or attempt.run_id != apart]
+    held = (one for one in archive.observations(provider.name, "capacity", provider.simulated, (month, None)) if one.seconds is not None)
+    uses += (use_now(archive, provider, CAPACITY_HELD_S, one.at, one.gpus) for one in held)
     return Balance(provider.name, f"{month:%Y-%m}", provider.budget, sum_uses(uses))
+
+
+def over_budget(archive: Archive, provider: Provider, now: datetime, limit_s: float, what: str) -> str | None:
+    """Why the provider's budget does not permit `what`, which holds a node for `limit_s`; None if it does, or there is no budget."""
+    if provider.budget is None:
+        return None
+    left = budget_balance(archive, provider, now)
+    why = left.with_used(use_now(archive, provider, limit_s, now)).exceeded
+    return None if why is None else f"{what} skipped: it would exceed the budget of {provider.name} for {left.month} ({why})"
 
 
 def attempt_uses(archive: Archive, provider: Provider, since: datetime) -> Iterator[tuple[TrialView, BudgetUse]]:

@@ -19,7 +19,7 @@ from plumbline.results import Scalar
 from plumbline.results.finding import OPEN_STATES
 from plumbline.results.probe_document import PROBE_LIMIT_S, ProbeDocument
 from plumbline.workflows import check_provider, pending_changes
-from plumbline.workflows.budget import budget_balance, use_now
+from plumbline.workflows.budget import over_budget
 from plumbline.workflows.check_provider import shared_facts
 from plumbline.workflows.findings import apply, readable_findings
 from plumbline.workflows.plan import declared_provider
@@ -75,7 +75,7 @@ def probe_provider(provider: str, at: datetime | None = None) -> ProbeReport:
     known = declared_provider(declared, provider)
     now = at or datetime.now(timezone.utc)
     with open_archive() as archive:
-        if (spent := _over_budget(archive, known, now, PROBE_LIMIT_S)) is not None:
+        if (spent := over_budget(archive, known, now, PROBE_LIMIT_S, "probe")) is not None:
             return ProbeReport(provider, now, put_off=spent)
     document = launcher_for(known).probe(declared, known, now, PROBE_LIMIT_S)
     if isinstance(document, ProbeSkipped):
@@ -158,12 +158,3 @@ def _facts(archive: Archive, provider: Provider, document: ProbeDocument) -> dic
         return facts
     nodes = {name for snapshot in archive.snapshots(provider.name, "cluster") for name in snapshot.facts}
     return {name: value for name, value in facts.items() if name not in nodes - shared_facts(provider)}
-
-
-def _over_budget(archive: Archive, provider: Provider, now: datetime, limit_s: float) -> str | None:
-    """Why the provider's budget does not permit a probe; None if it does, or there is none."""
-    if provider.budget is None:
-        return None
-    left = budget_balance(archive, provider, now)
-    why = left.with_used(use_now(archive, provider, limit_s, now)).exceeded
-    return None if why is None else f"probe skipped: it would exceed the budget of {provider.name} for {left.month} ({why})"

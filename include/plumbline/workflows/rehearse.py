@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
+from plumbline.analysis.availability import month_span
 from plumbline.archive import open_archive
 from plumbline.declarations import Declarations, Provider, Trial
 from plumbline.launch import stores
@@ -15,6 +16,7 @@ from plumbline.launch.failures import RETRIED, TrialFailure
 from plumbline.launch.plan import PlanError, RunRequest, declared_slots, plan
 from plumbline.workflows import benchmark
 from plumbline.workflows.alert import send_alerts
+from plumbline.workflows.observe import simulate_checks
 from plumbline.workflows.plan import trial_groups
 from plumbline.workflows.review import review_campaign
 
@@ -129,6 +131,8 @@ def rehearse_months(
         with open_archive() as archive:
             for row in (row for place in places for row in checked[campaign_id, place.name]):
                 benchmark.record_trial(archive, row)
+            for place in places:
+                simulate_checks(archive, declared, place, *_checked_time(campaign_id))
         for place in places:
             status = statuses[campaign_id, place.name]
             done.append(RehearsedCampaign(campaign_id, place.name, status.total(), dict(status), _reviewed(campaign_id, place.name)))
@@ -136,6 +140,12 @@ def rehearse_months(
         if alerting:
             send_alerts()
     return done
+
+
+def _checked_time(campaign_id: str) -> tuple[datetime, datetime]:
+    """The campaign's month, as far as it has passed."""
+    begin, end = month_span(datetime.fromisoformat(f"{campaign_id}-01T00:00:00+00:00"))
+    return begin, min(end, datetime.now(timezone.utc))
 
 
 def launch_with_retries(trial: Trial, spec: dict[str, str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from plumbline.archive import Archive, open_archive
 from plumbline.archive.schema import Base
 from plumbline.declarations import DriftRules
 
+MONTH = datetime(2026, 1, 1, tzinfo=timezone.utc)
 SERIES, NAME = trial().series_key, trial().trial_id
 RULES = DriftRules.model_validate_json('{"confidence": "95%", "false_discovery_rate": "5%", "bootstrap_trials": 2}')
 
@@ -48,6 +50,8 @@ QUESTIONS: dict[str, Callable[[Archive], Any]] = {
     "the accepted price": lambda a: a.accepted_price("lab-2core", "on_demand"),
     "the last snapshot": lambda a: a.latest_snapshot("lab-2core", "cluster"),
     "a provider's snapshots": lambda a: a.snapshots("lab-2core", "probe", latest=3),
+    "a provider's last check": lambda a: a.latest_observation("lab-2core", "uptime", False),
+    "a provider's checks of a month": lambda a: a.observations("lab-2core", "uptime", False, (MONTH, MONTH + timedelta(days=31))),
     "a provider's operations log": lambda a: a.operations("lab-2core"),
     "a page of a campaign's trials": lambda a: a.trials_page("2025-11", after="0", limit=5),
     "a page of a series' trials": lambda a: a.trials_page("2025-11", SERIES),

@@ -44,6 +44,7 @@ from plumbline.archive.schema import (
     Expired,
     Finding,
     Incident,
+    Observation,
     OperationsLog,
     Price,
     PriceReading,
@@ -58,7 +59,7 @@ from plumbline.results.published import PublishedResult
 from plumbline.whole_file import sha256_file
 
 _CAMPAIGN_TABLES = ("findings", "incidents", "baselines", "quarantine", "audit")
-_LEDGER_TABLES = ("findings", "incidents", "audit", "decisions", "prices", "price_readings", "snapshots", "operations_log")
+_LEDGER_TABLES = ("findings", "incidents", "audit", "decisions", "prices", "price_readings", "snapshots", "operations_log", "observations")
 _BATCH = 100
 _BATCH_BYTES = 2 * 2**20
 """Bytes of documents in one batch; objects take some ten times the memory of their JSON."""
@@ -329,6 +330,7 @@ _KEYS: tuple[tuple[type[Base], tuple[str, ...]], ...] = (
     (Price, ("price_id",)),
     (PriceReading, ("reading_id",)),
     (Snapshot, ("snapshot_id",)),
+    (Observation, ("provider", "kind", "simulated", "at")),
     (OperationsLog, ("entry_id", "revision")),
 )
 

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from pydantic import BeforeValidator, Field, model_validator
 
 from plumbline.declarations.base import ConnectionId, Name
-from plumbline.declarations.providers.launcher_base import LauncherBase
+from plumbline.declarations.providers.launcher_base import LauncherBase, WatchKind
 from plumbline.declarations.urls import DeclaredUrl, is_loopback, sends_in_clear
 from plumbline.metrics.units import Duration
 
@@ -139,6 +139,7 @@ class EndpointLauncher(LauncherBase):
         }
 
     hosted: ClassVar[bool] = True
+    watches: ClassVar[frozenset[WatchKind]] = frozenset({"uptime"})
     not_provisioned: ClassVar[str | None] = "the endpoint's server runs already"
 
     @property

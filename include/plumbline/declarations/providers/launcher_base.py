@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from typing_extensions import Self
 
@@ -12,6 +12,7 @@ from plumbline.declarations.base import Declared
 if TYPE_CHECKING:
     from plumbline.declarations.workloads.any_workload import AnyWorkload
 
+WatchKind = Literal["uptime", "capacity"]
 COLLECTIVE_LIMIT_S = 300.0
 
 
@@ -52,6 +53,8 @@ class LauncherBase(Declared):
     """Another party serves the model: only the client runs here."""
     simulated: ClassVar[bool] = False
     """No machine: its results never mix with measured ones."""
+    watches: ClassVar[frozenset[WatchKind]] = frozenset()
+    """What can be watched between campaigns: the uptime of an endpoint, the capacity of a cluster."""
     not_provisioned: ClassVar[str | None] = None
     """Why no lead time of provisioning exists; None where trials wait for a machine."""
     not_scalable: ClassVar[str | None] = None

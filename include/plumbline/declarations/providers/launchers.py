@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from plumbline.declarations.base import ConnectionId, Declared, Name, extensible, is_archived, removed_values
 from plumbline.declarations.providers.endpoint import EndpointLauncher
-from plumbline.declarations.providers.launcher_base import COLLECTIVE_LIMIT_S, LauncherBase, RemoteStore, Retries
+from plumbline.declarations.providers.launcher_base import COLLECTIVE_LIMIT_S, LauncherBase, RemoteStore, Retries, WatchKind
 from plumbline.declarations.providers.pod_patch import check_patch
 from plumbline.declarations.providers.pods import (
     AbsolutePath,
@@ -224,6 +224,7 @@ class KubernetesLauncher(LauncherBase):
         check_patch(self.pod_patch, {container.name for container in (*self.init_containers, *self.sidecars)})
 
     runs_pods: ClassVar[bool] = True
+    watches: ClassVar[frozenset[WatchKind]] = frozenset({"capacity"})
 
     @property
     def start_wait_s(self) -> float:

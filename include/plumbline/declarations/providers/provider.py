@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, Field, model_validator
 from plumbline.declarations.base import Declared, Name, Residency, extensible
 from plumbline.declarations.devices import part_of_card
 from plumbline.declarations.providers.dated import Dated, check_one_at_a_time
-from plumbline.declarations.providers.launcher_base import LauncherBase
+from plumbline.declarations.providers.launcher_base import LauncherBase, WatchKind
 from plumbline.declarations.providers.launchers import Launcher
 from plumbline.declarations.providers.price_kinds import Ownership, ServerlessRate, SupportPlan
 from plumbline.declarations.providers.rates import DeclaredRate, Invoice, ListedPurchase, Overhead, Purchase, check_invoices
@@ -101,6 +101,20 @@ class Budget(Declared):
         return f"{' and '.join(limits)} a month"
 
 
+class CapacityWatch(Declared):
+    """How often a node is asked for between campaigns."""
+
+    every: Duration = Field(ge=900.0, le=31 * 86400.0, description="interval, such as 6h: 15min to 31d")
+    gpus: int | None = Field(None, ge=1, le=1024, description="accelerators to ask for; all of one node if omitted")
+    dry_run: bool = Field(False, description="true: ask the API alone, and start no pod")
+
+
+class UptimeWatch(Declared):
+    """How often an endpoint gets one request of one output token between campaigns."""
+
+    every: Duration = Field(ge=60.0, le=3600.0, description="interval, such as 5min: 1min to 1h")
+
+
 class MonitoringConfig(Declared):
     """A changed driver, machine or software starts the provider's benchmark; a changed price does not."""
 
@@ -112,6 +126,11 @@ class MonitoringConfig(Declared):
     probe: Duration | None = Field(
         None, ge=86400.0, description="interval of hardware probes of arithmetic and memory, such as 7d; never if omitted"
     )
+    capacity: CapacityWatch | None = Field(None, description="ask for a node at an interval: {every: 6h, gpus: 8}; never if omitted")
+    uptime: UptimeWatch | None = Field(None, description="of an endpoint, send a request at an interval: {every: 5min}; never if omitted")
+
+    def of(self, kind: WatchKind) -> CapacityWatch | UptimeWatch | None:
+        return (self.uptime if kind == "uptime" else self.capacity) if self.enabled else None
 
 
 AnyLauncher = TypeVar("AnyLauncher", bound=LauncherBase)
@@ -241,6 +260,7 @@ class Provider(Declared):
         if cores and self.accelerator.kind == "cpu" and cores != self.accelerator.count:
             raise ValueError(f"accelerator.count is {self.accelerator.count}, but launcher.cpus lists {cores}; expected one core per count")
         self._budget_counts()
+        self._watches_fit()
         for backend, args in self.engine_args.items():
             check_engine_args(args, backend, f"engine_args.{backend}")
         resource = self.launcher.accelerator_resource or ""
@@ -274,6 +294,16 @@ class Provider(Declared):
         check_invoices(self.invoices)
         check_one_at_a_time(self.prices, lambda price: f"{price.purchase} prices")
         return self
+
+    def _watches_fit(self) -> None:
+        for kind, expected in (("uptime", "an endpoint, whose requests show it"), ("capacity", "a cluster, whose nodes are asked for")):
+            if getattr(self.watch, kind) is not None and kind not in self.launcher.watches:
+                raise ValueError(f"watch.{kind}, but launcher.kind is {self.launcher.kind}; expected {expected}, or no watch.{kind}")
+        asked = self.watch.capacity.gpus if self.watch.capacity is not None else None
+        if asked is not None and asked > self.accelerator.count:
+            raise ValueError(
+                f"watch.capacity.gpus is {asked}, more than accelerator.count {self.accelerator.count}; expected those of one node"
+            )
 
     def _budget_counts(self) -> None:
         if self.budget is None:

@@ -6,10 +6,10 @@ import math
 from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, model_validator
 
 from plumbline.declarations.base import Declared, Name
-from plumbline.declarations.providers.launcher_base import LauncherBase
+from plumbline.declarations.providers.launcher_base import LauncherBase, WatchKind
 from plumbline.declarations.workloads.workload import Seed, parse_metric_value
 from plumbline.metrics import metric
 from plumbline.metrics.units import HourlyPrice, Percent, Spread
@@ -206,6 +206,23 @@ DriftEvent = Annotated[
 ]
 
 
+class SimulatedOutage(Declared):
+    """A time in which checks between campaigns fail."""
+
+    begin: AwareDatetime
+    end: AwareDatetime
+    watch: WatchKind = "uptime"
+    cause: SimulatedFailure | Literal["server_error", "bad_declaration"] = Field(
+        "server_error", description="failure class of each check; bad_declaration: our own, such as an expired token"
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> SimulatedOutage:
+        if self.end <= self.begin:
+            raise ValueError(f"end {self.end.isoformat()} is not after begin {self.begin.isoformat()}; expected a later time")
+        return self
+
+
 class SimulatedLauncher(LauncherBase):
     """A seeded model of a machine, marked as simulated in every document, row, page and message."""
 
@@ -224,6 +241,7 @@ class SimulatedLauncher(LauncherBase):
     )
     environment: dict[str, Scalar] = Field(default_factory=dict, description="facts beside or instead of the accelerator's usual ones")
     drift: tuple[DriftEvent, ...] = ()
+    outages: tuple[SimulatedOutage, ...] = Field((), description="of `watch.uptime` and `watch.capacity`; the first one that lasts counts")
 
     @model_validator(mode="after")
     def _consistent(self) -> SimulatedLauncher:
@@ -246,6 +264,7 @@ class SimulatedLauncher(LauncherBase):
         return tuple(event for event in self.drift if event.concerns(workload, at))
 
     simulated: ClassVar[bool] = True
+    watches: ClassVar[frozenset[WatchKind]] = frozenset({"uptime", "capacity"})
 
     @property
     def trials_at_a_time(self) -> int:

@@ -19,12 +19,13 @@ from plumbline.declarations import (
     TrainingJob,
     Trial,
 )
+from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.declarations.providers.simulation import DriverChange, PerformanceEvent, Probe, SimulatedLauncher
 from plumbline.declarations.workloads.load import max_phase_seconds
 from plumbline.harness.inference.analysis.validity import too_few_requests
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.harness.measurement import Judgement, verdict
-from plumbline.launch.failures import BadDeclaration
+from plumbline.launch.failures import EXCEPTIONS, BadDeclaration
 from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, Launcher, OnProgress, ProbeSkipped, ProviderFacts
 from plumbline.launch.simulated import inference, training
 from plumbline.launch.simulated.model import TrialDraw, UnknownHardware, hardware_of, node_name, probe_rows
@@ -226,6 +227,13 @@ class SimulationLauncher(Launcher):
     def probe(self, declared: Declarations, provider: Provider, now: datetime, limit_s: float) -> ProbeDocument | ProbeSkipped:
         return simulate_probe(provider, now)
 
+    def check_uptime(self, declared: Declarations, provider: Provider, now: datetime) -> float:
+        return _simulate_check(provider, "uptime", now)
+
+    def ask_capacity(self, declared: Declarations, provider: Provider, now: datetime) -> float | None:
+        asked, seconds = provider.watch.capacity, _simulate_check(provider, "capacity", now)
+        return None if asked is not None and asked.dry_run else seconds
+
     def launch(self, trial: Trial, store: ResultStore, on_progress: OnProgress | None = None) -> LaunchRecord:
         """See Launcher.launch. ValueError for a provider that is not simulated."""
         trial = next_attempt(trial, store)
@@ -266,6 +274,25 @@ def _events(trial: Trial, draw: TrialDraw, failure: str | None, document: Result
     ready = lead_time_s(draw)
     last = max((e.monotonic_s or ready for e in document.timeline), default=ready) if document is not None else ready
     return requested, clock.event("harness_ready", ready, "launcher"), clock.event("finished", last + 1.0, "launcher")
+
+
+_FIRST_BYTE_S = 0.2
+
+
+def _simulate_check(provider: Provider, kind: WatchKind, at: datetime) -> float:
+    """Seconds of a check, deterministic for a declaration and a time. The TrialFailure of an outage that lasts then."""
+    launcher = provider.launcher_as(SimulatedLauncher)
+    outage = next((o for o in launcher.outages if o.watch == kind and o.begin <= at < o.end), None)
+    if outage is not None:
+        raise EXCEPTIONS[outage.cause](f"simulated: {outage.cause}")
+    luck = random.Random(f"{launcher.seed}|{provider.name}|{kind}|{at.astimezone(timezone.utc).isoformat()}")
+    noise = launcher.noise_of("start_up" if kind == "capacity" else "inference")
+    wave = 1 + noise.time_of_day * math.cos(2 * math.pi * (at.astimezone(timezone.utc).hour - 18) / 24)
+    try:
+        level = hardware_of(provider).lead_s if kind == "capacity" else _FIRST_BYTE_S
+    except UnknownHardware as unknown:
+        raise BadDeclaration(str(unknown)) from unknown
+    return float(level * wave * math.exp(noise.run * luck.gauss(0, 1)))
 
 
 _PROBE_SAMPLES = 30

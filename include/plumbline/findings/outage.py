@@ -1,0 +1,61 @@
+"""Findings of outages that checks between campaigns show: opened with the third miss in a row, resolved by the first answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from plumbline.analysis.availability import Outage
+from plumbline.declarations.providers.launcher_base import WatchKind
+from plumbline.findings import Reconciliation, provider_finding
+from plumbline.metrics.formatting import common_scale, format_name
+from plumbline.results.finding import Finding, Member
+from plumbline.results.observation import Observation
+
+_WHAT: dict[WatchKind, str] = {"uptime": "down", "capacity": "no capacity"}
+
+
+def outage_subject(kind: WatchKind) -> str:
+    return f"outage/{kind}"
+
+
+def reconcile_outages(
+    provider: str, kind: WatchKind, outages: Sequence[Outage], newest: Observation | None, open_findings: Sequence[Finding], simulated: bool
+) -> Reconciliation:
+    """`outages`: oldest first, of the last checks; `newest`: the last one. An outage that ended before it was seen opens none."""
+    known = [f for f in open_findings if f.subject == outage_subject(kind)]
+    lasting = outages[-1] if outages and outages[-1].ended is None else None
+    if lasting is None:
+        answered = newest is not None and newest.cause is None
+        return Reconciliation(resolved=tuple((f, _over(outages, newest)) for f in known) if answered else ())
+    now = _finding(provider, kind, lasting, simulated)
+    if not known:
+        return Reconciliation((now,))
+    if known[0].severity == now.severity:
+        return Reconciliation(unchanged=(known[0],))
+    return Reconciliation(continued=(replace(now, finding_id=known[0].finding_id, since=known[0].since, state=known[0].state),))
+
+
+def _over(outages: Sequence[Outage], newest: Observation | None) -> str:
+    at = outages[-1].ended if outages else newest.at if newest else None
+    took = outages[-1].recovery_s if outages else None
+    after = f" after {common_scale('s', [took]).text(took)}" if took is not None else ""
+    return f"resolved: answered at {at:%Y-%m-%d %H:%M} UTC{after}"
+
+
+def _finding(provider: str, kind: WatchKind, outage: Outage, simulated: bool) -> Finding:
+    own = outage.whose == "provider"
+    title = f"{_WHAT[kind]} since {outage.began:%Y-%m-%d %H:%M} UTC ({format_name(outage.cause)})"
+    return provider_finding(
+        provider,
+        "reliability",
+        outage_subject(kind),
+        began=outage.began.isoformat(),
+        since=outage.began.date().isoformat(),
+        severity="page" if own and kind == "uptime" else "warn",
+        title=title,
+        evidence=f"{title}: {outage.misses} checks in a row; {outage.detail}",
+        explanation="" if own else "the cause may be this installation's network as well as the provider's: the outage counts for neither",
+        simulated=simulated,
+        members=(Member(outage_subject(kind), title),),
+    )
