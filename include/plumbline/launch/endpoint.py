@@ -16,7 +16,6 @@ from plumbline.launch.connections import airflow_connection
 from plumbline.launch.failures import EXCEPTIONS, BadDeclaration
 from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, ProbeSkipped, ProviderFacts
 from plumbline.launch.local.process_launcher import Allocation, ProcessLauncher, StartRefused
-from plumbline.launch.plan import typical_trials
 from plumbline.loadclient.load_generator import drive
 from plumbline.loadclient.phase_load import PhaseLoad
 from plumbline.loadclient.transport import Settings
@@ -25,7 +24,7 @@ from plumbline.results.probe_document import ProbeDocument
 _CLIENT_MEMORY = 4 * 2.0**30
 _CHECK_S = 30.0
 _PROMPT_TOKENS = 8
-_REFUSED = re.compile(r"Errno (104|111)\b|refused|reset", re.IGNORECASE)
+_REFUSED = re.compile(r"(?:HTTP|error) 5\d\d|Errno (?:104|111)\b|refused|reset", re.IGNORECASE)
 
 
 class EndpointClientLauncher(ProcessLauncher):
@@ -45,7 +44,7 @@ class EndpointClientLauncher(ProcessLauncher):
 
     def check_uptime(self, declared: Declarations, provider: Provider, now: datetime) -> float:
         launcher = provider.launcher_as(Declared)
-        workload = next((t.workload for t in typical_trials(declared, provider, now) if isinstance(t.workload, InferenceWorkload)), None)
+        workload = next((w for w in declared.workloads_for(provider, "inference") if isinstance(w, InferenceWorkload)), None)
         if workload is None:
             raise BadDeclaration(f"no declared workload fits {provider.name}; expected one of inference, whose request the check sends")
         try:

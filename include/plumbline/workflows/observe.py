@@ -67,13 +67,13 @@ def check_due(name: str, now: datetime) -> tuple[tuple[Checked, ...], datetime |
     provider = declared_provider(load_in_force(), name)
     with open_archive() as archive:
         due = {kind: at for kind in WATCHES if (at := next_check(archive, provider, kind)) is not None}
-    done = tuple(check(name, kind) for kind, at in due.items() if at <= now)
+    done = tuple(check(name, kind, now) for kind, at in due.items() if at <= now)
     following = (now + timedelta(seconds=w.every) if at <= now else at for kind, at in due.items() if (w := provider.watch.of(kind)))
     return done, min(following, default=None)
 
 
 def check(name: str, kind: WatchKind, at: datetime | None = None) -> Checked:
-    """Check a declared provider now (`at`: at another time, of a simulated one). LookupError for an unknown provider, or one without this watch."""
+    """Check a declared provider now (`at`: the time that it counts for, which may be another one of a simulated provider). LookupError for an unknown provider, or one without this watch."""
     declared, now = load_in_force(), at or datetime.now(timezone.utc)
     provider = declared_provider(declared, name)
     capacity = provider.watch.capacity

@@ -1,0 +1,201 @@
+"""A simulated quarter of checks with planted outages, and what checks do to archive, findings, budget and schedule."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.data.result_documents import provider
+from tests.fakes.trials import declared
+
+from plumbline.analysis.availability import availability, find_outages
+from plumbline.archive import Archive, open_archive
+from plumbline.declarations import Declarations, Provider
+from plumbline.launch.cluster.api import ApiRefused
+from plumbline.launch.simulated.launcher import SimulationLauncher
+from plumbline.results.finding import Finding
+from plumbline.workflows import observe
+from plumbline.workflows.budget import CAPACITY_HELD_S, budget_balance
+
+BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
+EVERY = timedelta(minutes=5)
+QUARTER = [(2026, 1, 31), (2026, 2, 28), (2026, 3, 31)]
+
+
+def simulated(outages: list[dict[str, Any]], **fields: Any) -> Provider:
+    watch = {"uptime": {"every": "5min"}, "capacity": {"every": "6h", "gpus": 2}}
+    planted = [{**o, "begin": o["begin"].isoformat(), "end": o["end"].isoformat()} for o in outages]
+    return provider("sim", launcher={"kind": "simulated", "outages": planted}, watch=watch, **fields)
+
+
+def world(where: Provider) -> Declarations:
+    return replace(declared(), providers={where.name: where})
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive]:
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
+    for name in ("PLUMBLINE_ARCHIVE_URL", "PLUMBLINE_RESULTS_URL", "PLUMBLINE_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    with open_archive() as opened:
+        yield opened
+
+
+def after(steps: float) -> datetime:
+    return BEGIN + steps * EVERY
+
+
+def between(first: float, last: float, cause: str, watch: str = "uptime") -> dict[str, Any]:
+    return {"begin": after(first), "end": after(last), "cause": cause, "watch": watch}
+
+
+def planted_outages() -> tuple[list[dict[str, Any]], list[tuple[int, int]]]:
+    """What is declared, and the checks (first missed, first answered) that each outage of the provider's makes."""
+    luck, outages, expected, step = random.Random(7), [], [], 100
+    while step < 25000:
+        length = luck.choice([1, 2, 3, 4, 12, 60, 200])
+        begin = step + luck.random() * 0.9
+        outages.append(between(begin, begin + length, luck.choice(["server_error", "timeout"])))
+        # Missed are the checks at whole steps in [begin, begin + length): the first after `begin`, `length` of them.
+        if length >= 3:
+            expected.append((step + 1, step + 1 + length))
+        step += 1300 + luck.randrange(400)
+    outages += [between(700, 900, "bad_declaration"), between(12000, 12012, "unreachable")]
+    return sorted(outages, key=lambda o: o["begin"]), expected
+
+
+def test_every_outage_of_a_quarter_is_found_none_invented_and_availability_is_exact(archive: Archive) -> None:
+    outages, expected = planted_outages()
+    where = simulated(outages)
+    checks = int((datetime(2026, 4, 1, tzinfo=timezone.utc) - BEGIN) / EVERY)
+    assert observe.simulate_checks(archive, world(where), where, BEGIN, after(checks)) == checks + 90 * 4
+    seen = archive.observations("sim", "uptime", True)
+    found = find_outages(seen)
+    assert len(expected) > 8
+    assert [(o.began, o.ended) for o in found if o.whose == "provider"] == [(after(a), after(b)) for a, b in expected]
+    assert [(o.began, o.ended) for o in found if o.whose != "provider"] == [(after(12000), after(12012))]
+
+    def cause_at(step: int) -> str | None:
+        return next((str(o["cause"]) for o in outages if o["begin"] <= after(step) < o["end"]), None)
+
+    for year, month, days in QUARTER:
+        begin = datetime(year, month, 1, tzinfo=timezone.utc)
+        first = int((begin - BEGIN) / EVERY)
+        causes = [cause_at(first + n) for n in range(days * 288)]
+        judged = availability(begin, seen, found, EVERY.total_seconds(), after(checks))
+        counted = [c for c in causes if c not in ("bad_declaration", "unreachable")]
+        assert (judged.share.successes, judged.share.n) == (counted.count(None), len(counted))
+        down = sum(max(0, min(b, first + days * 288) - max(a, first)) for a, b in expected)
+        assert judged.down_s == down * 300
+        assert judged.own.get("bad_declaration", 0) == causes.count("bad_declaration")
+    assert archive.findings_of("sim", unsettled=True) == []
+
+
+def test_capacity_of_a_quarter(archive: Archive) -> None:
+    shortage = between(0, 288, "insufficient_capacity", "capacity")
+    where = simulated([shortage, between(288 * 5, 288 * 9, "quota_exceeded", "capacity")])
+    observe.simulate_checks(archive, world(where), where, BEGIN, after(288 * 90))
+    seen = archive.observations("sim", "capacity", True)
+    (only,) = find_outages(seen)
+    assert (only.began, only.ended, only.cause) == (BEGIN, after(288), "insufficient_capacity")
+    judged = availability(BEGIN, seen, [only], 6 * 3600, after(288 * 90))
+    assert (judged.share.successes, judged.share.n, dict(judged.own)) == (124 - 4 - 16, 124 - 16, {"quota_exceeded": 16})
+    assert all((o.seconds is not None) == (o.cause is None) and o.gpus == 2 for o in seen)
+
+
+def test_a_healthy_quarter_has_no_outage(archive: Archive) -> None:
+    where = simulated([])
+    observe.simulate_checks(archive, world(where), where, BEGIN, after(288 * 90))
+    assert find_outages(archive.observations("sim", "uptime", True)) == ()
+
+
+def check(patch: pytest.MonkeyPatch, where: Provider, at: datetime, kind: Any = "uptime") -> observe.Checked:
+    patch.setattr(observe, "load_in_force", lambda: world(where))
+    return observe.check(where.name, kind, at)
+
+
+def open_findings(archive: Archive) -> list[Finding]:
+    return [Finding.of(f.detail) for f in archive.findings_of("sim", unsettled=True)]
+
+
+def test_a_finding_opens_with_the_third_miss_and_resolves_with_the_first_answer(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = simulated([between(1, 5, "server_error"), between(10, 12, "server_error")])
+    opened = []
+    for n in range(6):
+        done = check(monkeypatch, where, after(n))
+        opened.append([f.finding_id for f in open_findings(archive)])
+        if n == 3:
+            (finding,) = open_findings(archive)
+            assert done.findings == (finding.finding_id,)
+            assert (finding.kind, finding.subject, finding.severity, finding.simulated) == ("reliability", "outage/uptime", "page", True)
+    assert [len(ids) for ids in opened] == [0, 0, 0, 1, 1, 0]
+    (settled,) = archive.findings_of("sim")
+    assert settled.state == "resolved"
+    for n in range(10, 13):
+        assert check(monkeypatch, where, after(n)).findings == ()
+
+
+def test_our_own_expired_token_opens_nothing(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = simulated([between(0, 20, "bad_declaration")])
+    for n in range(10):
+        assert check(monkeypatch, where, after(n)).findings == ()
+    assert archive.findings_of("sim") == []
+
+
+def test_an_outage_of_unproven_cause_becomes_the_providers_when_it_is_proven(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = simulated([between(0, 3, "unreachable"), between(3, 9, "server_error")])
+    severities = []
+    for n in range(7):
+        check(monkeypatch, where, after(n))
+        severities.append([f.severity for f in open_findings(archive)])
+    assert severities == [[], [], ["warn"], ["warn"], ["warn"], ["page"], ["page"]]
+    assert len(archive.findings_of("sim")) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (ApiRefused(403, "exceeded quota"), "quota_exceeded"),
+        (ApiRefused(401, "Unauthorized"), "bad_declaration"),
+        (OSError(28, "No space left on device"), "harness_error"),
+    ],
+)
+def test_refusals_and_our_own_disk_are_ours(archive: Archive, monkeypatch: pytest.MonkeyPatch, error: Exception, cause: str) -> None:
+    def refuse(*_: Any) -> float:
+        raise error
+
+    monkeypatch.setattr(SimulationLauncher, "ask_capacity", refuse)
+    done = check(monkeypatch, simulated([]), BEGIN, "capacity")
+    assert done.observation is not None and done.observation.cause == cause
+
+
+def test_the_next_check_is_due_after_the_declared_interval(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = simulated([])
+    monkeypatch.setattr(observe, "load_in_force", lambda: world(where))
+    done, following = observe.check_due("sim", datetime.now(timezone.utc))
+    assert {one.kind for one in done} == {"uptime", "capacity"}
+    assert following is not None and timedelta(minutes=4) < following - datetime.now(timezone.utc) <= EVERY
+    assert observe.check_due("sim", datetime.now(timezone.utc))[0] == ()
+    assert {one.kind for one in observe.check_due("sim", following)[0]} == {"uptime"}
+    assert observe.watched(world(where)) == ["sim"]
+    assert observe.watched(world(simulated([]).model_copy(update={"enabled": False}))) == []
+
+
+def test_capacity_counts_in_the_budget_and_stops_at_it(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    prices = [{"purchase": "on_demand", "price": "30 USD/h", "since": "2025-01-01", "source": "a test"}]
+    where = simulated([], prices=prices, budget={"usd_per_month": 1.5})
+    assert check(monkeypatch, where, BEGIN, "capacity").observation is not None
+    assert budget_balance(archive, where, BEGIN).used.usd == pytest.approx(30 * CAPACITY_HELD_S / 3600)
+    spent = check(monkeypatch, where, after(72), "capacity")
+    assert spent.observation is None and "exceed the budget" in str(spent.put_off)
+    dry = where.model_copy(
+        update={"watch": where.watch.model_copy(update={"capacity": where.watch.capacity.model_copy(update={"dry_run": True})})}  # type: ignore[union-attr]
+    )
+    checked = check(monkeypatch, dry, after(144), "capacity").observation
+    assert checked is not None and checked.seconds is None and checked.cause is None
+    assert budget_balance(archive, dry, BEGIN).used.usd == pytest.approx(30 * CAPACITY_HELD_S / 3600)
