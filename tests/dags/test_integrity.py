@@ -148,6 +148,12 @@ def test_a_provider_that_cannot_be_looked_at_fails_the_run_and_silences_nobody(b
         assert {"watch.prices", "watch.rerun"} <= set(tasks[end]["upstream"]), "no price waits for a look, nor a look for a price"
 
 
+def test_checks_of_uptime_wait_in_the_triggerer(bundle: dict[str, Any]) -> None:
+    tasks = bundle["dags"]["availability_watch"]["tasks"]
+    assert (tasks["checks"]["operator"], tasks["checks"]["upstream"]) == ("AvailabilityOperator", ["watched"])
+    assert tasks["checks"]["timeout_s"] > 3600, "a run lasts until the next one"
+
+
 def test_a_cluster_runs_its_trials_by_the_house_operators_and_waits_for_its_bucket(changed: dict[str, Any]) -> None:
     tasks = changed["dags"]["benchmark_cluster_a"]["tasks"]
     operators = {lane: tasks[f"{lane}.trial.run"]["operator"] for lane in ("training", "inference", "training_gang")}
@@ -270,7 +276,7 @@ def test_every_step_outlasts_an_outage_and_an_hourly_dag_does_not_wait_for_it(bu
             assert task["retry_policy"], (dag_id, name)
             most = task["max_retry_delay_s"] or 24 * 3600.0
             waits = sum(min(task["retry_delay_s"] * 2**i, most) for i in range(task["retries"]))
-            if dag_id in ("upkeep", "upkeep_daily", "provider_watch"):
+            if dag_id in ("upkeep", "upkeep_daily", "provider_watch", "availability_watch"):
                 assert waits <= 3600 and (task["retries"] > 1 or name in ("watch.look", "watch.probe")), (dag_id, name)
             elif not name.endswith(".run") and name != "digest":
                 assert 3600 <= waits <= 2 * 3600, (dag_id, name)

@@ -194,7 +194,9 @@ def test_progress_was_told_while_the_trial_ran(smoke: Smoke) -> None:
 
 
 def test_nothing_that_runs_by_the_clock_is_left_unpaused_and_no_slot_started_by_itself(smoke: Smoke) -> None:
-    paused = dict.fromkeys((DAG, "provider_watch", "scorecard_report", "upkeep", "upkeep_daily", "database_probe"), True)
+    paused = dict.fromkeys(
+        (DAG, "provider_watch", "availability_watch", "scorecard_report", "upkeep", "upkeep_daily", "database_probe"), True
+    )
     answering = dict.fromkeys(("drift_review", "baseline_decision", "finding_action", "operations_log", "rerun", "acceptance"), False)
     assert {d: s.is_paused for d, s in smoke.client.dags().items()} == paused | answering
     assert [(r.run_type, r.state) for r in smoke.client._runs(DAG, {})] == [("manual", "success")]

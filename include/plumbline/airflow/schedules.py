@@ -57,6 +57,11 @@ def hourly() -> CronTriggerTimetable:
     return CronTriggerTimetable(f"{_MINUTE_OF_HOUR} * * * *", timezone="UTC")
 
 
+def next_hourly(now: datetime) -> datetime:
+    """The next time of `hourly`."""
+    return recent("upkeep", now, 1)[0] + timedelta(hours=1)
+
+
 def recent(dag_id: str, now: datetime, count: int = 3) -> list[datetime]:
     """The latest times of the schedule of `upkeep`, `upkeep_daily` or `provider_watch`, newest first; KeyError for another DAG."""
     there = now.astimezone(timezone.utc).replace(second=0, microsecond=0)

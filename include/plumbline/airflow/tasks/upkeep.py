@@ -12,6 +12,7 @@ from airflow.sdk import TriggerRule, task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from plumbline import workflows
+from plumbline.airflow.availability import LIMIT, AvailabilityOperator
 from plumbline.airflow.health import TaskView
 from plumbline.airflow.schedules import CHANGES, provider_changed
 from plumbline.declarations import load_in_force
@@ -29,6 +30,21 @@ def providers() -> list[str]:
     if not names:
         raise AirflowSkipException("no enabled provider has watch.enabled")
     return names
+
+
+@task
+def watched() -> list[str]:
+    """List the enabled providers with watch.uptime or watch.capacity. Skipped without any."""
+    names = workflows.observe.watched(load_in_force())
+    if not names:
+        raise AirflowSkipException("no enabled provider declares watch.uptime or watch.capacity")
+    return names
+
+
+def checks(names: Any) -> Any:
+    """Check each provider in the triggerer until the next run."""
+    operator = AvailabilityOperator.partial(task_id="checks", execution_timeout=LIMIT, map_index_template="{{ task.provider }}")
+    return operator.expand(provider=names)
 
 
 @task(map_index_template=_NAME)

@@ -20,7 +20,7 @@ from plumbline.workflows.plan import pool_slots
 _JOBS = {"scheduler": "SchedulerJob", "dag_processor": "DagProcessorJob", "triggerer": "TriggererJob"}
 _AWAY_AFTER = timedelta(minutes=2)
 _TIMEOUT_S = 10.0
-_HOUSEKEEPING = ("upkeep", "upkeep_daily", "provider_watch", "drift_review")
+_HOUSEKEEPING = ("upkeep", "upkeep_daily", "provider_watch", "availability_watch", "drift_review")
 SLACK = "plumbline_slack"
 _NO_DATABASE = "not applicable: Airflow has no database here, or it does not answer"
 

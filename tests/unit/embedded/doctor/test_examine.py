@@ -41,7 +41,16 @@ Base.metadata.create_all(engine)
 with engine.begin() as connection:
     connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
 """
-DAGS = ("benchmark_cluster_a", "benchmark_local_1core", "benchmark_local_2core", "upkeep", "upkeep_daily", "provider_watch", "drift_review")
+DAGS = (
+    "benchmark_cluster_a",
+    "benchmark_local_1core",
+    "benchmark_local_2core",
+    "upkeep",
+    "upkeep_daily",
+    "provider_watch",
+    "availability_watch",
+    "drift_review",
+)
 
 
 @dataclass
