@@ -72,7 +72,7 @@ NAVIGATION = {
             "alerts",
             "slack-messages",
         ),
-        *("acceptance", "watch-providers", "watch-environment", "watch-prices"),
+        *("acceptance", "watch-providers", "watch-environment", "availability", "watch-prices"),
     ],
     "Extend": ["read-the-code", "extend", "house", "reference/contributing"],
     "Reference": [

@@ -275,3 +275,15 @@ def test_what_was_logged_breaks_a_promise_and_is_claimed(run: Run) -> None:
     with zipfile.ZipFile(next(letter.parent.glob("evidence-*.zip"))) as pack:
         (entry,) = json.loads(pack.read("promises.json"))["operations_log"]
     assert (entry["what"], entry["reference"]) == ("no node answers", "4711")
+
+
+# docs/availability.md
+
+
+def test_the_page_of_availability_runs_as_printed(run: Run) -> None:
+    text = page("availability")
+    declared, commands, printed = (re.search(rf"```{kind}\n(.*?)```", text, re.S) for kind in ("yaml", "sh", "text"))
+    assert declared is not None and commands is not None and printed is not None
+    Path("include/config/providers/simulated-watched.yaml").write_text(declared[1], encoding="utf-8")
+    outputs = [run(line) for line in commands[1].splitlines()]
+    assert outputs[-1] == printed[1]

@@ -27,7 +27,10 @@ _BY_GROUP = {
             "trial:replay",
             "Repeat an archived trial from its own record: same specification, criteria, seeds and arrival schedule.",
         ),
-        "watch": ("environment:watch", "Check environment and prices of providers now; store changes as findings."),
+        "watch": (
+            "environment:watch",
+            "Check environment, prices, and declared uptime and capacity of providers now; store changes as findings.",
+        ),
         "accept": ("accept:accept", "Measure every node of PROVIDER, and write a signed sheet that says which ones to send back."),
         "serve": (
             "trial:serve",
@@ -42,6 +45,10 @@ _BY_GROUP = {
         "scorecard": (
             "scorecard:scorecard",
             "Show a campaign's verdict: winners, drift and costs. With -v every metric, criterion and decision.",
+        ),
+        "availability": (
+            "environment:show_availability",
+            "Show a month's availability and outages of a provider, from the checks of `availability_watch` and `plumbline watch`.",
         ),
         "promises": ("promises:promises", "Show what providers promise, and whether it is kept, broken or not shown."),
         "report": ("report:report", "Write a campaign's report as HTML and Markdown, and print its path."),

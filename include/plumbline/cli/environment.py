@@ -6,26 +6,33 @@ import logging
 import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 from typing import Annotated
 
 import typer
 
+from plumbline.analysis.availability import month_span
 from plumbline.analysis.prices.check import PriceVerdict
 from plumbline.cli.declared import declared_providers, load_declared
 from plumbline.cli.exit_status import DRIFTED, FAILED, OK
-from plumbline.cli.output import Json, clear_errors, emit, err, fail, marked, out, table
+from plumbline.cli.output import Json, clear_errors, emit, err, fail, marked, out, read_archive, table
 from plumbline.declarations import Provider
 from plumbline.embedded.connections import provide_connections
 from plumbline.findings.price import format_price_name
 from plumbline.findings.probe import ProbeVerdict
 from plumbline.launch.cluster.api import ApiRefused
 from plumbline.launch.failures import TrialFailure
+from plumbline.launch.plan import PlanError
 from plumbline.metrics.formatting import format_count, format_money_change
+from plumbline.presentation.availability import watch_view
 from plumbline.workflows.check_provider import EnvironmentCheck, check_environment
-from plumbline.workflows.observe import WATCHES, Checked, check
+from plumbline.workflows.observe import WATCHES, Checked, check, watch_histories
 from plumbline.workflows.pending_changes import monitored_providers
 from plumbline.workflows.probe import ProbeReport, probe_provider
 from plumbline.workflows.read_prices import PriceCheckResult, read_provider_prices
+from plumbline.workflows.rehearse import months_of
+
+_INSTANT = timedelta(microseconds=1)
 
 
 @dataclass
@@ -76,6 +83,31 @@ def watch(
 
     emit(as_json, reports, show)
     raise typer.Exit(FAILED if any(s.failures for s in reports) else DRIFTED if any(s.changed for s in reports) else OK)
+
+
+def show_availability(
+    provider: Annotated[str, typer.Argument(help="a declared provider with watch.uptime or watch.capacity")],
+    month: Annotated[str | None, typer.Option("--month", metavar="YYYY-MM", help="this month if left out")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show a month's availability and outages of a provider, from the checks of `availability_watch` and `plumbline watch`."""
+    (place,) = declared_providers(load_declared(), [provider])
+    now = datetime.now(timezone.utc)
+    with clear_errors(PlanError):
+        begin = months_of(month, now)[-1] if month else now
+    with read_archive(empty=True) as archive:
+        views = [watch_view(history) for history in watch_histories(archive, place, min(now, month_span(begin)[1] - _INSTANT), months=1)]
+    if not views:
+        fail(f"{provider} declares no watch.uptime or watch.capacity; docs/availability.md shows how")
+
+    def show() -> None:
+        for view in views:
+            mark = "SIMULATED " if place.simulated else ""
+            out.print(f"{mark}{view.kind} in {view.months[0].text}", highlight=False, soft_wrap=True)
+            for outage in view.outages:
+                _line(outage.text)
+
+    emit(as_json, views, show)
 
 
 def _chosen(names: list[str] | None) -> list[Provider]:

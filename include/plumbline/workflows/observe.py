@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import get_args
 
-from plumbline.analysis.availability import find_outages
+from plumbline.analysis.availability import (
+    Availability,
+    HourOfWeek,
+    Outage,
+    TimeSpan,
+    availability,
+    by_hour_of_week,
+    find_outages,
+    month_span,
+)
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider, load_in_force
 from plumbline.declarations.providers.launcher_base import WatchKind
@@ -127,3 +136,32 @@ def simulate_checks(archive: Archive, declared: Declarations, provider: Provider
         _update_findings(archive, provider, kind, until)
         count += len(checks)
     return count
+
+
+@dataclass(frozen=True)
+class WatchHistory:
+    """Checks of one kind over the last months: `months` newest first, `outages` newest first, `hours` of the week."""
+
+    kind: WatchKind
+    months: tuple[Availability, ...]
+    outages: tuple[Outage, ...]
+    hours: tuple[HourOfWeek, ...]
+
+
+def watch_histories(
+    archive: Archive, provider: Provider, now: datetime, months: int = 3, excluded: Sequence[TimeSpan] = ()
+) -> tuple[WatchHistory, ...]:
+    """What the declared watches of a provider saw in this month and those before it, without `excluded` windows such as maintenance."""
+    histories = []
+    for kind in WATCHES:
+        watch = provider.watch.of(kind)
+        if watch is None:
+            continue
+        begins = [month_span(now)[0]]
+        while len(begins) < months:
+            begins.append(month_span(begins[-1] - timedelta(days=1))[0])
+        seen = archive.observations(provider.name, kind, provider.simulated, (begins[-1], now))
+        outages = find_outages(seen, excluded)
+        judged = tuple(availability(begin, seen, outages, watch.every, now, excluded) for begin in begins)
+        histories.append(WatchHistory(kind, judged, outages[::-1], by_hour_of_week(seen)))
+    return tuple(histories)

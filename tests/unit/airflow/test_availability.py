@@ -21,7 +21,7 @@ NOW = datetime.now(timezone.utc)
 
 def fired(until: float, patch: pytest.MonkeyPatch, answers: list[tuple[tuple[str, ...], float | None]]) -> tuple[dict[str, Any], int]:
     """The event of a trigger whose checks find `answers`: ids of findings, and seconds until the next check; and how often it checked."""
-    asked = []
+    asked: list[str] = []
 
     def check_due(name: str, now: datetime) -> tuple[tuple[Checked, ...], datetime | None]:
         findings, wait_s = answers[len(asked)]

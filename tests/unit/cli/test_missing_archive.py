@@ -64,6 +64,7 @@ SUBJECTS = (
     ("scorecard",),
 )
 WRITERS = (
+    ("availability", "local-2core"),
     ("archive", "migrate"),
     ("log", "incident", "local-2core", "--what", "no node answers"),
     ("prices", "accept", "local-2core", "--why", "x", "--price", "1"),

@@ -30,11 +30,13 @@ QUARTER = [(2026, 1, 31), (2026, 2, 28), (2026, 3, 31)]
 def simulated(outages: list[dict[str, Any]], **fields: Any) -> Provider:
     watch = {"uptime": {"every": "5min"}, "capacity": {"every": "6h", "gpus": 2}}
     planted = [{**o, "begin": o["begin"].isoformat(), "end": o["end"].isoformat()} for o in outages]
-    return provider("sim", launcher={"kind": "simulated", "outages": planted}, watch=watch, **fields)
+    made: Provider = provider("sim", launcher={"kind": "simulated", "outages": planted}, watch=watch, **fields)
+    return made
 
 
 def world(where: Provider) -> Declarations:
-    return replace(declared(), providers={where.name: where})
+    known: Declarations = replace(declared(), providers={where.name: where})
+    return known
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def test_each_part_is_kept_as_long_as_declared(archive: Archive, config: Path, t
     archive.quarantine(QuarantineRecord("2025-11", "x", 1, uri, "0" * 64, "cut short"))
     later = time.time()
     done = {one.part: one.removed for one in delete_old_data(archive, tmp_path / "logs", later)}
-    assert done == {"logs": 0, "data_docs": 2, "reports": 2, "quarantine": 0, "snapshots": 0}
+    assert done == {"logs": 0, "data_docs": 2, "reports": 2, "quarantine": 0, "snapshots": 0, "observations": 0}
     assert [f.name for f in here.reports.iterdir()] == ["2026-01"]
     assert len(archive.quarantined()) == 1 and home.exists("quarantine/2025-11/x/attempt-1/result.json")
 

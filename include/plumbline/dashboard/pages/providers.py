@@ -26,6 +26,7 @@ from plumbline.findings.headline import headline
 from plumbline.launch.cluster.operate import sweep
 from plumbline.metrics import METRICS, leading_names
 from plumbline.metrics.formatting import common_scale, format_money, format_percent
+from plumbline.presentation.availability import WatchView, watch_view
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import year_chart
 from plumbline.presentation.charts.launches import launch_chart, launch_lines, lead_time_chart
@@ -36,6 +37,7 @@ from plumbline.results.finding import FLEET
 from plumbline.results.stored import read_finding
 from plumbline.workflows.campaign_history import FleetYear, fleet_lane, fleet_year
 from plumbline.workflows.monthly_costs import monthly_costs
+from plumbline.workflows.observe import watch_histories
 from plumbline.workflows.promises import LAUNCH_CAMPAIGNS
 
 PROVIDERS_PER_PAGE = 20
@@ -79,6 +81,7 @@ class ProviderPage:
     promised_launches: float | None
     promised_lead_s: float | None
     simulated: bool
+    watches: tuple[WatchView, ...]
 
 
 def provider_lines(
@@ -193,6 +196,7 @@ def provider_page(
         promised_launches=provider.sla.launch_success if provider is not None else None,
         promised_lead_s=provider.sla.provisioning_lead_time if provider is not None else None,
         simulated=any(s.source == "simulated" for s in series) or (provider is not None and provider.simulated),
+        watches=() if provider is None else tuple(map(watch_view, watch_histories(archive, provider, now))),
     )
 
 

@@ -1,0 +1,158 @@
+"""Availability by month, outages, and seconds over the week, as text and as a heat map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Protocol
+
+from plumbline.analysis.availability import Availability, HourOfWeek, Outage
+from plumbline.declarations.providers.launcher_base import WatchKind
+from plumbline.metrics.formatting import common_scale, format_name, format_percent
+from plumbline.presentation.charts.chart import Chart, axis, marks
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_LEVELS = ((1.1, "$good", "at most 10 % above the median"), (1.5, "$accent", "at most 50 %"), (float("inf"), "$warn", "more"))
+_REFUSED = ("$bad", "none answered")
+_TITLES: dict[WatchKind, tuple[str, str]] = {
+    "uptime": ("Uptime between campaigns", "Time to the first byte"),
+    "capacity": ("Capacity between campaigns", "Time to a node"),
+}
+
+
+@dataclass(frozen=True)
+class MonthLine:
+    """`apart`: misses that count nowhere, by our own fault or of unproven cause; empty without any."""
+
+    month: str
+    share: str
+    interval: str
+    checks: int
+    down: str
+    unobserved: str
+    apart: str
+
+    @property
+    def text(self) -> str:
+        shown = f"{self.month}: {self.share} ({self.interval}) of {self.checks} checks, {self.down} down, {self.unobserved} unobserved"
+        return f"{shown}; {self.apart}" if self.apart else shown
+
+
+@dataclass(frozen=True)
+class OutageLine:
+    opened: str
+    closed: str
+    recovery: str
+    cause: str
+    detail: str
+    whose: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.opened} … {self.closed}  {self.recovery}  {self.cause}, {self.whose}"
+
+
+@dataclass(frozen=True)
+class WatchView:
+    kind: WatchKind
+    title: str
+    months: tuple[MonthLine, ...]
+    outages: tuple[OutageLine, ...]
+    chart: Chart | None
+
+
+class History(Protocol):
+    """What a watch saw; see `workflows.observe.WatchHistory`."""
+
+    @property
+    def kind(self) -> WatchKind: ...
+    @property
+    def months(self) -> tuple[Availability, ...]: ...
+    @property
+    def outages(self) -> tuple[Outage, ...]: ...
+    @property
+    def hours(self) -> tuple[HourOfWeek, ...]: ...
+
+
+def watch_view(history: History) -> WatchView:
+    title, seconds = _TITLES[history.kind]
+    return WatchView(
+        history.kind,
+        title,
+        tuple(map(_month, history.months)),
+        tuple(map(_outage, history.outages)),
+        week_chart(history.kind, seconds, history.hours),
+    )
+
+
+def _month(month: Availability) -> MonthLine:
+    ours = [f"{n} × {format_name(cause)} (ours)" for cause, n in month.own.items()]
+    unproven = [f"{month.unproven} of unproven cause"] if month.unproven else []
+    return MonthLine(
+        f"{month.begin:%Y-%m}",
+        format_percent(month.share.ratio, 3) if month.share.n else "no checks",
+        f"{format_percent(month.share.low, 3)} … {format_percent(month.share.high, 3)}" if month.share.n else "–",
+        month.share.n,
+        _time(month.down_s),
+        _time(month.unobserved_s),
+        ", ".join((*ours, *unproven)),
+    )
+
+
+def _outage(outage: Outage) -> OutageLine:
+    recovery = outage.recovery_s
+    return OutageLine(
+        f"{outage.began:%Y-%m-%d %H:%M}",
+        "lasts" if outage.ended is None else f"{outage.ended:%Y-%m-%d %H:%M}",
+        "–" if recovery is None else _time(recovery),
+        format_name(outage.cause),
+        outage.detail,
+        "the provider's" if outage.whose == "provider" else "not proven",
+    )
+
+
+def _time(seconds: float) -> str:
+    return common_scale("s", [seconds]).text(seconds)
+
+
+def week_chart(kind: WatchKind, what: str, hours: Sequence[HourOfWeek]) -> Chart | None:
+    """Each hour of the week (UTC) in a colour by its distance to the median of all; None without a measured one."""
+    measured = [h.seconds for h in hours if h.seconds is not None]
+    if not measured:
+        return None
+    scale, usual = common_scale("s", measured), median(measured)
+    groups: dict[tuple[str, str], list[HourOfWeek]] = {**{level[1:]: [] for level in _LEVELS}, _REFUSED: []}
+    for h in hours:
+        if h.seconds is not None:
+            groups[next(level[1:] for level in _LEVELS if h.seconds <= level[0] * usual)].append(h)
+        elif h.refused:
+            groups[_REFUSED].append(h)
+    data = [
+        marks(
+            [h.hour for h in group],
+            [h.weekday for h in group],
+            colour,
+            "%{hovertext}",
+            size=16,
+            symbol="square",
+            hovertext=[f"{_DAYS[h.weekday]} {h.hour:02}:00: {scale.text(h.seconds)}, {h.refused} of {h.checks} refused" for h in group],
+            name=name,
+        )
+        for (colour, name), group in groups.items()
+        if group
+    ]
+    return Chart(
+        name=f"{kind}-week",
+        section="availability",
+        title=f"{what} over day and week",
+        caption=f"Median of the checks of each hour (UTC); over all hours {scale.text(usual)}.",
+        data=data,
+        layout={
+            "xaxis": axis("hour of the day (UTC)", range=[-0.6, 23.6], tickvals=[0, 6, 12, 18, 23], ticktext=["0", "6", "12", "18", "23"]),
+            "yaxis": axis("", range=[6.6, -0.6], tickvals=list(range(7)), ticktext=list(_DAYS)),
+            "hovermode": "closest",
+        },
+        height=300,
+        wide=True,
+    )
