@@ -5,6 +5,8 @@ Airflow's operator and triggerer watch a trial's pods, so that no single process
 
 from __future__ import annotations
 
+import hashlib
+import re
 import secrets
 from dataclasses import replace
 from datetime import datetime
@@ -12,11 +14,12 @@ from datetime import datetime
 from plumbline.declarations import Declarations, KubernetesLauncher, Provider, Trial
 from plumbline.launch import stores
 from plumbline.launch.cluster import names
-from plumbline.launch.cluster.api import ClusterApi
+from plumbline.launch.cluster.api import ApiRefused, ClusterApi
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.observe import node_facts
-from plumbline.launch.cluster.observe.observation import Row, has_ended, has_succeeded, name_of
+from plumbline.launch.cluster.observe.node_room import check_nodes
+from plumbline.launch.cluster.observe.observation import Row, has_ended, has_succeeded, name_of, parse_time, scheduled_at
 from plumbline.launch.cluster.observe.verdict import classify_launch
 from plumbline.launch.cluster.short_pod import PodPatience, harness_container, run_short_pod, short_pod
 from plumbline.launch.failures import EXCEPTIONS, BadDeclaration, HarnessError
@@ -27,6 +30,8 @@ from plumbline.results import LaunchRecord, ResultStore
 from plumbline.results.probe_document import ProbeDocument
 
 _PATIENCE = PodPatience(node_s=180.0, start_s=0.0, trouble_s=30.0, gone_s=60.0, poll_s=2.0)
+_CLOSED = re.compile(r"were unschedulable")
+"""Kubernetes' word for cordoned nodes."""
 
 
 def probe_cluster(
@@ -43,8 +48,7 @@ def probe_cluster(
     """
     patience = replace(patience, start_s=launcher.startup_timeout)
     api = ClusterApi(launcher.connection, launcher.namespace)
-    busy = [name_of(pod) for pod in api.pods(f"{names.MANAGED_BY}={names.MANAGER},{names.PROVIDER}={provider.name}") if not has_ended(pod)]
-    if busy:
+    if busy := _running_trials(api, provider):
         return ProbeSkipped(f"skipped while trials run on {provider.name}: {', '.join(busy[:3])}{' and others' if len(busy) > 3 else ''}")
     trials = typical_trials(declared, provider, now)
     if not trials:
@@ -66,9 +70,9 @@ def probe_cluster(
 
 
 def probe_pod_manifest(
-    trial: Trial, launcher: KubernetesLauncher, name: str, path: str, now: datetime, limit_s: float, patience: PodPatience
+    trial: Trial, launcher: KubernetesLauncher, name: str, path: str, now: datetime, limit_s: float, patience: PodPatience, gpus: int = 1
 ) -> Row:
-    """From a trial's pod: the same nodes, image and rights, but one GPU and little time."""
+    """From a trial's pod: the same nodes, image and rights, but other GPUs (one) and little time."""
     whole_s = launcher.startup_timeout + limit_s + PROBE_START_S
     row = short_pod(
         pod_manifest(trial, requested_at=now),
@@ -82,9 +86,57 @@ def probe_pod_manifest(
     container = harness_container(row)
     amounts = container["resources"]["limits"]
     if launcher.gpu_resource in amounts:
-        amounts = {**amounts, launcher.gpu_resource: "1"}
+        amounts = {**amounts, launcher.gpu_resource: str(gpus)}
     container["resources"] = {"requests": amounts, "limits": dict(amounts)}
     return row
+
+
+def ask_cluster(
+    declared: Declarations, provider: Provider, launcher: KubernetesLauncher, now: datetime, patience: PodPatience = _PATIENCE
+) -> float | None:
+    """Seconds from the request for a pod with the accelerators of `watch.capacity` to its node; None of a dry run. The pod ends at once.
+
+    TrialFailure of the class of a miss; ApiRefused if the cluster refuses the pod.
+    """
+    asked, trials = provider.watch.capacity, typical_trials(declared, provider, now)
+    if asked is None or not trials:
+        raise BadDeclaration(f"no declared workload fits {provider.name}; expected one, whose pod the check uses")
+    api, patience = ClusterApi(launcher.connection, launcher.namespace), replace(patience, start_s=launcher.startup_timeout)
+    # One name for a provider: a check deletes what a killed one left.
+    name = f"pl-capacity-{hashlib.sha256(provider.name.encode()).hexdigest()[:8]}"
+    pod = probe_pod_manifest(trials[0], launcher, name, "", now, 0.0, patience, asked.gpus or provider.accelerator.count)
+    harness_container(pod).update(command=["python", "-c", ""], args=[])
+    if asked.dry_run:
+        _check_room(api, provider, launcher, pod)
+        return None
+    api.remove(None, f"{names.MANAGED_BY}={names.MANAGER},{names.LAUNCH}={name}", wait_s=patience.gone_s)
+    seen = run_short_pod(api, pod, patience, PROBE_START_S).seen
+    if seen.stop is None and not seen.gone and all(map(has_succeeded, seen.pods)):
+        (row,) = seen.pods
+        return max((scheduled_at(row) or 0.0) - (parse_time(row["metadata"].get("creationTimestamp")) or 0.0), 0.0)
+    failure, detail = classify_launch(seen, None)
+    if failure == "launch_timeout" and seen.stop is not None and _CLOSED.search(f"{seen.stop.detail} {detail}"):
+        failure = "insufficient_capacity"
+    if failure == "insufficient_capacity" and (busy := _running_trials(api, provider)):
+        failure, detail = "quota_exceeded", f"our own trials hold the nodes ({', '.join(busy[:3])}): {detail}"
+    raise EXCEPTIONS[failure or "harness_error"](detail or "the pod of the check failed")
+
+
+def _check_room(api: ClusterApi, provider: Provider, launcher: KubernetesLauncher, pod: Row) -> None:
+    """Raise what keeps the pod from a node now, as far as the API alone shows it."""
+    answer = api.ask("POST", api.path("Pod"), query={"dryRun": "All"}, body=pod)
+    if not answer.ok:
+        raise ApiRefused(answer.status, answer.detail)
+    last = check_nodes(api.nodes(), pod, api.listed("Pod", ""), launcher.gpu_resource, provider.accelerator.product)[-1]
+    if last.status == "unknown":
+        raise EXCEPTIONS["launch_timeout"](last.found)
+    if last.status == "failed":
+        raise EXCEPTIONS["insufficient_capacity" if last.check in ("nodes ready", "GPUs") else "bad_declaration"](last.found)
+
+
+def _running_trials(api: ClusterApi, provider: Provider) -> list[str]:
+    pods = api.pods(f"{names.MANAGED_BY}={names.MANAGER},{names.PROVIDER}={provider.name}")
+    return [name_of(pod) for pod in pods if not has_ended(pod)]
 
 
 class ClusterLauncher(Launcher):
@@ -102,3 +154,6 @@ class ClusterLauncher(Launcher):
 
     def probe(self, declared: Declarations, provider: Provider, now: datetime, limit_s: float) -> ProbeDocument | ProbeSkipped:
         return probe_cluster(declared, provider, cluster_declaration(provider), now, limit_s)
+
+    def ask_capacity(self, declared: Declarations, provider: Provider, now: datetime) -> float | None:
+        return ask_cluster(declared, provider, cluster_declaration(provider), now)
