@@ -266,6 +266,7 @@ def test_a_team_server_watches_over_itself_from_the_start(changed: dict[str, Any
         "upkeep",
         "upkeep_daily",
         "provider_watch",
+        "availability_watch",
     }
 
 
