@@ -21,9 +21,7 @@ def log_entry(session: Session, now: datetime, entry: LogEntry, *, by: str, entr
     """
     entry.check(now)
     name = entry_id or digest([entry.provider, entry.kind, entry.opened.isoformat(), entry.what])[:12]
-    last = next(iter(operations_history(session, name)[-1:]), None)
-    if last is None and entry_id is not None:
-        raise LookupError(f'the operations log has no entry "{entry_id}"; `plumbline log --list` shows them')
+    last = next(iter((operations_history if entry_id else _states)(session, name)[-1:]), None)
     if last is not None:
         if asdict(entry).items() <= asdict(last).items():
             return last
@@ -38,7 +36,13 @@ def log_entry(session: Session, now: datetime, entry: LogEntry, *, by: str, entr
 
 
 def operations_history(session: Session, entry_id: str) -> list[LogEntryView]:
-    """All states of an entry, oldest first; none of an unknown one."""
+    """All states of an entry, oldest first; LookupError for an unknown one."""
+    if not (states := _states(session, entry_id)):
+        raise LookupError(f'the operations log has no entry "{entry_id}"; `plumbline log --list` shows them')
+    return states
+
+
+def _states(session: Session, entry_id: str) -> list[LogEntryView]:
     query = select(OperationsLog).where(OperationsLog.entry_id == entry_id).order_by(OperationsLog.revision)
     return [view_of(LogEntryView, row) for row in session.scalars(query)]
 

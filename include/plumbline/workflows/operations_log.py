@@ -30,7 +30,8 @@ def log_operation(archive: Archive, declared: Declarations, given: Mapping[str, 
     """
     fields: dict[str, Any] = {}
     if entry_id := given.get("id"):
-        fields |= {name: getattr(e, name) for e in archive.operations_history(entry_id)[-1:] for name in LogEntry.__dataclass_fields__}
+        known = archive.operations_history(entry_id)[-1]
+        fields |= {name: getattr(known, name) for name in LogEntry.__dataclass_fields__}
     try:
         entry = TypeAdapter(LogEntry).validate_python(fields | {name: text for name, text in given.items() if text and name != "id"})
     except ValidationError as error:

@@ -129,6 +129,8 @@ def test_the_command_completes_and_lists_entries(archive: Archive) -> None:
     (listed,) = archive.operations()
     assert (listed.what, listed.whose, listed.revision) == ("no node answers", "provider", 2)
     assert name in run.invoke(app, ["log", "--list"]).output and name not in run.invoke(app, ["log", "ticket", "--list"]).output
+    lost = run.invoke(app, ["log", "incident", NAME, "--id", "0123456789ab", "--solved", SOLVED])
+    assert lost.exit_code == 2 and 'no entry "0123456789ab"' in lost.output
     for wrong in (["log"], ["log", "incident"], ["log", "ticket", NAME, "--id", name, "--solved", SOLVED], [*opened, "--severity", "P2"]):
         refused = run.invoke(app, wrong)
         assert refused.exit_code == 2 and "expected" in refused.output, wrong
