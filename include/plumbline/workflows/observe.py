@@ -11,12 +11,12 @@ from plumbline.analysis.availability import (
     Availability,
     HourOfWeek,
     Outage,
-    TimeSpan,
     availability,
     by_hour_of_week,
     find_outages,
     month_span,
 )
+from plumbline.analysis.operations import maintenance
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider, load_in_force
 from plumbline.declarations.providers.launcher_base import WatchKind
@@ -118,7 +118,10 @@ def _update_findings(archive: Archive, provider: Provider, kind: WatchKind, now:
     recent = archive.observations(provider.name, kind, provider.simulated, (now - _LOOK_BACK[kind], None))
     views = archive.findings_of(provider.name, "reliability", unsettled=True)
     open_findings = [f for f in readable_findings(views) if f.state in OPEN_STATES and f.subject == outage_subject(kind)]
-    change = reconcile_outages(provider.name, kind, find_outages(recent), recent[-1] if recent else None, open_findings, provider.simulated)
+    excluded = maintenance(archive.operations(provider.name), provider.sla, now)
+    change = reconcile_outages(
+        provider.name, kind, find_outages(recent, excluded), recent[-1] if recent else None, open_findings, provider.simulated
+    )
     apply(archive, change, by=AUTHOR, seen_in=f"{now:%Y-%m-%d}")
     return tuple(f.finding_id for f in (*change.opened, *change.continued, *(f for f, _ in change.resolved)))
 
@@ -148,10 +151,9 @@ class WatchHistory:
     hours: tuple[HourOfWeek, ...]
 
 
-def watch_histories(
-    archive: Archive, provider: Provider, now: datetime, months: int = 3, excluded: Sequence[TimeSpan] = ()
-) -> tuple[WatchHistory, ...]:
-    """What the declared watches of a provider saw in this month and those before it, without `excluded` windows such as maintenance."""
+def watch_histories(archive: Archive, provider: Provider, now: datetime, months: int = 3) -> tuple[WatchHistory, ...]:
+    """What the declared watches of a provider saw in this month and those before it, without declared and logged maintenance."""
+    excluded = maintenance(archive.operations(provider.name), provider.sla, now)
     histories = []
     for kind in WATCHES:
         watch = provider.watch.of(kind)

@@ -201,3 +201,13 @@ def test_capacity_counts_in_the_budget_and_stops_at_it(archive: Archive, monkeyp
     checked = check(monkeypatch, dry, after(144), "capacity").observation
     assert checked is not None and checked.seconds is None and checked.cause is None
     assert budget_balance(archive, dry, BEGIN).used.usd == pytest.approx(30 * CAPACITY_HELD_S / 3600)
+
+
+def test_maintenance_counts_nowhere_and_opens_no_finding(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    window = {"since": after(1).isoformat(), "until": after(9).isoformat(), "source": "notice of a test"}
+    where = simulated([between(1, 6, "server_error")], sla={"maintenance": [window]})
+    for n in range(12):
+        assert check(monkeypatch, where, after(n)).findings == ()
+    history = observe.watch_histories(archive, where, after(12), months=1)[0]
+    assert (history.months[0].share.successes, history.months[0].share.n, history.outages) == (4, 4, ())
+    assert history.months[0].down_s == 0
