@@ -45,7 +45,7 @@ def _over(outages: Sequence[Outage], newest: Observation | None) -> str:
 
 def _finding(provider: str, kind: WatchKind, outage: Outage, simulated: bool) -> Finding:
     own = outage.whose == "provider"
-    title = f"{_WHAT[kind]} since {outage.began:%Y-%m-%d %H:%M} UTC ({format_name(outage.cause)})"
+    title = f"{_WHAT[kind]} since {outage.began:%Y-%m-%d %H:%M} UTC"
     return provider_finding(
         provider,
         "reliability",
@@ -57,5 +57,5 @@ def _finding(provider: str, kind: WatchKind, outage: Outage, simulated: bool) ->
         evidence=f"{title}: {outage.misses} checks in a row; {outage.detail}",
         explanation="" if own else "the cause may be this installation's network as well as the provider's: the outage counts for neither",
         simulated=simulated,
-        members=(Member(outage_subject(kind), title),),
+        members=(Member(outage_subject(kind), format_name(outage.cause)),),
     )

@@ -16,6 +16,7 @@ from tests.fakes.trials import declared
 from plumbline.analysis.availability import availability, find_outages
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider
+from plumbline.findings.headline import headline
 from plumbline.launch.cluster.api import ApiRefused
 from plumbline.launch.simulated.launcher import SimulationLauncher
 from plumbline.results.finding import Finding
@@ -134,6 +135,7 @@ def test_a_finding_opens_with_the_third_miss_and_resolves_with_the_first_answer(
         if n == 3:
             (finding,) = open_findings(archive)
             assert done.findings == (finding.finding_id,)
+            assert headline(finding) == "server error on sim: down since 2026-01-01 00:05 UTC"
             assert (finding.kind, finding.subject, finding.severity, finding.simulated) == ("reliability", "outage/uptime", "page", True)
     assert [len(ids) for ids in opened] == [0, 0, 0, 1, 1, 0]
     (settled,) = archive.findings_of("sim")
