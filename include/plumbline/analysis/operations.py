@@ -69,16 +69,18 @@ class MonthAvailability:
     evidence: tuple[str, ...]
 
 
-def month_availability(at: datetime, entries: Sequence[LogEntryView], sla: ServiceLevel, now: datetime) -> MonthAvailability:
-    """The availability of the month that `at` lies in, against the promise.
+def month_availability(
+    at: datetime, entries: Sequence[LogEntryView], sla: ServiceLevel, now: datetime, measured: Iterable[TimeSpan] = ()
+) -> MonthAvailability:
+    """The availability of the month that `at` lies in, against the promise. `measured`: outages that checks found to be the provider's.
 
-    Incidents that people noted prove a breach and nothing else: without one the promise is not shown, because nothing says that there was
+    Incidents prove a breach and nothing else: without one the promise is not shown, because nothing says that there was
     service. The rest of a month that lasts counts as available, so that a breach of it is one however the month ends.
     """
     begin, end = month_span(at)
     counted = without([(begin, end)], maintenance(entries, sla, now))
     outages = {e.entry_id: (e.opened, e.solved or now) for e in entries if (e.kind, e.whose) == ("incident", "provider")}
-    up, whole = total_s(without(counted, outages.values())), total_s(counted)
+    up, whole = total_s(without(counted, (*outages.values(), *measured))), total_s(counted)
 
     def below(share: float) -> bool:  # exact: at a limit itself nothing is due
         return exact(up) < exact(share) * exact(whole)

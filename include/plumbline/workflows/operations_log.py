@@ -51,7 +51,7 @@ def report_breaches(archive: Archive, declared: Declarations, name: str, by: str
     broken = {f"{PROMISE_SUBJECT}{row.name}": row for row in judged.log_rows if row.verdict == "broken"}
     found = []
     for subject, row in broken.items():
-        last = max(began_at[entry] for entry in row.evidence)
+        last = max((began_at[entry] for entry in row.evidence), default=datetime.now(timezone.utc))  # of checks alone: now
         began = "" if row.name.startswith(AVAILABILITY) else f"{last:%Y-%m}"
         about: dict[str, Any] = {"since": f"{last:%Y-%m-%d}", "began": began, "evidence": row.sentence, "simulated": simulated}
         about |= {"title": f"broke its promise of {row.name}", "explanation": "It was noted in the operations log."}

@@ -32,6 +32,7 @@ from plumbline.presentation.promises import (
     speed_row,
 )
 from plumbline.results.operations import LogEntryView
+from plumbline.workflows.observe import watch_histories
 
 LAUNCH_CAMPAIGNS = 24
 """Newest campaigns whose launches count."""
@@ -87,7 +88,9 @@ def provider_promises(archive: Archive, declared: Declarations, name: str) -> Pr
     lead, capacity = judge_lead_time(_lead_time(provider, counts), sla), capacity_kept(ended, sla.capacity)
     speeds = {workload: speed_row(_speed(archive, name, workload, floor)) for workload, floor in sorted(sla.speed_floors.items())}
     middle = month_span(now)[0] + timedelta(days=14)  # of a month; so many months of mean length before it is another one's
-    months = [month_availability(middle - timedelta(days=30.4375 * back), log, sla, now) for back in range(_MONTHS)]
+    watched = watch_histories(archive, provider, now, _MONTHS) if provider is not None and sla.availability is not None else ()
+    down = [(o.began, o.ended or now) for h in watched if h.kind == "uptime" for o in h.outages if o.whose == "provider"]
+    months = [month_availability(middle - timedelta(days=30.4375 * back), log, sla, now, down) for back in range(_MONTHS)]
     return ProviderPromises(
         provider=name,
         launches=tuple(counts),
@@ -100,7 +103,7 @@ def provider_promises(archive: Archive, declared: Declarations, name: str) -> Pr
             *(
                 granting(availability_row(m), m.tier.credit if m.tier else None, m.begin)
                 for i, m in enumerate(months)
-                if m.evidence or not i
+                if m.judged.failures or not i
             ),
         ),
         log=log,

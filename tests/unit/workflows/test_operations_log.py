@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +24,8 @@ from plumbline.cli.app import app
 from plumbline.dashboard import access
 from plumbline.dashboard.app import create_app
 from plumbline.declarations import load
+from plumbline.declarations.providers.provider import MonitoringConfig
+from plumbline.results.observation import Observation
 from plumbline.results.operations import LogEntry
 from plumbline.workflows.alert import send_alerts
 from plumbline.workflows.operations_log import log_operation
@@ -142,3 +145,20 @@ def test_the_report_says_which_promise_is_broken_and_what_credit_that_is(archive
     (row,) = [row for row in campaign_data(archive, f"{LAST:%Y-%m}").findings if "broke its promise" in row.headline]
     assert f"broken promise: availability in {LAST:%Y-%m}" in row.explanation and entry.entry_id in row.explanation
     assert row.explanation.endswith("credit: 25 % of the month's bill, 250.00 USD")
+
+
+def test_outages_that_checks_measured_count_too_and_once(archive: Archive) -> None:
+    name, minutes = "simulated-2core", timedelta(minutes=5)
+    declared = load()
+    place = declared.providers[name].model_copy(
+        update={"sla": declared.providers[NAME].sla, "watch": MonitoringConfig.model_validate_json('{"uptime": {"every": "5min"}}')}
+    )
+    declared = replace(declared, providers={**declared.providers, name: place})
+    checks = [Observation(name, "uptime", LAST + n * minutes, None if n > 24 else "server_error", simulated=True) for n in range(30)]
+    archive.save_observations(checks)
+    (row,) = [row for row in provider_promises(archive, declared, name).rows if row.verdict == "broken"]
+    assert row.tries.failures == 25 * 300 and row.evidence == ()
+    noted = INCIDENT | {"provider": name, "solved": (LAST + timedelta(hours=1)).isoformat()}
+    log_operation(archive, declared, noted, "ada")
+    (row,) = [row for row in provider_promises(archive, declared, name).rows if row.verdict == "broken"]
+    assert row.tries.failures == 25 * 300 and len(row.evidence) == 1
