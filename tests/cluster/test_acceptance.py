@@ -12,7 +12,7 @@ from plumbline.archive import open_archive
 from plumbline.declarations import load
 from plumbline.workflows.accept import acceptance_verdict
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.cluster, pytest.mark.full, pytest.mark.timeout(1800)]
 
 CAMPAIGN = "e2e-accept"
 # A fifth of a core, in the pod's own cgroup: of version 2, or of version 1.

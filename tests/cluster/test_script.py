@@ -35,6 +35,7 @@ def test_a_script_is_measured_killed_and_resumed(e2e: World, workload: str, pods
     assert e2e.cluster.leftovers(e2e.namespace(ONE)) == []
 
 
+@pytest.mark.full
 @pytest.mark.fault("a person deletes the pod of a training script", ends="interrupted, measured again", keeps="both attempts")
 def test_a_script_whose_pod_is_deleted_is_measured_again(e2e: World) -> None:
     def delete(namespace: str, pod: str) -> None:
@@ -48,6 +49,7 @@ def test_a_script_whose_pod_is_deleted_is_measured_again(e2e: World) -> None:
     assert second.reproducibility.hashes["script_files"]
 
 
+@pytest.mark.full
 def test_a_script_goes_on_in_the_pod_that_replaces_a_deleted_one(e2e: World, volume: None) -> None:
     run = e2e.ended(e2e.start(ONE, [SCRIPT_DELETED], SCRIPT_DELETED))
     assert run.state == "success", e2e.explain(run)

@@ -9,7 +9,7 @@ from functools import partial
 
 from plumbline.launch.cluster import names
 from plumbline.launch.cluster.api import ClusterApi
-from plumbline.launch.cluster.manifests.trial_pod import QUEUE
+from plumbline.launch.cluster.manifests.trial_pod import QUEUE, remove_key
 from plumbline.launch.cluster.observe.observation import CONTAINER, LaunchObservation, Row, is_running, name_of, parse_time
 from plumbline.launch.cluster.observe.pod_watch import PodWatch, WatchLimits
 from plumbline.launch.cluster.observe.polling import tolerate
@@ -44,6 +44,7 @@ def short_pod(pod: Row, name: str, *, command: str, arguments: list[str], whole_
         spec.pop(key, None)
     spec["activeDeadlineSeconds"] = int(whole_s)
     container = harness_container(row)
+    remove_key(container)
     container |= {"command": [command if word == "run" else word for word in container["command"]], "args": arguments}
     return row
 

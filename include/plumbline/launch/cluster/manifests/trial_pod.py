@@ -242,8 +242,7 @@ def pod_manifest(trial: Trial, rank: int = 0, *, requested_at: datetime, deletio
     }
     metadata["labels"] |= labels(trial, rank)
     if rank:  # rank 0 signs for all of them
-        container = filled["spec"]["containers"][0]
-        container["env"] = [entry for entry in container["env"] if entry["name"] != signing.KEY_VARIABLE]
+        remove_key(filled["spec"]["containers"][0])
     if deletions:
         filled["spec"]["containers"][0]["env"].append({"name": DELETIONS_VARIABLE, "value": format_deletions(deletions)})
     return {**load_template("pod"), "metadata": metadata, "spec": filled["spec"]}
@@ -339,6 +338,11 @@ def arguments(trial: Trial) -> list[str]:
     """Arguments of `python -m plumbline.harness run`: the URLs of the trial's specification and of the result store."""
     url = cluster_declaration(trial.provider).results_url.rstrip("/")
     return ["--trial", f"{url}/{ResultStore.folder(trial)}/trial.json", "--out", url]
+
+
+def remove_key(container: Row) -> None:
+    """Take the trial's key from the harness's container: without its Secret a container that names it does not start."""
+    container["env"] = [entry for entry in container["env"] if entry["name"] != signing.KEY_VARIABLE]
 
 
 def trial_variables(trial: Trial) -> list[Row]:
