@@ -96,5 +96,5 @@ def test_capacity_goes_and_comes_back_and_a_quota_is_ours(cluster: Cluster, prov
     finally:
         cluster.core.delete_namespaced_resource_quota("no-pods", namespace)
     assert ask() is None
-    (outage,) = find_outages(asked)
+    (outage,) = find_outages(asked, 900.0)
     assert (outage.whose, outage.misses, outage.ended) == ("provider", 3, asked[4].at)

@@ -46,7 +46,7 @@ _INFINIBAND = ("rate", "firmware")
 @dataclass(frozen=True)
 class Node:
     """What was seen of a node. `figures`: metric → value in SI units; `counters`: counter → its sum over the node's GPUs; `faults`: what the
-    harness found wrong by itself; `missing`: why there are no figures, empty if there are."""
+    harness, or the launch, found wrong by itself; `missing`: why there are no figures, where that is not proven to be the provider's."""
 
     name: str
     facts: Mapping[str, Scalar]
@@ -78,15 +78,15 @@ class FigureTest:
 
 @dataclass(frozen=True)
 class NodeVerdict:
-    """`reasons`: why it goes back, none if it is accepted; `slow`: metric → how much worse than the fleet it is, as a share."""
+    """`reasons`: why it goes back; none if it is accepted, or was not measured. `slow`: metric → how much worse than the fleet it is, as a share."""
 
     node: Node
     reasons: tuple[str, ...]
     slow: Mapping[str, float]
 
     @property
-    def accepted(self) -> bool:
-        return not self.reasons
+    def text(self) -> str:
+        return "send back" if self.reasons else "not measured" if self.node.missing else "accept"
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,11 @@ class FleetVerdict:
 
     @property
     def returned(self) -> tuple[NodeVerdict, ...]:
-        return tuple(verdict for verdict in self.nodes if not verdict.accepted)
+        return tuple(verdict for verdict in self.nodes if verdict.reasons)
+
+    @property
+    def unmeasured(self) -> tuple[NodeVerdict, ...]:
+        return tuple(verdict for verdict in self.nodes if verdict.node.missing and not verdict.reasons)
 
 
 def judge_fleet(nodes: Sequence[Node]) -> FleetVerdict:
@@ -120,8 +124,7 @@ def judge_fleet(nodes: Sequence[Node]) -> FleetVerdict:
             if (m := t.metric) in figures
         )
         counted = (f"{what} ({name} {node.counters[name]})" for name, what in _COUNTERS.items() if node.counters.get(name, 0) > 0)
-        absent = (f"not measured: {node.missing}",) if node.missing else ()
-        verdicts.append(NodeVerdict(node, tuple(dict.fromkeys((*absent, *node.faults, *counted, *rules[node.name], *shown))), figures))
+        verdicts.append(NodeVerdict(node, tuple(dict.fromkeys((*node.faults, *counted, *rules[node.name], *shown))), figures))
     return FleetVerdict(tuple(verdicts), tuple(tests))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from statistics import median
 from typing import Literal
@@ -23,6 +23,8 @@ _PROVIDER = PROVIDER_FAULTS | {"server_error", "timeout"}
 _OPERATOR = OPERATOR_FAULTS | {"harness_error", "out_of_memory"}
 _LATE = 1.5
 """Intervals between checks that a check stands for at most."""
+_SILENT = 3
+"""Intervals without a check that counts, after which misses are no longer in a row."""
 Whose = Literal["provider", "operator", "unproven"]
 TimeSpan = tuple[datetime, datetime]
 """Begin and end (exclusive)."""
@@ -31,7 +33,7 @@ TimeSpan = tuple[datetime, datetime]
 @dataclass(frozen=True)
 class Outage:
     """Misses in a row. `began`: the first miss; `ended`: the first answer, None while it lasts. `cause`: its most frequent failure class; `detail`:
-    of its first miss."""
+    of its first miss. Where checks stopped, `ended` is an interval after its last miss, and `answered` False: the rest was not seen."""
 
     began: datetime
     ended: datetime | None
@@ -39,10 +41,11 @@ class Outage:
     cause: str
     detail: str
     misses: int
+    answered: bool = True
 
     @property
     def recovery_s(self) -> float | None:
-        return None if self.ended is None else (self.ended - self.began).total_seconds()
+        return None if self.ended is None or not self.answered else (self.ended - self.began).total_seconds()
 
 
 @dataclass(frozen=True)
@@ -82,14 +85,18 @@ def month_span(at: datetime) -> TimeSpan:
     return begin, (begin + timedelta(days=32)).replace(day=1)
 
 
-def find_outages(observations: Iterable[Observation], excluded: Sequence[TimeSpan] = ()) -> tuple[Outage, ...]:
-    """The outages in checks of one kind, which come oldest first; misses in excluded windows begin and extend none.
+def find_outages(observations: Iterable[Observation], every_s: float, excluded: Sequence[TimeSpan] = ()) -> tuple[Outage, ...]:
+    """The outages in checks of one kind, which come oldest first, `every_s` apart; misses in excluded windows begin and extend none.
 
     With MISSES proven to be the provider's it is the provider's, from the first of them on; else it is unproven.
     """
     found: list[Outage] = []
     run: list[Observation] = []
+    every = timedelta(seconds=every_s)
     for one in observations:
+        if run and one.at - run[-1].at > _SILENT * every and (one.cause is None or whose_fault(one.cause) != "operator"):
+            found += [replace(cut, answered=False) for cut in _outage(run, run[-1].at + every)]
+            run = []
         if one.cause is None:
             found += _outage(run, one.at)
             run = []

@@ -11,11 +11,11 @@ from rich.text import Text
 
 from plumbline.cli.campaign import measure_campaign
 from plumbline.cli.declared import load_declared
-from plumbline.cli.exit_status import DRIFTED, OK
+from plumbline.cli.exit_status import DRIFTED, FAILED, OK
 from plumbline.cli.output import Json, announce_new_archive, clear_errors, emit, err, fail, out, recorded_later, require_stores, table
 from plumbline.launch.plan import PlanError
 from plumbline.launch.registry import launcher_for
-from plumbline.presentation.acceptance import method, node_row, summary
+from plumbline.presentation.acceptance import ORDER, method, node_row, summary, why_of
 from plumbline.results import InvalidResult
 from plumbline.workflows.accept import Acceptance, accept_here, plan_acceptance, write_sheet
 from plumbline.workflows.benchmark import stopped_by_sigterm
@@ -63,16 +63,16 @@ def accept(
                 measure_campaign(declared, request, [provider])
         done = write_sheet(request.campaign_id, place, target)
     emit(as_json, done, lambda: _show(done))
-    raise typer.Exit(DRIFTED if done.fleet.returned else OK)
+    raise typer.Exit(DRIFTED if done.fleet.returned else FAILED if done.fleet.unmeasured else OK)
 
 
 def _show(done: Acceptance) -> None:
     fleet = done.fleet
     shown = table("", "node", "", *(name.replace("_", " ") for name in _SHOWN), "why")
-    for verdict in sorted(fleet.nodes, key=lambda v: v.accepted)[: max(len(fleet.returned), 10)]:
+    for verdict in sorted(fleet.nodes, key=lambda v: ORDER.index(v.text))[: max(len(fleet.returned) + len(fleet.unmeasured), 10)]:
         row = node_row(verdict)
-        mark = Text(row["verdict"], style="green" if verdict.accepted else "red")
-        shown.add_row(verdict.node.name, mark, *(row.get(name, "") for name in _SHOWN), "\n".join(verdict.reasons))
+        mark = Text(row["verdict"], style="green" if verdict.text == "accept" else "red")
+        shown.add_row(verdict.node.name, mark, *(row.get(name, "") for name in _SHOWN), "\n".join(why_of(verdict)))
     out.print(shown)
     out.print(summary(fleet), style="bold")
     for line in method(fleet):

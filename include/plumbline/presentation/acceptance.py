@@ -44,7 +44,7 @@ def node_row(verdict: NodeVerdict) -> dict[str, str]:
     generation = _values(node, "pcie_generation_max")
     power = _values(node, "power_limit_w")
     return {
-        "verdict": "accept" if verdict.accepted else "send back",
+        "verdict": verdict.text,
         "serials": " ".join(node.serials),
         "driver": str(node.facts.get("driver.version") or ""),
         "firmware": _values(node, "vbios"),
@@ -59,12 +59,20 @@ def node_row(verdict: NodeVerdict) -> dict[str, str]:
     }  # fmt: skip
 
 
+ORDER = ("send back", "not measured", "accept")
+
+
+def why_of(verdict: NodeVerdict) -> tuple[str, ...]:
+    """Why it is not accepted."""
+    return (*verdict.reasons, *filter(None, [verdict.node.missing]))
+
+
 def summary(fleet: FleetVerdict) -> str:
-    if not fleet.returned:
-        return f"all {len(fleet.nodes)} nodes are accepted" if len(fleet.nodes) > 1 else "the node is accepted"
-    return (
-        f"send back {len(fleet.returned)} of {format_count(len(fleet.nodes), 'node')}: {join_words([v.node.name for v in fleet.returned])}"
-    )
+    whole, parts = format_count(len(fleet.nodes), "node"), []
+    for what, verdicts in (("send back", fleet.returned), ("not measured:", fleet.unmeasured)):
+        if verdicts:
+            parts.append(f"{what} {len(verdicts)} of {whole}: {join_words([v.node.name for v in verdicts])}")
+    return "; ".join(parts) or (f"all {whole} are accepted" if len(fleet.nodes) > 1 else "the node is accepted")
 
 
 def method(fleet: FleetVerdict) -> tuple[str, ...]:
@@ -86,7 +94,8 @@ def sheets(fleet: FleetVerdict, campaign_id: str, provider: Provider, measured: 
         "provider": provider.name,
         "simulated": provider.simulated,
         "send_back": {v.node.name: v.reasons for v in fleet.returned},
-        "nodes": [{"accepted": v.accepted, "reasons": v.reasons, "slow": dict(v.slow), **asdict(v.node)} for v in fleet.nodes],
+        "not_measured": {v.node.name: v.node.missing for v in fleet.unmeasured},
+        "nodes": [{"verdict": v.text, "reasons": v.reasons, "slow": dict(v.slow), **asdict(v.node)} for v in fleet.nodes],
         "tests": [asdict(test) for test in fleet.tests],
     }
     return {
@@ -99,7 +108,7 @@ def _html(fleet: FleetVerdict, head: str, about: str) -> str:
     """Nodes to send back first; what all nodes share is said once, and serial numbers open on demand."""
     figures = sorted({metric for verdict in fleet.nodes for metric in verdict.node.figures})
     titles = {**dict(COLUMNS), **{name: name.replace("_", " ") for name in figures}}
-    verdicts = sorted(fleet.nodes, key=lambda v: v.accepted)
+    verdicts = sorted(fleet.nodes, key=lambda v: ORDER.index(v.text))
     cells = {verdict.node.name: node_row(verdict) for verdict in verdicts}
     values = {name: {row.get(name, "") for row in cells.values()} for name in titles}
     shared = [f"{titles[name]} {next(iter(of))}" for name, of in values.items() if len(of) == 1 < len(cells) and of != {""}]
@@ -108,7 +117,7 @@ def _html(fleet: FleetVerdict, head: str, about: str) -> str:
     rows = ""
     for verdict in verdicts:
         row = cells[verdict.node.name]
-        why = "<br>".join(map(escape, verdict.reasons))
+        why = "<br>".join(map(escape, why_of(verdict)))
         serials = "".join(f"<li>{escape(serial)}</li>" for serial in verdict.node.serials)
         shown = {name: escape(row.get(name, "")) for name in names}
         if serials and "serials" in shown:

@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from plumbline.analysis.acceptance import FleetVerdict, Node, judge_fleet
+from plumbline.analysis.scorecards.provisioning import PROVIDER_FAULTS
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider, TrainingWorkload, installation_paths
 from plumbline.findings.node import CAMPAIGNS, is_about_node, reconcile_nodes
@@ -93,15 +94,16 @@ def _node(document: ResultDocument) -> Node:
     for row in document.gpu_health:
         if (count := row.after if row.after is not None else row.before) is not None:
             counters[row.counter] = counters.get(row.counter, 0) + int(count)
-    why = "; ".join(reason.detail for reason in validity.reasons) or validity.failure_class or validity.status
+    why = "" if measured else "; ".join(reason.detail for reason in validity.reasons) or validity.failure_class or validity.status
+    theirs = validity.failure_class in PROVIDER_FAULTS
     return Node(
         name=document.trial.on_nodes[0],
         facts=facts,
         figures=compared_figures(document.metrics) if measured else {},
         counters=counters,
         serials=document.gpu_serials,
-        faults=tuple(judgement.reason.detail for judgement in hardware_judgements(facts)),
-        missing="" if measured else why,
+        faults=(*(judgement.reason.detail for judgement in hardware_judgements(facts)), *([why] if theirs else [])),
+        missing="" if theirs else why,
     )
 
 

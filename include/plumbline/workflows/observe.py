@@ -119,9 +119,9 @@ def _update_findings(archive: Archive, provider: Provider, kind: WatchKind, now:
     views = archive.findings_of(provider.name, "reliability", unsettled=True)
     open_findings = [f for f in readable_findings(views) if f.state in OPEN_STATES and f.subject == outage_subject(kind)]
     excluded = maintenance(archive.operations(provider.name), provider.sla, now)
-    change = reconcile_outages(
-        provider.name, kind, find_outages(recent, excluded), recent[-1] if recent else None, open_findings, provider.simulated
-    )
+    watch = provider.watch.of(kind)
+    outages = find_outages(recent, watch.every, excluded) if watch is not None else ()
+    change = reconcile_outages(provider.name, kind, outages, recent[-1] if recent else None, open_findings, provider.simulated)
     apply(archive, change, by=AUTHOR, seen_in=f"{now:%Y-%m-%d}")
     return tuple(f.finding_id for f in (*change.opened, *change.continued, *(f for f, _ in change.resolved)))
 
@@ -163,7 +163,7 @@ def watch_histories(archive: Archive, provider: Provider, now: datetime, months:
         while len(begins) < months:
             begins.append(month_span(begins[-1] - timedelta(days=1))[0])
         seen = archive.observations(provider.name, kind, provider.simulated, (begins[-1], now))
-        outages = find_outages(seen, excluded)
+        outages = find_outages(seen, watch.every, excluded)
         judged = tuple(availability(begin, seen, outages, watch.every, now, excluded) for begin in begins)
         histories.append(WatchHistory(kind, judged, outages[::-1], by_hour_of_week(seen)))
     return tuple(histories)

@@ -16,6 +16,7 @@ from plumbline.analysis.acceptance import (
     critical_distance,
     judge_fleet,
 )
+from plumbline.presentation.acceptance import summary
 from plumbline.results import Scalar
 
 METRICS = ("matmul_tflops", "memory_bandwidth", "disk_write_bandwidth", "step_time")
@@ -106,8 +107,10 @@ def test_a_fault_of_memory_is_returned_and_a_counter_of_zero_is_not(counter: str
         assert list(returned(judge_fleet([replace(n, counters={counter: count if n.name == "n03" else 0}) for n in nodes]))) == names
 
 
-def test_a_node_that_was_not_measured_is_returned_with_the_reason() -> None:
+def test_a_node_that_was_not_measured_is_neither_returned_nor_accepted() -> None:
     nodes = fleet(8, 0.005, 1)
-    assert returned(judge_fleet([replace(nodes[0], figures={}, facts={}, missing="no capacity"), *nodes[1:]])) == {
-        "n00": "not measured: no capacity"
-    }
+    found = judge_fleet([replace(nodes[0], figures={}, facts={}, missing="the image is wrong"), *nodes[1:]])
+    assert returned(found) == {} and [v.node.name for v in found.unmeasured] == ["n00"] and found.unmeasured[0].text == "not measured"
+    assert summary(found) == "not measured: 1 of 8 nodes: n00"
+    both = judge_fleet([replace(nodes[0], figures={}, missing="expired"), replace(nodes[1], faults=("no capacity",)), *nodes[2:]])
+    assert summary(both) == "send back 1 of 8 nodes: n01; not measured: 1 of 8 nodes: n00"

@@ -13,6 +13,7 @@ from plumbline.results.observation import Observation
 
 BEGIN = datetime(2026, 2, 1, tzinfo=timezone.utc)
 EVERY = timedelta(minutes=5)
+EVERY_S = EVERY.total_seconds()
 END = BEGIN + timedelta(days=28)
 
 
@@ -25,31 +26,42 @@ def checks(causes: Sequence[str | None], first: int = 0) -> list[Observation]:
 
 
 def judged(observations: Sequence[Observation], now: datetime = END, excluded: Sequence[tuple[datetime, datetime]] = ()) -> Availability:
-    return availability(BEGIN, observations, find_outages(observations, excluded), EVERY.total_seconds(), now, excluded)
+    return availability(BEGIN, observations, find_outages(observations, EVERY_S, excluded), EVERY_S, now, excluded)
+
+
+def test_misses_before_checks_stopped_are_not_in_a_row_with_those_after() -> None:
+    apart = [*checks([None, "server_error", "server_error"]), *checks(["server_error", None], first=200)]
+    assert find_outages(apart, EVERY_S) == ()
+    stopped = [*checks([None, *["server_error"] * 3]), *checks([None, None], first=200)]
+    (outage,) = find_outages(stopped, EVERY_S)
+    assert (outage.began, outage.ended, outage.recovery_s) == (at(1), at(4), None)
+    assert judged(stopped).down_s == 3 * EVERY_S
+    (late,) = find_outages([*checks([None, *["server_error"] * 3]), *checks(["server_error", None], first=5)], EVERY_S)
+    assert (late.ended, late.recovery_s) == (at(6), 5 * EVERY_S)
 
 
 def test_three_misses_in_a_row_are_an_outage_that_the_first_answer_ends() -> None:
-    (outage,) = find_outages(checks([None, "server_error", "timeout", "server_error", None, None]))
+    (outage,) = find_outages(checks([None, "server_error", "timeout", "server_error", None, None]), EVERY_S)
     assert (outage.began, outage.ended, outage.whose, outage.cause, outage.misses) == (at(1), at(4), "provider", "server_error", 3)
     assert outage.recovery_s == 15 * 60
-    assert find_outages(checks([None, "server_error", "server_error", None, "server_error", None])) == ()
+    assert find_outages(checks([None, "server_error", "server_error", None, "server_error", None]), EVERY_S) == ()
 
 
 def test_an_outage_that_lasts_has_no_end() -> None:
-    (outage,) = find_outages(checks([None, *["server_error"] * 3]))
+    (outage,) = find_outages(checks([None, *["server_error"] * 3]), EVERY_S)
     assert (outage.ended, outage.recovery_s) == (None, None)
 
 
 def test_our_own_failures_are_no_outage_and_interrupt_none() -> None:
-    assert find_outages(checks([None, *["bad_declaration"] * 50, None])) == ()
-    (outage,) = find_outages(checks(["server_error", "server_error", "bad_declaration", "server_error", None]))
+    assert find_outages(checks([None, *["bad_declaration"] * 50, None]), EVERY_S) == ()
+    (outage,) = find_outages(checks(["server_error", "server_error", "bad_declaration", "server_error", None]), EVERY_S)
     assert (outage.began, outage.ended, outage.misses) == (at(0), at(4), 3)
 
 
 def test_an_unproven_cause_is_no_outage_of_the_providers() -> None:
-    (outage,) = find_outages(checks([None, *["unreachable"] * 5, None]))
+    (outage,) = find_outages(checks([None, *["unreachable"] * 5, None]), EVERY_S)
     assert outage.whose == "unproven"
-    (outage,) = find_outages(checks([*["unreachable"] * 5, *["server_error"] * 3, None]))
+    (outage,) = find_outages(checks([*["unreachable"] * 5, *["server_error"] * 3, None]), EVERY_S)
     assert (outage.whose, outage.began) == ("provider", at(5))
 
 
@@ -93,12 +105,12 @@ def test_an_excluded_window_counts_nowhere() -> None:
     assert month.down_s == 10 * 300
     assert month.unobserved_s == 0
     assert judged(checks(causes), at(288), [(at(0), at(288))]).share.n == 0
-    assert find_outages(checks(causes), [(at(10), at(38))]) == ()
+    assert find_outages(checks(causes), EVERY_S, [(at(10), at(38))]) == ()
 
 
 def test_an_outage_across_the_end_of_a_month_is_down_in_both() -> None:
     observations = checks([None, *["server_error"] * 24, None], 8064 - 13)
-    outages = find_outages(observations)
+    outages = find_outages(observations, EVERY_S)
     later = availability(END, observations, outages, 300, END + timedelta(days=1))
     assert judged(observations, END + timedelta(days=1)).down_s == 12 * 300
     assert later.down_s == 12 * 300 and later.outages == outages

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.data.result_documents import VALIDITY, provider, training_workload
+from tests.data.result_documents import VALIDITY, document, provider, training_workload, trial
 
 from plumbline.analysis.acceptance import Node, judge_fleet
 from plumbline.archive import open_archive
@@ -20,6 +20,7 @@ from plumbline.declarations import Declarations, Provider, Thresholds
 from plumbline.launch.plan import PlanError, RunRequest, on_each_node, plan
 from plumbline.launch.simulated import training
 from plumbline.launch.simulated.model import TrialDraw, hardware_of, node_name, probe_rows
+from plumbline.results import Reason, Validity
 from plumbline.workflows import accept, benchmark
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
@@ -96,6 +97,22 @@ def test_five_bad_nodes_of_64_are_found_and_no_other(home: Path, monkeypatch: py
     assert "WRONG     acceptance.html: its SHA-256 differs" in verified()
 
 
+@pytest.mark.parametrize(
+    ("cause", "verdict"),
+    [
+        ("insufficient_capacity", "send back"),
+        ("wrong_hardware", "send back"),
+        ("image_error", "not measured"),
+        ("unreachable", "not measured"),
+    ],
+)
+def test_a_failed_trial_sends_its_node_back_only_if_that_is_the_providers(cause: str, verdict: str) -> None:
+    asked = trial().model_copy(update={"placement": "each_node", "on_nodes": ("n1",)})
+    failed = Validity(status="failed", failure_class=cause, reasons=(Reason(code=cause, detail="it says why"),))
+    (judged,) = judge_fleet([accept._node(document(asked, metrics=(), validity=failed))]).nodes
+    assert judged.text == verdict and "it says why" in (*judged.reasons, judged.node.missing)
+
+
 @pytest.mark.parametrize("noise", [{}, {"training": {"run": "3%", "node": "1%"}, "hardware": {"run": "2%", "node": "1%"}}])
 def test_200_healthy_fleets_have_at_most_four_nodes_in_doubt(noise: dict[str, Any]) -> None:
     alarms = 0
@@ -104,10 +121,10 @@ def test_200_healthy_fleets_have_at_most_four_nodes_in_doubt(noise: dict[str, An
         known = declared(where)
         trials = plan(known, where, RunRequest(f"accept-{seed}", "test"), NOW)
         has, nodes = hardware_of(where), []
-        for trial in on_each_node(trials, [node_name(where, i) for i in range(64)]):
-            draw = TrialDraw(trial)
-            rows = [*probe_rows(draw, has, 8), *training.step_rows(trial.workload, 1.0 * draw.slowness("training"), 1.0, draw)]  # type: ignore[arg-type]
-            nodes.append(Node(trial.on_nodes[0], draw.facts(), accept.compared_figures(rows), {}))
+        for each in on_each_node(trials, [node_name(where, i) for i in range(64)]):
+            draw = TrialDraw(each)
+            rows = [*probe_rows(draw, has, 8), *training.step_rows(each.workload, 1.0 * draw.slowness("training"), 1.0, draw)]  # type: ignore[arg-type]
+            nodes.append(Node(each.on_nodes[0], draw.facts(), accept.compared_figures(rows), {}))
         assert {"step_time", "matmul_tflops"} <= nodes[0].figures.keys()
         alarms += bool(judge_fleet(nodes).returned)
     assert alarms <= 0.02 * 200

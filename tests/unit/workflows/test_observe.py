@@ -78,7 +78,7 @@ def test_every_outage_of_a_quarter_is_found_none_invented_and_availability_is_ex
     checks = int((datetime(2026, 4, 1, tzinfo=timezone.utc) - BEGIN) / EVERY)
     assert observe.simulate_checks(archive, world(where), where, BEGIN, after(checks)) == checks + 90 * 4
     seen = archive.observations("sim", "uptime", True)
-    found = find_outages(seen)
+    found = find_outages(seen, EVERY.total_seconds())
     assert len(expected) > 8
     assert [(o.began, o.ended) for o in found if o.whose == "provider"] == [(after(a), after(b)) for a, b in expected]
     assert [(o.began, o.ended) for o in found if o.whose != "provider"] == [(after(12000), after(12012))]
@@ -104,7 +104,7 @@ def test_capacity_of_a_quarter(archive: Archive) -> None:
     where = simulated([shortage, between(288 * 5, 288 * 9, "quota_exceeded", "capacity")])
     observe.simulate_checks(archive, world(where), where, BEGIN, after(288 * 90))
     seen = archive.observations("sim", "capacity", True)
-    (only,) = find_outages(seen)
+    (only,) = find_outages(seen, 6 * 3600)
     assert (only.began, only.ended, only.cause) == (BEGIN, after(288), "insufficient_capacity")
     judged = availability(BEGIN, seen, [only], 6 * 3600, after(288 * 90))
     assert (judged.share.successes, judged.share.n, dict(judged.own)) == (124 - 4 - 16, 124 - 16, {"quota_exceeded": 16})
@@ -114,7 +114,7 @@ def test_capacity_of_a_quarter(archive: Archive) -> None:
 def test_a_healthy_quarter_has_no_outage(archive: Archive) -> None:
     where = simulated([])
     observe.simulate_checks(archive, world(where), where, BEGIN, after(288 * 90))
-    assert find_outages(archive.observations("sim", "uptime", True)) == ()
+    assert find_outages(archive.observations("sim", "uptime", True), EVERY.total_seconds()) == ()
 
 
 def check(patch: pytest.MonkeyPatch, where: Provider, at: datetime, kind: Any = "uptime") -> observe.Checked:
