@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
 
 from plumbline.analysis.availability import TimeSpan, month_span, total_s, without
 from plumbline.analysis.cost.bill import Money, exact
-from plumbline.analysis.scorecards.promises import PromisedShare, judge_share
+from plumbline.analysis.scorecards.promises import PromisedShare, PromiseVerdict, judge_share
 from plumbline.declarations import Provider
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.provider import CreditTier, ServiceLevel
@@ -61,21 +61,27 @@ def maintenance(entries: Iterable[LogEntryView], sla: ServiceLevel, now: datetim
 @dataclass(frozen=True)
 class MonthAvailability:
     """A provider's availability in the calendar month (UTC) from `begin`: of its seconds without maintenance, those with service. `tier`: what
-    the contract grants for it. `evidence`: ids of the outages."""
+    the contract grants for it. `evidence`: ids of the outages. `checks`: answers of checks of its uptime."""
 
     begin: datetime
     judged: PromisedShare
     tier: CreditTier | None
     evidence: tuple[str, ...]
+    checks: Proportion
 
 
 def month_availability(
-    at: datetime, entries: Sequence[LogEntryView], sla: ServiceLevel, now: datetime, measured: Iterable[TimeSpan] = ()
+    at: datetime,
+    entries: Sequence[LogEntryView],
+    sla: ServiceLevel,
+    now: datetime,
+    measured: Iterable[TimeSpan] = (),
+    checked: Mapping[datetime, Proportion] | None = None,
 ) -> MonthAvailability:
-    """The availability of the month that `at` lies in, against the promise. `measured`: outages that checks found to be the provider's.
+    """The availability of the month that `at` lies in, against the promise. `measured`: outages that checks found to be the provider's; `checked`:
+    answers of its checks, by the begin of a month.
 
-    Incidents prove a breach and nothing else: without one the promise is not shown, because nothing says that there was
-    service. The rest of a month that lasts counts as available, so that a breach of it is one however the month ends.
+    Incidents prove a breach and nothing else: that the promise is kept, enough checks show. The rest of a month that lasts counts as available, so that a breach of it is one however the month ends.
     """
     begin, end = month_span(at)
     counted = without([(begin, end)], maintenance(entries, sla, now))
@@ -86,13 +92,16 @@ def month_availability(
         return exact(up) < exact(share) * exact(whole)
 
     share = Proportion(round(up), round(whole), up / whole if whole else None, None, None)
-    verdict = judge_share(wilson_interval(0, 0), sla.availability).verdict
+    checks = (checked or {}).get(begin, wilson_interval(0, 0))
+    shown = judge_share(checks, sla.availability)
     broken = sla.availability is not None and below(sla.availability)
+    verdict: PromiseVerdict = "broken" if broken else "not_shown" if shown.verdict == "broken" else shown.verdict
     return MonthAvailability(
         begin,
-        PromisedShare(share, sla.availability, "broken" if broken else verdict, None),
+        PromisedShare(share, sla.availability, verdict, shown.needed if verdict == "not_shown" else None),
         next((tier for tier in reversed(sla.credits) if below(tier.below)), None),
         tuple(name for name, span in outages.items() if without(counted, [span]) != counted),
+        checks,
     )
 
 

@@ -124,11 +124,14 @@ def response_row(response: ResponseTime) -> PromiseRow:
 
 def availability_row(month: MonthAvailability) -> PromiseRow:
     """One month's availability; incidents that people noted show a breach only."""
-    judged, down = month.judged, month.judged.failures
+    judged, down, checks = month.judged, month.judged.failures, month.checks
     promised = "" if judged.promised is None else format_limit(judged.promised)
     measured = f"{format_percent(judged.share.ratio, 4)}, {_seconds(down)} down" if down else "no incident of the provider's is logged"
+    if checks.n:
+        measured += f"; {checks.successes:,} of {checks.n:,} checks answered"
     needed = "checks of its uptime" if judged.verdict == "not_shown" else ""
-    return PromiseRow(f"{AVAILABILITY} in {month.begin:%Y-%m}", promised, measured, "", needed, judged, month.evidence)
+    interval = "" if judged.verdict == "broken" else format_interval(checks)  # a breach is counted, not estimated
+    return PromiseRow(f"{AVAILABILITY} in {month.begin:%Y-%m}", promised, measured, interval, needed, judged, month.evidence)
 
 
 def total_credit(broken: Iterable[PromiseRow]) -> float | None:

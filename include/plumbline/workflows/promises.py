@@ -89,8 +89,10 @@ def provider_promises(archive: Archive, declared: Declarations, name: str) -> Pr
     speeds = {workload: speed_row(_speed(archive, name, workload, floor)) for workload, floor in sorted(sla.speed_floors.items())}
     middle = month_span(now)[0] + timedelta(days=14)  # of a month; so many months of mean length before it is another one's
     watched = watch_histories(archive, provider, now, _MONTHS) if provider is not None and sla.availability is not None else ()
-    down = [(o.began, o.ended or now) for h in watched if h.kind == "uptime" for o in h.outages if o.whose == "provider"]
-    months = [month_availability(middle - timedelta(days=30.4375 * back), log, sla, now, down) for back in range(_MONTHS)]
+    uptime = [h for h in watched if h.kind == "uptime"]
+    down = [(o.began, o.ended or now) for h in uptime for o in h.outages if o.whose == "provider"]
+    checked = {month.begin: month.share for h in uptime for month in h.months}
+    months = [month_availability(middle - timedelta(days=30.4375 * back), log, sla, now, down, checked) for back in range(_MONTHS)]
     return ProviderPromises(
         provider=name,
         launches=tuple(counts),

@@ -13,6 +13,7 @@ from plumbline.analysis.operations import credit_of, month_availability, respons
 from plumbline.declarations import Provider
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.provider import Price, ServiceLevel
+from plumbline.metrics.proportions import wilson_interval
 from plumbline.results.operations import LogEntryView
 
 PROMISED = {"availability": "99.9%", "credits": [{"below": "99.9%", "credit": "10%"}, {"below": "99%", "credit": "25%"}]}
@@ -74,6 +75,17 @@ def test_only_the_providers_own_outages_outside_maintenance_count_once() -> None
     whole = entry("maintenance", NOVEMBER - 20 * 24 * HOUR, NOVEMBER + 40 * 24 * HOUR)
     found = month_availability(NOVEMBER, [*log, whole], promised(), LATER)
     assert (found.judged.share.n, found.judged.verdict, found.evidence) == (0, "not_shown", ())
+
+
+def test_checks_show_that_a_month_is_kept_and_never_that_it_is_broken() -> None:
+    begin = NOVEMBER.replace(day=1)
+    for answers, checks, verdict in ((8640, 8640, "kept"), (100, 100, "not_shown"), (8000, 8640, "not_shown")):
+        found = month_availability(NOVEMBER, [], promised(), LATER, checked={begin: wilson_interval(answers, checks)})
+        assert (found.judged.verdict, found.tier) == (verdict, None)
+    down = [(begin, begin + 5 * HOUR)]
+    assert month_availability(NOVEMBER, [], promised(), LATER, down, {begin: wilson_interval(8640, 8640)}).judged.verdict == "broken"
+    earlier = {begin - timedelta(days=30): wilson_interval(8640, 8640)}
+    assert month_availability(NOVEMBER, [], promised(), LATER, checked=earlier).judged.verdict == "not_shown"
 
 
 def test_an_outage_over_the_end_of_a_month_counts_in_both() -> None:
