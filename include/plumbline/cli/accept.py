@@ -36,7 +36,9 @@ def accept(
     file: Annotated[Path | None, typer.Option(help="the signed sheet, a new file; default: acceptance-<campaign>.zip")] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure every node of PROVIDER and write a signed sheet that says which ones to send back, and why. Exit code 4 if there is one."""
+    """Measure every node of PROVIDER, and write a signed sheet that says which ones to send back.
+
+    Exit code 4 if there is one, 1 if a node could not be measured."""
     if nodes != "all" and not (nodes.isdigit() and int(nodes) > 0):
         fail(f'--nodes "{nodes}"; expected all, or a number of nodes such as 8')
     declared = load_declared()

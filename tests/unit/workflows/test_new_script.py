@@ -73,8 +73,10 @@ def test_a_run_that_goes_on_is_ended_after_ten_reports(tmp_path: Path) -> None:
         + "import subprocess\nsubprocess.run([sys.executable, '-c', 'import time; time.sleep(300)'])"
     )
     (tmp_path / "train.py").write_text(endless)
+    before = psutil.Process().children(recursive=True)  # of other tests
     assert len(understand([sys.executable, "train.py"], tmp_path, None, 60).reports) >= 10
-    assert [process for process in psutil.Process().children(recursive=True) if process.is_running() and process.status() != "zombie"] == []
+    left = [process for process in psutil.Process().children(recursive=True) if process not in before]
+    assert [process for process in left if process.is_running() and process.status() != "zombie"] == []
 
 
 def test_a_checkpoint_s_folder(tmp_path: Path) -> None:
