@@ -177,7 +177,7 @@ def test_the_pod_of_a_script_is_deleted_and_the_next_one_goes_on(tmp_path: Path)
     assert (code, document.validity.failure_class) == (0, None), document.validity
     assert not codes(document) & {"environment_changed", "launcher_interrupted", "unplanned_restart", "losses_diverge_after_resume"}
     value = values(document)
-    parts = [value[name] for name in ("restart_detect_time", "restart_launch_time", "checkpoint_load_time", "restart_recompute_time")]
+    parts = [value[name] for name in ("restart_detect_time", "restart_launch_time", "restart_recompute_time")]
     assert value["restart_penalty"] == pytest.approx(sum(parts)) and min(parts) >= 0
     assert [row["step"] for row in evidence(pods, document, "steps") if row["run"] != "run"] == [*range(9), *range(6, 12)], (
         "it waits when held"

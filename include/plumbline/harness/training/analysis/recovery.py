@@ -36,7 +36,9 @@ def recovery_rows(records: TrainingRecords) -> list[MetricRow]:
     if parts is not None:
         metrics = ("restart_detect_time", "restart_launch_time", "checkpoint_load_time", "restart_recompute_time")
         seconds = {"restart_penalty": sum(parts.values()), **dict(zip(metrics, parts.values(), strict=True))}
-        rows += [metric_row(metric, value, 1, phase="recovery") for metric, value in seconds.items()]
+        # A script that begins again, or does not say when it loads, has no time of loading.
+        known = {metric: value for metric, value in seconds.items() if value or metric != "checkpoint_load_time"}
+        rows += [metric_row(metric, value, 1, phase="recovery") for metric, value in known.items()]
     if goodput is not None:
         rows.append(metric_row("training_goodput", goodput[0], goodput[1], phase="recovery"))
     if records.incidents:

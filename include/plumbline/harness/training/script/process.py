@@ -207,6 +207,7 @@ class ScriptProcess:
         self._steps.add(list(reports), monotonic_ns())
         if self._reached_ns is None and self._steps.done >= self._spec.until:
             self._reached_ns = monotonic_ns()
+            self._sample_memory()  # it may end before the next look
             self._finish(self._reached_ns, ended=False)
 
     def _look(self, now: int, *, ended: bool) -> None:

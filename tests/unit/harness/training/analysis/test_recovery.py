@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.harness.training.analysis import recovery
@@ -36,6 +37,14 @@ def test_a_planned_restart_is_counted_and_blames_nobody(records: TrainingRecords
         ("recovery", 4, 7, None),
     ]
     assert lines[1]["made_up_for"] and lines[2]["detect_s"] is None
+
+
+def test_what_loads_nothing_has_no_time_of_loading(records: TrainingRecords, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = records.recovery() or {}
+    assert "checkpoint_load_time" in {row.metric for row in recovery.recovery_rows(records)}
+    monkeypatch.setattr(TrainingRecords, "recovery", lambda _: parts | {"load_s": 0.0})
+    rows = {row.metric: row.value for row in recovery.recovery_rows(records)}
+    assert "checkpoint_load_time" not in rows and rows["restart_penalty"] == pytest.approx(sum(parts.values()) - parts["load_s"])
 
 
 def test_an_unplanned_restart_degrades_the_trial_and_says_what_it_cost(records: TrainingRecords) -> None:
