@@ -49,11 +49,11 @@ from plumbline.launch import stores
 from plumbline.launch.cluster.api import ApiRefused
 from plumbline.launch.failures import TrialFailure
 from plumbline.launch.local.gpu_provider import refresh_declaration
-from plumbline.launch.plan import Placement, PlanError, RunRequest, planned_trials
+from plumbline.launch.plan import Placement, PlanError, RunRequest, on_each_node, planned_trials
 from plumbline.metrics.formatting import format_quantity
 from plumbline.presentation.verdicts import campaign_verdict
 from plumbline.workflows import budget
-from plumbline.workflows.benchmark import node_names, placed
+from plumbline.workflows.plan import node_names
 from plumbline.workflows.report import campaign_data
 
 
@@ -265,7 +265,7 @@ def measure_campaign(declared: Declarations, request: RunRequest, providers: lis
         if request.placement == "each_node":
             places, now = [declared.providers[name] for name in planned], datetime.now(timezone.utc)
             adopt_connections(places)
-            planned = {p.name: placed(planned[p.name], node_names(p, request, now)) for p in places}
+            planned = {p.name: on_each_node(planned[p.name], node_names(p, request, now)) for p in places}
     except (PlanError, TrialFailure, ApiRefused) as error:
         fail(f"{error}\nnothing was started")
     planned = _apply_budgets(declared, planned)

@@ -85,8 +85,11 @@ def plan(
     return trials
 
 
-def on_each_node(trials: Sequence[Trial], nodes: Sequence[str]) -> list[Trial]:
-    """One trial of each workload on each node, numbered by repeats. PlanError without a node, or for a workload of several nodes."""
+def on_each_node(trials: list[Trial], nodes: Sequence[str] | None) -> list[Trial]:
+    """One trial of each workload on each node, numbered by repeats; the same trials for `nodes` None. PlanError without a node, or for a workload of
+    several nodes."""
+    if nodes is None or not trials:
+        return trials
     if not nodes:
         raise PlanError("placement each_node needs a provider with nodes that can be named: a cluster, this machine or a simulation")
     if gangs := sorted({t.workload.name for t in trials if t.workload.nodes > 1}):

@@ -33,7 +33,7 @@ from plumbline.results import InvalidResult, Reason, ResultDocument, ResultStore
 from plumbline.results.bounded_json import first_error
 from plumbline.results.document import CONTENTION
 from plumbline.workflows import alert, budget
-from plumbline.workflows.plan import TRIAL_GROUPS, TrialGroup, trial_groups
+from plumbline.workflows.plan import TRIAL_GROUPS, TrialGroup, node_names, trial_groups
 from plumbline.workflows.record import complete_corrections, record_attempt
 
 
@@ -74,7 +74,7 @@ def plan_trials(provider: str, lane: TrialGroup, request: RunRequest, most: int 
     """
     declared, now = load_in_force(), datetime.now(timezone.utc)
     nodes = node_names(declared.providers[provider], request, now)
-    trials = lane.of(placed(plan(declared, declared.providers[provider], request, now, (lane.kind,)), nodes))
+    trials = lane.of(on_each_node(plan(declared, declared.providers[provider], request, now, (lane.kind,)), nodes))
     if request.workloads is None:
         for workload, why in declared.left_out(declared.providers[provider]):
             _log.warning("%s does not measure %s monthly: %s", provider, workload.name, why)
@@ -90,21 +90,6 @@ def plan_trials(provider: str, lane: TrialGroup, request: RunRequest, most: int 
     for trial in trials:
         store_planned_trial(store, trial)
     return [{"campaign_id": t.campaign_id, "trial_id": t.trial_id, "title": f"{t.workload.name} {t.slot} r{t.repeat}"} for t in trials]
-
-
-def node_names(provider: Provider, request: RunRequest, now: datetime) -> tuple[str, ...] | None:
-    """The nodes of a run on each node, by name; None of any other. PlanError if the provider has fewer than requested."""
-    if request.placement != "each_node":
-        return None
-    names = launcher_for(provider).discover(provider, now).names
-    if request.nodes is not None and request.nodes > len(names):
-        raise PlanError(f"{provider.name} has {len(names)} nodes that a trial could use now; expected at most as many, or all")
-    return names[: request.nodes]
-
-
-def placed(trials: list[Trial], nodes: tuple[str, ...] | None) -> list[Trial]:
-    """The trials of a run, one a node if there are `nodes`."""
-    return on_each_node(trials, nodes) if trials and nodes is not None else trials
 
 
 def run_trial(spec: Mapping[str, str], request: str | None = None) -> Row:
@@ -306,7 +291,7 @@ def _within_budget(
 ) -> list[Trial]:
     if provider.budget is None or not trials:
         return trials
-    every = placed(plan(declared, provider, request, now), nodes)
+    every = on_each_node(plan(declared, provider, request, now), nodes)
     with open_archive() as archive:
         cut = budget.apply_budget(archive, provider, every, now)
         # All lanes of a run are cut alike: the first one with trials opens the finding.

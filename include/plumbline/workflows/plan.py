@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, get_args
 
 from plumbline.declarations import AnyWorkload, Declarations, Origin, Provider, Trial
 from plumbline.launch.plan import PlanError, RunRequest, planned_trials
+from plumbline.launch.registry import launcher_for
 from plumbline.metrics.formatting import unknown_name
 
 DECISION_DAG = "baseline_decision"
@@ -185,3 +186,13 @@ def trial_groups(declared: Declarations, provider: Provider) -> tuple[TrialGroup
     """The provider's lanes; gangs only if a declared workload needs several nodes."""
     gangs = any(map(GANG.takes, declared.workloads_for(provider)))
     return (TRAINING, INFERENCE, *((GANG,) if gangs else ()))
+
+
+def node_names(provider: Provider, request: RunRequest, now: datetime) -> tuple[str, ...] | None:
+    """The nodes of a run on each node, by name; None of any other. PlanError if the provider has fewer than requested."""
+    if request.placement != "each_node":
+        return None
+    names = launcher_for(provider).discover(provider, now).names
+    if request.nodes is not None and request.nodes > len(names):
+        raise PlanError(f"{provider.name} has {len(names)} nodes that a trial could use now; expected at most as many, or all")
+    return names[: request.nodes]

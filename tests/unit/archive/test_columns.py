@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from sqlalchemy.dialects import sqlite
 
-from plumbline.archive.schema import CompressedText, UtcDateTime
+from plumbline.archive.columns import CompressedText, UtcDateTime
 
 DIALECT = sqlite.dialect()
 

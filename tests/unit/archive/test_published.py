@@ -12,7 +12,7 @@ from tests.unit.archive.test_verify import damage
 from tests.unit.results.test_published import result
 
 from plumbline.archive import Archive, Refused, open_archive
-from plumbline.archive.schema import CompressedText
+from plumbline.archive.columns import CompressedText
 from plumbline.results import InvalidResult, Reason, Validity, metric_row
 
 

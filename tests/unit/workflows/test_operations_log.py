@@ -114,11 +114,11 @@ def test_the_page_shows_log_and_credit_and_money_only_to_those_who_may_see_it(ar
     for may_see, credit in ((access.allow_everyone, "25 % of the month's bill, 250.00 USD"), (lambda: False, "25 % of the month's bill")):
         with TestClient(create_app(reports=tmp_path, may_see_money=may_see)) as client:
             page = Parsed(client.get(f"/providers/{NAME}/promises").text)
-            told = client.get(f"/providers/{NAME}/promises.json").json()
+            given = client.get(f"/providers/{NAME}/promises.json").json()
         row = page.one(f'tr[data-promise="availability in {LAST:%Y-%m}"]').text
         assert credit in row and ("USD" in row) == ("USD" in credit) and entry.entry_id in row
-        assert "4711" in page.one(f"#log-{entry.entry_id}").text and told["log"][0]["recorded_by"] == "ada"
-        (broken,) = [each for each in told["promises"] if each["credit"]]
+        assert "4711" in page.one(f"#log-{entry.entry_id}").text and given["log"][0]["recorded_by"] == "ada"
+        (broken,) = [each for each in given["promises"] if each["credit"]]
         assert broken["credit"] == credit
 
 

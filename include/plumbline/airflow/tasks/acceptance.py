@@ -46,8 +46,10 @@ def start(chosen: Any) -> Any:
 
 @task
 def sheet(chosen: list[Row], *, params: Any = None) -> Row:
-    """Judge the nodes and write the signed sheet; its file, and the nodes to send back with the reasons. Repeating replaces the file."""
+    """Judge the nodes and write the signed sheet; its file, and with the reasons the nodes to send back and those not measured. Repeating
+    replaces the file."""
     campaign = chosen[0]["conf"]["campaign"]
     accept = workflows.accept
     done = accept.write_sheet(campaign, load_in_force().providers[params["provider"]], accept.sheet_file(campaign), replace=True)
-    return {"file": str(done.pack.file), "send_back": {v.node.name: list(v.reasons) for v in done.fleet.returned}}
+    missing = {v.node.name: v.node.missing for v in done.fleet.unmeasured}
+    return {"file": str(done.pack.file), "send_back": {v.node.name: list(v.reasons) for v in done.fleet.returned}, "not_measured": missing}

@@ -12,8 +12,9 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, create_model
 from sqlalchemy import JSON, BigInteger, Integer
 
+from plumbline.archive.columns import UtcDateTime
 from plumbline.archive.records import Action
-from plumbline.archive.schema import Base, UtcDateTime
+from plumbline.archive.schema import Base
 from plumbline.results import InvalidResult, Reason, bounded_json
 from plumbline.results.document import Sha256
 

@@ -94,7 +94,8 @@ def probe_pod_manifest(
 def ask_cluster(
     declared: Declarations, provider: Provider, launcher: KubernetesLauncher, now: datetime, patience: PodPatience = _PATIENCE
 ) -> float | None:
-    """Seconds from the request for a pod with the accelerators of `watch.capacity` to its node; None of a dry run. The pod ends at once.
+    """Seconds from the request for a pod with the accelerators of `watch.capacity` to its node; None of a dry run, or where the cluster does not
+    say. The pod ends at once.
 
     TrialFailure of the class of a miss; ApiRefused if the cluster refuses the pod.
     """
@@ -113,7 +114,8 @@ def ask_cluster(
     seen = run_short_pod(api, pod, patience, PROBE_START_S).seen
     if seen.stop is None and not seen.gone and all(map(has_succeeded, seen.pods)):
         (row,) = seen.pods
-        return max((scheduled_at(row) or 0.0) - (parse_time(row["metadata"].get("creationTimestamp")) or 0.0), 0.0)
+        asked_at, placed_at = parse_time(row["metadata"].get("creationTimestamp")), scheduled_at(row)
+        return None if asked_at is None or placed_at is None else max(placed_at - asked_at, 0.0)
     failure, detail = classify_launch(seen, None)
     if failure == "launch_timeout" and seen.stop is not None and _CLOSED.search(f"{seen.stop.detail} {detail}"):
         failure = "insufficient_capacity"

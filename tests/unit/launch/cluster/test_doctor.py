@@ -16,14 +16,9 @@ from tests.golden import Golden
 
 from plumbline.declarations import KubernetesLauncher
 from plumbline.declarations.installation import REPOSITORY
+from plumbline.launch.cluster.doctor.credentials import credential_lifetime
 from plumbline.launch.cluster.doctor.doctor import _most_demanding, with_most
-from plumbline.launch.cluster.doctor.permissions import (
-    Permission,
-    compare_permissions,
-    credential_lifetime,
-    granted_permissions,
-    required_permissions,
-)
+from plumbline.launch.cluster.doctor.permissions import Permission, compare_permissions, granted_permissions, required_permissions
 from plumbline.launch.cluster.observe import node_room
 from plumbline.launch.doctor_check import DoctorCheck
 

@@ -102,7 +102,7 @@ def slice_log(log: RequestLog, name: LoadPhase, start_s: float, end_s: float) ->
             scheduled,
             load.input_tokens[chosen],
             load.output_tokens[chosen],
-            # Who waited for whom is told by the times by now.
+            # By now the times say who waited for whom.
             np.full(len(chosen), -1, np.int32),
         ),
         scheduled=scheduled,

@@ -59,7 +59,7 @@ def growth_of(scheduled: NDArray[np.float64], latency: NDArray[np.float64], dura
     Theil-Sen's slope over the medians of 12 windows: single slow requests do not move it. Its test is Mann-Kendall's, whose variance is
     multiplied by (1 + r) / (1 - r) for the first autocorrelation r of what the slope leaves (Bayley and Hammersley 1946): a queue near its
     capacity remembers, and windows that resemble their neighbours prove less than as many independent ones. The first residence time does not
-    count: until the first answers leave an empty server, nobody waits for anybody.
+    count: until the first answers leave an empty server, no request waits for another.
     """
     begun = scheduled >= min(float(np.median(latency)), _LONGEST_START * duration_s) if len(latency) else np.zeros(0, bool)
     if np.count_nonzero(begun) < _MIN_REQUESTS:

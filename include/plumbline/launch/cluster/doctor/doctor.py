@@ -14,15 +14,8 @@ from plumbline.launch import stores
 from plumbline.launch.cluster import node_gpus
 from plumbline.launch.cluster.api import ApiAnswer, ClusterApi, NoAnswer
 from plumbline.launch.cluster.doctor import probe_pod
-from plumbline.launch.cluster.doctor.permissions import (
-    Permission,
-    compare_permissions,
-    credential_lifetime,
-    credentials_rejected,
-    granted_permissions,
-    renews_credentials,
-    required_permissions,
-)
+from plumbline.launch.cluster.doctor.credentials import credential_lifetime, credentials_rejected, renews_credentials
+from plumbline.launch.cluster.doctor.permissions import Permission, compare_permissions, granted_permissions, required_permissions
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.observe import node_room
 from plumbline.launch.cluster.observe.observation import Row

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plumbline.harness.inference.server.local_server import ServerLog
+from plumbline.harness.inference.server.server_log import ServerLog
 
 FIRST = """\
 I1121 06:54:00.000000 26 model_lifecycle.cc:472] "loading: chat:1"

@@ -1,0 +1,42 @@
+"""Types of the archive's columns, alike on both databases."""
+
+from __future__ import annotations
+
+import zlib
+from datetime import datetime, timezone
+from typing import Any
+
+from sqlalchemy import DateTime, Dialect, LargeBinary
+from sqlalchemy.types import TypeDecorator
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An instant. Takes only datetimes with a zone, keeps them in UTC and hands them back with it (SQLite itself drops the zone)."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"{value} has no time zone; expected an instant such as 2026-11-01T02:00:00+00:00")
+        return value.astimezone(timezone.utc)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=timezone.utc) if value.tzinfo is None else value.astimezone(timezone.utc)
+
+
+class CompressedText(TypeDecorator[str]):
+    """Text kept as zlib bytes: a result document is a third of the archive's size otherwise, and is read whole or not at all."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> bytes | None:
+        return None if value is None else zlib.compress(value.encode(), 6)
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> str | None:
+        return None if value is None else zlib.decompress(bytes(value)).decode()
