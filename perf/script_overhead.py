@@ -39,7 +39,6 @@ def alone(command: list[str], folder: Path, pattern: re.Pattern[str], core: int)
     """Seconds of the command by itself, and when each line of a step came, read by a stopwatch of a few lines."""
     variables = {
         **os.environ,
-        "OMP_NUM_THREADS": "1",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONUNBUFFERED": "1",
     }
