@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import datetime, timezone
 from pathlib import Path
@@ -60,7 +59,7 @@ class ServerLog:
         about: dict[str, Any] = {}
         for _, text in self._messages():
             if "plumbline-model " in text:
-                about = json.loads(text.split("plumbline-model ", 1)[1])
+                about = from_json(text.split("plumbline-model ", 1)[1])
         return about
 
     def _messages(self) -> list[tuple[float, str]]:
