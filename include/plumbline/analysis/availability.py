@@ -14,6 +14,7 @@ from statistics import median
 from typing import Literal
 
 from plumbline.analysis.scorecards.provisioning import OPERATOR_FAULTS, PROVIDER_FAULTS
+from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.metrics.proportions import Proportion, wilson_interval
 from plumbline.results.observation import Observation
 
@@ -72,6 +73,21 @@ class HourOfWeek:
     seconds: float | None
     checks: int
     refused: int
+
+
+@dataclass(frozen=True)
+class WatchHistory:
+    """Checks of one kind over some months: `months` newest first, `outages` newest first, `hours` of the week."""
+
+    kind: WatchKind
+    months: tuple[Availability, ...]
+    outages: tuple[Outage, ...]
+    hours: tuple[HourOfWeek, ...]
+
+    @property
+    def share(self) -> Proportion:
+        """Of all months."""
+        return wilson_interval(sum(m.share.successes for m in self.months), sum(m.share.n for m in self.months))
 
 
 def whose_fault(cause: str) -> Whose:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-from plumbline.analysis.availability import TimeSpan, month_span, total_s, without
+from plumbline.analysis.availability import Outage, TimeSpan, month_span, total_s, without
 from plumbline.analysis.cost.bill import Money, exact
 from plumbline.analysis.scorecards.promises import PromisedShare, PromiseVerdict, judge_share
 from plumbline.declarations import Provider
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.provider import CreditTier, ServiceLevel
 from plumbline.metrics.proportions import Proportion, wilson_interval
-from plumbline.results.operations import LogEntryView, LogKind
+from plumbline.results.operations import LogEntryView, LogKind, Whose
 
 _PROMISES: tuple[tuple[str, LogKind], ...] = (("time_to_recover", "incident"), ("support_response", "ticket"), ("quota_response", "quota"))
 
@@ -22,34 +22,53 @@ _PROMISES: tuple[tuple[str, LogKind], ...] = (("time_to_recover", "incident"), (
 @dataclass(frozen=True)
 class ResponseTime:
     """How many entries of a kind the provider ended within `promised_s`, maintenance not counted. `name`: of the promise in `sla`. Open ones count
-    once they are late; `late`: ids of those that took longer. Incidents that are not known to be the provider's are unproven."""
+    once they are late; `late`: ids of those that took longer, `last`: when the last of them began. Incidents that are not known to be the
+    provider's are unproven. `checked`: incidents that checks of its uptime found and the log does not have."""
 
     name: str
     kind: LogKind
     promised_s: float | None
     kept: PromisedShare
     late: tuple[str, ...]
+    last: datetime | None = None
+    checked: int = 0
 
 
-def response_times(entries: Sequence[LogEntryView], sla: ServiceLevel, now: datetime) -> tuple[ResponseTime, ...]:
-    """The times of the log's entries against the promised ones. Pure."""
+def response_times(
+    entries: Sequence[LogEntryView], sla: ServiceLevel, now: datetime, measured: Iterable[Outage] = ()
+) -> tuple[ResponseTime, ...]:
+    """The times of the log's entries, and of the provider's outages that checks found, against the promised ones. Pure."""
     excluded, judged = maintenance(entries, sla, now), []
+    outages = [o for o in measured if not _logged(o, entries, ("provider", "unknown"), now)]
     for name, kind in _PROMISES:
         promised: float | None = getattr(sla, name)
         listed = [e for e in entries if e.kind == kind and e.whose != "us"]
         unknown = [e for e in listed if kind == "incident" and e.whose == "unknown"]
+        # An incident is over, or a request has an answer.
+        ends = [(e, e.solved if kind == "incident" else e.answered or e.solved) for e in listed if e not in unknown]
+        tries = [(e.entry_id, e.opened, end or now, end is not None) for e, end in ends]
+        checked = [("", o.began, o.ended or now, o.recovery_s is not None) for o in outages] if kind == "incident" else []
         kept, late = 0, []
-        for entry in (e for e in listed if e not in unknown):
-            # An incident is over, or a request has an answer.
-            end = entry.solved if kind == "incident" else entry.answered or entry.solved
-            taken = total_s(without([(entry.opened, end or now)], excluded))
-            if promised is not None and taken > promised:
-                late.append(entry.entry_id)
-            elif end is not None:
-                kept += 1
+        for entry_id, begin, until, ended in (*tries, *checked):
+            if promised is not None and total_s(without([(begin, until)], excluded)) > promised:
+                late.append((begin, entry_id))
+            else:
+                kept += ended
         share = judge_share(wilson_interval(kept, kept + len(late)), None if promised is None else sla.response_share, len(unknown))
-        judged.append(ResponseTime(name, kind, promised, share, tuple(late)))
+        ids, last = tuple(entry_id for _, entry_id in late if entry_id), max((begin for begin, _ in late), default=None)
+        judged.append(ResponseTime(name, kind, promised, share, ids, last, len(checked)))
     return tuple(judged)
+
+
+def provider_outages(outages: Iterable[Outage], entries: Sequence[LogEntryView], now: datetime) -> tuple[Outage, ...]:
+    """Outages that checks found to be the provider's, without those that the log says are ours."""
+    return tuple(o for o in outages if o.whose == "provider" and not _logged(o, entries, ("us",), now))
+
+
+def _logged(outage: Outage, entries: Iterable[LogEntryView], whose: tuple[Whose, ...], now: datetime) -> bool:
+    """Whether the log has an incident of theirs at that time."""
+    incidents = (e for e in entries if e.kind == "incident" and e.whose in whose)
+    return any(e.opened < (outage.ended or now) and outage.began < (e.solved or now) for e in incidents)
 
 
 def maintenance(entries: Iterable[LogEntryView], sla: ServiceLevel, now: datetime) -> tuple[TimeSpan, ...]:
@@ -61,13 +80,14 @@ def maintenance(entries: Iterable[LogEntryView], sla: ServiceLevel, now: datetim
 @dataclass(frozen=True)
 class MonthAvailability:
     """A provider's availability in the calendar month (UTC) from `begin`: of its seconds without maintenance, those with service. `tier`: what
-    the contract grants for it. `evidence`: ids of the outages. `checks`: answers of checks of its uptime."""
+    the contract grants for it. `evidence`: ids of the outages, `last`: when the last one began. `checks`: answers of checks of its uptime."""
 
     begin: datetime
     judged: PromisedShare
     tier: CreditTier | None
     evidence: tuple[str, ...]
     checks: Proportion
+    last: datetime | None = None
 
 
 def month_availability(
@@ -85,8 +105,9 @@ def month_availability(
     """
     begin, end = month_span(at)
     counted = without([(begin, end)], maintenance(entries, sla, now))
-    outages = {e.entry_id: (e.opened, e.solved or now) for e in entries if (e.kind, e.whose) == ("incident", "provider")}
-    up, whole = total_s(without(counted, (*outages.values(), *measured))), total_s(counted)
+    logged = {e.entry_id: (e.opened, e.solved or now) for e in entries if (e.kind, e.whose) == ("incident", "provider")}
+    outages = [span for span in (*logged.values(), *measured) if without(counted, [span]) != counted]
+    up, whole = total_s(without(counted, outages)), total_s(counted)
 
     def below(share: float) -> bool:  # exact: at a limit itself nothing is due
         return exact(up) < exact(share) * exact(whole)
@@ -100,8 +121,9 @@ def month_availability(
         begin,
         PromisedShare(share, sla.availability, verdict, shown.needed if verdict == "not_shown" else None),
         next((tier for tier in reversed(sla.credits) if below(tier.below)), None),
-        tuple(name for name, span in outages.items() if without(counted, [span]) != counted),
+        tuple(name for name, span in logged.items() if span in outages),
         checks,
+        max((first for first, _ in outages), default=None),
     )
 
 

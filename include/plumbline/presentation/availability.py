@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Protocol
 
-from plumbline.analysis.availability import Availability, HourOfWeek, Outage
+from plumbline.analysis.availability import Availability, HourOfWeek, Outage, WatchHistory
 from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.metrics.formatting import common_scale, format_name, format_percent
 from plumbline.presentation.charts.chart import Chart, axis, marks
@@ -62,20 +61,7 @@ class WatchView:
     chart: Chart | None
 
 
-class History(Protocol):
-    """What a watch saw; see `workflows.observe.WatchHistory`."""
-
-    @property
-    def kind(self) -> WatchKind: ...
-    @property
-    def months(self) -> tuple[Availability, ...]: ...
-    @property
-    def outages(self) -> tuple[Outage, ...]: ...
-    @property
-    def hours(self) -> tuple[HourOfWeek, ...]: ...
-
-
-def watch_view(history: History) -> WatchView:
+def watch_view(history: WatchHistory) -> WatchView:
     title, seconds = _TITLES[history.kind]
     return WatchView(
         history.kind,

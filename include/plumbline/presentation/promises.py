@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Literal
 
 from plumbline.analysis.cost.bill import Money, exact
@@ -24,6 +25,7 @@ class PromiseRow:
     """One promise. `promised`: empty without one. `measured` with its interval; `needed`: what would show it kept, in words; `tries`: the numbers.
 
     `evidence`: entries of the operations log that show it. `credit`: what a broken one grants, in words; `usd`: in money, None if unknown.
+    `last`: when the last of what breaks it began, None where that is not known.
     """
 
     name: str
@@ -35,6 +37,7 @@ class PromiseRow:
     evidence: tuple[str, ...] = ()
     credit: str = ""
     usd: float | None = None
+    last: datetime | None = None
 
     @property
     def verdict(self) -> PromiseVerdict:
@@ -104,11 +107,12 @@ def speed_row(speed: SpeedFloor) -> PromiseRow:
     )
 
 
-def capacity_row(capacity: PromisedShare) -> PromiseRow:
-    """Launches that got their nodes."""
+def capacity_row(capacity: PromisedShare, name: str = "capacity", tried: str = "launch", last: datetime | None = None) -> PromiseRow:
+    """Launches, or checks, that got their nodes."""
     promised = "" if capacity.promised is None else format_limit(capacity.promised)
-    measured = f"{capacity.share.successes} of {capacity.share.n} launches got their nodes" if capacity.share.n else "no launches"
-    return PromiseRow("capacity", promised, measured, format_interval(capacity.share), _needed(capacity, "launch", "refusal"), capacity)
+    share = capacity.share
+    measured = f"{share.successes} of {share.n} {_plural(tried)} got their nodes" if share.n else f"no {_plural(tried)}"
+    return PromiseRow(name, promised, measured, format_interval(share), _needed(capacity, tried, "refusal"), capacity, last=last)
 
 
 def response_row(response: ResponseTime) -> PromiseRow:
@@ -116,10 +120,12 @@ def response_row(response: ResponseTime) -> PromiseRow:
     kept, noun = response.kept, "quota request" if response.kind == "quota" else response.kind
     promised = "" if response.promised_s is None else f"{_seconds(response.promised_s)} for {format_percent(kept.promised)} of {noun}s"
     measured = f"{kept.share.successes} of {format_count(kept.share.n, noun)} within it" if kept.share.n else f"no {noun} is logged"
+    if response.checked and kept.share.n:
+        measured += f", {response.checked} by checks of its uptime"
     if kept.unproven:
         measured += f"; {kept.unproven} more not known to be the provider's"
-    needed = _needed(kept, noun, "late one")
-    return PromiseRow(format_name(response.name), promised, measured, format_interval(kept.share), needed, kept, response.late)
+    needed, name = _needed(kept, noun, "late one"), format_name(response.name)
+    return PromiseRow(name, promised, measured, format_interval(kept.share), needed, kept, response.late, last=response.last)
 
 
 def availability_row(month: MonthAvailability) -> PromiseRow:
@@ -131,7 +137,8 @@ def availability_row(month: MonthAvailability) -> PromiseRow:
         measured += f"; {checks.successes:,} of {checks.n:,} checks answered"
     needed = "checks of its uptime" if judged.verdict == "not_shown" else ""
     interval = "" if judged.verdict == "broken" else format_interval(checks)  # a breach is counted, not estimated
-    return PromiseRow(f"{AVAILABILITY} in {month.begin:%Y-%m}", promised, measured, interval, needed, judged, month.evidence)
+    name = f"{AVAILABILITY} in {month.begin:%Y-%m}"
+    return PromiseRow(name, promised, measured, interval, needed, judged, month.evidence, last=month.last)
 
 
 def total_credit(broken: Iterable[PromiseRow]) -> float | None:
@@ -150,11 +157,15 @@ def format_interval(share: Proportion) -> str:
     return "" if share.low is None else f"{format_percent(share.low)} … {format_percent(share.high)}"
 
 
+def _plural(tried: str) -> str:
+    return f"{tried}{'es' if tried.endswith('h') else 's'}"
+
+
 def _needed(judged: PromisedShare, tried: str, failed: str) -> str:
     """`381 launches without a failure, or 563 with 1, 532 more`: of a flawless record, and of this one."""
     if judged.verdict != "not_shown" or judged.promised is None:
         return ""
-    tries = f"{tried}{'es' if tried.endswith('h') else 's'}"
+    tries = _plural(tried)
     if judged.needed is None:
         return f"an endless record of {tries} without a {failed}"
     flawless, more = f"{tries_to_keep(judged.promised)} {tries} without a {failed}", f"{judged.needed - judged.share.n} more"

@@ -35,6 +35,7 @@ from plumbline.workflows.causes import unsettled_witnesses
 from plumbline.workflows.check_installation import reconcile_failures
 from plumbline.workflows.monthly_costs import SETTLED, monthly_cost_of, monthly_costs
 from plumbline.workflows.operations_log import report_breaches
+from plumbline.workflows.promises import checkable
 
 if TYPE_CHECKING:
     from plumbline.alerts.chart import Picture
@@ -113,8 +114,9 @@ def send_alerts(log: logging.Logger | None = None) -> dict[str, list[str]]:
             return asdict(Delivery())
         declared = _declared(log)
         now = datetime.now(timezone.utc)
-        if declared is not None:  # what is open in the operations log becomes late by itself
-            for name in sorted({entry.provider for entry in archive.operations()} & declared.providers.keys()):
+        if declared is not None:  # what is open in the operations log becomes late by itself, and checks go on
+            checked = {name for name, p in declared.providers.items() if checkable(p.sla) and (p.watch.uptime or p.watch.capacity)}
+            for name in sorted(({entry.provider for entry in archive.operations()} | checked) & declared.providers.keys()):
                 report_breaches(archive, declared, name, "alerts")
         cases, unreadable = _cases(archive, declared, now)
         for failure in unreadable:

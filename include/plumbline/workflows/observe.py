@@ -7,15 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import get_args
 
-from plumbline.analysis.availability import (
-    Availability,
-    HourOfWeek,
-    Outage,
-    availability,
-    by_hour_of_week,
-    find_outages,
-    month_span,
-)
+from plumbline.analysis.availability import WatchHistory, availability, by_hour_of_week, find_outages, month_span
 from plumbline.analysis.operations import maintenance
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider, load_in_force
@@ -139,16 +131,6 @@ def simulate_checks(archive: Archive, declared: Declarations, provider: Provider
         _update_findings(archive, provider, kind, until)
         count += len(checks)
     return count
-
-
-@dataclass(frozen=True)
-class WatchHistory:
-    """Checks of one kind over the last months: `months` newest first, `outages` newest first, `hours` of the week."""
-
-    kind: WatchKind
-    months: tuple[Availability, ...]
-    outages: tuple[Outage, ...]
-    hours: tuple[HourOfWeek, ...]
 
 
 def watch_histories(archive: Archive, provider: Provider, now: datetime, months: int = 3) -> tuple[WatchHistory, ...]:

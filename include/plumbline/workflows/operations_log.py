@@ -18,7 +18,7 @@ from plumbline.workflows.findings import apply, readable_findings
 from plumbline.workflows.promises import provider_promises
 
 PROMISE_SUBJECT = "promise/"
-"""Begin of the subject of a finding about a promise that the operations log shows broken."""
+"""Begin of the subject of a finding about a promise that the operations log or checks show broken."""
 
 
 def log_operation(archive: Archive, declared: Declarations, given: Mapping[str, str | None], by: str) -> LogEntryView:
@@ -45,19 +45,27 @@ def log_operation(archive: Archive, declared: Declarations, given: Mapping[str, 
 
 
 def report_breaches(archive: Archive, declared: Declarations, name: str, by: str) -> None:
-    """Open a finding for each promise that the operations log shows broken, once a month; resolve those that a correction of the log takes back."""
+    """Open a finding for each promise that the operations log or checks between campaigns show broken, once a month; resolve those that a
+    correction of the log, or time, takes back."""
     judged = provider_promises(archive, declared, name)
-    began_at, simulated = {e.entry_id: e.opened for e in judged.log}, declared.providers[name].simulated
+    simulated = declared.providers[name].simulated
     broken = {f"{PROMISE_SUBJECT}{row.name}": row for row in judged.log_rows if row.verdict == "broken"}
     found = []
     for subject, row in broken.items():
-        last = max((began_at[entry] for entry in row.evidence), default=datetime.now(timezone.utc))  # of checks alone: now
+        last = row.last or datetime.now(timezone.utc)
+        noted = (
+            "It was noted in the operations log."
+            if row.evidence
+            else "Checks between campaigns showed it; `plumbline availability` lists them."
+        )
         began = "" if row.name.startswith(AVAILABILITY) else f"{last:%Y-%m}"
         about: dict[str, Any] = {"since": f"{last:%Y-%m-%d}", "began": began, "evidence": row.sentence, "simulated": simulated}
-        about |= {"title": f"broke its promise of {row.name}", "explanation": "It was noted in the operations log."}
+        about |= {"title": f"broke its promise of {row.name}", "explanation": noted}
         found.append(provider_finding(name, "reliability", subject, severity="warn", **about))
     past = {f.finding_id: f for f in readable_findings(archive.findings_of(name, unsettled=True)) if f.subject.startswith(PROMISE_SUBJECT)}
-    gone = tuple((f, "resolved: the operations log shows no breach of it") for f in past.values() if f.subject not in broken)
+    gone = tuple(
+        (f, "resolved: neither the operations log nor checks show a breach of it") for f in past.values() if f.subject not in broken
+    )
     moved = tuple(
         f.with_state(past[f.finding_id].state) for f in found if f.finding_id in past and past[f.finding_id].evidence != f.evidence
     )

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from plumbline.analysis.availability import month_span
+from plumbline.analysis.availability import WatchHistory, month_span
 from plumbline.analysis.operations import (
     credit_of,
     month_availability,
+    provider_outages,
     response_times,
 )
 from plumbline.analysis.prices.book import with_effective_prices
 from plumbline.analysis.scorecards.pooling import PooledMetric, pool_measurements
-from plumbline.analysis.scorecards.promises import SpeedFloor, judge_speed, tries_to_keep
+from plumbline.analysis.scorecards.promises import SpeedFloor, judge_share, judge_speed, tries_to_keep
 from plumbline.analysis.scorecards.provisioning import capacity_kept, judge_lead_time, launch_success
 from plumbline.archive import Archive
 from plumbline.archive.trends import LaunchCounts
@@ -49,7 +50,7 @@ DECLARE = "sla: {launch_success: 99%, provisioning_lead_time: 15min}"
 
 @dataclass(frozen=True)
 class ProviderPromises:
-    """A provider's promises as rows: of launches, of speeds by workload, and of what the operations log shows. `launches`: by campaign, oldest
+    """A provider's promises as rows: of launches, of speeds by workload, and of what the operations log and checks show. `launches`: by campaign, oldest
     first. Of a speed the newest repeats count, as many as an interval needs. `log`: newest entry first."""
 
     provider: str
@@ -88,10 +89,11 @@ def provider_promises(archive: Archive, declared: Declarations, name: str) -> Pr
     lead, capacity = judge_lead_time(_lead_time(provider, counts), sla), capacity_kept(ended, sla.capacity)
     speeds = {workload: speed_row(_speed(archive, name, workload, floor)) for workload, floor in sorted(sla.speed_floors.items())}
     middle = month_span(now)[0] + timedelta(days=14)  # of a month; so many months of mean length before it is another one's
-    watched = watch_histories(archive, provider, now, _MONTHS) if provider is not None and sla.availability is not None else ()
-    uptime = [h for h in watched if h.kind == "uptime"]
-    down = [(o.began, o.ended or now) for h in uptime for o in h.outages if o.whose == "provider"]
-    checked = {month.begin: month.share for h in uptime for month in h.months}
+    watched = {h.kind: h for h in (watch_histories(archive, provider, now, _MONTHS) if provider is not None and checkable(sla) else ())}
+    uptime, asked = watched.get("uptime"), watched.get("capacity")
+    outages = provider_outages(uptime.outages, log, now) if uptime else ()
+    down = [(o.began, o.ended or now) for o in outages]
+    checked = {month.begin: month.share for month in uptime.months} if uptime else {}
     months = [month_availability(middle - timedelta(days=30.4375 * back), log, sla, now, down, checked) for back in range(_MONTHS)]
     return ProviderPromises(
         provider=name,
@@ -101,7 +103,8 @@ def provider_promises(archive: Archive, declared: Declarations, name: str) -> Pr
         ),
         speed_rows={workload: granting(row) for workload, row in speeds.items()},
         log_rows=(
-            *(granting(response_row(each)) for each in response_times(log, sla, now)),
+            *(granting(response_row(each)) for each in response_times(log, sla, now, outages)),
+            *([granting(_capacity_checks(asked, sla))] if asked is not None and sla.capacity is not None else []),
             *(
                 granting(availability_row(m), m.tier.credit if m.tier else None, m.begin)
                 for i, m in enumerate(months)
@@ -110,6 +113,16 @@ def provider_promises(archive: Archive, declared: Declarations, name: str) -> Pr
         ),
         log=log,
     )
+
+
+def checkable(sla: ServiceLevel) -> bool:
+    """Whether checks between campaigns bear on a promise."""
+    return any(promise is not None for promise in (sla.availability, sla.time_to_recover, sla.capacity))
+
+
+def _capacity_checks(asked: WatchHistory, sla: ServiceLevel) -> PromiseRow:
+    refused = [o.began for o in asked.outages if o.whose == "provider"]
+    return capacity_row(judge_share(asked.share, sla.capacity), "capacity between campaigns", "check", max(refused, default=None))
 
 
 def _lead_time(provider: Provider | None, counts: Sequence[LaunchCounts]) -> PooledMetric:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,16 +24,18 @@ from plumbline.archive import Archive, open_archive
 from plumbline.cli.app import app
 from plumbline.dashboard import access
 from plumbline.dashboard.app import create_app
-from plumbline.declarations import load
-from plumbline.declarations.providers.provider import MonitoringConfig
+from plumbline.declarations import Declarations, load
+from plumbline.declarations.providers.provider import MonitoringConfig, ServiceLevel
 from plumbline.results.observation import Observation
 from plumbline.results.operations import LogEntry
 from plumbline.workflows.alert import send_alerts
+from plumbline.workflows.claim import claimable
 from plumbline.workflows.operations_log import log_operation
 from plumbline.workflows.promises import provider_promises
 from plumbline.workflows.report import campaign_data
 
 NAME = "local-1core"
+FIVE = timedelta(minutes=5)
 LAST = datetime.now(timezone.utc).replace(day=1, hour=0, minute=0, second=0, microsecond=0) - timedelta(days=20)
 INCIDENT = {"provider": NAME, "kind": "incident", "what": "no node answers", "opened": LAST.isoformat(), "whose": "provider"}
 SOLVED = (LAST + timedelta(hours=12)).isoformat()
@@ -145,6 +148,73 @@ def test_the_report_says_which_promise_is_broken_and_what_credit_that_is(archive
     (row,) = [row for row in campaign_data(archive, f"{LAST:%Y-%m}").findings if "broke its promise" in row.headline]
     assert f"broken promise: availability in {LAST:%Y-%m}" in row.explanation and entry.entry_id in row.explanation
     assert row.explanation.endswith("credit: 25 % of the month's bill, 250.00 USD")
+
+
+def watched(**sla: str) -> Declarations:
+    """`NAME` with watches and these promises; a month's bill is 1,000 USD."""
+    declared = load()
+    watch = {"uptime": {"every": "5min"}, "capacity": {"every": "6h"}}
+    terms = {"availability": "99.9%", "credits": [{"below": "99.9%", "credit": "10%"}, {"below": "99%", "credit": "25%"}], "credit": "5%"}
+    fields: dict[str, Any] = {"sla": ServiceLevel.model_validate_json(json.dumps({**terms, **sla}))}
+    fields["watch"] = MonitoringConfig.model_validate_json(json.dumps(watch))
+    return replace(declared, providers={**declared.providers, NAME: declared.providers[NAME].model_copy(update=fields)})
+
+
+def checks(count: int, missed: int, cause: str = "server_error", kind: Any = "uptime", every: timedelta = FIVE) -> list[Observation]:
+    """Misses first, then answers."""
+    return [Observation(NAME, kind, LAST + n * every, None if n >= missed else cause) for n in range(count)]
+
+
+def breaches(archive: Archive, declared: Declarations, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Open findings of broken promises after the alerts' hourly run: title → evidence."""
+    monkeypatch.setattr("plumbline.workflows.alert._declared", lambda _log: declared)
+    send_alerts()
+    shown = {str(f.detail["title"]): str(f.detail["evidence"]) for f in archive.findings_of(NAME, unsettled=True)}
+    return {title.removeprefix("broke its promise of "): evidence for title, evidence in shown.items() if "promise" in title}
+
+
+def test_measured_outages_alone_break_promises_and_the_log_takes_it_back(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    declared, month = watched(time_to_recover="1h", response_share="50%"), f"availability in {LAST:%Y-%m}"
+    archive.save_observations(checks(60, 25))
+    found = breaches(archive, declared, monkeypatch)
+    assert found.keys() == {month}, "one late recovery of one may be chance"
+    assert "2.08 h down" in found[month] and "USD" not in found[month], "not every reader may see money"
+    (view,) = archive.findings_of(NAME, unsettled=True)
+    assert "Checks between campaigns" in view.detail["explanation"] and view.detail["since"] == f"{LAST:%Y-%m-%d}"
+    (row,) = claimable(archive, declared, [view])[view.finding_id].broken
+    assert (row.usd, row.evidence) == (100.0, ())
+    ours = INCIDENT | {"solved": (LAST + timedelta(hours=1)).isoformat(), "whose": "us"}
+    entry = log_operation(archive, declared, ours, "ada")
+    assert breaches(archive, declared, monkeypatch) == {}, "people know better whose fault it was"
+    log_operation(archive, declared, {"id": entry.entry_id, "whose": "unknown"}, "ada")
+    assert [row.name for row in provider_promises(archive, declared, NAME).rows if row.verdict == "broken"] == [month]
+
+
+def test_slow_recoveries_and_refused_checks_break_their_promises(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    declared = watched(time_to_recover="1h", response_share="90%", capacity="95%")
+    missed = [n % 48 < 13 for n in range(48 * 6)]  # six outages of 65 minutes, at 4 h from one to the next
+    archive.save_observations([Observation(NAME, "uptime", LAST + n * FIVE, "timeout" if m else None) for n, m in enumerate(missed)])
+    archive.save_observations(checks(40, 12, "insufficient_capacity", "capacity", timedelta(hours=6)))
+    found = breaches(archive, declared, monkeypatch)
+    assert found.keys() == {f"availability in {LAST:%Y-%m}", "time to recover", "capacity between campaigns"}
+    assert "0 of 6 incidents within it, 6 by checks of its uptime" in found["time to recover"]
+    assert "28 of 40 checks got their nodes" in found["capacity between campaigns"]
+    rows = {row.name: row for row in provider_promises(archive, declared, NAME).rows}
+    assert (rows["time to recover"].usd, rows["capacity between campaigns"].usd) == (50.0, 50.0)
+    logged = INCIDENT | {"opened": LAST.isoformat(), "solved": (LAST + timedelta(minutes=50)).isoformat()}
+    log_operation(archive, declared, logged, "ada")
+    (row,) = [row for row in provider_promises(archive, declared, NAME).rows if row.name == "time to recover"]
+    assert row.measured.startswith("1 of 6 incidents within it, 5 by checks"), "an outage that the log has counts once, as logged"
+    assert rows["time to recover"].last == LAST + 5 * 48 * FIVE
+
+
+@pytest.mark.parametrize("cause", ["bad_declaration", "unreachable", "quota_exceeded"])
+def test_outages_that_are_ours_or_unproven_break_nothing(archive: Archive, monkeypatch: pytest.MonkeyPatch, cause: str) -> None:
+    declared = watched(time_to_recover="1h", response_share="50%", capacity="95%")
+    for kind, every in (("uptime", FIVE), ("capacity", timedelta(hours=6))):
+        archive.save_observations(checks(60, 40, cause, kind, every))
+    assert breaches(archive, declared, monkeypatch) == {}
+    assert all(row.verdict != "broken" for row in provider_promises(archive, declared, NAME).rows)
 
 
 def test_outages_that_checks_measured_count_too_and_once(archive: Archive) -> None:
