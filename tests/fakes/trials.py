@@ -65,7 +65,7 @@ def cluster_provider(name: str = "cluster-a", accelerator: dict[str, Any] = CPU,
             {
                 "name": name,
                 "cloud": "test-cloud",
-                "region": "here",
+                "region": "region-1",
                 "instance_type": "test-1",
                 "accelerator": accelerator,
                 "launcher": settings | launcher,

@@ -153,8 +153,16 @@ def _facts_row(document: ResultDocument) -> dict[str, Any]:
         "unmeasured_criteria": _join_names(
             c.text for c in document.trial.workload.acceptance if f"{c.phase}.{c.metric}.{c.statistic}" not in numbers
         ),
+        "other_places": _join_names(_other_places(document)),
         **_steps(document),
     }
+
+
+def _other_places(document: ResultDocument) -> Iterator[str]:
+    for pod in document.launch.pods if document.launch is not None else ():
+        for fact, (declared, same) in document.trial.provider.places(pod.facts).items():
+            if not same:
+                yield f"{fact} {pod.facts[fact]} of {pod.node} ({document.trial.provider.name} declares {declared})"
 
 
 def _join_names(names: Iterable[str]) -> str | None:

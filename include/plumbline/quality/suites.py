@@ -107,6 +107,8 @@ def _common() -> Iterator[Expectation]:
     yield _null(
         "unmeasured_criteria", "criterion_unmeasured", "warning", "expected a number for every acceptance criterion of the workload"
     )
+    # Its price and its network are those of another place.
+    yield _null("other_places", "node_elsewhere", "warning", "expected nodes in the provider's declared region and zone")
 
 
 def _training() -> Iterator[Expectation]:

@@ -23,13 +23,17 @@ from plumbline.workflows.findings import apply, readable_findings
 from plumbline.workflows.plan import declared_provider
 
 _CAMPAIGNS = 200
+FROM_DECLARATION = "the declaration"
 # Facts that a cluster's nodes and its trials report in the same format; a GPU's name, the operating system and memory differ.
 _OF_NODES = ("os.kernel", "host.instance_type", "host.region", "host.zone", "kubernetes.version", "kubernetes.runtime")
 _OF_NVIDIA = ("driver.version", "cuda.version")
 
 
-def accepted_facts(archive: Archive, provider: Provider, findings: Sequence[FindingView], now: datetime) -> AcceptedFacts:
-    """The facts that an environment check at `now` compares with; `findings`: all of the provider's."""
+def accepted_facts(
+    archive: Archive, provider: Provider, findings: Sequence[FindingView], now: datetime, nodes: Sequence[Facts] = ()
+) -> AcceptedFacts:
+    """The facts that an environment check at `now` compares with; `findings`: all of the provider's. The region and the zone of the `nodes` must
+    be the declared ones."""
     looks = archive.snapshots(provider.name)
     facts: dict[str, Sequence[Any]] = {}
     for earlier in looks:
@@ -41,6 +45,10 @@ def accepted_facts(archive: Archive, provider: Provider, findings: Sequence[Find
     if shared:
         facts |= shared
         origin = f"campaign {campaign}"
+    places = [(fact, node[fact], *place) for node in nodes for fact, place in provider.places(node).items()]
+    facts |= {fact: [found if same else place] for fact, found, place, same in sorted(places, key=lambda each: each[-1])}
+    if not all(same for *_, same in places):
+        origin = f"{origin} and the declaration" if origin else FROM_DECLARATION
     for finding in sorted((f for f in findings if (f.kind, f.state) == ("environment", "accepted")), key=lambda f: f.updated_at):
         about = {fact_name(m["name"]) for m in finding.detail.get("members", ())}
         rows = [*_snapshots_of(finding, looks), *_trials_of(archive, finding)]
@@ -159,7 +167,7 @@ def compare_with_accepted(
     nodes = [{**facts, **provider_facts.whole} for facts in provider_facts.nodes]
     findings = archive.findings_of(provider.name)
     open_findings = readable_findings(f for f in findings if f.state in OPEN_STATES)
-    before = accepted_facts(archive, provider, findings, now)
+    before = accepted_facts(archive, provider, findings, now, nodes)
     reconciliation = environment_check.reconcile_environment(
         provider.name,
         before,
@@ -190,7 +198,7 @@ def compare_with_accepted(
         else:
             figures = {f"{key}={value}": n for key, own in counts.items() if len(own) > 1 for value, n in own.items()}
             archive.save_snapshot(SnapshotRecord(provider.name, "cluster", now, facts, {"nodes": len(nodes), **figures}))
-    first = ("first environment check: later changes open findings",) if nodes and not before.facts else ()
+    first = ("first environment check: later changes open findings",) if nodes and before.origin in ("", FROM_DECLARATION) else ()
     words = {key: environment_check.format_counts(own) for key, own in counts.items()}
     return EnvironmentCheck(
         provider.name, now, len(nodes), words, tuple(changes), tuple(news), tuple(concerned), (*provider_facts.notes, *first)

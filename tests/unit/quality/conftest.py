@@ -24,7 +24,7 @@ from tests.data.result_documents import (
 
 from plumbline.declarations import Trial
 from plumbline.quality import QualityReport, check
-from plumbline.results import Curve, Environment, Event, MetricRow, Point, ResultDocument, Validity, metric_row
+from plumbline.results import Curve, Environment, Event, LaunchRecord, MetricRow, PodRecord, Point, ResultDocument, Validity, metric_row
 
 HOSTED = provider("hosted", launcher={"kind": "endpoint", "url": "http://127.0.0.1:8000", "protocol": "kserve_http", "model": "gpt"})
 
@@ -80,6 +80,12 @@ class Cases:
         self.bad(name, "reject", codes, says, document(self.asked(kind), metrics=rows))
 
 
+def on_node(asked: Trial, **facts: str) -> ResultDocument:
+    """Of a trial whose pod's node had these facts."""
+    pod = PodRecord(name="trial-0", rank=0, node="node-7", facts={f"host.{name}": value for name, value in facts.items()})
+    return document(asked).with_launch(LaunchRecord(launcher="kubernetes", events=(), pods=(pod,)))
+
+
 def must_not_fire(cases: Cases) -> None:
     good = cases.good
     good("training", document(cases.asked()))
@@ -120,6 +126,8 @@ def must_not_fire(cases: Cases) -> None:
     good("probes that failed and say why", document(cases.asked(), metrics=[*training_metrics(), *absent]))
     good("an absent number with no observations", document(cases.asked(), metrics=[*training_metrics(), metric_row("queue_time", None, 0)]))
 
+    good("a node in the declared zone", on_node(cases.asked(where=provider(zone="here-1")), region="Here", zone="here-1"))
+    good("a zone of an undeclared name", on_node(cases.asked(), region="here", zone="here-2"))
     outside = cases.asked("inference", where=HOSTED, workload=inference_workload(server={"backend": "external"}))
     seen_from_here = {f"client.{name}": value for name, value in FACTS.items()}
     good("a hosted model", document(outside, metrics=without(steady, "time_to_ready"), facts=seen_from_here))
@@ -276,6 +284,10 @@ def must_fire(cases: Cases) -> None:
         metrics(
             f"{metric} {statistic} of {value}", "out_of_range", f"{metric}.{statistic} is {value:.6g}; expected", replaced(given, new), kind
         )
+    where = "expected nodes in the provider's declared region and zone"
+    other = f"other_places is host.zone here-2 of node-7 (lab-2core declares here-1); {where}"
+    bad("another zone", "annotate", "node_elsewhere", other, on_node(cases.asked(where=provider(zone="here-1")), region="here", zone="here-2"))
+    bad("another region", "annotate", "node_elsewhere", "host.region there of node-7", on_node(cases.asked(), region="there"))
     worst = document(cases.asked(), metrics=replaced(rows, metric_row("step_time", -1.0, 20)), evidence=())
     bad("a warning beside a critical one", "reject", "no_evidence out_of_range", "step_time.median is -1", worst)
 

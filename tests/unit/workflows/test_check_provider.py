@@ -71,6 +71,19 @@ def test_the_first_look_knows_nothing_and_says_so_unless_a_campaign_measured(arc
     assert looked(1, KERNEL).notes == ()
 
 
+def test_a_node_in_another_zone_than_declared_is_found_until_it_is_back_or_accepted(archive: Archive, looked: Looks) -> None:
+    zoned = LAB.model_copy(update={"zone": "here-1"})
+    right, wrong = ({**KERNEL, "host.region": "HERE", "host.zone": zone} for zone in ("here-1", "here-2"))
+    first = looked(0, wrong, where=zoned)
+    assert [(change["fact"], change["old"], change["new"]) for change in first.changes] == [("host.zone", "here-1", "here-2")]
+    (finding,) = open_findings(archive)
+    assert (finding.attributed_to, finding.explanation.split(";")[0]) == (("host.zone",), "compared with the declaration")
+    assert looked(1, right, where=zoned).changes == () and open_findings(archive) == []
+    (again,) = looked(2, right, wrong, where=zoned).findings
+    assert looked(3, wrong, where=LAB).changes == (), "no zone is declared"
+    assert again != finding.finding_id and archive.finding(again).state == "resolved"
+
+
 def test_what_changed_since_the_last_campaign_is_found_by_the_first_look(archive: Archive, looked: Looks) -> None:
     measure(archive, "2026-10", -5, {})
     found = looked(0, NEWER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal, TypeVar, get_args
@@ -329,6 +330,11 @@ class Provider(Declared):
             "sla": promised,
         }
         return self.model_copy(update={**unseen, **paid})
+
+    def places(self, facts: Mapping[str, object]) -> dict[str, tuple[str, bool]]:
+        """By those of `host.region` and `host.zone` that a node's facts have: the declared one, and whether it is the node's, in any case of letters."""
+        declared = {"host.region": self.region, "host.zone": self.zone}
+        return {k: (v, str(facts[k]).casefold() == v.casefold()) for k, v in declared.items() if v is not None and facts.get(k) is not None}
 
     @property
     def pool(self) -> str:
