@@ -133,6 +133,10 @@ def test_a_hosted_model_is_measured_from_here(home: Path, tmp_path: Path) -> Non
     assert rows["steady", "error_rate", "value"].value == 0
     assert rows["cold_start", "first_inference_latency", "value"].value is not None
     assert rows["steady", "network_round_trip_time", "p50"].n == 40
+    sent = rows["steady", "request_throughput", "value"].n
+    assert rows["steady", "response_bytes", "value"].n == sent
+    assert 8 * 20 * sent < (rows["steady", "response_bytes", "value"].value or 0) < 8 * 2000 * sent, "8 tokens a request, as JSON"
+    assert (rows["steady", "tcp_retransmit_share", "value"].value or 0) < 0.5
     # What nobody can see from here is absent, and not taken from this machine.
     names = {row.metric for row in document.metrics if row.value is not None}
     assert names.isdisjoint({"matmul_tflops", "memory_bandwidth", "time_to_ready", "model_load_time", "model_bandwidth_utilization"})

@@ -13,6 +13,7 @@ import math
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from plumbline.declarations import ValidityLimits
 from plumbline.harness.environment.container import cgroup_folders
 from plumbline.harness.gpu_monitor import GpuPhaseMonitor
 from plumbline.harness.measurement import Judgement, degraded
+from plumbline.harness.network_counters import counter_rows, read_counters
 from plumbline.harness.other_programs import ProcessCpu, Snapshot, busiest_programs, snapshot
 from plumbline.metrics import Phase
 from plumbline.results import MetricRow, Reason, Telemetry
@@ -97,6 +99,7 @@ class ContentionMonitor:
         self._pressure: tuple[float, float] | None = None
         self._overhead: tuple[float, float] | None = None
         self._programs: dict[str, float] = {}
+        self._network: dict[Phase, Counter[str]] = {}
         self.gpus, self._watches_gpus = gpus or GpuPhaseMonitor(), gpus is not None
 
     def __enter__(self) -> ContentionMonitor:
@@ -126,9 +129,12 @@ class ContentionMonitor:
             self._sample(split=True)
             self._phases.append(name)
         self.gpus.change(around, name)
+        network = read_counters() if name in JUDGED_PHASES else None
         try:
             yield
         finally:
+            if network is not None:
+                self._count_network(name, network)
             with self._lock:
                 self._sample(split=True)
                 self._phases.remove(name)
@@ -177,6 +183,14 @@ class ContentionMonitor:
 
     def gpu_rows(self, phase: Phase = "steady") -> list[MetricRow]:
         return self.gpus.rows(phase)
+
+    def _count_network(self, phase: Phase, before: Counter[str]) -> None:
+        after, gained = read_counters(), self._network.setdefault(phase, Counter())
+        gained.update({name: max(count - before[name], 0) for name, count in after.items() if name in before})
+
+    def network_rows(self) -> list[MetricRow]:
+        """What the network of the namespace counted in each judged phase."""
+        return [row for phase, gained in self._network.items() for row in counter_rows(phase, gained)]
 
     def judgements(self, limits: ValidityLimits, phase: Phase = "steady") -> list[Judgement]:
         """Judgements that make the phase less than valid. An unobserved phase is degraded; a sweep, which most costs rest on, is judged with it."""
@@ -282,10 +296,12 @@ class MonitorSnapshot:
     telemetry: tuple[Telemetry, ...]
     gpu_rows: tuple[MetricRow, ...]
     judgements: tuple[Judgement, ...]
+    network_rows: tuple[MetricRow, ...] = ()
 
     @classmethod
     def of(cls, monitor: ContentionMonitor, limits: ValidityLimits) -> MonitorSnapshot:
-        return cls(tuple(monitor.telemetry()), tuple(monitor.gpu_rows()), (*monitor.judgements(limits), *monitor.gpus.new_errors()))
+        judgements = (*monitor.judgements(limits), *monitor.gpus.new_errors())
+        return cls(tuple(monitor.telemetry()), tuple(monitor.gpu_rows()), judgements, tuple(monitor.network_rows()))
 
 
 class ResumedContentionMonitor(ContentionMonitor):
@@ -305,6 +321,9 @@ class ResumedContentionMonitor(ContentionMonitor):
 
     def gpu_rows(self, phase: Phase = "steady") -> list[MetricRow]:
         return list(self._earlier.gpu_rows) if phase == "steady" else super().gpu_rows(phase)
+
+    def network_rows(self) -> list[MetricRow]:
+        return list(self._earlier.network_rows)
 
     def judgements(self, limits: ValidityLimits, phase: Phase = "steady") -> list[Judgement]:
         return list(self._earlier.judgements) if phase == "steady" else super().judgements(limits, phase)

@@ -87,6 +87,7 @@ class _Run:
         self._events: list[Event] = []
         self._facts: dict[str, Scalar] = {}
         self._probed: list[MetricRow] = []
+        self._network: list[MetricRow] = []
         self._telemetry: list[Telemetry] = []
         self._others: list[OtherProgram] = []
         self._contention: list[Judgement] = []
@@ -197,7 +198,7 @@ class _Run:
                 self._record_event("measurement_finished")
             finally:
                 self._end_leftovers()
-                self._telemetry, self._others = monitor.telemetry(), monitor.other_programs()
+                self._telemetry, self._others, self._network = monitor.telemetry(), monitor.other_programs(), monitor.network_rows()
                 # Also of a trial that fails: an error of the GPU is what can have made it fail.
                 self._gpu_errors, self._gpu_health = monitor.gpus.new_errors(), monitor.gpus.health()
             self._contention = monitor.judgements(trial.validity)
@@ -271,7 +272,7 @@ class _Run:
             ),
             timeline=tuple(sorted([*self._events, *measured.events, *more], key=lambda event: event.utc)),
             validity=verdict,
-            metrics=(*self._probed, *measured.metrics),
+            metrics=(*self._probed, *measured.metrics, *self._network),
             curves=tuple(measured.curves),
             stages=tuple(measured.stages),
             telemetry=(*measured.telemetry, *(row for row in self._telemetry if (row.phase, row.signal) not in recorded)),

@@ -90,6 +90,7 @@ class Http1:
     ) -> None:
         # Ready before the load, so that a handshake is no delay of a request: it would be the client's, not the server's.
         self.first = min(len(bodies), max(ready, _READY), self.most)
+        self.received = 0
         self._address, self._tls = address, tls
         self.prefix, self.bodies, self.answer_of, self.quoted, self.waits = prefix, bodies, answer_of, quoted, waits
 
@@ -157,6 +158,7 @@ class Http1Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._at = time.monotonic()
+        self._http.received += len(data)
         if self._number is None:
             self._transport.abort()  # nobody asked
             return

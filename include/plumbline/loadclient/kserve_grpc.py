@@ -26,6 +26,7 @@ class Transport:
 
     def __init__(self, target: Target, load: PhaseLoad, bodies: Bodies) -> None:
         self._target, self._load, self._bodies = target, load, bodies
+        self._connections: list[GrpcConnection] = []
         # Tritonserver up to 24.11 can crash when the cancellation of a unary request meets its answer. Whoever waits no longer for one just
         # does not listen any more; the answer to a stream is long, and there our models see to it that the two do not meet.
         self._cancels = target.wire.method == "stream"
@@ -62,7 +63,12 @@ class Transport:
         except BaseException:
             transport.abort()
             raise
+        self._connections.append(connection)
         return connection
+
+    @property
+    def received(self) -> int:
+        return sum(connection.received for connection in self._connections)
 
 
 _WRITE_BUFFER = 4 << 20
@@ -91,7 +97,7 @@ class GrpcConnection(asyncio.Protocol):
         self._heads = http2.HeaderBlocks()
         self._rest = b""
         self._open_block: tuple[int, int, bytearray] | None = None
-        self._unreturned = 0
+        self._unreturned = self.received = 0
         self._calls: dict[int, StreamState] = {}
         self._streams: dict[int, int] = {}
         self._next = first_stream
@@ -175,6 +181,7 @@ class GrpcConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         at = time.monotonic()
+        self.received += len(data)
         buffer = self._rest + data if self._rest else data
         position, end, heads = 0, len(buffer), self._heads
         try:

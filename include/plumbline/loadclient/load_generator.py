@@ -148,7 +148,8 @@ def send_share(
     """
 
     async def share() -> None:
-        engine = Engine(log, mine, transport_of(target, log.load, bodies), settings, timeout_s, look)
+        transport = transport_of(target, log.load, bodies)
+        engine = Engine(log, mine, transport, settings, timeout_s, look)
         try:
             if why := await engine.connect(timeout_s, look):
                 engine.abandon(f"no connection to {target.address} within {timeout_s:g}s: {why}", _SERVER_ENDED, "unreachable")
@@ -158,6 +159,7 @@ def send_share(
             engine.abandon(_NEVER_SENT, _SERVER_ENDED, "unreachable")
         finally:
             engine.close()
+            log.response_bytes = transport.received
             # A signal whose own handler does not raise ends the load here: what was not sent, or not answered, must not look as if it had been.
             engine.abandon(_STOPPED_BY_SIGNAL, _STOPPED_BY_SIGNAL, "cancelled")
 

@@ -116,6 +116,7 @@ def send_from_processes(
         if isinstance(outcome, WorkerResult):
             log.details |= outcome.details
             log.capped += outcome.capped
+            log.response_bytes += outcome.response_bytes
             log.cpu_s = (*log.cpu_s, outcome.cpu_s)
         else:
             _mark_lost(log, worker.mine, outcome)
@@ -170,6 +171,7 @@ class WorkerResult:
     details: dict[int, str]
     capped: int
     cpu_s: float
+    response_bytes: int
 
 
 def always_running() -> bool:

@@ -59,6 +59,7 @@ class RequestLog:
     unsent    int32 [n]: tokens that the server counted and did not send, such as hidden thoughts
     details   what went wrong, in words, by request number; of a request that succeeded, what is unusual: that it was sent again, or a Remark
     cpu_s     CPU seconds of the client's processes in the phase, by process
+    response_bytes  that came over the client's connections, without TLS's and TCP's own
     capped    how many requests waited because as many as the client may have in flight were
     stages    what `server_s` tells of
     replica   int32 [n]: the server that each request goes to, where several share the load; None: there is one
@@ -80,6 +81,7 @@ class RequestLog:
     began: float = float("nan")
     details: dict[int, str] = field(default_factory=dict)
     cpu_s: tuple[float, ...] = ()
+    response_bytes: int = 0
     capped: int = 0
     stages: tuple[str, ...] = STAGES
     replica: NDArray[np.int32] | None = None

@@ -148,5 +148,10 @@ class Transport(Protocol):
     first: int
     most: int
 
+    @property
+    def received(self) -> int:
+        """Bytes that came over its connections, without TLS's and TCP's own."""
+        ...
+
     async def connect(self, loop: asyncio.AbstractEventLoop, sink: Sink) -> Connection:
         """Open a connection; OSError, in words, if that does not succeed."""

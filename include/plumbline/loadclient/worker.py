@@ -42,7 +42,7 @@ def main() -> None:
 
     log = columns.log
     spent = send_share(log, job.mine, job.bodies, job.target, job.settings, timeout_s=job.timeout_s, look=look, begin=begin)
-    sys.stdout.buffer.write(pickle.dumps(WorkerResult(log.details, log.capped, spent)))
+    sys.stdout.buffer.write(pickle.dumps(WorkerResult(log.details, log.capped, spent, log.response_bytes)))
 
 
 if __name__ == "__main__":

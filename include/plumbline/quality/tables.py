@@ -45,6 +45,8 @@ _OWN: dict[str, Range] = {
     "prefill_growth_exponent": Range(-2.0, 10.0),
     "first_token_growth_exponent": Range(-2.0, 10.0),
     "inter_token_latency_growth": Range(0.0, 1e6),
+    # A quiet phase on one machine.
+    **dict.fromkeys(("network_received_bytes", "network_sent_bytes", "response_bytes"), Range(0.0, 1e18, above=False)),
     # Nothing is left to learn once every answer is right.
     "final_loss": Range(0.0, 1e3, above=False),
     "training_loss": Range(0.0, 1e3, above=False),

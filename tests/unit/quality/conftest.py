@@ -286,7 +286,13 @@ def must_fire(cases: Cases) -> None:
         )
     where = "expected nodes in the provider's declared region and zone"
     other = f"other_places is host.zone here-2 of node-7 (lab-2core declares here-1); {where}"
-    bad("another zone", "annotate", "node_elsewhere", other, on_node(cases.asked(where=provider(zone="here-1")), region="here", zone="here-2"))
+    bad(
+        "another zone",
+        "annotate",
+        "node_elsewhere",
+        other,
+        on_node(cases.asked(where=provider(zone="here-1")), region="here", zone="here-2"),
+    )
     bad("another region", "annotate", "node_elsewhere", "host.region there of node-7", on_node(cases.asked(), region="there"))
     worst = document(cases.asked(), metrics=replaced(rows, metric_row("step_time", -1.0, 20)), evidence=())
     bad("a warning beside a critical one", "reject", "no_evidence out_of_range", "step_time.median is -1", worst)

@@ -18,7 +18,7 @@ from plumbline.analysis.cost.unit_costs import Cost, costs_of
 from plumbline.analysis.document_sample import began_on, billed_seconds
 from plumbline.analysis.prices.book import Basis, Quote, charged, paid_of, share_of
 from plumbline.analysis.trial_sample import USABLE, WorkloadKind
-from plumbline.declarations import Provider, TrainingJob
+from plumbline.declarations import InferenceWorkload, Provider, TrainingJob, Trial
 from plumbline.declarations.data_places import fetches_from_outside
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.providers.rates import Purchase
@@ -52,10 +52,15 @@ def usage_of(document: ResultDocument, *, retention_s: float | None = None) -> T
         checkpoint_bytes=document.value("checkpoint_size", "value") or 0.0,
         egress_bytes=evidence if trial.provider.launcher.remote_store is not None else 0,
         data_bytes=nodes * (document.value("data_fetch_bytes", phase="cold_start") or 0.0) if outside else 0.0,
+        response_bytes=sum(m.value or 0.0 for m in document.metrics if m.metric == "response_bytes") if _answers_leave(trial) else 0.0,
         retention_s=retention_s,
         gpus=trial.workload.gpus,
         tokens=document.usage,
     )
+
+
+def _answers_leave(trial: Trial) -> bool:
+    return isinstance(trial.workload, InferenceWorkload) and trial.workload.server.client_placement != "same_node"
 
 
 def measured_s(document: ResultDocument) -> float | None:

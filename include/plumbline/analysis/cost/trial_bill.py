@@ -37,7 +37,7 @@ class TrialUsage:
     `usable`: whether it finished a run whose numbers count; the whole of any other is `failed_launches`. `ended`: its status, of a failed
     one the failure class. `held_s`: from the moment that is billed (a node's assignment on a cluster) to the release. `measured_s`: the
     part of it in which the workload's phases ran, warm-up and cool-down left out. `retention_s`: how long its evidence is kept, None for ever.
-    `checkpoint_bytes`: of one checkpoint. `egress_bytes`: evidence that left the provider. `data_bytes`: what was fetched of a script's data from elsewhere. `share`: of what a campaign costs once, None if unknown.
+    `checkpoint_bytes`: of one checkpoint. `egress_bytes`: evidence that left the provider. `data_bytes`: what was fetched of a script's data from elsewhere. `response_bytes`: a hosted model's answers to a client elsewhere. `share`: of what a campaign costs once, None if unknown.
     `gpus`: accelerators that it held on each node, None for all. `tokens`: what a hosted model counted.
     """
 
@@ -52,6 +52,7 @@ class TrialUsage:
     checkpoint_bytes: float = 0.0
     egress_bytes: int = 0
     data_bytes: float = 0.0
+    response_bytes: float = 0.0
     retention_s: float | None = None
     share: float | None = None
     gpus: int | None = None
@@ -171,7 +172,9 @@ def _extra_lines(use: TrialUsage, provider: Provider, on: date, share: InstanceS
         yield _rated("storage", use.evidence_bytes * hours(use.retention_s) / MONTH_H, provider, on, "evidence")
     if provider.launcher.checkpoint_volume and use.checkpoint_bytes and use.held_s is not None:
         yield _rated("storage", use.checkpoint_bytes * hours(use.held_s) / MONTH_H, provider, on, "checkpoints while it ran")
-    for crossed, what in ((use.egress_bytes, "evidence"), (use.data_bytes, "data from elsewhere")):
+    # What leaves a hosted model is in its other prices unless it declares one for it.
+    answers = use.response_bytes if any(rate.item == "egress" for rate in provider.rates) else 0.0
+    for crossed, what in ((use.egress_bytes, "evidence"), (use.data_bytes, "data from elsewhere"), (answers, "responses")):
         if crossed:
             yield _rated("egress", crossed, provider, on, what)
     if use.held_s is None:

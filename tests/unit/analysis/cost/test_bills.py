@@ -6,11 +6,11 @@ from datetime import date, timedelta
 from typing import Any
 
 import pytest
-from tests.data.result_documents import PLANNED, document, failed, provider, training_workload, trial
+from tests.data.result_documents import PLANNED, document, failed, inference_metrics, inference_workload, provider, training_workload, trial
 
 from plumbline.analysis.cost.campaign_bill import CampaignBill, measured_s, rejected_usage, usage_of
 from plumbline.analysis.prices.book import quote
-from plumbline.results import Event, LaunchRecord, PodRecord, ResultDocument
+from plumbline.results import Event, LaunchRecord, PodRecord, ResultDocument, metric_row
 
 ON = date(2025, 11, 1)
 PRICE = {"purchase": "on_demand", "price": "3.60 USD/h", "since": "2025-01-01", "source": "an example"}
@@ -89,6 +89,21 @@ def test_only_what_left_a_cluster_went_home() -> None:
     }  # fmt: skip
     assert usage_of(served(where=provider(launcher=cluster))).egress_bytes == 1000
     assert usage_of(served()).egress_bytes == 0
+
+
+def test_answers_to_a_client_elsewhere_leave_the_provider() -> None:
+    rows = [
+        *inference_metrics(),
+        *(metric_row("response_bytes", n, 5, phase=phase) for phase, n in (("warmup", 100.0), ("steady", 2000.0))),
+    ]
+
+    def response_bytes(placement: str) -> float:
+        server = {"backend": "external", "client_placement": placement}
+        asked = trial("inference", where=PLACE, workload=inference_workload(server=server))
+        return usage_of(document(asked, timeline=SERVED, metrics=rows)).response_bytes
+
+    assert [response_bytes(placement) for placement in ("same_node", "other_node", "other_region")] == [0.0, 2100.0, 2100.0]
+    assert usage_of(served()).response_bytes == 0.0
 
 
 def test_a_failed_attempt_is_a_line_of_its_trial_s_bill() -> None:

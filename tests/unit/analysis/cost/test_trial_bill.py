@@ -100,6 +100,14 @@ def test_every_line_by_hand() -> None:
     assert {line.basis for line in bill.lines[2:]} == {"declared"}
 
 
+def test_responses_are_billed_where_the_provider_declares_egress() -> None:
+    use = replace(USE, evidence_bytes=0, egress_bytes=0, response_bytes=3.5e9)
+    (line,) = [each for each in trial_bill(use, provider(rates=RATES), ON).lines if each.item == "egress"]
+    assert (line.what, str(line.quantity), str(line.cost)) == ("responses", "3.5 GB", "0.32 USD")  # 3.5 × 0.09 = 0.315
+    without = trial_bill(use, provider(), ON)
+    assert not [each for each in (*without.lines, *without.unknown) if each.item == "egress"]
+
+
 @given(held_s=st.floats(1e-3, 1e7), part=st.floats(0, 1.2), price=st.decimals("0.01", "999.99", places=2))
 def test_measured_and_idle_are_exactly_what_was_held(held_s: float, part: float, price: Any) -> None:
     place = provider(prices=[{**LIST, "price": f"{price} USD/h"}])

@@ -21,7 +21,7 @@ from plumbline.harness.launcher_protocol import Progress
 from plumbline.harness.measurement import EvidenceFile, Measurement
 from plumbline.loadclient.request_log import COMPLETION, ERROR_CLASSES, PROMPT, USAGE, RequestLog, Values
 from plumbline.metrics import Phase
-from plumbline.results import Event, MetricRow
+from plumbline.results import Event, MetricRow, metric_row
 from plumbline.results.token_usage import TokenUsage, bucket
 
 
@@ -126,6 +126,10 @@ class TrialRecord:
 
     def measured(self) -> Measurement:
         self.result.usage = self.usage.rows
+        for phase in dict.fromkeys(log.load.name for log in self.logs):
+            own = [log for log in self.logs if log.load.name == phase]
+            received, sent = sum(log.response_bytes for log in own), sum(log.n for log in own)
+            self.result.metrics.append(metric_row("response_bytes", received, sent, phase=phase))
         evidence = [item for item in self.result.evidence if item.kind != "requests"]
         self.result.evidence = [*evidence, write_requests(self.logs, self.workload.requests, self.workdir)] if self.logs else evidence
         return self.result
