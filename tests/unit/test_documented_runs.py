@@ -68,11 +68,12 @@ def test_the_first_commands_of_a_page_run_as_printed(name: str, run: Run) -> Non
 
 
 def test_own_or_rent_runs_as_printed(run: Run) -> None:
-    owned, serverless = re.findall(r"```yaml\n(.*?)```", page("own-or-rent"), re.S)
+    owned, serverless, contract, source = re.findall(r"```yaml\n(.*?)```", page("own-or-rent"), re.S)
     table, invoice = re.findall(r"```text\n(.*?)```", page("own-or-rent"), re.S)
     places = Path("include", "config", "providers")
     with (places / "simulated-h100.yaml").open("a", encoding="utf-8") as file:
-        file.write(owned)
+        file.write(owned + source)
+    Path("include/config/contracts/simulated-2026.yaml").write_text(contract, encoding="utf-8")
     (places / "simulated-serverless.yaml").write_text(serverless, encoding="utf-8")
     Path("invoice.csv").write_text(invoice, encoding="utf-8")
     blocks = re.findall(r"```sh\n(.*?)```", page("own-or-rent"), re.S)
@@ -81,6 +82,9 @@ def test_own_or_rent_runs_as_printed(run: Run) -> None:
     for row in (line for line in table.splitlines() if line != "…"):
         assert re.sub(r"\s+", " ", row.strip()) in re.sub(r"\s+", " ", shown)
     assert "1.10 instances needed, 2 bought, 0.897 slack" in re.sub(r"\s+", " ", shown)
+    (tracked,) = json.loads(run("plumbline cost commitments --on 2026-11-21 --json"))["commitments"]
+    assert (tracked["reserved_h"], tracked["ahead_h"], tracked["usd_per_hour"]) == (365 * 24, 24 * 24, 32.8)
+    assert tracked["used_h"] + tracked["unused_h"] == 341 * 24 and tracked["used_h"] > 612.5
     compared = run("plumbline cost reconcile invoice.csv --provider simulated-h100 --json", 4)
     kinds = {each["kind"] for each in json.loads(compared)["differences"]}
     assert kinds == {"price", "duplicate", "hours_without_trial", "region", "tax"}

@@ -14,6 +14,7 @@ from plumbline.alerts.slack.mrkdwn import escape, text_object, truncate
 from plumbline.declarations import digest
 from plumbline.findings.decision_change import parse_decision_subject
 from plumbline.findings.headline import headline
+from plumbline.findings.price import CHANGED_SUBJECT, HELD_SUBJECT
 from plumbline.metrics.formatting import capitalize_first, first_lines
 from plumbline.results.finding import OPEN_STATES, Finding
 
@@ -197,7 +198,7 @@ def next_steps(finding: Finding) -> list[tuple[str, str]]:
             steps.append((accept, "accept as new baseline"))
         elif moves_baseline:
             steps.append((accept, "accept as the reference of later environment checks"))
-        elif finding.kind == "price":
+        elif finding.kind == "price" and finding.subject.startswith((CHANGED_SUBJECT, HELD_SUBJECT)):
             steps += [(accept, "accept as the price in use"), (resolve, "the source was wrong")]
         else:
             steps.append((resolve, "fixed, or a false alarm"))

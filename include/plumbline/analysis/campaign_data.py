@@ -114,7 +114,7 @@ class CampaignData:
     distribution charts lies; without it those charts are left out and the report says so. `written_at`: also the day whose prices count.
     `workloads`: as they are declared now, by name, for which number is asked first; criteria are those of the trials. `references`: what
     others publish. `economics`: what a cost depends on that is not measured. `imported`: runs of other tools for the campaign's workloads,
-    never scored. `resolved`: relative criteria by series. `retention_s`: how long raw evidence is kept, None for ever.
+    never scored. `commitments`: reserved hours as a table, headings first. `resolved`: relative criteria by series. `retention_s`: how long raw evidence is kept, None for ever.
     `history`: what the cover compares with.
     """
 
@@ -135,6 +135,7 @@ class CampaignData:
     economics: Economics = field(default_factory=Economics)
     retention_s: float | None = None
     imported: tuple[PublishedResult, ...] = ()
+    commitments: tuple[tuple[str, ...], ...] = ()
     resolved: Mapping[str, Mapping[str, Criterion]] = field(default_factory=dict)
     history: CampaignHistory = field(default_factory=CampaignHistory)
 

@@ -1,10 +1,10 @@
-"""`plumbline cost trial|campaign|plan|month|reconcile`: bills, line by line, sums by month, and invoices."""
+"""`plumbline cost trial|campaign|plan|month|commitments|reconcile`: bills, line by line, sums by month, reserved hours and invoices."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import datetime, time, timezone
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,6 +31,7 @@ from plumbline.metrics.units import SECONDS, parse
 from plumbline.presentation.costs import share_note
 from plumbline.results import InvalidResult
 from plumbline.workflows.campaign_bill import campaign_bill
+from plumbline.workflows.commitments import USE, commitment_table, contract_commitments
 from plumbline.workflows.reconcile import open_invoice_findings, reconcile_invoice
 from plumbline.workflows.report import newest_campaign
 from plumbline.workflows.spend import NOTE, Spend, spend, spend_csv
@@ -272,6 +273,27 @@ def _show(found: Spend, everything: bool) -> None:
     out.print(f"  {NOTE}", style="dim")
     for balance in found.balances:
         out.print(f"{balance.provider}: {balance}", style="yellow" if balance.exceeded else None)
+
+
+@cost.command("commitments")
+def show_commitments(
+    on: Annotated[str | None, typer.Option("--on", help="the day that begins, such as 2026-11-21; now if left out")] = None,
+    as_json: Json = False,
+) -> None:
+    """Reserved hours of contracts: used, unused and ahead, and the price below which renewing pays."""
+    day = as_day("--on", on)
+    with clear_errors(DeclarationError), read_archive(empty=True) as archive:
+        now = datetime.now(timezone.utc) if day is None else datetime.combine(day, time(), timezone.utc)
+        found = contract_commitments(archive, load(), now)
+
+    def show() -> None:
+        headings, *rows = commitment_table(found) or (("no reserved price of a contract declares committed",),)
+        shown = table("", *headings, right=headings[4:10])
+        for cells in rows:
+            shown.add_row(*cells)
+        out.print(shown, f"  {USE}")
+
+    emit(as_json, {"commitments": found}, show)
 
 
 @cost.command()

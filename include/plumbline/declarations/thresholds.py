@@ -1,4 +1,4 @@
-"""`thresholds.yaml`: limits of validity and of drift."""
+"""`thresholds.yaml`: limits of validity and of drift, and when an end of reserved hours is near."""
 
 from __future__ import annotations
 
@@ -101,11 +101,18 @@ class DriftRules(Declared):
         return value
 
 
+class CommitmentRules(Declared):
+    """When reserved hours of contracts are findings."""
+
+    expires_within: Duration = Field(30 * 86400.0, description="time to their end from which on a finding is open, unless they are renewed")
+
+
 class Thresholds(Declared):
     """The file `thresholds.yaml`."""
 
     validity: ValidityLimits
     drift: DriftRules
+    commitments: CommitmentRules = CommitmentRules()
 
     def drift_limits(self, workload: Workload | None, name: str) -> DriftLimits | None:
         """The thresholds of one metric from the workload, else this file, else the catalogue; None if it never alarms alone.

@@ -16,6 +16,7 @@ from plumbline.findings.price import CHANGED_SUBJECT, format_price_name, price_s
 from plumbline.findings.price_check import checked_price
 from plumbline.price_sources import PriceReport, read_prices
 from plumbline.workflows.accept_price import accept_price
+from plumbline.workflows.commitments import review_commitments
 from plumbline.workflows.decide import decide_all
 from plumbline.workflows.findings import apply, readable_findings
 from plumbline.workflows.plan import declared_provider
@@ -72,6 +73,9 @@ def read_and_store_prices(archive: Archive, declared: Declarations, provider: Pr
         else:
             checks += [checked] if checked is not None else []
     silences = _silent_sources(archive, provider, at, report)
+    reserved = review_commitments(archive, declared, provider, at)
+    apply(archive, reserved, by=PRICE_AUTHOR, seen_in=at.isoformat())
+    silences += [finding.finding_id for finding in reserved.findings]
     result = _store(archive, provider, at, checks, len(new), silences, tuple(notes))
     # A price accepted by rule or a declared price that takes effect today moves decisions; else nothing is stored.
     decide_all(archive, declared, at.date(), f"price check of {provider.name}")

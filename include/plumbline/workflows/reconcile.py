@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from datetime import datetime, time, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import NamedTuple
@@ -73,7 +73,7 @@ def reconcile_invoice(archive: Archive, declared: Declarations, path: Path, name
     found = Reconciler(list(priced.values()), repeated_lines(invoice_lines(path)), slack_h)
     for line in invoice_lines(path):
         found.add(line)
-    held = [] if found.days is None else [span for name in priced for span in _held(archive, name, datetime.combine(found.days[0], time()))]
+    held = [] if found.days is None else [span for name in priced for span in held_spans(archive, name, found.days[0])]
     return Reconciled(found.lines, found.matched, found.differences(held))
 
 
@@ -99,8 +99,9 @@ def open_invoice_findings(archive: Archive, declared: Declarations, invoice: str
     return apply(archive, Reconciliation(opened=tuple(findings)), by="invoice", seen_in=invoice)
 
 
-def _held(archive: Archive, provider: str, since: datetime) -> Iterator[HeldSpan]:
-    for attempt, document in archive.held_since(provider, since.replace(tzinfo=timezone.utc) - timedelta(days=31)):
+def held_spans(archive: Archive, provider: str, since: date) -> Iterator[HeldSpan]:
+    """What trials held a provider since that day (UTC), and in the month before."""
+    for attempt, document in archive.held_since(provider, datetime.combine(since, time(), timezone.utc) - timedelta(days=31)):
         start, seconds = attempt.started_at or attempt.planned_at, held_seconds(document) if document is not None else None
         if seconds and document is not None:
             end = start + timedelta(seconds=seconds / document.trial.workload.nodes)

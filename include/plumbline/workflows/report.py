@@ -26,6 +26,7 @@ from plumbline.presentation.series_summary import series_of_shared_causes
 from plumbline.presentation.tables import TableFormat
 from plumbline.results import ResultStore
 from plumbline.workflows.campaign_history import campaign_history, finding_row
+from plumbline.workflows.commitments import commitment_table, contract_commitments
 from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.relative_criteria import resolve_criteria
 from plumbline.workflows.review import compare_with_baselines, series_by_provider
@@ -146,6 +147,9 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
         economics=declared.economics,
         retention_s=declared.upkeep.evidence.keep,
         imported=tuple(archive.imported_files(*sorted({w.name for w in workloads.values() if w.kind == "inference"}))),
+        commitments=commitment_table(
+            contract_commitments(archive, declared, datetime.now(timezone.utc), {d.trial.provider.name for d in documents})
+        ),
         resolved={key: resolve_criteria(archive, key, campaign_id, workload) for key, workload in workloads.items()},
         history=history,
     )

@@ -13,11 +13,13 @@ from typing import Any
 
 from plumbline.analysis.cost.bill import Money
 from plumbline.analysis.cost.budget import SUMS, Balance, BudgetUse, sum_known, sum_uses
+from plumbline.analysis.cost.commitments import Commitment
 from plumbline.analysis.prices.book import OTHER_GPUS_TEXT
 from plumbline.archive import Archive
 from plumbline.archive.records import TrialView
 from plumbline.declarations import Declarations
 from plumbline.workflows.budget import attempt_uses, campaign_uses, forecast_month, undeclared_use
+from plumbline.workflows.commitments import contract_commitments
 
 
 @dataclass(frozen=True)
@@ -51,12 +53,13 @@ class SpendRow:
 
 @dataclass(frozen=True)
 class Spend:
-    """`months`: last, this and next, such as 2026-11. `sums`: of what is paid, and apart of what is simulated. `balances`: the month's budgets."""
+    """`months`: last, this and next, such as 2026-11. `sums`: of what is paid, and apart of what is simulated. `balances`: the month's budgets. `commitments`: reserved hours."""
 
     months: tuple[str, str, str]
     rows: tuple[SpendRow, ...]
     sums: tuple[SpendRow, ...]
     balances: tuple[Balance, ...]
+    commitments: tuple[Commitment, ...] = ()
 
     @property
     def headings(self) -> tuple[str, ...]:
@@ -66,7 +69,8 @@ class Spend:
     @property
     def view(self) -> dict[str, Any]:
         budgets = [vars(balance) for balance in self.balances]
-        return {"months": self.months, "rows": spend_data(self.rows), "sums": spend_data(self.sums), "budgets": budgets}
+        rows, sums = spend_data(self.rows), spend_data(self.sums)
+        return {"months": self.months, "rows": rows, "sums": sums, "budgets": budgets, "commitments": self.commitments}
 
 
 NOTE = f"Paid: whole instances while they are held, failed trials included. Share: the trials' part of this, {OTHER_GPUS_TEXT}."
@@ -112,7 +116,7 @@ def spend(archive: Archive, declared: Declarations, now: datetime) -> Spend:
     sums = tuple(
         _sum(label, [r for r in rows if r.simulated is made_up]) for label, made_up in SUMS if any(r.simulated is made_up for r in rows)
     )
-    return Spend(months, tuple(rows), sums, tuple(balances))
+    return Spend(months, tuple(rows), sums, tuple(balances), contract_commitments(archive, declared, now))
 
 
 def spend_by_campaign(archive: Archive, declared: Declarations, campaigns: Sequence[str]) -> dict[tuple[str, bool], BudgetUse]:

@@ -124,7 +124,7 @@ def test_other_kinds_render_too(kind: str) -> None:
 
 
 def test_a_price_is_accepted_as_what_it_is() -> None:
-    price = replace(FINDING, kind="price")
+    price = replace(FINDING, kind="price", subject="price on-demand")
     (why,), (baseline,) = ([why for command, why in next_steps(f) if "findings accept" in command] for f in (price, FINDING))
     assert "price" in why and "price" not in baseline
     assert render(price.with_state("accepted")).title != render(FINDING.with_state("accepted")).title

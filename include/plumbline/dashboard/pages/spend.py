@@ -9,6 +9,7 @@ from plumbline.analysis.cost.budget import sum_limits
 from plumbline.dashboard.rendering import PageRenderer, PageRoutes, base_path
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.metrics.formatting import format_amount
+from plumbline.workflows.commitments import USE, commitment_table
 from plumbline.workflows.spend import NOTE, spend, spend_csv
 
 
@@ -23,6 +24,8 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             request,
             "spend.html.j2",
             found.view,
+            commitments=commitment_table(found.commitments),
+            use=USE,
             spend=found,
             note=NOTE,
             budget_sums=sum_limits(found.balances),

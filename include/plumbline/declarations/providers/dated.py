@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import date
 from itertools import pairwise
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared
+
+Month = Annotated[str, Field(pattern=r"^\d{4}-(0[1-9]|1[0-2])$", examples=["2026-10"])]
 
 
 class Dated(Declared):

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from pydantic import Field, model_validator
 
 from plumbline.declarations.providers.amounts import Amount, PricePerUnit, SourcedAmount
-from plumbline.declarations.providers.dated import Dated, check_order
+from plumbline.declarations.providers.dated import Dated, Month, check_order
 from plumbline.metrics.units import Duration
 
 ListedPurchase = Literal["on_demand", "spot", "reserved"]
@@ -77,7 +77,7 @@ class Invoice(SourcedAmount):
     """The amount paid for a `month`, or in advance for the days from `since` (included) until `until` (excluded): the amount over its hours is the
     effective hourly price of that time."""
 
-    month: str | None = Field(None, pattern=r"^\d{4}-(0[1-9]|1[0-2])$", description="such as 2026-10; or since and until")
+    month: Month | None = Field(None, description="such as 2026-10; or since and until")
     since: date | None = Field(None, description="first day of a time that was paid at once, such as a capacity block")
     until: date | None = Field(None, description="the day after its last one")
     purchase: ListedPurchase = "on_demand"

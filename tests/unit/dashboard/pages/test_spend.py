@@ -75,7 +75,7 @@ def test_what_is_used_and_left_stands_beside_the_limit(client: TestClient, confi
     text = (config / FILE).read_text()
     (config / FILE).write_text(text.replace("price: 0.02 USD/h", "price: 90 USD/h") + "budget: {usd_per_month: 10}\n")
     assert cells(client.get("/spend").text) == ["local-1core", "USD", "10.00", "1.00 10 %", "9.00"]
-    assert 'href="/spend"' in client.get("/").text
+    assert 'href="/spend"' in client.get("/").text and "Reserved hours" not in client.get("/spend").text
 
 
 def test_a_cost_that_is_not_known_is_said(client: TestClient, config: Path) -> None:
@@ -95,3 +95,14 @@ def test_declarations_that_are_broken_are_quoted(client: TestClient, config: Pat
     answer = client.get("/spend")
     assert answer.status_code == 500
     assert "providers/local-1core.yaml" in answer.text
+
+
+def test_reserved_hours_are_shown_where_a_contract_commits_to_them(client: TestClient, config: Path) -> None:
+    with (config / FILE).open("a") as file:
+        file.write("price_sources: [{kind: contract, contract: neo}]\n")
+    price = "{purchase: reserved, price: 5.00 USD/instance-hour, since: 2020-01-01, until: 2020-01-03, committed: {instances: 2}}"
+    (config / "contracts" / "neo.yaml").write_text(f"name: neo\nsource: contract 7\nprices:\n  - {price}\n")
+    (shown,) = Parsed(client.get("/spend").text).all("[data-commitment]")
+    assert shown.texts("th, td")[:8] == ["neo", "local-1core", "2020-01-01", "2020-01-03, expired", "96.0", "0.0", "96.0", "480.00 USD"]
+    (said,) = client.get("/spend.json").json()["commitments"]
+    assert (said["unused_usd"]["amount"], said["reserved_h"]) == (480, 96)

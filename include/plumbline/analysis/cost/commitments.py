@@ -1,0 +1,158 @@
+"""Hours that reserved prices commit to, and the price below which renewing them pays. Days and months are UTC.
+
+reserved = used + unused + ahead
+renewing pays below the price elsewhere · used / (used + unused), where elsewhere only used hours are paid
+"""
+
+from __future__ import annotations
+
+from calendar import monthrange
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta, timezone
+from fractions import Fraction
+
+from plumbline.analysis.cost.bill import Money, exact
+from plumbline.analysis.cost.reconciliation import HeldSpan
+from plumbline.analysis.prices.book import quote
+from plumbline.declarations import Contract, Provider
+from plumbline.declarations.providers.contract import ContractPrice
+from plumbline.declarations.providers.provider import ContractSource
+from plumbline.metrics.formatting import format_count, format_money, format_percent
+
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Commitment:
+    """A reserved price of a contract on the day `on`. Hours are of whole instances; `unused` ones passed. `renew_below`: USD an hour, None before
+    the first one; `against`: the cheapest other price. `renewed`: until when the next one goes."""
+
+    contract: str
+    providers: tuple[str, ...]
+    term: str | None
+    since: date
+    until: date
+    on: date
+    usd_per_hour: float
+    reserved_h: float
+    used_h: float
+    unused_h: float
+    ahead_h: float
+    unused_usd: Money
+    ahead_usd: Money
+    renew_below: float | None
+    against: str
+    renewed: date | None
+
+    @property
+    def running(self) -> bool:
+        return self.since <= self.on < self.until
+
+    @property
+    def end(self) -> str:
+        """Such as `2027-01-01, in 34 days`."""
+        left = (
+            f"in {format_count((self.until - self.on).days, 'day')}"
+            if self.running
+            else "expired"
+            if self.on >= self.until
+            else "not begun"
+        )
+        return f"{self.until}, {f'renewed until {self.renewed}' if self.renewed else left}"
+
+    @property
+    def renewal(self) -> str:
+        return "–" if self.renew_below is None else f"{format_money(self.renew_below, 'USD/h')}: {self.against}"
+
+
+def contract_names(provider: Provider) -> set[str]:
+    """The contracts that its price sources name."""
+    return {source.contract for source in provider.price_sources if isinstance(source, ContractSource)}
+
+
+def commitments(
+    contracts: Sequence[Contract], providers: Mapping[str, Provider], spans: Iterable[HeldSpan], now: datetime
+) -> tuple[Commitment, ...]:
+    """Every committed price, by begin. `providers`: all declared ones, at effective prices; of them each contract is named by one at least.
+    `spans`: since the first begin. A used hour is of one commitment, the one that began first."""
+    free: dict[tuple[str, date], Fraction] = defaultdict(Fraction)
+    for span in spans:
+        for day in _days(span.start.date(), span.end.date() + _DAY):
+            free[span.provider, day] += exact(span.within(day, day + _DAY))
+    places = {c.name: [p for _, p in sorted(providers.items()) if c.name in contract_names(p)] for c in contracts}
+    prices = sorted(((p.since, c.name, p.term or "", p) for c in contracts for p in c.prices if p.committed), key=lambda each: each[:3])
+    found = []
+    for since, contract, _, price in prices:
+        own, until = places[contract], price.until
+        assert until is not None  # as checked
+        reserved, used, unused = _account(price, until, [p.name for p in own], free, now)
+        usd = exact(price.price.amount) * exact(price.usd_per_unit) * (own[0].accelerator.count if price.price.per == "gpu_hour" else 1)
+        ahead, passed = reserved - used - unused, used + unused
+        following = (p.until for begin, name, _, p in prices if begin == until and {x.name for x in places[name]} & {x.name for x in own})
+        others = _others(own, providers, now.date(), used / passed) if passed else []
+        best: tuple[float | None, str] = min(others, default=(None, ""))
+        found.append(
+            Commitment(
+                contract,
+                tuple(p.name for p in own),
+                price.term,
+                since,
+                until,
+                now.date(),
+                float(usd),
+                float(reserved),
+                float(used),
+                float(unused),
+                float(ahead),
+                Money(float(unused * usd)),
+                Money(float(ahead * usd)),
+                *best,
+                max(filter(None, following), default=None),
+            )
+        )
+    return tuple(found)
+
+
+def _account(
+    price: ContractPrice, until: date, providers: Sequence[str], free: dict[tuple[str, date], Fraction], now: datetime
+) -> tuple[Fraction, Fraction, Fraction]:
+    """Reserved, used and unused hours; the used ones are taken from `free`. Instances' hours end with their day, others with their month."""
+    committed, periods, passed = price.committed, defaultdict[str, list[date]](list), datetime.combine(now.date(), time(), timezone.utc)
+    assert committed is not None  # as the caller chose
+    for day in _days(price.since, until):
+        month = f"{day:%Y-%m}"
+        periods[str(day) if committed.instances and month not in committed.used else month].append(day)
+    total = [Fraction()] * 3
+    for period, days in periods.items():
+        month_days = monthrange(days[0].year, days[0].month)[1]
+        daily = Fraction(committed.instances * 24) if committed.instances else exact(committed.hours_per_month or 0) / month_days
+        reserved = daily * len(days)
+        used = exact(committed.used.get(period, 0))
+        for key in ((name, day) for day in days for name in providers if period not in committed.used):
+            taken = min(free[key], reserved - used)
+            used, free[key] = used + taken, free[key] - taken
+        used = min(used, reserved)
+        gone = sum(day < now.date() for day in days) + (exact((now - passed) / _DAY) if now.date() in days else 0)
+        unused = max(Fraction(), daily * gone - used) if committed.instances or gone == len(days) else Fraction()
+        total = [a + b for a, b in zip(total, (reserved, used, unused), strict=True)]
+    return total[0], total[1], total[2]
+
+
+def _others(own: Sequence[Provider], providers: Mapping[str, Provider], on: date, used: Fraction) -> list[tuple[float, str]]:
+    """Other prices of as many of the same accelerator: what an hour may cost beside them at the `used` share, and the price in words."""
+    found, wanted, like = list[tuple[float, str]](), own[0].accelerator, {"count", "memory"}
+    for provider in (p for p in providers.values() if p in own or (p.enabled and p.simulated == own[0].simulated)):
+        has, fits = provider.accelerator, provider.accelerator.model_dump(exclude=like) == wanted.model_dump(exclude=like)
+        bases = [quote(provider, on).basis, quote(provider, on, "reserved").basis if provider not in own else None]
+        for basis in filter(None, bases if fits else ()):
+            usd, hourly = exact(basis.usd_per_hour) * wanted.count / has.count, basis.purchase != "reserved"
+            share = f" for the {format_percent(float(used))} of hours that were used" if hourly else ""
+            words = f"{provider.name}, {format_money(float(usd), 'USD/h')} {basis.purchase.replace('_', ' ')}{share}"
+            found.append((float(usd * (used if hourly else 1)), words))
+    return found
+
+
+def _days(first: date, after: date) -> list[date]:
+    return [first + timedelta(days=n) for n in range((after - first).days)]

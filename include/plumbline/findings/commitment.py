@@ -1,0 +1,41 @@
+"""Findings of reserved hours that end soon; resolved by a renewal or with their end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from plumbline.analysis.cost.commitments import Commitment
+from plumbline.findings import Reconciliation, provider_finding
+from plumbline.results.finding import Finding
+
+_SUBJECT = "commitment "
+
+
+def reconcile_commitments(
+    provider: str, found: Sequence[Commitment], open_findings: Sequence[Finding], expires_within_s: float, simulated: bool
+) -> Reconciliation:
+    """`found`: of all contracts that the provider names. One that several providers share is a finding of the first."""
+    known = {f.subject: f for f in open_findings if f.subject.startswith(_SUBJECT)}
+    own = {f"{_SUBJECT}{c.contract} until {c.until}": c for c in found if c.providers[0] == provider}
+    limit = timedelta(seconds=expires_within_s)
+    near = {s: c for s, c in own.items() if c.running and not c.renewed and c.until - c.on <= limit}
+    opened = tuple(
+        provider_finding(
+            provider,
+            "price",
+            subject,
+            began=str(c.until),
+            since=str(c.on),
+            severity="warn",
+            title=f"reserved hours of {c.contract} end {c.end}",
+            explanation=f"{c.ahead_h:,.0f} h ahead, {c.ahead_usd}; renewing pays below {c.renewal}",
+            simulated=simulated,
+        )
+        for subject, c in near.items()
+        if subject not in known
+    )
+    over = {s: f"resolved: end {own[s].end}" if s in own else "resolved: no such hours are declared" for s in known.keys() - near.keys()}
+    return Reconciliation(
+        opened, resolved=tuple((known[s], why) for s, why in over.items()), unchanged=tuple(known[s] for s in near if s in known)
+    )
