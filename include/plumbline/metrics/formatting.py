@@ -84,7 +84,9 @@ _STEPS: dict[str, tuple[tuple[float, str], ...]] = {
 _SHOWN = {"1/s": "/s", "count": "", "1": ""}
 SIGNIFICANT_DIGITS = 3
 _AT_OFFERED_RATE = "_at_offered_rate"
-_WHOLE_SECONDS = frozenset({"provisioning_lead_time", "pod_scheduling_time", "image_pull_time"})
+_WHOLE_SECONDS = frozenset(
+    {"provisioning_lead_time", "pod_scheduling_time", "image_pull_time", *(name for name in METRICS if name.startswith("gang_ready_time_"))}
+)
 """A cluster reports these in whole seconds: 0 means below one. A local launcher's own clock never gives exactly 0."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,12 +11,13 @@ from plumbline.analysis.document_sample import sample_of
 from plumbline.analysis.scorecards.acceptance import CriterionVerdict, judge_all
 from plumbline.analysis.scorecards.comparability import Incomparable, incomparable
 from plumbline.analysis.scorecards.pooling import PooledMetric
+from plumbline.analysis.scorecards.provisioning import ScaleTime
 from plumbline.analysis.scorecards.references import ReferenceShare, reference_shares
 from plumbline.analysis.scorecards.scorecard import Scorecard
 from plumbline.declarations import AnyWorkload, Criterion, Provider
 from plumbline.declarations.references import References
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import Scale, common_scale, format_change, format_name, format_percent
+from plumbline.metrics.formatting import Scale, common_scale, format_change, format_count, format_name, format_percent
 from plumbline.metrics.proportions import Proportion
 from plumbline.presentation.card_tables import CardTable, Cell, TableRow, card_tables
 from plumbline.presentation.promises import PromiseRow, format_interval, format_share, launch_row, lead_time_row, speed_row
@@ -187,12 +188,12 @@ def _steps_cell(card: Scorecard) -> Cell:
 
 
 def _capacity(cards: Sequence[Scorecard]) -> tuple[TableRow, ...]:
-    rows = []
-    for nodes in sorted({s.nodes for c in cards for s in c.capacity.scale}):
-        times = [next((s.time for s in c.capacity.scale if s.nodes == nodes), None) for c in cards]
-        scale = _scale([m for m in times if m is not None])
-        cells = tuple(Cell("–", reason="no such launch") if m is None else _cell(m, scale) for m in times)
-        rows.append(TableRow(f"time to {nodes} {'node' if nodes == 1 else 'nodes'}", "from the request to the last pod running", cells))
+    rows = [
+        *_scale_rows("time to {}", "from the request to the last pod running", [c.capacity.scale for c in cards]),
+        *_scale_rows(
+            "{} of a gang", "from the creation of the gang's first pod until so many were ready", [c.capacity.gang for c in cards]
+        ),
+    ]
     slots = sorted({s.slot for c in cards for s in c.capacity.shortage})
     for slot in slots if len(slots) > 1 else []:
         shortages = [next((s for s in c.capacity.shortage if s.slot == slot), None) for c in cards]
@@ -204,6 +205,15 @@ def _capacity(cards: Sequence[Scorecard]) -> tuple[TableRow, ...]:
     return (
         (*rows, TableRow("unknown", "capacity that these launches do not show", limits)) if any(c.reason for c in limits) else tuple(rows)
     )
+
+
+def _scale_rows(name: str, description: str, by_card: Sequence[Sequence[ScaleTime]]) -> Iterator[TableRow]:
+    """A row for each number of nodes; `{}` in the name is that number."""
+    for nodes in sorted({s.nodes for steps in by_card for s in steps}):
+        times = [next((s.time for s in steps if s.nodes == nodes), None) for steps in by_card]
+        scale = _scale([m for m in times if m is not None])
+        cells = tuple(Cell("–", reason="no such launch") if m is None else _cell(m, scale) for m in times)
+        yield TableRow(name.format(format_count(nodes, "node")), description, cells)
 
 
 def _refusal_cell(share: Proportion, trials: tuple[str, ...]) -> Cell:

@@ -100,8 +100,8 @@ def _reliability(conclusions: Conclusions) -> Iterator[Row]:
 def _friction(conclusions: Conclusions) -> Iterator[Row]:
     for card in conclusions.cards:
         friction, lead = card.friction, card.friction.lead_time
-        measured = (lead.time, friction.pod_scheduling, friction.image_pull, *(s.time for s in card.capacity.scale))
-        node_counts = (None, None, None, *(s.nodes for s in card.capacity.scale))
+        measured = (lead.time, friction.pod_scheduling, friction.image_pull, *(s.time for s in (*card.capacity.gang, *card.capacity.scale)))
+        node_counts = (*[None] * (3 + len(card.capacity.gang)), *(s.nodes for s in card.capacity.scale))
         for pooled, node_count in zip(measured, node_counts, strict=True):
             is_lead_time = pooled is lead.time
             yield {

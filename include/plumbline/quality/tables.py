@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from plumbline.metrics import METRICS
 from plumbline.results import MetricRow
+from plumbline.results.launch_record import GANG_NODES, gang_metric
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ _MAY_BE_ZERO = frozenset(
         "compute_time",
         "data_wait_time",
         "delivery_time",
+        *map(gang_metric, GANG_NODES),
         "goodput",
         "image_pull_time",
         "input_token_throughput",

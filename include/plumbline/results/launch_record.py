@@ -18,6 +18,7 @@ def launch_metrics(record: LaunchRecord) -> tuple[MetricRow, ...]:
     provisioning_lead_time: from the request to the harness's first sign of life; on a cluster, to the start of the last pod's container.
     On a cluster also pod_scheduling_time (from a pod's creation to its node, queue included; the slowest pod) and image_pull_time (the
     slowest pull; None if every node held the image already); `n` is the number of pods behind the value.
+    Of a gang also gang_ready_time_<N>: from the creation of its first pod until N of its nodes were ready, for each N of GANG_NODES up to its size.
     """
     if record.launcher == "kubernetes":
         # A pod that took another one's place comes after it, and its start is part of the recovery.
@@ -26,8 +27,37 @@ def launch_metrics(record: LaunchRecord) -> tuple[MetricRow, ...]:
             _metric("provisioning_lead_time", _cluster_lead(record), 1),
             _scheduling(pods),
             _pulling(pods),
+            *_gang_ready([_ready_s(record, pod) for pod in pods]),
         )
-    return (_metric("provisioning_lead_time", _seconds_between(record.events, "requested", "harness_ready"), 1),)
+    requested = next((event.monotonic_s for event in record.events if event.name == "requested"), None)
+    ready = [event.monotonic_s for event in record.events if event.name == NODE_READY]
+    return (
+        _metric("provisioning_lead_time", _seconds_between(record.events, "requested", "harness_ready"), 1),
+        *_gang_ready([None if at is None or requested is None else at - requested for at in ready]),
+    )
+
+
+GANG_NODES = (1, 2, 4, 8, 16)
+NODE_READY = "node_ready"
+"""The launcher's event of each node of a gang that has no pods."""
+
+
+def gang_metric(nodes: int) -> str:
+    return f"gang_ready_time_{nodes}"
+
+
+def _gang_ready(seconds: Sequence[float | None]) -> tuple[MetricRow, ...]:
+    """Of a gang, by its nodes' times; nothing of a single node."""
+    if len(seconds) < 2:
+        return ()
+    known = sorted(each for each in seconds if each is not None)
+    # One that was not seen may have been the first.
+    return tuple(_metric(gang_metric(n), known[n - 1] if len(known) == len(seconds) else None, n) for n in GANG_NODES if n <= len(seconds))
+
+
+def _ready_s(record: LaunchRecord, pod: PodRecord) -> float | None:
+    created = next((event.utc for event in record.events if event.name == "created"), None)
+    return _elapsed(created, _time_of(pod, "ready") or _time_of(pod, "started"))
 
 
 def _metric(name: str, value: float | None, n: int) -> MetricRow:

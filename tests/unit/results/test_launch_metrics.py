@@ -24,6 +24,16 @@ def test_from_the_request_to_the_first_sign_of_life() -> None:
     assert lead(event("queued", 1.0), event("requested", 10.0), event("process_started", 10.1), event("harness_ready", 12.5)) == (2.5, 1)
 
 
+def test_the_nodes_of_a_gang_one_after_the_other() -> None:
+    def gang(*at: float | None) -> dict[str, float | None]:
+        events = (event("requested", 10.0), *(event("node_ready", each) for each in at), event("harness_ready", 60.0))
+        return {row.metric: row.value for row in launch_metrics(LaunchRecord(launcher="simulated", events=events))[1:]}
+
+    assert gang(50.0, 20.0, 60.0) == {"gang_ready_time_1": 10.0, "gang_ready_time_2": 40.0}
+    assert gang(20.0) == {}, "one node is no gang"
+    assert gang(20.0, None) == {"gang_ready_time_1": None, "gang_ready_time_2": None}, "the one that nobody saw may have been the first"
+
+
 def test_absent_is_never_zero() -> None:
     assert lead() == (None, 0)
     assert lead(event("requested", 10.0), event("process_started", 10.1)) == (None, 0)

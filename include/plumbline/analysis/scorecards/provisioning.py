@@ -12,6 +12,7 @@ from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.provider import ServiceLevel
 from plumbline.metrics.proportions import Proportion, wilson_interval
+from plumbline.results.launch_record import GANG_NODES, gang_metric
 
 NOT_STARTED = frozenset({"insufficient_capacity", "wrong_hardware"})
 """Failure classes in which the provider, as is proven, did not deliver what was asked."""
@@ -131,7 +132,7 @@ def _unmeasured(trials: Sequence[TrialSample]) -> str:
 
 @dataclass(frozen=True)
 class ScaleTime:
-    """Seconds from the request to the last of `nodes` running pods."""
+    """Seconds from the request to the last of `nodes` running pods; within gangs, from the first pod's creation until `nodes` were ready."""
 
     nodes: int
     time: PooledMetric
@@ -148,9 +149,11 @@ class Shortage:
 
 @dataclass(frozen=True)
 class Capacity:
-    """`scale` by rising number of nodes, `shortage` by slot, `refused` over all slots. `reason` says what was not measured, if anything."""
+    """`scale` by rising number of nodes, as launches asked for them; `gang` as they came one after the other within gangs; `shortage` by slot,
+    `refused` over all slots. `reason` says what was not measured, if anything."""
 
     scale: tuple[ScaleTime, ...]
+    gang: tuple[ScaleTime, ...]
     shortage: tuple[Shortage, ...]
     refused: Proportion
     reason: str = ""
@@ -162,10 +165,15 @@ def capacity(trials: Sequence[TrialSample], provider: Provider | None) -> Capaci
         ScaleTime(nodes, lead_time_of([t for t in trials if t.nodes == nodes], provider))
         for nodes in sorted({t.nodes for t in provider_launches(trials)})
     )
+    gang = tuple(
+        ScaleTime(nodes, pool_measurements(gang_metric(nodes), seconds, ""))
+        for nodes in GANG_NODES
+        if (seconds := _values(trials, gang_metric(nodes)))
+    )
     tried = provider_launches(trials)
     slots = tuple(_shortage(slot, [t for t in tried if t.slot == slot]) for slot in sorted({t.slot for t in tried}))
     refused = sum(share.refused.successes for share in slots)
-    return Capacity(scale, slots, wilson_interval(refused, len(tried)), _reason(scale, provider))
+    return Capacity(scale, gang, slots, wilson_interval(refused, len(tried)), _reason(scale, provider))
 
 
 def _shortage(slot: str, trials: Sequence[TrialSample]) -> Shortage:

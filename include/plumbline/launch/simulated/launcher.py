@@ -47,6 +47,7 @@ from plumbline.results import (
     Validity,
     metric_row,
 )
+from plumbline.results.launch_record import NODE_READY
 from plumbline.results.probe_document import ProbeDocument
 
 _GIB = 2**30
@@ -273,7 +274,10 @@ def _events(trial: Trial, draw: TrialDraw, failure: str | None, document: Result
         return requested, clock.event("finished", 1.0, "launcher")
     ready = lead_time_s(draw)
     last = max((e.monotonic_s or ready for e in document.timeline), default=ready) if document is not None else ready
-    return requested, clock.event("harness_ready", ready, "launcher"), clock.event("finished", last + 1.0, "launcher")
+    nodes = trial.workload.nodes
+    # The nodes of a gang come one after the other.
+    came = [clock.event(NODE_READY, ready * (1 + k) / nodes, "launcher") for k in range(nodes if nodes > 1 else 0)]
+    return requested, *came, clock.event("harness_ready", ready, "launcher"), clock.event("finished", last + 1.0, "launcher")
 
 
 _FIRST_BYTE_S = 0.2

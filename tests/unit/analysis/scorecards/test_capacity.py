@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.scorecards.made import launched, refused
+from tests.unit.scorecards.made import launched, number, refused
 from tests.unit.scorecards.places import local, place
 
 from plumbline.analysis.scorecards.provisioning import capacity, lead_time_of
@@ -14,6 +14,19 @@ def test_time_to_scale_by_number_of_nodes() -> None:
     found = capacity(trials, place())
     assert [(s.nodes, s.time.value, s.time.n) for s in found.scale] == [(1, 65.0, 2), (4, 200.0, 1)]
     assert found.reason == ""
+
+
+def test_the_nodes_of_gangs_one_after_the_other() -> None:
+    ready = {1: (40.0, 60.0), 2: (90.0, 70.0), 4: (200.0, 180.0)}
+    gangs = [
+        launched(
+            i, 200.0, nodes=4, metrics=tuple(number(f"gang_ready_time_{n}", times[i], "cold_start", n=n) for n, times in ready.items())
+        )
+        for i in range(2)
+    ]
+    found = capacity([*gangs, launched(3, 60.0), refused(4, nodes=4)], place())
+    assert [(s.nodes, s.time.value, s.time.n) for s in found.gang] == [(1, 50.0, 2), (2, 80.0, 2), (4, 190.0, 2)]
+    assert capacity([launched(1, 60.0)], place()).gang == ()
 
 
 def test_shortage_by_slot_of_the_day() -> None:

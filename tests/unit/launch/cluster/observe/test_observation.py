@@ -197,6 +197,8 @@ def test_the_last_pod_of_a_gang_decides() -> None:
         "provisioning_lead_time": (150.0, 1),
         "pod_scheduling_time": (42.0, 2),
         "image_pull_time": (pytest.approx(91.208), 2),
+        "gang_ready_time_1": (136.0, 1),
+        "gang_ready_time_2": (150.0, 2),
     }
 
 
