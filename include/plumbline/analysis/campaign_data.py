@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from plumbline.analysis.drift.series_state import SeriesState
+from plumbline.analysis.service_record import ServiceRecord
 from plumbline.analysis.trial_sample import USABLE
 from plumbline.declarations import AnyWorkload, Criterion, Provider, Team, Trial
 from plumbline.declarations.alerts import RentedVolume
@@ -115,7 +116,7 @@ class CampaignData:
     `workloads`: as they are declared now, by name, for which number is asked first; criteria are those of the trials. `references`: what
     others publish. `economics`: what a cost depends on that is not measured. `imported`: runs of other tools for the campaign's workloads,
     never scored. `commitments`: reserved hours as a table, headings first. `resolved`: relative criteria by series. `retention_s`: how long raw evidence is kept, None for ever.
-    `history`: what the cover compares with.
+    `history`: what the cover compares with. `service`: by provider, in the campaign's months.
     """
 
     campaign_id: str
@@ -138,6 +139,7 @@ class CampaignData:
     commitments: tuple[tuple[str, ...], ...] = ()
     resolved: Mapping[str, Mapping[str, Criterion]] = field(default_factory=dict)
     history: CampaignHistory = field(default_factory=CampaignHistory)
+    service: Mapping[str, ServiceRecord] = field(default_factory=dict)
 
     @property
     def usable(self) -> tuple[ResultDocument, ...]:

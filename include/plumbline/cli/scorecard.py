@@ -20,7 +20,6 @@ from plumbline.declarations import DeclarationError
 from plumbline.presentation.card_tables import CardTable, Cell, card_tables
 from plumbline.presentation.decisions import rank_rows
 from plumbline.presentation.imported_runs import FigureRow, ImportedRun, imported_runs
-from plumbline.presentation.places import PlaceTable, place_tables
 from plumbline.presentation.scorecard_rows import CriterionCell, ScorecardRows, acceptance_rows, campaign_rows
 from plumbline.presentation.trials import attempt_rows
 from plumbline.presentation.verdicts import CampaignVerdict, campaign_verdict
@@ -36,7 +35,7 @@ def show_rows(rows: ScorecardRows, chosen: Collection[str]) -> None:
     shown = ProviderTable("", ("beside the metrics",), [rows.providers[i] for i in columns])
     if rows.primary is not None:
         shown.add((Text(rows.primary.name, style="bold"),), [_row_cell(rows.primary.cells[i]) for i in columns], end=True)
-    for group in (rows.friction, rows.capacity):
+    for group in (rows.friction, rows.capacity, rows.service):
         for n, row in enumerate(group, start=1):
             shown.add((row.name,), [_row_cell(row.cells[i]) for i in columns], end=n == len(group))
     shown.print()
@@ -66,13 +65,11 @@ def scorecard(
         data = campaign_data(archive, name)
     concluded = conclude(data)
     imported, verdict = imported_runs(data.imported, concluded.cards, data.workloads), campaign_verdict(concluded)
-    places = place_tables(concluded.places)
 
     def show() -> None:
         show_verdict(verdict, everything=everything)
         if verbose or everything:
             show_scorecards(concluded, verdict, everything)
-            show_places(places)
         else:
             for one in incomparable(concluded.cards):
                 if one.weight == "refused":
@@ -91,7 +88,6 @@ def scorecard(
         "beside": beside,
         "decisions": concluded.decisions,
         "imported": imported,
-        "places": places,
     }
     emit(as_json, printed, show)
 
@@ -119,14 +115,6 @@ def show_scorecards(concluded: Conclusions, verdict: CampaignVerdict, everything
             out.print(f"  {decision.comparison.line}", style="dim")
         if decision.note:
             out.print(f"  {decision.note}", style="dim")
-
-
-def show_places(tables: Sequence[PlaceTable]) -> None:
-    for each in tables:
-        shown = ProviderTable(f"Places · {each.title}: {each.meaning}", (each.lead,), each.columns)
-        for place, cells in each.rows:
-            shown.add((place,), cells)
-        shown.print(right=True)
 
 
 def show_unusable(data: CampaignData, each: bool = False) -> None:

@@ -13,29 +13,12 @@ from plumbline.presentation.charts.chart import Chart, axis, marks
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _LEVELS = ((1.1, "$good", "at most 10 % above the median"), (1.5, "$accent", "at most 50 %"), (float("inf"), "$warn", "more"))
+PROVIDERS = "the provider's"
 _REFUSED = ("$bad", "none answered")
 _TITLES: dict[WatchKind, tuple[str, str]] = {
     "uptime": ("Uptime between campaigns", "Time to the first byte"),
     "capacity": ("Capacity between campaigns", "Time to a node"),
 }
-
-
-@dataclass(frozen=True)
-class MonthLine:
-    """`apart`: misses that count nowhere, by our own fault or of unproven cause; empty without any."""
-
-    month: str
-    share: str
-    interval: str
-    checks: int
-    down: str
-    unobserved: str
-    apart: str
-
-    @property
-    def text(self) -> str:
-        shown = f"{self.month}: {self.share} ({self.interval}) of {self.checks} checks, {self.down} down, {self.unobserved} unobserved"
-        return f"{shown}; {self.apart}" if self.apart else shown
 
 
 @dataclass(frozen=True)
@@ -50,6 +33,30 @@ class OutageLine:
     @property
     def text(self) -> str:
         return f"{self.opened} … {self.closed}  {self.recovery}  {self.cause}, {self.whose}"
+
+
+@dataclass(frozen=True)
+class MonthLine:
+    """`apart`: misses that count nowhere, by our own fault or of unproven cause; empty without any."""
+
+    month: str
+    share: str
+    interval: str
+    checks: int
+    down: str
+    unobserved: str
+    apart: str
+    outages: tuple[OutageLine, ...]
+
+    @property
+    def lost(self) -> int:
+        """How many outages are the provider's."""
+        return sum(o.whose == PROVIDERS for o in self.outages)
+
+    @property
+    def text(self) -> str:
+        shown = f"{self.month}: {self.share} ({self.interval}) of {self.checks} checks, {self.down} down, {self.unobserved} unobserved"
+        return f"{shown}; {self.apart}" if self.apart else shown
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,7 @@ def _month(month: Availability) -> MonthLine:
         _time(month.down_s),
         _time(month.unobserved_s),
         ", ".join((*ours, *unproven)),
+        tuple(map(_outage, month.outages)),
     )
 
 
@@ -94,7 +102,7 @@ def _outage(outage: Outage) -> OutageLine:
         "–" if recovery is None else _time(recovery),
         format_name(outage.cause),
         outage.detail,
-        "the provider's" if outage.whose == "provider" else "not proven",
+        PROVIDERS if outage.whose == "provider" else "not proven",
     )
 
 

@@ -14,14 +14,18 @@ from plumbline.analysis.scorecards.pooling import PooledMetric
 from plumbline.analysis.scorecards.provisioning import ScaleTime
 from plumbline.analysis.scorecards.references import ReferenceShare, reference_shares
 from plumbline.analysis.scorecards.scorecard import Scorecard
+from plumbline.analysis.service_record import ServiceRecord
 from plumbline.declarations import AnyWorkload, Criterion, Provider
+from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.declarations.references import References
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import Scale, common_scale, format_change, format_count, format_name, format_percent
 from plumbline.metrics.proportions import Proportion
+from plumbline.presentation.availability import MonthLine, watch_view
 from plumbline.presentation.card_tables import CardTable, Cell, TableRow, card_tables
 from plumbline.presentation.promises import PromiseRow, format_interval, format_share, launch_row, lead_time_row, speed_row
 from plumbline.results import ResultDocument
+from plumbline.results.operations import LogKind
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class ScorecardRows:
     primary: TableRow | None
     friction: tuple[TableRow, ...]
     capacity: tuple[TableRow, ...]
+    service: tuple[TableRow, ...]
     shares: tuple[ShareLine, ...]
     apart: tuple[Incomparable, ...]
 
@@ -68,7 +73,11 @@ def campaign_rows(campaign: CampaignData, cards: Sequence[Scorecard]) -> tuple[S
     """The rows of a campaign's cards, with providers and workloads as recorded in its trials."""
     specs = [d.trial for d in campaign.documents] or list(campaign.planned)
     return scorecard_rows(
-        cards, campaign.references, {s.provider.name: s.provider for s in specs}, {s.workload.name: s.workload for s in specs}
+        cards,
+        campaign.references,
+        {s.provider.name: s.provider for s in specs},
+        {s.workload.name: s.workload for s in specs},
+        service=campaign.service,
     )
 
 
@@ -78,9 +87,10 @@ def scorecard_rows(
     providers: Mapping[str, Provider],
     workloads: Mapping[str, AnyWorkload],
     order: Sequence[str] = (),
+    service: Mapping[str, ServiceRecord] | None = None,
 ) -> tuple[ScorecardRows, ...]:
     """One entry per table of cards, with its providers in the `order` of `card_tables`. `providers` and `workloads`, by name, as they were when
-    the cards were measured."""
+    the cards were measured. `service`: by provider, over the months of the cards."""
     incomparabilities = incomparable(cards)
     return tuple(
         ScorecardRows(
@@ -93,6 +103,7 @@ def scorecard_rows(
             primary=_primary_row(table),
             friction=_friction(table.cards),
             capacity=_capacity(table.cards),
+            service=service_rows([(service or {}).get(c.provider) for c in table.cards]),
             shares=tuple(line for c in table.cards for line in _shares(c, references, providers, workloads)),
             apart=tuple(i for i in incomparabilities if (i.kind, i.workload) == (table.kind, table.workload)),
         )
@@ -214,6 +225,37 @@ def _scale_rows(name: str, description: str, by_card: Sequence[Sequence[ScaleTim
         scale = _scale([m for m in times if m is not None])
         cells = tuple(Cell("–", reason="no such launch") if m is None else _cell(m, scale) for m in times)
         yield TableRow(name.format(format_count(nodes, "node")), description, cells)
+
+
+def service_rows(records: Sequence[ServiceRecord | None]) -> tuple[TableRow, ...]:
+    """What checks between campaigns and the operations log show of each provider; no row that says nothing of any."""
+    months = [{(w.kind, m.month): m for w in map(watch_view, r.watches) for m in w.months} if r is not None else {} for r in records]
+    rows = []
+    for kind, month in sorted({key for known in months for key in known}, key=lambda key: (key[0] != "uptime", key[1])):
+        cells = tuple(_watch_cell(known.get((kind, month)), kind) for known in months)
+        rows.append(TableRow(f"{kind} in {month}", "answers of the checks between campaigns, with Wilson's interval", cells))
+    for logged, name in _LOGGED.items() if any(r is not None and r.logged for r in records) else ():
+        rows.append(
+            TableRow(name, "of the operations log, in the year up to the end of these months", tuple(_log_cell(r, logged) for r in records))
+        )
+    return tuple(rows)
+
+
+def _watch_cell(month: MonthLine | None, kind: WatchKind) -> Cell:
+    if month is None or not month.checks:
+        return Cell("–", reason=f"not watched (watch.{kind} of the provider)" if month is None else month.share)
+    return Cell(month.share, f"{month.interval}, {month.checks:,} checks, {format_count(month.lost, 'outage')}, {month.down} down")
+
+
+_LOGGED: dict[LogKind, str] = {"incident": "incidents", "ticket": "support tickets", "quota": "quota requests"}
+
+
+def _log_cell(record: ServiceRecord | None, kind: LogKind) -> Cell:
+    if record is None or not record.logged.get(kind):
+        return Cell("–", reason="none is logged")
+    times = {"solved": record.recovery} if kind == "incident" else {"first answer": record.answers[kind], "solved": record.solutions[kind]}
+    cells = ((name, _cell(time, common_scale("s", [time.value]))) for name, time in times.items())
+    return Cell(str(record.logged[kind]), "; ".join(f"{name}: {cell.reason or f'{cell.text} ({cell.detail})'}" for name, cell in cells))
 
 
 def _refusal_cell(share: Proportion, trials: tuple[str, ...]) -> Cell:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -113,6 +113,13 @@ def provider_promises(archive: Archive, declared: Declarations, name: str) -> Pr
         ),
         log=log,
     )
+
+
+def broken_promises(archive: Archive, declared: Declarations, names: Iterable[str]) -> dict[str, tuple[PromiseRow, ...]]:
+    """The broken promises of those of these providers that have one."""
+    promising = [name for name in names if name in declared.providers and declared.providers[name].sla != ServiceLevel()]
+    rows = {name: [r for r in provider_promises(archive, declared, name).rows if r.verdict == "broken"] for name in sorted(promising)}
+    return {name: tuple(broken) for name, broken in rows.items() if broken}
 
 
 def checkable(sla: ServiceLevel) -> bool:

@@ -14,6 +14,7 @@ from plumbline.analysis.campaign_data import CampaignData, Quality, SeriesDrift
 from plumbline.analysis.conclusions import Conclusions, conclude
 from plumbline.analysis.decisions.decision import Choice, Decision
 from plumbline.analysis.decisions.winner_change import StoredChange
+from plumbline.analysis.document_sample import began_on
 from plumbline.analysis.drift.series_state import state_of
 from plumbline.analysis.prices.book import all_with_effective_prices
 from plumbline.archive import Archive, open_archive
@@ -28,8 +29,10 @@ from plumbline.results import ResultStore
 from plumbline.workflows.campaign_history import campaign_history, finding_row
 from plumbline.workflows.commitments import commitment_table, contract_commitments
 from plumbline.workflows.current_results import decide_teams
+from plumbline.workflows.promises import broken_promises
 from plumbline.workflows.relative_criteria import resolve_criteria
 from plumbline.workflows.review import compare_with_baselines, series_by_provider
+from plumbline.workflows.service_record import service_records
 from plumbline.workflows.winner_change import team_winner_change
 
 
@@ -78,8 +81,9 @@ def write_files(
     with open_archive() as archive:
         conclusions = conclude(campaign_data(archive, campaign_id or newest_campaign(archive)))
         today = _decisions_today(archive, conclusions) if conclusions.decided else {}
+        broken = broken_promises(archive, load_in_force(), conclusions.campaign.providers)
         conclusions = replace(conclusions, winner_changes=dict(_winner_changes(archive, conclusions)), today=today)
-    page = html_report.write_concluded(conclusions, installation_paths().reports, forms)
+    page = html_report.write_concluded(conclusions, installation_paths().reports, forms, broken)
     printed = write_pdf(page) if pdf else None
     return WrittenReport(
         report=page,
@@ -122,6 +126,11 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
             drift.append(
                 SeriesDrift(c.series_key, provider, workload.kind, workload.name, c.baseline_campaigns, dict(verdicts), note, state)
             )
+    providers = all_with_effective_prices(
+        # Providers that are not declared any more: as they were when measured.
+        (declared.providers.get(d.trial.provider.name, d.trial.provider) for d in documents),
+        archive.prices(sorted({d.trial.provider.name for d in documents})),
+    )
     history, between = campaign_history(archive, declared, campaign_id)
     known = {row.finding_id: row for row in history.open_findings}
     shown = [known.get(f.finding_id) or finding_row(f) for f in archive.findings(campaign_id=campaign_id)]
@@ -129,11 +138,7 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
         campaign_id=campaign_id,
         reason=documents[0].trial.reason,
         documents=tuple(documents),
-        # Providers that are not declared any more: as they were when measured.
-        providers=all_with_effective_prices(
-            (declared.providers.get(d.trial.provider.name, d.trial.provider) for d in documents),
-            archive.prices(sorted({d.trial.provider.name for d in documents})),
-        ),
+        providers=providers,
         teams=declared.teams,
         written_at=datetime.now(timezone.utc),
         findings=(*shown, *between),
@@ -152,6 +157,7 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
         ),
         resolved={key: resolve_criteria(archive, key, campaign_id, workload) for key, workload in workloads.items()},
         history=history,
+        service=service_records(archive, providers, filter(None, map(began_on, documents))),
     )
 
 

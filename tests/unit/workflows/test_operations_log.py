@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from airflow.sdk.exceptions import AirflowFailException
 from fastapi.testclient import TestClient
 from tests.data.result_documents import document, provider, trial
@@ -26,13 +27,15 @@ from plumbline.dashboard import access
 from plumbline.dashboard.app import create_app
 from plumbline.declarations import Declarations, load
 from plumbline.declarations.providers.provider import MonitoringConfig, ServiceLevel
+from plumbline.presentation.availability import watch_view
 from plumbline.results.observation import Observation
 from plumbline.results.operations import LogEntry
 from plumbline.workflows.alert import send_alerts
 from plumbline.workflows.claim import claimable
+from plumbline.workflows.observe import watch_histories
 from plumbline.workflows.operations_log import log_operation
 from plumbline.workflows.promises import provider_promises
-from plumbline.workflows.report import campaign_data
+from plumbline.workflows.report import campaign_data, write_report
 
 NAME = "local-1core"
 FIVE = timedelta(minutes=5)
@@ -148,6 +151,33 @@ def test_the_report_says_which_promise_is_broken_and_what_credit_that_is(archive
     (row,) = [row for row in campaign_data(archive, f"{LAST:%Y-%m}").findings if "broke its promise" in row.headline]
     assert f"broken promise: availability in {LAST:%Y-%m}" in row.explanation and entry.entry_id in row.explanation
     assert row.explanation.endswith("credit: 25 % of the month's bill, 250.00 USD")
+
+
+def test_the_report_has_the_months_availability_and_broken_promises_as_the_page(archive: Archive, tmp_path: Path) -> None:
+    file = tmp_path / "config" / "providers" / f"{NAME}.yaml"
+    simulated = {"launcher": {"kind": "simulated"}, "watch": {"uptime": {"every": "5min"}}}
+    file.write_text(json.dumps(yaml.safe_load(file.read_text()) | simulated, default=str))
+    archive.record(document(trial(campaign=f"{LAST:%Y-%m}", where=provider(NAME), planned_at=LAST)), uri="file:///store")
+    archive.save_observations([replace(one, simulated=True) for one in checks(60, 25)])
+    report = write_report(f"{LAST:%Y-%m}")
+    page, text = Parsed(report.read_text()), report.with_suffix(".md").read_text()
+    line = watch_view(watch_histories(archive, load().providers[NAME], datetime.now(timezone.utc))[0]).months[1]
+    assert (line.share, line.checks, line.down) == ("58.333 %", 60, "2.08 h")
+    row = page.one('tr[data-watch="uptime"]').text
+    assert all(
+        part in row
+        for part in (NAME, f"uptime in {LAST:%Y-%m}", line.share, line.interval, line.down, " ".join(line.outages[0].text.split()))
+    )
+    (broken,) = [each for each in provider_promises(archive, load(), NAME).rows if each.verdict == "broken"]
+    row = page.one(f'tr[data-promise="{broken.name}"]').text
+    assert broken.measured in row and broken.credit == "10 % of the month's bill, 100.00 USD" and broken.credit in row
+    assert f"{NAME}, uptime in {line.text}" in text and f"{broken.sentence}; credit: {broken.credit}" in text
+
+
+def test_a_report_without_watches_and_breaches_has_neither_table(archive: Archive) -> None:
+    archive.record(document(trial(campaign=f"{LAST:%Y-%m}", where=provider(NAME), planned_at=LAST)), uri="file:///store")
+    report = write_report(f"{LAST:%Y-%m}").read_text()
+    assert "Between campaigns" not in report and "Broken promises" not in report
 
 
 def watched(**sla: str) -> Declarations:

@@ -37,6 +37,7 @@ from plumbline.presentation.scorecard_rows import CriterionRow, ScorecardRows, a
 from plumbline.presentation.series_summary import format_age
 from plumbline.workflows.current_results import current_results
 from plumbline.workflows.fleet import primary_number, read_fleet
+from plumbline.workflows.service_record import service_records
 
 PROVIDERS_PER_PAGE = 5
 """Providers beside each other; the next ones have a page of their own."""
@@ -195,11 +196,12 @@ def side_by_side(archive: Archive, declared: Declarations, on: date, w: Workload
     table = next(iter(card_tables(cards, numbers, w.order)), None)
     places = tuple(c.provider for c in table.cards) if table is not None else ()
     quotes = {name: quote(provider, on, results.purchase) for name, provider in results.providers.items()}
+    service = service_records(archive, results.providers, (day for c in cards for day in (c.first, c.last) if day is not None))
     parts = archive.newest_by_place(archive.series_of(columns, workload=w.name))
     return SideBySide(
         providers=places,
         table=table,
-        rows=next(iter(scorecard_rows(cards, declared.references, results.providers, results.workloads, w.order)), None),
+        rows=next(iter(scorecard_rows(cards, declared.references, results.providers, results.workloads, w.order, service)), None),
         criteria=acceptance_rows(table.cards) if table is not None else (),
         costs=cost_rows(cards, places, quotes),
         quotes=quotes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -20,6 +20,7 @@ from plumbline.analysis.cost.campaign_bill import sum_costs
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.winner_change import StoredChange, WinnerChange
 from plumbline.metrics.formatting import capitalize_first, format_bytes, format_monthly, format_name
+from plumbline.presentation.availability import watch_view
 from plumbline.presentation.card_tables import TableRow, card_tables
 from plumbline.presentation.chart_evidence import ChartEvidence, read_evidence
 from plumbline.presentation.charts.chart import Chart
@@ -34,7 +35,7 @@ from plumbline.presentation.decisions import DecisionTables, decision_tables
 from plumbline.presentation.html.excerpt import MOST, cut_costs, dearest, leading_providers, table_excerpts
 from plumbline.presentation.imported_runs import imported_runs
 from plumbline.presentation.limits import comparison_limits
-from plumbline.presentation.places import place_tables
+from plumbline.presentation.promises import PromiseRow
 from plumbline.presentation.scorecard_rows import acceptance_rows, campaign_rows, fact_rows, launch_rows
 from plumbline.presentation.tables import TableFormat, campaign_tables, write_tables
 from plumbline.presentation.trials import attempt_rows
@@ -52,12 +53,14 @@ def write_report(campaign: CampaignData, into: Path, forms: Sequence[TableFormat
     return write_concluded(conclude(campaign), into, forms)
 
 
-def write_concluded(conclusions: Conclusions, into: Path, forms: Sequence[TableFormat] = ()) -> Path:
-    """`write_report` of what was concluded already."""
+def write_concluded(
+    conclusions: Conclusions, into: Path, forms: Sequence[TableFormat] = (), broken: Mapping[str, Sequence[PromiseRow]] | None = None
+) -> Path:
+    """`write_report` of what was concluded already. `broken`: promises by provider."""
     campaign = conclusions.campaign
     folder = into / campaign.campaign_id
     folder.mkdir(parents=True, exist_ok=True)
-    context = report_context(conclusions)
+    context = report_context(conclusions, broken)
     forms = tuple(forms) or (("csv",) if context["excerpt"] else ())
     has_raw_file = len(context["raw"]) > MOST_ATTEMPTS
     context["beside"] = [*([("raw.html", "raw data")] if has_raw_file else []), *([("tables/", "tables")] if forms else [])]
@@ -94,7 +97,7 @@ MOST_ATTEMPTS = 100
 """Attempts that the report itself lists; more go to a file of their own."""
 
 
-def report_context(conclusions: Conclusions) -> dict[str, Any]:
+def report_context(conclusions: Conclusions, broken: Mapping[str, Sequence[PromiseRow]] | None = None) -> dict[str, Any]:
     """Everything that the templates show."""
     campaign = conclusions.campaign
     names = sorted({c.provider for c in conclusions.cards})
@@ -160,9 +163,12 @@ def report_context(conclusions: Conclusions) -> dict[str, Any]:
         "launches": lost[: MOST if excerpt else None],
         "launches_valid": () if excerpt else tuple(r for r in launches if r not in lost),
         "hidden_launches": len(launches) - len(lost[:MOST]) if excerpt else 0,
+        "watched": [(name, watch_view(w)) for name, record in campaign.service.items() for w in record.watches][
+            : MOST if excerpt else None
+        ],
+        "broken": [(name, row) for name, rows in (broken or {}).items() for row in rows],
         "reasons": reasons[: MOST if excerpt else None],
         "hidden_reasons": max(0, len(reasons) - MOST) if excerpt else 0,
-        "places": () if excerpt else place_tables(conclusions.places),
         "limits": comparison_limits(campaign, conclusions.cards, conclusions.quotes, evidence.problems),
         "raw": raw,
     }
