@@ -74,6 +74,8 @@ class Plan:
     torn          each event is written in two halves, in two segments
     silent_tokens one of three events has an empty text, as of a token that is half a character
     vector        numbers in the answer of infer
+    burst         requests within a quarter of a second that it holds; from the first more on, first tokens take `slow_s`, until it scales
+    scales_s      after that moment; None: it never scales
     """
 
     first_s: float = 0.0
@@ -92,6 +94,9 @@ class Plan:
     silent_tokens: bool = False
     vector: int = 16
     certificate: str | None = None
+    burst: int | None = None
+    slow_s: float = 2.0
+    scales_s: float | None = None
 
 
 class Hosted:
@@ -119,6 +124,7 @@ class Hosted:
 class Server:
     def __init__(self, plan: Plan) -> None:
         self.plan, self.records, self.connections = plan, list[Record](), 0
+        self.recent, self.rose = list[float](), float("inf")
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -156,6 +162,8 @@ class Server:
         if fault == "not_http":
             writer.write(b"SSH-2.0-dropbear\r\n")
             return False
+        if self._overloaded(record.received):
+            await asyncio.sleep(self.plan.slow_s)
         if path.endswith("/infer"):
             await asyncio.sleep(self.plan.first_s)
             record.sent.append(time.monotonic())
@@ -163,6 +171,12 @@ class Server:
         if "max_tokens" in record.asked and not record.asked.get("stream"):
             return self._whole(writer, record)
         return await self._stream(writer, record, fault, self.plan.lengths.get(len(self.records) - 1))
+
+    def _overloaded(self, now: float) -> bool:
+        self.recent = [at for at in (*self.recent, now) if at > now - 0.25]
+        if self.plan.burst is not None and len(self.recent) > self.plan.burst:
+            self.rose = min(self.rose, now)
+        return self.rose <= now and (self.plan.scales_s is None or now < self.rose + self.plan.scales_s)
 
     def _get(self, writer: asyncio.StreamWriter, path: str) -> bool:
         about = {"/v2": {"name": "hosted", "version": "1.2.3"}, "/v2/health/live": {}, "/v1/models": {"data": []}}

@@ -25,7 +25,7 @@ def sample_of(document: ResultDocument, quality: Quality | None = None, resolved
         started=began_on(document),
         metrics=tuple(
             MetricValue(m.phase, m.metric, m.statistic, m.value, m.unit, m.direction, m.n, m.ci_low, m.ci_high)
-            for m in (*document.metrics, *(launch_metrics(document.launch) if document.launch is not None else ()))
+            for m in (*document.metrics, *(launch_metrics(document.launch, document.timeline) if document.launch is not None else ()))
         ),
         failure_class=document.validity.failure_class,
         reasons=tuple(f"{reason.code}: {reason.detail}" for reason in document.validity.reasons),

@@ -10,6 +10,7 @@ from typing import Literal
 
 from plumbline.analysis.prices.book import InstanceShare
 from plumbline.declarations import Criterion
+from plumbline.metrics import PHASES
 from plumbline.results.token_usage import TokenUsage
 
 WorkloadKind = Literal["training", "inference"]
@@ -18,7 +19,8 @@ USABLE = ("valid", "degraded")
 
 SUSTAINED = "highest_sustained_rate"
 """The metric of a sweep that inference is priced by."""
-PHASE_ORDER = ("steady", "cold_start", "recovery", "environment", "context", "stress", "sweep", "burst", "fault", "warmup", "cooldown")
+_FIRST = ("steady", "cold_start", "recovery")
+PHASE_ORDER = (*_FIRST, *(phase for phase in PHASES if phase not in (*_FIRST, "warmup", "cooldown")), "warmup", "cooldown")
 """Where a metric's leading number is looked for when nobody names a phase: the first phase in which it was measured."""
 
 

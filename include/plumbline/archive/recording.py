@@ -210,7 +210,7 @@ def _already_recorded(
 
 def metric_rows(document: ResultDocument, action: Action) -> list[MetricRow]:
     """The numbers of the attempt and of its launch; Refused if it repeats one and is not rejected."""
-    rows = [*document.metrics, *(launch_metrics(document.launch) if document.launch else ())]
+    rows = [*document.metrics, *(launch_metrics(document.launch, document.timeline) if document.launch else ())]
     counts = Counter((r.phase, r.metric, r.statistic) for r in rows)
     repeated = sorted(key for key, count in counts.items() if count > 1)
     if repeated and action != "reject":

@@ -150,8 +150,8 @@ def _metrics(session: Session, name: str, trial: Trial, document: ResultDocument
                 yield f"{name}: {' '.join(key)} is in its document but not in the archive"
         elif stored[key] != row.value:
             yield f"{name}: {' '.join(key)} is {stored[key]}; its document says {row.value}"
-    launch = document.launch if isinstance(document, ResultDocument) else None
-    backed = {(row.phase, row.metric, row.statistic): row.value for row in (launch_metrics(launch) if launch else ())}
+    launched = launch_metrics(document.launch, document.timeline) if isinstance(document, ResultDocument) and document.launch else ()
+    backed = {(row.phase, row.metric, row.statistic): row.value for row in launched}
     for key in sorted(stored.keys() - {(row.phase, row.metric, row.statistic) for row in document.metrics}):
         if key not in backed:
             yield f"{name}: {' '.join(key)} is {stored[key]}, and no document backs it"

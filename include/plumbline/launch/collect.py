@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from plumbline.declarations import Trial
+from plumbline.declarations import InferenceWorkload, Trial
 from plumbline.launch import stores
 from plumbline.launch.cluster import store_credentials
 from plumbline.launch.cluster.operate.attempts import UNFINISHED
@@ -21,6 +21,7 @@ from plumbline.results import (
     signing,
 )
 from plumbline.results.evidence_files import damaged_files
+from plumbline.results.store import REPLICAS_FILE
 
 Keys = Callable[[str, str], Mapping[int, str]]
 """Issued public keys by attempt, from campaign id and trial id."""
@@ -88,7 +89,7 @@ def _collect_attempt(store: ResultStore, folder: str, keys: Keys) -> ResultDocum
     # A stopped harness does not know the cause: a limit of memory, time or disk, or a gang without room.
     if record.failure_class not in _UNINFORMATIVE and document.validity.failure_class == "interrupted":
         document = _reclassified(document, record.failure_class, record.failure_detail or record.failure_class)
-    return document.with_launch(record)
+    return document.with_launch(_with_replicas(store, folder, record, trial))
 
 
 def contradiction(store: ResultStore, folder: str, document: ResultDocument, keys: Mapping[int, str]) -> str | None:
@@ -177,6 +178,16 @@ def _read_launch(store: ResultStore, folder: str) -> tuple[LaunchRecord | None, 
         return store.launch(folder), None
     except InvalidResult as error:
         return None, str(error)
+
+
+def _with_replicas(store: ResultStore, folder: str, record: LaunchRecord, trial: Trial) -> LaunchRecord:
+    if not isinstance(trial.workload, InferenceWorkload) or trial.workload.scale_out is None:
+        return record
+    try:
+        return record.model_copy(update={"replicas": store.replicas(folder)})
+    except InvalidResult as error:
+        quarantine.put(store, folder, REPLICAS_FILE, str(error))
+        return record
 
 
 def _missing_document_reason(record: LaunchRecord | None) -> tuple[FailureClass, str]:

@@ -23,10 +23,12 @@ Group = Literal["latency", "throughput", "reliability", "cost", "start_up", "rec
 Sample = Literal["requests", "share"]
 STATISTICS = ("value", "min", "p50", "p90", "p95", "p99", "max", "mean", "median", "stddev", "cv")
 
-Phase = Literal["environment", "cold_start", "warmup", "steady", "context", "stress", "sweep", "burst", "fault", "recovery", "cooldown"]
+Phase = Literal[
+    "environment", "cold_start", "warmup", "steady", "context", "stress", "sweep", "burst", "scale_out", "fault", "recovery", "cooldown"
+]
 PHASES: tuple[str, ...] = get_args(Phase)
 """In the only order in which they may come."""
-LoadPhase = Literal["warmup", "steady", "context", "stress", "sweep", "burst", "fault", "recovery"]
+LoadPhase = Literal["warmup", "steady", "context", "stress", "sweep", "burst", "scale_out", "fault", "recovery"]
 """Phases in which the client drives load. Every inference trial measures the cold start, which is not declared."""
 
 

@@ -371,8 +371,8 @@ def _stages(document: ResultDocument, phase: str) -> tuple[tuple[str, str, str],
 
 
 def curve_tables(document: ResultDocument) -> tuple[tuple[str, CurveTable], ...]:
-    """(phase, its curves) by prompt length, rank or message size; along steps and time there are too many places for a table."""
-    alongs = ("input_tokens", "rank", "message_bytes")
+    """(phase, its curves) by prompt length, rate, rank or message size; along steps and time there are too many places for a table."""
+    alongs = ("input_tokens", "offered_rate", "rank", "message_bytes")
     keys = dict.fromkeys((curve.phase, curve.along) for curve in document.curves if curve.along in alongs)
     return tuple((format_name(phase), table) for phase, along in keys if (table := _curves(document, phase, along)) is not None)
 
@@ -388,7 +388,7 @@ def _curves(document: ResultDocument, phase: str, along: str) -> CurveTable | No
         scale = common_scale(curve.unit, values.values(), curve.metric)
         statistic = "" if curve.statistic == "value" else curve.statistic
         lines.append((format_name(curve.metric), statistic, tuple(scale.text(values.get(at)) for at in places)))
-    return CurveTable((format_name(curves[0].along), *(f"{at:,.0f}" for at in places)), tuple(lines))
+    return CurveTable((format_name(curves[0].along), *(f"{at:,.10g}" for at in places)), tuple(lines))
 
 
 def _pod(pod: PodRecord) -> PodPart:

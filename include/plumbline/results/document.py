@@ -159,7 +159,7 @@ class Curve(Part):
     """A metric over the quantity that a phase varies, at rising places."""
 
     phase: Phase
-    along: Literal["input_tokens", "step", "run_time", "rank", "message_bytes"] = Field(
+    along: Literal["input_tokens", "offered_rate", "step", "run_time", "rank", "message_bytes"] = Field(
         description="run_time: seconds since the first step began"
     )
     metric: str
@@ -305,6 +305,14 @@ class PodRecord(Part):
     reason: str | None = Field(None, description="why it ended or waits, as the cluster says: OOMKilled, Evicted, ImagePullBackOff…")
 
 
+class ReplicaCount(Part):
+    """Replicas of a server that scales, from this moment on. `at`: Unix seconds, by the launcher's clock."""
+
+    at: float = Field(ge=0)
+    ready: Count
+    wanted: Count
+
+
 class LaunchRecord(Part):
     """The launcher's observations; written beside the document, also without one."""
 
@@ -318,6 +326,7 @@ class LaunchRecord(Part):
     node: dict[str, Scalar] = Field(default_factory=dict, description="what the launcher knows of the place: host, node labels")
     log_tail: Text = Field("", description="the last lines of the trial's log")
     pods: Many[PodRecord] = Field((), description="of a kubernetes launch, ordered by rank")
+    replicas: Many[ReplicaCount] = Field((), description="added by collect: each change that replicas.jsonl has, in the order of time")
 
 
 class Signature(Part):

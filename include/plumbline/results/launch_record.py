@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import pairwise
 
 from plumbline.results import Event, LaunchRecord, MetricRow, PodRecord, metric_row
 from plumbline.results.document import Environment, ResultDocument, Scalar
@@ -12,14 +13,42 @@ _ROUNDING_S = 1.0
 """A cluster's times are cut to whole seconds: a difference of two may come out one second too short, also below zero."""
 
 
-def launch_metrics(record: LaunchRecord) -> tuple[MetricRow, ...]:
+STEP_UP, STEP_DOWN, SCALED = "scale_out_stepped_up", "scale_out_stepped_down", "scale_out_ended"
+"""Moments of the phase `scale_out`: its first higher rate, the return to its first one, and its end."""
+
+
+def launch_metrics(record: LaunchRecord, timeline: Sequence[Event] = ()) -> tuple[MetricRow, ...]:
     """Metrics of the launch in seconds, phase `cold_start`; an unobserved value is None, never zero.
 
     provisioning_lead_time: from the request to the harness's first sign of life; on a cluster, to the start of the last pod's container.
     On a cluster also pod_scheduling_time (from a pod's creation to its node, queue included; the slowest pod) and image_pull_time (the
     slowest pull; None if every node held the image already); `n` is the number of pods behind the value.
     Of a gang also gang_ready_time_<N>: from the creation of its first pod until N of its nodes were ready, for each N of GANG_NODES up to its size.
+    Of replicas in the phase `scale_out`, time_to_scale_in and idle_replica_time: by the harness's `timeline`, across both wall clocks.
     """
+    return (*_launched(record), *_scaled_in(record, {event.name: event for event in timeline}))
+
+
+def _scaled_in(record: LaunchRecord, events: Mapping[str, Event]) -> Iterator[MetricRow]:
+    """From the step down until no more replicas are ready than before the first step up, and replicas × seconds beyond those until the phase's end.
+
+    The wall clocks meet at the step up; from there on the harness's seconds count."""
+    after = [event.monotonic_s for name in (STEP_UP, STEP_DOWN, SCALED) if (event := events.get(name)) and event.monotonic_s is not None]
+    if len(after) < 3:
+        return
+    up = events[STEP_UP].utc.timestamp()
+    down, end = (up + moment - after[0] for moment in after[1:])
+    if not (before := [count.ready for count in record.replicas if count.at <= up]):
+        return
+    changes = [(min(max(count.at, down), end), count.ready - before[-1]) for count in record.replicas]
+    spans = [(since, until, extra) for (since, extra), (until, _) in pairwise([*changes, (end, 0)]) if until > since]
+    back = next((since for since, _, extra in spans if extra <= 0), None)
+    yield metric_row("time_to_scale_in", None if back is None else back - down, int(back is not None), phase="scale_out")
+    idle_s = sum((until - since) * max(extra, 0) for since, until, extra in spans)
+    yield metric_row("idle_replica_time", idle_s, len(record.replicas), phase="scale_out")
+
+
+def _launched(record: LaunchRecord) -> tuple[MetricRow, ...]:
     if record.launcher == "kubernetes":
         # A pod that took another one's place comes after it, and its start is part of the recovery.
         pods = tuple({pod.rank: pod for pod in reversed(record.pods)}.values())

@@ -4,6 +4,7 @@
                                         evidence/…      raw files, written first
                                         result.json     the document, written last
                                         launch.json     what the launcher saw, also when there is no document
+                                        replicas.jsonl  what the launcher saw of a server that scales: {"at": Unix seconds, "ready": n, "wanted": n}
                                         expired.json    which evidence is kept no longer (plumbline.results.evidence_files)
                                         correction.json instead of trial.json: the archive corrected an attempt by this one; never collected
 <url>/quarantine/…                                      documents that cannot be believed (plumbline.results.quarantine)"""
@@ -17,7 +18,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
 from functools import partial
@@ -32,7 +33,7 @@ from plumbline.declarations.trials import without_defaults as shortened
 from plumbline.declarations.urls import url_problem
 from plumbline.results import bounded_json
 from plumbline.results.bounded_json import InvalidResult
-from plumbline.results.document import SCHEMA_VERSION, LaunchRecord, ResultDocument
+from plumbline.results.document import SCHEMA_VERSION, LaunchRecord, ReplicaCount, ResultDocument
 from plumbline.results.store_errors import as_os_error, permanent_error
 from plumbline.whole_file import whole_file, write_whole
 
@@ -41,6 +42,7 @@ _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "ad
 _ATTEMPT = re.compile(r"attempt-(\d+)$")
 _MODIFIED_KEYS = ("LastModified", "last_modified", "updated", "mtime")
 """Names of an object's time of writing on S3, Azure, Google and file systems."""
+REPLICAS_FILE = "replicas.jsonl"
 RETRY_LIMIT_S = 15.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 15.0
 # gcsfs' default class asks before each operation, by gRPC, what kind of bucket it has, and where nobody answers that (a proxy, a firewall, a
@@ -221,6 +223,10 @@ class ResultStore:
     def put_launch(self, trial: Trial, record: LaunchRecord) -> None:
         self.put(f"{self.folder(trial)}/launch.json", record.model_dump_json(indent=1).encode())
 
+    def put_replicas(self, trial: Trial, counts: Iterable[ReplicaCount]) -> None:
+        """Store all changes of the replicas that were seen so far."""
+        self.put(f"{self.folder(trial)}/{REPLICAS_FILE}", "".join(f"{count.model_dump_json()}\n" for count in counts).encode())
+
     def put_collected(self, document: ResultDocument) -> str:
         """Store the document with the launcher's observations; returns the attempt's folder."""
         self.put(f"{self.folder(document.trial)}/collected.json", document.model_dump_json(indent=1).encode())
@@ -270,6 +276,16 @@ class ResultStore:
             return bounded_json.parse_model(LaunchRecord, self.get(path), self.uri(path))
         except FileNotFoundError:
             return None
+
+    def replicas(self, folder: str) -> tuple[ReplicaCount, ...]:
+        """The lines of the attempt's replicas.jsonl by time, empty without the file; InvalidResult names the first invalid line."""
+        path = f"{folder}/{REPLICAS_FILE}"
+        try:
+            lines = self.get(path).splitlines()
+        except FileNotFoundError:
+            return ()
+        counts = (bounded_json.parse_model(ReplicaCount, line, f"{self.uri(path)}:{i}") for i, line in enumerate(lines, start=1))
+        return tuple(sorted(counts, key=lambda count: count.at))
 
     def _retried(self, action: Callable[[], T]) -> T:
         # By the clock, not by the number of tries: a client may itself try for a minute before it says that the store is away.

@@ -19,6 +19,7 @@ ARRIVALS = "{poisson: {rate: 6/s}}"
 SWEEP = STEADY + "  - {name: sweep, search: {goodput: 99%, between: [2/s, 64/s], probe: 10s}}\n"
 CONTEXT = STEADY + "  - {name: context, input_tokens: [16, 64, 112], requests: 4, each: 5s}\n"
 FAULT = STEADY + "  - {name: fault, arrivals: {poisson: {rate: 6/s}}, duration: 15s, inject: server_kill, at: 5s}\n"
+SCALE_OUT = STEADY + "  - {name: scale_out, rates: [2/s, 8/s], hold: 20s, down: 5s}\n"
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,7 @@ FAULT = STEADY + "  - {name: fault, arrivals: {poisson: {rate: 6/s}}, duration: 
         (SEED, "  seed: 1\n  text: true\n"),
         (STEADY, SWEEP),
         (STEADY, CONTEXT),
+        (STEADY, SCALE_OUT),
         (STEADY, FAULT),
         (STEADY, FAULT.replace("server_kill, at: 5s", "overload, at: 5s, lasts: 5s, factor: 4")),
     ],
@@ -66,6 +68,9 @@ UNDRIVABLE = [
     pytest.param(STEADY, CONTEXT.replace("[16, 64,", "[64, 64,"), "14  phases[2]", id="no growth"),
     pytest.param(STEADY, CONTEXT.replace("[16, 64, 112]", "[16]"), "14  phases[2].input_tokens", id="one length"),
     pytest.param(STEADY, CONTEXT.replace("requests: 4,", "requests: 4, users: 5,"), "14  phases[2]", id="idle users"),
+    pytest.param(STEADY, SCALE_OUT.replace("[2/s, 8/s]", "[8/s, 8/s]"), "14  phases[2]", id="rates that do not rise"),
+    pytest.param(STEADY, SCALE_OUT.replace("20s", "19s"), "14  phases[2]", id="windows longer than half a step"),
+    pytest.param(STEADY, SCALE_OUT.replace("20s", "24h"), "14  phases[2]", id="steps over a day"),
     pytest.param(STEADY, FAULT.replace("at: 5s", "at: 15s"), "14  phases[2]", id="late fault"),
     pytest.param(STEADY, FAULT.replace("at: 5s", "at: 5s, factor: 2"), "14  phases[2]", id="factor"),
     pytest.param(

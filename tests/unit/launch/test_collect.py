@@ -21,6 +21,7 @@ from plumbline.results import (
     LaunchRecord,
     PodRecord,
     Reason,
+    ReplicaCount,
     ResultDocument,
     ResultStore,
     Validity,
@@ -304,3 +305,32 @@ def test_nothing_at_all_is_an_error_not_an_empty_list(store: ResultStore) -> Non
     store.put_document(document())
     with pytest.raises(InvalidResult, match=r"trial\.json"):
         collect(store, TRIAL.campaign_id, TRIAL.trial_id)
+
+
+def scaling_trial() -> Trial:
+    steady = {"name": "steady", "arrivals": {"poisson": {"rate": "8/s"}}, "duration": "10s"}
+    scaling = {"name": "scale_out", "rates": ["2/s", "8/s"], "hold": "20s", "down": "5s"}
+    return a_trial("inference", declare={"phases": [steady, scaling], "acceptance": []})
+
+
+def collected_replicas(store: ResultStore, planned: Trial) -> tuple[ReplicaCount, ...]:
+    store.put_trial(planned)
+    store.put_document(document(planned, metrics=()))
+    store.put_launch(planned, RECORD)
+    (only,) = collect(store, planned.campaign_id, planned.trial_id)
+    assert only.launch is not None
+    return only.launch.replicas
+
+
+def test_replicas_that_the_launcher_saw_come_home_in_order(store: ResultStore) -> None:
+    planned, seen = scaling_trial(), [ReplicaCount(at=5.5, ready=1, wanted=3), ReplicaCount(at=2, ready=1, wanted=1)]
+    store.put_replicas(planned, seen)
+    assert collected_replicas(store, planned) == tuple(reversed(seen))
+
+
+def test_unusable_replicas_are_quarantined(store: ResultStore) -> None:
+    planned = scaling_trial()
+    store.put(f"{store.folder(planned)}/replicas.jsonl", b'{"at": 2, "ready": 1, "wanted": 1}\n{"at": 3, "ready": -1, "wanted": 1}\n')
+    assert collected_replicas(store, planned) == ()
+    note = quarantine.read_note(store, store.folder(planned), "replicas.jsonl")
+    assert note is not None and "replicas.jsonl:2: ready" in note.reason

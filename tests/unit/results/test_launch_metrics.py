@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Literal
 
 from tests.fakes.trials import PLANNED_AT
 
-from plumbline.results import Event, LaunchRecord
-from plumbline.results.launch_record import launch_metrics
+from plumbline.results import Event, LaunchRecord, ReplicaCount
+from plumbline.results.launch_record import SCALED, STEP_DOWN, STEP_UP, launch_metrics
 
 
 def event(name: str, at: float | None, clock: Literal["harness", "launcher"] = "launcher") -> Event:
@@ -39,3 +40,29 @@ def test_absent_is_never_zero() -> None:
     assert lead(event("requested", 10.0), event("process_started", 10.1)) == (None, 0)
     assert lead(event("requested", 10.0), event("harness_ready", None)) == (None, 0)
     assert lead(event("requested", 10.0), event("harness_ready", 12.0, clock="harness")) == (None, 0)
+
+
+def scaled(*counts: tuple[float, int]) -> dict[str, float | None]:
+    """Metrics of replicas by (seconds, ready): the load rose at 10 s and fell at 100 s, and the phase ended at 200 s."""
+    phase = {STEP_UP: 10.0, STEP_DOWN: 100.0, SCALED: 200.0}
+    timeline = [Event(name=name, utc=PLANNED_AT + timedelta(seconds=at), monotonic_s=at) for name, at in phase.items()]
+    replicas = tuple(ReplicaCount(at=PLANNED_AT.timestamp() + at, ready=ready, wanted=ready) for at, ready in counts)
+    rows = launch_metrics(LaunchRecord(launcher="kubernetes", events=(), replicas=replicas), timeline)
+    return {row.metric: row.value for row in rows if row.phase == "scale_out"}
+
+
+def test_replicas_beyond_those_before_the_load_rose_are_idle_after_it_fell() -> None:
+    # 3 more for 30 s, 1 more for 20 s.
+    assert scaled((0, 1), (40, 4), (130, 2), (150, 1)) == {"time_to_scale_in": 50, "idle_replica_time": 110}
+
+
+def test_replicas_that_stay_have_no_time_to_scale_in() -> None:
+    assert scaled((0, 1), (40, 3)) == {"time_to_scale_in": None, "idle_replica_time": 200}
+
+
+def test_no_more_replicas_are_no_idle_ones() -> None:
+    assert scaled((0, 2)) == {"time_to_scale_in": 0, "idle_replica_time": 0}
+
+
+def test_replicas_that_were_unknown_before_the_load_rose_say_nothing() -> None:
+    assert scaled() == scaled((20, 2)) == {}

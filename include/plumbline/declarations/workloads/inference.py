@@ -19,7 +19,7 @@ from plumbline.declarations.workloads.load import (
     LoadPhaseSpec,
     PhaseSpec,
     Requests,
-    SearchPhaseSpec,
+    ScaleOutPhaseSpec,
     Trace,
 )
 from plumbline.declarations.workloads.models import Encoder, ServedGpt, unsupported_precision
@@ -107,7 +107,7 @@ def _longest_queries(requests: Requests, phases: Sequence[PhaseSpec]) -> list[tu
     for i, phase in enumerate(phases):
         if isinstance(phase, ContextPhaseSpec):
             queries.append((f"phases[{i}].input_tokens", phase.input_tokens[-1], requests.output_tokens.longest))
-        elif not isinstance(phase, SearchPhaseSpec) and (trace := phase.arrivals.trace) is not None:
+        elif isinstance(phase, LoadPhaseSpec | FaultPhaseSpec) and (trace := phase.arrivals.trace) is not None:
             queries += [
                 (f"phases[{i}].arrivals.trace {trace.row(k)}", read, written) for k, (_, read, written) in enumerate(trace.rows or ())
             ]
@@ -140,7 +140,7 @@ def check_request_lengths(requests: Requests, phases: Sequence[PhaseSpec], model
     for i, phase in enumerate(phases):
         if isinstance(phase, ContextPhaseSpec):
             _check_context_phase(f"phases[{i}].input_tokens", phase, requests, context)
-        elif not isinstance(phase, SearchPhaseSpec) and phase.arrivals.trace is not None:
+        elif isinstance(phase, LoadPhaseSpec | FaultPhaseSpec) and phase.arrivals.trace is not None:
             _check_trace(f"phases[{i}].arrivals.trace", phase.arrivals.trace, requests, context, model)
 
 
@@ -155,7 +155,11 @@ def _check_prompts(requests: Requests, phases: Sequence[PhaseSpec], model: Serve
             raise ValueError(
                 f"phases[{i}] context with requests.prompts, but the phase sets the lengths of its prompts; expected no prompts"
             )
-        if not isinstance(phase, SearchPhaseSpec) and phase.arrivals.trace is not None and phase.arrivals.trace.after is not None:
+        if (
+            isinstance(phase, LoadPhaseSpec | FaultPhaseSpec)
+            and phase.arrivals.trace is not None
+            and phase.arrivals.trace.after is not None
+        ):
             raise ValueError(
                 f"phases[{i}].arrivals.trace has conversations with requests.prompts, which have their own; expected a trace without conversations"
             )
@@ -237,7 +241,7 @@ class Server(EngineOptions):
 
 _ENDS_ITSELF = ("vllm", "tensorrtllm", "openai", "external")
 """Backends that end an answer where the model does. The project's own models have no end token."""
-_DECLARABLE_PHASES = ("warmup", "steady", "context", "stress", "sweep", "burst", "fault")
+_DECLARABLE_PHASES = ("warmup", "steady", "context", "stress", "sweep", "burst", "scale_out", "fault")
 
 
 class Slo(Declared):
@@ -302,7 +306,9 @@ class InferenceWorkload(Workload):
         return self
 
     def _own_lengths(self) -> None:
-        """A growing context sets the lengths of prompts itself, and each token of them must be computed."""
+        """A growing context sets the lengths of prompts itself, and each token of them must be computed; steps set the rate of all requests."""
+        if self.scale_out is not None and self.requests.turns is not None:
+            raise ValueError("phase scale_out with requests.turns, whose later turns come at their own times; expected no turns")
         for i, phase in enumerate(self.phases):
             if not isinstance(phase, ContextPhaseSpec):
                 continue
@@ -417,6 +423,11 @@ class InferenceWorkload(Workload):
                 raise ValueError(
                     f"phases[{i}] injects server_kill with replicas fill, where other servers would hide it; expected no replicas, or overload"
                 )
+
+    @property
+    def scale_out(self) -> ScaleOutPhaseSpec | None:
+        """The phase in which replicas are watched."""
+        return next((phase for phase in self.phases if isinstance(phase, ScaleOutPhaseSpec)), None)
 
     @property
     def gpus(self) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal
 
@@ -405,7 +406,46 @@ class FaultPhaseSpec(_TimedPhase):
         return self
 
 
-PhaseSpec = Annotated[LoadPhaseSpec | ContextPhaseSpec | SearchPhaseSpec | FaultPhaseSpec, Field(discriminator="name")]
+class ScaleOutPhaseSpec(Declared):
+    """Load that rises in steps and falls again: Poisson arrivals at each of `rates` for `hold`, then at the first one for `down`.
+
+    The start capacity must hold the first rate. The service holds a rate while at least `goodput` of each `window` requests meet the SLO.
+    """
+
+    name: Literal["scale_out"]
+    rates: Annotated[tuple[Rate, ...], Field(min_length=2, max_length=16)]
+    hold: Duration = Field(gt=0)
+    down: Duration = Field(gt=0)
+    goodput: Percent = Field(0.95, ge=0.5, le=0.999)
+
+    @property
+    def window(self) -> int:
+        """Consecutive requests of which one may miss the SLO."""
+        return math.ceil(1 / (1 - float(self.goodput)) - 1e-9)
+
+    @property
+    def levels(self) -> tuple[tuple[float, float], ...]:
+        """(rate, seconds) of each part of the phase, in order."""
+        return (*((rate, self.hold) for rate in self.rates), (self.rates[0], self.down))
+
+    @model_validator(mode="after")
+    def _rising(self) -> ScaleOutPhaseSpec:
+        if any(after <= before for before, after in pairwise((0.0, *self.rates))):
+            raise ValueError(f"rates {[f'{rate:g}/s' for rate in self.rates]} do not rise; expected rising rates such as [2/s, 8/s]")
+        if (due := self.rates[0] * self.hold) < 2 * self.window:
+            raise ValueError(
+                f"hold {self.hold:g}s has {due:.3g} requests at {self.rates[0]:g}/s, too few for windows of {self.window} requests, of which "
+                f"one may miss the SLO; expected at least {2 * self.window / self.rates[0]:.4g}s"
+            )
+        seconds, expected = sum(s for _, s in self.levels), sum(rate * s for rate, s in self.levels)
+        if seconds > DAY_S or expected > MAX_PHASE_REQUESTS:
+            raise ValueError(
+                f"the phase has {expected:.2g} requests in {seconds:g}s; expected at most {MAX_PHASE_REQUESTS:,} requests and a day"
+            )
+        return self
+
+
+PhaseSpec = Annotated[LoadPhaseSpec | ContextPhaseSpec | SearchPhaseSpec | ScaleOutPhaseSpec | FaultPhaseSpec, Field(discriminator="name")]
 
 
 def max_phase_seconds(phase: PhaseSpec) -> float:
@@ -414,6 +454,8 @@ def max_phase_seconds(phase: PhaseSpec) -> float:
         return phase.search.budget_s
     if isinstance(phase, ContextPhaseSpec):
         return float(len(phase.input_tokens) * phase.each)
+    if isinstance(phase, ScaleOutPhaseSpec):
+        return float(sum(seconds for _, seconds in phase.levels))
     return float(phase.duration)
 
 

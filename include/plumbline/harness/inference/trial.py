@@ -13,7 +13,7 @@ from typing import Any
 
 from plumbline.declarations import InferenceWorkload, Provider, Trial, installation_paths
 from plumbline.declarations.workloads.checkpoints import Checkpoint
-from plumbline.declarations.workloads.load import ContextPhaseSpec, FaultPhaseSpec, SearchPhaseSpec
+from plumbline.declarations.workloads.load import ContextPhaseSpec, FaultPhaseSpec, ScaleOutPhaseSpec, SearchPhaseSpec
 from plumbline.declarations.workloads.prompts import selection_hash
 from plumbline.harness import engine_python, launcher_protocol
 from plumbline.harness.contention_monitor import ContentionMonitor
@@ -34,6 +34,7 @@ from plumbline.harness.inference.phases.cross_check import measure_cross_check
 from plumbline.harness.inference.phases.fault import measure_fault
 from plumbline.harness.inference.phases.load_phase import Driver, measure_phase, prepare_cache
 from plumbline.harness.inference.phases.path_limit import measure_path_limit
+from plumbline.harness.inference.phases.scale_out import measure_scale_out
 from plumbline.harness.inference.phases.search import measure_search
 from plumbline.harness.inference.phases.trial_record import OVERHEAD_S, TrialRecord
 from plumbline.harness.inference.server import backends, control, under_test
@@ -261,6 +262,8 @@ def _phases(driver: Driver, schedule: Schedule, prompts: Prompts) -> None:
             prepare_cache(driver, spec.name, prompts)
         if isinstance(spec, FaultPhaseSpec):
             measure_fault(driver, spec, load, phase_prompts)
+        elif isinstance(spec, ScaleOutPhaseSpec):
+            measure_scale_out(driver, spec, load, phase_prompts)
         else:
             measure_phase(driver, load, phase_prompts)
         if spec.name == "steady":

@@ -58,6 +58,9 @@ _SPANS: dict[tuple[str, str], tuple[str, str]] = {
     ("fault_started", "fault_injected"): (MEASURES, "load before the fault"),
     ("fault_injected", "server_restarted"): (MEASURES, "fault until restart"),
     ("server_restarted", "recovered"): (MEASURES, "recovery"),
+    ("scale_out_started", "scale_out_stepped_up"): (MEASURES, "load before the steps"),
+    ("scale_out_stepped_up", "scale_out_stepped_down"): (MEASURES, "stepped-up load"),
+    ("scale_out_stepped_down", "scale_out_ended"): (MEASURES, "load after the steps"),
     ("recovered", "fault_ended"): (MEASURES, "load after recovery"),
 }
 _RUNNING = ("started", "ready", "harness_ready", "process_started", "requested", "probe_begun")

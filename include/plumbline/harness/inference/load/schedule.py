@@ -19,6 +19,7 @@ from plumbline.declarations.workloads.load import (
     LengthShare,
     PhaseSpec,
     Requests,
+    ScaleOutPhaseSpec,
     SearchPhaseSpec,
     Tokens,
     Trace,
@@ -74,6 +75,8 @@ def schedule_of(workload: InferenceWorkload) -> Schedule:
             searches.append(json.dumps({"phase": i, **declared}, sort_keys=True, separators=(",", ":")))
         elif isinstance(spec, ContextPhaseSpec):
             phases += _growing(spec, workload.requests, i)
+        elif isinstance(spec, ScaleOutPhaseSpec):
+            phases.append(_stepped(spec, workload.requests, i))
         else:
             phases.append(
                 _load(f"phases[{i}] {spec.name}", spec.name, spec.arrivals, spec.duration, workload.requests, [i], _overload(spec))
@@ -126,18 +129,37 @@ def _load(
     if arrivals.closed is not None:
         times, after = _closed_loop(arrivals.closed, requests)
     else:
-        first = _counted_poisson(arrivals, duration_s, rng) if counted else arrival_times(arrivals, duration_s, rng, overload)
+        first = (
+            _counted_poisson(arrivals.expected(duration_s), duration_s, rng)
+            if counted
+            else arrival_times(arrivals, duration_s, rng, overload)
+        )
         times, after = _conversations(first, requests)
     if not len(times):
         raise ValueError(
             f"{where}: the seed {requests.seed} draws no arrival in {duration_s:g}s; "
             "expected a longer phase, a higher rate or another requests.seed"
         )
+    return _with_lengths(PhaseLoad(name, duration_s, times, after, after, after, arrivals.closed is not None), requests, rng)
+
+
+def _with_lengths(load: PhaseLoad, requests: Requests, rng: Random) -> PhaseLoad:
+    """The load with lengths drawn instead of those that it has."""
     if requests.input_tokens is None:  # known once the workload's own prompts are tokenised
-        output = lengths(requests.output_tokens, len(times), rng)
-        return PhaseLoad(name, duration_s, times, np.zeros(len(times), np.int32), output, after, arrivals.closed is not None)
-    fresh, output = (lengths(tokens, len(times), rng) for tokens in (requests.input_tokens, requests.output_tokens))
-    return PhaseLoad(name, duration_s, times, _with_history(fresh, output, after, requests), output, after, arrivals.closed is not None)
+        output = lengths(requests.output_tokens, load.n, rng)
+        return replace(load, input_tokens=np.zeros(load.n, np.int32), output_tokens=output)
+    fresh, output = (lengths(tokens, load.n, rng) for tokens in (requests.input_tokens, requests.output_tokens))
+    return replace(load, input_tokens=_with_history(fresh, output, load.after, requests), output_tokens=output)
+
+
+def _stepped(spec: ScaleOutPhaseSpec, requests: Requests, phase: int) -> PhaseLoad:
+    rng, begin, times = request_rng(requests, phase), 0.0, []
+    for rate, seconds in spec.levels:
+        times.append(begin + _counted_poisson(rate * seconds, seconds, rng))
+        begin += seconds
+    arrivals = round_to_microseconds(np.concatenate(times))
+    none = np.full(len(arrivals), -1, np.int32)
+    return _with_lengths(PhaseLoad(spec.name, begin, arrivals, none, none, none), requests, rng)
 
 
 def _growing(spec: ContextPhaseSpec, requests: Requests, phase: int) -> list[PhaseLoad]:
@@ -251,10 +273,10 @@ def arrival_times(arrivals: Arrivals, duration_s: float, rng: Random, overload: 
     return rounded[rounded < duration_s]
 
 
-def _counted_poisson(arrivals: Arrivals, duration_s: float, rng: Random) -> Seconds:
+def _counted_poisson(expected: float, duration_s: float, rng: Random) -> Seconds:
     """Poisson arrivals given their number: as many as the rate expects, sorted uniform times. A drawn number is off by its square root: of
     200 requests by 7 %, and the rate that is named was not the one that was offered."""
-    times = round_to_microseconds(np.sort(rng.random(round(arrivals.expected(duration_s)))) * duration_s)
+    times = round_to_microseconds(np.sort(rng.random(round(expected))) * duration_s)
     return np.minimum(times, duration_s - 1e-6)
 
 
