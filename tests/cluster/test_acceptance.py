@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.cluster.declared import LONG, ONE
+from tests.cluster.declared import GANG_2, LONG, ONE, TRAIN
 from tests.cluster.world import World
 
 from plumbline.archive import open_archive
@@ -50,3 +50,21 @@ def test_the_throttled_one_of_two_nodes_is_returned(e2e: World) -> None:
     slow = {verdict.node.name: verdict.slow.get("step_time") for verdict in fleet.nodes}
     assert slow[good] is None and (slow[bad] or 0.0) > 0.1, slow
     assert bad in {verdict.node.name for verdict in fleet.returned}
+
+
+def test_pairs_run_on_two_nodes_and_each_node_has_its_network(e2e: World) -> None:
+    names = sorted(node["metadata"]["name"] for node in e2e.cluster.nodes())
+    if len(names) < 2:
+        pytest.skip(f"needs two nodes; this cluster has {', '.join(names)}")
+    e2e.shown_as(ONE)
+    e2e.client.set_paused(load().providers[ONE].dag_id, False)
+    conf = {"campaign": "e2e-pairs", "reason": "end to end", "workloads": [TRAIN, GANG_2], "placement": "each_node", "rounds": 3}
+    ended = e2e.ended(e2e.client.trigger(load().providers[ONE].dag_id, conf), 1500)
+    assert ended.state == "success", e2e.explain(ended)
+    with open_archive() as archive:
+        fleet = acceptance_verdict(archive, "e2e-pairs", ONE)
+        pairs = [d for d in archive.documents("e2e-pairs").values() if len(d.trial.on_nodes) == 2]
+    for document in pairs:
+        assert document.launch is not None and {pod.node for pod in document.launch.pods} == set(document.trial.on_nodes)
+    for verdict in fleet.nodes:
+        assert (verdict.node.missing, verdict.node.figures.get("peer_bandwidth", 0) > 0) == ("", True), verdict

@@ -39,7 +39,8 @@ def on_demand_form(declared: Declarations, provider: Provider) -> dict[str, Para
             description="fresh_node: on nodes that these series did not use recently, to separate a bad node from a changed provider. "
             "each_node: one trial of each workload on every node, see docs/acceptance.md.",
         )
-        fields["nodes"] = _nodes_field("Of each_node: only the first so many. Empty: all.")
+        fields["nodes"] = _number_field("Nodes", "Of each_node: only the first so many. Empty: all.")
+        fields["rounds"] = _number_field("Rounds", "Of each_node: so many rounds of pairs for workloads of two nodes.")
     return fields
 
 
@@ -49,7 +50,8 @@ def acceptance_form(declared: Declarations) -> dict[str, Param]:
     trainings = sorted({w.name for p in declared.enabled_providers() for w in declared.workloads_for(p) if w.kind == "training"})
     return {
         "provider": Param(None, type="string", enum=names, title="Provider", description="Required. Its benchmark DAG must not be paused."),
-        "nodes": _nodes_field("Empty: all nodes. Otherwise the first so many, by name."),
+        "nodes": _number_field("Nodes", "Empty: all nodes. Otherwise the first so many, by name."),
+        "rounds": _number_field("Rounds", "So many rounds of pairs, which measure the network between nodes. Empty: none.", least=3),
         "workload": Param(
             None,
             type=["null", "string"],
@@ -61,8 +63,8 @@ def acceptance_form(declared: Declarations) -> dict[str, Param]:
     }
 
 
-def _nodes_field(description: str) -> Param:
-    return Param(None, type=["null", "integer"], minimum=1, title="Nodes", description=description)
+def _number_field(title: str, description: str, least: int = 1) -> Param:
+    return Param(None, type=["null", "integer"], minimum=least, title=title, description=description)
 
 
 def rerun_form(declared: Declarations) -> dict[str, Param]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -41,6 +41,7 @@ _COUNTERS = {
     "ecc_uncorrected_volatile": "uncorrectable memory errors",
 }
 _INFINIBAND = ("rate", "firmware")
+PAIR_METRICS = ("inter_node_all_reduce_bus_bandwidth", "peer_bandwidth")
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,22 @@ class FleetVerdict:
     @property
     def unmeasured(self) -> tuple[NodeVerdict, ...]:
         return tuple(verdict for verdict in self.nodes if verdict.node.missing and not verdict.reasons)
+
+
+def with_pairs(nodes: Sequence[Node], pairs: Sequence[tuple[Sequence[str], Mapping[str, float]]]) -> list[Node]:
+    """The nodes with the median of their pairs' figures: a slow node is in all of its pairs, and in one of each other node. `pairs`: both names, metric →
+    value. A node without a measured pair is missing if pairs were measured."""
+    by_node: dict[str, dict[str, list[float]]] = {node.name: {} for node in nodes}
+    for names, figures in pairs:
+        for name in names:
+            for metric, value in figures.items():
+                by_node.setdefault(name, {}).setdefault(metric, []).append(value)
+    added = []
+    for node in nodes:
+        figures = {metric: float(np.median(values)) for metric, values in by_node[node.name].items()}
+        lost = "" if figures or not pairs else "no pair of it was measured"
+        added.append(replace(node, figures={**node.figures, **figures}, missing=node.missing or lost))
+    return added
 
 
 def judge_fleet(nodes: Sequence[Node]) -> FleetVerdict:

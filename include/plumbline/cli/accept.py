@@ -11,16 +11,19 @@ from rich.text import Text
 
 from plumbline.cli.campaign import measure_campaign
 from plumbline.cli.declared import load_declared
+from plumbline.cli.environment import adopt_connections
 from plumbline.cli.exit_status import DRIFTED, FAILED, OK
 from plumbline.cli.output import Json, announce_new_archive, clear_errors, emit, err, fail, out, recorded_later, require_stores, table
 from plumbline.launch.plan import PlanError
 from plumbline.launch.registry import launcher_for
 from plumbline.presentation.acceptance import ORDER, method, node_row, summary, why_of
 from plumbline.results import InvalidResult
-from plumbline.workflows.accept import Acceptance, accept_here, plan_acceptance, write_sheet
+from plumbline.workflows.accept import Acceptance, accept_here, pair_time, plan_acceptance, write_sheet
 from plumbline.workflows.benchmark import stopped_by_sigterm
 from plumbline.workflows.budget import BudgetReached
+from plumbline.workflows.plan import node_names
 
+_ALL_ROUNDS = 10_000
 _SHOWN = ("driver", "pcie", "rows", "step_time")
 
 
@@ -33,6 +36,10 @@ def accept(
     campaign: Annotated[
         str | None, typer.Option(help="campaign id, named by its time if left out; one that was interrupted goes on under its id")
     ] = None,
+    rounds: Annotated[
+        str | None,
+        typer.Option(help="measure the network between pairs of nodes: all, each node with each, or a number of rounds, at least 3"),
+    ] = None,
     file: Annotated[Path | None, typer.Option(help="the signed sheet, a new file; default: acceptance-<campaign>.zip")] = None,
     as_json: Json = False,
 ) -> None:
@@ -41,6 +48,8 @@ def accept(
     Exit code 4 if there is one, 1 if a node could not be measured."""
     if nodes != "all" and not (nodes.isdigit() and int(nodes) > 0):
         fail(f'--nodes "{nodes}"; expected all, or a number of nodes such as 8')
+    if rounds not in (None, "all") and not str(rounds).isdigit():
+        fail(f'--rounds "{rounds}"; expected all, or a number of rounds such as 5')
     declared = load_declared()
     with clear_errors(PlanError, BudgetReached, LookupError, ValueError, InvalidResult, OSError):
         request = plan_acceptance(
@@ -49,7 +58,8 @@ def accept(
             nodes=None if nodes == "all" else int(nodes),
             workload=workload,
             campaign=campaign,
-            now=datetime.now(timezone.utc),
+            now=(now := datetime.now(timezone.utc)),
+            rounds=None if rounds is None else _ALL_ROUNDS if rounds == "all" else int(rounds),
         )
         target = file or Path(f"acceptance-{request.campaign_id}.zip")
         if target.exists():
@@ -57,6 +67,9 @@ def accept(
         announce_new_archive()
         require_stores()
         place = declared.providers[provider]
+        if rounds is not None:
+            adopt_connections([place])
+            err.print(pair_time(declared, place, request, node_names(place, request, now) or ()))
         with recorded_later(request.campaign_id):
             if launcher_for(place).operator is None:
                 with stopped_by_sigterm():

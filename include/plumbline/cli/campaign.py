@@ -265,7 +265,7 @@ def measure_campaign(declared: Declarations, request: RunRequest, providers: lis
         if request.placement == "each_node":
             places, now = [declared.providers[name] for name in planned], datetime.now(timezone.utc)
             adopt_connections(places)
-            planned = {p.name: on_each_node(planned[p.name], node_names(p, request, now)) for p in places}
+            planned = {p.name: on_each_node(planned[p.name], node_names(p, request, now), request.rounds) for p in places}
     except (PlanError, TrialFailure, ApiRefused) as error:
         fail(f"{error}\nnothing was started")
     planned = _apply_budgets(declared, planned)

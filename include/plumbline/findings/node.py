@@ -31,7 +31,7 @@ def reconcile_nodes(
     """Open a finding for each node that is slow in all of the CAMPAIGNS acceptances of `history` (campaign and verdict, oldest first), and resolve those of
     nodes that the last one measured and found like the others. `cluster`: whether kubectl can take the node out of use."""
     slow = [{verdict.node.name: verdict.slow for verdict in fleet.nodes if verdict.slow} for _, fleet in history]
-    measured = {verdict.node.name for verdict in history[-1][1].nodes if not verdict.node.missing}
+    measured = {verdict.node.name: verdict.node.figures.keys() for verdict in history[-1][1].nodes if not verdict.node.missing}
     known = {finding.subject: finding for finding in open_findings}
     opened, unchanged = [], []
     for node in sorted(set.intersection(*map(set, slow))) if len(history) == CAMPAIGNS else ():
@@ -56,5 +56,7 @@ def reconcile_nodes(
             )
         )
     back = f"resolved: acceptance {history[-1][0]} found it like the other nodes"
-    resolved = tuple((f, back) for s, f in known.items() if (n := s.removeprefix(_SUBJECT)) in measured and n not in slow[-1])
+    before = {node: set(figures) for each in slow for node, figures in each.items()}
+    again = {n for n, figures in measured.items() if n not in slow[-1] and before.get(n, set()) <= figures}
+    resolved = tuple((f, back) for s, f in known.items() if s.removeprefix(_SUBJECT) in again)
     return Reconciliation(tuple(opened), resolved=resolved, unchanged=tuple(unchanged))

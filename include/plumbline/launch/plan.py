@@ -41,7 +41,8 @@ class RunRequest:
     the other, each repeat under its slot's name, so that an on-demand campaign has the same blocks as its baseline.
 
     `workloads` None: all of the monthly rerun. `repeats` replaces the declared number. `placement` fresh_node: on nodes that the series did not
-    use recently, which separates a bad node from a changed provider; each_node: one trial of each workload on every node, or on the first `nodes`.
+    use recently, which separates a bad node from a changed provider; each_node: one trial of each workload on every node, or on the first `nodes`;
+    of a workload of two nodes on their pairs, in so many `rounds`.
     """
 
     campaign_id: str
@@ -52,6 +53,7 @@ class RunRequest:
     repeats: int | None = None
     placement: Placement = "any"
     nodes: int | None = None
+    rounds: int | None = None
     origin: Origin | None = None
 
 
@@ -85,15 +87,28 @@ def plan(
     return trials
 
 
-def on_each_node(trials: list[Trial], nodes: Sequence[str] | None) -> list[Trial]:
-    """One trial of each workload on each node, numbered by repeats; the same trials for `nodes` None. PlanError without a node, or for a workload of
-    several nodes."""
+def pairs_by_rounds(nodes: Sequence[str], rounds: int) -> list[tuple[str, str]]:
+    """In each round each node with another one (of an odd number one waits), by the circle method: in n − 1 rounds, of an odd number n, each with
+    each. The pairs of the first `rounds`, in their order."""
+    ring: list[str | None] = [*nodes, *([None] if len(nodes) % 2 else [])]
+    pairs = []
+    for _ in range(min(rounds, len(ring) - 1)):
+        facing = zip(ring[: len(ring) // 2], ring[: len(ring) // 2 - 1 : -1], strict=True)
+        pairs += [(a, b) for a, b in facing if a is not None and b is not None]
+        ring = [ring[0], ring[-1], *ring[1:-1]]
+    return pairs
+
+
+def on_each_node(trials: list[Trial], nodes: Sequence[str] | None, rounds: int | None = None) -> list[Trial]:
+    """One trial of each workload on each node, and with `rounds` of each workload of two nodes on each of their pairs, numbered by repeats; the same
+    trials for `nodes` None. PlanError without a node, or for another workload of several nodes."""
     if nodes is None or not trials:
         return trials
     if not nodes:
         raise PlanError("placement each_node needs a provider with nodes that can be named: a cluster, this machine or a simulation")
-    if gangs := sorted({t.workload.name for t in trials if t.workload.nodes > 1}):
+    if gangs := sorted({t.workload.name for t in trials if t.workload.nodes > (1 if rounds is None else 2)}):
         raise PlanError(f"placement each_node runs one trial a node, but {', '.join(gangs)} needs several; expected workloads of one node")
+    places: dict[int, Sequence[tuple[str, ...]]] = {1: [(node,) for node in nodes], 2: pairs_by_rounds(nodes, rounds or 0)}
     first = {t.workload.name: t for t in reversed(trials)}
     return [
         t.model_copy(
@@ -101,12 +116,12 @@ def on_each_node(trials: list[Trial], nodes: Sequence[str] | None) -> list[Trial
                 "trial_id": trial_id(t.campaign_id, t.provider, t.workload, t.slot, number),
                 "repeat": number,
                 "placement": "each_node",
-                "on_nodes": (node,),
+                "on_nodes": place,
                 "selfcheck": t.selfcheck and number == 1,
             }
         )
         for t in sorted(first.values(), key=lambda t: t.workload.name)
-        for number, node in enumerate(nodes, start=1)
+        for number, place in enumerate(places[t.workload.nodes], start=1)
     ]
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from plumbline.analysis.acceptance import FleetVerdict, Node, judge_fleet
+from plumbline.analysis.acceptance import PAIR_METRICS, FleetVerdict, Node, judge_fleet, with_pairs
 from plumbline.analysis.scorecards.provisioning import PROVIDER_FAULTS
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider, TrainingWorkload, installation_paths
@@ -17,40 +18,66 @@ from plumbline.findings.probe import distinct_metrics
 from plumbline.harness.environment import hardware_judgements
 from plumbline.launch import stores
 from plumbline.launch.failures import Interrupted
-from plumbline.launch.plan import PlanError, RunRequest, enabled_provider, fitting_workload
+from plumbline.launch.monthly_estimate import estimate_trial_s
+from plumbline.launch.plan import PlanError, RunRequest, enabled_provider, fitting_workload, pairs_by_rounds
 from plumbline.metrics import METRICS
+from plumbline.metrics.formatting import format_count, format_quantity
 from plumbline.presentation.acceptance import sheets
 from plumbline.results import MetricRow, ResultDocument
 from plumbline.results.finding import OPEN_STATES
 from plumbline.workflows import benchmark, rehearse
 from plumbline.workflows.evidence_pack import EvidencePack, write_evidence_pack
 from plumbline.workflows.findings import apply, readable_findings
-from plumbline.workflows.plan import TRAINING
+from plumbline.workflows.plan import GANG, TRAINING
 
 _STEP = ("step_time", "steady", METRICS["step_time"].statistic)
 _AUTHOR = "acceptance"
+LEAST_ROUNDS = 3
+"""Of the median of two, each one counts."""
 
 
 def plan_acceptance(
-    declared: Declarations, provider: str, *, nodes: int | None, workload: str | None, campaign: str | None, now: datetime
+    declared: Declarations,
+    provider: str,
+    *,
+    nodes: int | None,
+    workload: str | None,
+    campaign: str | None,
+    now: datetime,
+    rounds: int | None = None,
 ) -> RunRequest:
-    """One training on each node, by default the shortest that uses most of a node's accelerators. PlanError if none fits."""
+    """One training on each node, by default the shortest that uses most of a node's accelerators; with `rounds` one of two nodes on their pairs.
+    PlanError if none fits."""
     place = enabled_provider(declared, provider)
-    if workload is None:
-        fitting = [w for w in declared.workloads_for(place) if isinstance(w, TrainingWorkload) and w.nodes == 1]
-        if not fitting:
-            raise PlanError(f"no declared training workload of one node fits {provider}; expected one, such as a short pretraining")
-        workload = min(fitting, key=lambda w: (-w.parallelism.world, w.steps.total, w.name)).name
-    elif fitting_workload(declared, place, workload).kind != "training":
+    if rounds is not None and rounds < LEAST_ROUNDS:
+        raise PlanError(f"{rounds} rounds do not show which node of a slow pair is slow; expected at least {LEAST_ROUNDS}")
+    workloads = (workload or _shortest(declared, place, 1), *([_shortest(declared, place, 2)] if rounds is not None else ()))
+    if workload is not None and fitting_workload(declared, place, workload).kind != "training":
         raise PlanError(f'workload "{workload}" is no training; expected one, whose step time the nodes are compared by')
     campaign_id = campaign or f"{now.astimezone(timezone.utc):accept-%Y%m%d-%H%M%S}"
-    return RunRequest(campaign_id, f"acceptance of {provider}", workloads=(workload,), placement="each_node", nodes=nodes)
+    return RunRequest(campaign_id, f"acceptance of {provider}", workloads=workloads, placement="each_node", nodes=nodes, rounds=rounds)
+
+
+def _shortest(declared: Declarations, place: Provider, nodes: int) -> str:
+    fitting = [w for w in declared.workloads_for(place) if isinstance(w, TrainingWorkload) and w.nodes == nodes]
+    if not fitting:
+        what = "one node" if nodes == 1 else f"{nodes} nodes"
+        raise PlanError(f"no declared training workload of {what} fits {place.name}; expected one, such as a short pretraining")
+    return min(fitting, key=lambda w: (-w.parallelism.world, w.steps.total, w.name)).name
+
+
+def pair_time(declared: Declarations, place: Provider, request: RunRequest, names: Sequence[str]) -> str:
+    """How long the rounds take, in words: rounds one after the other, of each as many pairs at a time as the provider permits."""
+    pairs, (*_, name) = pairs_by_rounds(names, request.rounds or 0), request.workloads or ("",)
+    rounds = len(pairs) // max(1, len(names) // 2)
+    seconds = math.ceil(len(names) // 2 / place.launcher.trials_at_a_time) * rounds * estimate_trial_s(declared.workloads[name], place)
+    return f"{format_count(len(pairs), 'pair')} in {format_count(rounds, 'round')} of {name}: about {format_quantity(seconds, 's')}"
 
 
 def accept_here(provider: Provider, request: RunRequest, on_trial: Callable[[str], None]) -> None:
     """Measure, collect, check and record each node's trial in this process, as many at a time as the provider permits. A node whose trial ended is
     not measured again. PlanError or BudgetReached before anything runs."""
-    specs = benchmark.plan_trials(provider.name, TRAINING, request)
+    lanes = [(lane, specs) for lane in (TRAINING, GANG) if (specs := benchmark.plan_trials(provider.name, lane, request))]
     store = stores.home()
 
     def one(spec: Mapping[str, str]) -> None:
@@ -59,14 +86,18 @@ def accept_here(provider: Provider, request: RunRequest, on_trial: Callable[[str
 
     pool = ThreadPoolExecutor(provider.launcher.trials_at_a_time)
     try:
-        list(pool.map(one, specs))
+        for lane, specs in lanes:
+            # Of a round, no two pairs share a node.
+            size = len(lanes[0][1]) // 2 if lane == GANG else len(specs)
+            for first in range(0, len(specs), size):
+                list(pool.map(one, specs[first : first + size]))
     except (Interrupted, KeyboardInterrupt):
         pool.shutdown(wait=True, cancel_futures=True)
         raise
     pool.shutdown()
-    benchmark.collect_group(specs)
-    checked = benchmark.validate_group(provider.name, TRAINING.name, specs)
-    benchmark.record_group(checked).require_all()
+    for lane, specs in lanes:
+        benchmark.collect_group(specs)
+        benchmark.record_group(benchmark.validate_group(provider.name, lane.name, specs)).require_all()
 
 
 def acceptance_verdict(archive: Archive, campaign_id: str, provider: str) -> FleetVerdict:
@@ -77,7 +108,9 @@ def acceptance_verdict(archive: Archive, campaign_id: str, provider: str) -> Fle
             last[trial_id] = document
     if not last:
         raise LookupError(f"campaign {campaign_id} has no trial on each node of {provider}; `plumbline accept {provider}` measures them")
-    return judge_fleet([_node(document) for document in last.values()])
+    nodes = [_node(document) for document in last.values() if len(document.trial.on_nodes) == 1]
+    pairs = [(d.trial.on_nodes, _pair_figures(d)) for d in last.values() if len(d.trial.on_nodes) == 2]
+    return judge_fleet(with_pairs(nodes, pairs))
 
 
 def compared_figures(rows: Sequence[MetricRow]) -> dict[str, float]:
@@ -85,6 +118,12 @@ def compared_figures(rows: Sequence[MetricRow]) -> dict[str, float]:
     figures = {r.metric: r.value for r in rows if r.phase == "environment" and r.value is not None}
     step = next((r.value for r in rows if (r.metric, r.phase, r.statistic) == _STEP), None)
     return {name: figures[name] for name in distinct_metrics(figures)} | ({} if step is None else {_STEP[0]: step})
+
+
+def _pair_figures(document: ResultDocument) -> dict[str, float]:
+    """What was measured between two nodes; empty if nothing was."""
+    rows = document.metrics if document.validity.status in ("valid", "degraded") else ()
+    return {r.metric: r.value for r in rows if r.metric in PAIR_METRICS and r.value is not None}
 
 
 def _node(document: ResultDocument) -> Node:

@@ -74,7 +74,7 @@ def plan_trials(provider: str, lane: TrialGroup, request: RunRequest, most: int 
     """
     declared, now = load_in_force(), datetime.now(timezone.utc)
     nodes = node_names(declared.providers[provider], request, now)
-    trials = lane.of(on_each_node(plan(declared, declared.providers[provider], request, now, (lane.kind,)), nodes))
+    trials = lane.of(on_each_node(plan(declared, declared.providers[provider], request, now, (lane.kind,)), nodes, request.rounds))
     if request.workloads is None:
         for workload, why in declared.left_out(declared.providers[provider]):
             _log.warning("%s does not measure %s monthly: %s", provider, workload.name, why)
@@ -291,7 +291,7 @@ def _within_budget(
 ) -> list[Trial]:
     if provider.budget is None or not trials:
         return trials
-    every = on_each_node(plan(declared, provider, request, now), nodes)
+    every = on_each_node(plan(declared, provider, request, now), nodes, request.rounds)
     with open_archive() as archive:
         cut = budget.apply_budget(archive, provider, every, now)
         # All lanes of a run are cut alike: the first one with trials opens the finding.

@@ -83,6 +83,7 @@ def run_parameters(
         repeats=params.get("repeats"),
         placement=params.get("placement") or "any",
         nodes=params.get("nodes"),
+        rounds=params.get("rounds"),
         origin=origin,
     )
 
@@ -117,8 +118,7 @@ def dag_conf(request: RunRequest, trials: Sequence[Trial]) -> dict[str, Any]:
         "kinds": sorted({t.workload.kind for t in trials}),
         "repeats": request.repeats,
     }
-    if request.nodes is not None:
-        conf["nodes"] = request.nodes
+    conf |= {name: value for name in ("nodes", "rounds") if (value := getattr(request, name)) is not None}
     return conf if request.placement == "any" else {**conf, "placement": request.placement}
 
 

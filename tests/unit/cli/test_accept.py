@@ -45,6 +45,9 @@ def test_a_fleet_is_accepted_with_exit_code_0_and_a_sheet(home: Path) -> None:
     [
         ((PROVIDER, "--nodes", "some"), "expected all, or a number"),
         ((PROVIDER, "--nodes", "9999"), "nodes that a trial could use now"),
+        ((PROVIDER, "--rounds", "some"), "expected all, or a number"),
+        ((PROVIDER, "--rounds", "2"), "expected at least 3"),
+        ((PROVIDER, "--rounds", "all"), "no declared training workload of 2 nodes"),
         (("nowhere",), "nowhere"),
         ((PROVIDER, "--workload", "chat-tiny-cpu"), "is no training"),
     ],

@@ -8,18 +8,21 @@ import sys
 import zipfile
 from dataclasses import replace
 from datetime import datetime, timezone
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.data.result_documents import VALIDITY, document, provider, training_workload, trial
 
-from plumbline.analysis.acceptance import Node, judge_fleet
+from plumbline.analysis.acceptance import Node, judge_fleet, with_pairs
 from plumbline.archive import open_archive
 from plumbline.declarations import Declarations, Provider, Thresholds
-from plumbline.launch.plan import PlanError, RunRequest, on_each_node, plan
+from plumbline.launch.monthly_estimate import estimate_trial_s
+from plumbline.launch.plan import PlanError, RunRequest, on_each_node, pairs_by_rounds, plan
 from plumbline.launch.simulated import training
 from plumbline.launch.simulated.model import TrialDraw, hardware_of, node_name, probe_rows
+from plumbline.metrics.formatting import format_quantity
 from plumbline.results import Reason, Validity
 from plumbline.workflows import accept, benchmark
 
@@ -31,6 +34,16 @@ BAD = (
     {"kind": "node_fault", "since": "2026-01", "on_nodes": [12], "counters": {"row_remap_pending": 1}},
     {"kind": "node_fault", "since": "2026-01", "on_nodes": [58], "facts": {"gpu.0.pcie_width": 8}},
 )
+
+
+NETWORK = {
+    "kind": "node_fault",
+    "since": "2026-01",
+    "on_nodes": [19],
+    "worse": "100%",
+    "metrics": ["peer_bandwidth"],
+    "probes": ["peer_bandwidth"],
+}
 
 
 def place(name: str = "fleet", nodes: int = 64, drift: tuple[dict[str, Any], ...] = (), **launcher: Any) -> Provider:
@@ -53,7 +66,10 @@ def declared(where: Provider) -> Declarations:
     workload = training_workload(
         needs={"accelerator": "nvidia", "count": 8}, parallelism={"processes": 8}, repeats={"per_slot": 1, "slots": ["02:00"]}
     )
-    return Declarations({where.name: where}, {workload.name: workload}, {}, thresholds)
+    pair = workload.model_copy(
+        update={"name": "pair", "parallelism": workload.parallelism.model_copy(update={"strategy": "ddp", "nodes": 2})}
+    )
+    return Declarations({where.name: where}, {w.name: w for w in (workload, pair)}, {}, thresholds)
 
 
 @pytest.fixture
@@ -65,11 +81,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def accepted(
-    known: Declarations, monkeypatch: pytest.MonkeyPatch, folder: Path, campaign: str, nodes: int | None = None
+    known: Declarations,
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    campaign: str,
+    nodes: int | None = None,
+    rounds: int | None = None,
 ) -> accept.Acceptance:
     monkeypatch.setattr(benchmark, "load_in_force", lambda **_: known)
     (where,) = known.providers.values()
-    request = accept.plan_acceptance(known, where.name, nodes=nodes, workload=None, campaign=campaign, now=NOW)
+    request = accept.plan_acceptance(known, where.name, nodes=nodes, workload=None, campaign=campaign, now=NOW, rounds=rounds)
     accept.accept_here(where, request, lambda _: None)
     return accept.write_sheet(campaign, where, folder / f"{campaign}.zip")
 
@@ -119,14 +140,19 @@ def test_200_healthy_fleets_have_at_most_four_nodes_in_doubt(noise: dict[str, An
     for seed in range(1, 201):
         where = place(seed=seed, noise=noise)
         known = declared(where)
-        trials = plan(known, where, RunRequest(f"accept-{seed}", "test"), NOW)
-        has, nodes = hardware_of(where), []
-        for each in on_each_node(trials, [node_name(where, i) for i in range(64)]):
+        trials, gangs = (plan(known, where, RunRequest(f"accept-{seed}", "test", workloads=(name,)), NOW) for name in ("gpt-test", "pair"))
+        has, nodes, names = hardware_of(where), [], [node_name(where, i) for i in range(64)]
+        for each in on_each_node(trials, names):
             draw = TrialDraw(each)
             rows = [*probe_rows(draw, has, 8), *training.step_rows(each.workload, 1.0 * draw.slowness("training"), 1.0, draw)]  # type: ignore[arg-type]
             nodes.append(Node(each.on_nodes[0], draw.facts(), accept.compared_figures(rows), {}))
         assert {"step_time", "matmul_tflops"} <= nodes[0].figures.keys()
-        alarms += bool(judge_fleet(nodes).returned)
+        pairs = [
+            (t.on_nodes, {r.metric: r.value for r in probe_rows(TrialDraw(t), has, 8) if r.value}) for t in on_each_node(gangs, names, 3)
+        ]
+        assert len(pairs) == 96
+        network = [(on, {"peer_bandwidth": figures["peer_bandwidth"]}) for on, figures in pairs]
+        alarms += bool(judge_fleet(with_pairs(nodes, network)).returned)
     assert alarms <= 0.02 * 200
 
 
@@ -163,3 +189,42 @@ def test_requests_that_cannot_be_met(home: Path, monkeypatch: pytest.MonkeyPatch
         accepted(replace(known, workloads={}), monkeypatch, home, "accept-2")
     with open_archive() as archive, pytest.raises(LookupError, match="plumbline accept fleet"):
         accept.acceptance_verdict(archive, "2026-11", "fleet")
+
+
+def test_the_node_with_half_the_network_is_found_by_its_pairs_and_no_other(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = accepted(declared(place(drift=(NETWORK,))), monkeypatch, home, "accept-1", rounds=5)
+    (slow,) = done.fleet.returned
+    assert slow.node.name == "fleet-node-19" and "peer bandwidth" in " ".join(slow.reasons)
+    assert slow.slow["peer_bandwidth"] == pytest.approx(0.5, abs=0.05)
+    with zipfile.ZipFile(done.pack.file) as pack:
+        assert "peer_bandwidth" in json.loads(pack.read("acceptance.json"))["nodes"][0]["figures"]
+    with open_archive() as archive:
+        documents = archive.documents("accept-1").values()
+        pairs = [d.trial.on_nodes for d in documents if len(d.trial.on_nodes) == 2]
+    assert len(pairs) == 5 * 32 and len(documents) == 64 + len(pairs)
+
+
+@pytest.mark.parametrize("count", [2, 3, 8, 9])
+def test_rounds_meet_each_pair_once_and_each_node_at_most_once_a_round(count: int) -> None:
+    names = [f"n{i}" for i in range(count)]
+    pairs = pairs_by_rounds(names, 1000)
+    assert {frozenset(pair) for pair in pairs} == {frozenset(pair) for pair in combinations(names, 2)} and len(pairs) == count * (
+        count - 1
+    ) // 2
+    half = count // 2
+    for first in range(0, len(pairs), half):
+        assert len({name for pair in pairs[first : first + half] for name in pair}) == 2 * half
+    assert pairs_by_rounds(names, 1) == pairs[:half]
+
+
+def test_the_time_of_the_rounds_is_known_before_they_start() -> None:
+    """64 nodes, 8 trials at a time: 32 pairs are 4 turns a round, 63 rounds."""
+    known = declared(place())
+    (where,) = known.providers.values()
+    request = accept.plan_acceptance(known, "fleet", nodes=None, workload=None, campaign=None, now=NOW, rounds=100)
+    said = accept.pair_time(known, where, request, [str(i) for i in range(64)])
+    assert "2016 pairs in 63 rounds of pair" in said.replace(",", "")
+    turns = estimate_trial_s(known.workloads["pair"], where) * 4 * 63
+    assert said.endswith(format_quantity(turns, "s"))
+    with pytest.raises(PlanError, match="at least 3"):
+        accept.plan_acceptance(known, "fleet", nodes=None, workload=None, campaign=None, now=NOW, rounds=2)

@@ -22,7 +22,13 @@ def choose(*, dag_run: Any = None, params: Any = None) -> list[Row]:
     campaign = params["campaign"] or f"{dag_run.run_after.astimezone(timezone.utc):accept-%Y%m%d-%H%M%S}"
     declared = load_in_force()
     request = workflows.accept.plan_acceptance(
-        declared, params["provider"], nodes=params["nodes"], workload=params["workload"], campaign=campaign, now=datetime.now(timezone.utc)
+        declared,
+        params["provider"],
+        nodes=params["nodes"],
+        workload=params["workload"],
+        rounds=params["rounds"],
+        campaign=campaign,
+        now=datetime.now(timezone.utc),
     )
     return [
         {"trigger_dag_id": run.dag_id, "conf": run.conf, "trigger_run_id": f"acceptance_{dag_run.run_id}"}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Family = Literal["training", "inference", "start_up", "storage", "hardware"]
 """Families of metrics with common noise."""
-Probe = Literal["matmul_tflops", "memory_bandwidth", "all_reduce_bus_bandwidth", "disk_write_bandwidth"]
+Probe = Literal["matmul_tflops", "memory_bandwidth", "all_reduce_bus_bandwidth", "disk_write_bandwidth", "peer_bandwidth"]
 Level = Literal[Probe, "provisioning_lead_time"]
 SimulatedFailure = Literal[
     "quota_exceeded", "insufficient_capacity", "image_error", "launch_timeout", "interrupted", "out_of_memory", "timeout", "unreachable"

@@ -60,12 +60,18 @@ class TrialDraw:
 
     @cached_property
     def node(self) -> int:
-        """Index of its node; with a fresh node, of an unused one if one is left. ValueError for a named node that does not exist."""
+        """Index of its (first) node; with a fresh node, of an unused one if one is left. ValueError for a named node that does not exist."""
         if self.trial.on_nodes:
-            return [self.node_name(i) for i in range(self.declared.nodes)].index(self.trial.on_nodes[0])
+            return self.nodes[0]
         avoided = self.trial.avoid_nodes if self.trial.placement == "fresh_node" else ()
         free = [i for i in range(self.declared.nodes) if self.node_name(i) not in avoided]
         return self._seeded("landing", self.trial.trial_id, str(self.trial.attempt)).choice(free or range(self.declared.nodes))
+
+    @cached_property
+    def nodes(self) -> tuple[int, ...]:
+        """Of a trial on named nodes all of them, else its node. ValueError for one that does not exist."""
+        names = [self.node_name(i) for i in range(self.declared.nodes)]
+        return tuple(map(names.index, self.trial.on_nodes)) or (self.node,)
 
     def node_name(self, node: int) -> str:
         return node_name(self.trial.provider, node)
@@ -93,21 +99,17 @@ class TrialDraw:
 
     def slowness(self, family: Family) -> float:
         """The common factor of a family in this trial; the workload's own family includes drift without `metrics`."""
-        drift = (
-            sum(e.shift(self.trial.planned_at, self.node) for e in self._moving if e.metrics is None)
-            if family == self.trial.workload.kind
-            else 0.0
-        )
+        drift = sum(self._shift(e) for e in self._moving if e.metrics is None) if family == self.trial.workload.kind else 0.0
         return self._noise[family] * math.exp(drift)
+
+    def _shift(self, event: PerformanceEvent) -> float:
+        """Of several nodes the slowest one's, which the others wait for."""
+        return max(event.shift(self.trial.planned_at, node) for node in self.nodes)
 
     def own(self, metric: str, phase: Phase, spread: float) -> float:
         """The factor of one metric: its own noise, and drift that names it."""
         probe = phase == "environment"
-        drift = sum(
-            e.shift(self.trial.planned_at, self.node)
-            for e in self._moving
-            if (metric in e.probes if probe else metric in (e.metrics or ()))
-        )
+        drift = sum(self._shift(e) for e in self._moving if (metric in e.probes if probe else metric in (e.metrics or ())))
         return math.exp(drift + _OWN_SHARE * spread * self._random.gauss(0, 1))
 
     def row(
@@ -182,7 +184,7 @@ _MEMORY: tuple[tuple[str, float], ...] = (
 """Bytes per second, from data sheets."""
 _CORE_FLOPS, _CORE_BYTES = 7.5e10, 7e9
 _DISK, _CPU_DISK = 2.5e9, 1e9
-_COLLECTIVE = 4.5e11
+_COLLECTIVE, _PEER = 4.5e11, 5e9
 _LEAD_S, _CPU_LEAD_S = 90.0, 1.0
 
 
@@ -199,6 +201,7 @@ class Hardware:
     memory: float
     all_reduce: float
     disk: float
+    peer: float
     lead_s: float
     gpu: bool
 
@@ -233,6 +236,7 @@ def hardware_of(provider: Provider) -> Hardware:
         memory=known["memory_bandwidth"] or 0.0,
         all_reduce=levels.get("all_reduce_bus_bandwidth", _COLLECTIVE if gpu else _CORE_BYTES / 4),
         disk=levels.get("disk_write_bandwidth", _DISK if gpu else _CPU_DISK),
+        peer=levels.get("peer_bandwidth", _PEER),
         lead_s=levels.get("provisioning_lead_time", _LEAD_S if gpu else _CPU_LEAD_S),
         gpu=gpu,
     )
@@ -244,4 +248,6 @@ def probe_rows(draw: TrialDraw, has: Hardware, ranks: int) -> list[MetricRow]:
         draw.row("memory_bandwidth", has.memory, 30, phase="environment"),
         draw.row("disk_write_bandwidth", has.disk, 3, phase="environment"),
     ]
-    return [*rows, draw.row("all_reduce_bus_bandwidth", has.all_reduce, 20, phase="environment")] if ranks > 1 else rows
+    if ranks > 1:
+        rows.append(draw.row("all_reduce_bus_bandwidth", has.all_reduce, 20, phase="environment"))
+    return [*rows, draw.row("peer_bandwidth", has.peer, 20, phase="environment")] if len(draw.nodes) > 1 else rows

@@ -100,23 +100,27 @@ def pod_affinity(trial: Trial) -> Row:
     if trial.workload.nodes > 1:
         if launcher.topology is not None:
             affinity["podAffinity"] = _preferred(trial, launcher.topology)
-        affinity["podAntiAffinity"] = _preferred(trial, HOSTNAME)
+        apart = _preferred(trial, HOSTNAME)
+        terms = [each["podAffinityTerm"] for each in apart["preferredDuringSchedulingIgnoredDuringExecution"]]
+        affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": terms} if trial.on_nodes else apart
     return affinity
 
 
 def choose_nodes(trial: Trial, spec: Row) -> None:
-    """Keep the pod off the nodes that a trial with a fresh node avoids, or on the named node, in addition to any node affinity."""
-    avoided, named = (trial.avoid_nodes if trial.placement == "fresh_node" else ()), trial.on_nodes[:1]
+    """Keep the pod off the nodes that a trial with a fresh node avoids, or on one of the named nodes, in addition to any node affinity."""
+    avoided, named = (trial.avoid_nodes if trial.placement == "fresh_node" else ()), trial.on_nodes
     if not avoided and not named:
         return
     # By name: on some clouds the host name label differs. Fields take one value each, and all of a term must hold.
     avoid = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in avoided]
-    avoid += [{"key": "metadata.name", "operator": "In", "values": [node]} for node in named]
+    each = [[{"key": "metadata.name", "operator": "In", "values": [node]}] for node in named] or [[]]
     nodes = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
     required = nodes.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
     # Terms are alternatives, so each must avoid the nodes.
     terms = required.get("nodeSelectorTerms") or [{}]
-    required["nodeSelectorTerms"] = [{**term, "matchFields": [*(term.get("matchFields") or ()), *avoid]} for term in terms]
+    required["nodeSelectorTerms"] = [
+        {**term, "matchFields": [*(term.get("matchFields") or ()), *avoid, *own]} for term in terms for own in each
+    ]
 
 
 def _preferred(trial: Trial, key: str) -> Row:

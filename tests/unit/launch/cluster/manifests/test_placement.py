@@ -70,6 +70,15 @@ def test_a_trial_on_a_named_node_runs_there_only() -> None:
     assert term["matchExpressions"], "in addition to whole GPUs"
 
 
+def test_a_pair_on_named_nodes_runs_one_pod_on_each() -> None:
+    trial = gang_trial(2).model_copy(update={"placement": "each_node", "on_nodes": ("gpu-3", "gpu-5")})
+    affinity = pod_manifest(trial, 1, requested_at=REQUESTED_AT)["spec"]["affinity"]
+    terms = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert [term["matchFields"] for term in terms] == [[{"key": "metadata.name", "operator": "In", "values": [n]}] for n in trial.on_nodes]
+    (apart,) = affinity["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert apart == {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {LAUNCH: launch_name(trial)}}}
+
+
 def test_a_trial_of_whole_gpus_keeps_off_nodes_that_share_them() -> None:
     affinity = pod_affinity(a_trial(provider=h100(), declare=EIGHT_GPUS))
     (term,) = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
