@@ -16,6 +16,7 @@ import ssl
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -76,6 +77,7 @@ class Plan:
     vector        numbers in the answer of infer
     burst         requests within a quarter of a second that it holds; from the first more on, first tokens take `slow_s`, until it scales
     scales_s      after that moment; None: it never scales
+    host          the address on which it listens
     """
 
     first_s: float = 0.0
@@ -97,21 +99,24 @@ class Plan:
     burst: int | None = None
     slow_s: float = 2.0
     scales_s: float | None = None
+    host: str = "127.0.0.1"
 
 
 class Hosted:
-    """The server as a context manager. `url` has no path; `address` is host:port."""
+    """The server as a context manager. `url` has no path; `address` is host:port. `within`: goes before its command."""
 
-    def __init__(self, plan: Plan = Plan()) -> None:
-        self.plan, self.records = plan, list[Record]()
+    def __init__(self, plan: Plan = Plan(), within: Sequence[str] = ()) -> None:
+        self.plan, self.records, self._within = plan, list[Record](), within
 
     def __enter__(self) -> Hosted:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.fakes.openai_server", json.dumps(asdict(self.plan))], stdout=subprocess.PIPE, text=True
+            [*self._within, sys.executable, "-m", "tests.fakes.openai_server", json.dumps(asdict(self.plan))],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert self._process.stdout is not None
         port = int(self._process.stdout.readline())
-        self.address = f"localhost:{port}" if self.plan.certificate else f"127.0.0.1:{port}"
+        self.address = f"localhost:{port}" if self.plan.certificate else f"{self.plan.host}:{port}"
         self.url = f"{'https' if self.plan.certificate else 'http'}://{self.address}"
         return self
 
@@ -266,7 +271,7 @@ async def _main(plan: Plan) -> None:
     if plan.certificate is not None:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         tls.load_cert_chain(plan.certificate)
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=tls, backlog=1024)
+    listening = await asyncio.start_server(server.serve, server.plan.host, 0, ssl=tls, backlog=1024)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     sys.stdout.write(f"{listening.sockets[0].getsockname()[1]}\n")

@@ -16,6 +16,7 @@ from plumbline.analysis.decisions.current_results import CurrentResults, TeamDec
 from plumbline.analysis.decisions.decision import Choice, Decision
 from plumbline.analysis.decisions.winner_change import StoredChange
 from plumbline.analysis.document_sample import campaign_numbers
+from plumbline.analysis.places import PlaceMatrix, place_matrices
 from plumbline.analysis.prices.book import Quote, quote
 from plumbline.analysis.scorecards.scorecard import Scorecard, primary_of, scorecards
 from plumbline.analysis.trial_sample import TrialSample
@@ -60,6 +61,11 @@ class Conclusions:
         campaign = self.campaign
         rejected = frozenset(key for key, quality in campaign.quality.items() if quality.action == "reject")
         return CampaignBill(campaign.campaign_id, campaign.documents, campaign.providers, rejected, campaign.retention_s)
+
+    @cached_property
+    def places(self) -> tuple[PlaceMatrix, ...]:
+        """Latencies by the place of the client, reads by the place of the data."""
+        return tuple(place_matrices(self.campaign, self.trials))
 
     @property
     def day(self) -> date:

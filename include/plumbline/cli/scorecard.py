@@ -20,6 +20,7 @@ from plumbline.declarations import DeclarationError
 from plumbline.presentation.card_tables import CardTable, Cell, card_tables
 from plumbline.presentation.decisions import rank_rows
 from plumbline.presentation.imported_runs import FigureRow, ImportedRun, imported_runs
+from plumbline.presentation.places import PlaceTable, place_tables
 from plumbline.presentation.scorecard_rows import CriterionCell, ScorecardRows, acceptance_rows, campaign_rows
 from plumbline.presentation.trials import attempt_rows
 from plumbline.presentation.verdicts import CampaignVerdict, campaign_verdict
@@ -65,11 +66,13 @@ def scorecard(
         data = campaign_data(archive, name)
     concluded = conclude(data)
     imported, verdict = imported_runs(data.imported, concluded.cards, data.workloads), campaign_verdict(concluded)
+    places = place_tables(concluded.places)
 
     def show() -> None:
         show_verdict(verdict, everything=everything)
         if verbose or everything:
             show_scorecards(concluded, verdict, everything)
+            show_places(places)
         else:
             for one in incomparable(concluded.cards):
                 if one.weight == "refused":
@@ -88,6 +91,7 @@ def scorecard(
         "beside": beside,
         "decisions": concluded.decisions,
         "imported": imported,
+        "places": places,
     }
     emit(as_json, printed, show)
 
@@ -115,6 +119,14 @@ def show_scorecards(concluded: Conclusions, verdict: CampaignVerdict, everything
             out.print(f"  {decision.comparison.line}", style="dim")
         if decision.note:
             out.print(f"  {decision.note}", style="dim")
+
+
+def show_places(tables: Sequence[PlaceTable]) -> None:
+    for each in tables:
+        shown = ProviderTable(f"Places · {each.title}: {each.meaning}", (each.lead,), each.columns)
+        for place, cells in each.rows:
+            shown.add((place,), cells)
+        shown.print(right=True)
 
 
 def show_unusable(data: CampaignData, each: bool = False) -> None:

@@ -36,6 +36,7 @@ from plumbline.presentation.html.excerpt import MOST, cut_costs, dearest, leadin
 from plumbline.presentation.imported_runs import imported_runs
 from plumbline.presentation.limits import comparison_limits
 from plumbline.presentation.promises import PromiseRow
+from plumbline.presentation.places import place_tables
 from plumbline.presentation.scorecard_rows import acceptance_rows, campaign_rows, fact_rows, launch_rows
 from plumbline.presentation.tables import TableFormat, campaign_tables, write_tables
 from plumbline.presentation.trials import attempt_rows
@@ -169,6 +170,7 @@ def report_context(conclusions: Conclusions, broken: Mapping[str, Sequence[Promi
         "broken": [(name, row) for name, rows in (broken or {}).items() for row in rows],
         "reasons": reasons[: MOST if excerpt else None],
         "hidden_reasons": max(0, len(reasons) - MOST) if excerpt else 0,
+        "places": () if excerpt else place_tables(conclusions.places),
         "limits": comparison_limits(campaign, conclusions.cards, conclusions.quotes, evidence.problems),
         "raw": raw,
     }

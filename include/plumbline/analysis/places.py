@@ -1,0 +1,62 @@
+"""What a place does to a latency and to a fetch: round trip and first token by the client's place, reads of data by the data's place."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from plumbline.analysis.campaign_data import CampaignData
+from plumbline.analysis.scorecards.pooling import PooledMetric, pool_measurements
+from plumbline.analysis.trial_sample import TrialSample
+from plumbline.declarations import Trial
+from plumbline.declarations.data_places import address_of, data_of
+
+Number = tuple[str, str, str]
+"""(metric, statistic, phase)"""
+LATENCIES: tuple[Number, ...] = (("network_round_trip_time", "p50", "steady"), ("time_to_first_token", "p50", "steady"))
+READS: tuple[Number, ...] = (("data_fetch_bandwidth", "value", "cold_start"), ("data_warm_read_bandwidth", "value", "cold_start"))
+
+
+@dataclass(frozen=True)
+class PlaceMatrix:
+    """One workload's usable repeats by place: of inference a row for each place of a client, of training for each place of data, and a column for
+    each provider. `cells`: the medians of `LATENCIES` or `READS`; a pair that no repeat measured has no cell."""
+
+    kind: str
+    workload: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: Mapping[tuple[str, str], tuple[PooledMetric, ...]]
+
+
+def place_matrices(campaign: CampaignData, trials: Sequence[TrialSample]) -> Iterator[PlaceMatrix]:
+    """Of each workload for which a place was measured. `trials`: the campaign's, with their quality verdicts."""
+    specifications = {(d.trial.trial_id, d.trial.attempt): d.trial for d in campaign.documents}
+    measured: dict[tuple[str, str], dict[tuple[str, str], list[TrialSample]]] = defaultdict(lambda: defaultdict(list))
+    for trial in (t for t in trials if t.usable):
+        specification = specifications.get((trial.trial_id, trial.attempt))
+        if specification is not None and (row := _place(specification)) is not None:
+            measured[trial.kind, trial.workload][row, trial.provider].append(trial)
+    for (kind, workload), own in sorted(measured.items()):
+        numbers = LATENCIES if kind == "inference" else READS
+        cells = {key: tuple(_pooled(number, repeats) for number in numbers) for key, repeats in own.items()}
+        shown = {key: values for key, values in cells.items() if values[0].value is not None}
+        if shown:
+            rows, columns = (tuple(sorted({key[i] for key in shown})) for i in (0, 1))
+            yield PlaceMatrix(kind, workload, rows, columns, shown)
+
+
+def _place(trial: Trial) -> str | None:
+    """Where the client is, or a script's data; None of a training that reads none from a place."""
+    provider = trial.provider
+    if trial.workload.kind == "inference":
+        # An endpoint's client runs on a machine of ours, every other one beside its server.
+        return provider.launcher.machine_name if provider.launcher.hosted else f"{provider.cloud} {provider.region}"
+    data = data_of(trial.workload)
+    return None if data is None else address_of(data, provider)
+
+
+def _pooled(number: Number, repeats: Sequence[TrialSample]) -> PooledMetric:
+    values = [(t.trial_id, value) for t in repeats if (value := t.value(*number)) is not None]
+    return pool_measurements(number[0], values, "not measured")
