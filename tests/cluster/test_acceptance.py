@@ -15,11 +15,13 @@ from plumbline.workflows.accept import acceptance_verdict
 pytestmark = [pytest.mark.cluster, pytest.mark.full, pytest.mark.timeout(1800)]
 
 CAMPAIGN = "e2e-accept"
-# A fifth of a core, in the pod's own cgroup: of version 2, or of version 1.
+# A fifth of a core, in the pod's own cgroup: of version 2, or of version 1, where no part of a pod may have more than the pod.
 _THROTTLE = """
 for pod in $(find /node -type d \\( -name '*pod{uid}' -o -name '*pod{escaped}.slice' \\)); do
   if [ -e $pod/cpu.max ]; then echo '20000 100000' > $pod/cpu.max && touch /tmp/done; fi
-  if [ -e $pod/cpu.cfs_quota_us ]; then echo 100000 > $pod/cpu.cfs_period_us; echo 20000 > $pod/cpu.cfs_quota_us && touch /tmp/done; fi
+  for part in $pod/*/ $pod; do
+    if [ -e $part/cpu.cfs_quota_us ]; then echo 100000 > $part/cpu.cfs_period_us; echo 20000 > $part/cpu.cfs_quota_us && touch /tmp/done; fi
+  done
 done
 test -e /tmp/done
 """
