@@ -10,6 +10,7 @@ from tests.data.result_documents import PLANNED, document, failed, inference_met
 
 from plumbline.analysis.cost.campaign_bill import CampaignBill, measured_s, rejected_usage, usage_of
 from plumbline.analysis.prices.book import quote
+from plumbline.metrics import Phase
 from plumbline.results import Event, LaunchRecord, PodRecord, ResultDocument, metric_row
 
 ON = date(2025, 11, 1)
@@ -92,10 +93,8 @@ def test_only_what_left_a_cluster_went_home() -> None:
 
 
 def test_answers_to_a_client_elsewhere_leave_the_provider() -> None:
-    rows = [
-        *inference_metrics(),
-        *(metric_row("response_bytes", n, 5, phase=phase) for phase, n in (("warmup", 100.0), ("steady", 2000.0))),
-    ]
+    phases: tuple[tuple[Phase, float], ...] = (("warmup", 100.0), ("steady", 2000.0))
+    rows = [*inference_metrics(), *(metric_row("response_bytes", n, 5, phase=phase) for phase, n in phases)]
 
     def response_bytes(placement: str) -> float:
         server = {"backend": "external", "client_placement": placement}
