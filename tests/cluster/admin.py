@@ -22,7 +22,7 @@ from plumbline.launch.cluster.names import MANAGED_BY, MANAGER
 Row = dict[str, Any]
 GPU = "nvidia.com/gpu"
 PRODUCT = "nvidia.com/gpu.product"
-_LEFT = ("pods", "services", "jobs", "configmaps", "persistentvolumeclaims")
+_LEFT = ("pods", "services", "deployments", "jobs", "configmaps", "persistentvolumeclaims")
 _WAIT_S = 90.0
 
 

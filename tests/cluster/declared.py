@@ -21,6 +21,8 @@ TRAIN, CHAT, LONG, GANG_2, GANG_4 = "e2e-train", "e2e-chat", "e2e-long", "e2e-ga
 SCRIPT, SCRIPT_GANG = "e2e-script", "e2e-script-gang"
 SCRIPT_LONG, SCRIPT_DELETED = "e2e-script-long", "e2e-script-deleted"
 """docs/samples/trainer, whose rank is killed once, in one pod and in two."""
+SCALE = "e2e-scale"
+"""Load in two steps on the Deployment that ONE serves; a scaler of the test's own."""
 THREE_MINUTES = "e2e-three-minutes"
 DELETED, CLAIM = "e2e-deleted", "e2e-kept"
 """A workload whose fault deletes its pod, and the claim of ONE on a volume that outlives it."""
@@ -80,6 +82,26 @@ _CHAT: Row = {
     "slo": {"time_to_first_token": "5s", "inter_token_latency": "2s"},
     "repeats": {"per_slot": 1, "slots": ["02:00"]},
 }
+_SERVING: Row = {
+    "command": ["python", "-c", (Path(__file__).parent / "small_server.py").read_text()],
+    "model": "small",
+    "ready": "/health",
+    "resources": {"cpu": 1, "memory": "256MiB"},
+    "scaling": {"by": "none", "minimum": 1, "maximum": 2},
+}
+_SCALE: Row = {
+    **_CHAT,
+    "name": SCALE,
+    "providers": [ONE],
+    "on_demand_only": True,
+    "server": {"backend": "external", "prefix_cache": "off", "client_placement": "other_node"},
+    "phases": [
+        {"name": "steady", "arrivals": {"poisson": {"rate": "4/s"}}, "duration": "12s"},
+        # A server answers 20/s.
+        {"name": "scale_out", "rates": ["4/s", "26/s"], "hold": "60s", "down": "30s", "goodput": "90%"},
+    ],
+    "slo": {"time_to_first_token": "800ms"},
+}
 # What is broken in each provider beside the two good ones, over the first's launcher; each is a row of the table of failures.
 OUT_OF_MEMORY, EXIT_CODE, NO_IMAGE, NINE_GPUS, DEADLINE = "e2e-oom", "e2e-exit", "e2e-noimage", "e2e-nine", "e2e-deadline"
 
@@ -87,8 +109,8 @@ OUT_OF_MEMORY, EXIT_CODE, NO_IMAGE, NINE_GPUS, DEADLINE = "e2e-oom", "e2e-exit",
 def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image: str, results_url: str) -> Path:
     """Write the declarations below `folder` and return it. `namespaces`: by provider, ONE and TWO."""
     for name in (ONE, TWO):
-        volume = {"volume_claim": CLAIM} if name == ONE else {}
-        _provider(folder, name, namespaces[name], image, results_url, node_selector={"nvidia.com/gpu.product": PRODUCTS[name]}, **volume)
+        only = {"volume_claim": CLAIM, "serving": _SERVING} if name == ONE else {}
+        _provider(folder, name, namespaces[name], image, results_url, node_selector={"nvidia.com/gpu.product": PRODUCTS[name]}, **only)
     broken: dict[str, Row] = {
         OUT_OF_MEMORY: {"resources": {"cpu": 1, "memory": "300MiB", "shared_memory": "64MiB"}},
         EXIT_CODE: {"images": {"training": failing_image}},
@@ -126,7 +148,8 @@ def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image
     long = {**deleted, "name": SCRIPT_LONG, "task": {**task, "command": ["python", "-c", slow]}, "steps": {"discard": 10, "measure": 1190}}
     del long["fault"]
     _write(folder / "workloads" / "training" / f"{SCRIPT_LONG}.yaml", {**{k: v for k, v in script.items() if k != "fault"}, **long})
-    _write(folder / "workloads" / "inference" / f"{CHAT}.yaml", _CHAT)
+    for chat in (_CHAT, _SCALE):
+        _write(folder / "workloads" / "inference" / f"{chat['name']}.yaml", chat)
     team = {
         "name": "e2e",
         "description": "the end-to-end tests",

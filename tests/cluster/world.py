@@ -168,5 +168,6 @@ def _overlay(namespace: str, store: ObjectStore) -> dict[str, Any]:
         "kind": "Kustomization",
         "namespace": namespace,
         "resources": [_OVERLAYS],
+        "components": ["../../components/serving"],
         "patches": [{"target": {"kind": "NetworkPolicy", "name": "plumbline-result-store"}, "patch": json.dumps(out)}],
     }

@@ -50,6 +50,16 @@ H100 = {"kind": "nvidia", "product": "NVIDIA-H100-80GB-HBM3", "count": 8}
 CPU = {"kind": "cpu", "count": 1}
 
 
+EXTERNAL = {"server": {"backend": "external", "client_placement": "other_node"}}
+"""Of a workload whose servers exist already, or are a Deployment of the trial."""
+
+
+def serving(**fields: Any) -> dict[str, Any]:
+    """`launcher.serving` of a small server, which a scaler of the test's multiplies."""
+    scaling = {"by": "none", "minimum": 1, "maximum": 4}
+    return {"command": ["python", "-m", "a_server"], "ready": "/health", "model": "m", "scaling": scaling, **fields}
+
+
 def cluster_provider(name: str = "cluster-a", accelerator: dict[str, Any] = CPU, **launcher: Any) -> Provider:
     """A provider on a Kubernetes cluster, with other launcher settings where a test needs them."""
     settings = {

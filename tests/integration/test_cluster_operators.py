@@ -14,7 +14,7 @@ from unittest.mock import Mock
 import pytest
 from tests.fakes.fake_kubernetes import FakeKubernetes, Script
 from tests.fakes.pod_harness import harness
-from tests.fakes.trials import a_trial, cluster_provider
+from tests.fakes.trials import EXTERNAL, a_trial, cluster_provider, serving
 
 from plumbline.launch import stores
 from plumbline.launch.cluster.operate.attempts import UNFINISHED
@@ -67,11 +67,13 @@ def kube(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKubernetes]:
 class World:
     """One planned trial on one provider, and a DAG that runs it."""
 
-    def __init__(self, kube: FakeKubernetes, dags: Path, folder: Path, declare: dict[str, Any] | None = None, **launcher: Any) -> None:
+    def __init__(
+        self, kube: FakeKubernetes, dags: Path, folder: Path, declare: dict[str, Any] | None = None, kind: str = "training", **launcher: Any
+    ) -> None:
         self.kube = kube
         settings = {"poll": "1s", "unreachable_timeout": "2s", "schedule_timeout": "60s", "startup_timeout": "60s", "timeout": "60s"}
         self.provider = cluster_provider(**{"results_url": (folder / "away").as_uri(), "retries": 1, **settings, **launcher})
-        self.trial = a_trial(provider=self.provider, declare=declare)
+        self.trial = a_trial(kind, self.provider, declare)
         self.home = stores.home()
         self.home.put(stores.planned_path(self.trial.campaign_id, self.trial.trial_id), self.trial.model_dump_json().encode())
         (folder / "provider.json").write_text(self.provider.model_dump_json())
@@ -145,6 +147,43 @@ def test_a_pod_is_measured_recorded_and_gone(
     assert '"resources"' not in log and "securityContext" not in log, "and no pod"
     kept = [*tmp_path.rglob("*.json"), *tmp_path.rglob("*.log"), Path(os.environ["AIRFLOW_HOME"]) / "airflow.db"]
     assert SECRET not in log and not any(SECRET.encode() in file.read_bytes() for file in kept), "nor the cluster's token, anywhere"
+
+
+def test_servers_are_a_deployment_whose_every_number_is_stored(make: Any, kube: FakeKubernetes) -> None:
+    scaled = threading.Event()
+    kube.script("*", Script().started().runs(lambda run: harness()(run) if scaled.wait(200.0) else 1))
+    world = make(kind="inference", declare=EXTERNAL, serving=serving(scaling={"by": "hpa", "minimum": 1, "maximum": 3, "cpu": "70%"}))
+
+    def counts() -> list[tuple[int, int]]:
+        folders = world.home.announced(world.trial.campaign_id, world.trial.trial_id)
+        return [(count.ready, count.wanted) for folder in folders for count in world.home.replicas(folder)]
+
+    def scaler() -> None:
+        kube.wait_for(lambda: counts() == [(0, 1)], "the Deployment was seen", timeout_s=200.0)
+        ((deployment, scaler),) = [(d, kube.store.list("horizontalpodautoscalers", NS)) for d in kube.store.list("deployments", NS)]
+        assert [each["spec"]["scaleTargetRef"]["name"] for each in scaler] == [deployment["metadata"]["name"]]
+        for ready, wanted in ((1, 1), (1, 3), (3, 3)):
+            change = {"spec": {"replicas": wanted}, "status": {"readyReplicas": ready}}
+            kube.store.patch("deployments", NS, deployment["metadata"]["name"], change)
+            kube.wait_for(lambda now=(ready, wanted): counts()[-1] == now, f"{ready} of {wanted} are stored", timeout_s=200.0)
+        scaled.set()
+
+    meanwhile = threading.Thread(target=scaler)
+    meanwhile.start()
+    assert world.run() == "success"
+    meanwhile.join()
+    assert counts() == [(0, 1), (1, 1), (1, 3), (3, 3)], "a line at every change"
+    assert kube.leftovers() == []
+
+
+def test_a_cluster_without_keda_is_a_bad_declaration(make: Any, kube: FakeKubernetes) -> None:
+    kube.absent.add("keda.sh")
+    scaling = {"by": "keda", "minimum": 1, "maximum": 3, "triggers": [{"type": "cron", "metadata": {}}]}
+    world = make(kind="inference", declare=EXTERNAL, serving=serving(scaling=scaling), retries=0)
+    assert world.run() == "failed"
+    (record,) = world.attempts
+    assert record.failure_class == "bad_declaration" and "install KEDA" in str(record.failure_detail)
+    assert kube.leftovers() == []
 
 
 def test_a_failure_is_raised_as_its_class_and_only_some_are_tried_again(make: Any, kube: FakeKubernetes) -> None:

@@ -250,6 +250,7 @@ class TrialPodOperator(LaunchOperator, KubernetesPodOperator):  # type: ignore[m
 
         def creation(api: ClusterApi) -> None:
             self.attempt.create_key_secret(api)
+            self.attempt.create_servers(api)
             api.create(row)
 
         self.create(creation)

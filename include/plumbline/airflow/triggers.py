@@ -25,6 +25,7 @@ from plumbline.launch.cluster.observe.observation import CONTAINER, LaunchObserv
 from plumbline.launch.cluster.observe.pod_watch import Decision, Outage, PodWatch, WatchLimits
 from plumbline.launch.cluster.operate.attempts import Attempt
 from plumbline.launch.failures import Unreachable
+from plumbline.results.document import ReplicaCount
 
 T = TypeVar("T")
 _THREADS = ThreadPoolExecutor(64, "cluster-api")
@@ -55,6 +56,11 @@ class LaunchApi:
         """A pod's log; `query` selects the part."""
         path = f"{self._api.path('Pod')}/{name_of(pod)}/log"
         return (await self._ask(path, {"container": CONTAINER, **query})).text
+
+    async def replicas(self, deployment: str) -> ReplicaCount:
+        row = (await self._ask(f"{self._api.path('Deployment')}/{deployment}", {})).row
+        ready, wanted = (row.get("status") or {}).get("readyReplicas") or 0, (row.get("spec") or {}).get("replicas") or 0
+        return ReplicaCount(at=time.time(), ready=ready, wanted=wanted)
 
     async def delete(self, owner: Mapping[str, str] | None, selector: str, secret: str | None = None) -> None:
         """Request the deletion of a launch's owner with its pods, of remaining pods, and of the Secret; does not wait."""
@@ -98,6 +104,8 @@ _STATE_PATIENCE_S = 15.0
 """Limit of the question whether the task is deferred: the first one after a triggerer's start imports Airflow's API."""
 _deleting: set[asyncio.Task[None]] = set()
 """References to running deletions, so that they are not garbage-collected."""
+_REPLICAS_POLL_S = 2.0
+"""Most seconds between polls while replicas are watched: they come and go within tens of seconds."""
 EARLIEST_S = 20.0
 """Airflow 3.3 fails a task whose trigger fires before the scheduler has recorded its deferral (apache/airflow issue 72716). Seen after 5 s on a
 busy scheduler, never after 20 s."""
@@ -115,7 +123,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
     may request, 0 for none. `requested_at`, `deadline`: seconds since the epoch. `started`: the pods started before. `campaign_id`: empty in
     rows of versions whose operators stored the start.
     `patience_s`: how long the kubelet may fail to start a container: five tries, at 0, 10, 30, 70 and 150 s, outlast a registry's restart.
-    `grace_s`: see WatchLimits. `earliest_s`: see EARLIEST_S. `secret`: the Secret that is deleted with the pods.
+    `serves`: it has a Deployment, whose replicas are stored at every change. `grace_s`: see WatchLimits. `earliest_s`: see EARLIEST_S. `secret`: the Secret that is deleted with the pods.
     """
 
     connection: str
@@ -141,18 +149,20 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
     due_deletion: int = 0
     secret: str | None = None
     campaign_id: str = ""
+    serves: bool = False
 
     def __post_init__(self) -> None:
         super().__init__()
         self._events_at = self._log_at = 0.0
         self._clock = time.time() - time.monotonic()
         self._unread: set[str] = set()
+        self._replicas: tuple[ReplicaCount, ...] | None = None
 
     @classmethod
     def of(cls, attempt: Attempt) -> LaunchTrigger:
         """The trigger of an attempt. A pod that replaces another has the start time limit of the first one; the trial's own limit covers all."""
         trial, owner, requested_at, replaced = attempt.trial, attempt.owner, attempt.requested_at, len(attempt.replaced.done)
-        launcher = cluster_declaration(trial.provider)
+        launcher, serves = cluster_declaration(trial.provider), names.serving_of(trial) is not None
         declared = trial.workload.pod_deletions if isinstance(trial.workload, TrainingJob) else 0
         grace_s = 60.0
         return cls(
@@ -169,7 +179,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
             # For pods that their own `timeout` (activeDeadlineSeconds, from the node on) did not end.
             deadline=requested_at.timestamp() + launcher.schedule_timeout + launcher.timeout + grace_s,
             unreachable_timeout_s=launcher.unreachable_timeout,
-            poll_s=launcher.poll,
+            poll_s=min(launcher.poll, _REPLICAS_POLL_S) if serves else launcher.poll,
             started=attempt.started_at is not None,
             known=attempt.pod_names,
             grace_s=grace_s,
@@ -177,6 +187,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
             due_deletion=replaced + 1 if replaced < declared else 0,
             secret=attempt.secret,
             campaign_id=trial.campaign_id,
+            serves=serves,
         )
 
     def _monotonic_now(self) -> float:
@@ -215,6 +226,8 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
             else:
                 if (outage_s := outage.answered(self._monotonic_now())) is not None:
                     self.log.info("The API of namespace %s answers again, after %.0f s", self.namespace, outage_s)
+                if self.serves:
+                    await self._tolerated("replicas", self._watch_replicas(cluster))
                 await self._report(cluster, state, log, decision)
                 if decision is not None and decision.status == "started":
                     await self._tolerated("start", _in_thread(partial(self._store_start, state.seen())))
@@ -266,6 +279,18 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         if state.lacks(pods):
             pods, cluster_now = await cluster.pods(self.selector, cached=False)
         return state.look(pods, self._monotonic_now(), cluster_now)
+
+    async def _watch_replicas(self, cluster: LaunchApi) -> None:
+        """Store the number of servers if it changed. One that cannot be stored counts as a change at the next poll."""
+        count, attempt = await cluster.replicas(self.launch), None
+        if self._replicas is None or (count.ready, count.wanted) != (self._replicas[-1].ready, self._replicas[-1].wanted):
+            attempt = await _in_thread(self._attempt)
+        if attempt is not None:
+            before = self._replicas
+            if before is None:
+                before = await _in_thread(partial(attempt.home.replicas, attempt.home.folder(attempt.trial)))
+            await _in_thread(partial(attempt.home.put_replicas, attempt.trial, (*before, count)))
+            self._replicas = (*before, count)
 
     def _not_answered(self, problem: RequestFailed, outage: Outage) -> tuple[Decision | None, float]:
         stop = outage.failed(problem, self._monotonic_now())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -13,6 +13,7 @@ from plumbline.analysis.trial_sample import USABLE, Conditions, MetricValue, Tri
 from plumbline.declarations import Criterion, Trial
 from plumbline.declarations.trials import flatten, requested_specification
 from plumbline.results import Event, HeldPart, ResultDocument
+from plumbline.results.document import ReplicaCount
 from plumbline.results.launch_record import launch_metrics
 
 
@@ -85,17 +86,26 @@ def held_seconds(document: ResultDocument | HeldPart) -> float | None:
     """Seconds that the trial held its provider: from the launcher's first event to its last; the harness's own timeline without it.
 
     On a cluster each pod holds its node from the moment it has one: the sum over the pods; elsewhere all nodes of a trial are held together.
+    Servers of a Deployment hold theirs too; on accelerators only they do, because the pod that sends the load has none.
     Waiting in the queue holds nothing and is left out. None when fewer than two moments are known: the duration is unknown, not zero.
     """
     if document.launch is not None and document.launch.pods:
         gone = tuple(e for e in document.launch.events if e.name == "deleted")
         spans = [_span(_on_node(pod.events, gone)) for pod in document.launch.pods]
-        return sum(span for span in spans if span is not None) or None
+        pods_s, servers_s = sum(span for span in spans if span is not None), _server_seconds(document.launch.replicas, gone)
+        alone = servers_s and document.trial.provider.accelerator.kind != "cpu"
+        return (servers_s if alone else pods_s + servers_s) or None
     for events in (document.launch.events if document.launch else (), document.timeline):
         span = _span(tuple(e for e in events if e.name != "queued"))
         if span is not None:
             return span * document.trial.workload.nodes
     return None
+
+
+def _server_seconds(replicas: Sequence[ReplicaCount], gone: Sequence[Event]) -> float:
+    """Servers × seconds until all were deleted, or last seen; of those that were asked for and not ready, and of those that still ended, too."""
+    until = [*(count.at for count in replicas[1:]), *(event.utc.timestamp() for event in gone[-1:])]
+    return sum(max(count.ready, count.wanted) * max(end - count.at, 0.0) for count, end in zip(replicas, until, strict=False))
 
 
 def billed_seconds(document: ResultDocument) -> float | None:

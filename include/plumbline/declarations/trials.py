@@ -61,6 +61,11 @@ class Trial(Declared):
     replay_of: str | None = Field(None, description="id of the recorded trial that this one repeats")
     origin: Origin | None = None
 
+    @property
+    def hosted(self) -> bool:
+        """Whether its server runs elsewhere, so that only the client is seen here."""
+        return isinstance(self.workload, InferenceWorkload) and self.workload.server.backend == "external"
+
     @model_validator(mode="after")
     def _hashes_hold(self) -> Trial:
         for field, value in (("spec_hash", spec_hash(self.workload)), ("criteria_hash", criteria_hash(self.workload, self.validity))):

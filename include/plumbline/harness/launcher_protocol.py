@@ -114,6 +114,8 @@ def take_models_credentials() -> tuple[str | None, dict[str, object] | None]:
     return token or None, json.loads(options) if options else None
 
 
+SERVERS_VARIABLE = "PLUMBLINE_SERVERS"
+"""The address of a trial's Deployment, such as http://pl-x:8000."""
 ENDPOINT_KEY_VARIABLE = "PLUMBLINE_ENDPOINT_KEY"
 
 

@@ -151,7 +151,7 @@ class _Run:
     def _measure(self, workdir: Path) -> None:
         trial, cpus = self._trial, usable_cores()
         # What can be seen here is not what a hosted model runs on.
-        hosted = trial.provider.launcher.hosted
+        hosted = trial.hosted
         if self._state is not None:
             self._state.open()
             workdir = self._state.folder
@@ -167,7 +167,7 @@ class _Run:
                 self._check_torch(self._facts)
                 environment.require_driver(self._facts)
                 self._check_locked_memory(self._facts)
-            environment.check_accelerators(trial.provider, trial.workload.gpus, self._facts)
+                environment.check_accelerators(trial.provider, trial.workload.gpus, self._facts)
             if trial.selfcheck:
                 self._progress("environment", 0.005, "running self-checks")
                 self._selfcheck = [*selfcheck.run_for_trial(trial), *self._selfcheck]

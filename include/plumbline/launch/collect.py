@@ -181,7 +181,7 @@ def _read_launch(store: ResultStore, folder: str) -> tuple[LaunchRecord | None, 
 
 
 def _with_replicas(store: ResultStore, folder: str, record: LaunchRecord, trial: Trial) -> LaunchRecord:
-    if not isinstance(trial.workload, InferenceWorkload) or trial.workload.scale_out is None:
+    if not isinstance(trial.workload, InferenceWorkload) or (trial.workload.scale_out is None and not trial.hosted):
         return record
     try:
         return record.model_copy(update={"replicas": store.replicas(folder)})

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tests.fakes.trials import CPU, H100, a_trial, cluster_provider
+from tests.fakes.trials import CPU, EXTERNAL, H100, a_trial, cluster_provider, serving
 
 from plumbline.declarations import Provider, Trial
 from plumbline.launch.cluster.manifests.gang import gang_manifests
+from plumbline.launch.cluster.manifests.serving import serving_parts, serving_service
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
+from plumbline.launch.cluster.names import serving_of
 
 FOLDER = Path(__file__).parent
 REQUESTED_AT = datetime(2026, 11, 1, 2, 0, 30, tzinfo=timezone.utc)
@@ -50,6 +52,13 @@ def _gang(trial: Trial) -> list[Any]:
     return [made.owner, *made.pods]
 
 
+def _served(trial: Trial) -> list[Any]:
+    served = serving_of(trial)
+    assert served is not None
+    service = serving_service(trial, served, REQUESTED_AT)
+    return [service, *serving_parts(trial, REQUESTED_AT), *_pod(trial)]
+
+
 def _fresh(trial: Trial) -> Trial:
     return trial.model_copy(update={"placement": "fresh_node", "avoid_nodes": ("gpu-3", "gpu-17")})
 
@@ -69,6 +78,13 @@ CASES: dict[str, Callable[[], list[Any]]] = {
     "fresh-node": lambda: _pod(_fresh(a_trial(provider=h100(), declare=EIGHT_GPUS))),
     "gang-of-2": lambda: _gang(gang_trial(2)),
     "gang-of-4-queue-topology": lambda: _gang(gang_trial(4, queue="gpus", topology="topology.kubernetes.io/zone", results_secret=None)),
+    "served-by-hpa": lambda: _served(
+        a_trial(
+            "inference",
+            h100(serving=serving(scaling={"by": "hpa", "minimum": 2, "maximum": 8, "cpu": "70%"}), queue="gpus"),
+            declare={**EIGHT_GPUS, **EXTERNAL},
+        )
+    ),
     "jobset": lambda: _gang(gang_trial(2, gang="jobset", queue="gpus")),
 }
 

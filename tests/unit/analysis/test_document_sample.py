@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 from tests.browser.sample import campaign
+from tests.fakes.trials import CPU, H100, cluster_provider
 
 from plumbline.analysis.campaign_data import CampaignData, Quality
 from plumbline.analysis.conclusions import conclude
 from plumbline.analysis.document_sample import campaign_numbers, held_seconds, sample_of
 from plumbline.declarations import HARNESS_PROTOCOL, TrainingWorkload
 from plumbline.results import Event, LaunchRecord, PodRecord
+from plumbline.results.document import ReplicaCount
 from plumbline.results.evidence_files import damaged_files
 
 BEGAN = datetime(2026, 11, 1, 2, 0, tzinfo=timezone.utc)
@@ -107,6 +110,25 @@ def test_a_pod_holds_its_node_from_the_moment_it_has_one(sample: CampaignData) -
     assert held(nowhere) is None, "a queue holds nothing"
     stuck = (at(0, "requested"), at(610, "scheduled"), at(615, "image_pulling"))
     assert held(stuck) == 95.0, "until the launch was deleted"
+
+
+@pytest.mark.parametrize(("accelerator", "held_s"), [(CPU, 100.0 + 210.0), (H100, 210.0)])
+def test_the_servers_of_a_deployment_hold_nodes_too(sample: CampaignData, accelerator: dict[str, Any], held_s: float) -> None:
+    """A server for 120 s, and a second one from the 30th second, when it is asked for; the pod that sends the load for 100 s."""
+
+    def at(second: float, name: str, clock: Literal["cluster", "launcher"] = "cluster") -> Event:
+        return Event(name=name, utc=BEGAN + timedelta(seconds=second), clock=clock)
+
+    counts = [(0, 0, 1), (10, 1, 1), (30, 1, 2), (50, 2, 2), (110, 2, 1)]
+    document, pod = sample.documents[0], PodRecord(name="p", rank=0, events=(at(0, "scheduled"), at(100, "finished")))
+    launch = LaunchRecord(
+        launcher="kubernetes",
+        events=(at(120, "deleted", "launcher"),),
+        pods=(pod,),
+        replicas=tuple(ReplicaCount(at=BEGAN.timestamp() + s, ready=ready, wanted=wanted) for s, ready, wanted in counts),
+    )
+    trial = document.trial.model_copy(update={"provider": cluster_provider(accelerator=accelerator)})
+    assert held_seconds(document.model_copy(update={"trial": trial, "launch": launch})) == pytest.approx(held_s)
 
 
 def test_conditions_are_what_was_asked_and_how_it_was_measured(sample: CampaignData) -> None:

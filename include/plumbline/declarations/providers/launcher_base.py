@@ -198,7 +198,7 @@ class LauncherBase(Declared):
             return None
         backend, placement = workload.server.backend, workload.server.client_placement
         if backend == "external":
-            return f"its server.backend is external, but a {self.kind} provider starts the server; expected an endpoint"
+            return f"its server.backend is external, but a {self.kind} provider starts the server; expected an endpoint, or launcher.serving of a cluster"
         if placement != "same_node":
             where = placement.replace("_", " ")
             return f"its client is on {where} than the server, but a {self.kind} provider runs both on one node; expected same_node"

@@ -18,6 +18,7 @@ from plumbline.declarations.providers.pods import (
     Key,
     Labels,
     ObjectName,
+    PodResources,
     Registry,
     SideContainer,
     Variables,
@@ -26,6 +27,7 @@ from plumbline.declarations.providers.pods import (
     has_registry,
     is_within,
 )
+from plumbline.declarations.providers.serving import Serving
 from plumbline.declarations.providers.simulation import SimulatedLauncher
 from plumbline.declarations.urls import DeclaredUrl, sends_in_clear
 from plumbline.metrics.units import ByteSize, Duration
@@ -126,19 +128,6 @@ class Toleration(Declared):
         return self
 
 
-class PodResources(Declared):
-    """Requests and equal limits of one pod of a trial."""
-
-    cpu: int = Field(ge=1, le=1024, description="whole cores")
-    memory: ByteSize = Field(ge=2.0**28, description="such as 64GiB")
-    ephemeral_storage: ByteSize | None = Field(None, description="scratch disk, such as 100GiB; computed from each workload if omitted")
-    shared_memory: ByteSize = Field(2.0**30, description="size of /dev/shm, counted against memory; NCCL and data loaders need it")
-    extended: dict[Key, Annotated[int, Field(ge=1)]] = Field(default_factory=dict, description='further resources, such as {"rdma/ib": 1}')
-    hugepages: dict[Literal["2Mi", "1Gi"], ByteSize] = Field(
-        default_factory=dict, description="huge pages by their size, such as {2Mi: 5GiB}; beside memory"
-    )
-
-
 class KubernetesLauncher(LauncherBase):
     """Pods on a GPU cluster, reached through an Airflow connection."""
 
@@ -188,6 +177,9 @@ class KubernetesLauncher(LauncherBase):
     pod_patch: dict[str, JsonValue] = Field(
         default_factory=dict,
         description="a strategic merge patch on the pod, {metadata: …, spec: …}, for what no field covers; the trial's container is harness",
+    )
+    serving: Serving | None = Field(
+        None, description="the servers of workloads with server.backend external: a Deployment of each trial, which a scaler multiplies"
     )
     parallel: int = Field(1, ge=1, le=1000, description="trials at a time, as many as the quota allows; a gang is one trial")
     schedule_timeout: Duration = Field(1800.0, description="request to a node, queue included")
@@ -271,6 +263,11 @@ class KubernetesLauncher(LauncherBase):
     def ephemeral_storage(self) -> float | None:
         return self.resources.ephemeral_storage
 
+    def server_mismatch(self, workload: AnyWorkload) -> str | None:
+        if workload.kind == "inference" and workload.server.backend == "external" and self.serving is not None:
+            return self.serving.endpoint("http://servers").server_mismatch(workload)
+        return super().server_mismatch(workload)
+
     def unsuitable(self, workload: AnyWorkload) -> str | None:
         if (wrong := self.server_mismatch(workload)) is not None:
             return wrong
@@ -294,7 +291,9 @@ class KubernetesLauncher(LauncherBase):
         return None
 
     def image_for(self, kind: str, own: str | None = None) -> str | None:
-        image = own or (self.images.training if kind == "training" else self.images.inference)
+        return self.with_registry(own or (self.images.training if kind == "training" else self.images.inference))
+
+    def with_registry(self, image: str | None) -> str | None:
         if image is None or self.registry is None or has_registry(image):
             return image
         return f"{self.registry}/{image}"

@@ -53,6 +53,20 @@ AbsolutePath = Annotated[
     AfterValidator(_check_normal),
 ]
 
+
+class PodResources(Declared):
+    """Requests and equal limits of one pod of a trial."""
+
+    cpu: int = Field(ge=1, le=1024, description="whole cores")
+    memory: ByteSize = Field(ge=2.0**28, description="such as 64GiB")
+    ephemeral_storage: ByteSize | None = Field(None, description="scratch disk, such as 100GiB; computed from each workload if omitted")
+    shared_memory: ByteSize = Field(2.0**30, description="size of /dev/shm, counted against memory; NCCL and data loaders need it")
+    extended: dict[Key, Annotated[int, Field(ge=1)]] = Field(default_factory=dict, description='further resources, such as {"rdma/ib": 1}')
+    hugepages: dict[Literal["2Mi", "1Gi"], ByteSize] = Field(
+        default_factory=dict, description="huge pages by their size, such as {2Mi: 5GiB}; beside memory"
+    )
+
+
 RESERVED_VOLUMES = frozenset(["work", "shared-memory", "kept"])
 """Volumes of every trial's pod (`k8s/workloads/pod.yaml`)."""
 RESERVED_PATHS = ("/work", "/tmp", "/dev/shm", "/kept")

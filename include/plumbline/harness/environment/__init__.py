@@ -51,8 +51,6 @@ def accelerator_mismatch(provider: Provider, requested: int | None, facts: Mappi
     `requested`: accelerators of the trial; None: all of the node's. Fewer cores than declared are an environment fact; a missing GPU is an error,
     because no figure means anything without it."""
     declared = provider.accelerator
-    if provider.launcher.hosted:
-        return None
     count_wanted = requested if requested is not None and provider.launcher.runs_pods else declared.count
     if declared.kind == "cpu":
         return None

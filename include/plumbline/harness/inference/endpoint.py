@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from pydantic_core import from_json
 from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
-from plumbline.declarations import EndpointLauncher, InferenceWorkload, Trial
+from plumbline.declarations import EndpointLauncher, InferenceWorkload, KubernetesLauncher, Trial
 from plumbline.declarations.workloads.models import Encoder
 from plumbline.harness import launcher_protocol
 from plumbline.harness.inference.load import model_wires
@@ -39,8 +40,12 @@ class Endpoint:
 
     @classmethod
     def of(cls, trial: Trial) -> Endpoint:
-        """TypeError if the trial's provider is not an endpoint. Takes the key out of the environment."""
-        launcher, workload = trial.provider.launcher_as(EndpointLauncher), trial.workload
+        """TypeError if the trial's provider is not an endpoint and serves none. Takes the key out of the environment."""
+        declared, workload = trial.provider.launcher, trial.workload
+        if isinstance(declared, KubernetesLauncher) and declared.serving is not None:
+            launcher = declared.serving.endpoint(os.environ[launcher_protocol.SERVERS_VARIABLE])
+        else:
+            launcher = trial.provider.launcher_as(EndpointLauncher)
         if not isinstance(workload, InferenceWorkload):
             raise TypeError(f"trial {trial.trial_id} is {workload.kind}; expected inference on an endpoint")
         return cls(launcher, workload, launcher_protocol.take_endpoint_key())

@@ -19,6 +19,8 @@ from plumbline.harness import engine_python, launcher_protocol
 from plumbline.harness.contention_monitor import ContentionMonitor
 from plumbline.harness.environment.cpu import allotted_cores, usable_cores
 from plumbline.harness.environment.sysfs import format_ranges
+from plumbline.harness.gang.channel import PeerDisconnected, connect
+from plumbline.harness.gang.topology import Address
 from plumbline.harness.inference.analysis import validity
 from plumbline.harness.inference.checkpoint.contents import Manifest
 from plumbline.harness.inference.checkpoint.fetched import FetchedCheckpoint, fetch_companions, fetch_for_trial
@@ -45,7 +47,8 @@ from plumbline.harness.launcher_protocol import Progress
 from plumbline.harness.measurement import EvidenceFile, Measurement, TrialFailed
 from plumbline.loadclient.load_generator import LOOP
 from plumbline.loadclient.prompt import Prompt
-from plumbline.loadclient.transport import Settings
+from plumbline.loadclient.round_trip import split_address
+from plumbline.loadclient.transport import Settings, Target
 from plumbline.results import MetricRow, Scalar, metric_row
 
 
@@ -69,10 +72,10 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMo
     record = TrialRecord(trial, workload, workdir, progress, watch, probed, result)
     try:
         credentials = launcher_protocol.take_models_credentials()
-        fetched, outputs = _fetch(record, credentials) if checkpoint and not trial.provider.launcher.hosted else (None, None)
+        fetched, outputs = _fetch(record, credentials) if checkpoint and not trial.hosted else (None, None)
         schedule, prompts = _load(record, fetched, credentials[0])
         record.result.evidence.append(trial_record.write_schedule(schedule, workdir))
-        if trial.provider.launcher.hosted:
+        if trial.hosted:
             _on_endpoint(record, schedule, prompts, OutputCheck(workload))
         else:
             _on_own_server(record, schedule, prompts, fetched, outputs)
@@ -238,6 +241,8 @@ def _on_endpoint(record: TrialRecord, schedule: Schedule, prompts: Prompts, outp
         if server is not None:
             record.result.facts["server.process"] = server.name
         with record.watch.phase("cold_start"):
+            if record.trial.provider.launcher.runs_pods:
+                _await_servers(record, served.target())
             of_endpoint(driver, served, prompts.cold_start, int(schedule.phases[0].output_tokens[0]))
         if record.workload.evaluation is not None:
             outputs.check(record, served.target())
@@ -246,6 +251,17 @@ def _on_endpoint(record: TrialRecord, schedule: Schedule, prompts: Prompts, outp
         finally:
             if (source := served.token_count_source(record.logs)) is not None:
                 record.result.facts["endpoint.token_count"] = source
+
+
+def _await_servers(record: TrialRecord, target: Target) -> None:
+    """Until a server of the trial's Deployment takes connections; TrialFailed("timeout")."""
+    try:
+        connect(
+            Address(*split_address(target.address)), record.workload.ready_timeout_s, lambda why: record.report("cold_start", 0.0, why)
+        ).close()
+    except PeerDisconnected as error:
+        raise TrialFailed("timeout", f"no server of the Deployment is ready: {error}") from error
+    record.event("server_ready")
 
 
 def _phases(driver: Driver, schedule: Schedule, prompts: Prompts) -> None:

@@ -60,7 +60,7 @@ def run_for_trial(trial: Trial) -> list[CheckLine]:
     """The lines of a campaign's first trial, on the device that it measures: FLOPs of our own decoder, which starts fastest, and of its model."""
     workload = trial.workload
     # Of a hosted model only the client runs here.
-    device: Literal["cpu", "cuda"] = "cpu" if workload.needs.accelerator == "cpu" or trial.provider.launcher.hosted else "cuda"
+    device: Literal["cpu", "cuda"] = "cpu" if workload.needs.accelerator == "cpu" or trial.hosted else "cuda"
     own = {str(workload.model.architecture)} if isinstance(workload, TrainingWorkload) else set()
     return run(device, {"gpt", *own} & set(ARCHITECTURES))
 

@@ -37,6 +37,9 @@ _COLLECTIONS = {
     "Event": "/api/v1/namespaces/{namespace}/events",
     "ResourceQuota": "/api/v1/namespaces/{namespace}/resourcequotas",
     "Job": "/apis/batch/v1/namespaces/{namespace}/jobs",
+    "Deployment": "/apis/apps/v1/namespaces/{namespace}/deployments",
+    "HorizontalPodAutoscaler": "/apis/autoscaling/v1/namespaces/{namespace}/horizontalpodautoscalers",
+    "ScaledObject": "/apis/keda.sh/v1alpha1/namespaces/{namespace}/scaledobjects",
     "JobSet": "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets",
 }
 _WHOLE = "application/json, */*"

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from plumbline.declarations import KubernetesLauncher, Provider, Trial
+from plumbline.declarations.providers.serving import Serving
 from plumbline.launch.failures import BadDeclaration
 
 Row = dict[str, Any]
@@ -16,6 +17,8 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGER = "plumbline"
 LAUNCH = "plumbline/launch"
 """Label: the launch's name, the same on every object of one attempt."""
+SERVES = "plumbline/serves"
+"""Label: the launch's name on the pods of its Deployment, in place of the launch's own label."""
 RANK = "plumbline/rank"
 ATTEMPT = "plumbline/attempt"
 PROVIDER = "plumbline/provider"
@@ -80,6 +83,11 @@ def cluster_declaration(provider: Provider) -> KubernetesLauncher:
         return provider.launcher_as(KubernetesLauncher)
     except TypeError as error:
         raise BadDeclaration(f"{error} for a trial that runs in pods") from None
+
+
+def serving_of(trial: Trial) -> Serving | None:
+    """The servers that the trial's provider starts for it as a Deployment; None for a trial with its server in its own pod."""
+    return cluster_declaration(trial.provider).serving if trial.hosted else None
 
 
 def trial_image(trial: Trial) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from kubernetes.client import Configuration
-from tests.fakes.trials import cluster_provider
+from tests.fakes.trials import cluster_provider, serving
 from tests.golden import Golden
 
 from plumbline.declarations import KubernetesLauncher
@@ -55,7 +55,7 @@ BASE = rules(K8S / "base" / "launcher-role.yaml") + rules(K8S / "base" / "launch
 
 @pytest.mark.parametrize(
     ("settings", "components"),
-    [({}, []), ({"queue": "plumbline"}, ["kueue"]), ({"gang": "jobset"}, ["jobset"])],
+    [({}, []), ({"queue": "plumbline"}, ["kueue"]), ({"gang": "jobset"}, ["jobset"]), ({"serving": serving()}, ["serving"])],
 )
 def test_the_shipped_roles_grant_what_is_needed_and_nothing_more(settings: Row, components: list[str]) -> None:
     granted = granted_permissions(BASE + [rule for name in components for rule in component(name)])

@@ -48,6 +48,11 @@ def required_permissions(launcher: KubernetesLauncher) -> frozenset[Permission]:
         permissions |= _verbs("kueue.x-k8s.io", "localqueues", "get")
     if launcher.gang in _GANGS:
         permissions |= _verbs(*_GANGS[launcher.gang], "create", "get", "list", "delete")
+    if launcher.serving is not None:
+        # Whichever scaler is declared: a component grants all of them.
+        permissions |= _verbs("apps", "deployments", "create", "get")
+        permissions |= _verbs("autoscaling", "horizontalpodautoscalers", "create", "get")
+        permissions |= _verbs("keda.sh", "scaledobjects", "create", "get")
     return permissions
 
 
@@ -68,7 +73,9 @@ def compare_permissions(has: frozenset[Permission], required: frozenset[Permissi
     """One check for missing verbs and one for surplus verbs."""
     missing = sorted(p for p in required if not any(all(mine in ("*", need) for mine, need in zip(h, p, strict=True)) for h in has))
     surplus = sorted(has - required)
-    apply = "apply k8s/provider again (kubectl apply -k k8s/provider/overlays/<provider>), with the component for a queue or jobset"
+    apply = (
+        "apply k8s/provider again (kubectl apply -k k8s/provider/overlays/<provider>), with the component for a queue, jobset or serving"
+    )
     lines = [
         failed(_PERMISSIONS, f"missing in {namespace}: {', '.join(map(str, missing))}", apply)
         if missing

@@ -15,8 +15,8 @@ from plumbline.declarations import KubernetesLauncher, Provider, TrainingJob, Tr
 from plumbline.declarations.compatibility import scratch_needed
 from plumbline.declarations.devices import mig_profile, part_of_card
 from plumbline.declarations.installation import REPOSITORY
-from plumbline.declarations.providers.pods import SideContainer, Volume
-from plumbline.harness.launcher_protocol import DELETIONS_VARIABLE, VOLUME_VARIABLE, Deletion, format_deletions
+from plumbline.declarations.providers.pods import PodResources, SideContainer, Volume
+from plumbline.harness.launcher_protocol import DELETIONS_VARIABLE, SERVERS_VARIABLE, VOLUME_VARIABLE, Deletion, format_deletions
 from plumbline.launch.cluster import store_credentials
 from plumbline.launch.cluster.manifests.patch import apply_patch
 from plumbline.launch.cluster.names import (
@@ -30,6 +30,7 @@ from plumbline.launch.cluster.names import (
     labels,
     launch_name,
     pod_name,
+    serving_of,
     trial_image,
 )
 from plumbline.launch.cluster.node_gpus import INSTANCE_TYPE, PRODUCT, PRODUCT_LABELS
@@ -312,11 +313,11 @@ def _optional_fields(trial: Trial) -> Row:
 def owner_manifest(name: str, trial: Trial, requested_at: datetime) -> Row:
     """The object that owns a gang, from the template of that name, named like the launch; its specification is still empty."""
     row = load_template(name)
-    metadata = _metadata(launch_name(trial), trial, requested_at)
+    metadata = metadata_of(launch_name(trial), trial, requested_at)
     return {"apiVersion": row["apiVersion"], "kind": row["kind"], "metadata": metadata, "spec": row["spec"]}
 
 
-def _metadata(name: str, trial: Trial, requested_at: datetime) -> Row:
+def metadata_of(name: str, trial: Trial, requested_at: datetime) -> Row:
     namespace = cluster_declaration(trial.provider).namespace
     return {"name": name, "namespace": namespace, "labels": labels(trial), "annotations": launch_annotations(trial, requested_at)}
 
@@ -351,23 +352,26 @@ def remove_key(container: Row) -> None:
 
 def trial_variables(trial: Trial) -> list[Row]:
     """Environment entries that differ by trial and provider."""
+    serving = serving_of(trial)
     return [
         {"name": "PLUMBLINE_IMAGE", "value": trial_image(trial)},
         # Without its Secret the container does not start, because its result could not be signed.
         {"name": signing.KEY_VARIABLE, "valueFrom": {"secretKeyRef": {"name": key_name(trial), "key": signing.KEY_VARIABLE}}},
         *store_credentials.store_variables(cluster_declaration(trial.provider)),
         *store_credentials.model_variables(trial),
+        *([] if serving is None else [{"name": SERVERS_VARIABLE, "value": f"http://{launch_name(trial)}:{serving.port}"}]),
     ]
 
 
-def resources(trial: Trial) -> Row:
-    """Requests equal limits: the pod's class is Guaranteed, so that neighbours do not affect it."""
+def resources(trial: Trial, of_server: PodResources | None = None) -> Row:
+    """Requests equal limits: the pod's class is Guaranteed, so that neighbours do not affect it. `of_server`: of a server beside the trial's pod,
+    which has the accelerators then."""
     launcher = cluster_declaration(trial.provider)
-    declared = launcher.resources
+    declared = of_server or launcher.resources
     amounts = {"cpu": str(declared.cpu), "memory": quantity(declared.memory)}
     if (scratch := scratch_bytes(trial)) is not None:
         amounts["ephemeral-storage"] = quantity(scratch)
-    if trial.provider.accelerator.kind != "cpu":
+    if trial.provider.accelerator.kind != "cpu" and trial.hosted == (of_server is not None):
         amounts[launcher.gpu_resource] = str(trial.workload.gpus or trial.provider.accelerator.count)
     amounts |= {f"hugepages-{size}": quantity(amount) for size, amount in sorted(declared.hugepages.items())}
     amounts |= {name: str(count) for name, count in sorted(declared.extended.items())}
@@ -390,7 +394,7 @@ def signing_key_secret(trial: Trial, key: signing.KeyPair, requested_at: datetim
         "apiVersion": "v1",
         "kind": "Secret",
         "type": "Opaque",
-        "metadata": _metadata(key_name(trial), trial, requested_at),
+        "metadata": metadata_of(key_name(trial), trial, requested_at),
         "immutable": True,
         "stringData": {signing.KEY_VARIABLE: key.private_hex},
     }

@@ -15,10 +15,10 @@ from datetime import datetime, timezone
 from plumbline.declarations import KubernetesLauncher, Trial
 from plumbline.launch import stores
 from plumbline.launch.cluster import names, store_credentials
-from plumbline.launch.cluster.api import API_PATIENCE_S, ClusterApi
-from plumbline.launch.cluster.manifests import gang
+from plumbline.launch.cluster.api import API_PATIENCE_S, ApiRefused, ClusterApi
+from plumbline.launch.cluster.manifests import gang, serving
 from plumbline.launch.cluster.manifests.trial_pod import signing_key_secret
-from plumbline.launch.cluster.names import cluster_declaration
+from plumbline.launch.cluster.names import cluster_declaration, serving_of
 from plumbline.launch.cluster.observe import pod_records
 from plumbline.launch.cluster.observe.observation import LaunchObservation, Row, decode_observation, encode_observation, name_of
 from plumbline.launch.cluster.observe.polling import merge_observations, poll_launch, tolerate
@@ -109,7 +109,9 @@ class Attempt:
 
     @property
     def owner(self) -> Row | None:
-        """The manifest of a gang's owner; None for a single pod."""
+        """The manifest of the owner of a gang or of a trial's servers; None for a single pod."""
+        if (served := serving_of(self.trial)) is not None:
+            return serving.serving_service(self.trial, served, self.requested_at)
         return gang.gang_manifests(self.trial, requested_at=self.requested_at).owner if self.seen.expected > 1 else None
 
     @property
@@ -121,6 +123,20 @@ class Attempt:
         """Create the Secret of its signing key, before its first pod. Replacement pods use the same key."""
         if self.key is not None:
             api.create_secret(signing_key_secret(self.trial, self.key, self.requested_at))
+
+    def create_servers(self, api: ClusterApi) -> None:
+        """Create the trial's Deployment with its scaler, if its provider serves it so."""
+        if serving_of(self.trial) is None:
+            return
+        owner = api.create(self.owner or {})
+        for part in gang.with_owner(serving.serving_parts(self.trial, self.requested_at), owner):
+            try:
+                api.create(part)
+            except ApiRefused as refusal:
+                if (part["kind"], refusal.status) != ("ScaledObject", 404):
+                    raise
+                why = "the cluster knows no ScaledObject (keda.sh); install KEDA there, or declare another launcher.serving.scaling.by"
+                raise ApiRefused(404, why) from refusal
 
     @property
     def pod_names(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.fakes.fake_kubernetes import FakeKubernetes, PodRun, Script
 from tests.fakes.pod_harness import harness, signed
-from tests.fakes.trials import a_trial, cluster_provider
+from tests.fakes.trials import EXTERNAL, a_trial, cluster_provider, serving
 from tests.golden import Golden
 
 from plumbline.declarations import Trial
@@ -20,6 +20,7 @@ from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.observe.observation import LaunchObservation, StopCause
 from plumbline.launch.cluster.operate.attempts import UNFINISHED, Attempt
 from plumbline.launch.cluster.operate.closing import adopt_or_announce, close_attempt
+from plumbline.launch.cluster.operate.sweep import sweep_expired
 from plumbline.launch.collect import collect
 from plumbline.launch.failures import BadDeclaration, Interrupted, Unreachable
 from plumbline.results import Environment, LaunchRecord, ResultDocument, ResultStore, Validity, log_transport
@@ -34,7 +35,7 @@ class World:
         self.kube = kube
         self.away = ResultStore((folder / "away").as_uri())
         self.provider = cluster_provider(results_url=self.away.url, unreachable_timeout="1s", **launcher)
-        self.trial = a_trial(provider=self.provider)
+        self.trial = a_trial("inference", self.provider, EXTERNAL) if "serving" in launcher else a_trial(provider=self.provider)
         self.spec = {"campaign_id": self.trial.campaign_id, "trial_id": self.trial.trial_id, "title": "a trial"}
         self.home = stores.home()
         self.home.put(stores.planned_path(self.trial.campaign_id, self.trial.trial_id), self.trial.model_dump_json().encode())
@@ -44,6 +45,7 @@ class World:
         attempt, record = adopt_or_announce(self.spec)
         assert record is None
         attempt.create_key_secret(attempt.api())
+        attempt.create_servers(attempt.api())
         attempt.api().create(pod_manifest(attempt.trial, requested_at=attempt.requested_at))
         return attempt
 
@@ -395,3 +397,25 @@ def test_a_printed_result_of_another_trial_is_not_taken(world: World) -> None:
     world.pod_is("Failed")
     assert close_attempt(attempt).failure_class == "harness_error"
     assert not world.home.exists(f"{world.home.folder(attempt.trial)}/result.json")
+
+
+@pytest.mark.fault("the process that watches a trial with a Deployment is killed", ends="nothing is left", keeps="what its pods stored")
+@pytest.mark.parametrize("by", ["kill", "sweep"])
+def test_servers_go_with_their_service(kube: FakeKubernetes, tmp_path: Path, by: str) -> None:
+    scaling = {"by": "keda", "minimum": 2, "maximum": 4, "triggers": [{"type": "cron", "metadata": {}}]}
+    kube.script("*", Script().started())
+    world = World(kube, tmp_path, serving=serving(scaling=scaling))
+    attempt = world.begin()
+    made = {left.partition("/")[0] for left in kube.leftovers()}
+    assert made == {"deployments", "pods", "scaledobjects", "secrets", "services"}
+    if by == "kill":
+        attempt.kill()
+    else:
+        assert any("Service" in each for each in sweep_expired(attempt.launcher, now_s=attempt.requested_at.timestamp() + 10 * 86400))
+    kube.wait_for(lambda: kube.leftovers() == [], "all of it is gone")
+
+
+def test_a_trial_with_its_server_beside_it_creates_no_deployment(kube: FakeKubernetes, tmp_path: Path) -> None:
+    kube.script("*", Script().started())
+    World(kube, tmp_path).begin()
+    assert {left.partition("/")[0] for left in kube.leftovers()} == {"pods", "secrets"}

@@ -1,0 +1,67 @@
+"""Servers that a cluster provider starts for a trial as a Deployment, which a scaler multiplies while the trial's pod sends the load."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, JsonValue, model_validator
+
+from plumbline.declarations.base import Declared
+from plumbline.declarations.providers.endpoint import EndpointLauncher
+from plumbline.declarations.providers.pods import Image, PodResources, Variables
+from plumbline.metrics.units import Percent
+
+
+class Scaling(Declared):
+    """Who changes the number of servers, and between which ends."""
+
+    by: Literal["hpa", "keda", "none"] = Field(
+        description="hpa: the cluster's own autoscaler, by CPU; keda: a ScaledObject with `triggers`, which needs KEDA; none: a scaler of yours"
+    )
+    minimum: int = Field(1, ge=1, le=1000, description="servers at the start, and the fewest later")
+    maximum: int = Field(ge=1, le=1000)
+    cpu: Percent | None = Field(None, description="hpa: the use of the servers' CPU requests to hold, such as 70%")
+    triggers: tuple[dict[str, JsonValue], ...] = Field((), description="keda: as its ScaledObject takes them")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Scaling:
+        if self.maximum < self.minimum:
+            raise ValueError(f"maximum {self.maximum} is below minimum {self.minimum}; expected at least that many")
+        for field, by, example in (("cpu", "hpa", "70%"), ("triggers", "keda", "[{type: prometheus, metadata: {…}}]")):
+            if bool(getattr(self, field)) != (self.by == by):
+                raise ValueError(
+                    f"by {self.by} {'with' if self.by != by else 'without'} {field}; expected {field}: {example} with by: {by} only"
+                )
+        return self
+
+
+class Serving(Declared):
+    """The servers of workloads with `server.backend: external`: one Deployment behind a Service, both the trial's own."""
+
+    image: Image | None = Field(None, description="images.inference if omitted")
+    command: tuple[str, ...] = Field(min_length=1, description="the server and its arguments; it listens on `port` of all addresses")
+    env: Variables = Field(default_factory=dict, description="variables of the server beside launcher.env; never a secret")
+    port: int = Field(8000, ge=1024, le=65535)
+    path: str = Field("/v1", pattern=r"^(/[^\s?#]+)?$", description="of the protocol's root; empty for kserve_http")
+    ready: Annotated[str, Field(pattern=r"^/\S*$")] | None = Field(
+        None, description="path that answers 200 once it serves; a connection if omitted"
+    )
+    protocol: Literal["openai", "openai_chat", "kserve_http"] = Field(
+        "openai", description="not kserve_grpc: its one connection would stay with one server, whatever their number"
+    )
+    model: str = Field(description="the model's name in requests")
+    exact_output: bool = Field(True, description="it generates the requested number of tokens; false: outputs may end earlier")
+    resources: PodResources | None = Field(
+        None, description="of one server; launcher.resources if omitted. Each has a trial's accelerators"
+    )
+    scaling: Scaling
+
+    @model_validator(mode="after")
+    def _as_endpoint(self) -> Serving:
+        self.endpoint(f"http://server:{self.port}")
+        return self
+
+    def endpoint(self, address: str) -> EndpointLauncher:
+        """The servers as a hosted model at an address, such as http://pl-x:8000."""
+        fields: dict[str, Any] = {name: getattr(self, name) for name in ("protocol", "model", "exact_output")}
+        return EndpointLauncher(kind="endpoint", url=f"{address}{self.path}", **fields)

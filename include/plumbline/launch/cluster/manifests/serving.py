@@ -1,0 +1,78 @@
+"""Manifests of a trial's own servers: a Service, and the Deployment and scaler that it owns, so that deleting it deletes all."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from plumbline.declarations import Trial
+from plumbline.declarations.providers.serving import Serving
+from plumbline.launch.cluster import store_credentials
+from plumbline.launch.cluster.manifests.trial_pod import (
+    QUEUE,
+    load_template,
+    metadata_of,
+    owner_manifest,
+    pod_template,
+    resources,
+    with_variables,
+)
+from plumbline.launch.cluster.names import LAUNCH, SERVES, Row, cluster_declaration, launch_name, serving_of
+
+
+def serving_service(trial: Trial, serving: Serving, requested_at: datetime) -> Row:
+    row = owner_manifest("service", trial, requested_at)
+    port = {"name": "serving", "port": serving.port, "protocol": "TCP"}
+    return {**row, "spec": {"selector": {SERVES: launch_name(trial)}, "ports": [port]}}
+
+
+def serving_parts(trial: Trial, requested_at: datetime) -> tuple[Row, ...]:
+    """The Deployment, and its scaler if one is declared, of a trial whose provider serves it; `gang.with_owner` gives them the Service as owner."""
+    serving = serving_of(trial)
+    assert serving is not None
+    name, scaling, metadata = launch_name(trial), serving.scaling, metadata_of(launch_name(trial), trial, requested_at)
+    chosen = {"matchLabels": {SERVES: name}}
+    spec = {"replicas": scaling.minimum, "selector": chosen, "template": _server_pod(trial, serving, requested_at)}
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+    if scaling.cpu is not None:
+        # Version 1 does all of this, and clusters have it since 1.2 and still.
+        ends = {"minReplicas": scaling.minimum, "maxReplicas": scaling.maximum, "targetCPUUtilizationPercentage": round(100 * scaling.cpu)}
+        scaler = {"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "spec": {"scaleTargetRef": target, **ends}}
+    elif scaling.triggers:
+        ends = {"minReplicaCount": scaling.minimum, "maxReplicaCount": scaling.maximum, "triggers": list(scaling.triggers)}
+        scaler = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "spec": {"scaleTargetRef": target, **ends}}
+    else:
+        return (deployment,)
+    return deployment, {**scaler, "metadata": metadata}
+
+
+def _server_pod(trial: Trial, serving: Serving, requested_at: datetime) -> Row:
+    """A trial's pod with the server in the harness's place: the same nodes, rights and volumes."""
+    launcher, row = cluster_declaration(trial.provider), pod_template(trial, requested_at=requested_at)
+    labels, spec = row["metadata"]["labels"], row["spec"]
+    # By the launch's label the trial's own pods are counted; Kueue would admit each server for itself.
+    for label in (LAUNCH, QUEUE):
+        labels.pop(label, None)
+    labels[SERVES] = launch_name(trial)
+    spec.pop("activeDeadlineSeconds")  # a Deployment's pods may have none
+    spec["restartPolicy"] = "Always"
+    container = spec["containers"][0]
+    harness = load_template("pod")["spec"]["containers"][0]["command"]
+    before = container["command"][: -len(harness)]  # what sets LD_LIBRARY_PATH
+    own = [
+        entry
+        for entry in container["env"]
+        if not entry["name"].startswith("PLUMBLINE_") and "secretKeyRef" not in entry.get("valueFrom", {})
+    ]
+    probe = {"httpGet": {"path": serving.ready, "port": serving.port}} if serving.ready else {"tcpSocket": {"port": serving.port}}
+    container |= {
+        "name": "server",
+        "image": launcher.with_registry(serving.image) or container["image"],
+        "command": [*before, *serving.command],
+        "env": with_variables([*own, *store_credentials.model_variables(trial)], serving.env),
+        "ports": [{"containerPort": serving.port}],
+        "readinessProbe": {**probe, "periodSeconds": 1},
+        "resources": resources(trial, serving.resources or launcher.resources),
+    }
+    del container["args"]
+    return row
