@@ -9,7 +9,7 @@ from datetime import date
 from plumbline.analysis.cost.bill import Bill, Line, Money
 from plumbline.analysis.cost.campaign_bill import ProviderCost, outcome_costs, rejected_usage, usage_of
 from plumbline.analysis.cost.trial_bill import trial_bill
-from plumbline.analysis.cost.unit_costs import COSTS, not_measured
+from plumbline.analysis.cost.unit_costs import COSTS, IDLE_REPLICAS, not_measured
 from plumbline.analysis.prices.book import OTHER_GPUS_TEXT, Quote, with_effective_prices
 from plumbline.analysis.scorecards.scorecard import Scorecard
 from plumbline.archive import Archive, TrialView
@@ -141,6 +141,6 @@ def _trials_in_campaign(archive: Archive, provider: str, campaign_id: str) -> in
 
 
 def _outcomes(document: ResultDocument, provider: Provider, day: date) -> tuple[tuple[str, str], ...]:
-    metrics = {outcome.metric for outcome in COSTS}
+    metrics = {IDLE_REPLICAS, *(outcome.metric for outcome in COSTS)}
     costs = [c for c in outcome_costs(document, provider, day) if c.metric in metrics]
     return tuple((format_name(c.metric), common_scale("USD", [c.value], c.metric).text(c.value)) for c in costs if c.value is not None)

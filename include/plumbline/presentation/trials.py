@@ -18,6 +18,7 @@ from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.trial import curve_charts, event_clock, timeline_chart
 from plumbline.presentation.scorecard_rows import CriterionCell, trial_verdicts
 from plumbline.results import Event, Evidence, MetricRow, PodRecord, ResultDocument, Telemetry
+from plumbline.results.launch_record import launch_metrics
 from plumbline.results.published import PublishedResult
 from plumbline.results.signing import Verification, verify
 
@@ -288,7 +289,8 @@ BEFORE_THE_MEASUREMENT = ("environment", "cold_start", "warmup")
 def _rows_by_metric(document: ResultDocument) -> dict[tuple[str, str], list[MetricRow]]:
     """Rows by phase and metric."""
     rows: dict[tuple[str, str], list[MetricRow]] = {}
-    for row in document.metrics:
+    launched = launch_metrics(document.launch, document.timeline) if document.launch else ()
+    for row in (*document.metrics, *(row for row in launched if row.phase == "scale_out")):
         rows.setdefault((row.phase, row.metric), []).append(row)
     return rows
 
@@ -329,7 +331,7 @@ def phase_parts(document: ResultDocument) -> tuple[PhasePart, ...]:
             format_name(phase),
             tuple(_metric_line(own) for (of, _), own in rows.items() if of == phase),
             _stages(document, phase),
-            _curves(document, phase, "input_tokens"),
+            _curves(document, phase, "offered_rate" if phase == "scale_out" else "input_tokens"),
         )
         for phase in PHASES
         if phase in measured

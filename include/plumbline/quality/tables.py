@@ -73,6 +73,7 @@ _MAY_BE_ZERO = frozenset(
         "delivery_time",
         *map(gang_metric, GANG_NODES),
         "goodput",
+        "idle_replica_time",
         "image_pull_time",
         "input_token_throughput",
         "inter_token_latency",
@@ -85,6 +86,8 @@ _MAY_BE_ZERO = frozenset(
         "restart_recompute_time",
         "time_per_output_token",
         "time_to_recover",
+        "time_to_scale_in",
+        "time_to_scale_out",
     }
 )
 

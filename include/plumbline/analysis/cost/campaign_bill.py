@@ -15,7 +15,7 @@ from plumbline.analysis.cost.interruptions import loss_rate
 from plumbline.analysis.cost.token_costs import token_costs
 from plumbline.analysis.cost.trial_bill import TrialUsage, hour_price, trial_bill
 from plumbline.analysis.cost.unit_costs import Cost, costs_of
-from plumbline.analysis.document_sample import began_on, billed_seconds
+from plumbline.analysis.document_sample import began_on, billed_seconds, sample_of
 from plumbline.analysis.prices.book import Basis, Quote, charged, paid_of, share_of
 from plumbline.analysis.trial_sample import USABLE, WorkloadKind
 from plumbline.declarations import InferenceWorkload, Provider, TrainingJob, Trial
@@ -100,7 +100,9 @@ def outcome_costs(
     )
     paid, share = (charged(quoted, part(provider, workload.gpus)) for part in (paid_of, share_of))
     loss = loss_rate(economics or Economics(), provider.name, workload, purchase)
-    return costs_of(workload.kind, share, document.value, paid=paid, held_s=use.held_s, epoch_size=epoch, nodes=workload.nodes, loss=loss)
+    return costs_of(
+        workload.kind, share, sample_of(document).value, paid=paid, held_s=use.held_s, epoch_size=epoch, nodes=workload.nodes, loss=loss
+    )
 
 
 def _recoveries(document: ResultDocument) -> list[tuple[float, float]]:

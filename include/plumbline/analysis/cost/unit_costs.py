@@ -15,6 +15,8 @@ HOUR_S = 3600.0
 AT_OFFERED_RATE = "_at_offered_rate"
 """Suffix of costs that a faster provider does not lower: an open loop gets its offered rate from every provider."""
 
+IDLE_REPLICAS = "idle_replica_cost"
+
 MetricLookup = Callable[[str, str, str], float | None]
 """(metric, statistic, phase) → one trial's number in the catalogue's unit, None if absent."""
 
@@ -125,7 +127,7 @@ def sustained(metric: str) -> bool:
 
 def phase_of(metric: str) -> str:
     """The phase that a cost's numbers belong to."""
-    return "sweep" if sustained(metric) else "steady"
+    return "scale_out" if metric == IDLE_REPLICAS else "sweep" if sustained(metric) else "steady"
 
 
 def costs_of(
@@ -147,6 +149,8 @@ def costs_of(
     `loss`: interruptions, of which outcomes carry the expected restarts and work done again; a run costs what it cost.
     """
     costs = [cost_per_run(paid or quote, held_s)]
+    if (idle_s := measured("idle_replica_time", "value", "scale_out")) is not None:
+        costs.append(_cost_of_time(IDLE_REPLICAS, quote, idle_s, ""))
     for outcome in COSTS:
         if outcome.kind != kind:
             continue
@@ -177,12 +181,16 @@ def _with_restarts(cost: Cost, loss: LossRate, measured: MetricLookup) -> Cost:
 
 def cost_per_run(quote: Quote, held_s: float | None) -> Cost:
     """Price × the time that one trial held its nodes, from request (on a cluster: from the node's assignment) to release."""
+    known = held_s is not None and math.isfinite(held_s) and held_s > 0
+    return _cost_of_time("cost_per_run", quote, held_s if known else None, "the time that the trial held the provider was not recorded")
+
+
+def _cost_of_time(metric: str, quote: Quote, seconds: float | None, unknown: str) -> Cost:
     if quote.basis is None:
-        return Cost("cost_per_run", None, None, reason=quote.reason)
-    if held_s is None or not math.isfinite(held_s) or held_s <= 0:
-        return Cost("cost_per_run", None, quote.basis, reason="the time that the trial held the provider was not recorded")
-    price = quote.basis.usd_per_hour
-    return Cost("cost_per_run", price * held_s / HOUR_S, quote.basis, f"{quote.basis.hour} × {held_s:.4g} s")
+        return Cost(metric, None, None, reason=quote.reason)
+    if seconds is None:
+        return Cost(metric, None, quote.basis, reason=unknown)
+    return Cost(metric, quote.basis.usd_per_hour * seconds / HOUR_S, quote.basis, f"{quote.basis.hour} × {seconds:.4g} s")
 
 
 def cost_per_finished_run(quote: Quote, held_s: float | None, lost_s: float | None) -> Cost:

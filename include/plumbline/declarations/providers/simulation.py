@@ -12,7 +12,7 @@ from plumbline.declarations.base import Declared, Name
 from plumbline.declarations.providers.launcher_base import LauncherBase, WatchKind
 from plumbline.declarations.workloads.workload import Seed, parse_metric_value
 from plumbline.metrics import metric
-from plumbline.metrics.units import HourlyPrice, Percent, Spread
+from plumbline.metrics.units import Duration, HourlyPrice, Percent, Spread
 
 if TYPE_CHECKING:
     from plumbline.declarations.workloads.any_workload import AnyWorkload
@@ -223,6 +223,14 @@ class SimulatedOutage(Declared):
         return self
 
 
+class SimulatedScaling(Declared):
+    """A server that scales: `delay` after each step of the load that its capacity does not hold it does, and `idle` after the load fell its added
+    replicas are gone."""
+
+    delay: Duration
+    idle: Duration
+
+
 class SimulatedLauncher(LauncherBase):
     """A seeded model of a machine, marked as simulated in every document, row, page and message."""
 
@@ -241,6 +249,7 @@ class SimulatedLauncher(LauncherBase):
     )
     environment: dict[str, Scalar] = Field(default_factory=dict, description="facts beside or instead of the accelerator's usual ones")
     drift: tuple[DriftEvent, ...] = ()
+    scaling: SimulatedScaling | None = Field(None, description="in the phase `scale_out`; absent: the start capacity stays")
     outages: tuple[SimulatedOutage, ...] = Field((), description="of `watch.uptime` and `watch.capacity`; the first one that lasts counts")
 
     @model_validator(mode="after")

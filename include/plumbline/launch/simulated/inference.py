@@ -9,7 +9,17 @@ from statistics import NormalDist
 
 from plumbline.declarations.workloads.checkpoints import Checkpoint, ServedModel
 from plumbline.declarations.workloads.inference import InferenceWorkload, Slo
-from plumbline.declarations.workloads.load import ContextPhaseSpec, FaultPhaseSpec, LoadPhaseSpec, Search, SearchPhaseSpec, mean_tokens
+from plumbline.declarations.workloads.load import (
+    ContextPhaseSpec,
+    FaultPhaseSpec,
+    LoadPhaseSpec,
+    ScaleOutPhaseSpec,
+    Search,
+    SearchPhaseSpec,
+    max_phase_seconds,
+    mean_tokens,
+)
+from plumbline.harness.inference.analysis.scale_out import ScaleOut, Step
 from plumbline.launch.simulated.model import Hardware, TrialDraw
 from plumbline.metrics import Phase
 from plumbline.metrics.quantiles import PERCENTILES, supported
@@ -100,6 +110,13 @@ def rows(workload: InferenceWorkload, has: Hardware, draw: TrialDraw) -> list[Me
     if workload.quality is not None and isinstance(workload.model, Checkpoint):
         metric_rows.append(metric_row("output_agreement", (1.0 + workload.quality.agreement) / 2, 64, phase="cold_start"))
     for spec in workload.phases:
+        if isinstance(spec, ScaleOutPhaseSpec):
+            found = scale_out(spec, workload, has, draw)
+            missed, due = (sum(getattr(step, name) for step in found.steps) for name in ("missed", "requests"))
+            seconds = max_phase_seconds(spec)
+            due += round(spec.rates[0] * spec.down)
+            metric_rows += [*_load(LoadPeriod(spec.name, due, seconds), workload, server, draw, good=1 - missed / due), *found.metrics]
+            continue
         if isinstance(spec, SearchPhaseSpec):
             metric_rows += _search(spec.search, workload, server, draw)
             continue
@@ -151,7 +168,7 @@ def _search(search: Search, workload: InferenceWorkload, server: Server, draw: T
     """Rows of the highest rate that keeps the SLO, and of the load at that rate. Like the harness, gives no rate outside the declared range;
     above it the load is that of the upper end, below it there is none."""
     low, high = search.between
-    row = draw.row("highest_sustained_rate", _sustained(search, workload, server), search.at_most, phase="sweep", moved=False)
+    row = draw.row("highest_sustained_rate", _sustained(search.goodput, workload, server), search.at_most, phase="sweep", moved=False)
     rate = row.value or 0.0
     row = row.model_copy(update={"ci_low": rate, "ci_high": rate * (1 + search.tolerance)})
     yield row if low <= rate < high else metric_row("highest_sustained_rate", None, search.at_most, phase="sweep")
@@ -165,11 +182,11 @@ def _search(search: Search, workload: InferenceWorkload, server: Server, draw: T
         )
 
 
-def _sustained(search: Search, workload: InferenceWorkload, server: Server) -> float:
-    """The highest rate at which the declared share of requests meets the SLO, requests/s; 0 where it never does."""
+def _sustained(goodput: float, workload: InferenceWorkload, server: Server) -> float:
+    """The highest rate at which this share of requests meets the SLO, requests/s; 0 where it never does."""
 
     def holds(taken: float) -> bool:
-        return _meets(workload.slo, *_medians(server, taken)) >= float(search.goodput)
+        return _meets(workload.slo, *_medians(server, taken)) >= goodput
 
     low, high = 0.0, _SUSTAINED
     if holds(high):
@@ -191,8 +208,10 @@ def _kills_server(spec: object) -> bool:
     return isinstance(spec, FaultPhaseSpec) and spec.inject == "server_kill"
 
 
-def _load(stretch: LoadPeriod, workload: InferenceWorkload, server: Server, draw: TrialDraw, down: float = 0.0) -> Iterator[MetricRow]:
-    """The rows of one stretch of load, in which the server was away for `down` seconds."""
+def _load(
+    stretch: LoadPeriod, workload: InferenceWorkload, server: Server, draw: TrialDraw, down: float = 0.0, good: float | None = None
+) -> Iterator[MetricRow]:
+    """The rows of one stretch of load, in which the server was away for `down` seconds. `good`: the share within the SLO, where it is known."""
     phase, n = stretch.phase, stretch.requests
     rate = n / stretch.seconds
     taken = min(rate / server.capacity, _LOAD_LIMIT)
@@ -217,7 +236,7 @@ def _load(stretch: LoadPeriod, workload: InferenceWorkload, server: Server, draw
     yield from _percentiles("request_scheduled_latency", whole, _SIGMA, n, lost, phase)
     if served and server.outputs > 1:
         yield metric_row("output_token_throughput_per_user", 1 / token, served, phase=phase, statistic="p50")
-    good = served / n * _meets(workload.slo, first, token, whole)
+    good = served / n * _meets(workload.slo, first, token, whole) if good is None else good
     throughput = min(served / stretch.seconds, server.capacity) if stretch.closed is None else served / stretch.seconds
     yield draw.row("request_throughput", throughput, served, phase=phase, moved=False, scatter=False)
     yield draw.row("output_token_throughput", throughput * server.outputs, total, phase=phase, moved=False, scatter=False)
@@ -286,6 +305,29 @@ def _fault(spec: FaultPhaseSpec, server: Server, draw: TrialDraw) -> Iterator[Me
     if _kills_server(spec):
         due = round(spec.arrivals.expected(spec.duration))
         yield metric_row("requests_lost", float(round(due * min(1.0, away / spec.duration))), due, phase="fault")
+
+
+def scale_out(spec: ScaleOutPhaseSpec, workload: InferenceWorkload, has: Hardware, draw: TrialDraw) -> ScaleOut:
+    """The steps of a server that scales as the provider declares; one that does not misses the SLO at each rate above its capacity."""
+    sustained, scaling = _sustained(spec.goodput, workload, server_of(workload, has, draw)), draw.declared.scaling
+    delay = None if scaling is None else draw.row("time_to_scale_out", scaling.delay, 1, phase="scale_out").value
+    steps = []
+    for rate in spec.rates:
+        n, held = round(rate * spec.hold), rate <= sustained
+        took = 0.0 if held else delay if delay is not None and delay < spec.hold and steps else None
+        missed = n if took is None else round(rate * took)
+        steps.append(Step(rate, n, missed, 0, took, max(0.0, took - 1 / rate) if took else None))
+    return ScaleOut(steps, spec)
+
+
+def replica_changes(spec: ScaleOutPhaseSpec, workload: InferenceWorkload, has: Hardware, draw: TrialDraw) -> list[tuple[float, int]]:
+    """(seconds after the first step up, replicas that are ready from then on); empty where nothing scales."""
+    scaling, found = draw.declared.scaling, scale_out(spec, workload, has, draw)
+    if scaling is None or found.judgement is not None:
+        return []
+    sustained = _sustained(spec.goodput, workload, server_of(workload, has, draw))
+    grown = [(i * spec.hold + step.took_s, math.ceil(step.rate / sustained)) for i, step in enumerate(found.steps[1:]) if step.took_s]
+    return [(-spec.hold, 1), *grown, (len(found.steps[1:]) * spec.hold + scaling.idle, 1)]
 
 
 def _context(spec: ContextPhaseSpec, workload: InferenceWorkload, has: Hardware, draw: TrialDraw) -> Iterator[MetricRow]:

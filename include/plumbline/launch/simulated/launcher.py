@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from itertools import takewhile
 from typing import Literal, get_args
 
 from plumbline.declarations import (
@@ -22,6 +23,7 @@ from plumbline.declarations import (
 from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.declarations.providers.simulation import DriverChange, PerformanceEvent, Probe, SimulatedLauncher
 from plumbline.declarations.workloads.load import max_phase_seconds
+from plumbline.harness.inference.analysis.scale_out import ScaleOut
 from plumbline.harness.inference.analysis.validity import too_few_requests
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.harness.measurement import Judgement, verdict
@@ -39,6 +41,7 @@ from plumbline.results import (
     LaunchRecord,
     MetricRow,
     Reason,
+    ReplicaCount,
     Reproducibility,
     ResultDocument,
     ResultStore,
@@ -47,7 +50,7 @@ from plumbline.results import (
     Validity,
     metric_row,
 )
-from plumbline.results.launch_record import NODE_READY
+from plumbline.results.launch_record import NODE_READY, SCALED, STEP_DOWN, STEP_UP
 from plumbline.results.probe_document import ProbeDocument
 
 _GIB = 2**30
@@ -160,6 +163,8 @@ def simulate(trial: Trial) -> ResultDocument:
         metrics += training.rows(workload, has, draw)
         stages, took = training.stages(workload, has, draw), _training_s(metrics, workload)
     clock, begin = Clock(trial.planned_at), lead_time_s(draw)
+    scaled = workload.scale_out if isinstance(workload, InferenceWorkload) else None
+    steps = inference.scale_out(scaled, workload, has, draw) if scaled and isinstance(workload, InferenceWorkload) else None
     hashes = {"spec": trial.spec_hash, **({"schedule": trial.schedule_hash} if trial.schedule_hash else {})}
     return ResultDocument.sealed(
         trial=trial,
@@ -172,9 +177,11 @@ def simulate(trial: Trial) -> ResultDocument:
             clock.event("harness_started", begin),
             clock.event("environment_probed", begin + 1.0),
             clock.event("measurement_started", begin + _PROBING_S),
+            *_scaling_events(workload, metrics, clock, begin + _PROBING_S),
             clock.event("measurement_finished", begin + _PROBING_S + took),
         ),
-        validity=_validity(workload, metrics),
+        validity=_validity(workload, metrics, steps),
+        curves=tuple(steps.curves) if steps else (),
         metrics=tuple(metrics),
         stages=tuple(stages),
         gpu_health=_gpu_health(draw),
@@ -183,11 +190,20 @@ def simulate(trial: Trial) -> ResultDocument:
     )
 
 
-def _validity(workload: AnyWorkload, metrics: Sequence[MetricRow]) -> Validity:
+def _scaling_events(workload: AnyWorkload, metrics: Sequence[MetricRow], clock: Clock, begin: float) -> Iterator[Event]:
+    if not isinstance(workload, InferenceWorkload) or (spec := workload.scale_out) is None:
+        return
+    before = takewhile(lambda phase: phase != spec, workload.phases)
+    at = begin + _value(metrics, "time_to_ready", "cold_start") + sum(map(max_phase_seconds, before))
+    for name, after in ((STEP_UP, spec.hold), (STEP_DOWN, spec.hold * len(spec.rates)), (SCALED, max_phase_seconds(spec))):
+        yield clock.event(name, at + after)
+
+
+def _validity(workload: AnyWorkload, metrics: Sequence[MetricRow], steps: ScaleOut | None) -> Validity:
     """The verdict by those of the harness's judgements that need no machine."""
     if not isinstance(workload, InferenceWorkload):
         return Validity(status="valid")
-    reasons = (too_few_requests(workload.acceptance, metrics), _search_open(metrics))
+    reasons = (too_few_requests(workload.acceptance, metrics), _search_open(metrics), steps.judgement if steps else None)
     return verdict(each for each in reasons if each is not None)
 
 
@@ -263,6 +279,10 @@ class SimulationLauncher(Launcher):
         except UnknownHardware as error:
             return "bad_declaration", str(error), None
         store.put_document(document)
+        if isinstance(trial.workload, InferenceWorkload) and (spec := trial.workload.scale_out) is not None:
+            up = next(event.utc.timestamp() for event in document.timeline if event.name == STEP_UP)
+            seen = inference.replica_changes(spec, trial.workload, hardware_of(trial.provider), draw)
+            store.put_replicas(trial, [ReplicaCount(at=up + after, ready=ready, wanted=ready) for after, ready in seen])
         return None, None, document
 
 

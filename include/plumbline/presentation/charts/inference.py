@@ -116,23 +116,29 @@ def percentile_chart(key: str, suffix: str, providers: Sequence[str], cards: Seq
     )
 
 
-PROMPT_LENGTH = "input tokens"
-PROMPT_LENGTH_METRICS = (
-    (("time_to_first_token", "p50"),),
-    (("time_per_output_token", "p50"), ("inter_token_latency", "p50")),
-    (("memory_growth_per_sequence", "max"),),
+_PLACES = {
+    "input_tokens": ("input tokens", "prompt length", "Phase context: prompts of one length after the other."),
+    "offered_rate": ("requests/s", "offered rate", "Phase scale_out: the load stepped up to one rate after the other."),
+}
+PHASE_CURVES = (
+    (("input_tokens", "time_to_first_token", "p50"),),
+    (("input_tokens", "time_per_output_token", "p50"), ("input_tokens", "inter_token_latency", "p50")),
+    (("input_tokens", "memory_growth_per_sequence", "max"),),
+    (("offered_rate", "time_to_scale_out", "max"),),
+    (("offered_rate", "slo_miss_ratio", "value"),),
 )
-"""Groups, of which the first measured metric counts: results of earlier versions have no time_per_output_token."""
+"""Groups of (along, metric, statistic), of which the first measured one counts: results of earlier versions have no time_per_output_token."""
 
 
-def prompt_length_chart(
-    key: str, suffix: str, providers: Sequence[str], campaign: CampaignData, workload: str, metric: str, statistic: str
+def phase_curve_chart(
+    key: str, suffix: str, providers: Sequence[str], campaign: CampaignData, workload: str, along: str, metric: str, statistic: str
 ) -> Chart | None:
-    """One metric by input tokens, by provider: the median over usable repeats with their range. None if no trial has such a curve."""
+    """One metric along what a phase varies, by provider: the median over usable repeats with their range. None if no trial has such a curve."""
+    unit, name, phase = _PLACES[along]
     curves: dict[str, dict[float, list[float]]] = {}
     for document in campaign.usable:
         for curve in document.curves if document.trial.workload.name == workload else ():
-            if (curve.along, curve.metric, curve.statistic) == ("input_tokens", metric, statistic):
+            if (curve.along, curve.metric, curve.statistic) == (along, metric, statistic):
                 for point in curve.points:
                     if point.value is not None:
                         curves.setdefault(document.trial.provider.name, {}).setdefault(point.at, []).append(point.value)
@@ -151,7 +157,7 @@ def prompt_length_chart(
                 sorted(points),
                 [value / scale.factor for value in medians],
                 colour,
-                f"{provider}<br>%{{x:,}} {PROMPT_LENGTH}: %{{y:.4g}} {scale.suffix}",
+                f"{provider}<br>%{{x:,}} {unit}: %{{y:.4g}} {scale.suffix}",
                 width=2.2,
                 dash=dash,
                 mode="lines+markers",
@@ -163,12 +169,12 @@ def prompt_length_chart(
     return Chart(
         name=f"{key}-along-{metric}",
         section="inference",
-        title=f"{capitalize_first(format_name(metric))} by prompt length{suffix}",
-        caption=f"Phase context: prompts of one length after the other. Median of each trial's {statistic} over usable repeats, with their range."
+        title=f"{capitalize_first(format_name(metric))} by {name}{suffix}",
+        caption=f"{phase} Median of each trial's {statistic} over usable repeats, with their range."
         + (" Both scales are logarithmic." if logarithmic else ""),
         data=data,
         layout={
-            "xaxis": log_axis(f"{PROMPT_LENGTH} (log scale)", [], sorted({length for points in curves.values() for length in points})),
+            "xaxis": log_axis(f"{unit} (log scale)", [], sorted({length for points in curves.values() for length in points})),
             "yaxis": log_axis(f"{scale.suffix} (log scale)", [v / scale.factor for v in all_values]) if logarithmic else axis(scale.suffix),
             "hovermode": "closest",
             "showlegend": True,

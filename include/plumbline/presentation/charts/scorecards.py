@@ -25,10 +25,10 @@ from plumbline.presentation.charts.chart import (
 )
 from plumbline.presentation.charts.inference import (
     LATENCIES,
-    PROMPT_LENGTH_METRICS,
+    PHASE_CURVES,
     latency_distribution_chart,
     percentile_chart,
-    prompt_length_chart,
+    phase_curve_chart,
 )
 from plumbline.presentation.charts.training import run_charts, step_time_chart
 from plumbline.presentation.series_summary import HEADLINE_GROUPS
@@ -53,11 +53,9 @@ def campaign_charts(campaign: CampaignData, cards: Sequence[Scorecard], evidence
             slo = next((w.slo for w in specs if isinstance(w, InferenceWorkload)), None)
             latencies = [r for r in evidence.latencies if r.workload == workload]
             charts += [latency_distribution_chart(key, suffix, providers, latencies, name, getattr(slo, name, None)) for name in LATENCIES]
-            for quantities in PROMPT_LENGTH_METRICS:
-                prompt_length_charts = (
-                    prompt_length_chart(key, suffix, providers, campaign, workload, *quantity) for quantity in quantities
-                )
-                charts.append(next((chart for chart in prompt_length_charts if chart is not None), None))
+            for quantities in PHASE_CURVES:
+                curve_charts = (phase_curve_chart(key, suffix, providers, campaign, workload, *quantity) for quantity in quantities)
+                charts.append(next((chart for chart in curve_charts if chart is not None), None))
             charts.append(percentile_chart(key, suffix, providers, workload_cards, "time_to_first_token"))
             # Results of earlier versions have no time_per_output_token.
             token_time_charts = (

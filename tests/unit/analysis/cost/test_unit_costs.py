@@ -188,3 +188,11 @@ def test_each_cost_shows_its_arithmetic_or_the_reason(golden: Golden) -> None:
         idle["cost_per_1m_output_tokens"],
     ]
     golden("analysis.costs", "\n".join(f"{c.metric}: {c.formula or c.reason}" for c in shown))
+
+
+def test_idle_replicas_cost_their_time_to_the_cent() -> None:
+    """Three more replicas for 30 s and one for 20 s after the load fell, 110 replica-seconds, at 7.20 USD an hour."""
+    found = costs("inference", at(7.20), {"idle_replica_time in scale_out": 110.0})["idle_replica_cost"]
+    assert (found.value, found.phase) == (pytest.approx(0.22), "scale_out")
+    assert costs("inference", at(7.20), {"idle_replica_time in scale_out": 0.0})["idle_replica_cost"].value == 0
+    assert "idle_replica_cost" not in costs("inference", at(7.20), {})

@@ -161,6 +161,37 @@ def test_requests_that_a_killed_server_lost_are_counted() -> None:
     assert seen.value("error_rate") == 0.0 and (seen.value("time_to_recover", phase="fault") or 0) > 1
 
 
+STEADY = {"name": "steady", "arrivals": {"poisson": {"rate": "6/s"}}, "duration": "10s"}
+
+
+def stepped(*rates: str, **launcher: Any) -> ResultDocument:
+    """A server of about 370/s; each rate lasts a minute, the first one comes back for two."""
+    scaling = {"name": "scale_out", "rates": rates, "hold": "1min", "down": "2min"}
+    workload = inference_workload(phases=json.loads(json.dumps([STEADY, scaling])))
+    return simulate(asked(place(noise=QUIET, **launcher), "inference", workload=workload))
+
+
+def test_a_server_that_scales_is_back_after_its_declared_delay() -> None:
+    seen = stepped("10/s", "400/s", "1000/s", scaling={"delay": "45s", "idle": "30s"})
+    assert (seen.validity.status, seen.value("time_to_scale_out", phase="scale_out")) == ("valid", 45)
+    assert seen.value("slo_miss_ratio", phase="scale_out") == pytest.approx(45 / 60)
+    assert seen.value("goodput_ratio", phase="scale_out") == pytest.approx(1 - 1400 * 45 / (1410 * 60 + 10 * 120))
+    assert [(curve.metric, [point.at for point in curve.points]) for curve in seen.curves] == [
+        (metric, [400, 1000]) for metric in ("time_to_scale_out", "slo_miss_ratio", "error_rate")
+    ]
+
+
+def test_a_server_that_scales_too_late_or_never_misses_every_request_above_its_capacity() -> None:
+    for launcher in ({}, {"scaling": {"delay": "61s", "idle": "30s"}}):
+        seen = stepped("10/s", "400/s", **launcher)
+        assert [reason.code for reason in seen.validity.reasons] == ["no_scale_out"]
+        assert (seen.value("time_to_scale_out", phase="scale_out"), seen.value("slo_miss_ratio", phase="scale_out")) == (None, 1)
+
+
+def test_steps_within_the_capacity_take_no_time() -> None:
+    assert stepped("10/s", "20/s").value("time_to_scale_out", phase="scale_out") == 0
+
+
 @pytest.mark.parametrize(("gpu", "servers"), [("NVIDIA-H100-80GB-HBM3", 8.0), (None, 1.0)], ids=["8 GPUs", "4 cores"])
 def test_servers_on_gpus_add_up_and_servers_on_cores_share_them(gpu: str | None, servers: float) -> None:
     where = place(gpu=gpu, noise=QUIET)

@@ -16,6 +16,7 @@ from plumbline.declarations import InferenceWorkload, TrainingWorkload, Trial
 from plumbline.declarations.workloads.container import ContainerWorkload
 from plumbline.harness import probes
 from plumbline.harness.inference import trial
+from plumbline.harness.inference.analysis import scale_out
 from plumbline.harness.inference.analysis.metrics import ServerCounters, metrics_of
 from plumbline.harness.inference.phases import checkpoint_quality, context, fault, search
 from plumbline.harness.training.analysis import performance, recovery
@@ -73,6 +74,7 @@ def inference_rows(workload: InferenceWorkload, phase: str, seen: Iterable[Metri
         "context": made_in(context),
         "fault": made_in(fault),
         "sweep": made_in(search),
+        "scale_out": made_in(scale_out),
         "environment": set(re.findall(r'"(\w+)"', PROBES)),
     }.get(phase, set())
     return found | {(r.metric, r.statistic, r.value is not None) for r in seen if r.metric in added}

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.data.result_documents import provider, trial
+from tests.data.result_documents import inference_workload, provider, trial
 
 from plumbline.declarations import Provider, Trial
 from plumbline.launch.collect import collect
@@ -81,3 +81,21 @@ def test_an_accelerator_that_nobody_knows_is_a_bad_declaration(store: ResultStor
     where = provider("sim", accelerator={"kind": "nvidia", "product": "XPU-9", "count": 1}, launcher={"kind": "simulated"})
     record = launcher_for(where).launch(asked(where), store)
     assert record.failure_class == "bad_declaration" and "XPU-9" in str(record.failure_detail)
+
+
+def test_replicas_of_a_server_that_scales_come_home(store: ResultStore) -> None:
+    steady = {"name": "steady", "arrivals": {"poisson": {"rate": "6/s"}}, "duration": "10s"}
+    stepped = {"name": "scale_out", "rates": ["10/s", "400/s"], "hold": "1min", "down": "2min"}
+    noise = {family: {"run": "0%"} for family in ("training", "inference", "start_up", "storage", "hardware")}
+    where = provider(
+        "sim",
+        accelerator={"kind": "cpu", "count": 4},
+        launcher={"kind": "simulated", "noise": noise, "scaling": {"delay": "45s", "idle": "30s"}},
+    )
+    workload = inference_workload(phases=[steady, stepped])
+    planned = trial("inference", where=where, planned_at=datetime(2026, 6, 1, 2, tzinfo=timezone.utc), workload=workload)
+    launcher_for(planned.provider).launch(planned, store)
+    (document,) = collect(store, planned.campaign_id, planned.trial_id)
+    assert document.launch is not None and [count.ready for count in document.launch.replicas] == [1, 2, 1]
+    found = {row.metric: row.value for row in launch_metrics(document.launch, document.timeline) if row.phase == "scale_out"}
+    assert found == {"time_to_scale_in": pytest.approx(30), "idle_replica_time": pytest.approx(30)}
