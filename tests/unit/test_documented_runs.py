@@ -283,6 +283,18 @@ def test_what_was_logged_breaks_a_promise_and_is_claimed(run: Run) -> None:
 # docs/availability.md
 
 
+def test_steps_of_the_load_run_as_printed(run: Run) -> None:
+    text = sections("request-patterns")["Scaling: phase `scale_out`"]
+    for declared in re.findall(r"```yaml\n(.*?)```", text, re.S):
+        file = Path(declared.splitlines()[0].removeprefix("# "))
+        file.write_text(declared, encoding="utf-8")
+    (commands,) = re.findall(r"```sh\n(.*?)```", text, re.S)
+    shown = re.sub(r"\s+", " ", [run(line) for line in commands.splitlines()][-1])
+    # One replica more, idle for two minutes at 7.20 USD an hour.
+    for line in ("Criteria all 2 pass", "idle replica cost ↓ scale out 0.24 USD", "idle replica time ↓ scale out 2.00 min"):
+        assert line in shown
+
+
 def test_the_page_of_availability_runs_as_printed(run: Run) -> None:
     text = page("availability")
     declared, commands, printed = (re.search(rf"```{kind}\n(.*?)```", text, re.S) for kind in ("yaml", "sh", "text"))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from tests.data.result_documents import document, inference_metrics, inference_workload, provider, training_metrics, trial
+from tests.fakes.trials import PLANNED_AT
 
 from plumbline.metrics.formatting import join_words
-from plumbline.presentation.trials import gpu_usages, is_gpu_utilisation
-from plumbline.results import ResultDocument, Telemetry, metric_row
+from plumbline.presentation.trials import gpu_usages, is_gpu_utilisation, phase_parts
+from plumbline.results import Curve, Event, LaunchRecord, Point, ReplicaCount, ResultDocument, Telemetry, metric_row
+from plumbline.results.launch_record import SCALED, STEP_DOWN, STEP_UP
 
 
 def sampled(phase: str = "steady", gpus: int = 2, **means: float) -> tuple[Telemetry, ...]:
@@ -110,3 +113,18 @@ def test_what_counts_as_utilisation() -> None:
         is_gpu_utilisation("gpu0_utilization") and is_gpu_utilisation("gpu15_utilization") and is_gpu_utilisation("server_gpu0_utilization")
     )
     assert not is_gpu_utilisation("gpu0_power") and not is_gpu_utilisation("server_host_cpu_utilization")
+
+
+def test_steps_of_the_load_are_a_table_with_the_replicas_that_the_launcher_saw() -> None:
+    points = (Point(at=0.5, value=0, n=80), Point(at=1000, value=None, n=80))
+    curve = Curve(phase="scale_out", along="offered_rate", metric="time_to_scale_out", statistic="max", unit="s", points=points)
+    moments = {STEP_UP: 10.0, STEP_DOWN: 100.0, SCALED: 200.0}
+    timeline = tuple(Event(name=name, utc=PLANNED_AT + timedelta(seconds=at), monotonic_s=at) for name, at in moments.items())
+    found = document(
+        trial("inference"), metrics=[metric_row("time_to_scale_out", 0, 1, phase="scale_out")], curves=(curve,), timeline=timeline
+    )
+    counts = tuple(ReplicaCount(at=PLANNED_AT.timestamp() + at, ready=n, wanted=n) for at, n in ((0, 1), (40, 3), (160, 1)))
+    (part,) = phase_parts(found.with_launch(LaunchRecord(launcher="kubernetes", events=(), replicas=counts)))
+    assert part.curves is not None and part.curves.heads == ("offered rate", "0.5", "1,000")
+    assert part.curves.lines == (("time to scale out", "max", ("0 s", "–")),)
+    assert [(line.name, line.value) for line in part.metrics][1:] == [("time to scale in", "60.0 s"), ("idle replica time", "2.00 min")]

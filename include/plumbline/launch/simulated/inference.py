@@ -311,7 +311,7 @@ def scale_out(spec: ScaleOutPhaseSpec, workload: InferenceWorkload, has: Hardwar
     """The steps of a server that scales as the provider declares; one that does not misses the SLO at each rate above its capacity."""
     sustained, scaling = _sustained(spec.goodput, workload, server_of(workload, has, draw)), draw.declared.scaling
     delay = None if scaling is None else draw.row("time_to_scale_out", scaling.delay, 1, phase="scale_out").value
-    steps = []
+    steps: list[Step] = []
     for rate in spec.rates:
         n, held = round(rate * spec.hold), rate <= sustained
         took = 0.0 if held else delay if delay is not None and delay < spec.hold and steps else None

@@ -142,6 +142,15 @@ def test_what_grows_with_the_prompt_is_drawn_by_provider(sample: CampaignData) -
     assert first["error_y"]["array"] == pytest.approx([128 * 0.05, 2048 * 0.05])
 
 
+def test_steps_of_the_load_are_drawn_by_their_rate(sample: CampaignData) -> None:
+    points = tuple(Point(at=at, value=value, n=80) for at, value in ((8, 45.0), (16, None), (32, 20.0)))
+    curve = Curve(phase="scale_out", along="offered_rate", metric="time_to_scale_out", statistic="max", unit="s", points=points)
+    documents = tuple(d.model_copy(update={"curves": (curve,)}) for d in sample.documents if d.trial.workload.kind == "inference")
+    drawn = charts(replace(sample, documents=documents))["inference-chat-tiny-cpu-along-time_to_scale_out"]
+    assert drawn.title == "Time to scale out by offered rate"
+    assert drawn.data[0]["x"] == [8, 32], "a step that never held has no point"
+
+
 def test_logarithmic_ticks_say_their_whole_number() -> None:
     wide, narrow = log_axis("", [0.0, 20.0, 2000.0]), log_axis("", [83.0, 170.0])
     assert wide["ticktext"] == ["20", "50", "100", "200", "500", "1,000", "2,000"]
