@@ -106,6 +106,7 @@ def _decided(campaign: CampaignData, trials: tuple[TrialSample, ...], day: date)
         day=day,
         purchase=campaign.purchase,
         economics=campaign.economics,
+        service=campaign.service,
         workloads={t.workload.name: t.workload for t in ([d.trial for d in campaign.documents] or campaign.planned)},
     )
     return tuple(

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from plumbline.analysis.availability import TimeSpan, WatchHistory, total_s, without
 from plumbline.analysis.scorecards.pooling import PooledMetric, pool_measurements
+from plumbline.analysis.trial_sample import MetricValue, TrialSample
+from plumbline.declarations import Preference
+from plumbline.declarations.workloads.workload import PROVIDER_PHASE
+from plumbline.metrics import METRICS
+from plumbline.metrics.proportions import CONFIDENCE
 from plumbline.results.operations import LogEntryView, LogKind
+
+NOT_KNOWN = {
+    "availability": "no check of its uptime counts (watch.uptime of the provider)",
+    "capacity_availability": "no check of its capacity counts (watch.capacity of the provider)",
+    "support_response": "an interval needs six answered tickets in the operations log",
+    "quota_response": "an interval needs six answered quota requests in the operations log",
+}
+"""Metrics of a provider, and why one is missing."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +35,29 @@ class ServiceRecord:
     recovery: PooledMetric
     answers: Mapping[LogKind, PooledMetric]
     solutions: Mapping[LogKind, PooledMetric]
+
+    @property
+    def numbers(self) -> tuple[MetricValue, ...]:
+        """As the numbers of a trial, each with its 95 % interval; what has none is missing."""
+        shares = {"availability" if w.kind == "uptime" else "capacity_availability": w.share for w in self.watches if w.share.n}
+        known = [(name, share.ratio, share.low, share.high, share.n) for name, share in shares.items()]
+        known += [(m.metric, m.value, m.low, m.high, m.n) for m in self.answers.values() if (m.coverage or 0.0) >= CONFIDENCE]
+        return tuple(
+            MetricValue(PROVIDER_PHASE, name, METRICS[name].statistic, value, METRICS[name].unit, METRICS[name].direction, n, low, high)
+            for name, value, low, high, n in known
+        )
+
+
+def with_service(trials: Iterable[TrialSample], records: Mapping[str, ServiceRecord], preference: Preference) -> tuple[TrialSample, ...]:
+    """The trials with those numbers of their provider that the preference weighs or has a gate on."""
+    wanted = service_metrics(preference)
+    numbers = {name: tuple(m for m in record.numbers if m.metric in wanted) for name, record in records.items()} if wanted else {}
+    return tuple(replace(t, metrics=(*t.metrics, *numbers[t.provider])) if numbers.get(t.provider) else t for t in trials)
+
+
+def service_metrics(preference: Preference) -> frozenset[str]:
+    """Metrics of providers that it weighs or has a gate on."""
+    return frozenset(name for name in (*preference.weights, *(g.metric for g in preference.gates)) if METRICS[name].of_provider)
 
 
 def service_record(watches: tuple[WatchHistory, ...], log: Sequence[LogEntryView], excluded: Sequence[TimeSpan]) -> ServiceRecord:

@@ -47,6 +47,7 @@ class Metric:
     sample: Sample | None = None
     leads: Mapping[str, int] = field(default_factory=dict, hash=False)
     declared: bool = False
+    of_provider: bool = False
 
 
 def _row(group: Any, name: str, better: str | None = None, statistic: str = "value", **columns: Any) -> Metric:
@@ -75,7 +76,7 @@ def declare(name: str, unit: Unit, direction: Direction, *, replace: bool = Fals
     """Add a metric that is a workload's own, and that drifts from 5 % on if one side is better. A declared one with the same name stays, unless
     `replace`. ValueError if the catalogue has the name with another unit or direction."""
     known = METRICS.get(name)
-    if known is not None and not known.declared and (known.unit, known.direction) != (unit, direction):
+    if known is not None and not known.declared and (known.of_provider or (known.unit, known.direction) != (unit, direction)):
         raise ValueError(f"{name} is a metric of the catalogue, in {known.unit}, {known.direction}; expected these, or another name")
     if known is None or (known.declared and replace):
         warn, page = (None, None) if direction == "informative" else (_DECLARED_WARN, _DECLARED_PAGE)

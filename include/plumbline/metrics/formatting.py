@@ -128,6 +128,8 @@ def common_scale(unit: str, values: Iterable[float | None], metric: str = "", si
     decimals = max(0, significant - 1 - math.floor(math.log10(smallest))) if smallest > 0 else 0
     if unit == "count" and all(size == int(size) for size in sizes):
         decimals = 0  # nobody loses 36.0 requests
+    if unit == "ratio" and (known := METRICS.get(metric)) is not None and known.of_provider:
+        decimals = 3  # of an availability the last digits count
     return Scale(factor, suffix, min(decimals, 10), metric in _WHOLE_SECONDS)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, timedelta
 from threading import Lock
 
 from pydantic import ValidationError
@@ -21,6 +21,7 @@ from plumbline.analysis.decisions.current_results import (
 )
 from plumbline.analysis.document_sample import sample_of, with_quality_verdict
 from plumbline.analysis.prices.book import all_with_effective_prices
+from plumbline.analysis.service_record import service_metrics
 from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
 from plumbline.archive import Archive
 from plumbline.archive.samples import CurrentSeries, EffectiveAttempt
@@ -28,9 +29,14 @@ from plumbline.declarations import AnyWorkload, Declarations, Provider, with_wei
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.results import ResultDocument
 from plumbline.workflows.relative_criteria import resolve_criteria
+from plumbline.workflows.service_record import service_records
 
 CACHE_SIZE = 4096
 """Documents in memory, some 50 kB each: hundreds of series with a dozen trials."""
+
+
+_CHECKED = timedelta(days=59)
+"""Of the months of these days the checks between campaigns count."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +159,8 @@ def decide_teams(
         matching = [(name, of, with_weights(preference, weights)) for name, of, preference in matching]
     wanted = {w for _, _, preference in matching for w in preference.workloads}
     now = current_results(archive, declared, on, workloads=wanted, purchase=purchase, simulated=simulated)
+    if any(service_metrics(preference) for _, _, preference in matching):
+        now = replace(now, service=service_records(archive, now.providers, (on - _CHECKED, on)))
     return tuple(decide_choice(name, of, preference, now) for name, of, preference in matching)
 
 

@@ -15,10 +15,11 @@ from plumbline.analysis.decisions.certainty import with_certainty
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations
 from plumbline.declarations.alerts import RentedVolume
-from plumbline.declarations.providers.provider import CsvSource
+from plumbline.declarations.providers.provider import CsvSource, MonitoringConfig
 from plumbline.findings.headline import format_day, headline
 from plumbline.presentation.findings_inbox import group_findings
 from plumbline.results.finding import Finding
+from plumbline.results.observation import Observation
 from plumbline.workflows.accept_price import accept_price
 from plumbline.workflows.baseline_decision import apply_answer, undecided_findings
 from plumbline.workflows.causes import unsettled_witnesses
@@ -213,3 +214,24 @@ def test_nothing_is_decided_about_what_a_busy_machine_spoilt(measured: Archive, 
     training = [one.workloads for one in decide_all(measured, declared, DAY, "a test", {"chat-test"})]
     assert training and all("chat-test" not in workloads for workloads in training)
     assert len(decide_all(measured, declared, DAY, "a test")) > len(training)
+
+
+def test_availability_of_the_last_months_decides_and_a_newer_one_is_another_input(measured: Archive, declared: Declarations) -> None:
+    assert ranked(measured, declared)["inference"].first == FAST
+    wanted = {"workloads": ["chat-test"], "weights": {"time_to_first_token": 0.5, "availability": 0.5}}
+    weighs = team(inference={**wanted, "values": {"availability": {"worst": "90%", "best": "100%"}}})
+    watch = MonitoringConfig.model_validate_json('{"uptime": {"every": "1h"}}')
+    places = {name: place.model_copy(update={"watch": watch}) for name, place in declared.providers.items()}
+    declared = replace(declared, teams={weighs.name: weighs}, providers=places)
+    assert ranked(measured, declared)["inference"].first is None, "nothing was observed"
+    begin = datetime(2025, 11, 1, tzinfo=timezone.utc)
+    for name, missed in ((FAST, 60), (CHEAP, 1)):
+        causes = ["timeout" if n < missed else None for n in range(700)]
+        measured.save_observations([Observation(name, "uptime", begin + timedelta(hours=n), cause) for n, cause in enumerate(causes)])
+    found = ranked(measured, declared)["inference"]
+    assert (found.first, found.new) == (CHEAP, True)
+    assert not ranked(measured, declared)["inference"].new
+    detail = last_stored(measured, "platform", "inference", ("chat-test",)).detail  # type: ignore[union-attr]
+    assert [row["values"][1] for row in detail["ranking"]] == [699 / 700, 640 / 700]
+    measured.save_observations([Observation(name, "uptime", begin + timedelta(days=30), None) for name in (FAST, CHEAP)])
+    assert ranked(measured, declared)["inference"].new

@@ -17,6 +17,7 @@ from plumbline.analysis.decisions.sensitivity import PriceSwing, WeightSwing, pr
 from plumbline.analysis.prices.book import Quote, quote, with_price_factor
 from plumbline.analysis.scorecards.comparability import refusals
 from plumbline.analysis.scorecards.scorecard import last_attempts
+from plumbline.analysis.service_record import ServiceRecord, with_service
 from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
 from plumbline.declarations import AnyWorkload, Declarations, Preference, Provider
 from plumbline.declarations.economics import Economics
@@ -35,6 +36,7 @@ class CurrentResults:
     `trials`: every attempt of the campaigns named in `campaigns`, failed ones too, with its costs in USD at the prices of the `day`.
     `providers`: as declared (as measured, of one that is gone) at accepted prices. `series`, `measured`: the series key and the time for
     which its campaign was planned. `workloads`: as the newest trial was planned with, by name. `simulated`: names of simulated providers.
+    `service`: by provider, where a preference weighs it.
     """
 
     trials: tuple[TrialSample, ...]
@@ -48,6 +50,7 @@ class CurrentResults:
     workloads: Mapping[str, AnyWorkload] = field(default_factory=dict)
     left_out: tuple[ExcludedSeries, ...] = ()
     economics: Economics = field(default_factory=Economics)
+    service: Mapping[str, ServiceRecord] = field(default_factory=dict)
 
     def priced(self, factors: Mapping[str, float]) -> tuple[TrialSample, ...]:
         """The trials with each named provider's instance prices multiplied by a factor above 0; the others' stay as they are."""
@@ -161,6 +164,7 @@ class TeamDecision:
 def decide_choice(team: str, kind: WorkloadKind, preference: Preference, results: CurrentResults) -> TeamDecision:
     """A team's decision on what of these results is about its workloads, new enough, and answers the same question at each provider."""
     part = results.of(preference.workloads)
+    part = replace(part, trials=with_service(part.trials, part.service, preference))
     part = part.set_apart(part.too_old).set_apart(part.out_of(preference.residency))
     # A provider that is out anyway takes no side.
     eligible = {r.provider for r in rank(team, kind, preference, part.trials).eligible}

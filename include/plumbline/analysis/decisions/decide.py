@@ -25,6 +25,7 @@ from plumbline.analysis.decisions.probability import probabilities
 from plumbline.analysis.decisions.value_functions import Array, describe_value_function, log_values, log_worths, worth
 from plumbline.analysis.scorecards.comparison_class import ComparedTrial, ComparisonClass, classify_comparison
 from plumbline.analysis.scorecards.scorecard import last_attempts
+from plumbline.analysis.service_record import NOT_KNOWN
 from plumbline.analysis.trial_sample import SUSTAINED, TrialSample, WorkloadKind, leading_phase
 from plumbline.declarations import Criterion, Preference
 from plumbline.metrics import METRICS
@@ -163,7 +164,8 @@ def _candidate(provider: str, preference: Preference, columns: Sequence[Column],
     values = tuple(_middle(trials, c.workload, c.metric, c.statistic, c.phase) for c in columns)
     gates = tuple(gate_of(gate, w, trials) for w in preference.workloads for gate in preference.gates)
     apart = [t.apart for t in trials if t.apart][:1]
-    why_not = apart or [_gap(c, trials) for c, value in zip(columns, values, strict=True) if value is None] + [
+    gaps = dict.fromkeys(_gap(c, trials) for c, value in zip(columns, values, strict=True) if value is None)
+    why_not = apart or [*gaps] + [
         f'gate "{g.text}" on {g.workload} ' + ("was not measured" if g.value is None else "is not met") for g in gates if not g.passed
     ]
     usable = [t for t in trials if t.usable]
@@ -175,6 +177,8 @@ def _candidate(provider: str, preference: Preference, columns: Sequence[Column],
 
 def _gap(column: Column, trials: Sequence[TrialSample]) -> str:
     """Why one provider lacks a weighted number."""
+    if (not_known := NOT_KNOWN.get(column.metric)) is not None:
+        return f"{column.metric} is not known: {not_known}"
     why = cost_gap(column.metric, [t for t in trials if t.workload == column.workload])
     return f"{column.workload}: {why}" if why else f"{column.metric} on {column.workload} was not measured"
 

@@ -18,6 +18,7 @@ from plumbline.analysis.decisions.current_results import CurrentResults, Exclude
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.sensitivity import PriceSwing, WeightSwing
 from plumbline.analysis.prices.book import Quote
+from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import digest
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics import METRICS
@@ -166,9 +167,13 @@ def input_hashes(decided: TeamDecision) -> Inputs:
     preference = decided.preference.model_dump(mode="json", exclude={"groups"})  # how weights were written changes nothing
     return Inputs(
         question=digest({"preference": preference, "purchase": current.purchase, "acceptance": acceptance}),
-        trials=digest([[t.trial_id, t.attempt, t.status, *(c.limit for c in t.resolved.values())] for t in own]),
+        trials=digest([[t.trial_id, t.attempt, t.status, *(c.limit for c in t.resolved.values()), *_of_provider(t)] for t in own]),
         costs=digest(money),
     )
+
+
+def _of_provider(trial: TrialSample) -> list[float | None]:
+    return [m.value for m in trial.metrics if METRICS[m.metric].of_provider]
 
 
 def _price(current: CurrentResults, provider: str, quote: Quote) -> PriceAtDecision:

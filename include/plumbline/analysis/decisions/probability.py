@@ -5,6 +5,7 @@
 2. Providers do not differ without bound: among near-equals the one that leads has been lucky. Scores are drawn towards their common
    middle as in a one-way random-effects model whose spread is unknown, with a half-Cauchy prior of median `USUAL_SPREAD`.
 3. A rate that a search found lies anywhere in its bracket, whatever the repeats say.
+   A number of the provider, such as its availability, is drawn from its own interval, the same for all workloads.
 4. Gates are judged again in each draw; where all are closed nobody is first.
 
 The draws are seeded by provider: the same trials give the same probabilities, also when another provider is taken away that is not
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
@@ -23,12 +25,16 @@ from plumbline.analysis.decisions.repeat_noise import Draws, RepeatScatter, draw
 from plumbline.analysis.decisions.value_functions import Array, log_values, log_worths, worth
 from plumbline.analysis.trial_sample import SUSTAINED, TrialSample
 from plumbline.declarations import Criterion, Preference
+from plumbline.metrics import METRICS
+from plumbline.metrics.proportions import CONFIDENCE
 
 USUAL_SPREAD = 0.1
 """Half of all fields of providers are taken to differ by less than this (standard deviation of log scores), half by more."""
 
 _ALIKE = 1e-12
 """Log scores that differ by no more are equal: less than the rounding of a price decides nothing."""
+
+_TWO_SIDED = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 
 _SPREADS = USUAL_SPREAD * np.tan(np.pi / 2 * (np.arange(24) + 0.5) / 24)
 """Points of that distribution that are equally likely."""
@@ -93,6 +99,7 @@ def draw_scores(
         shared = np.random.default_rng([seed, 0, *workload.encode()])
         moved = _move(preference, [columns[j] for j in here], [best[j] for j in here], middle[here], own, rngs, shared, draws)
         noise[workload] = [of.weights for of in moved]
+        service = [[_of_provider(own[i], gate, seed, draws) for gate in preference.gates] for i in range(len(eligible))]
         for i, (candidate, of) in enumerate(zip(eligible, moved, strict=True)):
             worths[here, i] = middle[here, i][:, None] + of.columns
             inside, weight = (
@@ -103,9 +110,20 @@ def draw_scores(
             variances[i] += of.weights.spread**2 + weight**2 * float(np.var(inside))
             own_moves[i] += of.own + weight * inside
             values = {(g.workload, g.text): g.value for g in candidate.gates}
-            for gate, deviations in zip(preference.gates, of.gates, strict=True):
-                level = (values[workload, gate.text] or 0.0) + deviations
+            for gate, deviations, drawn in zip(preference.gates, of.gates, service[i], strict=True):
+                level = (values[workload, gate.text] or 0.0) + deviations if drawn is None else drawn
                 open_gates[i] &= level <= gate.limit if gate.op == "<=" else level >= gate.limit
+    for i, candidate in enumerate(eligible):
+        own_trials = [t for t in trials if t.usable and t.provider == candidate.provider]
+        for name in {c.metric for c in columns if METRICS[c.metric].of_provider}:
+            at = [j for j, c in enumerate(columns) if c.metric == name]
+            weight, first = sum(columns[j].weight for j in at), at[0]
+            if (drawn := _of_provider(own_trials, columns[first], seed, draws)) is not None:
+                worths[at, i] = log_worths(name, drawn, best[first])
+                both = np.stack([np.append(worths[first, i], middle[first, i]), np.zeros(draws + 1)])
+                values_drawn = log_values(name, preference.values.get(name), both, best[first])[0]
+                own_moves[i] += weight * (values_drawn[:-1] - values_drawn[-1])
+                variances[i] += weight**2 * float(np.var(values_drawn[:-1]))
     scores = _scores(preference, columns, worths, best)
     central = _scores(preference, columns, middle[:, :, None], best)
     posterior, likelihoods = _draw_together(central, scores - central, variances, np.random.default_rng([seed, 1]))
@@ -123,6 +141,16 @@ def _bracket(trials: Sequence[TrialSample], seed: int, provider: str, draws: int
     rates = [n for t in trials if (n := t.number(SUSTAINED, "value", "sweep")) is not None and n.value and n.ci_high]
     width = float(np.median([np.log(n.ci_high / n.value) for n in rates])) if rates else 0.0  # type: ignore[operator]
     return np.random.default_rng([seed, 2, *provider.encode()]).random(draws) * width
+
+
+def _of_provider(trials: Sequence[TrialSample], what: Column | Criterion, seed: int, draws: int) -> Array | None:
+    """A number of the provider in every draw: a normal distribution whose halves end with those of its 95 % interval; None of a trial's."""
+    number = trials[0].number(what.metric, what.statistic, what.phase) if trials and METRICS[what.metric].of_provider else None
+    if number is None or number.value is None or number.ci_low is None or number.ci_high is None:
+        return None
+    z = np.random.default_rng([seed, 3, *what.metric.encode(), *trials[0].provider.encode()]).standard_normal(draws) / _TWO_SIDED
+    drawn: Array = number.value + np.where(z > 0, z * (number.ci_high - number.value), z * (number.value - number.ci_low))
+    return drawn
 
 
 def _move(

@@ -7,7 +7,7 @@ from datetime import date
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal, TypeVar, get_args
 
-from pydantic import AwareDatetime, Field, model_validator
+from pydantic import AfterValidator, AwareDatetime, Field, model_validator
 
 from plumbline.declarations.base import Declared, Name, Residency, extensible
 from plumbline.declarations.devices import part_of_card
@@ -20,7 +20,7 @@ from plumbline.declarations.providers.token_rate import TokenRate
 from plumbline.declarations.urls import DeclaredUrl
 from plumbline.declarations.workloads.engines import EngineArgs, check_engine_args
 from plumbline.declarations.workloads.script import DataAddress
-from plumbline.declarations.workloads.workload import Criterion
+from plumbline.declarations.workloads.workload import Criterion, measured_by_trials
 from plumbline.metrics.units import ByteSize, Duration, HourlyPrice, Pause, Share
 
 
@@ -175,7 +175,7 @@ class ServiceLevel(Declared):
     launch_success: Share | None = None
     provisioning_lead_time: Duration | None = None
     lead_time_share: Share = Field(0.95, description="of the launches, for which the lead time is promised")
-    speed_floors: dict[Name, Criterion] = Field(
+    speed_floors: dict[Name, Annotated[Criterion, AfterValidator(measured_by_trials)]] = Field(
         default_factory=dict, description="by workload a limit on one of its numbers, such as 'tokens_per_second >= 9000tokens/s in steady'"
     )
     availability: Share | None = Field(None, description="of the time of each calendar month (UTC), such as 99.9%")

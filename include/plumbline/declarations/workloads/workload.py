@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 
 CRITERION_SHAPE = "[STATISTIC] METRIC <=|>= VALUE in PHASE, such as: p95 request_scheduled_latency <= 900ms in steady"
 _CRITERION = re.compile(
-    r"^\s*(?:(?P<statistic>[a-z]\w*)\s+)?(?P<metric>[a-z][a-z0-9_]*)\s*(?P<op><=|>=)\s*(?P<value>.+?)\s+in\s+(?P<phase>[a-z_]+)\s*$"
+    r"^\s*(?:(?P<statistic>[a-z]\w*)\s+)?(?P<metric>[a-z][a-z0-9_]*)\s*(?P<op><=|>=)\s*(?P<value>.+?)(?:\s+in\s+(?P<phase>[a-z_]+))?\s*$"
 )
 RELATIVE_SHAPE = "[STATISTIC] METRIC within PERCENT% of baseline|provider NAME in PHASE, such as: goodput within 10% of baseline in steady"
 _RELATIVE = re.compile(
     r"^\s*(?:(?P<statistic>[a-z]\w*)\s+)?(?P<metric>[a-z][a-z0-9_]*)\s+within\s+(?P<within>\d\d?(?:\.\d+)?)\s*%\s+of\s+"
     r"(?:baseline|provider\s+(?P<provider>[a-z0-9-]+))\s+in\s+(?P<phase>[a-z_]+)\s*$"
 )
+PROVIDER_PHASE = "steady"
+"""Where a number of a provider stands beside those of trials."""
 REQUEST_SHARES = {"goodput_ratio": ">=", "error_rate": "<="}
 """Metrics that are a share of the requests, and the side on which a criterion limits them."""
 PER_REQUEST_LATENCIES = frozenset(
@@ -89,7 +91,18 @@ def _parse(value: object) -> object:
     return (_parse_relative_criterion if "within" in str(value).split() else parse_criterion)(str(value))
 
 
-AnyCriterion = Annotated[Criterion | RelativeCriterion, BeforeValidator(_parse)]
+_Criterion = TypeVar("_Criterion", bound=Criterion | RelativeCriterion)
+
+
+def measured_by_trials(criterion: _Criterion) -> _Criterion:
+    """The criterion; ValueError for a metric that no trial measures."""
+    if (known := METRICS.get(criterion.metric)) is not None and known.of_provider:
+        raise ValueError(f'"{criterion.text}": {known.name} is of the provider, not of a trial; {_IN_TEAMS}')
+    return criterion
+
+
+_IN_TEAMS = "expected it in the weights or gates of a team"
+AnyCriterion = Annotated[Criterion | RelativeCriterion, BeforeValidator(_parse), AfterValidator(measured_by_trials)]
 
 
 def _parse_relative_criterion(line: str) -> dict[str, object]:
@@ -110,7 +123,16 @@ def parse_criterion(line: str) -> dict[str, object]:
     if match is None:
         raise ValueError(f'"{line}" is not a criterion; expected {CRITERION_SHAPE}')
     known, fields = _named_number(match, line)
-    return {**fields, "op": match["op"], "limit": parse_metric_value(known.unit, match["value"])}
+    if (fields["phase"] is None) is not known.of_provider:
+        raise ValueError(
+            f'"{line}" is not a criterion; expected {f"{known.name} without a phase" if known.of_provider else CRITERION_SHAPE}'
+        )
+    return {
+        **fields,
+        "phase": fields["phase"] or PROVIDER_PHASE,
+        "op": match["op"],
+        "limit": parse_metric_value(known.unit, match["value"]),
+    }
 
 
 def _named_number(match: re.Match[str], line: str) -> tuple[Metric, dict[str, object]]:
@@ -234,8 +256,10 @@ def parse_primary(line: str) -> dict[str, object]:
     if match is None:
         raise ValueError(f'"{line}" is not a primary metric; expected {PRIMARY_SHAPE}')
     known, fields = _named_number(match, line)
-    if known.direction == "informative":
-        raise ValueError(f'"{line}": {known.name} has no better direction; expected a metric that has one')
+    if known.direction == "informative" or known.of_provider:
+        raise ValueError(
+            f'"{line}": {known.name} {"is of the provider" if known.of_provider else "has no better direction"}; expected a metric that has one'
+        )
     return fields
 
 
