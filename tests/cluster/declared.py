@@ -86,7 +86,7 @@ _SERVING: Row = {
     "command": ["python", "-c", (Path(__file__).parent / "small_server.py").read_text()],
     "model": "small",
     "ready": "/health",
-    "resources": {"cpu": 1, "memory": "256MiB"},
+    "resources": {"cpu": 1, "memory": "256MiB", "shared_memory": "64MiB", "ephemeral_storage": "64MiB"},
     "scaling": {"by": "none", "minimum": 1, "maximum": 2},
 }
 _SCALE: Row = {

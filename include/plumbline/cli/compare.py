@@ -105,6 +105,8 @@ def _show_comparison(comparison: Comparison, series: tuple[str, str], everything
     out.print(f"{comparison.candidate_campaign} against {against}")
     for problem in comparison.problems:
         out.print(f"  not comparable: {problem}", style="yellow")
+    if comparison.left_out:
+        out.print(f"  {comparison.left_out}", style="dim")
     _metrics(comparison, everything)
     # Nobody can judge what others measured by a threshold of ours: there everything is shown.
     changes = [c for c in comparison.environment_changes if everything or c.matters or comparison.imported]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from plumbline.analysis.acceptance import FleetVerdict
 from plumbline.analysis.drift.comparison import format_probe_name
@@ -17,6 +17,11 @@ _SUBJECT = "node/"
 
 def is_about_node(finding: Finding) -> bool:
     return finding.subject.startswith(_SUBJECT)
+
+
+def slow_nodes(findings: Iterable[Finding]) -> frozenset[str]:
+    """The nodes that the findings are about."""
+    return frozenset(finding.subject.removeprefix(_SUBJECT) for finding in findings if is_about_node(finding))
 
 
 def reconcile_nodes(

@@ -160,6 +160,14 @@ _POD_FACTS = {
 """A pod's fact → the environment's. Names of single launches, nodes and jobs are left out: they differ each time and explain nothing."""
 
 
+def nodes_of(document: ResultDocument) -> frozenset[str]:
+    """Names of the nodes that the attempt ran on; empty where nothing names them."""
+    if (launch := document.launch) is None:
+        return frozenset()
+    pods = frozenset(pod.node for pod in launch.pods if pod.node is not None)
+    return pods or frozenset(str(name) for name in (launch.node.get("host.name"),) if name is not None)
+
+
 def effective_environment(document: ResultDocument) -> Environment | None:
     """The harness's facts with those of its pods that it cannot know; values that differ between a gang's pods are named together.
 

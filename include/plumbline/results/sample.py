@@ -54,7 +54,7 @@ class TrialOutcome:
 class CampaignSample:
     """One series in one campaign.
 
-    `observations` come from usable trials, `environments` holds the facts of each of them, `outcomes` has every attempt. `planned`: number of
+    `observations` come from usable trials, without those on slow nodes, which are `left_out` by name; `environments` holds the facts of each of them, `outcomes` has every attempt. `planned`: number of
     trials that the campaign requested (None: unknown). `imported`: measured by others. `spec`: the requested work as nested plain data."""
 
     series_key: str
@@ -66,6 +66,7 @@ class CampaignSample:
     planned: int | None = None
     imported: bool = False
     spec: Mapping[str, Any] | None = None
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from plumbline.quality import check
 from plumbline.results import InvalidResult, Reason, ResultDocument, ResultStore, Validity, quarantine, signing
 from plumbline.results.bounded_json import first_error
 from plumbline.results.document import CONTENTION
+from plumbline.results.launch_record import nodes_of
 from plumbline.workflows import alert, budget
 from plumbline.workflows.plan import TRIAL_GROUPS, TrialGroup, node_names, trial_groups
 from plumbline.workflows.record import complete_corrections, record_attempt
@@ -313,12 +314,11 @@ def _on_fresh_nodes(trials: list[Trial]) -> list[Trial]:
 
 
 def recent_nodes(archive: Archive, series_key: str) -> tuple[str, ...]:
-    nodes = set()
+    nodes = set[str]()
     for campaign in archive.campaigns(series_key, latest=_CAMPAIGNS_AVOIDED):
         for attempt in archive.trials(campaign.campaign_id, series_key):
             document = archive.document(attempt.trial_id, attempt.attempt)
-            if document is not None and document.launch is not None:
-                nodes |= {pod.node for pod in document.launch.pods if pod.node is not None}
+            nodes |= nodes_of(document) if document is not None else set()
     return tuple(sorted(nodes))
 
 

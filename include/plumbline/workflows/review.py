@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from statistics import median
@@ -22,9 +22,11 @@ from plumbline.declarations import AnyWorkload, Declarations, digest, load_in_fo
 from plumbline.declarations import series_key as key_of
 from plumbline.findings import Reconciliation, missing_data
 from plumbline.findings.campaign import findings_of
+from plumbline.findings.node import slow_nodes
 from plumbline.findings.reconcile import reconcile
 from plumbline.metrics import METRICS
 from plumbline.results.finding import FLEET, Finding
+from plumbline.results.launch_record import nodes_of
 from plumbline.results.sample import CampaignSample, Series
 from plumbline.workflows.baseline_decision import undecided_findings
 from plumbline.workflows.causes import review_causes, unsettled_witnesses
@@ -100,19 +102,32 @@ def compare_with_baselines(
         sorted({metric for own in judged.values() for metric in own}) if judged_only else None,
     )
 
+    slow = slow_nodes(readable_findings(archive.findings_of(provider, "reliability", unsettled=True)))
     known = {key: dict(archive.series_campaigns(key, HISTORY_LENGTH)) for key in workloads}
 
     def pair(series_key: str, workload: AnyWorkload) -> SeriesPair:
-        baseline = [samples[series_key, campaign] for campaign in accepted[series_key]]
-        candidate = samples[series_key, campaign_id]
+        baseline = [_elsewhere(archive, samples[series_key, campaign], slow) for campaign in accepted[series_key]]
+        candidate = _elsewhere(archive, samples[series_key, campaign_id], slow)
         since = _undrifted_since(known[series_key], campaign_id, accepted[series_key], drifted.get(series_key, ()))
         levels = archive.levels(series_key, since, judged[series_key]) if since else {}
-        history = [CampaignSample(series_key, campaign, candidate.simulated, level) for campaign, level in levels.items()]
+        since_then = (CampaignSample(series_key, campaign, candidate.simulated, level) for campaign, level in levels.items())
+        history = [_elsewhere(archive, sample, slow) for sample in since_then]
         return SeriesPair(baseline, candidate, lambda metric: limits(workload, metric), history)
 
     pairs = [pair(*series) for series in workloads.items()]
     compared = compare_series(pairs, rules=declared.thresholds.drift, judged_only=judged_only)
     return [_add_history(archive, c, list(known[c.series_key])) for c in compared]
+
+
+def _elsewhere(archive: Archive, sample: CampaignSample, slow: Set[str]) -> CampaignSample:
+    """The sample without trials on slow nodes, unless all ran there: a bad node is no noise of its provider."""
+    nodes = {}
+    for trial in archive.trials(sample.campaign_id, sample.series_key) if slow else ():
+        if trial.usable and (document := archive.document(trial.trial_id, trial.attempt)) is not None:
+            nodes[trial.slot, trial.repeat] = nodes_of(document) & slow
+    kept = tuple(o for o in sample.observations if not nodes.get((o.slot, o.repeat)))
+    left_out = tuple(sorted(set().union(*nodes.values())))
+    return replace(sample, observations=kept, left_out=left_out) if kept and left_out else sample
 
 
 def _undrifted_since(known: Mapping[str, datetime], campaign_id: str, accepted: Sequence[str], drifted: Sequence[str]) -> list[str]:

@@ -11,9 +11,12 @@ import pytest
 from tests.data.result_documents import PLANNED, document, training_metrics, trial
 from tests.fakes.trials import CONFIG
 
+from plumbline.analysis.drift.comparison import Comparison, MetricComparison
 from plumbline.archive import open_archive
+from plumbline.findings import Reconciliation, provider_finding
 from plumbline.findings.headline import headline
 from plumbline.workflows import alert, report, review
+from plumbline.workflows.findings import apply
 
 
 @pytest.fixture(autouse=True)
@@ -194,3 +197,69 @@ def test_one_usable_trial_is_a_result() -> None:
     review.review_campaign("2026-01")
     with open_archive() as archive:
         assert [view for view in archive.findings() if view.kind == "missing_data"] == []
+
+
+def on_nodes(campaign: str, factors: dict[str, float]) -> None:
+    """A trial on each node, whose steps take 0.1 s times its factor and a little of its own."""
+    with open_archive() as archive:
+        for repeat, (node, factor) in enumerate(factors.items(), 1):
+            asked = trial(campaign=campaign, repeat=repeat, planned_at=PLANNED + timedelta(days=int(campaign.split("-")[1]) * 30))
+            made = document(asked, metrics=training_metrics(0.1 * factor * (1 + 0.001 * repeat)))
+            assert made.launch is not None
+            archive.record(made.with_launch(made.launch.model_copy(update={"node": {"host.name": node}})), uri="file:///nowhere")
+
+
+def slow_node_known(node: str) -> None:
+    found = provider_finding(
+        "lab-2core", "reliability", f"node/{node}", since="2026-01-01", severity="warn", title=f"node {node} is slow", explanation=""
+    )
+    with open_archive() as archive:
+        apply(archive, Reconciliation((found,)), by="test", seen_in="accept-3")
+
+
+NODES = [f"n{i}" for i in range(6)]
+
+
+def step_time(comparison: Comparison) -> MetricComparison:
+    return next(r for r in comparison.rows if (r.metric, r.statistic, r.phase) == ("step_time", "median", "steady"))
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_slow_node_widens_no_spread_and_hides_no_drift_of_the_others(known: bool) -> None:
+    """Two of the baseline's eight nodes, and one of the next campaign's, are 12 % slow; the others become 4 % slower."""
+    on_nodes("2026-01", {**dict.fromkeys(NODES, 1.0), "bad": 1.12, "bad-2": 1.12})
+    on_nodes("2026-02", {**dict.fromkeys(NODES, 1.04), "bad": 1.16})
+    if known:
+        slow_node_known("bad")
+        slow_node_known("bad-2")
+    review.review_campaign("2026-01")
+    (one,) = review.review_campaign("2026-02")
+    row = step_time(one.comparison)
+    assert (row.n_baseline, row.n_candidate) == ((6, 6) if known else (8, 7))
+    assert (one.comparison.left_out != "") is known
+    if known:
+        assert "bad" in one.comparison.left_out and row.verdict == "regressed" and row.effect == pytest.approx(0.04, abs=0.005)
+    with open_archive() as archive:
+        (series,) = report.campaign_data(archive, "2026-02").drift
+    assert ("without trials on bad" in series.note) is known
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_more_trials_on_a_slow_node_are_drift_of_the_provider_only_while_it_is_not_known(known: bool) -> None:
+    on_nodes("2026-01", dict.fromkeys(NODES, 1.0))
+    on_nodes("2026-02", {**dict.fromkeys(NODES[:2], 1.0), **{f"bad{i}": 1.2 for i in range(12)}})
+    for i in range(12 if known else 0):
+        slow_node_known(f"bad{i}")
+    review.review_campaign("2026-01")
+    (one,) = review.review_campaign("2026-02")
+    assert bool(one.findings) is not known
+
+
+def test_a_provider_with_slow_nodes_alone_is_compared_as_it_is() -> None:
+    for campaign in ("2026-01", "2026-02"):
+        on_nodes(campaign, dict.fromkeys(NODES, 1.0))
+    for node in NODES:
+        slow_node_known(node)
+    review.review_campaign("2026-01")
+    (one,) = review.review_campaign("2026-02")
+    assert step_time(one.comparison).n_candidate == len(NODES) and one.comparison.left_out == ""

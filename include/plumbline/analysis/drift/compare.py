@@ -87,6 +87,7 @@ def compare_series(
             ),
             reliability=reliability_of(pair.baseline, pair.candidate),
             problems=no,
+            slow_nodes=tuple(sorted({n for sample in (*pair.baseline, pair.candidate, *pair.history) for n in sample.left_out})),
         )
         for pair, no, rows in zip(pairs, refused, judge_series(measured, rules), strict=True)
     ]

@@ -151,7 +151,7 @@ class MetricComparison:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The comparison of a series: rows by metric, changed environment, reliability, and the reason of a refusal."""
+    """The comparison of a series: rows by metric, of trials on other nodes than the `slow_nodes`, changed environment, reliability, and the reason of a refusal."""
 
     series_key: str
     baseline_campaigns: tuple[str, ...]
@@ -163,6 +163,12 @@ class Comparison:
     reliability: Reliability
     problems: tuple[str, ...] = ()
     imported: bool = False
+    slow_nodes: tuple[str, ...] = ()
+
+    @property
+    def left_out(self) -> str:
+        """What the rows leave out, in words; empty if nothing."""
+        return f"without trials on {', '.join(self.slow_nodes)}: slow in several acceptances" if self.slow_nodes else ""
 
     @property
     def drifted(self) -> tuple[MetricComparison, ...]:

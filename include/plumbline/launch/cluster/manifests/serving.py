@@ -48,7 +48,10 @@ def serving_parts(trial: Trial, requested_at: datetime) -> tuple[Row, ...]:
 
 def _server_pod(trial: Trial, serving: Serving, requested_at: datetime) -> Row:
     """A trial's pod with the server in the harness's place: the same nodes, rights and volumes."""
-    launcher, row = cluster_declaration(trial.provider), pod_template(trial, requested_at=requested_at)
+    declared = cluster_declaration(trial.provider)
+    launcher = declared.model_copy(update={"resources": serving.resources or declared.resources})
+    served = trial.model_copy(update={"provider": trial.provider.model_copy(update={"launcher": launcher})})
+    row = pod_template(served, requested_at=requested_at)
     labels, spec = row["metadata"]["labels"], row["spec"]
     # By the launch's label the trial's own pods are counted; Kueue would admit each server for itself.
     for label in (LAUNCH, QUEUE):
@@ -72,7 +75,7 @@ def _server_pod(trial: Trial, serving: Serving, requested_at: datetime) -> Row:
         "env": with_variables([*own, *store_credentials.model_variables(trial)], serving.env),
         "ports": [{"containerPort": serving.port}],
         "readinessProbe": {**probe, "periodSeconds": 1},
-        "resources": resources(trial, serving.resources or launcher.resources),
+        "resources": resources(served, of_server=True),
     }
     del container["args"]
     return row

@@ -15,7 +15,7 @@ from plumbline.declarations import KubernetesLauncher, Provider, TrainingJob, Tr
 from plumbline.declarations.compatibility import scratch_needed
 from plumbline.declarations.devices import mig_profile, part_of_card
 from plumbline.declarations.installation import REPOSITORY
-from plumbline.declarations.providers.pods import PodResources, SideContainer, Volume
+from plumbline.declarations.providers.pods import SideContainer, Volume
 from plumbline.harness.launcher_protocol import DELETIONS_VARIABLE, SERVERS_VARIABLE, VOLUME_VARIABLE, Deletion, format_deletions
 from plumbline.launch.cluster import store_credentials
 from plumbline.launch.cluster.manifests.patch import apply_patch
@@ -363,15 +363,15 @@ def trial_variables(trial: Trial) -> list[Row]:
     ]
 
 
-def resources(trial: Trial, of_server: PodResources | None = None) -> Row:
+def resources(trial: Trial, *, of_server: bool = False) -> Row:
     """Requests equal limits: the pod's class is Guaranteed, so that neighbours do not affect it. `of_server`: of a server beside the trial's pod,
     which has the accelerators then."""
     launcher = cluster_declaration(trial.provider)
-    declared = of_server or launcher.resources
+    declared = launcher.resources
     amounts = {"cpu": str(declared.cpu), "memory": quantity(declared.memory)}
     if (scratch := scratch_bytes(trial)) is not None:
         amounts["ephemeral-storage"] = quantity(scratch)
-    if trial.provider.accelerator.kind != "cpu" and trial.hosted == (of_server is not None):
+    if trial.provider.accelerator.kind != "cpu" and trial.hosted == of_server:
         amounts[launcher.gpu_resource] = str(trial.workload.gpus or trial.provider.accelerator.count)
     amounts |= {f"hugepages-{size}": quantity(amount) for size, amount in sorted(declared.hugepages.items())}
     amounts |= {name: str(count) for name, count in sorted(declared.extended.items())}
