@@ -15,7 +15,7 @@ from plumbline.declarations.workloads.models import Llama
 from plumbline.metrics import METRICS, PHASES, leading_names
 from plumbline.metrics.formatting import common_scale, format_name, format_percent, format_quantity, join_words
 from plumbline.presentation.charts.chart import Chart
-from plumbline.presentation.charts.trial import curve_charts, event_clock, timeline_chart
+from plumbline.presentation.charts.trial import curve_charts, event_clock, replica_chart, timeline_chart
 from plumbline.presentation.scorecard_rows import CriterionCell, trial_verdicts
 from plumbline.results import Event, Evidence, MetricRow, PodRecord, ResultDocument, Telemetry
 from plumbline.results.launch_record import launch_metrics
@@ -275,7 +275,7 @@ def trial_page(
         pods=tuple(_pod(pod) for pod in document.launch.pods) if document.launch else (),
         criteria=trial_verdicts(document, Quality(view.quality_action, tuple(r.detail for r in view.quality_reasons)), resolved),
         signals=tuple(_signal(item) for item in document.telemetry if not is_gpu_utilisation(item.signal)),
-        curves=curve_charts(document),
+        curves=(*curve_charts(document), *filter(None, [replica_chart(document)])),
         expired=expired or {},
         timeline=timeline_chart(document),
         usages=gpu_usages(document),

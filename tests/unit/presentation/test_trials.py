@@ -10,6 +10,7 @@ from tests.data.result_documents import document, inference_metrics, inference_w
 from tests.fakes.trials import PLANNED_AT
 
 from plumbline.metrics.formatting import join_words
+from plumbline.presentation.charts.trial import replica_chart
 from plumbline.presentation.trials import gpu_usages, is_gpu_utilisation, phase_parts
 from plumbline.results import Curve, Event, LaunchRecord, Point, ReplicaCount, ResultDocument, Telemetry, metric_row
 from plumbline.results.launch_record import SCALED, STEP_DOWN, STEP_UP
@@ -124,7 +125,13 @@ def test_steps_of_the_load_are_a_table_with_the_replicas_that_the_launcher_saw()
         trial("inference"), metrics=[metric_row("time_to_scale_out", 0, 1, phase="scale_out")], curves=(curve,), timeline=timeline
     )
     counts = tuple(ReplicaCount(at=PLANNED_AT.timestamp() + at, ready=n, wanted=n) for at, n in ((0, 1), (40, 3), (160, 1)))
-    (part,) = phase_parts(found.with_launch(LaunchRecord(launcher="kubernetes", events=(), replicas=counts)))
+    launched = found.with_launch(LaunchRecord(launcher="kubernetes", events=(), replicas=counts))
+    drawn = replica_chart(launched)
+    assert drawn is not None and replica_chart(found) is None
+    assert [(trace["name"], trace["x"], trace["y"]) for trace in drawn.data] == [
+        (of, [-10, 30, 150], [1, 3, 1]) for of in ("ready", "wanted")
+    ]
+    (part,) = phase_parts(launched)
     assert part.curves is not None and part.curves.heads == ("offered rate", "0.5", "1,000")
     assert part.curves.lines == (("time to scale out", "max", ("0 s", "–")),)
     assert [(line.name, line.value) for line in part.metrics][1:] == [("time to scale in", "60.0 s"), ("idle replica time", "2.00 min")]

@@ -7,8 +7,22 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from plumbline.metrics.formatting import capitalize_first, common_scale, format_count, format_name
-from plumbline.presentation.charts.chart import PAPER, Chart, Part, axis, band, bars, categories, line, marks, pattern, significant
+from plumbline.presentation.charts.chart import (
+    PAPER,
+    Chart,
+    Part,
+    axis,
+    band,
+    bars,
+    categories,
+    line,
+    marks,
+    pattern,
+    significant,
+    vertical,
+)
 from plumbline.results import Curve, Event, ResultDocument
+from plumbline.results.launch_record import STEP_DOWN, STEP_UP
 
 WAITS, STARTS, PROBES, WARMS_UP, MEASURES, CLOSES = "waiting", "starting", "probing", "warm-up", "measuring", "closing"
 _STYLES = {
@@ -212,6 +226,33 @@ def _curve_chart(curves: Sequence[Curve]) -> Chart | None:
             "shapes": [band(0.0 if lead.along == "run_time" else min(x), min(steady))] if has_warmup else [],
             "hovermode": "closest",
             "showlegend": False,
+        },
+        height=260,
+    )
+
+
+def replica_chart(document: ResultDocument) -> Chart | None:
+    """Replicas of a server that scales, from the first step up of the load; None where the launcher saw none."""
+    counts, at = document.launch.replicas if document.launch else (), {event.name: event for event in document.timeline}
+    if not counts or STEP_UP not in at:
+        return None
+    x = [count.at - at[STEP_UP].utc.timestamp() for count in counts]
+    drawn = (("ready", "$p0", "solid", [count.ready for count in counts]), ("wanted", "$p1", "dot", [count.wanted for count in counts]))
+    moments = [(event.monotonic_s or 0.0) - (at[STEP_UP].monotonic_s or 0.0) for name in (STEP_UP, STEP_DOWN) if (event := at.get(name))]
+    return Chart(
+        name="replicas",
+        section="trial",
+        title="Replicas over time",
+        caption="Replicas that were ready and wanted. The lines: the load stepped up, and fell back to its first rate.",
+        data=[
+            line(x, y, colour, f"%{{x:,.4g}} s: %{{y}} {name}", name=name, line={"color": colour, "dash": dash, "shape": "hv"})
+            for name, colour, dash, y in drawn
+        ],
+        layout={
+            "xaxis": axis("seconds since the first step up"),
+            "yaxis": axis("replicas", rangemode="tozero"),
+            "shapes": [vertical(moment) for moment in moments],
+            "showlegend": True,
         },
         height=260,
     )
