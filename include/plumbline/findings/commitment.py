@@ -28,7 +28,7 @@ def reconcile_commitments(
             began=str(c.until),
             since=str(c.on),
             severity="warn",
-            title=f"reserved hours of {c.contract} end {c.end}",
+            title=f"reserved hours of {c.contract} end on {c.until}",
             explanation=f"{c.ahead_h:,.0f} h ahead, {c.ahead_usd}; renewing pays below {c.renewal}",
             simulated=simulated,
         )
