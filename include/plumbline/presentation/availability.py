@@ -74,7 +74,7 @@ def watch_view(history: WatchHistory) -> WatchView:
         history.kind,
         title,
         tuple(map(_month, history.months)),
-        tuple(map(_outage, history.outages)),
+        tuple(map(outage_line, history.outages)),
         week_chart(history.kind, seconds, history.hours),
     )
 
@@ -90,11 +90,11 @@ def _month(month: Availability) -> MonthLine:
         _time(month.down_s),
         _time(month.unobserved_s),
         ", ".join((*ours, *unproven)),
-        tuple(map(_outage, month.outages)),
+        tuple(map(outage_line, month.outages)),
     )
 
 
-def _outage(outage: Outage) -> OutageLine:
+def outage_line(outage: Outage) -> OutageLine:
     recovery = outage.recovery_s
     return OutageLine(
         f"{outage.began:%Y-%m-%d %H:%M}",

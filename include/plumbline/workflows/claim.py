@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.alerts.monthly_cost import MonthlyCost
+from plumbline.analysis.availability import Outage
 from plumbline.analysis.drift.environment import Group, fact_rule
 from plumbline.analysis.scorecards.provisioning import OPERATOR_FAULTS, PROVIDER_FAULTS, UNPROVEN, launch_share
 from plumbline.archive import Archive, FindingView
@@ -23,6 +24,7 @@ from plumbline.archive.trends import LaunchCounts
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.providers.provider import ServiceLevel
 from plumbline.metrics.formatting import capitalize_first, first_lines, join_words
+from plumbline.presentation.availability import outage_line
 from plumbline.presentation.promises import AVAILABILITY, PromiseRow, total_credit
 from plumbline.results.finding import UNREADABLE_ERRORS, Finding
 from plumbline.results.sample import Series
@@ -47,10 +49,12 @@ LARGEST_ATTACHMENT = 20 * 10**6
 
 @dataclass(frozen=True)
 class Claimable:
-    """A claim with a finding: `broken` promises and the `launches` they were counted in, or in `why` one sentence on what is missing."""
+    """A claim with a finding: `broken` promises, the `launches` they were counted in and the `outages` that checks found, or in `why` one sentence
+    on what is missing."""
 
     broken: tuple[PromiseRow, ...]
     launches: tuple[LaunchCounts, ...] = ()
+    outages: tuple[Outage, ...] = ()
     why: str = ""
 
 
@@ -112,7 +116,8 @@ def _proven(finding: Finding, judged: ProviderPromises) -> Claimable:
         rows = [row for row in (*judged.launch_rows, *judged.log_rows) if row.promised]
     broken = tuple(row for row in rows if row.verdict == "broken")
     if broken:
-        return Claimable(broken, judged.launches if {*broken} & {*judged.launch_rows} else ())
+        checked = judged.outages if {*broken} & {*judged.log_rows} else ()
+        return Claimable(broken, judged.launches if {*broken} & {*judged.launch_rows} else (), checked)
     return Claimable(
         (), why=f"No promise is proven broken. {'. '.join(f'{capitalize_first(row.sentence)}: {row.verdict_text}' for row in rows)}."
     )
@@ -171,9 +176,10 @@ def write_claim(archive: Archive, declared: Declarations, finding_id: str, folde
 
 
 def _promises(archive: Archive, answer: Claimable) -> dict[str, bytes]:
-    """`promises.json` of the pack: broken promises with credits, and every revision of the entries of the operations log that show them."""
+    """`promises.json` of the pack: broken promises with credits, every revision of the entries of the operations log that show them, and outages."""
     log = [asdict(state) for row in answer.broken for entry in row.evidence for state in archive.operations_history(entry)]
-    data = {"broken": [asdict(row) for row in answer.broken], "operations_log": log}
+    outages = [asdict(outage) for outage in answer.outages]
+    data = {"broken": [asdict(row) for row in answer.broken], "operations_log": log, "outages": outages}
     return {"promises.json": json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False, default=datetime.isoformat).encode()}
 
 
@@ -220,6 +226,7 @@ def _letter(
         "",
         *[f"- {capitalize_first(row.sentence)}" for row in answer.broken],
         *_counted(answer.launches),
+        *first_lines([f"- Our checks: {outage_line(o).text}" for o in answer.outages], _MOST_LINES, "- and {} more, in promises.json"),
         *(["- Chance explains it less than once in 40."] if any(row.interval for row in answer.broken) else []),
         "",
         "WHAT WE FOUND",

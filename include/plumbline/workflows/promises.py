@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from plumbline.analysis.availability import WatchHistory, month_span
+from plumbline.analysis.availability import Outage, WatchHistory, month_span
 from plumbline.analysis.operations import (
     credit_of,
     month_availability,
@@ -51,7 +51,7 @@ DECLARE = "sla: {launch_success: 99%, provisioning_lead_time: 15min}"
 @dataclass(frozen=True)
 class ProviderPromises:
     """A provider's promises as rows: of launches, of speeds by workload, and of what the operations log and checks show. `launches`: by campaign, oldest
-    first. Of a speed the newest repeats count, as many as an interval needs. `log`: newest entry first."""
+    first. Of a speed the newest repeats count, as many as an interval needs. `log`: newest entry first. `outages`: those that checks found to be the provider's, newest first."""
 
     provider: str
     launches: tuple[LaunchCounts, ...]
@@ -59,6 +59,7 @@ class ProviderPromises:
     speed_rows: Mapping[str, PromiseRow]
     log_rows: tuple[PromiseRow, ...]
     log: tuple[LogEntryView, ...]
+    outages: tuple[Outage, ...] = ()
 
     @property
     def rows(self) -> tuple[PromiseRow, ...]:
@@ -112,6 +113,7 @@ def provider_promises(archive: Archive, declared: Declarations, name: str) -> Pr
             ),
         ),
         log=log,
+        outages=(*outages, *(o for o in (asked.outages if asked else ()) if o.whose == "provider")),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -31,7 +32,7 @@ from plumbline.presentation.availability import watch_view
 from plumbline.results.observation import Observation
 from plumbline.results.operations import LogEntry
 from plumbline.workflows.alert import send_alerts
-from plumbline.workflows.claim import claimable
+from plumbline.workflows.claim import claimable, write_claim
 from plumbline.workflows.observe import watch_histories
 from plumbline.workflows.operations_log import log_operation
 from plumbline.workflows.promises import provider_promises
@@ -203,7 +204,9 @@ def breaches(archive: Archive, declared: Declarations, monkeypatch: pytest.Monke
     return {title.removeprefix("broke its promise of "): evidence for title, evidence in shown.items() if "promise" in title}
 
 
-def test_measured_outages_alone_break_promises_and_the_log_takes_it_back(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measured_outages_alone_break_promises_and_the_log_takes_it_back(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     declared, month = watched(time_to_recover="1h", response_share="50%"), f"availability in {LAST:%Y-%m}"
     archive.save_observations(checks(60, 25))
     found = breaches(archive, declared, monkeypatch)
@@ -213,6 +216,11 @@ def test_measured_outages_alone_break_promises_and_the_log_takes_it_back(archive
     assert "Checks between campaigns" in view.detail["explanation"] and view.detail["since"] == f"{LAST:%Y-%m-%d}"
     (row,) = claimable(archive, declared, [view])[view.finding_id].broken
     assert (row.usd, row.evidence) == (100.0, ())
+    claim = write_claim(archive, declared, view.finding_id, tmp_path / "claim")
+    assert "Our checks: " in claim.letter.read_text() and "2.08 h  server error" in claim.letter.read_text()
+    with zipfile.ZipFile(claim.pack.file) as pack:
+        (outage,) = json.loads(pack.read("promises.json"))["outages"]
+    assert (outage["began"], outage["misses"], outage["whose"]) == (LAST.isoformat(), 25, "provider")
     ours = INCIDENT | {"solved": (LAST + timedelta(hours=1)).isoformat(), "whose": "us"}
     entry = log_operation(archive, declared, ours, "ada")
     assert breaches(archive, declared, monkeypatch) == {}, "people know better whose fault it was"
