@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+import threading
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fakes.fake_kubernetes import FakeKubernetes
 from tests.fakes.openai_server import Hosted, Plan
 from tests.fakes.trials import a_trial, local_provider
 
 from plumbline.analysis.cost.campaign_bill import CampaignBill, outcome_costs
-from plumbline.declarations import Provider, Trial, installation_paths
+from plumbline.declarations import EndpointLauncher, Provider, Trial, installation_paths
+from plumbline.declarations.providers.endpoint import Deployment
 from plumbline.launch.collect import collect
 from plumbline.launch.endpoint import EndpointClientLauncher
 from plumbline.launch.registry import launcher_for
@@ -200,3 +203,48 @@ def test_a_wrong_key_is_named_and_not_repeated(home: Path, tmp_path: Path) -> No
     assert "launcher.connection" in document.validity.reasons[0].detail
     assert len(hosted.records) == 1
     assert KEY.encode() not in everything_written(home, tmp_path)
+
+
+def deployed(url: str, **declare: Any) -> Trial:
+    """A trial on an endpoint whose Deployment is on the cluster of the connection k8s_a."""
+    trial = trial_on(url, None, **declare)
+    launcher = trial.provider.launcher_as(EndpointLauncher)
+    behind = Deployment(connection="k8s_a", namespace="plumbline", name="chat")
+    provider = trial.provider.model_copy(update={"launcher": launcher.model_copy(update={"deployment": behind})})
+    return trial.model_copy(update={"provider": provider})
+
+
+def test_the_replicas_behind_an_endpoint_are_recorded(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with FakeKubernetes() as kube, Hosted(Plan(first_s=0.01)) as hosted:
+        monkeypatch.setenv("AIRFLOW_CONN_K8S_A", kube.connection_json("plumbline"))
+        row = {"metadata": {"name": "chat"}, "spec": {"replicas": 1}, "status": {"readyReplicas": 1}}
+        kube.store.create("deployments", "plumbline", row)
+        scaler = threading.Thread(target=_scaled, args=(kube,))
+        scaler.start()
+        document = measured(deployed(hosted.url + "/v1", **SHORT | {"phases": LONG}))
+        scaler.join()
+    assert document.validity.failure_class is None, document.validity
+    assert document.launch is not None
+    assert [(count.ready, count.wanted) for count in document.launch.replicas] == [(1, 1), (2, 2)]
+
+
+LONG = [{"name": "steady", "arrivals": {"poisson": {"rate": "20/s"}}, "duration": "6s"}]
+
+
+def _scaled(kube: FakeKubernetes) -> None:
+    """A second replica once the launcher asks again."""
+    kube.wait_for(lambda: len(kube.called("GET /apis/apps/v1/namespaces/plumbline/deployments/chat")) > 1, "it asks again", timeout_s=100.0)
+    kube.store.patch("deployments", "plumbline", "chat", {"spec": {"replicas": 2}, "status": {"readyReplicas": 2}})
+
+
+@pytest.mark.parametrize(("forbidden", "said"), [(False, "does not exist"), (True, "right to get deployments.apps")])
+def test_a_deployment_that_cannot_be_read_is_a_bad_declaration(
+    home: Path, monkeypatch: pytest.MonkeyPatch, forbidden: bool, said: str
+) -> None:
+    with FakeKubernetes() as kube:
+        monkeypatch.setenv("AIRFLOW_CONN_K8S_A", kube.connection_json("plumbline"))
+        if forbidden:
+            kube.forbidden.add(("get", "deployments.apps"))
+        record = launched(deployed("http://127.0.0.1:1/v1"), home)
+    assert record.failure_class == "bad_declaration"
+    assert said in str(record.failure_detail)

@@ -23,6 +23,7 @@ from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.observe.log_reader import LogReader
 from plumbline.launch.cluster.observe.observation import CONTAINER, LaunchObservation, Row, encode_observation, has_started, name_of
 from plumbline.launch.cluster.observe.pod_watch import Decision, Outage, PodWatch, WatchLimits
+from plumbline.launch.cluster.observe.replicas import REPLICAS_POLL_S, replica_count
 from plumbline.launch.cluster.operate.attempts import Attempt
 from plumbline.launch.failures import Unreachable
 from plumbline.results.document import ReplicaCount
@@ -58,9 +59,7 @@ class LaunchApi:
         return (await self._ask(path, {"container": CONTAINER, **query})).text
 
     async def replicas(self, deployment: str) -> ReplicaCount:
-        row = (await self._ask(f"{self._api.path('Deployment')}/{deployment}", {})).row
-        ready, wanted = (row.get("status") or {}).get("readyReplicas") or 0, (row.get("spec") or {}).get("replicas") or 0
-        return ReplicaCount(at=time.time(), ready=ready, wanted=wanted)
+        return replica_count((await self._ask(f"{self._api.path('Deployment')}/{deployment}", {})).row)
 
     async def delete(self, owner: Mapping[str, str] | None, selector: str, secret: str | None = None) -> None:
         """Request the deletion of a launch's owner with its pods, of remaining pods, and of the Secret; does not wait."""
@@ -104,8 +103,6 @@ _STATE_PATIENCE_S = 15.0
 """Limit of the question whether the task is deferred: the first one after a triggerer's start imports Airflow's API."""
 _deleting: set[asyncio.Task[None]] = set()
 """References to running deletions, so that they are not garbage-collected."""
-_REPLICAS_POLL_S = 2.0
-"""Most seconds between polls while replicas are watched: they come and go within tens of seconds."""
 EARLIEST_S = 20.0
 """Airflow 3.3 fails a task whose trigger fires before the scheduler has recorded its deferral (apache/airflow issue 72716). Seen after 5 s on a
 busy scheduler, never after 20 s."""
@@ -179,7 +176,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
             # For pods that their own `timeout` (activeDeadlineSeconds, from the node on) did not end.
             deadline=requested_at.timestamp() + launcher.schedule_timeout + launcher.timeout + grace_s,
             unreachable_timeout_s=launcher.unreachable_timeout,
-            poll_s=min(launcher.poll, _REPLICAS_POLL_S) if serves else launcher.poll,
+            poll_s=min(launcher.poll, REPLICAS_POLL_S) if serves else launcher.poll,
             started=attempt.started_at is not None,
             known=attempt.pod_names,
             grace_s=grace_s,

@@ -12,13 +12,15 @@ from plumbline.declarations import EndpointLauncher as Declared
 from plumbline.harness import launcher_protocol
 from plumbline.harness.inference.endpoint import Endpoint, classify_failure
 from plumbline.harness.inference.load.prompts import prompt_source
+from plumbline.launch.cluster.observe.replicas import recorded_replicas
 from plumbline.launch.connections import airflow_connection
-from plumbline.launch.failures import EXCEPTIONS, BadDeclaration
-from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, ProbeSkipped, ProviderFacts
+from plumbline.launch.failures import EXCEPTIONS, BadDeclaration, Unreachable
+from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, OnProgress, ProbeSkipped, ProviderFacts
 from plumbline.launch.local.process_launcher import Allocation, ProcessLauncher, StartRefused
 from plumbline.loadclient.load_generator import drive
 from plumbline.loadclient.phase_load import PhaseLoad
 from plumbline.loadclient.transport import Settings
+from plumbline.results import LaunchRecord, ResultStore
 from plumbline.results.probe_document import ProbeDocument
 
 _CLIENT_MEMORY = 4 * 2.0**30
@@ -32,6 +34,19 @@ class EndpointClientLauncher(ProcessLauncher):
 
     The key goes from the Airflow connection into the environment of the client's process: no argument, file or record ever holds it.
     """
+
+    def launch(self, trial: Trial, store: ResultStore, on_progress: OnProgress | None = None) -> LaunchRecord:
+        deployment = trial.provider.launcher_as(Declared).deployment
+        if deployment is None:
+            return super().launch(trial, store, on_progress)
+        try:
+            with recorded_replicas(deployment) as counts:
+                record = super().launch(trial, store, on_progress)
+        except (BadDeclaration, Unreachable) as error:
+            return self.refused(trial, store, StartRefused("endpoint", error.failure_class, str(error)))
+        if record.exit_code is not None:  # its attempt is the newest one
+            store.put_replicas(store.trial(store.announced(trial.campaign_id, trial.trial_id)[-1]), counts)
+        return record
 
     def place(self, trial: Trial) -> Allocation | StartRefused:
         return _allocation(trial.provider.launcher_as(Declared))

@@ -8,8 +8,9 @@ from urllib.parse import urlencode
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from plumbline.declarations.base import ConnectionId, Name
+from plumbline.declarations.base import ConnectionId, Declared, Name
 from plumbline.declarations.providers.launcher_base import LauncherBase, WatchKind
+from plumbline.declarations.providers.pods import ObjectName
 from plumbline.declarations.urls import DeclaredUrl, is_loopback, sends_in_clear
 from plumbline.metrics.units import Duration
 
@@ -29,6 +30,14 @@ _OWN_HEADERS = frozenset(
 _SECRET = re.compile(
     r"authorization|cookie|password|secret|credential|token|\bkey$|(api|access|subscription)[-_]?key|signature|^sig$", re.IGNORECASE
 )
+
+
+class Deployment(Declared):
+    """A Deployment on a cluster, and the Airflow connection (type kubernetes) with the right to get it."""
+
+    connection: ConnectionId
+    namespace: Name
+    name: ObjectName
 
 
 class EndpointLauncher(LauncherBase):
@@ -75,6 +84,9 @@ class EndpointLauncher(LauncherBase):
     server_process: Literal["same_machine"] | None = Field(
         None,
         description="same_machine: the process that listens on the url's port is the server under test, whose CPU time is no contention",
+    )
+    deployment: Deployment | None = Field(
+        None, description="the Deployment behind it: the number of its replicas is recorded while a trial runs"
     )
     timeout: Duration = Field(3600.0, description="time limit of a trial")
 
@@ -144,7 +156,7 @@ class EndpointLauncher(LauncherBase):
 
     @property
     def connections(self) -> tuple[str, ...]:
-        return () if self.connection is None else (self.connection,)
+        return tuple(each for each in (self.connection, self.deployment and self.deployment.connection) if isinstance(each, str))
 
     def unsuitable(self, workload: AnyWorkload) -> str | None:
         if workload.kind == "training":

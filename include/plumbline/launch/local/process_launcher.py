@@ -325,6 +325,10 @@ class ProcessLauncher(Launcher):
     def launch(self, trial: Trial, store: ResultStore, on_progress: OnProgress | None = None) -> LaunchRecord:
         return self._machine.launch(trial, store, self.place(trial), on_progress)
 
+    def refused(self, trial: Trial, store: ResultStore, why: StartRefused) -> LaunchRecord:
+        """Record an attempt that cannot start."""
+        return self._machine.launch(trial, store, why, None)
+
     def place(self, trial: Trial) -> Allocation | StartRefused:
         """Limits and inputs of the trial's process, or why it cannot start."""
         return _allocation(trial, trial.provider.launcher_as(LocalLauncher))
