@@ -105,7 +105,7 @@ def test_an_endpoint_that_asks_for_no_key_gets_none(home: Path, monkeypatch: pyt
     assert printed(record)["characters"] == 0
 
 
-SHORT = {
+SHORT: dict[str, Any] = {
     "requests": {"input_tokens": {"uniform": {"min": 4, "max": 12}}, "output_tokens": {"constant": 8}, "seed": 5},
     "phases": [
         {"name": "warmup", "arrivals": {"poisson": {"rate": "10/s"}}, "duration": "1s"},
