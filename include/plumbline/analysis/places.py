@@ -48,11 +48,10 @@ def place_matrices(campaign: CampaignData, trials: Sequence[TrialSample]) -> Ite
 
 
 def _place(trial: Trial) -> str | None:
-    """Where the client is, or a script's data; None of a training that reads none from a place."""
+    """Where the client is, else beside its server, or where a script's data is; None of a training that reads none from a place."""
     provider = trial.provider
     if trial.workload.kind == "inference":
-        # An endpoint's client runs on a machine of ours, every other one beside its server.
-        return provider.launcher.machine_name if provider.launcher.hosted else f"{provider.cloud} {provider.region}"
+        return provider.launcher.client_place or f"{provider.cloud} {provider.region}"
     data = data_of(trial.workload)
     return None if data is None else address_of(data, provider)
 

@@ -19,7 +19,9 @@ from plumbline.declarations.compatibility import incompatibility, reason_to_skip
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.installation import REPOSITORY, Upkeep, installation_paths
 from plumbline.declarations.providers.contract import Contract
-from plumbline.declarations.providers.launchers import LauncherDefaults
+from plumbline.declarations.providers.endpoint import EndpointLauncher
+from plumbline.declarations.providers.launcher_base import LauncherBase
+from plumbline.declarations.providers.launchers import LauncherDefaults, with_client_at
 from plumbline.declarations.providers.launchers import apply_defaults as fill_in_defaults
 from plumbline.declarations.providers.provider import ContractSource, Provider
 from plumbline.declarations.references import References
@@ -183,6 +185,7 @@ def load(config: Path | None = None, *, generated: bool = False) -> Declarations
     thresholds, _, wrong = _read_file(root / "thresholds.yaml", Thresholds)
     problems += wrong
     unread = {(folder.split("/")[0], path.stem) for folder, _ in FOLDERS for path in (root / folder).glob("*.y*ml")} - set(origin)
+    problems += _place_clients(items["providers"], origin, unread)
     problems += _unknown_references(items, origin, unread)
     unread_names = {name for group, name in unread if group in ("providers", "workloads")}
     alerts, wrong = _referring_file(root / "alerts.yaml", Alerts, items, unread_names)
@@ -357,6 +360,26 @@ def _format_problem(kind: str, message: str, value: object, field: FieldPath, sc
     written = json.dumps(value) if not isinstance(value, (dict, list)) else f"a {'mapping' if isinstance(value, dict) else 'list'}"
     why = f" ({message[0].lower()}{message[1:]})" if kind != "string_pattern_mismatch" else ""  # the shape is clearer than the pattern
     return f"{written} is not valid{why}; expected {expected_shape(schema, loc)}"
+
+
+def _place_clients(
+    providers: dict[str, Provider], origin: dict[tuple[str, str], tuple[Path, dict[FieldPath, int]]], unread: set[tuple[str, str]]
+) -> list[Problem]:
+    """Give each endpoint whose client is at another provider the launcher of both; problems of those where that cannot be."""
+    problems, declared = [], dict(providers)
+    for name, provider in declared.items():
+        launcher = provider.launcher
+        if not isinstance(launcher, EndpointLauncher) or (client := launcher.client) is None or ("providers", client.provider) in unread:
+            continue
+        if (other := declared.get(client.provider)) is None:
+            placed: LauncherBase | str = unknown_name("provider", client.provider, declared)
+        else:
+            placed = with_client_at(launcher, client, other.launcher, f"{other.cloud} {other.region}")
+        if isinstance(placed, str):
+            problems.append(_problem(*origin["providers", name], ("launcher", "client", "provider"), placed))
+        else:
+            providers[name] = provider.model_copy(update={"launcher": placed})
+    return problems
 
 
 def _unknown_references(

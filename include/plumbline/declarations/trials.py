@@ -186,6 +186,7 @@ _REASONS = {
     "requests.output": "natural answers end where the model ends them: only latencies a token compare",
     "requests.prompts": "other prompts are other work",
     "server.client_placement": "the network between client and server is part of the numbers",
+    "server.client": "the network between client and server is part of the numbers",
     "replicas": "one server on a node and one for each of its accelerators do different work",
     "server.parallel": "the work is spread differently",
     "server.prefix_cache": "a prefix that is cached is not computed",

@@ -10,6 +10,7 @@ from plumbline.launch.launcher import Launcher
 _LAUNCHERS = {
     "local": "plumbline.launch.local.process_launcher:ProcessLauncher",
     "endpoint": "plumbline.launch.endpoint:EndpointClientLauncher",
+    "client_pod": "plumbline.launch.client_pod:ClientPods",
     "simulated": "plumbline.launch.simulated.launcher:SimulationLauncher",
     "kubernetes": "plumbline.launch.cluster.launcher:ClusterLauncher",
 }

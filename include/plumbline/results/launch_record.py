@@ -179,7 +179,7 @@ def effective_environment(document: ResultDocument) -> Environment | None:
     for name, fact in _POD_FACTS.items():
         values = sorted({str(pod.facts[name]) for pod in document.launch.pods if pod.facts.get(name) is not None})
         if values:
-            facts[fact] = ", ".join(values)
+            facts[f"{'client.' if document.trial.provider.launcher.hosted else ''}{fact}"] = ", ".join(values)
     return Environment.of(
         {**facts, **{key: value for key, value in document.environment.facts.items() if value is not None or key not in facts}}
     )

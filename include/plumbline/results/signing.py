@@ -169,14 +169,12 @@ def _written_by_collect(document: ResultDocument) -> bool:
 
 
 def _unsigned_reason(document: ResultDocument) -> str:
-    launcher = document.trial.provider.launcher.kind
+    launcher, in_pod = document.trial.provider.launcher.kind, document.trial.provider.launcher.runs_pods
     if _written_by_collect(document):
-        return (
-            "not signed: its pod left no usable document" if launcher == "kubernetes" else "not signed: the trial left no usable document"
-        )
+        return "not signed: its pod left no usable document" if in_pod else "not signed: the trial left no usable document"
     if document.simulated:
         return "not signed: simulated"
-    if launcher == "kubernetes":
+    if in_pod:
         return "not signed: launched before signing keys were issued"
     return "not signed: measured on this machine" if launcher == "local" else "not signed: measured from this machine"
 

@@ -50,7 +50,7 @@ def usage_of(document: ResultDocument, *, retention_s: float | None = None) -> T
         measured_s=None if measured is None else measured * nodes,
         evidence_bytes=evidence,
         checkpoint_bytes=document.value("checkpoint_size", "value") or 0.0,
-        egress_bytes=evidence if trial.provider.launcher.remote_store is not None else 0,
+        egress_bytes=evidence if trial.provider.launcher.remote_store is not None and not trial.provider.launcher.hosted else 0,
         data_bytes=nodes * (document.value("data_fetch_bytes", phase="cold_start") or 0.0) if outside else 0.0,
         response_bytes=sum(m.value or 0.0 for m in document.metrics if m.metric == "response_bytes") if _answers_leave(trial) else 0.0,
         retention_s=retention_s,

@@ -40,6 +40,17 @@ class Deployment(Declared):
     name: ObjectName
 
 
+class ClientPlace(Declared):
+    """The provider where an endpoint's client runs: as a process of a local one, as a pod of a cluster's."""
+
+    provider: Name
+    secret: ObjectName | None = Field(
+        None,
+        description="of a pod: Secret in its namespace whose PLUMBLINE_ENDPOINT_KEY is the API key; launcher.connection is not sent there",
+    )
+    at: str | None = Field(None, description="cloud and region of that provider, which trials carry; added when the declarations are read")
+
+
 class EndpointLauncher(LauncherBase):
     """A hosted model for inference: only the client runs, on one of our machines."""
 
@@ -81,6 +92,7 @@ class EndpointLauncher(LauncherBase):
         "schedule all the same",
     )
     machine: Name = Field("this-machine", description="where the client runs; trials that name the same machine never overlap")
+    client: ClientPlace | None = Field(None, description="where the client runs, such as {provider: gke-eu}; here if omitted")
     server_process: Literal["same_machine"] | None = Field(
         None,
         description="same_machine: the process that listens on the url's port is the server under test, whose CPU time is no contention",
@@ -185,7 +197,13 @@ class EndpointLauncher(LauncherBase):
             return f"its model is an encoder, but {self.protocol} serves completions only; expected kserve_http or kserve_grpc"
         return None
 
+    @property
+    def client_place(self) -> str:
+        return self.machine if self.client is None or self.client.at is None else self.client.at
+
     def extend_specification(self, spec: dict[str, Any]) -> None:
+        if self.client is not None:
+            spec["server"]["client"] = self.client_place
         spec["requests"]["exact_output"] = self.exact_output
         # What changes the load, or the order in which a server takes it.
         spec["requests"] |= {name: self.declared_request[name] for name in ("headers", "retry_after") if name in self.declared_request}

@@ -176,6 +176,11 @@ class LauncherBase(Declared):
         """Declared changes of the price (`PriceChange` of a simulation), the latest first."""
         return ()
 
+    @property
+    def client_place(self) -> str | None:
+        """Where the load client runs; None where it is beside the server."""
+        return None
+
     def extend_specification(self, spec: dict[str, Any]) -> None:
         """Add to a specification what the launcher requests beyond the workload."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
 from plumbline.declarations.base import ConnectionId, Declared, Name, extensible, is_archived, removed_values
-from plumbline.declarations.providers.endpoint import EndpointLauncher
+from plumbline.declarations.providers.endpoint import ClientPlace, EndpointLauncher
 from plumbline.declarations.providers.launcher_base import COLLECTIVE_LIMIT_S, LauncherBase, RemoteStore, Retries, WatchKind
 from plumbline.declarations.providers.pod_patch import check_patch
 from plumbline.declarations.providers.pods import (
@@ -299,7 +300,55 @@ class KubernetesLauncher(LauncherBase):
         return f"{self.registry}/{image}"
 
 
-_OwnLauncher = Annotated[LocalLauncher | KubernetesLauncher | EndpointLauncher | SimulatedLauncher, Field(discriminator="kind")]
+class ClientPodLauncher(KubernetesLauncher):
+    """An endpoint whose client is a pod at another provider, whose cluster this is: made of both when the declarations are read."""
+
+    kind: Literal["client_pod"]  # type: ignore[assignment]  # another kind, with all of a cluster's fields
+    endpoint: EndpointLauncher
+
+    hosted: ClassVar[bool] = True
+    watches: ClassVar[frozenset[WatchKind]] = EndpointLauncher.watches
+    not_provisioned: ClassVar[str | None] = EndpointLauncher.not_provisioned
+
+    @property
+    def trials_at_a_time(self) -> int:
+        return self.endpoint.trials_at_a_time
+
+    @property
+    def client_place(self) -> str:
+        return self.endpoint.client_place
+
+    def extend_specification(self, spec: dict[str, Any]) -> None:
+        self.endpoint.extend_specification(spec)
+
+    def server_mismatch(self, workload: AnyWorkload) -> str | None:
+        return self.endpoint.server_mismatch(workload)
+
+    def unsuitable(self, workload: AnyWorkload) -> str | None:
+        return self.endpoint.unsuitable(workload) or super().unsuitable(workload)
+
+
+def with_client_at(endpoint: EndpointLauncher, client: ClientPlace, launcher: LauncherBase, at: str) -> LauncherBase | str:
+    """The endpoint's launcher with its client at another provider, by that one's `launcher`; why that cannot be, in words."""
+    placed = endpoint.model_copy(update={"client": client.model_copy(update={"at": at})})
+    if isinstance(launcher, LocalLauncher):
+        return placed.model_copy(update={"machine": launcher.machine})
+    if not isinstance(launcher, KubernetesLauncher) or isinstance(launcher, ClientPodLauncher):
+        return f"{client.provider} has launcher.kind {launcher.kind}, which runs no client; expected a provider of kind local or kubernetes"
+    if endpoint.near:
+        return f"{endpoint.url} is on the machine of the client, which would be a pod of {client.provider}; expected the server's address there"
+    if endpoint.connection is not None and client.secret is None:
+        return (
+            f"the key of launcher.connection is not sent to a pod of {client.provider}; expected client.secret, a Secret there with the key"
+        )
+    cluster, client_of = launcher.model_dump(mode="json"), placed.model_dump(mode="json")
+    fields = {**cluster, "kind": "client_pod", "timeout": client_of["timeout"], "endpoint": client_of}
+    return ClientPodLauncher.model_validate_json(json.dumps(fields))
+
+
+_OwnLauncher = Annotated[
+    LocalLauncher | KubernetesLauncher | EndpointLauncher | SimulatedLauncher | ClientPodLauncher, Field(discriminator="kind")
+]
 _EXTENSIBLE = extensible(_OwnLauncher, LauncherBase, "plumbline.launchers")
 Launcher = Annotated[_OwnLauncher, _EXTENSIBLE.validator, _EXTENSIBLE.serializer]
 

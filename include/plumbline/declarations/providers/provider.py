@@ -333,7 +333,7 @@ class Provider(Declared):
 
     def places(self, facts: Mapping[str, object]) -> dict[str, tuple[str, bool]]:
         """By those of `host.region` and `host.zone` that a node's facts have: the declared one, and whether it is the node's, in any case of letters."""
-        declared = {"host.region": self.region, "host.zone": self.zone}
+        declared = {} if self.launcher.hosted else {"host.region": self.region, "host.zone": self.zone}
         return {k: (v, str(facts[k]).casefold() == v.casefold()) for k, v in declared.items() if v is not None and facts.get(k) is not None}
 
     @property
@@ -343,11 +343,13 @@ class Provider(Declared):
 
     def launcher_as(self, kind: type[AnyLauncher]) -> AnyLauncher:
         """The launcher's declaration, for code that runs one kind only. TypeError if it is of another kind."""
-        if not isinstance(self.launcher, kind):
+        # A client's pod is both a cluster's and an endpoint's.
+        launcher = next((each for each in (self.launcher, getattr(self.launcher, "endpoint", None)) if isinstance(each, kind)), None)
+        if launcher is None:
             raise TypeError(
                 f"{self.name}: launcher.kind is {self.launcher.kind}; expected {get_args(kind.model_fields['kind'].annotation)[0]}"
             )
-        return self.launcher
+        return launcher
 
     @property
     def nodes_of_a_trial(self) -> int:

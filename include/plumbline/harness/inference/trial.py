@@ -330,6 +330,8 @@ def first_inference(driver: Driver, prompt: Prompt, output_tokens: int) -> None:
 def client_facts(record: TrialRecord, cores: CoreSplit | None, apart: Sequence[Sequence[int]] | None = None) -> None:
     """The client's settings, and the cores of client and server (None: the server is external). `apart`: cores of each replica."""
     record.result.facts |= {"client.loop": LOOP, "client.placement": record.workload.server.client_placement}
+    if (place := record.trial.provider.launcher.client_place) is not None:
+        record.result.facts["client.place"] = place
     if cores is not None:
         record.result.facts |= {
             "client.cpus": format_ranges(cores.client) if cores.client else cores.description,

@@ -6,8 +6,9 @@ import re
 
 from plumbline.declarations import KubernetesLauncher, Provider, Trial
 from plumbline.declarations.data_places import fetched_source
+from plumbline.declarations.providers.launchers import ClientPodLauncher
 from plumbline.declarations.workloads.checkpoints import HubCheckpoint, UrlCheckpoint
-from plumbline.harness.launcher_protocol import MODELS_OPTIONS_VARIABLE, MODELS_TOKEN_VARIABLE
+from plumbline.harness.launcher_protocol import ENDPOINT_KEY_VARIABLE, MODELS_OPTIONS_VARIABLE, MODELS_TOKEN_VARIABLE
 from plumbline.launch.cluster.names import Row, cluster_declaration
 
 _S3 = (
@@ -60,6 +61,16 @@ def model_variables(trial: Trial) -> list[Row]:
         {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key, "optional": True}}}
         for key, variable in MODEL_KEYS.items()
     ]
+
+
+def endpoint_variables(provider: Provider) -> list[Row]:
+    """The environment entry with the API key of the endpoint that a client's pod drives; a reference, never the value."""
+    launcher = cluster_declaration(provider)
+    client = launcher.endpoint.client if isinstance(launcher, ClientPodLauncher) else None
+    if client is None or client.secret is None:
+        return []
+    source = {"name": client.secret, "key": ENDPOINT_KEY_VARIABLE}
+    return [{"name": ENDPOINT_KEY_VARIABLE, "valueFrom": {"secretKeyRef": source}}]
 
 
 def identity_labels(launcher: KubernetesLauncher) -> dict[str, str]:

@@ -16,6 +16,7 @@ from plumbline.declarations.compatibility import scratch_needed
 from plumbline.declarations.devices import mig_profile, part_of_card
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.declarations.providers.pods import SideContainer, Volume
+from plumbline.declarations.providers.provider import Accelerator
 from plumbline.harness.launcher_protocol import DELETIONS_VARIABLE, SERVERS_VARIABLE, VOLUME_VARIABLE, Deletion, format_deletions
 from plumbline.launch.cluster import store_credentials
 from plumbline.launch.cluster.manifests.patch import apply_patch
@@ -54,6 +55,11 @@ def _read_template(name: str) -> Any:
 HOSTNAME = "kubernetes.io/hostname"
 
 
+def held_accelerator(provider: Provider) -> Accelerator:
+    """What a trial's pod needs of its node: a client needs no accelerator, whatever its server has."""
+    return Accelerator(kind="cpu", count=1) if provider.launcher.hosted else provider.accelerator
+
+
 def node_selector(provider: Provider) -> dict[str, str]:
     """Labels that a node must carry.
 
@@ -62,7 +68,7 @@ def node_selector(provider: Provider) -> dict[str, str]:
     """
     launcher = cluster_declaration(provider)
     declared = launcher.node_selector
-    accelerator = provider.accelerator
+    accelerator = held_accelerator(provider)
     selector = dict(declared)
     if accelerator.kind == "nvidia" and accelerator.product is not None and not {INSTANCE_TYPE, *PRODUCT_LABELS} & declared.keys():
         # A node whose cards are cut in several ways has a product for each resource.
@@ -74,7 +80,7 @@ def tolerations(provider: Provider) -> list[Row]:
     """The declared tolerations, and on a GPU provider that of the usual taint of GPU nodes, named like the resource."""
     launcher = cluster_declaration(provider)
     rows: list[Row] = [item.model_dump(exclude_none=True) for item in launcher.tolerations]
-    if provider.accelerator.kind != "cpu" and not any(item["key"] == launcher.gpu_resource for item in rows):
+    if held_accelerator(provider).kind != "cpu" and not any(item["key"] == launcher.gpu_resource for item in rows):
         rows.append({"key": launcher.gpu_resource, "operator": "Exists", "effect": "NoSchedule"})
     return rows
 
@@ -94,7 +100,7 @@ def pod_affinity(trial: Trial) -> Row:
     The latter are preferences: a small cluster runs the gang all the same, and the record says where its pods were.
     """
     affinity: Row = {}
-    accelerator, launcher = trial.provider.accelerator, cluster_declaration(trial.provider)
+    accelerator, launcher = held_accelerator(trial.provider), cluster_declaration(trial.provider)
     if accelerator.kind == "nvidia" and part_of_card(accelerator.product) is None and part_of_card(launcher.gpu_resource) is None:
         required = {"nodeSelectorTerms": [{"matchExpressions": copy.deepcopy(_WHOLE_CARDS)}]}
         affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": required}
@@ -360,6 +366,7 @@ def trial_variables(trial: Trial) -> list[Row]:
         *store_credentials.store_variables(cluster_declaration(trial.provider)),
         *store_credentials.model_variables(trial),
         *([] if serving is None else [{"name": SERVERS_VARIABLE, "value": f"http://{launch_name(trial)}:{serving.port}"}]),
+        *store_credentials.endpoint_variables(trial.provider),
     ]
 
 
@@ -371,7 +378,7 @@ def resources(trial: Trial, *, of_server: bool = False) -> Row:
     amounts = {"cpu": str(declared.cpu), "memory": quantity(declared.memory)}
     if (scratch := scratch_bytes(trial)) is not None:
         amounts["ephemeral-storage"] = quantity(scratch)
-    if trial.provider.accelerator.kind != "cpu" and trial.hosted == of_server:
+    if held_accelerator(trial.provider).kind != "cpu" and trial.hosted == of_server:
         amounts[launcher.gpu_resource] = str(trial.workload.gpus or trial.provider.accelerator.count)
     amounts |= {f"hugepages-{size}": quantity(amount) for size, amount in sorted(declared.hugepages.items())}
     amounts |= {name: str(count) for name, count in sorted(declared.extended.items())}
@@ -384,6 +391,8 @@ def scratch_bytes(trial: Trial) -> float | None:
     declared: float | None = launcher.resources.ephemeral_storage
     if declared is not None:
         return declared
+    if trial.provider.launcher.hosted:
+        return None
     needed = scratch_needed(trial.workload, cached=launcher.models_cache is not None)
     return None if needed is None else needed.total
 

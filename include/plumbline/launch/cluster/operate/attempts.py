@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
+from plumbline.analysis.scorecards.provisioning import PROVIDER_FAULTS
 from plumbline.declarations import KubernetesLauncher, Trial
 from plumbline.launch import stores
 from plumbline.launch.cluster import names, store_credentials
@@ -215,6 +216,9 @@ class Attempt:
         self, failure: FailureClass | None, detail: str | None, log_tail: str = "", removed_at: datetime | None = None
     ) -> LaunchRecord:
         """Store launch.json. `removed_at`: when the last object was gone."""
+        if failure in PROVIDER_FAULTS and self.trial.provider.launcher.hosted:
+            # The cluster is where the client runs: what it lacks says nothing of the endpoint.
+            failure, detail = "launch_timeout", f"the client found no node: {failure}: {detail}"
         current = pod_records.pod_records(self.seen)
         pods = (*(record for each in self.replaced.done for record in each.record()), *current)
         events = pod_records.launch_events(self.seen, self.requested_at)
