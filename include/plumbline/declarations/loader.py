@@ -343,7 +343,8 @@ def _problems(path: Path, model: type[BaseModel], data: Any, lines: dict[FieldPa
             problem = f'"{item["ctx"]["tag"]}" is not known' if "tag" in item["ctx"] else "is missing"
             field = locate(data, (*loc, str(item["ctx"]["discriminator"]).strip("'")))
             others = OF_TASK if model is TrainingWorkload and field == ("task", "kind") else ()
-            sentence = f"{problem}; expected one of {', '.join((kinds, *others))}"
+            declarable = [kind for kind in kinds.split(", ") if kind != "client_pod"]  # which is made of two declarations
+            sentence = f"{problem}; expected one of {', '.join((*declarable, *others))}"
         else:
             sentence = _format_problem(item["type"], item["msg"], item.get("input"), field, schema, loc)
         line = next(lines[field[:n]] for n in range(len(field), -1, -1) if field[:n] in lines)
