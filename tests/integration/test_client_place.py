@@ -42,8 +42,9 @@ def measured(round_trip_s: float, kind: Literal["netem", "relay"]) -> ResultDocu
             done = subprocess.run(
                 [*link.client, *command], env={**os.environ, "PLUMBLINE_ENDPOINT_KEY": KEY}, capture_output=True, text=True, check=False
             )
-            assert done.returncode in (0, 3), done.stderr  # 3: other load on this machine made it invalid, which moves no delay
-            return store.document(store.folder(trial))
+            document = store.document(store.folder(trial))
+            assert done.returncode == 0, document.validity
+            return document
     except NoLink as why:
         pytest.skip(f"no delayed link between two network namespaces here: {why}")
 
@@ -51,7 +52,6 @@ def measured(round_trip_s: float, kind: Literal["netem", "relay"]) -> ResultDocu
 @pytest.mark.parametrize("kind", ["netem", "relay"])
 def test_the_delay_between_two_places_is_in_round_trip_and_first_token(home: Path, kind: Literal["netem", "relay"]) -> None:
     far, near = measured(ROUND_TRIP_S, kind), measured(0.0, kind)
-    assert near.validity.failure_class is None and far.validity.failure_class is None, (near.validity, far.validity)
     for metric in ("network_round_trip_time", "protocol_round_trip_time", "time_to_first_token"):
         before, after = near.value(metric), far.value(metric)
         assert before is not None and after is not None
