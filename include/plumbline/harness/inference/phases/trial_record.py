@@ -168,7 +168,9 @@ def write_requests(logs: Sequence[RequestLog], requests: Requests, folder: Path)
     that is no thought;
     `replica` is the server that it went to, where several share the load; `after` is the request that this one followed, `turn` (from 1) its place in its conversation.
     """
-    return EvidenceFile.of_table("requests", pa.concat_tables([_table(log, requests) for log in logs]), folder)
+    # A column that only some phases have, such as the unsent tokens, is null in the others.
+    whole = pa.concat_tables([_table(log, requests) for log in logs], promote_options="default")
+    return EvidenceFile.of_table("requests", whole, folder)
 
 
 def _table(log: RequestLog, requests: Requests) -> pa.Table:

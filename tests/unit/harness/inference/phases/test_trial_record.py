@@ -3,12 +3,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet as pq
 from tests.fakes.trials import a_trial
 
 from plumbline.declarations import InferenceWorkload
 from plumbline.harness.contention_monitor import ContentionMonitor
-from plumbline.harness.inference.phases.trial_record import OVERHEAD_S, TrialRecord
+from plumbline.harness.inference.phases.trial_record import OVERHEAD_S, TrialRecord, write_requests
 from plumbline.harness.measurement import Measurement
+from plumbline.loadclient.phase_load import PhaseLoad
+from plumbline.loadclient.request_log import RequestLog
 
 
 def a_record(told: list[float]) -> TrialRecord:
@@ -51,3 +55,12 @@ def test_moments_lie_on_both_clocks() -> None:
 
 def test_there_is_no_table_of_requests_before_there_was_one() -> None:
     assert a_record([]).measured().evidence == []
+
+
+def test_a_column_of_one_phase_is_null_in_the_others(tmp_path: Path) -> None:
+    one, never = np.ones(1, np.int32), np.full(1, -1, np.int32)
+    logs = [RequestLog.of(PhaseLoad(phase, 1.0, np.zeros(1), one, one, never)) for phase in ("warmup", "steady")]
+    logs[1].unsent[0] = 1
+    requests = a_record([]).workload.requests
+    table = pq.read_table(write_requests(logs, requests, tmp_path).path)
+    assert (table["phase"].to_pylist(), table["unsent_tokens"].to_pylist()) == (["warmup", "steady"], [None, 1])
