@@ -60,7 +60,8 @@ def usage_of(document: ResultDocument, *, retention_s: float | None = None) -> T
 
 
 def _answers_leave(trial: Trial) -> bool:
-    return isinstance(trial.workload, InferenceWorkload) and trial.workload.server.client_placement != "same_node"
+    placed = isinstance(trial.workload, InferenceWorkload) and trial.workload.server.client_placement != "same_node"
+    return placed and trial.provider.launcher.hosted  # else both are in one cluster
 
 
 def measured_s(document: ResultDocument) -> float | None:

@@ -342,7 +342,7 @@ def with_client_at(endpoint: EndpointLauncher, client: ClientPlace, launcher: La
             f"the key of launcher.connection is not sent to a pod of {client.provider}; expected client.secret, a Secret there with the key"
         )
     cluster, client_of = launcher.model_dump(mode="json"), placed.model_dump(mode="json")
-    fields = {**cluster, "kind": "client_pod", "timeout": client_of["timeout"], "endpoint": client_of}
+    fields = {**cluster, "kind": "client_pod", "timeout": client_of["timeout"], "serving": None, "endpoint": client_of}
     return ClientPodLauncher.model_validate_json(json.dumps(fields))
 
 

@@ -96,13 +96,15 @@ def test_answers_to_a_client_elsewhere_leave_the_provider() -> None:
     phases: tuple[tuple[Phase, float], ...] = (("warmup", 100.0), ("steady", 2000.0))
     rows = [*inference_metrics(), *(metric_row("response_bytes", n, 5, phase=phase) for phase, n in phases)]
 
-    def response_bytes(placement: str) -> float:
+    hosted = provider(launcher={"kind": "endpoint", "url": "https://host/v1", "protocol": "openai", "model": "m"})
+
+    def response_bytes(placement: str, where: Any = hosted) -> float:
         server = {"backend": "external", "client_placement": placement}
-        asked = trial("inference", where=PLACE, workload=inference_workload(server=server))
+        asked = trial("inference", where=where, workload=inference_workload(server=server))
         return usage_of(document(asked, timeline=SERVED, metrics=rows)).response_bytes
 
     assert [response_bytes(placement) for placement in ("same_node", "other_node", "other_region")] == [0.0, 2100.0, 2100.0]
-    assert usage_of(served()).response_bytes == 0.0
+    assert usage_of(served()).response_bytes == response_bytes("other_node", PLACE) == 0.0
 
 
 def test_a_failed_attempt_is_a_line_of_its_trial_s_bill() -> None:
