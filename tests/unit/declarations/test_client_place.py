@@ -72,9 +72,10 @@ def test_another_client_place_is_another_specification_of_the_same_series(config
         ({"provider": "far"}, {}, "launcher.kind endpoint, which runs no client"),
         ({"provider": "other"}, {}, "launcher.kind endpoint, which runs no client"),
         ({"provider": "cluster-a"}, {"connection": "far_key"}, "expected client.secret"),
+        ({"provider": "cluster-a"}, {"deployment": {"connection": "k", "namespace": "n", "name": "d"}}, "expected one of them"),
         ({"provider": "cluster-a"}, {"url": "http://127.0.0.1:8000/v1"}, "expected the server's address there"),
     ],
-    ids=["unknown", "simulated", "itself", "circle", "key", "loopback"],
+    ids=["unknown", "simulated", "itself", "circle", "key", "deployment", "loopback"],
 )
 def test_a_place_that_can_run_no_client_is_one_problem(config: Path, client: dict[str, Any], launcher: dict[str, Any], says: str) -> None:
     with pytest.raises(DeclarationError) as raised:

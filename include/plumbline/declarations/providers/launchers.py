@@ -337,6 +337,8 @@ def with_client_at(endpoint: EndpointLauncher, client: ClientPlace, launcher: La
         return f"{client.provider} has launcher.kind {launcher.kind}, which runs no client; expected a provider of kind local or kubernetes"
     if endpoint.near:
         return f"{endpoint.url} is on the machine of the client, which would be a pod of {client.provider}; expected the server's address there"
+    if endpoint.deployment is not None:
+        return f"launcher.deployment is read beside a client on this machine, not by a pod of {client.provider}; expected one of them"
     if endpoint.connection is not None and client.secret is None:
         return (
             f"the key of launcher.connection is not sent to a pod of {client.provider}; expected client.secret, a Secret there with the key"
