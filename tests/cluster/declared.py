@@ -23,6 +23,8 @@ SCRIPT_LONG, SCRIPT_DELETED = "e2e-script-long", "e2e-script-deleted"
 """docs/samples/trainer, whose rank is killed once, in one pod and in two."""
 SCALE = "e2e-scale"
 """Load in two steps on the Deployment that ONE serves; a scaler of the test's own."""
+FAR = "e2e-far"
+"""An endpoint in TWO's namespace whose client is a pod in ONE's, and its workload."""
 THREE_MINUTES = "e2e-three-minutes"
 DELETED, CLAIM = "e2e-deleted", "e2e-kept"
 """A workload whose fault deletes its pod, and the claim of ONE on a volume that outlives it."""
@@ -82,8 +84,9 @@ _CHAT: Row = {
     "slo": {"time_to_first_token": "5s", "inter_token_latency": "2s"},
     "repeats": {"per_slot": 1, "slots": ["02:00"]},
 }
+SMALL_SERVER = ["python", "-c", (Path(__file__).parent / "small_server.py").read_text()]
 _SERVING: Row = {
-    "command": ["python", "-c", (Path(__file__).parent / "small_server.py").read_text()],
+    "command": SMALL_SERVER,
     "model": "small",
     "ready": "/health",
     "resources": {"cpu": 1, "memory": "256MiB", "shared_memory": "64MiB", "ephemeral_storage": "64MiB"},
@@ -102,6 +105,13 @@ _SCALE: Row = {
     ],
     "slo": {"time_to_first_token": "800ms"},
 }
+_FAR: Row = {
+    **{key: value for key, value in _SCALE.items() if key != "phases"},
+    "name": FAR,
+    "providers": [FAR],
+    "server": {"backend": "external", "prefix_cache": "off", "client_placement": "other_region"},
+    "phases": _SCALE["phases"][:1],
+}
 # What is broken in each provider beside the two good ones, over the first's launcher; each is a row of the table of failures.
 OUT_OF_MEMORY, EXIT_CODE, NO_IMAGE, NINE_GPUS, DEADLINE = "e2e-oom", "e2e-exit", "e2e-noimage", "e2e-nine", "e2e-deadline"
 
@@ -111,6 +121,9 @@ def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image
     for name in (ONE, TWO):
         only = {"volume_claim": CLAIM, "serving": _SERVING} if name == ONE else {}
         _provider(folder, name, namespaces[name], image, results_url, node_selector={"nvidia.com/gpu.product": PRODUCTS[name]}, **only)
+    far = {"name": FAR, "region": "there", "instance_type": "small", "description": "an endpoint of the end-to-end tests"}
+    endpoint = {"kind": "endpoint", "url": f"http://{FAR}.{namespaces[TWO]}:8000/v1", "protocol": "openai", "model": "small"}
+    _write(folder / "providers" / f"{FAR}.yaml", {**_PROVIDER, **far, "launcher": {**endpoint, "client": {"provider": ONE}}})
     broken: dict[str, Row] = {
         OUT_OF_MEMORY: {"resources": {"cpu": 1, "memory": "300MiB", "shared_memory": "64MiB"}},
         EXIT_CODE: {"images": {"training": failing_image}},
@@ -148,7 +161,7 @@ def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image
     long = {**deleted, "name": SCRIPT_LONG, "task": {**task, "command": ["python", "-c", slow]}, "steps": {"discard": 10, "measure": 1190}}
     del long["fault"]
     _write(folder / "workloads" / "training" / f"{SCRIPT_LONG}.yaml", {**{k: v for k, v in script.items() if k != "fault"}, **long})
-    for chat in (_CHAT, _SCALE):
+    for chat in (_CHAT, _SCALE, _FAR):
         _write(folder / "workloads" / "inference" / f"{chat['name']}.yaml", chat)
     team = {
         "name": "e2e",
