@@ -15,7 +15,7 @@ import pytest
 import yaml
 from tests.fakes.fake_kubernetes import FakeKubernetes, PodRun, Script
 from tests.fakes.kubernetes_api.rows import node_row
-from tests.fakes.trials import CONFIG, H100, cluster_provider
+from tests.fakes.trials import CONFIG, H100, cluster_provider, serving
 from typer.testing import CliRunner
 
 from plumbline.cli.app import app
@@ -276,6 +276,15 @@ def test_a_queue_that_admits_and_one_that_is_stopped(kube: FakeKubernetes, tmp_p
     kube.put("localqueues", "plumbline", {**queue, "status": stopped})
     line = examined(provider, patience=None)["queue"]
     assert line.status == "failed" and reason in line.found
+
+
+def test_a_scaler_that_would_never_act(kube: FakeKubernetes, tmp_path: Path) -> None:
+    provider = provider_at(tmp_path / "store", serving=serving(scaling={"by": "hpa", "maximum": 2, "cpu": "70%"}))
+    kube.rules = rules(launcher_of(provider))
+    assert examined(provider, patience=None)["scaler"].status == "ok"
+    kube.absent.add("metrics.k8s.io")
+    line = examined(provider, patience=None)["scaler"]
+    assert line.status == "failed" and "install a metrics server" in line.found and line.remedy
 
 
 def test_an_authorizer_that_cannot_list_is_asked_verb_by_verb(kube: FakeKubernetes, tmp_path: Path) -> None:

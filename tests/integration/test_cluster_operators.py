@@ -22,6 +22,7 @@ from plumbline.results import LaunchRecord
 
 NS = "plumbline"
 SECRET = "planted-3f9ac1"
+HPA = {"by": "hpa", "cpu": "70%"}
 CONTEXT = {"ti": SimpleNamespace(run_id="manual__1", max_tries=1, task=SimpleNamespace(retries=1))}
 """What Airflow hands to an operator, as far as ours reads it."""
 GANG = {"parallelism": {"strategy": "ddp", "nodes": 2, "processes": 1}}
@@ -152,7 +153,7 @@ def test_a_pod_is_measured_recorded_and_gone(
 def test_servers_are_a_deployment_whose_every_number_is_stored(make: Any, kube: FakeKubernetes) -> None:
     scaled = threading.Event()
     kube.script("*", Script().started().runs(lambda run: harness()(run) if scaled.wait(200.0) else 1))
-    world = make(kind="inference", declare=EXTERNAL, serving=serving(scaling={"by": "hpa", "minimum": 1, "maximum": 3, "cpu": "70%"}))
+    world = make(kind="inference", declare=EXTERNAL, serving=serving(scaling={"maximum": 3, **HPA}))
 
     def counts() -> list[tuple[int, int]]:
         folders = world.home.announced(world.trial.campaign_id, world.trial.trial_id)
@@ -176,13 +177,18 @@ def test_servers_are_a_deployment_whose_every_number_is_stored(make: Any, kube: 
     assert kube.leftovers() == []
 
 
-def test_a_cluster_without_keda_is_a_bad_declaration(make: Any, kube: FakeKubernetes) -> None:
-    kube.absent.add("keda.sh")
-    scaling = {"by": "keda", "minimum": 1, "maximum": 3, "triggers": [{"type": "cron", "metadata": {}}]}
-    world = make(kind="inference", declare=EXTERNAL, serving=serving(scaling=scaling), retries=0)
+@pytest.mark.parametrize(
+    ("group", "scaling", "install"),
+    [("keda.sh", {"by": "keda", "triggers": [{"type": "cron", "metadata": {}}]}, "KEDA"), ("metrics.k8s.io", HPA, "a metrics server")],
+)
+def test_a_cluster_without_what_its_scaler_needs_is_a_bad_declaration(
+    make: Any, kube: FakeKubernetes, group: str, scaling: dict[str, Any], install: str
+) -> None:
+    kube.absent.add(group)
+    world = make(kind="inference", declare=EXTERNAL, serving=serving(scaling={"maximum": 3, **scaling}), retries=0)
     assert world.run() == "failed"
     (record,) = world.attempts
-    assert record.failure_class == "bad_declaration" and "install KEDA" in str(record.failure_detail)
+    assert record.failure_class == "bad_declaration" and f"install {install}" in str(record.failure_detail)
     assert kube.leftovers() == []
 
 

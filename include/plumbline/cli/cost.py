@@ -287,7 +287,7 @@ def show_commitments(
         found = contract_commitments(archive, load(), now)
 
     def show() -> None:
-        headings, *rows = commitment_table(found) or (("no reserved price of a contract declares committed",),)
+        headings, *rows = commitment_table(found) or (("no contract that a provider names has a reserved price with committed",),)
         shown = table("", *headings, right=headings[4:10])
         for cells in rows:
             shown.add_row(*cells)

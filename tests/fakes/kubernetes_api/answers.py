@@ -24,7 +24,8 @@ def answer(fake: FakeKubernetes, asked: Asked, authorization: str | None) -> Any
     if asked.path in ("/livez", "/readyz", "/healthz"):
         return "ok"
     if asked.path.rstrip("/") == "/apis":
-        groups = sorted({version for version, _ in KINDS.values() if "/" in version and fake.serves(version)})
+        served = {version for version, _ in KINDS.values() if "/" in version} | {"metrics.k8s.io/v1beta1"}
+        groups = sorted(filter(fake.serves, served))
         listed = [{"name": v.partition("/")[0], "versions": [{"groupVersion": v, "version": v.partition("/")[2]}]} for v in groups]
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
     found = ROUTE.match(asked.path)

@@ -232,6 +232,10 @@ class ClusterApi:
         """Nodes by label selector; all nodes without one."""
         return self._items("/api/v1/nodes", **({"labelSelector": selector} if selector else {}))
 
+    def groups(self) -> frozenset[str]:
+        """Names of the API's groups, such as apps: with those of extensions that are there."""
+        return frozenset(group["name"] for group in self._json("GET", "/apis")["groups"])
+
     def version(self) -> str:
         """The API server's version, such as v1.32.4."""
         return str(self._json("GET", "/version")["gitVersion"])

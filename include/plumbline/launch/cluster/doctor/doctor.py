@@ -10,12 +10,14 @@ from datetime import datetime, timezone
 from typing import Any
 
 from plumbline.declarations import KubernetesLauncher, Provider, Trial
+from plumbline.declarations.providers.serving import Serving
 from plumbline.launch import stores
 from plumbline.launch.cluster import node_gpus
-from plumbline.launch.cluster.api import ApiAnswer, ClusterApi, NoAnswer
+from plumbline.launch.cluster.api import ApiAnswer, ApiRefused, ClusterApi, NoAnswer
 from plumbline.launch.cluster.doctor import probe_pod
 from plumbline.launch.cluster.doctor.credentials import credential_lifetime, credentials_rejected, renews_credentials
 from plumbline.launch.cluster.doctor.permissions import Permission, compare_permissions, granted_permissions, required_permissions
+from plumbline.launch.cluster.manifests.serving import missing_scaler
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.observe import node_room
 from plumbline.launch.cluster.observe.observation import Row
@@ -75,6 +77,8 @@ def _with_the_api(
     yield from _permissions(cluster, launcher, review)
     if launcher.queue is not None:
         yield _queue(cluster, launcher.queue)
+    if launcher.serving is not None:
+        yield _scaler(cluster, launcher.serving)
     now = datetime.now(timezone.utc)
     pods = {trial.workload.name: pod_manifest(trial, requested_at=now) for trial in trials}
     kinds = {trial.workload.kind: with_most(pods[trial.workload.name], list(pods.values())) for trial in reversed(trials)}
@@ -174,6 +178,16 @@ def _queue(cluster: ClusterApi, name: str) -> DoctorCheck:
             "queue", f"LocalQueue {name} is not active: {active.get('message') or active.get('reason')}", "repair its ClusterQueue"
         )
     return ok("queue", f"LocalQueue {name} admits to {answer.row['spec'].get('clusterQueue')}")
+
+
+def _scaler(cluster: ClusterApi, serving: Serving) -> DoctorCheck:
+    try:
+        missing = missing_scaler(serving, cluster.groups)
+    except ApiRefused as refusal:
+        return unknown("scaler", f"the API's groups cannot be read: {refusal}")
+    if missing is not None:
+        return failed("scaler", missing, "install it, or correct launcher.serving.scaling")
+    return ok("scaler", "the API has what it needs" if serving.scaling.by != "none" else "one of yours")
 
 
 def _room(

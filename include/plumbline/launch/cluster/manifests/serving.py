@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Set
 from datetime import datetime
 
 from plumbline.declarations import Trial
@@ -17,6 +18,17 @@ from plumbline.launch.cluster.manifests.trial_pod import (
     with_variables,
 )
 from plumbline.launch.cluster.names import LAUNCH, SERVES, Row, cluster_declaration, launch_name, serving_of
+
+_NEEDS = {"hpa": ("metrics.k8s.io", "a metrics server"), "keda": ("keda.sh", "KEDA")}
+"""By scaler the group of the API without which it never acts, which would look like a slow provider, and what serves that."""
+
+
+def missing_scaler(serving: Serving, groups: Callable[[], Set[str]]) -> str | None:
+    """Why the declared scaler would not act, in words. `groups`: of the cluster's API, asked only where one is needed."""
+    group, what = _NEEDS.get(serving.scaling.by, (None, ""))
+    if group is None or group in groups():
+        return None
+    return f"the cluster's API has no {group}, without which {serving.scaling.by} never acts; install {what}, or declare another scaling.by"
 
 
 def serving_service(trial: Trial, serving: Serving, requested_at: datetime) -> Row:

@@ -127,17 +127,13 @@ class Attempt:
 
     def create_servers(self, api: ClusterApi) -> None:
         """Create the trial's Deployment with its scaler, if its provider serves it so."""
-        if serving_of(self.trial) is None:
+        if (declared := serving_of(self.trial)) is None:
             return
+        if (missing := serving.missing_scaler(declared, api.groups)) is not None:
+            raise ApiRefused(404, missing)
         owner = api.create(self.owner or {})
         for part in gang.with_owner(serving.serving_parts(self.trial, self.requested_at), owner):
-            try:
-                api.create(part)
-            except ApiRefused as refusal:
-                if (part["kind"], refusal.status) != ("ScaledObject", 404):
-                    raise
-                why = "the cluster knows no ScaledObject (keda.sh); install KEDA there, or declare another launcher.serving.scaling.by"
-                raise ApiRefused(404, why) from refusal
+            api.create(part)
 
     @property
     def pod_names(self) -> tuple[str, ...]:
