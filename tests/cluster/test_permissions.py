@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.cluster.admin import Cluster
-from tests.fakes.trials import cluster_provider
+from tests.fakes.trials import cluster_provider, serving
 
 from plumbline.declarations import KubernetesLauncher
 from plumbline.declarations.installation import REPOSITORY
@@ -94,6 +94,8 @@ def test_every_component_builds_alone_and_with_the_others(cluster: Cluster, comp
     assert {row["metadata"]["namespace"] for row in namespaced} == {"tried"}
     rules = [rule for row in rows if row["kind"] in ("Role", "ClusterRole") for rule in row["rules"]]
     settings: dict[str, Any] = {"queue": "plumbline"} if "kueue" in components else {}
+    if "serving" in components:
+        settings["serving"] = serving()
     needed = required_permissions(launcher("tried", **settings))
     for gang in {"jobset"} & set(components):
         needed |= required_permissions(launcher("tried", gang=gang))
