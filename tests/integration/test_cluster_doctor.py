@@ -284,7 +284,7 @@ def test_a_scaler_that_would_never_act(kube: FakeKubernetes, tmp_path: Path) -> 
     assert examined(provider, patience=None)["scaler"].status == "ok"
     kube.absent.add("metrics.k8s.io")
     line = examined(provider, patience=None)["scaler"]
-    assert line.status == "failed" and "install a metrics server" in line.found and line.remedy
+    assert line.status == "failed" and "metrics.k8s.io" in line.found and "install a metrics server" in line.remedy
 
 
 def test_an_authorizer_that_cannot_list_is_asked_verb_by_verb(kube: FakeKubernetes, tmp_path: Path) -> None:

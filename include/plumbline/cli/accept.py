@@ -14,6 +14,8 @@ from plumbline.cli.declared import load_declared
 from plumbline.cli.environment import adopt_connections
 from plumbline.cli.exit_status import DRIFTED, FAILED, OK
 from plumbline.cli.output import Json, announce_new_archive, clear_errors, emit, err, fail, out, recorded_later, require_stores, table
+from plumbline.launch.cluster.api import ApiRefused
+from plumbline.launch.failures import TrialFailure
 from plumbline.launch.plan import PlanError
 from plumbline.launch.registry import launcher_for
 from plumbline.presentation.acceptance import ORDER, method, node_row, summary, why_of
@@ -51,7 +53,7 @@ def accept(
     if rounds not in (None, "all") and not str(rounds).isdigit():
         fail(f'--rounds "{rounds}"; expected all, or a number of rounds such as 5')
     declared = load_declared()
-    with clear_errors(PlanError, BudgetReached, LookupError, ValueError, InvalidResult, OSError):
+    with clear_errors(PlanError, BudgetReached, TrialFailure, ApiRefused, LookupError, ValueError, InvalidResult, OSError):
         request = plan_acceptance(
             declared,
             provider,

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.fakes.trials import CONFIG
+from tests.fakes.trials import CONFIG, H100, cluster_provider
 from typer.testing import CliRunner
 
 from plumbline.cli.app import app
@@ -54,4 +54,11 @@ def test_a_fleet_is_accepted_with_exit_code_0_and_a_sheet(home: Path) -> None:
 )
 def test_what_cannot_be_measured_is_refused_before_anything_runs(words: tuple[str, ...], said: str, home: Path) -> None:
     assert said in accept(*words, code=2)
+    assert not list(home.glob("*.zip"))
+
+
+def test_a_cluster_that_cannot_be_asked_for_its_nodes_is_one_sentence(home: Path) -> None:
+    cluster = cluster_provider(accelerator={**H100, "count": 8}, connection="k8s_undefined")
+    (home / "config" / "providers" / "cluster-a.yaml").write_text(cluster.model_dump_json(exclude_defaults=True))
+    assert "k8s_undefined" in accept("cluster-a", "--rounds", "all", code=2)
     assert not list(home.glob("*.zip"))

@@ -32,7 +32,7 @@ def test_the_nodes_of_a_gang_one_after_the_other() -> None:
 
     assert gang(50.0, 20.0, 60.0) == {"gang_ready_time_1": 10.0, "gang_ready_time_2": 40.0}
     assert gang(20.0) == {}, "one node is no gang"
-    assert gang(20.0, None) == {"gang_ready_time_1": None, "gang_ready_time_2": None}, "the one that nobody saw may have been the first"
+    assert gang(20.0, None) == {"gang_ready_time_1": None, "gang_ready_time_2": None}, "the unseen one may have been the first"
 
 
 def test_absent_is_never_zero() -> None:

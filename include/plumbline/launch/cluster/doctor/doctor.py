@@ -186,7 +186,7 @@ def _scaler(cluster: ClusterApi, serving: Serving) -> DoctorCheck:
     except ApiRefused as refusal:
         return unknown("scaler", f"the API's groups cannot be read: {refusal}")
     if missing is not None:
-        return failed("scaler", missing, "install it, or correct launcher.serving.scaling")
+        return failed("scaler", *missing)
     return ok("scaler", "the API has what it needs" if serving.scaling.by != "none" else "one of yours")
 
 

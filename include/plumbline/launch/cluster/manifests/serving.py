@@ -23,12 +23,12 @@ _NEEDS = {"hpa": ("metrics.k8s.io", "a metrics server"), "keda": ("keda.sh", "KE
 """By scaler the group of the API without which it never acts, which would look like a slow provider, and what serves that."""
 
 
-def missing_scaler(serving: Serving, groups: Callable[[], Set[str]]) -> str | None:
-    """Why the declared scaler would not act, in words. `groups`: of the cluster's API, asked only where one is needed."""
+def missing_scaler(serving: Serving, groups: Callable[[], Set[str]]) -> tuple[str, str] | None:
+    """Why the declared scaler would not act, and what to do. `groups`: of the cluster's API, asked only where one is needed."""
     group, what = _NEEDS.get(serving.scaling.by, (None, ""))
     if group is None or group in groups():
         return None
-    return f"the cluster's API has no {group}, without which {serving.scaling.by} never acts; install {what}, or declare another scaling.by"
+    return f"the API has no {group}, without which {serving.scaling.by} never acts", f"install {what}, or declare another scaling.by"
 
 
 def serving_service(trial: Trial, serving: Serving, requested_at: datetime) -> Row:

@@ -130,7 +130,7 @@ class Attempt:
         if (declared := serving_of(self.trial)) is None:
             return
         if (missing := serving.missing_scaler(declared, api.groups)) is not None:
-            raise ApiRefused(404, missing)
+            raise ApiRefused(404, "; ".join(missing))
         owner = api.create(self.owner or {})
         for part in gang.with_owner(serving.serving_parts(self.trial, self.requested_at), owner):
             api.create(part)
