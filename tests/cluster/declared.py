@@ -114,6 +114,8 @@ _FAR: Row = {
 }
 # What is broken in each provider beside the two good ones, over the first's launcher; each is a row of the table of failures.
 OUT_OF_MEMORY, EXIT_CODE, NO_IMAGE, NINE_GPUS, DEADLINE = "e2e-oom", "e2e-exit", "e2e-noimage", "e2e-nine", "e2e-deadline"
+SERVER_NINE_GPUS, SERVER_CRASHES, SERVED = "e2e-server-nine", "e2e-server-crash", "e2e-served"
+BROKEN = (OUT_OF_MEMORY, EXIT_CODE, NO_IMAGE, NINE_GPUS, DEADLINE, SERVER_NINE_GPUS, SERVER_CRASHES)
 
 
 def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image: str, results_url: str) -> Path:
@@ -130,6 +132,11 @@ def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image
         NO_IMAGE: {"images": {"training": "localhost/plumbline/nowhere:1"}},
         NINE_GPUS: {"resources": {**_LAUNCHER["resources"], "extended": {"nvidia.com/gpu": 9}}, "schedule_timeout": "20s"},
         DEADLINE: {"timeout": "45s"},
+    }
+    nine = {**_SERVING["resources"], "extended": {"nvidia.com/gpu": 9}}
+    broken |= {
+        SERVER_NINE_GPUS: {"serving": {**_SERVING, "resources": nine}, "schedule_timeout": "60s"},
+        SERVER_CRASHES: {"serving": {**_SERVING, "command": ["python", "-c", "raise SystemExit('no such option: --prot')"]}},
     }
     for name, changes in broken.items():
         _provider(folder, name, namespaces[ONE], image, results_url, **changes)
@@ -161,7 +168,8 @@ def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image
     long = {**deleted, "name": SCRIPT_LONG, "task": {**task, "command": ["python", "-c", slow]}, "steps": {"discard": 10, "measure": 1190}}
     del long["fault"]
     _write(folder / "workloads" / "training" / f"{SCRIPT_LONG}.yaml", {**{k: v for k, v in script.items() if k != "fault"}, **long})
-    for chat in (_CHAT, _SCALE, _FAR):
+    served = {**_SCALE, "name": SERVED, "providers": [SERVER_NINE_GPUS, SERVER_CRASHES], "phases": _SCALE["phases"][:1]}
+    for chat in (_CHAT, _SCALE, _FAR, served):
         _write(folder / "workloads" / "inference" / f"{chat['name']}.yaml", chat)
     team = {
         "name": "e2e",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +13,8 @@ from unittest.mock import Mock
 
 import pytest
 from tests.fakes.fake_kubernetes import FakeKubernetes, Script
+from tests.fakes.kubernetes_api.script import NO_GPUS
+from tests.fakes.kubernetes_api.store import Row
 from tests.fakes.pod_harness import harness
 from tests.fakes.trials import EXTERNAL, a_trial, cluster_provider, serving
 
@@ -175,6 +177,38 @@ def test_servers_are_a_deployment_whose_every_number_is_stored(make: Any, kube: 
     meanwhile.join()
     assert counts() == [(0, 1), (1, 1), (1, 3), (3, 3)], "a line at every change"
     assert kube.leftovers() == []
+
+
+def _no_room(kube: FakeKubernetes, deployment: Row) -> None:
+    template = deployment["spec"]["template"]
+    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": NO_GPUS}
+    row = {**template, "metadata": {**template["metadata"], "name": "pl-server-x1"}, "status": {"phase": "Pending", "conditions": [said]}}
+    kube.event(kube.put("pods", NS, row), "FailedScheduling", NO_GPUS, kind="Warning", by="default-scheduler")
+
+
+def _over_quota(kube: FakeKubernetes, deployment: Row) -> None:
+    failure = {"type": "ReplicaFailure", "status": "True", "message": 'pods "pl-server-x1" is forbidden: exceeded quota: gpus'}
+    kube.store.patch("deployments", NS, deployment["metadata"]["name"], {"status": {"conditions": [failure]}})
+
+
+@pytest.mark.parametrize(("happens", "expected"), [(_no_room, "insufficient_capacity"), (_over_quota, "quota_exceeded")])
+def test_servers_that_get_no_node_end_the_trial_as_its_own_pod_would(
+    make: Any, kube: FakeKubernetes, happens: Callable[[FakeKubernetes, Row], None], expected: str
+) -> None:
+    kube.script("*", Script().started().runs(lambda run: 0 if threading.Event().wait(200.0) else 1))
+    world = make(kind="inference", declare=EXTERNAL, serving=serving(), schedule_timeout="3s", retries=0)
+
+    def cluster() -> None:
+        kube.wait_for(lambda: kube.store.list("deployments", NS), "the Deployment", timeout_s=200.0)
+        happens(kube, kube.store.list("deployments", NS)[0])
+
+    meanwhile = threading.Thread(target=cluster)
+    meanwhile.start()
+    assert world.run() == "failed"
+    meanwhile.join()
+    (record,) = world.attempts
+    assert (record.failure_class, str(record.failure_detail).split(": ")[0]) == (expected, "servers"), record.failure_detail
+    assert [pod.name for pod in record.pods if "server" in pod.name] == [], "the record is of the trial's own pod"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ STEADY = {"name": "steady", "arrivals": {"poisson": {"rate": "20/s"}}, "duration
 
 def served() -> Trial:
     declare = {**EXTERNAL, "phases": [STEADY], "acceptance": [], "slo": {"time_to_first_token": "5s"}}
-    return a_trial("inference", cluster_provider(serving=serving()), declare)
+    return a_trial("inference", cluster_provider(serving=serving(), schedule_timeout="1s", startup_timeout="1s"), declare)
 
 
 def test_the_load_goes_to_the_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

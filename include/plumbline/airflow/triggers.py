@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,9 +21,18 @@ from plumbline.launch.cluster import names
 from plumbline.launch.cluster.api import ApiAnswer, ApiRefused, ClusterApi, RequestFailed
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.observe.log_reader import LogReader
-from plumbline.launch.cluster.observe.observation import CONTAINER, LaunchObservation, Row, encode_observation, has_started, name_of
+from plumbline.launch.cluster.observe.observation import (
+    CONTAINER,
+    LaunchObservation,
+    Row,
+    StopCause,
+    encode_observation,
+    has_started,
+    name_of,
+)
 from plumbline.launch.cluster.observe.pod_watch import Decision, Outage, PodWatch, WatchLimits
-from plumbline.launch.cluster.observe.replicas import REPLICAS_POLL_S, replica_count
+from plumbline.launch.cluster.observe.replicas import REPLICAS_POLL_S, missing_pods, replica_count
+from plumbline.launch.cluster.observe.verdict import classify_launch
 from plumbline.launch.cluster.operate.attempts import Attempt
 from plumbline.launch.failures import Unreachable
 from plumbline.results.document import ReplicaCount
@@ -58,8 +67,8 @@ class LaunchApi:
         path = f"{self._api.path('Pod')}/{name_of(pod)}/log"
         return (await self._ask(path, {"container": CONTAINER, **query})).text
 
-    async def replicas(self, deployment: str) -> ReplicaCount:
-        return replica_count((await self._ask(f"{self._api.path('Deployment')}/{deployment}", {})).row)
+    async def deployment(self, name: str) -> Row:
+        return (await self._ask(f"{self._api.path('Deployment')}/{name}", {})).row
 
     async def delete(self, owner: Mapping[str, str] | None, selector: str, secret: str | None = None) -> None:
         """Request the deletion of a launch's owner with its pods, of remaining pods, and of the Secret; does not wait."""
@@ -120,7 +129,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
     may request, 0 for none. `requested_at`, `deadline`: seconds since the epoch. `started`: the pods started before. `campaign_id`: empty in
     rows of versions whose operators stored the start.
     `patience_s`: how long the kubelet may fail to start a container: five tries, at 0, 10, 30, 70 and 150 s, outlast a registry's restart.
-    `serves`: it has a Deployment, whose replicas are stored at every change. `grace_s`: see WatchLimits. `earliest_s`: see EARLIEST_S. `secret`: the Secret that is deleted with the pods.
+    `servers`: those of its Deployment at the start, whose number is stored at every change; 0 without one. `grace_s`: see WatchLimits. `earliest_s`: see EARLIEST_S. `secret`: the Secret that is deleted with the pods.
     """
 
     connection: str
@@ -146,7 +155,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
     due_deletion: int = 0
     secret: str | None = None
     campaign_id: str = ""
-    serves: bool = False
+    servers: int = 0
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -159,7 +168,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
     def of(cls, attempt: Attempt) -> LaunchTrigger:
         """The trigger of an attempt. A pod that replaces another has the start time limit of the first one; the trial's own limit covers all."""
         trial, owner, requested_at, replaced = attempt.trial, attempt.owner, attempt.requested_at, len(attempt.replaced.done)
-        launcher, serves = cluster_declaration(trial.provider), names.serving_of(trial) is not None
+        launcher, serving = cluster_declaration(trial.provider), names.serving_of(trial)
         declared = trial.workload.pod_deletions if isinstance(trial.workload, TrainingJob) else 0
         grace_s = 60.0
         return cls(
@@ -176,7 +185,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
             # For pods that their own `timeout` (activeDeadlineSeconds, from the node on) did not end.
             deadline=requested_at.timestamp() + launcher.schedule_timeout + launcher.timeout + grace_s,
             unreachable_timeout_s=launcher.unreachable_timeout,
-            poll_s=min(launcher.poll, REPLICAS_POLL_S) if serves else launcher.poll,
+            poll_s=min(launcher.poll, REPLICAS_POLL_S) if serving else launcher.poll,
             started=attempt.started_at is not None,
             known=attempt.pod_names,
             grace_s=grace_s,
@@ -184,7 +193,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
             due_deletion=replaced + 1 if replaced < declared else 0,
             secret=attempt.secret,
             campaign_id=trial.campaign_id,
-            serves=serves,
+            servers=serving.scaling.minimum if serving else 0,
         )
 
     def _monotonic_now(self) -> float:
@@ -208,6 +217,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         if before is not None and before.started_at is not None:
             self.started, self.known = True, before.pod_names
         state = PodWatch(limits, started=self.started, known=self.known)
+        servers = PodWatch(replace(limits, expected=self.servers))
         outage, log = Outage(self.unreachable_timeout_s), LogReader(from_start=not self.started)
         decision: Decision | None = None
         cluster = LaunchApi(self.connection, self.namespace, self.request_timeout_s)
@@ -223,8 +233,8 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
             else:
                 if (outage_s := outage.answered(self._monotonic_now())) is not None:
                     self.log.info("The API of namespace %s answers again, after %.0f s", self.namespace, outage_s)
-                if self.serves:
-                    await self._tolerated("replicas", self._watch_replicas(cluster))
+                if self.servers and decision is None:
+                    decision = await self._tolerated("servers", self._watch_servers(cluster, servers))
                 await self._report(cluster, state, log, decision)
                 if decision is not None and decision.status == "started":
                     await self._tolerated("start", _in_thread(partial(self._store_start, state.seen())))
@@ -277,9 +287,27 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
             pods, cluster_now = await cluster.pods(self.selector, cached=False)
         return state.look(pods, self._monotonic_now(), cluster_now)
 
-    async def _watch_replicas(self, cluster: LaunchApi) -> None:
+    async def _watch_servers(self, cluster: LaunchApi, servers: PodWatch) -> Decision | None:
+        """Store the number of servers if it changed; the decision if the first ones will not serve."""
+        deployment = await cluster.deployment(self.launch)
+        count = replica_count(deployment)
+        await self._tolerated("replicas", self._store_replicas(count))
+        servers.started = servers.started or count.ready >= servers.limits.expected
+        if servers.started:
+            return None
+        pods, cluster_now = await cluster.pods(f"{names.SERVES}={self.launch}", cached=True)
+        if servers.cannot_serve(pods, self._monotonic_now(), cluster_now) is None:
+            return None
+        await self._tolerated("events", self._read_events(cluster, servers))
+        stop = servers.cannot_serve(pods, self._monotonic_now(), cluster_now)
+        if stop is not None and len(pods) < servers.limits.expected and (why := missing_pods(deployment)):
+            stop = replace(stop, detail=f"{stop.detail}: {why}")
+        failure, detail = classify_launch(servers.seen(stop), None)
+        return Decision("stopped", StopCause("no_servers", f"servers: {detail}", judged=failure))
+
+    async def _store_replicas(self, count: ReplicaCount) -> None:
         """Store the number of servers if it changed. One that cannot be stored counts as a change at the next poll."""
-        count, attempt = await cluster.replicas(self.launch), None
+        attempt = None
         if self._replicas is None or (count.ready, count.wanted) != (self._replicas[-1].ready, self._replicas[-1].wanted):
             attempt = await _in_thread(self._attempt)
         if attempt is not None:

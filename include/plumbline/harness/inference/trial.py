@@ -254,11 +254,10 @@ def _on_endpoint(record: TrialRecord, schedule: Schedule, prompts: Prompts, outp
 
 
 def _await_servers(record: TrialRecord, target: Target) -> None:
-    """Until a server of the trial's Deployment takes connections; TrialFailed("timeout")."""
+    """Until a server of the trial's Deployment takes connections; TrialFailed("timeout"). Its pod waits for a node and starts before that."""
+    limit_s = record.trial.provider.launcher.gang_assembly_s + record.workload.ready_timeout_s
     try:
-        connect(
-            Address(*split_address(target.address)), record.workload.ready_timeout_s, lambda why: record.report("cold_start", 0.0, why)
-        ).close()
+        connect(Address(*split_address(target.address)), limit_s, lambda why: record.report("cold_start", 0.0, why)).close()
     except PeerDisconnected as error:
         raise TrialFailed("timeout", f"no server of the Deployment is ready: {error}") from error
     record.event("server_ready")

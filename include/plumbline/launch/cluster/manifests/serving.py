@@ -59,7 +59,7 @@ def serving_parts(trial: Trial, requested_at: datetime) -> tuple[Row, ...]:
 
 
 def _server_pod(trial: Trial, serving: Serving, requested_at: datetime) -> Row:
-    """A trial's pod with the server in the harness's place: the same nodes, rights and volumes."""
+    """A trial's pod with the server in the harness's place: the same nodes, rights and volumes, and its container's name, by which pods are watched."""
     declared = cluster_declaration(trial.provider)
     launcher = declared.model_copy(update={"resources": serving.resources or declared.resources})
     served = trial.model_copy(update={"provider": trial.provider.model_copy(update={"launcher": launcher})})
@@ -81,7 +81,6 @@ def _server_pod(trial: Trial, serving: Serving, requested_at: datetime) -> Row:
     ]
     probe = {"httpGet": {"path": serving.ready, "port": serving.port}} if serving.ready else {"tcpSocket": {"port": serving.port}}
     container |= {
-        "name": "server",
         "image": launcher.with_registry(serving.image) or container["image"],
         "command": [*before, *serving.command],
         "env": with_variables([*own, *store_credentials.model_variables(trial)], serving.env),

@@ -9,12 +9,15 @@ from typing import Any, Literal, NamedTuple
 
 from plumbline.launch.cluster.names import RANK
 from plumbline.launch.cluster.names import Row as Row
+from plumbline.results import FailureClass
 
 StopReason = Literal[
     "schedule_timeout",  # no node in time; `detail` has the last message of the scheduler or Kueue
     "startup_timeout",  # on a node, but its containers did not start in time
     "image_error",  # the kubelet cannot get the image, and waiting would not change it
     "config_error",  # the kubelet cannot create a container as declared, such as without its Secret
+    "server_crashes",  # a server of the trial's Deployment ended again and again before it was ready
+    "no_servers",  # the trial's Deployment did not come up; `judged` is the class of the stop of its pods
     "deadline",  # it exceeded the trial's timeout, and the launcher stopped it
     "unreachable",  # the API did not answer for longer than the provider's unreachable_timeout
     "refused",  # the API refused the objects; `status` and `detail` are its response
@@ -29,6 +32,7 @@ class StopCause:
     reason: StopReason
     detail: str
     status: int | None = None
+    judged: FailureClass | None = None
 
 
 @dataclass(frozen=True)
@@ -281,6 +285,21 @@ def start_failure(pod: Row) -> StartFailure | None:
         if waiting.get("reason") in START_FAILURES:
             return StartFailure(str(container.get("name")), str(waiting["reason"]), str(waiting.get("message") or ""))
     return None
+
+
+_CRASHES = 3
+"""Restarts after which a further one is not expected to last: the kubelet has waited 70 s in all by then."""
+
+
+def crash_loop(pod: Row) -> str | None:
+    """How often the pod's container ended, with the last exit code, reason and message; None below `_CRASHES` restarts."""
+    status = harness_status(pod)
+    last = (status.get("lastState") or {}).get("terminated") or {}
+    if int(status.get("restartCount") or 0) < _CRASHES:
+        return None
+    reason = f" ({last['reason']})" if last.get("reason") not in (None, "", "Error") else ""
+    said = str(last.get("message") or "").strip() or "no message"
+    return f"pod {name_of(pod)} ended {status['restartCount']} times, last with exit code {last.get('exitCode')}{reason}: {said}"
 
 
 def describe_pod(pod: Row) -> str:

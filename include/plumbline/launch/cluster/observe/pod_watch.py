@@ -20,6 +20,7 @@ from plumbline.launch.cluster.observe.observation import (
     Row,
     StartFailure,
     StopCause,
+    crash_loop,
     describe_pod,
     event_time,
     format_time,
@@ -29,6 +30,7 @@ from plumbline.launch.cluster.observe.observation import (
     is_scheduled,
     name_of,
     parse_time,
+    pod_phase,
     rank_of,
     scheduled_at,
     start_failure,
@@ -161,6 +163,16 @@ class PodWatch:
             self.started = True
             return Decision("started")
         return None
+
+    def cannot_serve(self, pods: Sequence[Row], now: float, cluster_now: float) -> StopCause | None:
+        """Why a Deployment's first pods will not serve; None while they still may. Pods that ended or are deleted are replaced by the cluster."""
+        self._pods = {
+            name_of(pod): trim_pod(pod) for pod in pods if pod_phase(pod) != "Failed" and "deletionTimestamp" not in pod["metadata"]
+        }
+        self._known = set(self._pods)
+        self._describe()
+        crash = next((text for pod in self._pods.values() if (text := crash_loop(pod)) is not None), None)
+        return StopCause("server_crashes", crash) if crash else self._cannot_start(list(self._pods.values()), now, cluster_now)
 
     def hear(self, events: Iterable[Row]) -> None:
         """Take in events about the launch's pods. Each event for people is news once."""

@@ -25,6 +25,14 @@ def replica_count(deployment: Row) -> ReplicaCount:
     return ReplicaCount(at=time.time(), ready=ready, wanted=wanted)
 
 
+def missing_pods(deployment: Row) -> str:
+    """Why the cluster creates no more pods of a Deployment, such as a quota; empty if it does not say so."""
+    conditions = (deployment.get("status") or {}).get("conditions") or ()
+    return next(
+        (str(each.get("message")) for each in conditions if each.get("type") == "ReplicaFailure" and each.get("status") == "True"), ""
+    )
+
+
 @contextmanager
 def recorded_replicas(declared: Deployment) -> Iterator[list[ReplicaCount]]:
     """Every change of the Deployment's replicas while the block runs. BadDeclaration without such a Deployment or the right to read it,

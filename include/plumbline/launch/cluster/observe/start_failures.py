@@ -56,7 +56,7 @@ def judge_creation(message: str, otherwise: Judged) -> Judged:
     if _PASSING.search(message):
         return _LATER
     if _IN_IMAGE.search(message):
-        return "image_error", "check that the image contains the harness and is made for the node's architecture"
+        return "image_error", "check that the image contains the program and is made for the node's architecture"
     return otherwise
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from datetime import datetime, timezone
 
+from plumbline.harness.hardware_faults import find_hardware_fault
 from plumbline.launch.cluster.observe.observation import (
     CONTAINER,
     LaunchObservation,
@@ -28,8 +29,8 @@ from plumbline.launch.cluster.observe.observation import (
 )
 from plumbline.launch.cluster.observe.pod_records import events_of
 from plumbline.launch.cluster.observe.pod_verdict import PodVerdict, node_loss, pod_verdict
-from plumbline.launch.cluster.observe.scheduling import judge_unscheduled
-from plumbline.launch.cluster.observe.start_failures import judge_start, origin_of
+from plumbline.launch.cluster.observe.scheduling import Judged, judge_unscheduled
+from plumbline.launch.cluster.observe.start_failures import CREATION_FAILURES, judge_creation, judge_start, origin_of
 from plumbline.launch.failures import FAILED, STORE_FAILED, Outcome
 from plumbline.results import Validity
 
@@ -197,11 +198,24 @@ def _cannot_start(observation: LaunchObservation, stop: StopCause) -> Outcome:
     return failure, f"{stop.detail}; {f'{wrong.container} is {origin}; ' if origin else ''}{hint}"
 
 
+def _crashes(_: LaunchObservation, stop: StopCause) -> Outcome:
+    if "(OOMKilled)" in stop.detail:
+        return "out_of_memory", f"{stop.detail}; see launcher.serving.resources.memory"
+    if (fault := find_hardware_fault(stop.detail)) is not None:
+        return "provider_fault", f"{fault[0]}: {stop.detail}"
+    hint: Judged = "server_error", "see launcher.serving.command and env"
+    if any(f"({reason})" in stop.detail for reason in CREATION_FAILURES):
+        hint = judge_creation(stop.detail, hint)
+    return hint[0], f"{stop.detail}; {hint[1]}"
+
+
 _STOPS: dict[StopReason, Callable[[LaunchObservation, StopCause], Outcome]] = {
     "schedule_timeout": _not_scheduled,
     "startup_timeout": _not_started,
     "image_error": _cannot_start,
     "config_error": _cannot_start,
+    "server_crashes": _crashes,
+    "no_servers": lambda _, stop: (stop.judged, stop.detail),
     "deadline": lambda _, stop: ("timeout", stop.detail),
     "unreachable": _unreachable,
     "refused": _refused,

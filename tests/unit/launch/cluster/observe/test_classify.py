@@ -113,6 +113,9 @@ STOPS: list[tuple[str, StopReason, str, FailureClass]] = [
     ("success", "schedule_timeout", 'Error creating: pods "x" is forbidden: exceeded quota: q', "quota_exceeded"),
     ("err-image-pull", "image_error", "pod x cannot start: ErrImagePull", "image_error"),
     ("missing-secret", "config_error", 'secret "results" not found', "bad_declaration"),
+    ("success", "server_crashes", "pod x ended 3 times, last with exit code 137 (OOMKilled): no message", "out_of_memory"),
+    ("success", "server_crashes", 'pod x ended 3 times, last with exit code 128 (StartError): exec: "vllm": not found', "image_error"),
+    ("success", "server_crashes", "pod x ended 3 times, last with exit code 2: unrecognized arguments: --prot", "server_error"),
     ("deleted", *CLEARED, "interrupted"),
     ("success", "deadline", "still running", "timeout"),
     ("unschedulable-gpus", *SILENT, "unreachable"),
@@ -129,6 +132,18 @@ def test_what_it_was_stopped_for(name: str, reason: StopReason, detail: str, exp
     failure_class, text = stopped(name, reason, detail)
     assert failure_class == expected
     assert text is not None and text.startswith(detail)
+
+
+def test_a_server_that_crashes_by_a_hardware_fault_is_the_providers() -> None:
+    detail = "pod x ended 3 times, last with exit code 1: CUDA error: uncorrectable ECC error encountered"
+    failure_class, text = stopped("success", "server_crashes", detail)
+    assert failure_class == "provider_fault" and str(text).endswith(detail)
+
+
+def test_what_kept_the_servers_from_serving_has_been_judged_by_their_pods() -> None:
+    seen = scene("unschedulable-gpus")
+    stop = StopCause("no_servers", "servers: no room", judged="insufficient_capacity")
+    assert classify_launch(replace(seen, stop=stop), None) == ("insufficient_capacity", "servers: no room")
 
 
 def test_a_stop_says_what_to_look_at(golden: Golden) -> None:

@@ -370,3 +370,41 @@ def test_the_time_until_a_node_is_the_clusters(step: float) -> None:
     watch = PodWatch(LIMITS)
     assert watch.look([made_at(unplaced())], T0 + 100 + step, T0 + 100) is None
     assert stopped(watch.look([made_at(unplaced())], T0 + 100 + step, T0 + 601)).reason == "schedule_timeout"
+
+
+def crashed(restarts: int, **last: Any) -> Row:
+    row = pod(state={"waiting": {"reason": "CrashLoopBackOff"}})
+    row["status"]["containerStatuses"][0] |= {"restartCount": restarts, "lastState": {"terminated": {"exitCode": 2, **last}}}
+    return row
+
+
+def serves_not(*pods: Row, after: float = 1.0, watch: PodWatch | None = None) -> StopCause | None:
+    return (watch or PodWatch(LIMITS)).cannot_serve(list(pods), T0 + after, T0 + after)
+
+
+def test_servers_that_start_may_still_serve() -> None:
+    for row in (unplaced(), waits("ImagePullBackOff"), runs(), crashed(2)):
+        assert serves_not(row, after=100) is None
+    assert serves_not(after=599) is None, "their controller has not made them yet"
+
+
+def test_servers_will_not_serve_for_the_reasons_of_a_launch_and_when_they_crash() -> None:
+    watch = PodWatch(LIMITS)
+    assert serves_not(waits("ImagePullBackOff"), after=1, watch=watch) is None
+    found = [
+        serves_not(unplaced(), after=600),
+        serves_not(after=600),
+        serves_not(waits("ImagePullBackOff"), after=161, watch=watch),
+        serves_not(crashed(3, reason="Error", message="unrecognized arguments: --prot")),
+    ]
+    assert [stop and stop.reason for stop in found] == ["schedule_timeout", "schedule_timeout", "image_error", "server_crashes"]
+    assert found[-1] is not None and found[-1].detail == "pod pl-a-0 ended 3 times, last with exit code 2: unrecognized arguments: --prot"
+
+
+def test_a_server_that_was_evicted_or_deleted_is_replaced_and_not_judged() -> None:
+    leaving = unplaced()
+    leaving["metadata"]["deletionTimestamp"] = stamp(T0)
+    watch = PodWatch(LIMITS)
+    assert serves_not(ended(1), leaving, runs(2), after=599, watch=watch) is None
+    assert serves_not(runs(2), after=599, watch=watch) is None, "and is missed by nobody"
+    assert [each["metadata"]["name"] for each in watch.seen().pods] == ["pl-a-2"]
