@@ -63,7 +63,8 @@ def cost_rows(cards: Sequence[Scorecard], providers: Sequence[str], quotes: Mapp
             for outcome in COSTS
             if outcome.kind == table.kind and (outcome.without is None or any(c.row(outcome.metric) for c in table.cards))
         ]
-        for metric in ("cost_per_run", "cost_per_finished_run", *(outcome.metric for outcome in outcomes)):
+        idle = [IDLE_REPLICAS] if any(c.row(IDLE_REPLICAS) for c in table.cards) else []
+        for metric in ("cost_per_run", "cost_per_finished_run", *idle, *(outcome.metric for outcome in outcomes)):
             values = {p: (r.value if (c := by_provider.get(p)) and (r := c.row(metric)) else None) for p in providers}
             scale = common_scale("USD", values.values(), metric)
             rows.append(
@@ -88,8 +89,8 @@ def _why_no_cost(card: Scorecard | None, quote: Quote | None, metric: str) -> st
         return (quote.reason if quote else None) or "no declared price"
     if metric in ("cost_per_run", "cost_per_finished_run"):
         return "time on the provider not recorded"
-    outcome = next(o for o in COSTS if o.metric == metric)
-    return f"{not_measured(outcome)}, or was zero"
+    outcome = next((o for o in COSTS if o.metric == metric), None)
+    return "its replicas were not seen to scale" if outcome is None else f"{not_measured(outcome)}, or was zero"
 
 
 @dataclass(frozen=True)
