@@ -112,10 +112,11 @@ _FAR: Row = {
     "server": {"backend": "external", "prefix_cache": "off", "client_placement": "other_region"},
     "phases": _SCALE["phases"][:1],
 }
-# What is broken in each provider beside the two good ones, over the first's launcher; each is a row of the table of failures.
+# Providers beside the two, in the first's namespace and over its launcher: what is broken in each, and one that scales.
 OUT_OF_MEMORY, EXIT_CODE, NO_IMAGE, NINE_GPUS, DEADLINE = "e2e-oom", "e2e-exit", "e2e-noimage", "e2e-nine", "e2e-deadline"
 SERVER_NINE_GPUS, SERVER_CRASHES, SERVED = "e2e-server-nine", "e2e-server-crash", "e2e-served"
-BROKEN = (OUT_OF_MEMORY, EXIT_CODE, NO_IMAGE, NINE_GPUS, DEADLINE, SERVER_NINE_GPUS, SERVER_CRASHES)
+BY_HPA = "e2e-hpa"
+BESIDE = (OUT_OF_MEMORY, EXIT_CODE, NO_IMAGE, NINE_GPUS, DEADLINE, SERVER_NINE_GPUS, SERVER_CRASHES, BY_HPA)
 
 
 def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image: str, results_url: str) -> Path:
@@ -126,7 +127,7 @@ def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image
     far = {"name": FAR, "region": "there", "instance_type": "small", "description": "an endpoint of the end-to-end tests"}
     endpoint = {"kind": "endpoint", "url": f"http://{FAR}.{namespaces[TWO]}:8000/v1", "protocol": "openai", "model": "small"}
     _write(folder / "providers" / f"{FAR}.yaml", {**_PROVIDER, **far, "launcher": {**endpoint, "client": {"provider": ONE}}})
-    broken: dict[str, Row] = {
+    beside: dict[str, Row] = {
         OUT_OF_MEMORY: {"resources": {"cpu": 1, "memory": "300MiB", "shared_memory": "64MiB"}},
         EXIT_CODE: {"images": {"training": failing_image}},
         NO_IMAGE: {"images": {"training": "localhost/plumbline/nowhere:1"}},
@@ -134,11 +135,13 @@ def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image
         DEADLINE: {"timeout": "45s"},
     }
     nine = {**_SERVING["resources"], "extended": {"nvidia.com/gpu": 9}}
-    broken |= {
+    beside |= {
         SERVER_NINE_GPUS: {"serving": {**_SERVING, "resources": nine}, "schedule_timeout": "60s"},
         SERVER_CRASHES: {"serving": {**_SERVING, "command": ["python", "-c", "raise SystemExit('no such option: --prot')"]}},
     }
-    for name, changes in broken.items():
+    scaled = {"by": "hpa", "minimum": 1, "maximum": 2, "cpu": "25%"}
+    beside[BY_HPA] = {"serving": {**_SERVING, "env": {"BUSY_S": "0.02"}, "scaling": scaled}, "timeout": "20min"}
+    for name, changes in beside.items():
         _provider(folder, name, namespaces[ONE], image, results_url, **changes)
     _write(folder / "workloads" / "training" / f"{TRAIN}.yaml", {**_TRAIN, "name": TRAIN})
     # About one and three minutes, at 15 to 20 steps a second on one core.
@@ -169,7 +172,10 @@ def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image
     del long["fault"]
     _write(folder / "workloads" / "training" / f"{SCRIPT_LONG}.yaml", {**{k: v for k, v in script.items() if k != "fault"}, **long})
     served = {**_SCALE, "name": SERVED, "providers": [SERVER_NINE_GPUS, SERVER_CRASHES], "phases": _SCALE["phases"][:1]}
-    for chat in (_CHAT, _SCALE, _FAR, served):
+    held = {**_SCALE["phases"][1], "hold": "2min", "down": "8min"}
+    # The autoscaler looks every 15 s at means of as long, and waits 5 minutes before it takes a server away.
+    by_hpa = {**_SCALE, "name": BY_HPA, "providers": [BY_HPA], "phases": [_SCALE["phases"][0], held]}
+    for chat in (_CHAT, _SCALE, _FAR, served, by_hpa):
         _write(folder / "workloads" / "inference" / f"{chat['name']}.yaml", chat)
     team = {
         "name": "e2e",

@@ -10,7 +10,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-ONE_AT_A_TIME, SERVICE_S = threading.Lock(), 0.05
+ONE_AT_A_TIME, SERVICE_S, BUSY_S = threading.Lock(), 0.05, float(os.environ.get("BUSY_S", 0.0))
 came = 0
 
 
@@ -27,7 +27,10 @@ class Handler(BaseHTTPRequestHandler):
         came += 1
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         with ONE_AT_A_TIME:
-            time.sleep(SERVICE_S)
+            began = time.monotonic()
+            while time.monotonic() - began < BUSY_S:
+                pass
+            time.sleep(SERVICE_S - BUSY_S)
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()

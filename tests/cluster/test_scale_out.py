@@ -6,11 +6,13 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from kubernetes import client
 from tests.cluster.admin import Cluster
-from tests.cluster.declared import ONE, SCALE
+from tests.cluster.declared import BY_HPA, ONE, SCALE
+from tests.cluster.metrics_server import metrics_server
 from tests.cluster.test_failures import recorded
 from tests.cluster.test_gang import room
 from tests.cluster.world import World
@@ -77,3 +79,24 @@ def test_the_time_to_scale_out_of_a_deployment(e2e: World) -> None:
     after = {row.metric: row.value for row in launch_metrics(document.launch, document.timeline)}
     assert (after["time_to_scale_in"] or 0.0) > 0.0 and (after["idle_replica_time"] or 0.0) > 0.0
     assert e2e.cluster.leftovers(namespace) == []
+
+
+@pytest.mark.full
+def test_the_clusters_own_autoscaler_scales_a_deployment_out_and_in(e2e: World, tmp_path: Path) -> None:
+    if room(e2e) < 3:
+        pytest.skip(f"the cluster has {room(e2e)} cores for a client and two servers")
+    with metrics_server(e2e.cluster, tmp_path):
+        run = e2e.ended(e2e.start(BY_HPA, [BY_HPA], BY_HPA), 1400)
+    assert run.state == "success", e2e.explain(run)
+    (document,) = recorded(BY_HPA, BY_HPA)
+    assert document.validity.status in ("valid", "degraded"), e2e.explain(run) or document.validity
+    assert document.launch is not None
+    replicas = document.launch.replicas
+    assert [count.wanted for count in replicas if count.at > replicas[0].at + 1.0].count(2) >= 1 and replicas[-1].wanted == 1, replicas
+    at = {event.name: event.utc.timestamp() for event in document.timeline}
+    asked = next(count for count in replicas if count.wanted == 2)
+    assert asked.at > at["scale_out_stepped_up"], "the first rate needs one server"
+    after = {row.metric: row.value for row in launch_metrics(document.launch, document.timeline)}
+    assert (after["time_to_scale_in"] or 0.0) > 0.0 and (after["idle_replica_time"] or 0.0) > 0.0
+    assert document.value("time_to_scale_out", "max", "scale_out") is not None
+    assert e2e.cluster.leftovers(e2e.namespace(ONE)) == []

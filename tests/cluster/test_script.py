@@ -14,7 +14,7 @@ __all__ = ["volume"]
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]
 
 
-@pytest.mark.parametrize(("workload", "pods"), [(SCRIPT, 1), (SCRIPT_GANG, 2)])
+@pytest.mark.parametrize(("workload", "pods"), [pytest.param(SCRIPT, 1, marks=pytest.mark.full), (SCRIPT_GANG, 2)])
 def test_a_script_is_measured_killed_and_resumed(e2e: World, workload: str, pods: int) -> None:
     if room(e2e) < pods:
         pytest.skip(f"the cluster has {room(e2e)} cores for {pods} pods")

@@ -127,7 +127,7 @@ def world(kubeconfig: Path) -> Iterator[World]:
             granted = launcher_account.grant_access(launcher_account.admin_client(kubeconfig), namespace, lifetime_s=4 * 3600.0)
             tokens.append(str(granted.kubeconfig["users"][0]["user"]["token"]))
             connections[f"AIRFLOW_CONN_K8S_{provider.replace('-', '_').upper()}"] = json.dumps(granted.as_connection())
-        for name in declared.BROKEN:
+        for name in declared.BESIDE:
             connections[f"AIRFLOW_CONN_K8S_{name.replace('-', '_').upper()}"] = connections["AIRFLOW_CONN_K8S_E2E_ONE"]
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setenv("PLUMBLINE_HOME", str(home))

@@ -292,7 +292,8 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         deployment = await cluster.deployment(self.launch)
         count = replica_count(deployment)
         await self._tolerated("replicas", self._store_replicas(count))
-        servers.started = servers.started or count.ready >= servers.limits.expected
+        # Another triggerer may have seen them: one that died since then is the measurement's.
+        servers.started = servers.started or any(each.ready >= servers.limits.expected for each in (count, *(self._replicas or ())))
         if servers.started:
             return None
         pods, cluster_now = await cluster.pods(f"{names.SERVES}={self.launch}", cached=True)
