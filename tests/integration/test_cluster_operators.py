@@ -179,24 +179,35 @@ def test_servers_are_a_deployment_whose_every_number_is_stored(make: Any, kube: 
     assert kube.leftovers() == []
 
 
+LONG_AGO = "2020-01-01T00:00:00Z"
+"""When the servers' pods were made: no clock of the test's then decides whether they are late."""
+
+
 def _no_room(kube: FakeKubernetes, deployment: Row) -> None:
-    template = deployment["spec"]["template"]
     said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": NO_GPUS}
-    row = {**template, "metadata": {**template["metadata"], "name": "pl-server-x1"}, "status": {"phase": "Pending", "conditions": [said]}}
-    kube.event(kube.put("pods", NS, row), "FailedScheduling", NO_GPUS, kind="Warning", by="default-scheduler")
+    kube.event(_server(kube, deployment, {"conditions": [said]}), "FailedScheduling", NO_GPUS, kind="Warning", by="default-scheduler")
 
 
 def _over_quota(kube: FakeKubernetes, deployment: Row) -> None:
-    failure = {"type": "ReplicaFailure", "status": "True", "message": 'pods "pl-server-x1" is forbidden: exceeded quota: gpus'}
+    failure = {"type": "ReplicaFailure", "status": "True", "message": 'pods "pl-server-x2" is forbidden: exceeded quota: gpus'}
     kube.store.patch("deployments", NS, deployment["metadata"]["name"], {"status": {"conditions": [failure]}})
+    _server(kube, deployment, {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": LONG_AGO}]})
+
+
+def _server(kube: FakeKubernetes, deployment: Row, status: Row) -> Row:
+    """One of the two pods that the Deployment is to have."""
+    template = deployment["spec"]["template"]
+    about = {**template["metadata"], "name": "pl-server-x1", "creationTimestamp": LONG_AGO}
+    return kube.put("pods", NS, {**template, "metadata": about, "status": {"phase": "Pending", **status}})
 
 
 @pytest.mark.parametrize(("happens", "expected"), [(_no_room, "insufficient_capacity"), (_over_quota, "quota_exceeded")])
 def test_servers_that_get_no_node_end_the_trial_as_its_own_pod_would(
     make: Any, kube: FakeKubernetes, happens: Callable[[FakeKubernetes, Row], None], expected: str
 ) -> None:
-    kube.script("*", Script().started().runs(lambda run: 0 if threading.Event().wait(200.0) else 1))
-    world = make(kind="inference", declare=EXTERNAL, serving=serving(), schedule_timeout="3s", retries=0)
+    over = threading.Event()
+    kube.script("*", Script().started().runs(lambda run: 0 if over.wait(200.0) else 1))
+    world = make(kind="inference", declare=EXTERNAL, serving=serving(scaling={"by": "none", "minimum": 2, "maximum": 4}), retries=0)
 
     def cluster() -> None:
         kube.wait_for(lambda: kube.store.list("deployments", NS), "the Deployment", timeout_s=200.0)
@@ -206,6 +217,7 @@ def test_servers_that_get_no_node_end_the_trial_as_its_own_pod_would(
     meanwhile.start()
     assert world.run() == "failed"
     meanwhile.join()
+    over.set()
     (record,) = world.attempts
     assert (record.failure_class, str(record.failure_detail).split(": ")[0]) == (expected, "servers"), record.failure_detail
     assert [pod.name for pod in record.pods if "server" in pod.name] == [], "the record is of the trial's own pod"

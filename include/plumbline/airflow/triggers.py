@@ -297,7 +297,10 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         if servers.started:
             return None
         pods, cluster_now = await cluster.pods(f"{names.SERVES}={self.launch}", cached=True)
-        if servers.cannot_serve(pods, self._monotonic_now(), cluster_now) is None:
+        stop = servers.cannot_serve(pods, self._monotonic_now(), cluster_now)
+        for line in servers.news():
+            self.log.info("server %s", line)
+        if stop is None:
             return None
         await self._tolerated("events", self._read_events(cluster, servers))
         stop = servers.cannot_serve(pods, self._monotonic_now(), cluster_now)

@@ -291,15 +291,13 @@ _CRASHES = 3
 """Restarts after which a further one is not expected to last: the kubelet has waited 70 s in all by then."""
 
 
-def crash_loop(pod: Row) -> str | None:
-    """How often the pod's container ended, with the last exit code, reason and message; None below `_CRASHES` restarts."""
+def crash_loop(pod: Row) -> Row | None:
+    """The pod as its container ended last, if that was restarted `_CRASHES` times; else None."""
     status = harness_status(pod)
-    last = (status.get("lastState") or {}).get("terminated") or {}
     if int(status.get("restartCount") or 0) < _CRASHES:
         return None
-    reason = f" ({last['reason']})" if last.get("reason") not in (None, "", "Error") else ""
-    said = str(last.get("message") or "").strip() or "no message"
-    return f"pod {name_of(pod)} ended {status['restartCount']} times, last with exit code {last.get('exitCode')}{reason}: {said}"
+    ended = {**status, "state": status.get("lastState") or {}}
+    return {**pod, "status": {**pod["status"], "containerStatuses": [ended]}}
 
 
 def describe_pod(pod: Row) -> str:

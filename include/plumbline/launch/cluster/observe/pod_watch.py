@@ -171,8 +171,10 @@ class PodWatch:
         }
         self._known = set(self._pods)
         self._describe()
-        crash = next((text for pod in self._pods.values() if (text := crash_loop(pod)) is not None), None)
-        return StopCause("server_crashes", crash) if crash else self._cannot_start(list(self._pods.values()), now, cluster_now)
+        crash = next((ended for pod in self._pods.values() if (ended := crash_loop(pod)) is not None), None)
+        if crash is not None:
+            return StopCause("server_crashes", f"pod {name_of(crash)} was restarted again and again and {describe_pod(crash)}")
+        return self._cannot_start(list(self._pods.values()), now, cluster_now)
 
     def hear(self, events: Iterable[Row]) -> None:
         """Take in events about the launch's pods. Each event for people is news once."""

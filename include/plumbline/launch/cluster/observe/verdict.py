@@ -18,6 +18,7 @@ from plumbline.launch.cluster.observe.observation import (
     StartFailure,
     StopCause,
     StopReason,
+    crash_loop,
     describe_pod,
     has_started,
     has_succeeded,
@@ -25,13 +26,14 @@ from plumbline.launch.cluster.observe.observation import (
     name_of,
     rank_of,
     start_failure,
+    terminated,
     unscheduled_reason,
 )
 from plumbline.launch.cluster.observe.pod_records import events_of
 from plumbline.launch.cluster.observe.pod_verdict import PodVerdict, node_loss, pod_verdict
-from plumbline.launch.cluster.observe.scheduling import Judged, judge_unscheduled
-from plumbline.launch.cluster.observe.start_failures import CREATION_FAILURES, judge_creation, judge_start, origin_of
-from plumbline.launch.failures import FAILED, STORE_FAILED, Outcome
+from plumbline.launch.cluster.observe.scheduling import judge_unscheduled
+from plumbline.launch.cluster.observe.start_failures import judge_start, origin_of
+from plumbline.launch.failures import FAILED, STORE_FAILED, Outcome, last_lines
 from plumbline.results import Validity
 
 _QUOTA = re.compile(r"exceeded quota", re.IGNORECASE)
@@ -198,15 +200,14 @@ def _cannot_start(observation: LaunchObservation, stop: StopCause) -> Outcome:
     return failure, f"{stop.detail}; {f'{wrong.container} is {origin}; ' if origin else ''}{hint}"
 
 
-def _crashes(_: LaunchObservation, stop: StopCause) -> Outcome:
-    if "(OOMKilled)" in stop.detail:
-        return "out_of_memory", f"{stop.detail}; see launcher.serving.resources.memory"
-    if (fault := find_hardware_fault(stop.detail)) is not None:
-        return "provider_fault", f"{fault[0]}: {stop.detail}"
-    hint: Judged = "server_error", "see launcher.serving.command and env"
-    if any(f"({reason})" in stop.detail for reason in CREATION_FAILURES):
-        hint = judge_creation(stop.detail, hint)
-    return hint[0], f"{stop.detail}; {hint[1]}"
+def _crashes(observation: LaunchObservation, stop: StopCause) -> Outcome:
+    pod = next(ended for pod in observation.pods if (ended := crash_loop(pod)) is not None)
+    verdict, said = pod_verdict(pod, events_of(pod, observation.events), gone=False), str(terminated(pod).get("message") or "")
+    if verdict is not None and verdict.reported:
+        return verdict.failure_class, f"{stop.detail}: {verdict.detail}"
+    # The meanings of exit codes are the harness's.
+    fault, words = find_hardware_fault(said), last_lines(said)
+    return "server_error" if fault is None else "provider_fault", f"{stop.detail}: {words}; see launcher.serving.command and env"
 
 
 _STOPS: dict[StopReason, Callable[[LaunchObservation, StopCause], Outcome]] = {

@@ -113,9 +113,6 @@ STOPS: list[tuple[str, StopReason, str, FailureClass]] = [
     ("success", "schedule_timeout", 'Error creating: pods "x" is forbidden: exceeded quota: q', "quota_exceeded"),
     ("err-image-pull", "image_error", "pod x cannot start: ErrImagePull", "image_error"),
     ("missing-secret", "config_error", 'secret "results" not found', "bad_declaration"),
-    ("success", "server_crashes", "pod x ended 3 times, last with exit code 137 (OOMKilled): no message", "out_of_memory"),
-    ("success", "server_crashes", 'pod x ended 3 times, last with exit code 128 (StartError): exec: "vllm": not found', "image_error"),
-    ("success", "server_crashes", "pod x ended 3 times, last with exit code 2: unrecognized arguments: --prot", "server_error"),
     ("deleted", *CLEARED, "interrupted"),
     ("success", "deadline", "still running", "timeout"),
     ("unschedulable-gpus", *SILENT, "unreachable"),
@@ -134,10 +131,24 @@ def test_what_it_was_stopped_for(name: str, reason: StopReason, detail: str, exp
     assert text is not None and text.startswith(detail)
 
 
-def test_a_server_that_crashes_by_a_hardware_fault_is_the_providers() -> None:
-    detail = "pod x ended 3 times, last with exit code 1: CUDA error: uncorrectable ECC error encountered"
-    failure_class, text = stopped("success", "server_crashes", detail)
-    assert failure_class == "provider_fault" and str(text).endswith(detail)
+@pytest.mark.parametrize(
+    ("code", "reason", "said", "expected"),
+    [
+        (137, "OOMKilled", "", "out_of_memory"),
+        (128, "StartError", 'exec: "vllm": executable file not found in $PATH', "image_error"),
+        (2, "Error", "unrecognized arguments: --prot", "server_error"),
+        (1, "Error", "an earlier one was (OOMKilled)", "server_error"),
+        (1, "Error", "CUDA error: uncorrectable ECC error encountered", "provider_fault"),
+        (0, "Completed", "bye", "server_error"),
+    ],
+)
+def test_a_server_that_crashes_is_judged_by_its_last_end(code: int, reason: str, said: str, expected: FailureClass) -> None:
+    seen = ended(code, said, reason)
+    seen.pods[0]["status"]["phase"] = "Running"  # as of every pod whose container is restarted
+    status = seen.pods[0]["status"]["containerStatuses"][0]
+    status |= {"lastState": status["state"], "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 3}
+    failure_class, text = classify_launch(replace(seen, stop=StopCause("server_crashes", "it crashed")), None)
+    assert failure_class == expected and str(text).startswith("it crashed: ") and said in str(text), text
 
 
 def test_what_kept_the_servers_from_serving_has_been_judged_by_their_pods() -> None:

@@ -398,7 +398,7 @@ def test_servers_will_not_serve_for_the_reasons_of_a_launch_and_when_they_crash(
         serves_not(crashed(3, reason="Error", message="unrecognized arguments: --prot")),
     ]
     assert [stop and stop.reason for stop in found] == ["schedule_timeout", "schedule_timeout", "image_error", "server_crashes"]
-    assert found[-1] is not None and found[-1].detail == "pod pl-a-0 ended 3 times, last with exit code 2: unrecognized arguments: --prot"
+    assert found[-1] is not None and found[-1].detail == "pod pl-a-0 was restarted again and again and ended with exit code 2 (Error)"
 
 
 def test_a_server_that_was_evicted_or_deleted_is_replaced_and_not_judged() -> None:
@@ -406,5 +406,5 @@ def test_a_server_that_was_evicted_or_deleted_is_replaced_and_not_judged() -> No
     leaving["metadata"]["deletionTimestamp"] = stamp(T0)
     watch = PodWatch(LIMITS)
     assert serves_not(ended(1), leaving, runs(2), after=599, watch=watch) is None
-    assert serves_not(runs(2), after=599, watch=watch) is None, "and is missed by nobody"
+    assert serves_not(runs(2), after=599, watch=watch) is None, "and is not missed"
     assert [each["metadata"]["name"] for each in watch.seen().pods] == ["pl-a-2"]
