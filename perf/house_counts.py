@@ -1,7 +1,6 @@
 """Counts of code readability: `python perf/house_counts.py [ROOT …]`, one column for each checkout.
 
-Product is include/plumbline. A line of code is neither blank nor a comment nor part of a docstring. The lines of each room follow;
-docs/house_lines.yaml has the most that each may have (perf/house_gate.py).
+Product is include/plumbline. A line of code is neither blank nor a comment nor part of a docstring. The lines of each room follow.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ _SOURCES = (
     "include/plumbline/results",
     "include/plumbline/metrics",
     "include/plumbline/__init__.py",
+    "include/plumbline/judgement.py",
     "include/plumbline/whole_file.py",
 )
 
