@@ -7,9 +7,9 @@ exit status from here, so that none can draw it as good news.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 Verdict = Literal["met", "broken", "not_shown"]
 Tone = Literal["good", "warn", "bad"]
@@ -66,6 +66,7 @@ def together(verdicts: Iterable[Verdict]) -> Verdict:
     return "broken" if "broken" in seen else "met" if seen == {"met"} else "not_shown"
 
 
+@runtime_checkable
 class Judged(Protocol):
     """What a judge returns, where it is more than a judgement."""
 
@@ -73,13 +74,13 @@ class Judged(Protocol):
     def judgement(self) -> Judgement: ...
 
 
-_Judge = TypeVar("_Judge", bound=Callable[..., "Judgement | Judged | Sequence[Judgement | Judged]"])
+_Judge = TypeVar("_Judge", bound=Callable[..., object])
 JUDGES: dict[str, Callable[..., Any]] = {}
 """Who judges, by the name of what is judged. `tests/unit/test_judges.py` shows each of them nothing, something else and a half."""
 
 
 def judges(what: str) -> Callable[[_Judge], _Judge]:
-    """Register the function that judges `what`. It returns a Judgement, or something with one, or several of them."""
+    """Register the function that judges `what`. It returns a Judgement, a Judged, or sequences of them."""
 
     def register(judge: _Judge) -> _Judge:
         if what in JUDGES:

@@ -12,6 +12,7 @@ import numpy as np
 from plumbline.analysis.drift.effect import Scale
 from plumbline.analysis.drift.environment import EnvironmentChange
 from plumbline.declarations.workloads.workload import DriftLimits
+from plumbline.judgement import Judgement, broken, met, not_shown
 from plumbline.metrics import Direction
 from plumbline.metrics.formatting import format_change
 from plumbline.results.sample import CampaignSample, TrialOutcome
@@ -147,6 +148,17 @@ class MetricComparison:
         if not self.effect or self.direction == "informative":
             return None
         return (self.effect > 0) == (self.direction == "lower_is_better")
+
+    @property
+    def judgement(self) -> Judgement:
+        """Whether the performance held: broken by a regression, met where the repeats would have shown one."""
+        seen = f"{format_effect(self)} from {self.n_baseline} + {self.n_candidate} repeats"
+        if self.verdict == "regressed":
+            return broken(seen)
+        if self.verdict in (None, "suspected", "insufficient_data"):
+            decides = format_repeats_needed(self) or "repeats on both sides that measure it"
+            return not_shown(seen, "not enough to tell a change from noise" if self.verdict else "not compared", decides)
+        return met(seen)
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,12 @@ from plumbline.analysis.drift.effect import Effect, from_analysis_scale, to_anal
 from plumbline.analysis.drift.noise import minimum_detectable_effect, repeats_needed
 from plumbline.analysis.drift.series_state import is_move
 from plumbline.declarations.thresholds import DriftRules
+from plumbline.judgement import judges
 
 RowWithEffect = tuple[MetricComparison, Effect | None]
 
 
+@judges("performance of a series")
 def judge_series(series: Sequence[Sequence[RowWithEffect]], rules: DriftRules) -> list[tuple[MetricComparison, ...]]:
     """The rows of each series with q, minimum detectable effect and verdict, in the order given."""
     rows = [[row for row, _ in measured] for measured in series]

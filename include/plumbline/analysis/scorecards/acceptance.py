@@ -3,7 +3,8 @@
 The rule. A criterion is a promise about every run, so it is judged over the repeats one by one, not over an average:
 
 - insufficient: no usable repeat measured the number, or fewer than half of the planned trials did (what is missing could decide it); a
-  repeat whose requests are too few for the tail in question did not measure it, and the explanation says how many it takes. This is
+  repeat whose requests are too few for the tail in question did not measure it, and the explanation says how many it takes; NaN and a
+  latency of 0 are no measurement either. This is
   never a pass and never a fail, and neither is a relative criterion ("within 10% of baseline") whose reference is not known yet
 - fail: the median of the repeats does not meet the limit
 - mixed: the median does, some repeat does not; not a pass, since one run in so many would break the promise
@@ -25,6 +26,7 @@ from typing import Literal
 from plumbline.analysis.trial_sample import MetricValue, TrialSample
 from plumbline.declarations import Criterion, RelativeCriterion
 from plumbline.declarations.workloads.workload import PER_REQUEST_LATENCIES, REQUEST_SHARES, insufficient_observations
+from plumbline.judgement import Judgement, broken, is_measured, judges, met, not_shown
 from plumbline.metrics import LENGTH_DEPENDENT, METRICS, NATURAL_LENGTHS
 from plumbline.metrics.formatting import format_quantity
 from plumbline.metrics.proportions import (
@@ -61,6 +63,19 @@ class CriterionVerdict:
     trials: tuple[str, ...]
     explanation: str
 
+    @property
+    def judgement(self) -> Judgement:
+        """Met by each repeat, broken by one or by their median, else not shown."""
+        if self.outcome == "insufficient":
+            missing = "no limit to compare with" if self.limit is None else "too few measurements"
+            decides = (
+                "a result of its reference"
+                if self.limit is None
+                else f"usable trials that measure {self.metric}, more than half of those planned"
+            )
+            return not_shown(self.explanation, missing, decides)
+        return met(self.explanation) if self.outcome == "pass" else broken(self.explanation)
+
 
 def judge_all(criteria: Iterable[Criterion | RelativeCriterion], trials: Sequence[TrialSample]) -> tuple[CriterionVerdict, ...]:
     """`judge` each criterion, without those that compare the provider with itself."""
@@ -80,17 +95,18 @@ def _judge_relative(criterion: RelativeCriterion, trials: Sequence[TrialSample])
     return replace(unlimited, outcome="insufficient", met=0, explanation=f"no {source} yet that measured it")
 
 
+@judges("acceptance criterion")
 def judge(criterion: Criterion, trials: Sequence[TrialSample]) -> CriterionVerdict:
     """Judge one criterion over the trials of one provider and workload (every planned trial, whatever its status)."""
     planned = len({t.trial_id for t in trials})
     rows = [(t.trial_id, m) for t in trials if t.usable and (m := t.number(criterion.metric, criterion.statistic, criterion.phase))]
     small = [(m.n, reason) for _, m in rows if (reason := _too_small(criterion, m))]
-    rows = [(trial_id, m) for trial_id, m in rows if not _too_small(criterion, m)]
+    rows = [(trial_id, m) for trial_id, m in rows if not _too_small(criterion, m) and not _no_figure(m)]
     trial_values = [(trial_id, v) for trial_id, m in rows if (v := math.inf if never_reached(m) else m.value) is not None]
     values = [v for _, v in trial_values]
-    met = sum(criterion.met_by(v) for v in values)
+    held = sum(criterion.met_by(v) for v in values)
     middle = median(values) if values else None
-    outcome, explanation = _outcome(criterion, middle, met, len(values), planned, any(t.usable for t in trials))
+    outcome, explanation = _outcome(criterion, middle, held, len(values), planned, any(t.usable for t in trials))
     notes = [max(small)[1]] if small else []
     notes += caveats(criterion, [m for _, m in rows])
     if criterion.metric in LENGTH_DEPENDENT and any(t.conditions and ("requests.output", "natural") in t.conditions.asked for t in trials):
@@ -108,7 +124,7 @@ def judge(criterion: Criterion, trials: Sequence[TrialSample]) -> CriterionVerdi
         value=_finite(middle),
         worst=_finite(worst),
         margin=None if middle is None or math.isinf(middle) else margin(criterion, middle),
-        met=met,
+        met=held,
         n=len(values),
         planned=planned,
         trials=tuple(trial_id for trial_id, _ in trial_values),
@@ -121,6 +137,15 @@ def _too_small(criterion: Criterion, number: MetricValue) -> str | None:
     reason = insufficient_observations(criterion, number.n)
     bounds = [bound for bound in (number.ci_low, number.ci_high) if bound is not None]
     return None if bounds and not any(criterion.met_by(bound) for bound in bounds) else reason
+
+
+def _no_figure(number: MetricValue) -> bool:
+    """Whether the value is no measurement: nothing takes no time, and NaN is no number."""
+    if number.value is None:
+        return False
+    return math.isnan(number.value) or (
+        number.metric in PER_REQUEST_LATENCIES and not is_measured(number.value) and not math.isinf(number.value)
+    )
 
 
 def _finite(value: float | None) -> float | None:

@@ -1,0 +1,147 @@
+"""No judge says met without evidence. A new judge needs its entry here, else `test_each_judge_is_tried` fails."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import plumbline
+from plumbline.analysis.drift.comparison import MetricComparison
+from plumbline.analysis.drift.verdicts import judge_series
+from plumbline.analysis.scorecards.acceptance import judge
+from plumbline.analysis.trial_sample import MetricValue, TrialSample
+from plumbline.declarations import Criterion
+from plumbline.declarations.thresholds import DriftRules
+from plumbline.judgement import JUDGES, Judged, Judgement, is_measured, met, not_shown, together
+
+Evidence = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What a judge is shown. `gaps`: evidence that decides nothing, by its kind; `met` and `broken`: enough of it for each side, so that the
+    judge is not one that never decides."""
+
+    gaps: dict[str, Evidence]
+    met: Evidence | None = None
+    broken: Evidence | None = None
+    why_no_side: str = field(default="")
+
+
+LIMIT = Criterion.model_validate("p95 request_scheduled_latency <= 900ms in steady")
+
+
+def _trials(*values: float | None, metric: str = "request_scheduled_latency", n: int = 90) -> list[TrialSample]:
+    return [
+        TrialSample(
+            f"t{i}", "a", "inference", "w", 1, "valid", "02:00", i, None, (MetricValue("steady", metric, "p95", value, "s", "lower_is_better", n),)
+        )
+        for i, value in enumerate(values)
+    ]  # fmt: skip
+
+
+def _missing(count: int) -> list[TrialSample]:
+    return [replace(t, status="missing", metrics=(), trial_id=f"missing-{i}") for i, t in enumerate(_trials(*[None] * count))]
+
+
+ROW = MetricComparison("tokens_per_second", "median", "steady", "token/s", "higher_is_better", "lead", 0, 0)
+
+TRIED: dict[str, Tried] = {
+    "acceptance criterion": Tried(
+        {
+            "nothing": lambda: judge(LIMIT, []),
+            "something else": lambda: judge(LIMIT, _trials(0.1, 0.1, metric="time_per_output_token")),
+            "half": lambda: judge(LIMIT, _trials(0.1) + _missing(2)),
+            "too few requests for the tail": lambda: judge(LIMIT, _trials(0.1, n=3)),
+            "not usable": lambda: judge(LIMIT, [replace(t, status="invalid") for t in _trials(0.1, 0.1)]),
+            "0": lambda: judge(LIMIT, _trials(0.0, 0.0)),
+            "NaN": lambda: judge(LIMIT, _trials(math.nan, math.nan)),
+            "none": lambda: judge(LIMIT, _trials(None, n=3)),
+        },
+        met=lambda: judge(LIMIT, _trials(0.1, 0.2)),
+        broken=lambda: judge(LIMIT, _trials(1.1, 1.2)),
+    ),
+    "performance of a series": Tried(
+        {
+            "nothing": lambda: judge_series([[(ROW, None)]], DriftRules()),
+            "one side": lambda: judge_series([[(replace(ROW, n_candidate=3, candidate=5.0), None)]], DriftRules()),
+        },
+        why_no_side="a change needs two campaigns: tests/unit/analysis/drift has them",
+    ),
+}
+
+
+def _judgements(of: object) -> Iterator[Judgement]:
+    if isinstance(of, Judgement):
+        yield of
+    elif isinstance(of, Judged):
+        yield of.judgement
+    elif isinstance(of, Sequence) and not isinstance(of, str):
+        for each in of:
+            yield from _judgements(each)
+
+
+def _import_all_judges() -> None:
+    root = Path(plumbline.__file__).parent
+    for file in sorted(root.rglob("*.py")):
+        if re.search(r"^@judges\(", file.read_text(), re.MULTILINE):
+            importlib.import_module(".".join(("plumbline", *file.relative_to(root).with_suffix("").parts)))
+
+
+def test_each_judge_is_tried() -> None:
+    _import_all_judges()
+    assert set(JUDGES) == set(TRIED)
+    assert all(tried.gaps and ((tried.met and tried.broken) or tried.why_no_side) for tried in TRIED.values())
+
+
+@pytest.mark.parametrize(("name", "gap"), [(name, gap) for name, tried in TRIED.items() for gap in tried.gaps])
+def test_no_judge_says_met_without_evidence(name: str, gap: str) -> None:
+    found = list(_judgements(TRIED[name].gaps[gap]()))
+    assert [j for j in found if j.verdict == "met" or j.tone == "good"] == [], f"{name}: met by {gap}"
+    assert all(j.missing and j.decides for j in found if j.verdict == "not_shown")
+
+
+@pytest.mark.parametrize("name", [name for name, tried in TRIED.items() if tried.met])
+def test_each_judge_decides_with_evidence(name: str) -> None:
+    tried = TRIED[name]
+    assert tried.met and tried.broken
+    assert {j.verdict for j in _judgements(tried.met())} == {"met"}
+    assert "broken" in {j.verdict for j in _judgements(tried.broken())}
+
+
+def test_a_judge_that_says_met_for_nothing_is_caught() -> None:
+    # What the test above compares, on a judge that is wrong on purpose.
+    assert [j.verdict for j in _judgements([met("0 launches failed")])] == ["met"]
+
+
+@given(st.lists(st.one_of(st.none(), st.just(0.0), st.just(math.nan)), max_size=5), st.integers(0, 5))
+def test_a_criterion_is_never_met_by_what_is_no_measurement(values: list[float | None], missing: int) -> None:
+    assert judge(LIMIT, _trials(*values) + _missing(missing)).judgement.verdict != "met"
+
+
+def test_a_judgement_that_is_not_shown_says_what_would_decide() -> None:
+    with pytest.raises(ValueError, match="what would decide"):
+        Judgement("not_shown", "3 launches")
+    with pytest.raises(ValueError, match="what was seen"):
+        Judgement("met", "")
+    assert not_shown("3 launches, none failed", "too few", "381 launches without a failure").tone == "warn"
+
+
+def test_several_are_met_only_if_there_are_any_and_all_are() -> None:
+    assert together([]) == "not_shown"
+    assert together(["met", "not_shown"]) == "not_shown"
+    assert together(["met", "not_shown", "broken"]) == "broken"
+    assert together(["met", "met"]) == "met"
+
+
+@pytest.mark.parametrize("figure", [None, 0.0, -1.0, math.nan, math.inf])
+def test_what_is_no_figure_is_not_measured(figure: float | None) -> None:
+    assert not is_measured(figure)
