@@ -71,8 +71,11 @@ TRIED: dict[str, Tried] = {
     ),
     "performance of a series": Tried(
         {
-            "nothing": lambda: judge_series([[(ROW, None)]], DriftRules()),
-            "one side": lambda: judge_series([[(replace(ROW, n_candidate=3, candidate=5.0), None)]], DriftRules()),
+            "nothing": lambda: judge_series([[(ROW, None)]], DriftRules(confidence=0.95, false_discovery_rate=0.1, bootstrap_trials=3)),
+            "one side": lambda: judge_series(
+                [[(replace(ROW, n_candidate=3, candidate=5.0), None)]],
+                DriftRules(confidence=0.95, false_discovery_rate=0.1, bootstrap_trials=3),
+            ),
         },
         why_no_side="a change needs two campaigns: tests/unit/analysis/drift has them",
     ),
