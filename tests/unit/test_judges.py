@@ -54,6 +54,7 @@ def _missing(count: int) -> list[TrialSample]:
 
 ROW = MetricComparison("tokens_per_second", "median", "steady", "token/s", "higher_is_better", "lead", 0, 0)
 
+RULES = DriftRules.model_validate({"confidence": "95%", "false_discovery_rate": "10%", "bootstrap_trials": 3})
 TRIED: dict[str, Tried] = {
     "acceptance criterion": Tried(
         {
@@ -71,10 +72,10 @@ TRIED: dict[str, Tried] = {
     ),
     "performance of a series": Tried(
         {
-            "nothing": lambda: judge_series([[(ROW, None)]], DriftRules(confidence=0.95, false_discovery_rate=0.1, bootstrap_trials=3)),
+            "nothing": lambda: judge_series([[(ROW, None)]], RULES),
             "one side": lambda: judge_series(
                 [[(replace(ROW, n_candidate=3, candidate=5.0), None)]],
-                DriftRules(confidence=0.95, false_discovery_rate=0.1, bootstrap_trials=3),
+                RULES,
             ),
         },
         why_no_side="a change needs two campaigns: tests/unit/analysis/drift has them",

@@ -9,7 +9,7 @@ from plumbline.declarations import AnyWorkload, Criterion, RelativeCriterion
 
 
 def resolve_criteria(archive: Archive, series_key: str, campaign_id: str, workload: AnyWorkload) -> dict[str, Criterion]:
-    """The criteria with their limits, by text of the relative ones; without those whose reference is not known yet."""
+    """The criteria with their limits, by text of the relative ones; without those whose reference is not known yet or 0."""
     relative = [each for each in workload.acceptance if isinstance(each, RelativeCriterion)]
     resolved = ((each.text, _resolve(archive, series_key, campaign_id, each)) for each in relative)
     return {text: criterion for text, criterion in resolved if criterion is not None}
@@ -30,4 +30,5 @@ def _resolve(archive: Archive, series_key: str, campaign_id: str, criterion: Rel
         series_key, campaigns, source = newest.series.series_key, [newest.campaign_id], f"{criterion.provider} in {newest.campaign_id}"
     levels = archive.levels(series_key, campaigns, [criterion.metric])
     values = [o.value for own in levels.values() for o in own if (o.statistic, o.phase) == (criterion.statistic, criterion.phase)]
-    return criterion.limited_by(median(values), source) if values else None
+    # A percentage of 0 is 0: a single failed request would break it for ever.
+    return criterion.limited_by(median(values), source) if values and median(values) else None

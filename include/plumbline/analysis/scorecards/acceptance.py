@@ -92,7 +92,7 @@ def _judge_relative(criterion: RelativeCriterion, trials: Sequence[TrialSample])
         return replace(judge(resolved, trials), declared=criterion.text)
     unlimited = replace(judge(criterion.limited_by(0.0, ""), trials), declared=criterion.text, text=criterion.text, limit=None, margin=None)
     source = f"comparable result of {criterion.provider}" if criterion.provider else "baseline"
-    return replace(unlimited, outcome="insufficient", met=0, explanation=f"no {source} yet that measured it")
+    return replace(unlimited, outcome="insufficient", met=0, explanation=f"no {source} yet that measured it as more than 0")
 
 
 @judges("acceptance criterion")
