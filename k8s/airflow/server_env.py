@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -17,6 +18,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = {"PLUMBLINE_POSTGRES_IMAGE": "postgres:17", "PLUMBLINE_MINIO_IMAGE": "minio/minio:RELEASE.2025-09-07T16-13-09Z"}
 """Third-party images, by the variable for their digest."""
+PROFILES = {"PLUMBLINE_MINIO_IMAGE": "minio"}
+"""The compose profile that needs an image; the others are always needed."""
+_BY_DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 
 HEAD = """\
 # The team server's secrets, created by `make server-env`. Store a copy with your team's secrets: without PLUMBLINE_FERNET_KEY the
@@ -72,27 +76,60 @@ def _lines(values: dict[str, str]) -> str:
 
 
 def pin(file: Path, docker: str = "docker") -> int:
-    """Pull the images and write their digests into `file`, replacing existing ones. 0: written. 2: nothing changed."""
+    """Pull the images that the file's profiles need and write their digests into `file`, replacing existing ones; other lines stay.
+
+    0: each needed image has a digest. 1: one has none; the others are written. 2: nothing changed.
+    """
     try:
-        lines = [line for line in file.read_text().splitlines() if line.split("=", 1)[0] not in IMAGES]
-        for name, image in IMAGES.items():
-            subprocess.run([docker, "pull", "--quiet", image], check=True, stdout=subprocess.DEVNULL)
-            line = [docker, "image", "inspect", "--format", "{{index .RepoDigests 0}}", image]
-            digest = subprocess.run(line, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-            lines.append(f"{name}={digest}")
-    except (OSError, subprocess.CalledProcessError) as error:
+        lines = file.read_text().splitlines()
+        values = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+        # As Compose does: the environment precedes the file.
+        chosen = os.environ.get("COMPOSE_PROFILES", values.get("COMPOSE_PROFILES", ""))
+        profiles = {name.strip(" '\"") for name in chosen.split(",")}
+        needed = {name: image for name, image in IMAGES.items() if name not in PROFILES or {PROFILES[name], "*"} & profiles}
+        digests = {name: digest for name, image in needed.items() if (digest := _digest(docker, image))}
+        if digests:
+            _write(file, [line for line in lines if line.split("=", 1)[0] not in digests] + [f"{n}={d}" for n, d in digests.items()])
+    except OSError as error:
         sys.stderr.write(f"cannot write the images' digests into {file}: {error}\n")
         return 2
+    if digests:
+        sys.stdout.write(f"wrote the digests of {', '.join(needed[name] for name in digests)} into {file}\n")
+    missing = [name for name in needed if name not in digests and not _BY_DIGEST.search(values.get(name, ""))]
+    for name in [name for name in needed if name not in digests and name not in missing]:
+        sys.stderr.write(f"{needed[name]} cannot be pulled, so {name} in {file} remains {values[name]}\n")
+    for name in missing:
+        sys.stderr.write(
+            f"{needed[name]} cannot be pulled, so {file} has no digest for {name}, and {_consequence(name)}. "
+            f"Expected a registry that has the image: set {name}=name@sha256:… there by hand\n"
+        )
+    return 1 if missing else 0
+
+
+def _digest(docker: str, image: str) -> str:
+    """The image's name by digest; empty if Docker cannot pull it, whose own words then are on stderr. OSError without Docker."""
+    if subprocess.run([docker, "pull", "--quiet", image], check=False, stdout=subprocess.DEVNULL).returncode:
+        return ""
+    line = [docker, "image", "inspect", "--format", "{{index .RepoDigests 0}}", image]
+    found = subprocess.run(line, check=False, stdout=subprocess.PIPE, text=True).stdout.strip()
+    return found if _BY_DIGEST.search(found) else ""
+
+
+def _consequence(name: str) -> str:
+    if name not in PROFILES:
+        return "the team server cannot start"
+    return f"profile {PROFILES[name]} cannot start; without {PROFILES[name]} in COMPOSE_PROFILES the server needs no such image"
+
+
+def _write(file: Path, lines: list[str]) -> None:
     draft = file.with_name(f"{file.name}.part")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
         stream.write("\n".join(lines) + "\n")
     draft.replace(file)
-    sys.stdout.write(f"wrote the digests of {', '.join(IMAGES.values())} into {file}\n")
-    return 0
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0: written. 2: the file exists; nothing changed."""
+    """0: written. 1: a needed image has no digest. 2: nothing changed."""
     parser = argparse.ArgumentParser(description="Write the team server's .env with new secrets.")
     parser.add_argument("--minio", action="store_true", help="store results in a MinIO beside the server (profile minio)")
     parser.add_argument("--file", type=Path, default=ROOT / ".env", help="default: .env beside docker-compose.yaml")

@@ -35,7 +35,8 @@ def test_it_makes_whatever_the_compose_file_asks_for(server_env: ModuleType, tmp
     made = values(file.read_text())
     asked = set(re.findall(r"\$\{(\w+):\?", (ROOT / "docker-compose.yaml").read_text()))
     assert len(asked) >= 7
-    assert {name for name in asked if not made.get(name)} == set(server_env.IMAGES)
+    # MinIO's image is for its profile alone; Compose reads the file's every line whatever the profile.
+    assert {name for name in asked if not made.get(name)} == server_env.IMAGES.keys() - server_env.PROFILES.keys()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     Fernet(made["PLUMBLINE_FERNET_KEY"])
     assert ("AWS_ENDPOINT_URL" in made) == bool(arguments)
@@ -57,20 +58,85 @@ def test_a_running_servers_secrets_are_not_replaced(server_env: ModuleType, tmp_
     assert str(file) in capsys.readouterr().err
 
 
-def fake_docker(folder: Path, answer: str) -> str:
+DIGEST = "@sha256:" + "ab" * 32
+
+
+@pytest.fixture(autouse=True)
+def no_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COMPOSE_PROFILES", raising=False)
+
+
+def fake_docker(folder: Path, gone: str = "none", digest: str = DIGEST) -> str:
+    """Has every image but those whose names begin with `gone`; the images that were pulled are in `folder`/pulled."""
     program = folder / "docker"
-    program.write_text(f'#!/bin/sh\n[ "$1" = pull ] || echo "{answer}"\n')
+    program.write_text(
+        "#!/bin/sh\n"
+        f'for image; do :; done\ncase "$image" in {gone}*) echo "manifest unknown" >&2; exit 1;; esac\n'
+        f'if [ "$1" = pull ]; then echo "$image" >>"{folder}/pulled"; else echo "any{digest}"; fi\n'
+    )
     program.chmod(0o755)
     return str(program)
 
 
 def test_the_images_are_pinned_by_digest_and_pinned_again(server_env: ModuleType, tmp_path: Path) -> None:
-    file, digest = tmp_path / ".env", "sha256:" + "ab" * 32
-    file.write_text("PLUMBLINE_FERNET_KEY=precious\nPLUMBLINE_POSTGRES_IMAGE=postgres@old\n")
+    file = tmp_path / ".env"
+    kept = {"PLUMBLINE_FERNET_KEY": "precious=", "COMPOSE_PROFILES": "demo,minio"}
+    file.write_text("# note\nPLUMBLINE_FERNET_KEY=precious=\nCOMPOSE_PROFILES=demo,minio\nPLUMBLINE_POSTGRES_IMAGE=postgres@old\n")
     for _ in range(2):
-        assert server_env.pin(file, fake_docker(tmp_path, f"any@{digest}")) == 0
-        assert values(file.read_text()) == {"PLUMBLINE_FERNET_KEY": "precious", **dict.fromkeys(server_env.IMAGES, f"any@{digest}")}
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert server_env.pin(file, fake_docker(tmp_path)) == 0
+        assert values(file.read_text()) == {**kept, **dict.fromkeys(server_env.IMAGES, f"any{DIGEST}")}
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600 and file.read_text().startswith("# note\n")
+
+
+def test_without_its_profile_an_image_is_neither_pulled_nor_needed(server_env: ModuleType, tmp_path: Path) -> None:
+    file = tmp_path / ".env"
+    file.write_text("PLUMBLINE_MINIO_IMAGE=minio@old\n#COMPOSE_PROFILES=minio\n")
+    assert server_env.pin(file, fake_docker(tmp_path, "minio")) == 0
+    assert values(file.read_text()) == {"PLUMBLINE_MINIO_IMAGE": "minio@old", "PLUMBLINE_POSTGRES_IMAGE": f"any{DIGEST}"}
+    assert (tmp_path / "pulled").read_text().splitlines() == ["postgres:17"]
+
+
+@pytest.mark.parametrize(
+    ("gone", "written", "consequence"),
+    [
+        ("minio", "PLUMBLINE_POSTGRES_IMAGE", "profile minio cannot start"),
+        ("postgres", "PLUMBLINE_MINIO_IMAGE", "the team server cannot start"),
+    ],
+)
+def test_an_image_that_is_gone_is_named_and_the_others_are_written(
+    server_env: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], gone: str, written: str, consequence: str
+) -> None:
+    file = tmp_path / ".env"
+    file.write_text("COMPOSE_PROFILES=minio\n")
+    assert server_env.pin(file, fake_docker(tmp_path, gone)) == 1
+    assert values(file.read_text()) == {"COMPOSE_PROFILES": "minio", written: f"any{DIGEST}"}
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(gone) and consequence in line
+
+
+def test_a_digest_set_by_hand_stays_where_the_image_is_gone(
+    server_env: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / ".env"
+    file.write_text(f"COMPOSE_PROFILES=minio\nPLUMBLINE_MINIO_IMAGE=quay.io/minio/minio{DIGEST}\n")
+    assert server_env.pin(file, fake_docker(tmp_path, "minio")) == 0
+    assert values(file.read_text())["PLUMBLINE_MINIO_IMAGE"] == f"quay.io/minio/minio{DIGEST}"
+    assert "remains quay.io/minio/minio@" in capsys.readouterr().err
+
+
+def test_an_image_that_docker_knows_by_no_digest_is_missing(server_env: ModuleType, tmp_path: Path) -> None:
+    file = tmp_path / ".env"
+    file.write_text("")
+    assert server_env.pin(file, fake_docker(tmp_path, digest=":17")) == 1
+    assert file.read_text() == ""
+
+
+def test_profiles_of_the_environment_precede_the_files(server_env: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMPOSE_PROFILES", "minio")
+    file = tmp_path / ".env"
+    file.write_text("COMPOSE_PROFILES=demo\n")
+    assert server_env.pin(file, fake_docker(tmp_path)) == 0
+    assert values(file.read_text()).keys() == {"COMPOSE_PROFILES", *server_env.IMAGES}
 
 
 def test_without_docker_nothing_is_written(server_env: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
