@@ -19,6 +19,11 @@ from plumbline.loadclient.request_log import STAGES, Remark
 from plumbline.loadclient.stated_errors import MESSAGE_LENGTH, stated_error, status_class
 from plumbline.loadclient.wire import SERVER_TIMES, Wire
 
+MAX_INFLATED_PIECE = 8 * 2**20
+"""Most bytes that one piece of a body becomes: a socket gives 256 KiB at most, and deflate packs up to 1,032 bytes into one."""
+MAX_INFLATED_BODY = 32 * 2**20
+"""Most bytes that a body becomes: more than the longest answer of 100,000 tokens as events."""
+
 
 class ContentDecoder:
     """Decodes a body that was compressed although that was not asked for. Each piece may be a stream of its own."""
@@ -26,25 +31,35 @@ class ContentDecoder:
     def __init__(self, coding: bytes) -> None:
         self._coding = coding
         self._stream: Any = None
+        self._inflated = 0
 
     def decoded(self, data: bytes) -> bytes:
-        """InvalidResponse for an unknown coding, and for bytes that are not in it."""
+        """InvalidResponse for an unknown coding, for bytes that are not in it, and for more of them than a piece or a body may become."""
         if self._coding not in (b"gzip", b"x-gzip", b"deflate"):
-            raise InvalidResponse("server_error", f"Content-Encoding {self._coding.decode('latin-1')} came where identity was asked for")
-        out = b""
+            raise InvalidResponse("server_error", f"Content-Encoding {self._name} came where identity was asked for")
+        out = bytearray()
+        most = min(MAX_INFLATED_PIECE, MAX_INFLATED_BODY - self._inflated)
         try:
             while data:
                 if self._stream is None or self._stream.eof:
                     # Deflate is zlib's format by its definition, and a bare stream in practice.
                     bare = self._coding == b"deflate" and (data[0] & 0x0F != 8 or data[0] >> 4 > 7)
                     self._stream = zlib.decompressobj(-zlib.MAX_WBITS if bare else zlib.MAX_WBITS | 32)
-                out += self._stream.decompress(data)
+                out += self._stream.decompress(data, most - len(out) + 1)
+                if len(out) > most:
+                    self._inflated = MAX_INFLATED_BODY  # the rest of the body is refused too
+                    self._stream = None
+                    limit = f"{MAX_INFLATED_PIECE:,} bytes in one piece, or {MAX_INFLATED_BODY:,} in all"
+                    raise InvalidResponse("server_error", f"the body inflates beyond {limit}, by its Content-Encoding {self._name}")
                 data = self._stream.unused_data if self._stream.eof else b""
         except zlib.error as error:
-            raise InvalidResponse(
-                "server_error", f"the body is not in its Content-Encoding {self._coding.decode('latin-1')}: {error}"
-            ) from error
-        return out
+            raise InvalidResponse("server_error", f"the body is not in its Content-Encoding {self._name}: {error}") from error
+        self._inflated += len(out)
+        return bytes(out)
+
+    @property
+    def _name(self) -> str:
+        return self._coding.decode("latin-1")
 
 
 @dataclass

@@ -212,7 +212,8 @@ class Http1Connection(asyncio.Protocol):
             self._try(lambda answer: answer.feed(data if self._decoder is None else self._decoder.decoded(data), self._at), data)
         elif len(self._refusal) < _QUOTED_BYTES:
             with suppress(InvalidResponse):
-                self._refusal += data if self._decoder is None else self._decoder.decoded(data)
+                said = data if self._decoder is None else self._decoder.decoded(data)
+                self._refusal += said[: _QUOTED_BYTES - len(self._refusal)]
 
     def on_message_complete(self) -> None:
         if not self._status:

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 import os
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -25,9 +26,9 @@ def printed(archive: bytes) -> bytes:
     return f"{log_transport.MARK} 1/1 {base64.b64encode(archive).decode()}".encode()
 
 
-def zipped(files: dict[str, bytes]) -> bytes:
+def zipped(files: dict[str, bytes], packing: int = zipfile.ZIP_DEFLATED) -> bytes:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(buffer, "w", packing) as archive:
         for name, data in files.items():
             archive.writestr(name, data)
     return buffer.getvalue()
@@ -51,17 +52,37 @@ def test_a_log_without_a_block_holds_none() -> None:
 
 
 @pytest.mark.fault("a printed result is cut short, altered or a bomb", ends="refused", keeps="the log in quarantine")
-@pytest.mark.parametrize("harm", ["cut", "altered", "bomb", "nameless"])
+@pytest.mark.parametrize("harm", ["cut", "altered", "bomb", "unbounded packing", "nameless"])
 def test_a_block_that_cannot_be_used_is_refused(tmp_path: Path, harm: str) -> None:
     lines = [line.encode() for line in log_transport.encode_lines(b"{}", [a_file(tmp_path, "steps.parquet", os.urandom(50_000))])]
     log = {
         "cut": b"\n".join(lines[:-1]),
         "altered": b"\n".join([lines[0].replace(lines[0][60:64], b"AAAA"), *lines[1:]]),
         "bomb": printed(zipped({"result.json": b"{}", "evidence/zeros": bytes(129 * 2**20)})),
+        "unbounded packing": printed(zipped({"result.json": b"{}"}, zipfile.ZIP_BZIP2)),
         "nameless": printed(zipped({"evidence/x": b"x"})),
     }[harm]
     with pytest.raises(InvalidBlock):
         log_transport.decode(log)
+
+
+@pytest.mark.fault("a printed result states a smaller size than it has", ends="refused", keeps="the collector's memory")
+def test_a_bomb_that_lies_about_its_size_takes_no_memory() -> None:
+    size = 256 * 2**20
+    packed = bytearray(zipped({"result.json": bytes(size)}))
+    for mark, offset in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):  # the file's own header, and the directory's
+        at = packed.index(mark) + offset
+        assert packed[at : at + 4] == size.to_bytes(4, "little")
+        packed[at : at + 4] = (100).to_bytes(4, "little")
+    log = printed(bytes(packed))
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidBlock, match="cannot be read"):
+            log_transport.decode(log)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < size / 32
 
 
 def test_evidence_that_does_not_fit_is_left_out_smallest_first(tmp_path: Path) -> None:
