@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,6 +14,8 @@ from plumbline.results.price_reading import Reading
 
 _LEAST = {"gpuHours": 0.01, "cpuCoreHours": 0.0002}
 """USD of an hour below which OpenCost knows no price of the nodes: a tenth of the cheapest offers of a GPU and of a core."""
+_LONGEST = 32 * 2**20
+"""Bytes of an answer that is read: some 20,000 allocations."""
 _LABEL = "plumbline_provider"
 """The label plumbline/provider, which every pod of a trial carries, as Prometheus and so OpenCost spell it."""
 _UNPRICED = "give OpenCost the nodes' prices: its cloud integration or custom pricing"
@@ -75,15 +78,23 @@ class OpencostPrices:
         # Filtered here, not there: OpenCost learnt to filter only in 2025.
         words = {"window": window, "aggregate": f"namespace,label:{_LABEL}", "accumulate": "true", "includeIdle": "false"}
         remedy = "check that OpenCost runs and that `url` in price_sources reaches it"
+        address = f"{self._declared.url.rstrip('/')}/allocation"
+        body = b""
         try:
-            answer = httpx.get(f"{self._declared.url.rstrip('/')}/allocation", params=words, timeout=self._timeout_s)
+            with httpx.stream("GET", address, params=words, timeout=self._timeout_s, headers={"Accept-Encoding": "identity"}) as answer:
+                if answer.headers.get("content-encoding", "identity") != "identity":
+                    raise self._unexpected(provider, "a compressed body, which was not asked for")
+                for piece in answer.iter_raw():
+                    body += piece
+                    if len(body) > _LONGEST:
+                        raise self._unexpected(provider, f"more than {_LONGEST:,} bytes")
         except httpx.HTTPError as error:
             raise PriceSourceDown("opencost", provider.name, f"{self._declared.url} does not answer ({error!r})", remedy) from error
         if answer.status_code != 200:
-            body = answer.text.strip()[:200]
-            raise PriceSourceDown("opencost", provider.name, f"{self._declared.url} answers {answer.status_code}: {body}", remedy)
+            said = body.decode("utf-8", "replace").strip()[:200]
+            raise PriceSourceDown("opencost", provider.name, f"{self._declared.url} answers {answer.status_code}: {said}", remedy)
         try:
-            content = answer.json()
+            content = json.loads(body)
             return [row for allocations in content["data"] for row in (allocations or {}).values()]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise self._unexpected(provider, "no JSON with a list `data` of allocations") from error

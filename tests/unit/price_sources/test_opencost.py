@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import datetime
+from typing import Any
 
 import httpx
 import pytest
@@ -106,3 +108,22 @@ def test_somebody_who_never_answers_is_down(provider: Callable[..., Provider], a
         with pytest.raises(PriceSourceDown) as error:
             silent.read(provider(), at)
     assert isinstance(error.value.__cause__, httpx.ReadTimeout)
+
+
+@pytest.mark.fault("OpenCost's address answers with a gzip bomb, or without an end", ends="no price", keeps="the memory of the price check")
+@pytest.mark.parametrize(("coding", "said"), [("gzip", "a compressed body"), ("", "more than 1,000 bytes")])
+def test_an_answer_is_not_inflated_and_read_up_to_its_bound(
+    coding: str, said: str, provider: Callable[..., Provider], at: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plumbline.price_sources.opencost._LONGEST", 1000)
+
+    def stream(method: str, url: str, **options: Any) -> Any:
+        assert options.pop("headers") == {"Accept-Encoding": "identity"}
+        headers = {"content-encoding": coding} if coding else {}
+        answer = httpx.Response(200, headers=headers, stream=httpx.ByteStream(b" " * 4000))
+        return nullcontext(answer)
+
+    monkeypatch.setattr(httpx, "stream", stream)
+    prices = OpencostPrices(OpencostSource(kind="opencost", url="http://opencost:9003"))
+    with pytest.raises(PriceSourceDown, match=said):
+        prices.read(provider(), at)
