@@ -16,7 +16,9 @@ from fastapi.params import Depends as Dependency
 from plumbline.archive import Archive, FindingView
 from plumbline.archive.records import AuditView
 from plumbline.archive.repository import Slice
+from plumbline.dashboard.money_fields import without_money
 from plumbline.declarations import Declarations, Provider
+from plumbline.declarations.economics import Economics
 from plumbline.results.stored import DecisionView, rests_on_prices
 
 COSTS_REFUSED = "contract prices, invoices and costs require a role with access to costs: docs/team-server.md (Users and roles)"
@@ -49,14 +51,9 @@ def require_cost_access(request: Request) -> None:
 
 
 def without_costs(declared: Declarations) -> Declarations:
-    """The declarations without prices, invoices and budgets."""
-    providers = {name: _without_prices(provider) for name, provider in declared.providers.items()}
-    return dataclasses.replace(declared, providers=providers)
-
-
-def _without_prices(provider: Provider) -> Provider:
-    paid = ("prices", "price_sources", "token_prices", "rates", "overhead", "invoices", "budget")
-    return provider.model_copy(update={name: Provider.model_fields[name].default for name in paid})
+    """The declarations without prices, invoices, budgets, contracts and the amounts of `economics.yaml`."""
+    providers = {name: without_money(provider) for name, provider in declared.providers.items()}
+    return dataclasses.replace(declared, providers=providers, contracts={}, economics=Economics())
 
 
 class ArchiveWithoutCosts(Archive):
@@ -71,7 +68,7 @@ class ArchiveWithoutCosts(Archive):
         return Slice((), None)
 
     def visible(self, provider: Provider) -> Provider:
-        return _without_prices(provider)
+        return without_money(provider)
 
     def audit(self, *args: Any, **kwargs: Any) -> list[AuditView]:
         return [

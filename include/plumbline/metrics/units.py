@@ -68,6 +68,13 @@ def _digits(value: Decimal) -> str:
     return format(value, "f").rstrip("0").rstrip(".") if "." in format(value, "f") else format(value, "f")
 
 
+class Money:
+    """Metadata of a type whose values are amounts of money: readers without access to costs get no field of such a type."""
+
+
+MONEY = Money()
+
+
 def text_schema(example: str) -> WithJsonSchema:
     """The JSON Schema of a value that is written as text."""
     return WithJsonSchema({"type": "string", "examples": [example]})
@@ -91,6 +98,7 @@ def _quantity(units: Mapping[str, float], what: str, example: str, *, zero: bool
         BeforeValidator(check),
         PlainSerializer(_written(units), return_type=str),
         text_schema(example),
+        MONEY if any(unit.startswith("USD") for unit in units) else None,
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import BeforeValidator, Field, PlainSerializer
 
 from plumbline.declarations.base import Declared
-from plumbline.metrics.units import text_schema
+from plumbline.metrics.units import MONEY, text_schema
 
 _NUMBER = r"\d+(?:\.\d+)?"
 _HOURLY_AMOUNT = re.compile(rf"({_NUMBER}) ([A-Z]{{3}})/(GPU-hour|instance-hour)")
@@ -77,19 +77,21 @@ def _parse_amount(value: object) -> CurrencyAmount:
     return CurrencyAmount(float(match[1]), match[2])
 
 
-HourlyAmountText = Annotated[HourlyAmount, BeforeValidator(_parse_hourly_amount), text_schema("2.29 USD/GPU-hour")]
-ExchangeRateText = Annotated[ExchangeRate, BeforeValidator(_parse_exchange_rate), text_schema("1.08 USD/EUR")]
+HourlyAmountText = Annotated[HourlyAmount, BeforeValidator(_parse_hourly_amount), text_schema("2.29 USD/GPU-hour"), MONEY]
+ExchangeRateText = Annotated[ExchangeRate, BeforeValidator(_parse_exchange_rate), text_schema("1.08 USD/EUR"), MONEY]
 PricePerUnit = Annotated[
     PerUnit,
     BeforeValidator(_parse_unit_price),
     PlainSerializer(lambda p: f"{p.amount:.15g} {p.currency}/{p.per}", return_type=str),
     text_schema("0.08 USD/GB-month"),
+    MONEY,
 ]
 Amount = Annotated[
     CurrencyAmount,
     BeforeValidator(_parse_amount),
     PlainSerializer(lambda a: f"{a.amount:.15g} {a.currency}", return_type=str),
     text_schema("1234.50 USD"),
+    MONEY,
 ]
 
 
