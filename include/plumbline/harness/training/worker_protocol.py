@@ -240,7 +240,7 @@ class Step:
     """One step that was done. Times in seconds; `start_s` and `end_s` on the shared monotonic clock. `stages` leave out bookkeeping.
 
     Of a script: its loss, and the tokens or samples of the whole job's step, if it reports them; `other_s`: the step's time by the second
-    source, where the script reports times and the harness sees them."""
+    source, where the script reports times and the harness sees them; `timed`: False if it arrived with others before anything was seen."""
 
     step: int
     start_s: float
@@ -249,6 +249,7 @@ class Step:
     loss: float | None
     work: float | None = None
     other_s: float | None = None
+    timed: bool = True
 
     @property
     def step_s(self) -> float:
@@ -307,7 +308,8 @@ class RunRecord:
         name, at = str(line["event"]), line["ns"] / 1e9
         if name == "step":
             stages: dict[StageName, float] = {name: spent / 1e9 for name, spent in line["stages"].items()}
-            step = Step(line["step"], line["start"] / 1e9, at, stages, line["loss"], line.get("work"), line.get("other_s"))
+            more = line.get("work"), line.get("other_s"), line.get("timed", True)
+            step = Step(line["step"], line["start"] / 1e9, at, stages, line["loss"], *more)
             self.steps.append(step)
             if line.get("skipped"):
                 self.skipped.append(line["step"])

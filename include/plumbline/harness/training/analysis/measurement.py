@@ -155,7 +155,11 @@ def judge_training(workload: TrainingJob, limits: ValidityLimits, records: Train
     """Everything that makes the trial less than valid, in the order: speed, loss, checkpoints, restarts."""
     run = records.undisturbed(workload.steps)
     measured, times = ([step.step_s for step in steps] for steps in (run.measured, run.steady))
-    judgements = [*too_few_steps(times), *late_steady_state(len(times), workload.steps.measure, limits), *unsteady_step_time(times, limits)]
+    judgements = [
+        *too_few_steps(times, sum(not step.timed for step in run.record.steps)),
+        *late_steady_state(len(times), workload.steps.measure, limits),
+        *unsteady_step_time(times, limits),
+    ]
     judgements += measured_trend(measured) or steady_trend(times)
     if isinstance(workload, ScriptWorkload):
         judgements += script.judgements(workload, run)
@@ -168,8 +172,12 @@ def judge_training(workload: TrainingJob, limits: ValidityLimits, records: Train
     return [*judgements, *diverged_losses(records.diverged(recovery.loss_tolerance(workload))), *recovery.unplanned_restarts(records)]
 
 
-def too_few_steps(times: list[float]) -> list[Judgement]:
-    """Too few steady steps (seconds): invalid without any, degraded without an interval of their median."""
+def too_few_steps(times: list[float], untimed: int = 0) -> list[Judgement]:
+    """Too few steady steps (seconds): invalid without any, degraded without an interval of their median. `untimed`: steps of the run
+    that have no times."""
+    if not times and untimed:
+        together = f"the first {untimed} steps were reported at once, and no steady step after them"
+        return [invalid("too_few_steps", f"{together}; expected a report when a step ends, or more steps.measure")]
     if not times:
         return [invalid("too_few_steps", "no step was found to be steady; expected more steps.measure, or a machine at rest")]
     if median_interval(times) is not None:

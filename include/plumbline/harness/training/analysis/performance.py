@@ -7,6 +7,7 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile, takewhile
 
 import numpy as np
 
@@ -75,11 +76,15 @@ def _start_up_rows(run: RunRecord, steady: list[Step]) -> list[MetricRow]:
 
 
 def _whole_run_rows(workload: TrainingJob, run: RunRecord) -> list[MetricRow]:
-    first, last, n = run.steps[0], run.steps[-1], len(run.steps)
+    # What was done before anything was seen has no wall time here.
+    seen = list(dropwhile(lambda step: not step.timed, run.steps))
     what, amount = work_per_step(workload, run.steps)
-    if amount is None or last.end_s <= first.start_s:
+    if amount is None or not seen:
         return []
+    first, last, n = seen[0], seen[-1], len(seen)
     wall = last.end_s - first.start_s - sum(save.checksum_s for save in run.saves if first.step < save.step <= last.step)
+    if wall <= 0:
+        return []
     return [metric_row(f"effective_{what}_per_second", amount * n / wall, n, statistic="value")]
 
 
@@ -198,7 +203,7 @@ def _final_check_rows(run: RunRecord) -> list[MetricRow]:
     loads = run.verified_loads_s
     if loads:
         rows.append(metric_row("checkpoint_load_time", float(np.median(loads)), len(loads), phase="cooldown"))
-        if run.saves:
+        if run.saves and np.median(loads) > 0:
             rate = run.saves[-1].bytes / float(np.median(loads))
             rows.append(metric_row("checkpoint_load_bandwidth", rate, len(loads), phase="cooldown"))
     if run.matmul_flops:
@@ -220,7 +225,7 @@ def build_curves(workload: TrainingJob, run: UndisturbedRun) -> list[Curve]:
             if all(step.loss is not None for block in own for step in block):
                 curves.append(_loss_curve(phase, own))
             if work_per_step(workload, run.record.steps)[1] is not None:
-                curves.append(_throughput_curve(workload, phase, run.record, own))
+                curves += filter(None, [_throughput_curve(workload, phase, run.record, own)])
     return [*curves, *_rank_curves(run)]
 
 
@@ -251,20 +256,22 @@ def _loss_curve(phase: Phase, blocks: list[list[Step]]) -> Curve:
     return metric_curve("training_loss", "step", points, phase=phase)
 
 
-def _throughput_curve(workload: TrainingJob, phase: Phase, run: RunRecord, blocks: list[list[Step]]) -> Curve:
+def _throughput_curve(workload: TrainingJob, phase: Phase, run: RunRecord, blocks: list[list[Step]]) -> Curve | None:
     """Throughput of each block over its time, from the end of the block before it: the pauses between steps count, as they do for the run,
-    but for checksums of checkpoints."""
+    but for checksums of checkpoints. None without a block that took time."""
     what, amount = work_per_step(workload, run.steps)
     assert amount is not None
     steps, checksums = run.steps, {save.step: save.checksum_s for save in run.saves}
     began = steps[0].start_s
+    unseen = {step.step for step in takewhile(lambda step: not step.timed, steps)}
     before = dict(zip((step.step for step in steps[1:]), (step.end_s for step in steps), strict=False))
     points = []
     for block in blocks:
         start, end = before.get(block[0].step, began), block[-1].end_s
         took = end - start - sum(checksums.get(step.step, 0.0) for step in block)
-        points.append(Point(at=(start + end) / 2 - began, value=amount * len(block) / took, n=len(block)))
-    return metric_curve(f"effective_{what}_per_second", "run_time", points, phase=phase)
+        if took > 0 and (n := sum(step.step not in unseen for step in block)):
+            points.append(Point(at=(start + end) / 2 - began, value=amount * n / took, n=n))
+    return metric_curve(f"effective_{what}_per_second", "run_time", points, phase=phase) if points else None
 
 
 def _rank_curves(run: UndisturbedRun) -> list[Curve]:

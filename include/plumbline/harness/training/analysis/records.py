@@ -295,7 +295,7 @@ class StragglerStats:
 
 
 def straggler_stats(by_rank: Mapping[int, Sequence[Step]], among: set[int]) -> StragglerStats | None:
-    """Over the steps `among`; None with less than two ranks, or without such a step.
+    """Over the steps `among`; None with less than two ranks, or without such a step that took time.
 
     The separately measured wait for others (`gradient_sync`) does not count: all ranks' steps together take the same time."""
     numbered = {rank: {step.step: _busy_s(step) for step in steps if step.step in among} for rank, steps in sorted(by_rank.items())}
@@ -305,15 +305,16 @@ def straggler_stats(by_rank: Mapping[int, Sequence[Step]], among: set[int]) -> S
     medians = {rank: median(steps[number] for number in common) for rank, steps in numbered.items()}
     slowest = Counter(max(numbered, key=lambda rank: numbered[rank][number]) for number in common)
     rank, times = slowest.most_common(1)[0]
-    return StragglerStats(max(medians.values()) / median(medians.values()), times / len(common), rank, len(common))
+    usual = median(medians.values())
+    return StragglerStats(max(medians.values()) / usual, times / len(common), rank, len(common)) if usual > 0 else None
 
 
 @dataclass(frozen=True)
 class UndisturbedRun:
     """The run from scratch; if it broke off by itself, with the attempts that went on with it. Before it was started its record is empty.
 
-    `measured`: its steps after the declared warm-up. After a restart as many are left out again: it is as cold. `steady`: of these those from
-    where on their time no longer changes (see `steady_from`)."""
+    `measured`: its steps after the declared warm-up that have a time of their own. After a restart as many are left out again: it is as
+    cold. `steady`: of these those from where on their time no longer changes (see `steady_from`)."""
 
     record: RunRecord
     measured: list[Step]
@@ -324,7 +325,8 @@ class UndisturbedRun:
         record = join_attempts(attempts or [RunRecord(launched_s=math.nan)])
         resumed = [attempt.steps[0].step for attempt in attempts[1:] if attempt.steps]
         cold = {step for first in resumed for step in range(first, first + declared.discard)}
-        measured = [step for step in record.steps if step.step >= declared.discard and step.step not in cold]
+        timed = [step for step in record.steps if step.timed and step.step_s > 0]
+        measured = [step for step in timed if step.step >= declared.discard and step.step not in cold]
         return cls(record, measured, measured[steady_from([step.step_s for step in measured]) :])
 
     @cached_property
@@ -387,7 +389,8 @@ class TrainingRecords:
             return None
         ended = max([stretch.steps[-1].end_s, *(save.end_s for save in attempts[-1].saves)])
         checks = sum(attempt.load_checksum_s + attempt.overhead_s for attempt in attempts[1:])
-        return sum(step.step_s for step in counted) / (ended - began - checks), len(counted)
+        wall = ended - began - checks
+        return (sum(step.step_s for step in counted) / wall, len(counted)) if wall > 0 else None
 
     def diverged(self, tolerance: float = 0.0) -> list[int] | None:
         """Steps done again whose loss is not what it was the first time, to the bit or to a share; None if there is nothing to compare."""

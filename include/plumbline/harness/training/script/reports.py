@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -61,6 +62,8 @@ class Reader:
 def reported(values: Values) -> Reported | None:
     """A report of FIELDS, as texts or numbers; None if it has a step that is no whole number, or nothing at all."""
     numbers: dict[str, Any] = {name: number for name in FIELDS if (number := _number(values.get(name))) is not None}
+    # A loss may be no number; a time or an amount that is none is not one.
+    numbers = {name: number for name, number in numbers.items() if name in ("step", "loss") or (number >= 0 and math.isfinite(number))}
     step = numbers.pop("step", None)
     if (step is None and values.get("step") is not None) or (step is not None and not step.is_integer()) or (step is None and not numbers):
         return None

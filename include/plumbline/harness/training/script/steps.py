@@ -25,7 +25,8 @@ class ReportedSteps:
     """Reports in their order, each with the time that it took.
 
     Where a report carries its moments, they are the step's, and the time since the report before it is the second source; else it is the
-    other way round. Reports that arrive together share the time since the one before."""
+    other way round. Reports that arrive together share the time since the one before; the first ones have no times then, unless each
+    carries its own."""
 
     def __init__(self, spec: ScriptSpec, report: Report, log: StepLog) -> None:
         self._spec, self._report, self._log = spec, report, log
@@ -47,15 +48,29 @@ class ReportedSteps:
         new = [(number, report) for report in reports if (number := self._number(report)) is not None]
         if not new:
             return
-        before = self._arrived_ns
+        before, self._arrived_ns = self._arrived_ns, now
         seconds = [report.seconds for _, report in new]
         shares = [each or 0.0 for each in seconds] if all(seconds) else [1.0] * len(new)
-        at = before
-        for (number, report), share in zip(new, shares, strict=True):
-            end = now if before is None or at is None else at + round((now - before) * share / sum(shares))
-            self._write(number, report, at, end)
-            at = end
-        self._arrived_ns = now
+        if before is None:
+            self._take_first(new, now, shares if all(seconds) else None)
+        else:
+            at = before
+            for (number, report), share in zip(new, shares, strict=True):
+                end = at + round((now - before) * share / sum(shares))
+                self._write(number, report, at, end)
+                at = end
+        if self.done >= self._spec.until:
+            self._flush(None)
+
+    def _take_first(self, new: list[tuple[int, Reported]], now: int, seconds: list[float] | None) -> None:
+        """Steps whose beginnings were not seen. `seconds`: of each, as it was reported."""
+        if len(new) > 1 and seconds is None and new[0][1].ended is None:
+            self._log.event("first_start_guessed", known=False)
+        left = 0.0 if seconds is None else sum(seconds) * self._report.every
+        for (number, report), took in zip(new, seconds or [0.0] * len(new), strict=True):
+            left -= took * self._report.every
+            timed = len(new) == 1 or seconds is not None or report.ended is not None
+            self._write(number, report, None if timed else now, now - round(left * 1e9), timed=timed)
 
     def done_at(self, ns: int) -> int:
         """Steps that were done at a moment of the latest thousand steps."""
@@ -90,12 +105,13 @@ class ReportedSteps:
         self._begun, self._last, self.done = True, report.step, number + 1
         return number
 
-    def _write(self, number: int, report: Reported, start: int | None, end: int) -> None:
+    def _write(self, number: int, report: Reported, start: int | None, end: int, *, timed: bool = True) -> None:
         seen_ns, every = (None if start is None else end - start), self._report.every
         other = None if report.seconds is None or seen_ns is None else report.seconds * every
         if report.ended is not None:
             other = None if report.began is None or seen_ns is None or self.paused else seen_ns / 1e9
             start, end = (report.began or self.ended_ns), report.ended
+            timed = start is None or start < end
         elif start is None and report.seconds is not None:
             start = end - round(report.seconds * every * 1e9)
         stages = {} if report.data_wait is None else {"data_wait": round(report.data_wait * every * 1e9)}
@@ -110,14 +126,16 @@ class ReportedSteps:
             "loss": report.loss,
             "work": work,
             "other_s": other,
+            **({} if timed else {"timed": False}),
         }
         self.ended_ns, self.paused = end, False
         self._ends.append((end, number + 1))
         if start is None:
             self._waiting = line
         else:
-            self._times.append(end - start)
-            self._flush(end - start)
+            if timed:
+                self._times.append(end - start)
+            self._flush(end - start if timed else None)
             if number < self._spec.until:
                 self._log.line(line)
         if self._spec.hold is not None and number >= self._spec.hold.step - 1 and self.hold_ns is None and not self._held:
@@ -128,4 +146,4 @@ class ReportedSteps:
         if self._waiting is not None:
             line, self._waiting = self._waiting, None
             self._log.event("first_start_guessed", known=False)
-            self._log.line({**line, "start": line["ns"] - (took or 0)})
+            self._log.line({**line, "start": line["ns"] - took} if took else {**line, "start": line["ns"], "timed": False})

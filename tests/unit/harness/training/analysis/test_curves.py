@@ -93,3 +93,19 @@ def test_losses_have_one_hash_that_every_bit_changes(records: TrainingRecords) -
 
 def test_nothing_done_is_no_curve(tiny: Tiny) -> None:
     assert build_curves(tiny(), TrainingRecords(None).undisturbed(tiny().steps)) == []
+
+
+@pytest.mark.parametrize("together", [3, 12])
+def test_steps_that_were_done_before_anything_was_seen_have_no_rate(tiny: Tiny, records: TrainingRecords, together: int) -> None:
+    run = records.runs["run"]
+    first = [replace(step, start_s=10.0 + 0.1 * together, end_s=10.0 + 0.1 * together, timed=False) for step in run.steps[:together]]
+    run.steps = [*first, *run.steps[together:]]
+    undisturbed = records.undisturbed(tiny().steps)
+    assert [step.step for step in undisturbed.measured] == list(range(together, 12))
+    curves = named(build_curves(tiny(), undisturbed), "effective_tokens_per_second").values()
+    values = [point.value for curve in curves for point in curve.points]
+    assert values == [pytest.approx(640)] * (12 - together)
+    whole = [
+        row for row in performance_rows(tiny(), undisturbed) if (row.metric, row.statistic) == ("effective_tokens_per_second", "value")
+    ]
+    assert [(row.value, row.n) for row in whole] == ([(pytest.approx(640), 9)] if together == 3 else [])

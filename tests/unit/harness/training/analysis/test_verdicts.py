@@ -88,6 +88,9 @@ def test_a_loss_is_judged_at_the_step_that_was_declared(records: TrainingRecords
 
 def test_steps_that_are_too_few_to_say_anything() -> None:
     assert too_few_steps([1.0] * 6) == []
+    (together,) = too_few_steps([], 20)
+    assert together.level == "invalid" and "the first 20 steps were reported at once" in together.reason.detail
+    assert too_few_steps([1.0] * 6, 20) == []
     (none,), (few,) = too_few_steps([]), too_few_steps([1.0] * 5)
     assert (none.level, few.level) == ("invalid", "degraded") and {none.reason.code, few.reason.code} == {"too_few_steps"}
     assert " 6 " in few.reason.detail

@@ -8,7 +8,7 @@ from time import perf_counter
 import pytest
 
 from plumbline.declarations.workloads.script import CsvReport, JsonLinesReport, KnownReport, RegexReport, ReporterReport, TensorBoardReport
-from plumbline.harness.training.script.reports import Reported, reader_of
+from plumbline.harness.training.script.reports import Reported, reader_of, reported
 
 KNOWN = {
     "nanogpt": (
@@ -133,3 +133,11 @@ def test_a_long_line_costs_little_more_than_its_beginning() -> None:
 
     short = min(seconds(1 << 12) for _ in range(3))
     assert min(seconds(1 << 20) for _ in range(3)) < 3 * short
+
+
+def test_times_and_amounts_that_are_none_are_left_out() -> None:
+    assert reported({"step": 1, "loss": "nan", "seconds": "inf", "tokens": -5, "data_wait": "nan"}) == Reported(
+        1, loss=pytest.approx(math.nan, nan_ok=True)
+    )
+    assert reported({"step": 1, "seconds": "0.5", "tokens": 0}) == Reported(1, seconds=0.5, tokens=0)
+    assert reported({"seconds": "nan"}) is None

@@ -75,6 +75,28 @@ def test_reports_that_come_together_share_the_time(tmp_path: Path) -> None:
     assert script.times[1:] == [(1, 10.0, 11.0), (2, 11.0, 14.0), (3, 14.0, 15.0), (4, 15.0, 16.0)]
 
 
+def test_first_reports_that_come_together_have_no_times(tmp_path: Path) -> None:
+    script = Script(tmp_path).reports(10, *(Reported(n, loss=1.0) for n in range(3)))
+    assert [step.timed for step in script.record.steps] == [False] * 3 and script.record.first_start_known is False
+    script.reports(10.1, Reported(3)).reports(10.3, Reported(4), Reported(5))
+    assert script.times == [(0, 10, 10), (1, 10, 10), (2, 10, 10), (3, 10, 10.1), (4, 10.1, 10.2), (5, 10.2, 10.3)]
+    assert [step.timed for step in script.record.steps[3:]] == [True] * 3
+
+
+def test_first_reports_that_come_together_with_their_own_times_have_these(tmp_path: Path) -> None:
+    script = Script(tmp_path).reports(10, *(Reported(n, seconds=s) for n, s in enumerate((3.0, 1.0, 0.5))))
+    assert script.times == [(0, 5.5, 8.5), (1, 8.5, 9.5), (2, 9.5, 10.0)]
+    assert [(step.timed, step.other_s) for step in script.record.steps] == [(True, None)] * 3
+    assert script.record.first_start_known is True
+
+
+def test_when_all_reports_come_at_once_every_step_is_there_without_a_time(tmp_path: Path) -> None:
+    for until, count in ((3, 4), (1, 1)):
+        (tmp_path / str(until)).mkdir()
+        script = Script(tmp_path / str(until), replace(SPEC, until=until)).reports(10, *(Reported(n) for n in range(count)))
+        assert [(step.step, step.timed, step.step_s) for step in script.record.steps] == [(n, False, 0.0) for n in range(until)]
+
+
 def test_a_report_may_be_of_many_steps_of_the_scripts_own(tmp_path: Path) -> None:
     script = Script(tmp_path, first=10, every=10)
     script.reports(1, Reported(10, seconds=0.1)).reports(2, Reported(20, tokens=5, seconds=0.1))
