@@ -14,7 +14,7 @@ from plumbline.cli.output import Json, clear_errors, emit, fail, out, table
 from plumbline.declarations import DeclarationError
 from plumbline.declarations.loader import display_path
 from plumbline.declarations.workloads.access_logs import LogFormat
-from plumbline.declarations.workloads.script_files import check_folder
+from plumbline.declarations.workloads.script_files import packed_files
 from plumbline.declarations.workloads.text_file import UnusableFile
 from plumbline.metrics.formatting import format_count
 from plumbline.metrics.units import SECONDS, parse
@@ -23,6 +23,7 @@ from plumbline.workflows.workload_from_log import TEMPLATE, WorkloadOfLog, workl
 if TYPE_CHECKING:
     from plumbline.workflows.new_script import Understood
 
+_PACKED_SHOWN = 30
 workload = typer.Typer(help="Make workloads from your own traffic, prompts and training scripts.", no_args_is_help=True)
 
 
@@ -96,7 +97,7 @@ def new(
     files = Path(ask("Folder of its files", folder, ".")).expanduser().resolve()
     if git is None:
         try:
-            check_folder(files)
+            _show_packed(packed_files(files))
         except UnusableFile as error:
             fail(f"{error}; with --git URL@COMMIT trials fetch the files, and the folder is only tried here")
     called = _name(ask("Name of the workload", name, _name(None, files.name)), files.name)
@@ -147,6 +148,15 @@ def new(
                     declared["fault"] = {"inject": "rank_kill", "at_step": between + between // 2}
         path = new_script.write_script(declared, files, overwrite=replace)
     out.print(f"wrote {display_path(path)}; next: plumbline check, then plumbline trial training/{called} --provider local")
+
+
+def _show_packed(files: list[tuple[str, int]]) -> None:
+    """All of few files, of many the largest."""
+    shown = sorted(sorted(files, key=lambda file: -file[1])[:_PACKED_SHOWN])
+    rest = f", the {_PACKED_SHOWN} largest" if len(files) > _PACKED_SHOWN else ""
+    out.print(f"each trial carries {format_count(len(files), 'file')}, {sum(size for _, size in files):,} bytes{rest}:")
+    for name, size in shown:
+        out.print(f"  {name}  {size:,} bytes", markup=False, highlight=False, soft_wrap=True)
 
 
 def _losses(found: Understood) -> str:

@@ -96,6 +96,22 @@ def new(monkeypatch: pytest.MonkeyPatch, config: Path, *words: str) -> tuple[int
     return done.exit_code, done.output
 
 
+def test_what_is_packed_is_shown_first_and_credentials_are_refused(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "train.py").write_text(LOOP.format(NANOGPT))
+    (folder / "sizes.json").write_text("{}")
+    size = (folder / "train.py").stat().st_size
+    status, shown = new(monkeypatch, tmp_path / "config", "--folder", str(folder))
+    assert status == 0
+    assert shown.startswith(
+        f"each trial carries 2 files, {size + 2:,} bytes:\n  sizes.json  2 bytes\n  train.py  {size:,} bytes\nrunning it here"
+    )
+    (folder / ".env").write_text("TOKEN=x")
+    (folder / "deploy").write_text("-----BEGIN " + "OPENSSH PRIVATE KEY-----\nb3BlbnNzaA\n")
+    status, shown = new(monkeypatch, tmp_path / "config", "--folder", str(folder), "--replace")
+    assert status == 2 and "mine holds credentials" in shown and ".env, deploy (a private key)" in " ".join(shown.split())
+    assert "running it here" not in shown and not (tmp_path / "config/scripts/mine/.env").exists()
+
+
 def test_flags_ask_nothing(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "train.py").write_text(LOOP.format(NANOGPT))
     commit = "b" * 40

@@ -17,6 +17,7 @@ from plumbline.declarations import unpacking
 from plumbline.declarations.installation import installation_paths
 from plumbline.declarations.workloads.prompts import MAX_CONTENT_BYTES, MAX_FILE_BYTES
 from plumbline.declarations.workloads.script import PRIVATE_FOLDER, FolderFiles
+from plumbline.declarations.workloads.script_secrets import refuse_secrets
 from plumbline.declarations.workloads.text_file import UnusableFile, add_content, deflated, inflated
 from plumbline.declarations.yaml_source import FieldPath, value_at
 
@@ -36,16 +37,18 @@ def load_files(data: Any, folder: Path) -> list[tuple[FieldPath, str]]:
     return add_content(data, _FIELD, FolderFiles, "path", ("content",), lambda files: _content_of(folder, files, private))
 
 
-def check_folder(folder: Path) -> None:
-    """UnusableFile for a folder that no trial can carry."""
+def packed_files(folder: Path) -> list[tuple[str, int]]:
+    """Name and bytes of each file and link that a trial would carry. UnusableFile for a folder that no trial can carry."""
     _content_of(folder.parent, FolderFiles.model_construct(source="folder", path=folder.name), private=False)
+    return [(name, found.st_size) for name, found in _entries(folder)]
 
 
 def _content_of(folder: Path, files: FolderFiles, private: bool) -> dict[str, Any]:
     place = folder / files.path
     entries = _entries(place)
     # Pages read all declarations each time, and the files seldom change.
-    sha256, content = _packed(place, tuple((name, i.st_mode, i.st_size, i.st_mtime_ns, i.st_ctime_ns, i.st_ino) for name, i in entries))
+    state = tuple((name, i.st_mode, i.st_size, i.st_mtime_ns, i.st_ctime_ns, i.st_ino) for name, i in entries)
+    sha256, content = _packed(place, state, private)
     if files.sha256 not in (None, sha256):
         raise UnusableFile(f"{files.path} has SHA-256 {sha256}; expected {files.sha256}", "sha256")
     if private:
@@ -58,7 +61,9 @@ def _content_of(folder: Path, files: FolderFiles, private: bool) -> dict[str, An
 
 
 @lru_cache(maxsize=32)
-def _packed(folder: Path, _state: tuple[tuple[str | int, ...], ...]) -> tuple[str, str]:
+def _packed(folder: Path, _state: tuple[tuple[str | int, ...], ...], private: bool) -> tuple[str, str]:
+    if not private:  # of private files documents hold the hash alone
+        refuse_secrets(folder.name, ((name, content) for name, content, _ in _members(folder)))
     return folder_hash(folder), deflated(_tar(folder))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from plumbline.declarations.workloads.script import PRIVATE_FOLDER, FolderFiles
-from plumbline.declarations.workloads.script_files import folder_hash, load_files, unpack
+from plumbline.declarations.workloads.script_files import folder_hash, load_files, packed_files, unpack
 from plumbline.declarations.workloads.text_file import UnusableFile
 
 
@@ -173,3 +173,23 @@ def test_private_files_stay_where_they_are(folder: Path, tmp_path: Path, monkeyp
     monkeypatch.setenv(PRIVATE_FOLDER, str(tmp_path / "nothing"))
     with pytest.raises(UnusableFile, match="train is not a folder of nothing/"):
         unpack(files, tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    "file", [".env", ".env.local", ".netrc", "model/id_rsa", "deploy.pem", ".aws/credentials", "my-service-account.json"]
+)
+def test_credentials_are_packed_into_no_trial(folder: Path, file: str) -> None:
+    (folder / file).parent.mkdir(exist_ok=True)
+    (folder / file).write_text("TOKEN=x\n")
+    files, (problem,) = read(folder)
+    assert files is None and problem.startswith(f"train holds credentials, which every trial's documents would show: {file}; expected")
+    assert read(folder, private=True)[1] == [], "documents hold its hash alone"
+    with pytest.raises(UnusableFile, match="holds credentials"):
+        packed_files(folder)
+
+
+def test_what_a_trial_would_carry(folder: Path) -> None:
+    (folder / ".env.example").write_text("TOKEN=\n")
+    assert packed_files(folder) == [
+        (".env.example", 7), ("latest", 5), ("model/__init__.py", 10), ("model/größe.txt", 256), ("run.sh", 10), ("train.py", 13),
+    ]  # fmt: skip
