@@ -312,7 +312,7 @@ def reconcile(
         if unknown := [name for name in names if name not in declared.providers]:
             fail(unknown_name("provider", unknown[0], declared.providers))
         found = reconcile_invoice(archive, declared, invoice, names, parse(slack, SECONDS, "--slack: a duration", "15min") / 3600)
-        opened = open_invoice_findings(archive, declared, invoice.name, found.differences) if record else ()
+        opened = open_invoice_findings(archive, declared, invoice.name, found) if record else ()
 
     def show() -> None:
         shown = table(

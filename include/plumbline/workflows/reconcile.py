@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import hashlib
+from collections.abc import Collection, Iterator
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -25,11 +26,12 @@ _CATEGORIES = ("Usage", "Purchase", "Tax", "Credit", "Adjustment")
 
 
 class Reconciled(NamedTuple):
-    """`matched`: lines that name a declared instance type and are billed by the hour, of all `lines`."""
+    """`matched`: lines that name a declared instance type and are billed by the hour, of all `lines`. `sha256`: of the file."""
 
     lines: int
     matched: int
     differences: tuple[Difference, ...]
+    sha256: str
 
 
 def invoice_lines(path: Path) -> Iterator[InvoiceLine]:
@@ -74,13 +76,19 @@ def reconcile_invoice(archive: Archive, declared: Declarations, path: Path, name
     for line in invoice_lines(path):
         found.add(line)
     held = [] if found.days is None else [span for name in priced for span in held_spans(archive, name, found.days[0])]
-    return Reconciled(found.lines, found.matched, found.differences(held))
+    hashed = hashlib.sha256()
+    with path.open("rb") as file:
+        while part := file.read(1 << 16):
+            hashed.update(part)
+    return Reconciled(found.lines, found.matched, found.differences(held), hashed.hexdigest())
 
 
-def open_invoice_findings(archive: Archive, declared: Declarations, invoice: str, found: Sequence[Difference]) -> tuple[str, ...]:
-    """Open a finding for each difference of the invoice, once; the ids of new ones. What is of no provider is of this installation."""
+def open_invoice_findings(archive: Archive, declared: Declarations, invoice: str, found: Reconciled) -> tuple[str, ...]:
+    """Open a finding for each difference of the invoice, once; the ids of new ones. What is of no provider is of this installation.
+
+    `invoice`: the file's name. Next month's file may have the same one, so findings are known by its content."""
     findings = []
-    for each in found:
+    for each in found.differences:
         provider = declared.providers.get(each.provider)
         title = f"invoice {invoice}: {format_name(each.kind)}, {each.count} times" + (f", first in line {each.line}" if each.line else "")
         findings.append(
@@ -88,7 +96,7 @@ def open_invoice_findings(archive: Archive, declared: Declarations, invoice: str
                 each.provider or INSTALLATION,
                 "price",
                 f"invoice {each.kind}",
-                began=invoice,
+                began=found.sha256,
                 since=str(datetime.now(timezone.utc).date()),
                 severity="warn",
                 title=title,

@@ -109,9 +109,21 @@ def test_five_planted_differences_are_five_findings(used: Archive, tmp_path: Pat
     assert {each.kind: each.line for each in found.differences} == {
         "price": 3, "duplicate": 5, "tax": 9, "hours_without_trial": 8, "trials_not_billed": None,
     }  # fmt: skip
-    opened = open_invoice_findings(used, places(), "invoice.csv", found.differences)
+    opened = open_invoice_findings(used, places(), "invoice.csv", found)
     assert len(opened) == 5 == len(used.findings_of(PLACE.name, "price", unsettled=True)) + 1  # the tax is of no provider
-    assert open_invoice_findings(used, places(), "invoice.csv", found.differences) == ()
+    assert open_invoice_findings(used, places(), "invoice.csv", found) == ()
+
+
+def test_next_months_file_of_the_same_name_opens_its_own_findings(used: Archive, tmp_path: Path) -> None:
+    def opened(day: int) -> tuple[str, ...]:
+        found = reconciled(used, tmp_path, [usage(day), usage(day, **STORAGE)])
+        assert [each.kind for each in found.differences] == ["hours_without_trial"]
+        return open_invoice_findings(used, places(), "invoice.csv", found)
+
+    november, december = opened(9), opened(39)
+    assert len(november) == len(december) == 1 and november != december
+    assert (opened(9), opened(39)) == ((), ()), "the same file again"
+    assert {each.finding_id for each in used.findings_of(PLACE.name, "price", unsettled=True)} == {*november, *december}
 
 
 @pytest.mark.parametrize(
