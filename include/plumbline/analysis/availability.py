@@ -2,6 +2,10 @@
 
 Misses by our own fault (an expired token, a wrong declaration, a quota that was agreed) are no checks of the provider, and those whose cause may
 be ours or the provider's are counted apart.
+
+Unknown is unknown. Time is seen as up between two answered checks that are one and a half intervals apart at most; an outage shorter than the interval
+is not seen. Down is an outage of the provider's, and the time that each of its further misses stands for. All else (misses of ours and of unproven
+cause, gaps, the interval before a miss) is unknown. The lower bound of the uptime counts it as down, the upper bound only what is proven.
 """
 
 from __future__ import annotations
@@ -22,8 +26,8 @@ MISSES = 3
 """Misses in a row that are an outage."""
 _PROVIDER = PROVIDER_FAULTS | {"server_error", "timeout"}
 _OPERATOR = OPERATOR_FAULTS | {"harness_error", "out_of_memory"}
-_LATE = 1.5
-"""Intervals between checks that a check stands for at most."""
+REACH = 1.5
+"""Intervals between checks that a check stands for at most, and between two answered ones that are seen as up."""
 _SILENT = 3
 """Intervals without a check that counts, after which misses are no longer in a row."""
 Whose = Literal["provider", "operator", "unproven"]
@@ -51,17 +55,58 @@ class Outage:
 
 @dataclass(frozen=True)
 class Availability:
-    """A calendar month (UTC) from `begin`. `share`: answers of the checks that were answered or missed by the provider. `down_s`: of its outages,
-    without excluded windows. `unobserved_s`: elapsed time that no such check stands for. `own`: failure class → misses by our own fault.
-    `unproven`: misses of unproven cause. `outages` that lasted in the month, of the provider or unproven."""
+    """A calendar month (UTC) from `begin`, as far as it has elapsed, without excluded windows: `elapsed_s`.
+
+    `share`: answers of the checks that were answered or missed by the provider. `up`: seen as up, disjoint. `single`: what misses of the provider's
+    outside its outages stand for, disjoint, and `single_proven_s` of it certain at 97.5 %: one miss of thousands proves seconds, two of three two
+    thirds. `down_s`: its outages and `single`. `outage_s`: its outages. `unobserved_s`: elapsed time that no check of its counts for. `own`: failure
+    class → misses by our own fault. `unproven`: misses of unproven cause. `outages` that lasted in the month, of the provider or unproven.
+    """
 
     begin: datetime
     share: Proportion
+    elapsed_s: float
+    up: tuple[TimeSpan, ...]
+    single: tuple[TimeSpan, ...]
+    single_proven_s: float
+    outage_s: float
     down_s: float
     unobserved_s: float
     own: Mapping[str, int]
     unproven: int
     outages: tuple[Outage, ...]
+
+    @property
+    def up_s(self) -> float:
+        return total_s(self.up)
+
+    @property
+    def unknown_s(self) -> float:
+        """Elapsed time that is seen neither as up nor as down."""
+        return max(0.0, self.elapsed_s - self.up_s - self.down_s)
+
+    @property
+    def proven_s(self) -> float:
+        """Seconds that are proven to be down."""
+        return self.outage_s + self.single_proven_s
+
+    @property
+    def checked(self) -> bool:
+        """Whether any check was due to the provider or may have been."""
+        return bool(self.share.n or self.unproven or self.own)
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Lower and upper bound of the uptime; None where no check counts."""
+        return uptime_bounds((self,))
+
+
+def uptime_bounds(months: Sequence[Availability]) -> tuple[float, float] | None:
+    """Lower and upper bound of the uptime over the elapsed time of months; None where no check counts in any."""
+    elapsed = sum(m.elapsed_s for m in months)
+    if not elapsed or not any(m.share.n for m in months):
+        return None
+    return sum(m.up_s for m in months) / elapsed, 1 - sum(m.proven_s for m in months) / elapsed
 
 
 @dataclass(frozen=True)
@@ -86,8 +131,13 @@ class WatchHistory:
 
     @property
     def share(self) -> Proportion:
-        """Of all months."""
+        """Answered checks of all months."""
         return wilson_interval(sum(m.share.successes for m in self.months), sum(m.share.n for m in self.months))
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Lower and upper bound of the uptime in all months; None where no check counts."""
+        return uptime_bounds(self.months)
 
 
 def whose_fault(cause: str) -> Whose:
@@ -139,38 +189,75 @@ def availability(
     now: datetime,
     excluded: Sequence[TimeSpan] = (),
 ) -> Availability:
-    """The month that `at` lies in. `observations`: of one kind, oldest first; `known`: outages, also those that began earlier. `every_s`: the
-    declared interval of the checks. `excluded`: windows such as maintenance, in which nothing counts."""
+    """The month that `at` lies in. `observations`: of one kind, oldest first, best with the last one before the month and the first one after it;
+    `known`: outages, also those that began earlier. `every_s`: the declared interval of the checks. `excluded`: windows such as maintenance, in which nothing counts."""
     begin, end = month_span(at)
     elapsed = without([(begin, min(end, now))], excluded) if begin < now else []
-    counted, own, unproven = Counter[bool](), Counter[str](), 0
+    month = tuple(o for o in known if o.began < end and (o.ended is None or o.ended > begin))
+    down = [(o.began, o.ended or now) for o in month if o.whose == "provider"]
+    counted, outside, own, unproven = Counter[bool](), Counter[bool](), Counter[str](), 0
+    late = timedelta(seconds=REACH * every_s)
+    near = [one for one in observations if begin - late <= one.at <= end + late]
     covered: list[TimeSpan] = []
-    for one in observations:
+    up: list[TimeSpan] = []
+    missed: list[TimeSpan] = []
+    for one, following in zip(near, (*near[1:], None), strict=False):
+        whose = None if one.cause is None else whose_fault(one.cause)
+        counts = whose is None or whose == "provider"
+        until = one.at + late if following is None else min(one.at + late, following.at)
+        if counts:
+            _append(covered, (one.at, until))
+        if whose == "provider" and not _within(one.at, down):
+            _append(missed, (one.at, until))
+        if whose is None and following is not None and following.cause is None and following.at - one.at <= late:
+            _append(up, (one.at, following.at))
         if not begin <= one.at < end or _within(one.at, excluded):
             continue
-        whose = None if one.cause is None else whose_fault(one.cause)
-        if whose == "operator":
-            own[str(one.cause)] += 1
-        elif whose == "unproven":
-            unproven += 1
-        else:
+        if counts:
             counted[whose is None] += 1
-            until = one.at + timedelta(seconds=_LATE * every_s)
-            if covered and one.at <= covered[-1][1]:
-                covered[-1] = (covered[-1][0], until)
-            else:
-                covered.append((one.at, until))
-    month = tuple(o for o in known if o.began < end and (o.ended is None or o.ended > begin))
-    up = without(elapsed, [(o.began, o.ended or now) for o in month if o.whose == "provider"])
+            outside[whose is None] += not _within(one.at, down)
+        elif whose == "operator":
+            own[str(one.cause)] += 1
+        else:
+            unproven += 1
+    lost = without(elapsed, without(elapsed, down))
+    single = _shared(without(elapsed, down), missed)
+    watched = total_s(_shared(without(elapsed, down), covered))
+    certain = 1 - (wilson_interval(outside[True], outside.total()).high or 0.0) if outside.total() else 0.0
     return Availability(
         begin,
         wilson_interval(counted[True], counted.total()),
-        total_s(elapsed) - total_s(up),
+        total_s(elapsed),
+        tuple(_shared(without(elapsed, down), up)),
+        tuple(single),
+        min(total_s(single), certain * watched),
+        total_s(lost),
+        total_s(lost) + total_s(single),
         total_s(without(elapsed, covered)),
         dict(sorted(own.items())),
         unproven,
         month,
     )
+
+
+def _append(spans: list[TimeSpan], span: TimeSpan) -> None:
+    """To disjoint spans in order, one that begins with or after the last."""
+    if spans and span[0] <= spans[-1][1]:
+        spans[-1] = (spans[-1][0], max(span[1], spans[-1][1]))
+    else:
+        spans.append(span)
+
+
+def _shared(spans: Sequence[TimeSpan], others: Sequence[TimeSpan]) -> list[TimeSpan]:
+    """What both have, of disjoint spans in order each."""
+    found: list[TimeSpan] = []
+    i = j = 0
+    while i < len(spans) and j < len(others):
+        begin, end = max(spans[i][0], others[j][0]), min(spans[i][1], others[j][1])
+        if begin < end:
+            found.append((begin, end))
+        i, j = (i + 1, j) if spans[i][1] < others[j][1] else (i, j + 1)
+    return found
 
 
 def by_hour_of_week(observations: Iterable[Observation]) -> tuple[HourOfWeek, ...]:

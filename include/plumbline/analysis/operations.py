@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-from plumbline.analysis.availability import Outage, TimeSpan, month_span, total_s, without
+from plumbline.analysis.availability import Availability, Outage, TimeSpan, month_span, total_s, without
 from plumbline.analysis.cost.bill import Money, exact
 from plumbline.analysis.scorecards.promises import PromisedShare, PromiseVerdict, judge_share
 from plumbline.declarations import Provider
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.provider import CreditTier, ServiceLevel
+from plumbline.judgement import Judgement, broken, judges, met, not_shown
+from plumbline.metrics.formatting import common_scale, format_percent
 from plumbline.metrics.proportions import Proportion, wilson_interval
 from plumbline.results.operations import LogEntryView, LogKind, Whose
 
@@ -79,8 +81,9 @@ def maintenance(entries: Iterable[LogEntryView], sla: ServiceLevel, now: datetim
 
 @dataclass(frozen=True)
 class MonthAvailability:
-    """A provider's availability in the calendar month (UTC) from `begin`: of its seconds without maintenance, those with service. `tier`: what
-    the contract grants for it. `evidence`: ids of the outages, `last`: when the last one began. `checks`: answers of checks of its uptime."""
+    """A provider's availability in the calendar month (UTC) from `begin`, maintenance left out. `judged`: of its seconds, those not proven to be
+    down. `up_s`: those seen as up; `over`: the month is. `tier`: what the contract grants for it. `evidence`: ids of the outages, `last`: when the
+    last one began. `checks`: answers of checks of its uptime, `unproven`: their misses that prove nothing."""
 
     begin: datetime
     judged: PromisedShare
@@ -88,43 +91,102 @@ class MonthAvailability:
     evidence: tuple[str, ...]
     checks: Proportion
     last: datetime | None = None
+    up_s: float = 0.0
+    over: bool = True
+    unproven: int = 0
+    seen: bool = False
+    """Whether anything bears on the month: a check or an incident."""
+
+    @property
+    def low(self) -> float | None:
+        """The lower bound of the uptime: all that is not seen as up counted as down."""
+        return self.up_s / self.judged.share.n if self.judged.share.n else None
+
+    @property
+    def high(self) -> float | None:
+        """The upper bound of the uptime: only what is proven counted as down."""
+        return self.judged.share.ratio
+
+    @property
+    def unknown_s(self) -> float:
+        return max(0.0, self.judged.share.successes - self.up_s)
+
+    @property
+    def judgement(self) -> Judgement:
+        judged = self.judged
+        seen = f"{format_percent(self.low, 3)} … {format_percent(self.high, 3)} up, {_seconds(judged.failures)} proven down"
+        if judged.promised is None:
+            return not_shown(seen, "nothing is promised", "sla.availability of the provider")
+        if judged.verdict != "not_shown":
+            return met(seen) if judged.verdict == "kept" else broken(seen)
+        if not judged.share.n:
+            return not_shown("the whole month was maintenance", "no time counts", "a month without it")
+        missing = f"{_seconds(self.unknown_s)} neither seen as up nor proven down"
+        if not self.over:
+            return not_shown(seen, f"the month is not over, {missing}", f"checks of its uptime until {month_span(self.begin)[1]:%Y-%m-%d}")
+        allowed = _seconds((1 - judged.promised) * judged.share.n)
+        return not_shown(seen, missing, f"checks of its uptime that leave at most {allowed} of the month unknown or down")
 
 
+@judges("availability promise")
 def month_availability(
     at: datetime,
     entries: Sequence[LogEntryView],
     sla: ServiceLevel,
     now: datetime,
     measured: Iterable[TimeSpan] = (),
-    checked: Mapping[datetime, Proportion] | None = None,
+    checked: Mapping[datetime, Availability] | None = None,
 ) -> MonthAvailability:
     """The availability of the month that `at` lies in, against the promise. `measured`: outages that checks found to be the provider's; `checked`:
-    answers of its checks, by the begin of a month.
+    what its checks saw, by the begin of a month.
 
-    Incidents prove a breach and nothing else: that the promise is kept, enough checks show. The rest of a month that lasts counts as available, so that a breach of it is one however the month ends.
+    Broken: the time that is proven to be down breaks it alone, however a month that lasts ends. Kept: the month is over, and all that is not seen as
+    up, counted as down, would keep it. Incidents prove a breach and nothing else; where people noted one, checks do not show that it was up.
     """
     begin, end = month_span(at)
     counted = without([(begin, end)], maintenance(entries, sla, now))
     logged = {e.entry_id: (e.opened, e.solved or now) for e in entries if (e.kind, e.whose) == ("incident", "provider")}
+    others = [(e.opened, e.solved or now, e.whose) for e in entries if e.kind == "incident" and e.whose != "provider"]
     outages = [span for span in (*logged.values(), *measured) if without(counted, [span]) != counted]
-    up, whole = total_s(without(counted, outages)), total_s(counted)
+    month = (checked or {}).get(begin)
+    proven = 0.0 if month is None else _single_misses(month, [*outages, *((first, last) for first, last, whose in others if whose == "us")])
+    up, whole = total_s(without(counted, outages)) - proven, total_s(counted)
+    doubted = [*outages, *((first, last) for first, last, _ in others)]
+    seen_up = 0.0 if month is None else whole - total_s(without(counted, without(month.up, doubted)))
 
-    def below(share: float) -> bool:  # exact: at a limit itself nothing is due
-        return exact(up) < exact(share) * exact(whole)
+    def below(seconds: float, share: float) -> bool:  # exact: at a limit itself nothing is due
+        return exact(seconds) < exact(share) * exact(whole)
 
+    verdict: PromiseVerdict = "not_shown"
+    if sla.availability is None:
+        verdict = "not_promised"
+    elif below(up, sla.availability):
+        verdict = "broken"
+    elif whole and now >= end and not below(seen_up, sla.availability):
+        verdict = "kept"
     share = Proportion(round(up), round(whole), up / whole if whole else None, None, None)
-    checks = (checked or {}).get(begin, wilson_interval(0, 0))
-    shown = judge_share(checks, sla.availability)
-    broken = sla.availability is not None and below(sla.availability)
-    verdict: PromiseVerdict = "broken" if broken else "not_shown" if shown.verdict == "broken" else shown.verdict
     return MonthAvailability(
         begin,
-        PromisedShare(share, sla.availability, verdict, shown.needed if verdict == "not_shown" else None),
-        next((tier for tier in reversed(sla.credits) if below(tier.below)), None),
+        PromisedShare(share, sla.availability, verdict, None),
+        next((tier for tier in reversed(sla.credits) if below(up, tier.below)), None),
         tuple(name for name, span in logged.items() if span in outages),
-        checks,
-        max((first for first, _ in outages), default=None),
+        wilson_interval(0, 0) if month is None else month.share,
+        max([*(first for first, _ in outages), *([month.single[-1][0]] if month is not None and proven else [])], default=None),
+        seen_up,
+        now >= end,
+        0 if month is None else month.unproven + sum(month.own.values()),
+        bool(outages or (month is not None and month.checked) or any(first < end and last > begin for first, last, _ in others)),
     )
+
+
+def _single_misses(month: Availability, known: Sequence[TimeSpan]) -> float:
+    """Proven seconds of misses outside outages, without those that fall into what is known otherwise."""
+    single = total_s(month.single)
+    return month.single_proven_s * total_s(without(month.single, known)) / single if single else 0.0
+
+
+def _seconds(value: float) -> str:
+    return common_scale("s", [value]).text(value)
 
 
 def credit_of(share: float, provider: Provider, volumes: Sequence[RentedVolume], at: datetime) -> Money | None:

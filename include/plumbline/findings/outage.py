@@ -55,7 +55,9 @@ def _finding(provider: str, kind: WatchKind, outage: Outage, simulated: bool) ->
         severity="page" if own and kind == "uptime" else "warn",
         title=title,
         evidence=f"{title}: {outage.misses} checks in a row; {outage.detail}",
-        explanation="" if own else "the cause may be this installation's network as well as the provider's: the outage counts for neither",
+        explanation=""
+        if own
+        else "the cause may be this installation's network as well as the provider's: its time is unknown, neither up nor down",
         simulated=simulated,
         members=(Member(outage_subject(kind), format_name(outage.cause)),),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -9,6 +10,7 @@ from statistics import median
 from plumbline.analysis.availability import Availability, HourOfWeek, Outage, WatchHistory
 from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.metrics.formatting import common_scale, format_name, format_percent
+from plumbline.metrics.proportions import wilson_interval
 from plumbline.presentation.charts.chart import Chart, axis, marks
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -37,13 +39,18 @@ class OutageLine:
 
 @dataclass(frozen=True)
 class MonthLine:
-    """`apart`: misses that count nowhere, by our own fault or of unproven cause; empty without any."""
+    """`share`: lower and upper bound, of the time of an uptime and of the checks of a capacity, in words; `low` and `high`: the same, None where it is
+    not shown. `evidence`: the checks behind it. `unknown`: time seen neither as up nor as down, of which no check counts for `unobserved`. `apart`:
+    misses that prove nothing, by our own fault or of unproven cause; empty without any."""
 
     month: str
     share: str
-    interval: str
+    low: float | None
+    high: float | None
+    evidence: str
     checks: int
     down: str
+    unknown: str
     unobserved: str
     apart: str
     outages: tuple[OutageLine, ...]
@@ -55,7 +62,7 @@ class MonthLine:
 
     @property
     def text(self) -> str:
-        shown = f"{self.month}: {self.share} ({self.interval}) of {self.checks} checks, {self.down} down, {self.unobserved} unobserved"
+        shown = f"{self.month}: {self.share} ({self.evidence}), {self.down} down, {self.unknown} unknown"
         return f"{shown}; {self.apart}" if self.apart else shown
 
 
@@ -73,25 +80,42 @@ def watch_view(history: WatchHistory) -> WatchView:
     return WatchView(
         history.kind,
         title,
-        tuple(map(_month, history.months)),
+        tuple(_month(history.kind, month) for month in history.months),
         tuple(map(outage_line, history.outages)),
         week_chart(history.kind, seconds, history.hours),
     )
 
 
-def _month(month: Availability) -> MonthLine:
+def _month(kind: WatchKind, month: Availability) -> MonthLine:
     ours = [f"{n} × {format_name(cause)} (ours)" for cause, n in month.own.items()]
     unproven = [f"{month.unproven} of unproven cause"] if month.unproven else []
+    answers, tried = month.share.successes, month.share.n + month.unproven
+    evidence = f"{answers:,} of {tried:,} checks answered" if tried else "no check counts"
+    bounds = month.bounds
+    if kind == "capacity" and month.share.ratio is not None:  # of requests, which are a sample: an unproven one may have been refused
+        bounds = (answers / tried, month.share.ratio)
+        low, high = wilson_interval(answers, tried).low, month.share.high
+        evidence = f"{format_percent(low, 3)} … {format_percent(high, 3)}, {evidence}"
     return MonthLine(
         f"{month.begin:%Y-%m}",
-        format_percent(month.share.ratio, 3) if month.share.n else "no checks",
-        f"{format_percent(month.share.low, 3)} … {format_percent(month.share.high, 3)}" if month.share.n else "–",
+        format_bounds(bounds, 3) if bounds else "not shown" if month.checked else "no checks",
+        bounds[0] if bounds else None,
+        bounds[1] if bounds else None,
+        evidence,
         month.share.n,
         _time(month.down_s),
+        _time(month.unknown_s),
         _time(month.unobserved_s),
         ", ".join((*ours, *unproven)),
         tuple(map(outage_line, month.outages)),
     )
+
+
+def format_bounds(bounds: tuple[float, float], decimals: int) -> str:
+    """`99.1 % … 100.0 %`, once where both read the same. The lower one is rounded down: no rounding makes time up that was not seen so."""
+    size = 10 ** (decimals + 2)
+    low, high = format_percent(math.floor(round(bounds[0] * size, 6)) / size, decimals), format_percent(bounds[1], decimals)
+    return low if low == high else f"{low} … {high}"
 
 
 def outage_line(outage: Outage) -> OutageLine:

@@ -14,6 +14,7 @@ from plumbline.analysis.scorecards.provisioning import LeadTime
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import common_scale, format_count, format_limit, format_name, format_percent
 from plumbline.metrics.proportions import CONFIDENCE, Proportion
+from plumbline.presentation.availability import format_bounds
 
 AVAILABILITY = "availability"
 """The begin of the name of a promise whose credit is by tiers and for one month."""
@@ -129,16 +130,23 @@ def response_row(response: ResponseTime) -> PromiseRow:
 
 
 def availability_row(month: MonthAvailability) -> PromiseRow:
-    """One month's availability; incidents that people noted show a breach only."""
-    judged, down, checks = month.judged, month.judged.failures, month.checks
+    """One month's availability between its bounds; incidents that people noted show a breach only."""
+    judged, down, checks, judgement = month.judged, month.judged.failures, month.checks, month.judgement
     promised = "" if judged.promised is None else format_limit(judged.promised)
-    measured = f"{format_percent(judged.share.ratio, 4)}, {_seconds(down)} down" if down else "no incident of the provider's is logged"
-    if checks.n:
-        measured += f"; {checks.successes:,} of {checks.n:,} checks answered"
-    needed = "checks of its uptime" if judged.verdict == "not_shown" else ""
-    interval = "" if judged.verdict == "broken" else format_interval(checks)  # a breach is counted, not estimated
-    name = f"{AVAILABILITY} in {month.begin:%Y-%m}"
-    return PromiseRow(name, promised, measured, interval, needed, judged, month.evidence, last=month.last)
+    if not month.seen:
+        measured = "no check of its uptime counts and no incident of the provider's is logged"
+    elif month.low and month.high is not None:
+        measured = f"uptime {format_bounds((month.low, month.high), 4)}, {_seconds(down)} down"
+    else:
+        measured = f"{format_percent(month.high, 4)} at most, {_seconds(down)} down" if down else "nothing seen as up or down"
+    if checks.n or month.unproven:
+        measured += f"; {checks.successes:,} of {checks.n + month.unproven:,} checks answered"
+    if month.unproven:
+        measured += f", {month.unproven:,} missed for a cause that is not proven to be the provider's"
+    if judged.verdict == "not_shown":
+        measured += f"; {judgement.missing}"
+    name = f"{AVAILABILITY} in {month.begin:%Y-%m}"  # without an interval: it is counted, not estimated
+    return PromiseRow(name, promised, measured, "", judgement.decides if judged.promised else "", judged, month.evidence, last=month.last)
 
 
 def total_credit(broken: Iterable[PromiseRow]) -> float | None:

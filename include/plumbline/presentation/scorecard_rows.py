@@ -233,7 +233,13 @@ def service_rows(records: Sequence[ServiceRecord | None]) -> tuple[TableRow, ...
     rows = []
     for kind, month in sorted({key for known in months for key in known}, key=lambda key: (key[0] != "uptime", key[1])):
         cells = tuple(_watch_cell(known.get((kind, month)), kind) for known in months)
-        rows.append(TableRow(f"{kind} in {month}", "answers of the checks between campaigns, with Wilson's interval", cells))
+        rows.append(
+            TableRow(
+                f"{kind} in {month}",
+                "by the checks between campaigns: at least … at most; what was not seen counts as down in the lower bound",
+                cells,
+            )
+        )
     for logged, name in _LOGGED.items() if any(r is not None and r.logged for r in records) else ():
         rows.append(
             TableRow(name, "of the operations log, in the year up to the end of these months", tuple(_log_cell(r, logged) for r in records))
@@ -243,8 +249,9 @@ def service_rows(records: Sequence[ServiceRecord | None]) -> tuple[TableRow, ...
 
 def _watch_cell(month: MonthLine | None, kind: WatchKind) -> Cell:
     if month is None or not month.checks:
-        return Cell("–", reason=f"not watched (watch.{kind} of the provider)" if month is None else month.share)
-    return Cell(month.share, f"{month.interval}, {month.checks:,} checks, {format_count(month.lost, 'outage')}, {month.down} down")
+        unshown = "" if month is None or not month.apart else f": {month.apart}"
+        return Cell("–", reason=f"not watched (watch.{kind} of the provider)" if month is None else f"{month.share}{unshown}")
+    return Cell(month.share, f"{month.evidence}, {format_count(month.lost, 'outage')}, {month.down} down, {month.unknown} unknown")
 
 
 _LOGGED: dict[LogKind, str] = {"incident": "incidents", "ticket": "support tickets", "quota": "quota requests"}

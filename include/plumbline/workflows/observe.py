@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import get_args
 
-from plumbline.analysis.availability import WatchHistory, availability, by_hour_of_week, find_outages, month_span
+from plumbline.analysis.availability import REACH, WatchHistory, availability, by_hour_of_week, find_outages, month_span
 from plumbline.analysis.operations import maintenance
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider, load_in_force
@@ -144,8 +144,9 @@ def watch_histories(archive: Archive, provider: Provider, now: datetime, months:
         begins = [month_span(now)[0]]
         while len(begins) < months:
             begins.append(month_span(begins[-1] - timedelta(days=1))[0])
-        seen = archive.observations(provider.name, kind, provider.simulated, (begins[-1], now))
+        beside = timedelta(seconds=REACH * watch.every)  # the check before the months and the one after: time is seen between two
+        seen = archive.observations(provider.name, kind, provider.simulated, (begins[-1] - beside, now + beside))
         outages = find_outages(seen, watch.every, excluded)
         judged = tuple(availability(begin, seen, outages, watch.every, now, excluded) for begin in begins)
-        histories.append(WatchHistory(kind, judged, outages[::-1], by_hour_of_week(seen)))
+        histories.append(WatchHistory(kind, judged, outages[::-1], by_hour_of_week(o for o in seen if begins[-1] <= o.at <= now)))
     return tuple(histories)

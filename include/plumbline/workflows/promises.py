@@ -94,8 +94,9 @@ def provider_promises(archive: Archive, declared: Declarations, name: str) -> Pr
     uptime, asked = watched.get("uptime"), watched.get("capacity")
     outages = provider_outages(uptime.outages, log, now) if uptime else ()
     down = [(o.began, o.ended or now) for o in outages]
-    checked = {month.begin: month.share for month in uptime.months} if uptime else {}
+    checked = {month.begin: month for month in uptime.months} if uptime else {}
     months = [month_availability(middle - timedelta(days=30.4375 * back), log, sla, now, down, checked) for back in range(_MONTHS)]
+    first = max((i for i, month in enumerate(months) if month.seen), default=0)  # a later month without evidence is one that nothing shows
     return ProviderPromises(
         provider=name,
         launches=tuple(counts),
@@ -106,11 +107,7 @@ def provider_promises(archive: Archive, declared: Declarations, name: str) -> Pr
         log_rows=(
             *(granting(response_row(each)) for each in response_times(log, sla, now, outages)),
             *([granting(_capacity_checks(asked, sla))] if asked is not None and sla.capacity is not None else []),
-            *(
-                granting(availability_row(m), m.tier.credit if m.tier else None, m.begin)
-                for i, m in enumerate(months)
-                if m.judged.failures or not i
-            ),
+            *(granting(availability_row(m), m.tier.credit if m.tier else None, m.begin) for m in months[: first + 1]),
         ),
         log=log,
         outages=(*outages, *(o for o in (asked.outages if asked else ()) if o.whose == "provider")),

@@ -89,11 +89,11 @@ def test_a_month_counts_checks_and_seconds() -> None:
     causes[3000:3004] = ["unreachable"] * 4
     month = judged(checks(causes))
     assert month.share == wilson_interval(8064 - 1 - 12 - 10 - 4, 8064 - 10 - 4)
-    assert month.down_s == 3600
+    assert (month.outage_s, month.down_s) == (3600, 3600 + 300), "a single miss stands for its interval"
+    assert month.single_proven_s < 120, "and proves less"
     assert (dict(month.own), month.unproven) == ({"bad_declaration": 10}, 4)
     assert [o.whose for o in month.outages] == ["provider", "unproven"]
-    # The check before a gap stands for 1.5 intervals: 10.5 − 1 of 10 and 4.5 − 1 … of its 11 and 5 intervals are left.
-    assert month.unobserved_s == (11 - 1.5 + 5 - 1.5) * 300
+    assert month.unobserved_s == (10 + 4) * 300, "a check stands for the time until the next one"
 
 
 def test_an_excluded_window_counts_nowhere() -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
 import pytest
 from tests.data.result_documents import provider
 
-from plumbline.analysis.operations import credit_of, month_availability, response_times
+from plumbline.analysis.availability import Availability, availability, find_outages, month_span
+from plumbline.analysis.operations import MonthAvailability, credit_of, month_availability, response_times
 from plumbline.declarations import Provider
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.provider import Price, ServiceLevel
-from plumbline.metrics.proportions import wilson_interval
+from plumbline.presentation.promises import availability_row
+from plumbline.results.observation import Observation
 from plumbline.results.operations import LogEntryView
 
 PROMISED = {"availability": "99.9%", "credits": [{"below": "99.9%", "credit": "10%"}, {"below": "99%", "credit": "25%"}]}
@@ -77,15 +80,78 @@ def test_only_the_providers_own_outages_outside_maintenance_count_once() -> None
     assert (found.judged.share.n, found.judged.verdict, found.evidence) == (0, "not_shown", ())
 
 
-def test_checks_show_that_a_month_is_kept_and_never_that_it_is_broken() -> None:
-    begin = NOVEMBER.replace(day=1)
-    for answers, checks, verdict in ((8640, 8640, "kept"), (100, 100, "not_shown"), (8000, 8640, "not_shown")):
-        found = month_availability(NOVEMBER, [], promised(), LATER, checked={begin: wilson_interval(answers, checks)})
-        assert (found.judged.verdict, found.tier) == (verdict, None)
-    down = [(begin, begin + 5 * HOUR)]
-    assert month_availability(NOVEMBER, [], promised(), LATER, down, {begin: wilson_interval(8640, 8640)}).judged.verdict == "broken"
-    earlier = {begin - timedelta(days=30): wilson_interval(8640, 8640)}
-    assert month_availability(NOVEMBER, [], promised(), LATER, checked=earlier).judged.verdict == "not_shown"
+FIVE = timedelta(minutes=5)
+BEGIN, END = month_span(NOVEMBER)
+TERMS = {"availability": "99.99%", "credits": []}
+
+
+def month_of(missed: Callable[[int], str | None], watched: range = range(-1, 8641), now: datetime = LATER) -> Availability:
+    """November by checks every five minutes: the cause that each of those watched missed for, None for an answer. One is before it and one after."""
+    seen = [Observation("p", "uptime", BEGIN + n * FIVE, missed(n)) for n in watched]
+    return availability(NOVEMBER, seen, find_outages(seen, 300), 300, now)
+
+
+def by_checks(month: Availability, now: datetime = LATER, log: Sequence[LogEntryView] = (), **terms: object) -> MonthAvailability:
+    down = [(o.began, o.ended or now) for o in month.outages if o.whose == "provider"]
+    return month_availability(NOVEMBER, log, promised(**terms), now, down, {BEGIN: month})
+
+
+@pytest.mark.parametrize("share", ["99.9%", "99.99%"])
+def test_a_clean_and_fully_watched_month_is_kept(share: str) -> None:
+    found = by_checks(month_of(lambda n: None), availability=share, credits=[])
+    assert (found.judged.verdict, found.judgement.verdict, found.low, found.high, found.tier) == ("kept", "met", 1.0, 1.0, None)
+    row = availability_row(found)
+    assert (row.mark, row.needed) == ("good", "") and row.measured.startswith("uptime 100.0000 %, 0 s down; 8,640 of 8,640")
+
+
+@pytest.mark.parametrize(
+    ("month", "low", "high"),
+    [
+        (month_of(lambda n: "unreachable" if 1000 <= n < 1000 + 2880 else None), 5759 / 8640, 1.0),  # ten dark days: 2881 intervals
+        (month_of(lambda n: None, range(-1, 4321)), 0.5, 1.0),  # 4320 intervals between answers in this month
+        (month_of(lambda n: "unreachable"), 0.0, 1.0),
+        (month_of(lambda n: None if n % 40 == 0 else "unreachable" if n % 80 == 1 else None, range(-1, 8641, 40)), 0.0, 1.0),
+        (month_of(lambda n: "server_error" if n == 500 else None), 8638 / 8640, None),  # one miss proves seconds, not its five minutes
+        (month_of(lambda n: "bad_declaration" if 500 <= n < 600 else None), (8640 - 101) / 8640, 1.0),
+    ],
+)
+def test_what_is_unknown_keeps_no_promise_and_breaks_none(month: Availability, low: float, high: float | None) -> None:
+    found = by_checks(month, **TERMS)
+    assert (found.judged.verdict, found.judgement.verdict, found.judgement.tone, found.tier) == ("not_shown", "not_shown", "warn", None)
+    assert found.low == pytest.approx(low, abs=1e-4) and (high is None or found.high == high)
+    row = availability_row(found)
+    assert "100.0" not in row.measured.partition("…")[0] and row.mark == "" and "not shown, needs checks of its uptime" in row.verdict_text
+
+
+@pytest.mark.parametrize(("missed", "most"), [(lambda n: n % 3 > 0, 0.36), (lambda n: n % 10 == 0, 0.91)])
+def test_flapping_is_down_though_no_three_checks_missed_in_a_row(missed: Callable[[int], bool], most: float) -> None:
+    month = month_of(lambda n: "server_error" if missed(n) else None)
+    assert month.outages == () and month.down_s >= (1 - most) * 30 * 86400
+    found = by_checks(month)
+    assert found.judged.verdict == "broken" and found.high is not None and 1 - month.down_s / (30 * 86400) <= found.high < most
+    assert found.tier is not None and found.tier.credit == 0.25
+    assert by_checks(month, log=[entry("incident", BEGIN, END, whose="us")]).judged.verdict == "not_shown", "people know better"
+
+
+def test_a_month_that_lasts_can_be_broken_and_not_kept() -> None:
+    now = END - HOUR
+    clean = by_checks(month_of(lambda n: None, range(-1, 8628), now), now, availability="99%", credits=[])
+    assert clean.judged.verdict == "not_shown" and "the month is not over" in clean.judgement.missing
+    lost = by_checks(month_of(lambda n: "server_error" if 10 <= n < 100 else None, range(-1, 300), BEGIN + 25 * HOUR), BEGIN + 25 * HOUR)
+    assert (lost.judged.verdict, lost.judged.failures) == ("broken", 90 * 300)
+
+
+def test_a_logged_incident_of_unknown_cause_is_not_up_whatever_the_checks_say() -> None:
+    log = [entry("incident", NOVEMBER, NOVEMBER + HOUR, whose="unknown")]
+    found = by_checks(month_of(lambda n: None), log=log)
+    assert (found.judged.verdict, found.unknown_s) == ("not_shown", 3600)
+    assert by_checks(month_of(lambda n: None), log=[entry("maintenance", NOVEMBER, NOVEMBER + HOUR)]).judged.verdict == "kept"
+
+
+def test_a_month_without_checks_is_not_shown() -> None:
+    found = month_availability(NOVEMBER, [], promised(), LATER)
+    assert (found.judged.verdict, found.seen) == ("not_shown", False) and found.judgement.missing.startswith("720 h neither seen")
+    assert month_availability(NOVEMBER, [], ServiceLevel(), LATER).judgement.missing == "nothing is promised"
 
 
 def test_an_outage_over_the_end_of_a_month_counts_in_both() -> None:

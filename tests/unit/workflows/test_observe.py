@@ -94,7 +94,7 @@ def test_every_outage_of_a_quarter_is_found_none_invented_and_availability_is_ex
         counted = [c for c in causes if c not in ("bad_declaration", "unreachable")]
         assert (judged.share.successes, judged.share.n) == (counted.count(None), len(counted))
         down = sum(max(0, min(b, first + days * 288) - max(a, first)) for a, b in expected)
-        assert judged.down_s == down * 300
+        assert judged.outage_s == down * 300
         assert judged.own.get("bad_declaration", 0) == causes.count("bad_declaration")
     assert archive.findings_of("sim", unsettled=True) == []
 

@@ -163,11 +163,12 @@ def test_the_report_has_the_months_availability_and_broken_promises_as_the_page(
     report = write_report(f"{LAST:%Y-%m}")
     page, text = Parsed(report.read_text()), report.with_suffix(".md").read_text()
     line = watch_view(watch_histories(archive, load().providers[NAME], datetime.now(timezone.utc))[0]).months[1]
-    assert (line.share, line.checks, line.down) == ("58.333 %", 60, "2.08 h")
+    assert (line.evidence, line.checks, line.down) == ("35 of 60 checks answered", 60, "2.08 h")
+    assert line.low is not None and line.high is not None and line.low < 0.01 < 0.99 < line.high, "five hours of a month were watched"
     row = page.one('tr[data-watch="uptime"]').text
     assert all(
         part in row
-        for part in (NAME, f"uptime in {LAST:%Y-%m}", line.share, line.interval, line.down, " ".join(line.outages[0].text.split()))
+        for part in (NAME, f"uptime in {LAST:%Y-%m}", line.share, line.evidence, line.down, " ".join(line.outages[0].text.split()))
     )
     (broken,) = [each for each in provider_promises(archive, load(), NAME).rows if each.verdict == "broken"]
     row = page.one(f'tr[data-promise="{broken.name}"]').text

@@ -14,6 +14,9 @@ from typing import Literal
 
 from plumbline.analysis.scorecards.pooling import PooledMetric, pool_measurements
 from plumbline.declarations import Criterion
+from plumbline.judgement import Judgement, broken, is_measured, judges, met, not_shown
+from plumbline.metrics import METRICS
+from plumbline.metrics.formatting import format_limit
 from plumbline.metrics.proportions import CONFIDENCE, Proportion, binomial_at_most, wilson_interval
 
 PromiseVerdict = Literal["kept", "broken", "not_shown", "not_promised"]
@@ -37,7 +40,21 @@ class PromisedShare:
     def failures(self) -> int:
         return self.share.n - self.share.successes
 
+    @property
+    def judgement(self) -> Judgement:
+        seen = f"{self.share.successes} of {self.share.n} held" if self.share.n else "nothing was tried"
+        if self.promised is None or self.verdict == "not_promised":
+            return not_shown(seen, "nothing is promised", "a promise in `sla` of the provider")
+        seen += f", promised {format_limit(self.promised)}"
+        if self.unproven:
+            seen += f"; {self.unproven} more failed for an unproven cause"
+        if self.verdict == "not_shown":
+            enough = "no number of tries shows it kept" if self.needed is None else f"{self.needed} in all, if no further one fails"
+            return not_shown(seen, "too few to tell", enough)
+        return met(seen) if self.verdict == "kept" else broken(seen)
 
+
+@judges("promised share")
 def judge_share(share: Proportion, promised: float | None, unproven: int = 0) -> PromisedShare:
     """Judge a measured share. `unproven`: see PromisedShare."""
     if promised is None:
@@ -83,9 +100,15 @@ class SpeedFloor:
     measured: PooledMetric
     reached: PromisedShare
 
+    @property
+    def judgement(self) -> Judgement:
+        return self.reached.judgement
 
+
+@judges("promised speed")
 def judge_speed(workload: str, criterion: Criterion, measurements: Sequence[tuple[str, float]]) -> SpeedFloor:
-    """Judge a promised speed by repeats (trial id, value in the metric's unit)."""
-    met = sum(criterion.met_by(value) for _, value in measurements)
-    reached = judge_share(wilson_interval(met, len(measurements)), _MEDIAN)
-    return SpeedFloor(workload, criterion, pool_measurements(criterion.metric, measurements, "not measured in any usable trial"), reached)
+    """Judge a promised speed by repeats (trial id, value in the metric's unit). What is no measurement counts neither for nor against it."""
+    share = METRICS[criterion.metric].unit == "ratio"  # of which 0 is a measurement
+    usable = [(trial, value) for trial, value in measurements if is_measured(value) or (share and value == 0)]
+    reached = judge_share(wilson_interval(sum(criterion.met_by(value) for _, value in usable), len(usable)), _MEDIAN)
+    return SpeedFloor(workload, criterion, pool_measurements(criterion.metric, usable, "not measured in any usable trial"), reached)

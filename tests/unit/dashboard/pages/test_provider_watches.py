@@ -47,7 +47,8 @@ def test_the_page_shows_months_outages_and_the_week(client: TestClient) -> None:
     data = client.get("/providers/simulated-2core.json").json()
     (watch,) = data["watches"]
     _, month, _ = watch["months"]
-    assert (month["month"], month["checks"], month["share"]) == (f"{BEGIN:%Y-%m}", 240 - 24, "98.611 %")
+    assert (month["month"], month["checks"], month["evidence"]) == (f"{BEGIN:%Y-%m}", 240 - 24, "213 of 216 checks answered")
+    assert month["share"].endswith(" %") and month["low"] < 0.3 < 0.99 < month["high"], "most of the month was not watched"
     assert month["apart"] == "24 × bad declaration (ours)" and month["down"] == "3.00 h"
     (outage,) = watch["outages"]
     assert outage["opened"] == f"{BEGIN + timedelta(hours=36):%Y-%m-%d %H:%M}"
