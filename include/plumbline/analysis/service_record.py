@@ -12,7 +12,7 @@ from plumbline.analysis.trial_sample import MetricValue, TrialSample
 from plumbline.declarations import Preference
 from plumbline.declarations.workloads.workload import PROVIDER_PHASE
 from plumbline.metrics import METRICS
-from plumbline.metrics.proportions import CONFIDENCE
+from plumbline.metrics.proportions import CONFIDENCE, wilson_interval
 from plumbline.results.operations import LogEntryView, LogKind
 
 NOT_KNOWN = {
@@ -39,13 +39,24 @@ class ServiceRecord:
     @property
     def numbers(self) -> tuple[MetricValue, ...]:
         """As the numbers of a trial, each with its 95 % interval; what has none is missing."""
-        shares = {"availability" if w.kind == "uptime" else "capacity_availability": w.share for w in self.watches if w.share.n}
-        known = [(name, share.ratio, share.low, share.high, share.n) for name, share in shares.items()]
+        known = [number for w in self.watches if (number := _watched(w)) is not None]
         known += [(m.metric, m.value, m.low, m.high, m.n) for m in self.answers.values() if (m.coverage or 0.0) >= CONFIDENCE]
         return tuple(
             MetricValue(PROVIDER_PHASE, name, METRICS[name].statistic, value, METRICS[name].unit, METRICS[name].direction, n, low, high)
             for name, value, low, high, n in known
         )
+
+
+def _watched(watch: WatchHistory) -> tuple[str, float | None, float | None, float | None, int] | None:
+    """The share that is certain, as a gate judges it: what is unknown counts as down. Its interval reaches to what may be, and is not narrower than
+    that of so many checks."""
+    share, unproven, bounds = watch.share, sum(m.unproven for m in watch.months), watch.bounds
+    if share.ratio is None or share.low is None or share.high is None or bounds is None:
+        return None
+    if watch.kind == "capacity":
+        least = wilson_interval(share.successes, share.n + unproven)
+        return "capacity_availability", least.ratio, least.low, share.high, share.n
+    return "availability", bounds[0], min(bounds[0], share.low), max(bounds[1], share.high), share.n
 
 
 def with_service(trials: Iterable[TrialSample], records: Mapping[str, ServiceRecord], preference: Preference) -> tuple[TrialSample, ...]:

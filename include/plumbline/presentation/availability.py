@@ -114,7 +114,10 @@ def _month(kind: WatchKind, month: Availability) -> MonthLine:
 def format_bounds(bounds: tuple[float, float], decimals: int) -> str:
     """`99.1 % … 100.0 %`, once where both read the same. The lower one is rounded down: no rounding makes time up that was not seen so."""
     size = 10 ** (decimals + 2)
-    low, high = format_percent(math.floor(round(bounds[0] * size, 6)) / size, decimals), format_percent(bounds[1], decimals)
+    high = format_percent(bounds[1], decimals)
+    if math.isclose(*bounds, abs_tol=0.1 / size):
+        return high
+    low = format_percent(math.floor(round(bounds[0] * size, 6)) / size, decimals)
     return low if low == high else f"{low} … {high}"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date, datetime, timezone
+from datetime import date, datetime, timedelta, timezone
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
@@ -25,8 +25,10 @@ NOVEMBER = datetime(2026, 11, 1, tzinfo=timezone.utc)
 UPTIME = {"availability": {"worst": "99%", "best": "99.9%"}}
 
 
-def record(answered: int, checks: int, *tickets: float) -> ServiceRecord:
-    month = Availability(NOVEMBER, wilson_interval(answered, checks), 0.0, 0.0, {}, 0, ())
+def record(answered: int, checks: int, *tickets: float, unknown: int = 0) -> ServiceRecord:
+    """A check a second, and seconds of which nothing is known."""
+    up, down = ((NOVEMBER, NOVEMBER + timedelta(seconds=answered)),), float(checks - answered)
+    month = Availability(NOVEMBER, wilson_interval(answered, checks), float(checks + unknown), up, (), 0.0, down, down, unknown, {}, 0, ())
     pooled = {
         kind: pool_measurements(f"{name}_response", [(str(i), t) for i, t in enumerate(times)], "none")
         for kind, name, times in (("ticket", "support", tickets), ("quota", "quota", ()))
@@ -68,6 +70,18 @@ def test_a_gate_is_judged_on_the_value_and_drawn_from_its_interval() -> None:
     assert [(r.provider, r.eligible) for r in ranking] == [("a", True), ("b", False)]
     sure, doubtful = ({"a": record(9990, 10_000), "b": record(n, 10_000)} for n in (9990, 9951))
     assert chance(gated, doubtful, "b") < 0.35 < chance(gated, sure, "b")
+
+
+def test_what_is_unknown_passes_no_gate_and_the_ranking_says_so() -> None:
+    gated = preference({"time_to_first_token": 1.0}, "availability >= 99%")
+    service = {"a": record(9999, 10_000), "b": record(5000, 5000, unknown=5000), "c": record(9000, 10_000), "d": record(0, 0, unknown=9000)}
+    why = {r.provider: r.why_not for r in decided(gated, service, "abcd").decision.ranking}
+    assert why == {
+        "a": (),
+        "b": ('gate "availability >= 99%" on chat is not shown: at least 50.000 %, at most 100.000 %; the rest is unknown',),
+        "c": ('gate "availability >= 99%" on chat is not met',),
+        "d": ('gate "availability >= 99%" on chat is not shown: no check of its uptime counts (watch.uptime of the provider)',),
+    }
 
 
 def test_what_nothing_observed_is_missing_and_said_once() -> None:

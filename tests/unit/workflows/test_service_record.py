@@ -67,8 +67,8 @@ def test_the_record_has_the_covered_months_and_the_log_of_the_year_before(archiv
     rows = {row.name: row.cells for row in service_rows([record, None])}
     assert list(rows) == ["uptime in 2026-01", "capacity in 2026-01", "incidents", "support tickets", "quota requests"]
     assert (rows["uptime in 2026-01"][0].text, rows["uptime in 2026-01"][0].detail) == (
-        "99.865 %",
-        "99.765 % … 99.923 %, 8,916 checks, 1 outage, 60.0 min down",
+        "99.854 % … 99.865 %",
+        "8,904 of 8,916 checks answered, 1 outage, 60.0 min down, 5.00 min unknown",
     )
     assert rows["capacity in 2026-01"][0].reason == "no checks" and "not watched" in rows["uptime in 2026-01"][1].reason
     assert rows["incidents"][0].text == "2" and "solved: 3.00 h" in rows["incidents"][0].detail
@@ -83,7 +83,14 @@ def test_two_months_are_pooled_and_an_outage_of_unproven_cause_is_none_of_the_pr
     (record,) = service_records(archive, {"p": watched()}, [(BEGIN + timedelta(days=40)).date(), BEGIN.date()]).values()
     assert (record.watches[0].share.successes, record.watches[0].share.n) == (31 * 288 - 12 + 28 * 288 - 30, 59 * 288 - 30)
     cells = {row.name: row.cells[0].detail for row in service_rows([record])}
-    assert "1 outage, 60.0 min down" in cells["uptime in 2026-01"] and "0 outages, 0 s down" in cells["uptime in 2026-02"]
+    assert "1 outage, 60.0 min down" in cells["uptime in 2026-01"] and "0 outages, 0 s down, 2.67 h unknown" in cells["uptime in 2026-02"]
+
+
+def test_a_month_of_unproven_misses_only_is_not_shown(archive: Archive) -> None:
+    archive.save_observations(checks(BEGIN, 288, range(288), "unreachable"))
+    (record,) = service_records(archive, {"p": watched()}, [BEGIN.date()]).values()
+    (cell,) = (row.cells[0] for row in service_rows([record]) if row.name == "uptime in 2026-01")
+    assert (cell.text, cell.reason, record.numbers) == ("–", "not shown: 288 of unproven cause", ())
 
 
 def test_nothing_watched_and_nothing_logged_is_no_row(archive: Archive) -> None:

@@ -29,6 +29,7 @@ from plumbline.analysis.service_record import NOT_KNOWN
 from plumbline.analysis.trial_sample import SUSTAINED, TrialSample, WorkloadKind, leading_phase
 from plumbline.declarations import Criterion, Preference
 from plumbline.metrics import METRICS
+from plumbline.metrics.formatting import format_percent
 
 DRAWS = 4000
 SEED = 20260801
@@ -165,14 +166,25 @@ def _candidate(provider: str, preference: Preference, columns: Sequence[Column],
     gates = tuple(gate_of(gate, w, trials) for w in preference.workloads for gate in preference.gates)
     apart = [t.apart for t in trials if t.apart][:1]
     gaps = dict.fromkeys(_gap(c, trials) for c, value in zip(columns, values, strict=True) if value is None)
-    why_not = apart or [*gaps] + [
-        f'gate "{g.text}" on {g.workload} ' + ("was not measured" if g.value is None else "is not met") for g in gates if not g.passed
-    ]
+    criteria = [gate for _ in preference.workloads for gate in preference.gates]
+    closed = [(g, c) for g, c in zip(gates, criteria, strict=True) if not g.passed]
+    why_not = apart or [*gaps] + [f'gate "{g.text}" on {g.workload} {_closed(g, c, trials)}' for g, c in closed]
     usable = [t for t in trials if t.usable]
     wanted = {(c.workload, c.metric, c.statistic, c.phase) for c in columns}
     wanted |= {(w, g.metric, g.statistic, g.phase) for w in preference.workloads for g in preference.gates}
     n = min(sum(t.workload == w and t.value(*rest) is not None for t in usable) for w, *rest in wanted)
     return Ranked(provider, not why_not, None, None, values, None, gates, tuple(why_not), n, tuple(t.trial_id for t in usable))
+
+
+def _closed(gate: Gate, criterion: Criterion, trials: Sequence[TrialSample]) -> str:
+    """Why a gate is not passed. A number of the provider is judged on what is certain; where what may be would pass, that is said."""
+    if gate.value is None:
+        known = NOT_KNOWN.get(criterion.metric)
+        return f"is not shown: {known}" if known else "was not measured"
+    number = trials[0].number(criterion.metric, criterion.statistic, criterion.phase) if METRICS[criterion.metric].of_provider else None
+    if number is not None and number.ci_high is not None and criterion.op == ">=" and criterion.met_by(number.ci_high):
+        return f"is not shown: at least {format_percent(gate.value, 3)}, at most {format_percent(number.ci_high, 3)}; the rest is unknown"
+    return "is not met"
 
 
 def _gap(column: Column, trials: Sequence[TrialSample]) -> str:
