@@ -225,8 +225,8 @@ def test_availability_of_the_last_months_decides_and_a_newer_one_is_another_inpu
     declared = replace(declared, teams={weighs.name: weighs}, providers=places)
     assert ranked(measured, declared)["inference"].first is None, "nothing was observed"
     begin = datetime(2025, 11, 1, tzinfo=timezone.utc)
-    for name, missed in ((FAST, 60), (CHEAP, 1)):
-        causes = {n: "timeout" if 0 <= n < missed else None for n in range(-31 * 24 - 1, 719)}
+    for name, missed in ((FAST, 180), (CHEAP, 1)):
+        causes = {n: "timeout" if 0 <= n < missed else None for n in range(-62 * 24, 92 * 24)}
         measured.save_observations([Observation(name, "uptime", begin + timedelta(hours=n), cause) for n, cause in causes.items()])
     found = ranked(measured, declared)["inference"]
     assert (found.first, found.new) == (CHEAP, True)
@@ -234,5 +234,5 @@ def test_availability_of_the_last_months_decides_and_a_newer_one_is_another_inpu
     detail = last_stored(measured, "platform", "inference", ("chat-test",)).detail  # type: ignore[union-attr]
     better, worse = (row["values"][1] for row in detail["ranking"])
     assert better > worse, "of time that is seen as up"
-    measured.save_observations([Observation(name, "uptime", begin + timedelta(days=30), None) for name in (FAST, CHEAP)])
+    measured.save_observations([Observation(name, "uptime", begin + timedelta(days=20, minutes=30), "timeout") for name in (FAST, CHEAP)])
     assert ranked(measured, declared)["inference"].new
