@@ -152,6 +152,16 @@ def format_percent(share: float | None, decimals: int = 0) -> str:
     return ABSENT if share is None else f"{100 * share:.{decimals}f} %"
 
 
+def format_bounds(bounds: tuple[float, float], decimals: int) -> str:
+    """`99.1 % … 100.0 %`, once where both read the same. The lower one is rounded down: no rounding makes time up that was not seen so."""
+    size = 10 ** (decimals + 2)
+    high = format_percent(bounds[1], decimals)
+    if math.isclose(*bounds, abs_tol=0.1 / size):
+        return high
+    low = format_percent(math.floor(round(bounds[0] * size, 6)) / size, decimals)
+    return low if low == high else f"{low} … {high}"
+
+
 def format_limit(share: float) -> str:
     """A declared share, such as a threshold, as it was written: `10 %`, `2.5 %`."""
     return f"{100 * share:.6g} %"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from plumbline.analysis.availability import Availability, HourOfWeek, Outage, WatchHistory
 from plumbline.declarations.providers.launcher_base import WatchKind
-from plumbline.metrics.formatting import common_scale, format_name, format_percent
+from plumbline.metrics.formatting import common_scale, format_bounds, format_name, format_percent
 from plumbline.metrics.proportions import wilson_interval
 from plumbline.presentation.charts.chart import Chart, axis, marks
 
@@ -109,16 +108,6 @@ def _month(kind: WatchKind, month: Availability) -> MonthLine:
         ", ".join((*ours, *unproven)),
         tuple(map(outage_line, month.outages)),
     )
-
-
-def format_bounds(bounds: tuple[float, float], decimals: int) -> str:
-    """`99.1 % … 100.0 %`, once where both read the same. The lower one is rounded down: no rounding makes time up that was not seen so."""
-    size = 10 ** (decimals + 2)
-    high = format_percent(bounds[1], decimals)
-    if math.isclose(*bounds, abs_tol=0.1 / size):
-        return high
-    low = format_percent(math.floor(round(bounds[0] * size, 6)) / size, decimals)
-    return low if low == high else f"{low} … {high}"
 
 
 def outage_line(outage: Outage) -> OutageLine:

@@ -12,9 +12,8 @@ from plumbline.analysis.operations import MonthAvailability, ResponseTime
 from plumbline.analysis.scorecards.promises import PromisedShare, PromiseVerdict, SpeedFloor, tries_to_keep
 from plumbline.analysis.scorecards.provisioning import LeadTime
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import common_scale, format_count, format_limit, format_name, format_percent
+from plumbline.metrics.formatting import common_scale, format_bounds, format_count, format_limit, format_name, format_percent
 from plumbline.metrics.proportions import CONFIDENCE, Proportion
-from plumbline.presentation.availability import format_bounds
 
 AVAILABILITY = "availability"
 """The begin of the name of a promise whose credit is by tiers and for one month."""
