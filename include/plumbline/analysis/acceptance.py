@@ -1,27 +1,34 @@
 """Acceptance of a fleet: which nodes differ from the others, by robust statistics of figures and by rules on facts that need none.
 
-A figure is compared as a logarithm, so that rates and times mirror each other: its distance from the median of the nodes, in units of their scaled
-median absolute deviation, against the quantile that the greatest distance of healthy nodes exceeds in FALSE_ALARMS / metrics of fleets (simulated
-for the number of nodes, as the MAD of few nodes is itself uncertain). One-sided: a faster node is no fault.
+A figure is compared as a logarithm, so that rates and times mirror each other. A node is in doubt whose distance from the median of the nodes, in units
+of their scaled median absolute deviation, is beyond that of the worst node of healthy fleets with normal noise (simulated for the number of nodes, as the
+MAD of few nodes is itself uncertain). Real noise has longer tails, so doubt alone sends no node back: it is measured again, and goes back if it is slow
+again. At the first look a node goes back only if it is clear of the fleet's own tails (`clearance`). One-sided: a faster node is no fault.
+
+A node without a figure or fact that others have was not measured: it is never accepted, and the others are not compared with it.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 
 from plumbline.analysis.drift.comparison import format_probe_name
+from plumbline.judgement import Judgement, broken, is_measured, judges, met, not_shown, together
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import format_change, format_quantity, natural_order
+from plumbline.metrics.formatting import format_change, format_quantity, join_words, natural_order
 from plumbline.results import Scalar
 
 FALSE_ALARMS = 0.005
-"""Share of healthy fleets with any node in doubt, over all metrics and nodes."""
+"""Share of healthy fleets of which any node is in doubt (with normal noise), or is clear of the fleet's tails (with the longest tails that
+`_TAIL_INDEX` stands for): over all metrics and nodes."""
+_TAIL_INDEX = 4.0
+"""Of the longest tails that healthy noise is taken to have, Student's t with four degrees of freedom."""
 POWER = 0.9
 MIN_NODES = 5
 """From so many nodes on there is a test; with fewer, a node that is SMALL_FLEET_LIMIT worse than the best one is in doubt."""
@@ -31,6 +38,7 @@ MIN_EFFECT = 0.02
 _LEAST_SCALE = 0.001
 _NORMAL_MAD = 1.4826
 _DRAWS = 40_000
+_FEW = 5.0
 _MAJORITY_FACTS = ("gpu.count", "driver.version", "cuda.version")
 _MAJORITY_GPU_FACTS = ("product", "vbios", "firmware", "ecc", "pcie_width_max", "pcie_generation_max", "nvlink_active")
 _LOWER_IS_WORSE = ("power_limit_w",)
@@ -41,6 +49,8 @@ _COUNTERS = {
     "ecc_uncorrected_volatile": "uncorrectable memory errors",
 }
 _INFINIBAND = ("rate", "firmware")
+_POSITIVE = ("gpu.nvlink_active", "infiniband.rate", "infiniband.adapters")
+"""Facts of which 0 says that there is none, which nodes that have some make a question."""
 PAIR_METRICS = ("inter_node_all_reduce_bus_bandwidth", "peer_bandwidth")
 
 
@@ -61,41 +71,58 @@ class Node:
 @dataclass(frozen=True)
 class FigureTest:
     """One metric over the nodes that have it. `median` in SI units; `limit`: the share by which a node must be worse to be in doubt; `detectable`: the
-    share that is found in POWER of cases. Without a test (too few nodes) `detectable` is None."""
+    share that is found in POWER of cases; `clear`: the share from which a node in doubt goes back without a second measurement. Without a test (too
+    few nodes) `detectable` is None."""
 
     metric: str
     nodes: int
     median: float
     limit: float
     detectable: float | None
+    clear: float
 
     @property
     def text(self) -> str:
         name = f"{format_probe_name(self.metric)}, median {format_quantity(self.median, METRICS[self.metric].unit)}"
         if self.detectable is None:
             return f"{name}: {self.nodes} nodes are too few for a test; a node {self.limit:.0%} worse than the best is in doubt"
-        return f"{name}: with {self.nodes} nodes a slowdown of {self.detectable:.1%} is found in {POWER:.0%} of cases"
+        return (
+            f"{name}: with {self.nodes} nodes a slowdown of {self.detectable:.1%} is found in {POWER:.0%} of cases; "
+            f"below {self.clear:.1%} a second measurement decides"
+        )
 
 
 @dataclass(frozen=True)
 class NodeVerdict:
-    """`reasons`: why it goes back; none if it is accepted, or was not measured. `slow`: metric → how much worse than the fleet it is, as a share."""
+    """`reasons`: why it goes back. `lacking`: why it can be neither accepted nor sent back, such as the figures that it has not. `slow`: metric → how
+    much worse than the fleet it is, as a share."""
 
     node: Node
     reasons: tuple[str, ...]
     slow: Mapping[str, float]
+    lacking: tuple[str, ...] = ()
+
+    @property
+    def judgement(self) -> Judgement:
+        if self.reasons:
+            return broken("; ".join(self.reasons))
+        figures = f"{len([v for v in self.node.figures.values() if is_measured(v)])} figures measured"
+        if self.lacking:
+            return not_shown(figures, "; ".join(self.lacking), "another acceptance that measures the node completely")
+        return met(f"{figures}, none slow; facts as of the fleet")
 
     @property
     def text(self) -> str:
-        return "send back" if self.reasons else "not measured" if self.node.missing else "accept"
+        return {"broken": "send back", "not_shown": "not measured", "met": "accept"}[self.judgement.verdict]
 
 
 @dataclass(frozen=True)
 class FleetVerdict:
-    """All nodes by name; `tests`: of each metric, what could be found."""
+    """All nodes by name; `tests`: of each metric, what could be found; `limited`: metrics with an absolute limit."""
 
     nodes: tuple[NodeVerdict, ...]
     tests: tuple[FigureTest, ...]
+    limited: tuple[str, ...] = ()
 
     @property
     def returned(self) -> tuple[NodeVerdict, ...]:
@@ -103,7 +130,27 @@ class FleetVerdict:
 
     @property
     def unmeasured(self) -> tuple[NodeVerdict, ...]:
-        return tuple(verdict for verdict in self.nodes if verdict.node.missing and not verdict.reasons)
+        return tuple(verdict for verdict in self.nodes if verdict.lacking and not verdict.reasons)
+
+    @property
+    def judgement(self) -> Judgement:
+        """Of the whole delivery: met only if every node is accepted."""
+        seen = f"{len(self.nodes) - len(self.returned) - len(self.unmeasured)} of {len(self.nodes)} nodes accepted"
+        verdict = together(v.judgement.verdict for v in self.nodes)
+        if verdict == "broken":
+            return broken(f"{seen}, {len(self.returned)} to send back: {join_words([v.node.name for v in self.returned])}")
+        if verdict == "met":
+            return met(seen)
+        names = join_words([v.node.name for v in self.unmeasured]) or "every node"
+        return not_shown(seen, f"{names} not measured", "another acceptance that measures them completely")
+
+
+@dataclass(frozen=True)
+class AbsoluteLimit:
+    """`value` in SI units, which no node of the fleet may be worse than; `source`: who says so."""
+
+    value: float
+    source: str
 
 
 def with_pairs(nodes: Sequence[Node], pairs: Sequence[tuple[Sequence[str], Mapping[str, float]]]) -> list[Node]:
@@ -122,49 +169,129 @@ def with_pairs(nodes: Sequence[Node], pairs: Sequence[tuple[Sequence[str], Mappi
     return added
 
 
-def judge_fleet(nodes: Sequence[Node]) -> FleetVerdict:
-    """The verdict on each node of one fleet, which should be alike."""
-    metrics = sorted({name for node in nodes for name in node.figures if _sign(name)})
+@judges("acceptance of nodes")
+def judge_fleet(
+    nodes: Sequence[Node],
+    slow_before: Mapping[str, Collection[str]] | None = None,
+    limits: Mapping[str, AbsoluteLimit] | None = None,
+) -> FleetVerdict:
+    """The verdict on each node of one fleet, which should be alike. `slow_before`: node → metrics in which an earlier measurement of it was slow;
+    `limits`: metric → its absolute limit."""
+    before, limits = slow_before or {}, limits or {}
+    metrics = sorted({name for node in nodes for name, value in node.figures.items() if is_measured(value) and _sign(name)})
+    lacking = {node.name: [node.missing] if node.missing else _lacking(node, nodes, metrics, limits) for node in nodes}
     tests, slow = [], dict[str, dict[str, float]]()
+    clear: dict[str, set[str]] = {}
     for metric in metrics:
-        own = {node.name: node.figures[metric] for node in nodes if node.figures.get(metric, 0.0) > 0}
-        if len(own) > 1:
-            tests.append(_judge_figure(metric, own, len(metrics), slow))
+        own = {node.name: node.figures[metric] for node in nodes if is_measured(node.figures.get(metric))}
+        compared = [name for name in own if not lacking[name]]
+        if compared and len(own) > 1:
+            tests.append(_judge_figure(metric, own, compared, len(metrics), slow, clear))
     rules = _differing_facts(nodes)
     verdicts = []
     for node in sorted(nodes, key=lambda n: natural_order(n.name)):
         figures = slow.get(node.name, {})
-        shown = (
-            f"{format_probe_name(m)} {format_quantity(node.figures[m], METRICS[m].unit)}, {format_change(node.figures[m] / t.median - 1)} "
-            f"from the fleet's median"
-            for t in tests
-            if (m := t.metric) in figures
-        )
+        certain: list[str] = []
+        doubted: list[str] = []
+        for test in tests:
+            if (m := test.metric) in figures:
+                change = format_change(node.figures[m] / test.median - 1)
+                said = f"{format_probe_name(m)} {format_quantity(node.figures[m], METRICS[m].unit)}, {change} from the fleet's median"
+                sure = m in clear.get(node.name, set()) or m in before.get(node.name, ())
+                (certain if sure else doubted).append(said if sure else f"{said}: suspect, measure it again")
         counted = (f"{what} ({name} {node.counters[name]})" for name, what in _COUNTERS.items() if node.counters.get(name, 0) > 0)
-        verdicts.append(NodeVerdict(node, tuple(dict.fromkeys((*node.faults, *counted, *rules[node.name], *shown))), figures))
-    return FleetVerdict(tuple(verdicts), tuple(tests))
+        reasons = dict.fromkeys((*node.faults, *counted, *rules[node.name], *_beyond(node, limits), *certain))
+        verdicts.append(NodeVerdict(node, tuple(reasons), figures, tuple(dict.fromkeys((*lacking[node.name], *doubted)))))
+    return FleetVerdict(tuple(verdicts), tuple(tests), tuple(sorted(limits)))
+
+
+def _lacking(node: Node, nodes: Sequence[Node], metrics: Sequence[str], limits: Mapping[str, AbsoluteLimit]) -> list[str]:
+    """What other nodes have, or a limit needs, and this one has not."""
+    absent = [m for m in (*metrics, *(m for m in limits if m not in metrics)) if not is_measured(node.figures.get(m))]
+    lacks = [f"no {format_probe_name(m)}" for m in absent]
+    if not metrics:
+        lacks.append("no figure was measured")
+    for kind in sorted({_without_index(key) for other in nodes for key in other.facts if _compared(key)}):
+        known = {other.name: _known(other, kind) for other in nodes}
+        most, own = _majority(len(values) for values in known.values() if values), known[node.name]
+        some = any(any(map(_is_known, values)) for name, values in known.items() if name != node.name)
+        if not own and some:
+            lacks.append(f"no {kind}")
+        elif isinstance(most, int) and len(own) < most:
+            lacks.append(f"{kind} of {len(own)} of {most}")
+        elif kind in _POSITIVE and some and not any(map(_is_known, own)):
+            lacks.append(f"{kind} {own[0]}")
+    return lacks
+
+
+def _known(node: Node, kind: str) -> list[Scalar]:
+    """The values of a kind of fact that are known of a node."""
+    found = (value for key, value in node.facts.items() if _compared(key) and _without_index(key) == kind)
+    return [value for value in found if value is not None and value != "" and not (isinstance(value, float) and math.isnan(value))]
+
+
+def _is_known(value: Scalar) -> bool:
+    """Also that a number is not 0."""
+    return value is not None and value is not False and value != 0
+
+
+def _beyond(node: Node, limits: Mapping[str, AbsoluteLimit]) -> list[str]:
+    """Its figures that are worse than an absolute limit."""
+    reasons = []
+    for metric, limit in sorted(limits.items()):
+        value, unit = node.figures.get(metric), METRICS[metric].unit
+        if value is not None and is_measured(value) and _sign(metric) * (value - limit.value) > 0:
+            least = format_quantity(limit.value, unit)
+            reasons.append(f"{format_probe_name(metric)} {format_quantity(value, unit)}, worse than {least} ({limit.source})")
+    return reasons
 
 
 def _sign(metric: str) -> int:
     return {"higher_is_better": -1, "lower_is_better": 1}.get(METRICS[metric].direction, 0)
 
 
-def _judge_figure(metric: str, figures: Mapping[str, float], metrics: int, slow: dict[str, dict[str, float]]) -> FigureTest:
-    """Add the nodes in doubt to `slow`. Positive logarithms are worse than the median."""
-    values = np.array(list(figures.values()))
-    worse = _sign(metric) * np.log(values)
+def _judge_figure(
+    metric: str,
+    figures: Mapping[str, float],
+    compared: Sequence[str],
+    metrics: int,
+    slow: dict[str, dict[str, float]],
+    clear: dict[str, set[str]],
+) -> FigureTest:
+    """Compare `figures` with those of the `compared` nodes; add the nodes in doubt to `slow`, those that are sure to `clear`. Positive logarithms are
+    worse than the median."""
+    sign, values = _sign(metric), np.array([figures[name] for name in compared])
+    worse = sign * np.log(values)
     middle = float(np.median(worse))
     if len(values) < MIN_NODES:
         reference, limit, detectable = float(worse.min()), -math.log1p(-SMALL_FLEET_LIMIT), None
+        least_clear = limit
     else:
         scale = max(_NORMAL_MAD * float(np.median(np.abs(worse - middle))), _LEAST_SCALE)
         critical, found = critical_distance(len(values), FALSE_ALARMS / metrics)
         least = -math.log1p(-MIN_EFFECT)
         reference, limit, detectable = middle, max(critical * scale, least), -math.expm1(-max(found * scale, least))
-    for name, value in zip(figures, worse, strict=True):
-        if value - reference > limit:
-            slow.setdefault(name, {})[metric] = -math.expm1(-float(value - reference))
-    return FigureTest(metric, len(values), float(np.median(values)), -math.expm1(-limit), detectable)
+        least_clear = max(limit, clearance(len(values), FALSE_ALARMS / metrics) * _tail(worse - middle, scale))
+    for name, value in figures.items():
+        distance = sign * math.log(value) - reference
+        if distance > limit:
+            slow.setdefault(name, {})[metric] = -math.expm1(-distance)
+            if distance > least_clear:
+                clear.setdefault(name, set()).add(metric)
+    return FigureTest(metric, len(values), float(np.median(values)), -math.expm1(-limit), detectable, -math.expm1(-least_clear))
+
+
+def _tail(distances: np.ndarray, scale: float) -> float:
+    """How far from the median the fleet reaches without its worst node, to either side. A second slow node hides the first one: both are measured
+    again."""
+    ordered = np.sort(distances)
+    return max(float(ordered[-2]), float(-ordered[0]), scale)
+
+
+def clearance(n: int, alpha: float) -> float:
+    """By which factor the worst of n healthy nodes exceeds all others with probability `alpha`: of the extremes of a tail of index a, the ratio of the
+    greatest to the next exceeds r with probability r^-a. Few nodes show less of the tail; that term is fitted by perf/acceptance.py."""
+    return float(alpha ** (-1 / _TAIL_INDEX) * (1 + _FEW / n))
 
 
 @cache

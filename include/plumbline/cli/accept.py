@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -12,8 +12,21 @@ from rich.text import Text
 from plumbline.cli.campaign import measure_campaign
 from plumbline.cli.declared import load_declared
 from plumbline.cli.environment import adopt_connections
-from plumbline.cli.exit_status import DRIFTED, FAILED, OK
-from plumbline.cli.output import Json, announce_new_archive, clear_errors, emit, err, fail, out, recorded_later, require_stores, table
+from plumbline.cli.exit_status import DRIFTED, NOT_SHOWN, OK
+from plumbline.cli.output import (
+    TONES,
+    Json,
+    announce_new_archive,
+    clear_errors,
+    emit,
+    err,
+    fail,
+    fields_of,
+    out,
+    recorded_later,
+    require_stores,
+    table,
+)
 from plumbline.launch.cluster.api import ApiRefused
 from plumbline.launch.failures import TrialFailure
 from plumbline.launch.plan import PlanError
@@ -47,7 +60,7 @@ def accept(
 ) -> None:
     """Measure every node of PROVIDER, and write a signed sheet that says which ones to send back.
 
-    Exit code 4 if there is one, 1 if a node could not be measured."""
+    Exit code 4 if there is one, 6 if none goes back and some were not measured."""
     if nodes != "all" and not (nodes.isdigit() and int(nodes) > 0):
         fail(f'--nodes "{nodes}"; expected all, or a number of nodes such as 8')
     if rounds not in (None, "all") and not str(rounds).isdigit():
@@ -79,8 +92,14 @@ def accept(
             else:
                 measure_campaign(declared, request, [provider])
         done = write_sheet(request.campaign_id, place, target)
-    emit(as_json, done, lambda: _show(done))
-    raise typer.Exit(DRIFTED if done.fleet.returned else FAILED if done.fleet.unmeasured else OK)
+    emit(as_json, _data(done), lambda: _show(done))
+    raise typer.Exit({"broken": DRIFTED, "not_shown": NOT_SHOWN, "met": OK}[done.fleet.judgement.verdict])
+
+
+def _data(done: Acceptance) -> dict[str, Any]:
+    nodes = [{**fields_of(v, "node", "reasons", "slow", "lacking", "judgement"), "verdict": v.text} for v in done.fleet.nodes]
+    fleet = {**fields_of(done.fleet, "tests", "limited", "judgement"), "nodes": nodes}
+    return {**fields_of(done, "campaign_id", "provider", "pack", "findings"), "fleet": fleet}
 
 
 def _show(done: Acceptance) -> None:
@@ -88,10 +107,10 @@ def _show(done: Acceptance) -> None:
     shown = table("", "node", "", *(name.replace("_", " ") for name in _SHOWN), "why")
     for verdict in sorted(fleet.nodes, key=lambda v: ORDER.index(v.text))[: max(len(fleet.returned) + len(fleet.unmeasured), 10)]:
         row = node_row(verdict)
-        mark = Text(row["verdict"], style="green" if verdict.text == "accept" else "red")
+        mark = Text(row["verdict"], style=TONES[verdict.judgement.tone])
         shown.add_row(verdict.node.name, mark, *(row.get(name, "") for name in _SHOWN), "\n".join(why_of(verdict)))
     out.print(shown)
-    out.print(summary(fleet), style="bold")
+    out.print(summary(fleet), style=f"bold {TONES[fleet.judgement.tone]}")
     for line in method(fleet):
         out.print(f"  {line}", style="dim")
     for finding in done.findings:

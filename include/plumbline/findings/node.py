@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from plumbline.analysis.acceptance import FleetVerdict
 from plumbline.analysis.drift.comparison import format_probe_name
 from plumbline.findings import Reconciliation, provider_finding, unsettled_id
+from plumbline.judgement import is_measured
 from plumbline.metrics.formatting import format_change
 from plumbline.results.finding import Finding
 
@@ -36,7 +37,11 @@ def reconcile_nodes(
     """Open a finding for each node that is slow in all of the CAMPAIGNS acceptances of `history` (campaign and verdict, oldest first), and resolve those of
     nodes that the last one measured and found like the others. `cluster`: whether kubectl can take the node out of use."""
     slow = [{verdict.node.name: verdict.slow for verdict in fleet.nodes if verdict.slow} for _, fleet in history]
-    measured = {verdict.node.name: verdict.node.figures.keys() for verdict in history[-1][1].nodes if not verdict.node.missing}
+    measured = {
+        verdict.node.name: {m for m, v in verdict.node.figures.items() if is_measured(v)}
+        for verdict in history[-1][1].nodes
+        if not verdict.node.missing
+    }
     known = {finding.subject: finding for finding in open_findings}
     opened, unchanged = [], []
     for node in sorted(set.intersection(*map(set, slow))) if len(history) == CAMPAIGNS else ():

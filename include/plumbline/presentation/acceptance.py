@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import html
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from plumbline.analysis.acceptance import FALSE_ALARMS, FleetVerdict, Node, NodeVerdict
+from plumbline.analysis.acceptance import FleetVerdict, Node, NodeVerdict
 from plumbline.declarations import Provider
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_count, format_quantity, join_words
@@ -59,12 +60,13 @@ def node_row(verdict: NodeVerdict) -> dict[str, str]:
     }  # fmt: skip
 
 
+NO_LIMIT = "No figure has an absolute limit: a fleet that is slow as a whole cannot be seen by comparing its nodes."
 ORDER = ("send back", "not measured", "accept")
 
 
 def why_of(verdict: NodeVerdict) -> tuple[str, ...]:
     """Why it is not accepted."""
-    return (*verdict.reasons, *filter(None, [verdict.node.missing]))
+    return (*verdict.reasons, *verdict.lacking)
 
 
 def summary(fleet: FleetVerdict) -> str:
@@ -72,16 +74,22 @@ def summary(fleet: FleetVerdict) -> str:
     for what, verdicts in (("send back", fleet.returned), ("not measured:", fleet.unmeasured)):
         if verdicts:
             parts.append(f"{what} {len(verdicts)} of {whole}: {join_words([v.node.name for v in verdicts])}")
+    if not fleet.nodes:
+        return "no node was measured"
     return "; ".join(parts) or (f"all {whole} are accepted" if len(fleet.nodes) > 1 else "the node is accepted")
 
 
 def method(fleet: FleetVerdict) -> tuple[str, ...]:
-    """What the test could find, one line a metric, and its share of false alarms."""
+    """What the test could find, one line a metric, and what it cannot see."""
     tested = any(test.detectable is not None for test in fleet.tests)
-    alarms = (
-        (f"A fleet of healthy nodes has a slow one by chance in {FALSE_ALARMS:.1%} of cases, over all figures together.",) if tested else ()
-    )
-    return (*(test.text for test in fleet.tests), *alarms)
+    lines = [test.text for test in fleet.tests]
+    if tested:
+        lines.append("A suspect node is not measured until it is measured again; it goes back if it is slow both times.")
+    if fleet.limited:
+        lines.append(f"Absolute limits: {join_words([name.replace('_', ' ') for name in fleet.limited])}.")
+    else:
+        lines.append(NO_LIMIT)
+    return tuple(lines)
 
 
 def sheets(fleet: FleetVerdict, campaign_id: str, provider: Provider, measured: str) -> Mapping[str, bytes]:
@@ -94,13 +102,30 @@ def sheets(fleet: FleetVerdict, campaign_id: str, provider: Provider, measured: 
         "provider": provider.name,
         "simulated": provider.simulated,
         "send_back": {v.node.name: v.reasons for v in fleet.returned},
-        "not_measured": {v.node.name: v.node.missing for v in fleet.unmeasured},
-        "nodes": [{"verdict": v.text, "reasons": v.reasons, "slow": dict(v.slow), **asdict(v.node)} for v in fleet.nodes],
+        "not_measured": {v.node.name: "; ".join(v.lacking) for v in fleet.unmeasured},
+        "judgement": asdict(fleet.judgement),
+        "absolute_limits": fleet.limited,
+        "nodes": [_node_data(v) for v in fleet.nodes],
         "tests": [asdict(test) for test in fleet.tests],
     }
     return {
         "acceptance.html": _html(fleet, head, about).encode(),
         "acceptance.json": (json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode(),
+    }
+
+
+def _node_data(verdict: NodeVerdict) -> dict[str, Any]:
+    figures = {name: value if math.isfinite(value) else None for name, value in verdict.node.figures.items()}
+    facts = {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in verdict.node.facts.items()}
+    return {
+        **asdict(verdict.node),
+        "figures": figures,
+        "facts": facts,
+        "verdict": verdict.text,
+        "judgement": asdict(verdict.judgement),
+        "reasons": verdict.reasons,
+        "lacking": verdict.lacking,
+        "slow": dict(verdict.slow),
     }
 
 
@@ -120,6 +145,8 @@ def _html(fleet: FleetVerdict, head: str, about: str) -> str:
         why = "<br>".join(map(escape, why_of(verdict)))
         serials = "".join(f"<li>{escape(serial)}</li>" for serial in verdict.node.serials)
         shown = {name: escape(row.get(name, "")) for name in names}
+        if "verdict" in shown:
+            shown["verdict"] = f'<span class="{verdict.judgement.tone}">{shown["verdict"]}</span>'
         if serials and "serials" in shown:
             shown["serials"] = f"<details><summary>{len(verdict.node.serials)}</summary><ul>{serials}</ul></details>"
         rows += f"<tr><th>{escape(verdict.node.name)}</th>{''.join(f'<td>{shown[name]}</td>' for name in names)}<td>{why}</td></tr>\n"
@@ -128,8 +155,9 @@ def _html(fleet: FleetVerdict, head: str, about: str) -> str:
     return (
         f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(head)}</title>\n'
         "<style>:root{color-scheme:light dark}body{font:15px system-ui;margin:1em}div{overflow-x:auto}table{border-collapse:collapse}"
-        "th,td{border-bottom:1px solid #8888;padding:.3em .6em;text-align:left;vertical-align:top}ul{margin:0;padding-left:1.2em}</style>\n"
-        f"<h1>{escape(head)}</h1>\n<p>{escape(about)}</p>\n<p><strong>{escape(summary(fleet))}</strong></p>\n{alike}"
+        "th,td{border-bottom:1px solid #8888;padding:.3em .6em;text-align:left;vertical-align:top}ul{margin:0;padding-left:1.2em}"
+        ".good{color:#2a8a3e}.warn{color:#b36b00}.bad{color:#d33}</style>\n"
+        f"<h1>{escape(head)}</h1>\n<p>{escape(about)}</p>\n<p><strong class='{fleet.judgement.tone}'>{escape(summary(fleet))}</strong></p>\n{alike}"
         f"<div><table><tr><th>node</th>{heads}<th>why</th></tr>\n{rows}</table></div>\n<h2>What the test finds</h2>\n<ul>"
         f"{''.join(f'<li>{escape(line)}</li>' for line in method(fleet))}</ul>\n</html>\n"
     )

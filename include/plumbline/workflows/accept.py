@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -100,8 +100,10 @@ def accept_here(provider: Provider, request: RunRequest, on_trial: Callable[[str
         benchmark.record_group(benchmark.validate_group(provider.name, lane.name, specs)).require_all()
 
 
-def acceptance_verdict(archive: Archive, campaign_id: str, provider: str) -> FleetVerdict:
-    """The verdict on the nodes that the campaign measured. LookupError without any."""
+def acceptance_verdict(
+    archive: Archive, campaign_id: str, provider: str, slow_before: Mapping[str, Collection[str]] | None = None
+) -> FleetVerdict:
+    """The verdict on the nodes that the campaign measured. `slow_before`: as of judge_fleet. LookupError without any."""
     last: dict[str, ResultDocument] = {}
     for (trial_id, _), document in sorted(archive.documents(campaign_id).items()):
         if document.trial.provider.name == provider and document.trial.placement == "each_node":
@@ -110,7 +112,7 @@ def acceptance_verdict(archive: Archive, campaign_id: str, provider: str) -> Fle
         raise LookupError(f"campaign {campaign_id} has no trial on each node of {provider}; `plumbline accept {provider}` measures them")
     nodes = [_node(document) for document in last.values() if len(document.trial.on_nodes) == 1]
     pairs = [(d.trial.on_nodes, _pair_figures(d)) for d in last.values() if len(d.trial.on_nodes) == 2]
-    return judge_fleet(with_pairs(nodes, pairs))
+    return judge_fleet(with_pairs(nodes, pairs), slow_before)
 
 
 def compared_figures(rows: Sequence[MetricRow]) -> dict[str, float]:
@@ -168,7 +170,7 @@ def write_sheet(campaign_id: str, provider: Provider, file: Path, *, replace: bo
     """Judge a recorded campaign, write its signed sheet, and reconcile findings on nodes. `replace`: a sheet that is there. LookupError, FileExistsError, InvalidResult and OSError as of
     an evidence pack."""
     with open_archive() as archive:
-        fleet = acceptance_verdict(archive, campaign_id, provider.name)
+        fleet = acceptance_verdict(archive, campaign_id, provider.name, _slow_before(archive, campaign_id, provider.name))
         (planned,) = {c.planned_at for c in archive.campaigns() if c.campaign_id == campaign_id}
         if replace:
             file.unlink(missing_ok=True)
@@ -177,6 +179,15 @@ def write_sheet(campaign_id: str, provider: Provider, file: Path, *, replace: bo
         )
         findings = _update_findings(archive, campaign_id, provider, fleet)
     return Acceptance(campaign_id, provider.name, fleet, pack, findings)
+
+
+def _slow_before(archive: Archive, campaign_id: str, provider: str) -> dict[str, Collection[str]]:
+    """Node → the metrics in which the acceptance before this one found it slow."""
+    ids = list(dict.fromkeys(view.campaign_id for view in reversed(archive.trials(provider=provider))))
+    for other in ids[ids.index(campaign_id) + 1 :] if campaign_id in ids else ():
+        if _is_acceptance(archive, other, provider):
+            return {v.node.name: set(v.slow) for v in acceptance_verdict(archive, other, provider).nodes if v.slow}
+    return {}
 
 
 def _update_findings(archive: Archive, campaign_id: str, provider: Provider, fleet: FleetVerdict) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,12 +12,13 @@ from plumbline.analysis.acceptance import (
     FALSE_ALARMS,
     MIN_NODES,
     POWER,
+    AbsoluteLimit,
     FleetVerdict,
     Node,
     critical_distance,
     judge_fleet,
 )
-from plumbline.presentation.acceptance import summary
+from plumbline.presentation.acceptance import NO_LIMIT, method, summary
 from plumbline.results import Scalar
 
 METRICS = ("matmul_tflops", "memory_bandwidth", "disk_write_bandwidth", "step_time")
@@ -40,6 +42,10 @@ def returned(verdict: FleetVerdict) -> dict[str, str]:
     return {v.node.name: "; ".join(v.reasons) for v in verdict.returned}
 
 
+def slow(verdict: FleetVerdict) -> set[str]:
+    return {v.node.name for v in verdict.nodes if v.slow}
+
+
 def with_facts(**changed: Scalar) -> dict[str, str]:
     nodes = fleet(8, 0.005, 1)
     named = {name.replace("__", "."): value for name, value in changed.items()}
@@ -56,7 +62,7 @@ def test_healthy_fleets_are_accepted_whatever_their_size(n: int) -> None:
 def test_the_power_that_the_sheet_states_holds(n: int) -> None:
     critical, shift = critical_distance(n, FALSE_ALARMS / len(METRICS))
     assert critical > 2.5
-    found = sum("n00" in returned(judge_fleet(fleet(n, 0.03, seed, slow=1 - np.exp(-shift * 0.03)))) for seed in range(400))
+    found = sum("n00" in slow(judge_fleet(fleet(n, 0.03, seed, slow=1 - np.exp(-shift * 0.03)))) for seed in range(400))
     assert abs(found / 400 - POWER) < 0.05
     (test,) = (t for t in judge_fleet(fleet(n, 0.03, 1)).tests if t.metric == "matmul_tflops")
     assert f"with {n} nodes a slowdown of" in test.text and "is found in 90%" in test.text
@@ -114,3 +120,59 @@ def test_a_node_that_was_not_measured_is_neither_returned_nor_accepted() -> None
     assert summary(found) == "not measured: 1 of 8 nodes: n00"
     both = judge_fleet([replace(nodes[0], figures={}, missing="expired"), replace(nodes[1], faults=("no capacity",)), *nodes[2:]])
     assert summary(both) == "send back 1 of 8 nodes: n01; not measured: 1 of 8 nodes: n00"
+
+
+@pytest.mark.parametrize("value", [None, 0.0, math.nan, -1.0])
+def test_a_figure_that_others_have_and_a_node_has_not_makes_it_not_measured(value: float | None) -> None:
+    nodes = fleet(8, 0.005, 1)
+    figures = {m: v for m, v in nodes[0].figures.items() if m != "memory_bandwidth"}
+    found = judge_fleet([replace(nodes[0], figures=figures if value is None else {**figures, "memory_bandwidth": value}), *nodes[1:]])
+    (lost,) = found.unmeasured
+    assert (lost.node.name, lost.judgement.verdict, found.judgement.verdict) == ("n00", "not_shown", "not_shown")
+    assert "memory bandwidth" in lost.judgement.text and found.judgement.tone == "warn"
+    assert {t.nodes for t in found.tests} == {7}
+
+
+@pytest.mark.parametrize("value", [None, math.nan])
+def test_a_fact_that_others_have_and_a_node_has_not_makes_it_not_measured(value: float | None) -> None:
+    nodes = [replace(n, facts={**FACTS, "infiniband.0.rate": "400 Gb/sec"}) for n in fleet(8, 0.005, 1)]
+    for key in ("gpu.0.nvlink_active", "infiniband.0.rate"):
+        (lost,) = judge_fleet([replace(nodes[0], facts={**nodes[0].facts, key: value}), *nodes[1:]]).unmeasured
+        assert lost.node.name == "n00" and key.replace(".0", "") in lost.judgement.text
+
+
+def test_a_fleet_of_which_nothing_was_measured_accepts_nothing() -> None:
+    nodes = [replace(n, figures={}) for n in fleet(8, 0.005, 1)]
+    assert {v.text for v in judge_fleet(nodes).nodes} == {"not measured"}
+    assert judge_fleet([]).judgement.verdict == "not_shown" and "accepted" not in summary(judge_fleet([]))
+
+
+def test_a_suspect_goes_back_only_if_it_is_slow_again() -> None:
+    suspect = fleet(64, 0.01, 4, slow=0.08)
+    first = judge_fleet(suspect)
+    assert returned(first) == {} and "suspect, measure it again" in first.unmeasured[0].judgement.text
+    before = {"n00": ["matmul_tflops"]}
+    assert list(returned(judge_fleet(suspect, before))) == ["n00"]
+    assert returned(judge_fleet(fleet(64, 0.01, 5), before)) == {}
+
+
+def test_a_fleet_below_an_absolute_limit_goes_back_and_without_one_the_sheet_says_so() -> None:
+    nodes = fleet(8, 0.005, 1)
+    assert NO_LIMIT in method(judge_fleet(nodes))
+    found = judge_fleet(nodes, limits={"matmul_tflops": AbsoluteLimit(2.0, "contract")})
+    assert len(found.returned) == 8 and found.judgement.verdict == "broken" and NO_LIMIT not in method(found)
+
+
+@pytest.mark.parametrize("noise", ["normal", "t4", "lognormal"])
+def test_at_most_one_healthy_fleet_in_100_goes_back_with_long_tails(noise: str) -> None:
+    draws = np.random.default_rng(7)
+    draw = {"normal": draws.standard_normal, "t4": lambda n: draws.standard_t(4, n), "lognormal": lambda n: draws.lognormal(0, 0.5, n)}[
+        noise
+    ]
+    alarms = 0
+    for _ in range(300):
+        figures = np.exp(-0.01 * draw((16, 4)))
+        alarms += bool(
+            judge_fleet([Node(f"n{i}", FACTS, dict(zip(METRICS, map(float, f), strict=True)), {}) for i, f in enumerate(figures)]).returned
+        )
+    assert alarms <= 3

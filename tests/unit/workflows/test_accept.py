@@ -96,6 +96,8 @@ def accepted(
 
 
 def test_five_bad_nodes_of_64_are_found_and_no_other(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = accepted(declared(place(drift=BAD)), monkeypatch, home, "accept-0")
+    assert {v.node.name for v in first.fleet.unmeasured} <= {"fleet-node-23"}
     done = accepted(declared(place(drift=BAD)), monkeypatch, home, "accept-1")
     why = {v.node.name.removeprefix("fleet-node-"): " ".join(v.reasons) for v in done.fleet.returned}
     assert sorted(why, key=int) == ["7", "12", "23", "41", "58"]
