@@ -36,7 +36,8 @@ SMALL_FLEET_LIMIT = 0.10
 MIN_EFFECT = 0.02
 """A share below the median that no node is returned for, however sure it is."""
 _LEAST_SCALE = 0.001
-_NORMAL_MAD = 1.4826
+_NORMAL_MAD, _NORMAL_Q90 = 1.4826, 1.2816
+_SKEW_NODES = 30
 _DRAWS = 40_000
 _FEW = 5.0
 _MAJORITY_FACTS = ("gpu.count", "driver.version", "cuda.version")
@@ -267,7 +268,7 @@ def _judge_figure(
         reference, limit, detectable = float(worse.min()), -math.log1p(-SMALL_FLEET_LIMIT), None
         least_clear = limit
     else:
-        scale = max(_NORMAL_MAD * float(np.median(np.abs(worse - middle))), _LEAST_SCALE)
+        scale = max(float(spread(worse - middle)), _LEAST_SCALE)
         critical, found = critical_distance(len(values), FALSE_ALARMS / metrics)
         least = -math.log1p(-MIN_EFFECT)
         reference, limit, detectable = middle, max(critical * scale, least), -math.expm1(-max(found * scale, least))
@@ -279,6 +280,13 @@ def _judge_figure(
             if distance > least_clear:
                 clear.setdefault(name, set()).add(metric)
     return FigureTest(metric, len(values), float(np.median(values)), -math.expm1(-limit), detectable, -math.expm1(-least_clear))
+
+
+def spread(distances: np.ndarray) -> np.ndarray:
+    """The standard deviation of normal noise, over the last axis of distances from the median: from the MAD, or from the slow side where that is longer
+    (skewed noise), which needs enough nodes to leave out a tenth of them."""
+    middle: np.ndarray = _NORMAL_MAD * np.median(np.abs(distances), axis=-1)
+    return middle if distances.shape[-1] < _SKEW_NODES else np.maximum(middle, np.quantile(distances, 0.9, axis=-1) / _NORMAL_Q90)
 
 
 def _tail(distances: np.ndarray, scale: float) -> float:
@@ -296,17 +304,16 @@ def clearance(n: int, alpha: float) -> float:
 
 @cache
 def critical_distance(n: int, alpha: float) -> tuple[float, float]:
-    """For n healthy nodes with normal noise, in scaled MADs: the distance from the median that the worst node exceeds with probability `alpha`, and, in
+    """For n healthy nodes with normal noise, in units of `spread`: the distance from the median that the worst node exceeds with probability `alpha`, and, in
     standard deviations, the slowdown of one node that exceeds it in POWER of fleets."""
     draws = np.random.default_rng(n).normal(size=(min(_DRAWS, max(4000, 4_000_000 // n)), n))
     middle = np.median(draws, axis=1)
-    scale = _NORMAL_MAD * np.median(np.abs(draws - middle[:, None]), axis=1)
+    scale = spread(draws - middle[:, None])
     critical = float(np.quantile((draws.max(axis=1) - middle) / scale, 1 - alpha))
     shifted = draws.copy()
     shifted[:, 0] = 1e9  # a node that is found lies beyond the median, wherever it is
     beyond = np.median(shifted, axis=1)
-    spread = _NORMAL_MAD * np.median(np.abs(shifted - beyond[:, None]), axis=1)
-    return critical, float(np.quantile(critical * spread + beyond - draws[:, 0], POWER))
+    return critical, float(np.quantile(critical * spread(shifted - beyond[:, None]) + beyond - draws[:, 0], POWER))
 
 
 def _differing_facts(nodes: Sequence[Node]) -> dict[str, list[str]]:
@@ -319,7 +326,7 @@ def _differing_facts(nodes: Sequence[Node]) -> dict[str, list[str]]:
         usual = _majority(value for values in own.values() for value in values if value is not None)
         lower = kind.rpartition(".")[2] in _LOWER_IS_WORSE
         for name, values in own.items():
-            others = sorted({str(v) for v in values if v is not None and v != usual and (not lower or _less(v, usual))})
+            others = sorted({str(v) for v in values if v is not None and v == v and v != usual and (not lower or _less(v, usual))})
             if usual is not None and others:
                 reasons[name].append(f"{kind} {', '.join(others)}; most of the fleet has {usual}")
     return reasons
