@@ -15,6 +15,7 @@ from rich.text import Text
 
 from plumbline.analysis.cost.bill import ITEMS, Bill, Item, MixedUnits, Money
 from plumbline.analysis.cost.campaign_bill import ProviderCost, outcome_costs, sum_costs
+from plumbline.analysis.cost.commitments import USE
 from plumbline.analysis.cost.planned_bill import PlannedOption, plan_bills
 from plumbline.analysis.cost.unit_costs import Cost
 from plumbline.analysis.prices.book import OTHER_GPUS_TEXT, share_of
@@ -31,7 +32,7 @@ from plumbline.metrics.units import SECONDS, parse
 from plumbline.presentation.costs import share_note
 from plumbline.results import InvalidResult
 from plumbline.workflows.campaign_bill import campaign_bill
-from plumbline.workflows.commitments import USE, commitment_table, contract_commitments
+from plumbline.workflows.commitments import commitment_table, contract_commitments
 from plumbline.workflows.reconcile import open_invoice_findings, reconcile_invoice
 from plumbline.workflows.report import newest_campaign
 from plumbline.workflows.spend import NOTE, Spend, spend, spend_csv

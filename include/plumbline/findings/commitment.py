@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from plumbline.analysis.cost.commitments import Commitment
+from plumbline.analysis.cost.commitments import USE, Commitment
 from plumbline.findings import Reconciliation, provider_finding
 from plumbline.results.finding import Finding
 
@@ -29,7 +29,7 @@ def reconcile_commitments(
             since=str(c.on),
             severity="warn",
             title=f"reserved hours of {c.contract} end on {c.until}",
-            explanation=f"{c.ahead_h:,.0f} h ahead, {c.ahead_usd}; renewing pays below {c.renewal}",
+            explanation=_explanation(c),
             simulated=simulated,
         )
         for subject, c in near.items()
@@ -39,3 +39,13 @@ def reconcile_commitments(
     return Reconciliation(
         opened, resolved=tuple((known[s], why) for s, why in over.items()), unchanged=tuple(known[s] for s in near if s in known)
     )
+
+
+def _explanation(c: Commitment) -> str:
+    """Money only of declared use: held hours are the trials' part, and what is ahead of a month depends on all of it."""
+    if not c.used_declared:
+        return (
+            f"{c.reserved_h:,.0f} h are reserved, trials held {c.used_h:,.0f} h; what renewing is worth is not known: "
+            f"declare committed.used of the contract. {USE}"
+        )
+    return f"{c.ahead_h:,.0f} h ahead, {c.ahead_usd}; renewing pays below {c.renewal}. {USE}"

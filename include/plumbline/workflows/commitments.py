@@ -27,7 +27,6 @@ HEADINGS = (
     "ahead",
     "renewing pays below",
 )
-USE = "Used: hours that trials held, or `committed.used` of the contract: other uses are not seen."
 
 
 def commitment_table(found: Iterable[Commitment]) -> tuple[tuple[str, ...], ...]:

@@ -45,11 +45,11 @@ def used(archive: Archive) -> Archive:
 
 
 def test_report_and_command_have_the_same_rows(used: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """20 days · 24 h passed, 6 h used: 474 h · 60 = 28,440.00 USD. On demand 90 · 6/480 = 1.125."""
+    """20 days · 24 h passed, 6 h used: 474 h · 60 = 28,440.00 USD."""
     declared = places(("2026-11-01", "2026-12-01"))
     (one,) = found = contract_commitments(used, declared, NOW)
     assert (one.used_h, one.unused_h, str(one.unused_usd), one.ahead_h) == (6, 474, "28,440.00 USD", 240)
-    assert one.renewal.startswith("1.12 USD/h") or one.renewal.startswith("1.13 USD/h")
+    assert one.renewal == "not known without committed.used"
     monkeypatch.setattr("plumbline.workflows.report.load_in_force", lambda: declared)
     data = campaign_data(used, used.newest_campaign() or "")
     (_, shown) = data.commitments

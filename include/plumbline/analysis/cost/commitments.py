@@ -1,7 +1,8 @@
 """Hours that reserved prices commit to, and the price below which renewing them pays. Days and months are UTC.
 
 reserved = used + unused + ahead
-renewing pays below the price elsewhere · used / (used + unused), where elsewhere only used hours are paid
+renewing pays below the price elsewhere · used / (used + unused), where elsewhere only used hours are paid; of declared use only, as held
+hours are the trials' part alone
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from plumbline.declarations.providers.provider import ContractSource
 from plumbline.metrics.formatting import format_count, format_money, format_percent
 
 _DAY = timedelta(days=1)
+USE = "Used: hours that trials held, or `committed.used` of the contract: other uses are not seen."
 
 
 @dataclass(frozen=True)
 class Commitment:
-    """A reserved price of a contract on the day `on`. Hours are of whole instances; `unused` ones passed. `renew_below`: USD an hour, None before
-    the first one; `against`: the cheapest other price. `renewed`: until when the next one goes."""
+    """A reserved price of a contract on the day `on`. Hours are of whole instances; `unused` ones passed. `renew_below`: USD an hour, None
+    without a declared used hour (`used_declared`) that passed; `against`: the cheapest other price. `renewed`: until when the next one goes."""
 
     contract: str
     providers: tuple[str, ...]
@@ -45,6 +47,7 @@ class Commitment:
     renew_below: float | None
     against: str
     renewed: date | None
+    used_declared: bool
 
     @property
     def running(self) -> bool:
@@ -64,6 +67,8 @@ class Commitment:
 
     @property
     def renewal(self) -> str:
+        if not self.used_declared:
+            return "not known without committed.used"
         return "–" if self.renew_below is None else f"{format_money(self.renew_below, 'USD/h')}: {self.against}"
 
 
@@ -87,11 +92,11 @@ def commitments(
     for since, contract, _, price in prices:
         own, until = places[contract], price.until
         assert until is not None  # as checked
-        reserved, used, unused = _account(price, until, [p.name for p in own], free, now)
+        (reserved, used, unused), (known_used, known_passed) = _account(price, until, [p.name for p in own], free, now)
         usd = exact(price.price.amount) * exact(price.usd_per_unit) * (own[0].accelerator.count if price.price.per == "gpu_hour" else 1)
-        ahead, passed = reserved - used - unused, used + unused
+        ahead = reserved - used - unused
         following = (p.until for begin, name, _, p in prices if begin == until and {x.name for x in places[name]} & {x.name for x in own})
-        others = _others(own, providers, now.date(), used / passed) if passed else []
+        others = _others(own, providers, now.date(), known_used / known_passed) if known_passed else []
         best: tuple[float | None, str] = min(others, default=(None, ""))
         found.append(
             Commitment(
@@ -110,6 +115,7 @@ def commitments(
                 Money(float(ahead * usd)),
                 *best,
                 max(filter(None, following), default=None),
+                known_passed > 0,
             )
         )
     return tuple(found)
@@ -117,14 +123,14 @@ def commitments(
 
 def _account(
     price: ContractPrice, until: date, providers: Sequence[str], free: dict[tuple[str, date], Fraction], now: datetime
-) -> tuple[Fraction, Fraction, Fraction]:
-    """Reserved, used and unused hours; the used ones are taken from `free`. Instances' hours end with their day, others with their month."""
+) -> tuple[tuple[Fraction, Fraction, Fraction], tuple[Fraction, Fraction]]:
+    """Reserved, used and unused hours; and the used and the passed ones of months whose use is declared. The used ones are taken from `free`. Instances' hours end with their day, others with their month."""
     committed, periods, passed = price.committed, defaultdict[str, list[date]](list), datetime.combine(now.date(), time(), timezone.utc)
     assert committed is not None  # as the caller chose
     for day in _days(price.since, until):
         month = f"{day:%Y-%m}"
         periods[str(day) if committed.instances and month not in committed.used else month].append(day)
-    total = [Fraction()] * 3
+    total, known = [Fraction()] * 3, [Fraction()] * 2
     for period, days in periods.items():
         month_days = monthrange(days[0].year, days[0].month)[1]
         daily = Fraction(committed.instances * 24) if committed.instances else exact(committed.hours_per_month or 0) / month_days
@@ -137,7 +143,9 @@ def _account(
         gone = sum(day < now.date() for day in days) + (exact((now - passed) / _DAY) if now.date() in days else 0)
         unused = max(Fraction(), daily * gone - used) if committed.instances or gone == len(days) else Fraction()
         total = [a + b for a, b in zip(total, (reserved, used, unused), strict=True)]
-    return total[0], total[1], total[2]
+        if period in committed.used:
+            known = [known[0] + used, known[1] + used + unused]
+    return (total[0], total[1], total[2]), (known[0], known[1])
 
 
 def _others(own: Sequence[Provider], providers: Mapping[str, Provider], on: date, used: Fraction) -> list[tuple[float, str]]:

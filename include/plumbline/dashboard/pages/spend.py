@@ -6,10 +6,11 @@ from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
 
 from plumbline.analysis.cost.budget import sum_limits
+from plumbline.analysis.cost.commitments import USE
 from plumbline.dashboard.rendering import PageRenderer, PageRoutes, base_path
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.metrics.formatting import format_amount
-from plumbline.workflows.commitments import USE, commitment_table
+from plumbline.workflows.commitments import commitment_table
 from plumbline.workflows.spend import NOTE, spend, spend_csv
 
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 from tests.data.result_documents import provider
 
-from plumbline.analysis.cost.commitments import Commitment, commitments
+from plumbline.analysis.cost.commitments import USE, Commitment, commitments
 from plumbline.analysis.cost.reconciliation import HeldSpan
 from plumbline.declarations import Contract, Provider
 from plumbline.findings import Reconciliation
@@ -90,15 +90,30 @@ def test_an_hour_is_used_of_one_contract_only() -> None:
     assert [by_name[n].used_h for n in ("b-first", "a-second")] == [24, 0]
 
 
+def test_without_declared_use_there_is_no_price_to_renew_at() -> None:
+    (one,) = found("2026-11-05T00:00", contract(price("2026-11-01", "2026-12-01")), spans=(held("2026-11-01T00:00", 15.0),))
+    assert (one.used_h, one.renew_below, one.used_declared, one.renewal) == (15, None, False, "not known without committed.used")
+
+
+def test_the_price_to_renew_at_rests_on_declared_months_alone() -> None:
+    """October: 372 of 744 h, 8.00 · 0.5 = 4.00 USD/h; that trials held nothing in November says nothing."""
+    terms = contract(price("2026-10-01", "2026-12-01", instances=1, used={"2026-10": 372}))
+    (one,) = found("2026-11-20T00:00", terms)
+    assert one.renew_below == pytest.approx(4.0)
+
+
 def test_one_that_has_not_begun_lost_nothing_and_names_no_price() -> None:
     (one,) = found("2026-11-02T00:00", contract(price("2026-12-15", "2027-01-01")))
-    assert (hours(one), one.end, one.renewal) == ((408, 0, 0, 408), "2027-01-01, not begun", "–")
+    assert (hours(one), one.end, one.renewal) == ((408, 0, 0, 408), "2027-01-01, not begun", "not known without committed.used")
 
 
 def test_the_price_to_renew_at_is_that_of_the_used_hours_elsewhere() -> None:
     """Used 60 of 96 h. On demand here 8.00 · 0.625 = 5.00 USD/h; another provider's four GPUs for 6.00, two of them 3.00 · 0.625 = 1.875."""
     terms, used = (
-        contract(price("2026-11-01", "2026-12-01", "100 EUR/instance-hour") | {"rate": "1.10 USD/EUR", "rate_on": "2026-01-01"}),
+        contract(
+            price("2026-11-01", "2026-12-01", "100 EUR/instance-hour", instances=1, used={"2026-11": 60})
+            | {"rate": "1.10 USD/EUR", "rate_on": "2026-01-01"}
+        ),
         15.0,
     )
     spans = tuple(held(f"2026-11-0{day}T00:00", used) for day in range(1, 5))
@@ -135,6 +150,14 @@ def test_a_finding_opens_before_the_end_and_resolves_with_a_renewal() -> None:
     assert "expired" in why
     ((_, why),) = reconciled("2026-12-03T00:00", known=(opened,)).resolved
     assert "no such hours" in why
+
+
+def test_a_finding_names_money_only_with_declared_use_and_says_which_use_is_seen() -> None:
+    (bare,) = reconciled("2026-12-02T00:00", contract(price("2026-01-01", "2027-01-01"))).opened
+    assert "USD" not in bare.explanation and "declare committed.used" in bare.explanation and USE in bare.explanation
+    used = price("2026-01-01", "2027-01-01", instances=1, used={"2026-11": 360})
+    (known,) = reconciled("2026-12-02T00:00", contract(used)).opened
+    assert "renewing pays below 4.00 USD/h" in known.explanation and USE in known.explanation
 
 
 def test_a_second_contract_of_other_hours_is_no_renewal() -> None:
