@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import plumbline
+from plumbline.analysis.cost.reconciliation import Difference, Uncompared, judge_invoice
 from plumbline.analysis.drift.comparison import MetricComparison
 from plumbline.analysis.drift.verdicts import judge_series
 from plumbline.analysis.scorecards.acceptance import judge
@@ -69,6 +71,15 @@ TRIED: dict[str, Tried] = {
         },
         met=lambda: judge(LIMIT, _trials(0.1, 0.2)),
         broken=lambda: judge(LIMIT, _trials(1.1, 1.2)),
+    ),
+    "invoice": Tried(
+        {
+            "nothing": lambda: judge_invoice(0, 0, (), ()),
+            "something else": lambda: judge_invoice(9, 0, (), (Uncompared("Some GPU", "USD", 9, Decimal("810")),)),
+            "half": lambda: judge_invoice(9, 5, (), (Uncompared("Some GPU", "USD", 4, Decimal("360")),)),
+        },
+        met=lambda: judge_invoice(9, 9, (), ()),
+        broken=lambda: judge_invoice(9, 9, (Difference("price", "a", Decimal(8), 3, "98 USD for 1 h"),), ()),
     ),
     "performance of a series": Tried(
         {

@@ -9,13 +9,24 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import NamedTuple
 
-from plumbline.analysis.cost.reconciliation import GPU_HOURS, HOURS, Difference, HeldSpan, InvoiceLine, Reconciler, repeated_lines
+from plumbline.analysis.cost.reconciliation import (
+    GPU_HOURS,
+    HOURS,
+    Difference,
+    HeldSpan,
+    InvoiceLine,
+    Reconciler,
+    Uncompared,
+    judge_invoice,
+    repeated_lines,
+)
 from plumbline.analysis.document_sample import held_seconds
 from plumbline.analysis.prices.book import all_with_effective_prices
 from plumbline.archive import Archive
 from plumbline.declarations import Declarations
 from plumbline.findings import Reconciliation, provider_finding
 from plumbline.findings.installation import INSTALLATION
+from plumbline.judgement import Judgement
 from plumbline.metrics.formatting import format_name
 from plumbline.price_sources.csv_history import HistoryError, rows_of
 from plumbline.workflows.findings import apply
@@ -31,6 +42,8 @@ class Reconciled(NamedTuple):
     lines: int
     matched: int
     differences: tuple[Difference, ...]
+    uncompared: tuple[Uncompared, ...]
+    judgement: Judgement
     sha256: str
 
 
@@ -75,12 +88,16 @@ def reconcile_invoice(archive: Archive, declared: Declarations, path: Path, name
     found = Reconciler(list(priced.values()), repeated_lines(invoice_lines(path)), slack_h)
     for line in invoice_lines(path):
         found.add(line)
-    held = [] if found.days is None else [span for name in priced for span in held_spans(archive, name, found.days[0])]
+    # Of a simulated provider no vendor bills, unless the file itself names it.
+    names = [name for name, p in priced.items() if found.matched or not p.simulated]
+    held = [] if found.days is None else [span for name in names for span in held_spans(archive, name, found.days[0])]
     hashed = hashlib.sha256()
     with path.open("rb") as file:
         while part := file.read(1 << 16):
             hashed.update(part)
-    return Reconciled(found.lines, found.matched, found.differences(held), hashed.hexdigest())
+    differences, uncompared = found.differences(held), found.uncompared
+    judgement = judge_invoice(found.lines, found.matched, differences, uncompared)
+    return Reconciled(found.lines, found.matched, differences, uncompared, judgement, hashed.hexdigest())
 
 
 def open_invoice_findings(archive: Archive, declared: Declarations, invoice: str, found: Reconciled) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from tests.fakes.trials import CONFIG
 
 from plumbline.archive import Archive
 from plumbline.declarations import Declarations, load
+from plumbline.judgement import met
 from plumbline.price_sources.csv_history import HistoryError
 from plumbline.results import Event
 from plumbline.workflows.reconcile import COLUMNS, Reconciled, open_invoice_findings, reconcile_invoice
@@ -88,6 +89,20 @@ STORAGE = {"SkuId": "TimedStorage", "PricingUnit": "GB-Months", "ServiceName": "
 def test_an_invoice_that_agrees(used: Archive, tmp_path: Path) -> None:
     found = reconciled(used, tmp_path, [*(usage(day) for day in range(6)), usage(3, **STORAGE)])
     assert (found.lines, found.matched, found.differences) == (7, 6, ())
+    assert found.judgement.verdict == "not_shown" and "not compared: Storage 3.10 USD" in found.judgement.text
+    assert reconciled(used, tmp_path, [usage(day) for day in range(6)]).judgement == met("6 of 6 lines compared, which agree")
+    free = reconciled(used, tmp_path, [*(usage(day) for day in range(6)), usage(3, **STORAGE | {"EffectiveCost": "0.00"})])
+    assert free.judgement.verdict == "met" and "not compared, without cost: Storage" in free.judgement.text
+
+
+def test_nothing_compared_is_no_agreement(used: Archive, tmp_path: Path) -> None:
+    other = {"SkuId": "X9", "SkuMeter": "Some GPU", "ServiceName": "Machines"}
+    rows = [usage(day, **other) for day in range(6)]
+    found = reconcile_invoice(used, places(), written(tmp_path, rows, (*COLUMNS, "SkuMeter")), (), 0.25)
+    assert (found.judgement.verdict, found.judgement.seen) == ("not_shown", "0 of 6 lines compared")
+    assert "Some GPU 540.00 USD" in found.judgement.missing
+    assert [(each.kind, each.provider) for each in found.differences] == [("trials_not_billed", PLACE.name)]
+    assert reconciled(used, tmp_path, []).judgement.verdict == "not_shown"
 
 
 def test_five_planted_differences_are_five_findings(used: Archive, tmp_path: Path) -> None:

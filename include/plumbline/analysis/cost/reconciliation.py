@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -14,6 +14,8 @@ import numpy as np
 from plumbline.analysis.prices.book import quote
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.rates import Purchase
+from plumbline.judgement import Judgement, broken, judges, met, not_shown
+from plumbline.metrics.formatting import format_count, shorten
 
 _NAMING = ("SkuId", "SkuMeter", "ResourceId", "ResourceName", "ResourceType", "ServiceName", "ChargeDescription")
 """Columns that may name an instance type."""
@@ -21,6 +23,9 @@ HOURS = ("h", "hr", "hrs", "hour", "hours", "instance-hour", "instance-hours")
 GPU_HOURS = ("gpu-hour", "gpu-hours", "gpu hour", "gpu hours")
 _IDENTITY = ("SkuId", "ChargePeriodStart", "ChargePeriodEnd", "PricingQuantity", "BilledCost", "ChargeDescription")
 _PURCHASES: Mapping[str, Purchase] = {"Dynamic": "spot", "Committed": "reserved"}
+_WORDS = ("SkuMeter", "ChargeDescription", "ServiceName", "SkuId")
+"""Columns that say in the file's own words what a line is for, the plainest first."""
+_KINDS_KEPT = 10_000
 _CENT, _MINUTE_H = Decimal("0.01"), 1 / 60
 
 
@@ -44,6 +49,18 @@ def repeated_lines(lines: Iterable[InvoiceLine]) -> frozenset[int]:
     """Identities that several lines have. Two instances without a resource's name have equal lines: these are left out."""
     values, counts = np.unique(np.fromiter((line.identity for line in lines if line.row["ResourceId"]), np.int64), return_counts=True)
     return frozenset(values[counts > 1].tolist())
+
+
+class Uncompared(NamedTuple):
+    """Lines of one name in the file's own words that no declared price was compared with, and their sum."""
+
+    name: str
+    currency: str
+    lines: int
+    cost: Decimal
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.cost:,.2f} {self.currency}"
 
 
 class HeldSpan(NamedTuple):
@@ -80,6 +97,8 @@ class Reconciler:
 
     def __init__(self, providers: Sequence[Provider], repeated: frozenset[int], slack_h: float) -> None:
         self.lines = self.matched = 0
+        self._first, self._after = date.max, date.min
+        self._uncompared: dict[tuple[str, str], tuple[int, Decimal]] = {}
         self._slack_h, self._repeated = slack_h, repeated
         self._named = [(re.compile(rf"(?<![\w.-]){re.escape(p.instance_type)}(?![\w.-])", re.IGNORECASE), p) for p in providers]
         self._seen: set[int] = set()
@@ -88,17 +107,31 @@ class Reconciler:
 
     @property
     def days(self) -> tuple[date, date] | None:
-        """The days that instance lines cover; None without any."""
-        return (min(d for _, d, _ in self._billed), max(d for *_, d in self._billed)) if self._billed else None
+        """The days that lines cover, compared or not; None without any."""
+        return (self._first, self._after) if self.lines else None
+
+    @property
+    def uncompared(self) -> tuple[Uncompared, ...]:
+        """The largest sums first."""
+        found = (Uncompared(name, currency, *sums) for (name, currency), sums in self._uncompared.items())
+        return tuple(sorted(found, key=lambda each: (-abs(each.cost), each.name)))
 
     def add(self, line: InvoiceLine) -> None:
         """Take one line."""
         row, provider, currency = line.row, self._provider(line.row), line.row["BillingCurrency"]
         self.lines += 1
+        first, after = line.start.date(), (line.end - timedelta(microseconds=1)).date() + timedelta(days=1)
+        self._first, self._after = min(self._first, first), max(self._after, after)
         name = "" if provider is None else provider.name
         if row["ChargeCategory"] in ("Tax", "Credit", "Adjustment"):
             self._differ(row["ChargeCategory"].lower(), name, line.cost, line.number, f"{line.cost:,.2f} {currency} beside the prices")
         if provider is None or line.hours is None:
+            words = next((text for column in _WORDS if (text := row.get(column, ""))), "without a name")[:80]
+            key = (
+                (words, currency) if (words, currency) in self._uncompared or len(self._uncompared) < _KINDS_KEPT else ("others", currency)
+            )
+            count, cost = self._uncompared.get(key, (0, Decimal()))
+            self._uncompared[key] = count + 1, cost + line.cost
             return
         self.matched += 1
         if line.identity in self._seen:
@@ -106,7 +139,7 @@ class Reconciler:
             return
         self._seen |= self._repeated & {line.identity}
         hours = line.hours / (provider.accelerator.count if row["PricingUnit"].lower() in GPU_HOURS else 1)
-        days = name, line.start.date(), (line.end - timedelta(microseconds=1)).date() + timedelta(days=1)
+        days = name, first, after
         before = self._billed.get(days, (0.0, Decimal(), line.number))
         self._billed[days] = before[0] + float(hours), before[1] + line.cost, before[2]
         if row["RegionId"] not in ("", provider.region, provider.zone):
@@ -122,7 +155,8 @@ class Reconciler:
     def differences(self, held: Iterable[HeldSpan]) -> tuple[Difference, ...]:
         """All of them, one a kind and provider. `held`: the spans that touch the invoice's days."""
         spans = list(held)
-        for name, first, after, billed, cost, line in self._periods():
+        # Of a bill with nothing compared any provider may be meant; else it is of those that it names.
+        for name, first, after, billed, cost, line in self._periods(set() if self.matched else {s.provider for s in spans}):
             inside = [(s.trial_id, used) for s in spans if s.provider == name and (used := s.within(first, after)) > 0]
             used_h = sum(used for _, used in inside)
             words = f"{first} until {after}: {billed:.6g} h billed, {used_h:.6g} h held"
@@ -133,11 +167,11 @@ class Reconciler:
                 self._differ("trials_not_billed", name, Decimal(), None, f"{words} by {trials}")
         return tuple(self._differences.values())
 
-    def _periods(self) -> list[tuple[str, date, date, float, Decimal, int | None]]:
+    def _periods(self, held: Set[str]) -> list[tuple[str, date, date, float, Decimal, int | None]]:
         """Providers' days with what was billed for them, overlapping ones as one; and the days between, for which nothing was."""
         periods: list[tuple[str, date, date, float, Decimal, int | None]] = []
         opening, end = self.days or (date.min, date.min)
-        for name in sorted({name for name, *_ in self._billed}):
+        for name in sorted({name for name, *_ in self._billed} | held):
             reached = opening
             for first, after, (hours, cost, line) in sorted((f, a, sums) for (of, f, a), sums in self._billed.items() if of == name):
                 if first >= reached:
@@ -160,3 +194,20 @@ class Reconciler:
         known = self._differences.get((kind, provider))
         new = Difference(kind, provider, cost, line, detail)
         self._differences[kind, provider] = replace(known, cost=known.cost + cost, count=known.count + 1) if known else new
+
+
+@judges("invoice")
+def judge_invoice(lines: int, matched: int, differences: Sequence[Difference], uncompared: Sequence[Uncompared]) -> Judgement:
+    """`uncompared`: by name, the largest first. A sum that nobody compared is no agreement, even beside lines that agree."""
+    seen = f"{matched:,} of {format_count(lines, 'line')} compared"
+    largest = ", ".join(map(str, uncompared[:3])) + (f" and {len(uncompared) - 3} more" if len(uncompared) > 3 else "")
+    if not matched:
+        held = [each.provider for each in differences if each.kind == "trials_not_billed"]
+        words = f"; trials held, and not billed here: {shorten(held)}" if held else ""
+        missing = f"nothing was compared{f', the largest sums are of {largest}' if largest else ''}{words}"
+        return not_shown(seen, missing, "lines by the hour that name the instance type of a declared provider")
+    if differences:
+        return broken(f"{seen}, {format_count(len(differences), 'difference')}")
+    if any(each.cost for each in uncompared):
+        return not_shown(f"{seen}, which agree", f"not compared: {largest}", "a declared price of what these lines are for")
+    return met(f"{seen}, which agree" + (f"; not compared, without cost: {largest}" if uncompared else ""))
