@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from plumbline.analysis.decisions.certainty import leaders_of
+from plumbline.analysis.decisions.certainty import is_clear
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.experiments import Experiment
 from plumbline.analysis.decisions.savings import answer_sentence
@@ -80,7 +80,7 @@ def _choice(decided: TeamDecision) -> Text:
     decision, current = decided.decision, decided.current
     mark = "SIMULATED · " if current.simulated else ""
     of = f"Team {decision.team} · {decision.kind} · {' + '.join(decided.preference.workloads)} · as of {current.day}"
-    style = "bold green" if decision.winner is not None and len(leaders_of(decision)) == 1 else "yellow"
+    style = "bold green" if is_clear(decision) else "yellow"
     return Text.assemble((mark, "yellow"), (of, "bold"), "\n", ("→ ", "dim"), (answer_sentence(decision, decided.cheapest), style))
 
 

@@ -82,7 +82,7 @@ def _without(one: WorkloadVerdict, indent: int = 2) -> None:
 
 def _choices(verdict: CampaignVerdict, everything: bool) -> None:
     for number, row in enumerate(verdict.choices if everything else verdict.rows):
-        style = "" if row.verdict == "stay" else "bold yellow" if row.verdict in ("move", "unclear") else "bold"
+        style = "" if row.verdict == "stay" else "bold yellow" if row.verdict in ("move", "unclear", "only") else "bold"
         line = Text.assemble(f"{row.team} · {row.workloads}: ", (row.sentence, style))
         for aside in filter(None, (row.saves, row.today)):
             line.append(f"; {aside}", "dim")

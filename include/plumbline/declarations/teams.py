@@ -73,6 +73,9 @@ def value_function_error(function: LinearValue, metric: Metric) -> str | None:
 
 
 Weight = Annotated[float, Field(gt=0, le=1)]
+CERTAINTY = 0.9
+"""The bar of a team that declares none: from which P(first) on a first choice is a clear winner."""
+Certainty = Annotated[float, Field(ge=0.5, lt=1)]
 
 
 class Preference(Declared):
@@ -90,6 +93,7 @@ class Preference(Declared):
     values: dict[str, LinearValue] = Field(default_factory=dict, description="by metric: ratio, or {worst: 2s, best: 200ms}")
     gates: tuple[Criterion, ...] = ()
     residency: tuple[Residency, ...] = Field((), description="where data may stay: other providers are not eligible; anywhere if empty")
+    certainty: Certainty | None = Field(None, description="from which P(first) on a first choice is a clear winner; the team's if empty")
 
     @field_validator("groups")
     @classmethod
@@ -194,6 +198,7 @@ class Team(Declared):
     training: Preference | None = None
     inference: InferencePreference | None = None
     also: AdditionalPreferences = AdditionalPreferences()
+    certainty: Certainty = Field(CERTAINTY, description="from which P(first) on a first choice is a clear winner")
 
     @model_validator(mode="after")
     def _require_a_preference(self) -> Team:
@@ -206,9 +211,10 @@ class Team(Declared):
         return self
 
     def preferences(self, kind: Literal["training", "inference"]) -> tuple[Preference, ...]:
-        """All of that kind, the main one first. Their workloads are disjoint."""
+        """All of that kind, the main one first, each with its certainty. Their workloads are disjoint."""
         main = self.training if kind == "training" else self.inference
-        return (*((main,) if main else ()), *(self.also.training if kind == "training" else self.also.inference))
+        every = (*((main,) if main else ()), *(self.also.training if kind == "training" else self.also.inference))
+        return tuple(p if p.certainty else p.model_copy(update={"certainty": self.certainty}) for p in every)
 
 
 def parse_weights(text: str) -> dict[str, float]:

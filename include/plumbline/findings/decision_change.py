@@ -265,7 +265,9 @@ def _format_first(now: DecisionDocument, when: str = "") -> str:
     if now.first is None:
         return "no provider is eligible"
     only = (
-        f"{now.first.provider} (only eligible provider)" if len(now.eligible) == 1 else with_certainty(now.first.provider, now.probability)
+        f"{now.first.provider} (only eligible provider)"
+        if len(now.eligible) == 1
+        else with_certainty(now.first.provider, now.probability, now.bar)
     )
     return f"first choice is {when}{only}"
 

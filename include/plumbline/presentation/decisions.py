@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from plumbline.analysis.decisions.certainty import certainty_text, cheapest_text, leaders_of, name_first
+from plumbline.analysis.decisions.certainty import certainty_text, cheapest_text, is_clear, name_first
 from plumbline.analysis.decisions.cheapest import Cheapest
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision import Decision
@@ -272,7 +272,7 @@ class DecisionRow:
 
     @property
     def clear(self) -> bool:
-        return len(leaders_of(self.decision)) == 1
+        return is_clear(self.decision)
 
     @property
     def chance(self) -> str:

@@ -14,8 +14,9 @@ from plumbline.analysis.busy_machine import BusyMachine
 from plumbline.analysis.campaign_data import CampaignData, FindingRow, SeriesDrift
 from plumbline.analysis.conclusions import Conclusions
 from plumbline.analysis.cost.bill import combine_bills
-from plumbline.analysis.decisions.certainty import certainty_text, cheapest_text, leaders_of, today_text
+from plumbline.analysis.decisions.certainty import certainty_text, cheapest_text, first_sentence, is_clear, rivals_of, today_text
 from plumbline.analysis.decisions.current_results import TeamDecision
+from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.savings import Switch, cost_answers, switches_of
 from plumbline.analysis.drift.series_state import STATES
 from plumbline.analysis.scorecards.scorecard import leaders, leading_metric, leading_row
@@ -33,11 +34,12 @@ from plumbline.presentation.card_tables import CardTable, card_tables
 from plumbline.presentation.tiles import Tile, lost_tile, saving_tile
 from plumbline.results.finding import OPEN_STATES, gravity
 
-Verdict = Literal["move", "choose", "unclear", "none", "stay"]
+Verdict = Literal["move", "choose", "unclear", "only", "none", "stay"]
 VERDICTS: dict[Verdict, str] = {
     "move": "move",
     "choose": "first choice",
     "unclear": "no clear winner",
+    "only": "nobody to compare with",
     "none": "none eligible",
     "stay": "stay",
 }
@@ -252,8 +254,10 @@ def _verdict(decided: TeamDecision, campaign: CampaignData) -> Verdict:
     decision, before = decided.decision, _before(decided, campaign)
     if decision.first is None:
         return "none"
-    if len(leaders_of(decision)) > 1:
+    if len(decision.eligible) > 1 and not is_clear(decision):
         return "unclear"
+    if before is None and len(decision.eligible) == 1:
+        return "only"
     return "choose" if before is None else "stay" if before == decision.first.provider else "move"
 
 
@@ -265,12 +269,18 @@ def _choice(decided: TeamDecision, conclusions: Conclusions, moves: Sequence[Swi
         team=decision.team,
         workloads=names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else ""),
         verdict=verdict,
-        provider=certainty_text(decision) if verdict == "unclear" else decision.first_name or "",
+        provider=_unclear_text(decision) if verdict == "unclear" else decision.first_name or "",
         before=before if verdict == "move" else "",
-        certainty=format_probability(decision.first.probability_first) if decision.first and verdict != "unclear" else "",
+        certainty=format_probability(decision.first.probability_first) if decision.first and is_clear(decision) else "",
         saves="" if best is None else _saves(best),
         today=today_text(decision, conclusions.today.get(decision.choice)),
     )
+
+
+def _unclear_text(decision: Decision) -> str:
+    """Who leads with what, in a row that says already that there is no clear winner."""
+    known = decision.first is not None and decision.first.probability_first is not None
+    return certainty_text(decision) if known else first_sentence(decision)
 
 
 def _saves(move: Switch) -> str:
@@ -330,10 +340,11 @@ def _certainty_tile(conclusions: Conclusions) -> Tile:
     if not decisions:
         none = "this machine was busy" if conclusions.busy is not None else "no team declares these workloads"
         return Tile("Certainty", "–", f"no decision: {none}" if not decided else "no provider is eligible")
-    clear = sum(len(leaders_of(d)) == 1 and (len(d.eligible) == 1 or d.eligible[0].probability_first is not None) for d in decisions)
+    clear, alone = sum(map(is_clear, decisions)), sum(len(d.eligible) == 1 for d in decisions)
     probabilities = [d.winner.probability_first for d in decisions if d.winner is not None and d.winner.probability_first is not None]
     ends = [format_probability(end(probabilities)) for end in (min, max)] if probabilities else []
-    note = f"decisions have a clear winner{f'; P(first) from {ends[0]} to {ends[1]}' if ends else ''}"
+    chances = f"; P(first) from {ends[0]} to {ends[1]}" if ends else ""
+    note = f"decisions have a clear winner{f'; {alone} with one eligible provider only' if alone else ''}{chances}"
     return Tile("Certainty", f"{clear} of {len(decisions)}", note, tone="good" if clear == len(decisions) else "")
 
 
@@ -342,7 +353,7 @@ def _other_first_choices(conclusions: Conclusions, move: Switch) -> str:
     teams: dict[str, set[str]] = {}
     for d in conclusions.decided:
         first = d.decision.first
-        if move.workload in d.preference.workloads and first is not None and first.provider != move.to and len(leaders_of(d.decision)) == 1:
+        if move.workload in d.preference.workloads and first is not None and first.provider != move.to and is_clear(d.decision):
             teams.setdefault(first.provider, set()).add(d.decision.team)
     return "".join(
         f"; by the weights of {join_words(sorted(team_names))}, {provider} {'stays' if provider == move.provider else 'is'} first"
@@ -365,9 +376,12 @@ def _actions(conclusions: Conclusions, moves: Sequence[Switch]) -> tuple[Action,
         actions.append(("warn", Action(title, why, join_words(move.teams), move.usd)))
     for d in conclusions.decided:
         if _verdict(d, campaign) == "unclear":
-            names = [r.provider for r in leaders_of(d.decision)]
+            names = [r.provider for r in rivals_of(d.decision)]
             title = f"Repeat {d.preference.workloads[0]} on {join_words(names[:3])}"
-            actions.append(("info", Action(title, f"no clear winner among {len(names)}", d.decision.team)))
+            actions.append(("info", Action(title, f"no clear winner among {len(names)}: {_unclear_text(d.decision)}", d.decision.team)))
+        elif d.decision.first is not None and len(d.decision.eligible) == 1:
+            why = f"{d.decision.first_name} is the only eligible provider: nothing says that it is the best"
+            actions.append(("", Action(f"Run {d.preference.workloads[0]} on a second provider", why, d.decision.team)))
     if not campaign.history.volumes:
         reason = "without volumes neither losses nor savings have an amount"
         actions.append(("", Action("Declare monthly volumes in alerts.yaml", reason, OPERATIONS)))

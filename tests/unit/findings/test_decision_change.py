@@ -128,14 +128,14 @@ def test_a_finding_goes_on_with_new_numbers_and_keeps_its_beginning() -> None:
         finding.since,
         finding.explanation,
     )
-    assert later.severity == "info" and "(70 % sure)" in later.evidence and later.attributed_to == finding.attributed_to
+    assert later.severity == "info" and "(70 %)" in later.evidence and later.attributed_to == finding.attributed_to
 
 
 def test_equal_inputs_find_and_end_nothing_but_what_was_left_standing() -> None:
     finding = opened()
     assert reconcile_decision(CHEAPER, CHEAPER, [finding], DAY, "d3") == reconcile_decision(CHEAPER, CHEAPER, (), DAY, "d3")
     ((over, why),) = reconcile_decision(BEFORE, BEFORE, [finding], DAY, "d3").resolved
-    assert over == finding and f"{COREWEAVE} (88 % sure)" in why
+    assert over == finding and f"{COREWEAVE} (88 %)" in why
 
 
 def test_a_run_that_died_after_its_finding_leaves_no_second_one() -> None:
@@ -158,7 +158,7 @@ def test_a_third_one_ends_it_and_opens_another() -> None:
     third = choice((LAMBDA, 0.85), (NEBIUS, 0.15), trials="t2", campaigns={**BEFORE.campaigns, LAMBDA: ("2026-12",)})
     course = reconcile_decision(CHEAPER, third, [opened()], DAY, "d3")
     ((over, why),) = course.resolved
-    assert over == opened() and f"{LAMBDA} (85 % sure)" in why and course.opened[0].instead_of == NEBIUS
+    assert over == opened() and f"{LAMBDA} (85 %)" in why and course.opened[0].instead_of == NEBIUS
     reason = course.opened[0].attributed_to[0]
     assert LAMBDA in why and LAMBDA in reason and "first results" in reason
 

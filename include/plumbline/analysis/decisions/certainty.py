@@ -1,6 +1,7 @@
 """Who is first and how sure, in the words of every page, message, report and command.
 
-Below one half a ranking has no winner: naming one provider first is wrong more often than right.
+Below one half a ranking has no winner: naming one provider first is wrong more often than right. From there up to the team's bar one leads, and
+is no clear winner.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from plumbline.analysis.decisions.decision import Decision, Ranked
+from plumbline.declarations.teams import CERTAINTY
 from plumbline.metrics.formatting import format_probability
 
 CLEAR_FROM = 0.5
@@ -18,10 +20,10 @@ SHARED_BY = 0.9
 
 
 def contenders(probabilities: Sequence[float | None]) -> int:
-    """How many providers share the first place: 1 with a clear winner or where no probability is known, 0 without a provider.
+    """How many providers share the first place: 1 where one leads or no probability is known, 0 without a provider.
 
-    `probabilities`: P(first) of each eligible provider. Without a clear winner: the fewest providers whose
-    probabilities to be first sum to SHARED_BY.
+    `probabilities`: P(first) of each eligible provider. Where none leads: the fewest providers whose probabilities to be first sum to
+    SHARED_BY.
     """
     known = sorted((p for p in probabilities if p is not None), reverse=True)
     if not known or known[0] >= CLEAR_FROM:
@@ -31,8 +33,24 @@ def contenders(probabilities: Sequence[float | None]) -> int:
 
 
 def leaders_of(decision: Decision) -> tuple[Ranked, ...]:
-    """The providers that share the first place; one with a clear winner, none where nobody is eligible."""
+    """The providers that share the first place; one where it leads, none where nobody is eligible."""
     return decision.eligible[: contenders([r.probability_first for r in decision.eligible])]
+
+
+def is_clear(decision: Decision) -> bool:
+    """Whether there was a choice, and its first reaches the team's bar. The only eligible provider won against nobody."""
+    winner = decision.winner
+    return winner is not None and winner.probability_first is not None and winner.probability_first >= decision.bar
+
+
+def rivals_of(decision: Decision) -> tuple[Ranked, ...]:
+    """Whose repeats would make a choice clear: the fewest providers that are first with the bar's probability together, at least two; all where
+    no probability is known."""
+    known = [r for r in decision.eligible if r.probability_first is not None]
+    if not known:
+        return decision.eligible
+    reached = accumulate(r.probability_first or 0.0 for r in known)
+    return tuple(known[: max(2, next((n for n, p in enumerate(reached, 1) if p >= decision.bar - 1e-9), len(known)))])
 
 
 def name_first(decision: Decision) -> str:
@@ -44,7 +62,7 @@ def name_first(decision: Decision) -> str:
 
 
 def certainty_text(decision: Decision) -> str:
-    """How sure the first place is: `82 % sure`; without a clear winner who leads with what. Empty where nobody is eligible."""
+    """How sure the first place is: `92 % sure`; without a clear winner who leads with what. Empty where nobody is eligible."""
     first = decision.first
     if first is None:
         return ""
@@ -53,13 +71,17 @@ def certainty_text(decision: Decision) -> str:
     if first.probability_first is None:
         return "probability unknown"
     chance = format_probability(first.probability_first)
-    return f"{chance} sure" if len(leaders_of(decision)) == 1 else f"{first.provider} leads with {chance}"
+    if is_clear(decision):
+        return f"{chance} sure"
+    below = f", below the bar of {format_probability(decision.bar)}" if len(leaders_of(decision)) == 1 else ""
+    return f"{first.provider} leads with {chance}{below}"
 
 
 def first_sentence(decision: Decision) -> str:
-    """Who is first and how sure, without a full stop: `cirrus, 82 % sure`; where nobody is, why."""
+    """Who is first and how sure, without a full stop: `cirrus, 92 % sure`; where nobody is, why."""
     if decision.first is not None:
-        return f"{name_first(decision)}, {certainty_text(decision)}"
+        sure, name = certainty_text(decision), name_first(decision)
+        return sure if sure.startswith(f"{name} leads ") else f"{name}, {sure}"
     reasons = next((r.why_not for r in decision.ranking if r.why_not), ())
     return decision.note.removesuffix(".") or ": ".join([name_first(decision), *reasons[:1]])
 
@@ -71,9 +93,11 @@ def today_text(decision: Decision, today: Decision | None) -> str:
     )
 
 
-def with_certainty(provider: str, probability: float | None) -> str:
-    """A provider with the probability of what is said of it, such as `cirrus (82 % sure)`; the name alone where it is unknown."""
-    return provider if probability is None else f"{provider} ({format_probability(probability)} sure)"
+def with_certainty(provider: str, probability: float | None, bar: float = CERTAINTY) -> str:
+    """A provider with the probability of what is said of it, such as `cirrus (92 % sure)`, below the bar `cirrus (67 %)`; the name alone where
+    it is unknown."""
+    sure = "" if probability is None or probability < bar else " sure"
+    return provider if probability is None else f"{provider} ({format_probability(probability)}{sure})"
 
 
 def with_probability(ranked: Ranked) -> str:

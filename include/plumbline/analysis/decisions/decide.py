@@ -28,6 +28,7 @@ from plumbline.analysis.scorecards.scorecard import last_attempts
 from plumbline.analysis.service_record import NOT_KNOWN
 from plumbline.analysis.trial_sample import SUSTAINED, TrialSample, WorkloadKind, leading_phase
 from plumbline.declarations import Criterion, Preference
+from plumbline.declarations.teams import CERTAINTY
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_percent
 
@@ -137,6 +138,7 @@ def decide(team: str, kind: WorkloadKind, preference: Preference, trials: Sequen
         draws,
         compared,
         "no_sweep" if blind else None,
+        preference.certainty or CERTAINTY,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from plumbline.analysis.scorecards.comparison_class import ComparisonClass
 from plumbline.analysis.trial_sample import WorkloadKind
+from plumbline.declarations.teams import CERTAINTY
 
 Choice = tuple[str, WorkloadKind, tuple[str, ...]]
 """Team, kind and workloads: what is chosen for."""
@@ -68,6 +69,7 @@ class Decision:
     `workloads`: those that were weighed; with team and kind they name the choice. Defaults are those of records of older versions.
     `comparison`: of those that are eligible, in which class they are compared and what limits it.
     `cannot_tell`: no_sweep where a cost is weighed that only a sweep shows and no trial of its workload has one: no provider is ranked.
+    `bar`: from which P(first) on the team calls its first choice a clear winner.
     """
 
     team: str
@@ -80,6 +82,7 @@ class Decision:
     draws: int = 0
     comparison: ComparisonClass = field(default_factory=ComparisonClass)
     cannot_tell: Literal["no_sweep"] | None = None
+    bar: float = CERTAINTY
 
     @property
     def choice(self) -> Choice:

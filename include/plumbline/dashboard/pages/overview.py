@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from plumbline.dashboard.rendering import PageRenderer, PageRoutes, Parts, addre
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.dashboard.status_strip import ask_airflow, status_tiles
 from plumbline.declarations import Declarations
+from plumbline.declarations.teams import CERTAINTY
 from plumbline.metrics.formatting import ABSENT, format_amount
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import cost_against_speed_chart, index_chart
@@ -280,12 +281,14 @@ def _filter_fleet(fleet: Fleet, declared: Declarations, chosen: Filter, status: 
 
 
 def newest_decisions(stored: Sequence[DecisionDocument], declared: Declarations, now: datetime) -> tuple[DecisionRow, ...]:
-    """The newest stored decision of each declared choice, or None. `stored`: one of each choice."""
+    """The newest stored decision of each declared choice, by the bar that its team declares now, or None. `stored`: one of each choice."""
     by_choice = {decision.choice: decision for decision in stored}
-    declared_choices = [(team, kind, tuple(preference.workloads)) for team, kind, preference in declared.choices()]
+    bars = {(team, kind, tuple(preference.workloads)): preference.certainty or CERTAINTY for team, kind, preference in declared.choices()}
     return tuple(
-        decision_row(by_choice[choice], now) if choice in by_choice else DecisionRow(DecisionDocument(*choice), decided=False)
-        for choice in declared_choices
+        decision_row(replace(by_choice[choice], bar=bar), now)
+        if choice in by_choice
+        else DecisionRow(DecisionDocument(*choice), decided=False)
+        for choice, bar in bars.items()
     )
 
 

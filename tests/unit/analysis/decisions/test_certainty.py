@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from plumbline.analysis.decisions.certainty import contenders, first_sentence, leaders_of, name_first, with_certainty
+from plumbline.analysis.decisions.certainty import contenders, first_sentence, is_clear, leaders_of, name_first, rivals_of, with_certainty
 from plumbline.analysis.decisions.decision import Decision, Ranked
 
 
@@ -32,9 +34,11 @@ def ranked(*chances: float | None) -> Decision:
 @pytest.mark.parametrize(
     ("decision", "name", "sentence"),
     [
-        (ranked(0.82, 0.18), "a", "a, 82 % sure"),
+        (ranked(0.92, 0.08), "a", "a, 92 % sure"),
+        (ranked(0.67, 0.33), "a", "a leads with 67 %, below the bar of 90 %"),
+        (replace(ranked(0.67, 0.33), bar=0.6), "a", "a, 67 % sure"),
         (ranked(0.999, 0.001), "a", "a, > 99 % sure"),
-        (ranked(0.5, 0.5), "a", "a, 50 % sure"),
+        (ranked(0.5, 0.5), "a", "a leads with 50 %, below the bar of 90 %"),
         (ranked(0.49, 0.45, 0.06), "no clear winner among 2", "no clear winner among 2, a leads with 49 %"),
         (ranked(None, None), "a", "a, probability unknown"),
         (ranked(0.9), "a", "a, the only eligible provider"),
@@ -53,4 +57,19 @@ def test_one_wording_says_who_is_first_and_how_sure(decision: Decision, name: st
 
 
 def test_a_name_carries_its_certainty_where_it_is_known() -> None:
-    assert (with_certainty("a", 0.824), with_certainty("a", None)) == ("a (82 % sure)", "a")
+    assert [with_certainty("a", p) for p in (0.924, 0.824, None)] == ["a (92 % sure)", "a (82 %)", "a"]
+
+
+def test_a_winner_is_clear_from_the_bar_of_its_team_and_against_somebody() -> None:
+    assert [is_clear(ranked(*p)) for p in ((0.9, 0.1), (0.89, 0.11), (0.99,), (None, None), ())] == [True, False, False, False, False]
+    assert is_clear(replace(ranked(0.6, 0.4), bar=0.6))
+
+
+def test_rivals_are_those_whose_repeats_would_settle_it() -> None:
+    assert [len(rivals_of(ranked(*p))) for p in ((0.67, 0.3, 0.03), (0.95, 0.05), (0.4, 0.3, 0.2, 0.1), (None, None, None), ())] == [
+        2,
+        2,
+        3,
+        3,
+        0,
+    ]

@@ -33,9 +33,9 @@ def costs(workload: str, *setups: Setup) -> Cheapest:
     ],
 )
 def test_the_first_line_names_who_is_cheaper(cheapest: tuple[Cheapest, ...], cheaper: str) -> None:
-    ranking = (Ranked("cirrus", True, 1.0, 0.82), Ranked("aurora", True, 0.9, 0.18))
+    ranking = (Ranked("cirrus", True, 1.0, 0.92), Ranked("aurora", True, 0.9, 0.08))
     decision = Decision("product", "inference", ("chat",), ranking=ranking)
-    assert answer_sentence(decision, cheapest) == f"cirrus, 82 % sure{cheaper}"
+    assert answer_sentence(decision, cheapest) == f"cirrus, 92 % sure{cheaper}"
 
 
 def test_without_an_eligible_provider_nobody_is_cheaper() -> None:
