@@ -41,13 +41,15 @@ class Entry:
 class Digest:
     """A month (`2026-11`) as of the day `on`: findings that are open then, and those opened or closed in the month.
 
-    `simulated`: a rehearsal, of simulated findings alone; else of measured ones alone.
+    `simulated`: a rehearsal, of simulated findings alone; else of measured ones alone. `compared`: whether any series was ever compared with a
+    baseline; else that nothing is open says nothing.
     """
 
     month: str
     on: date
     entries: tuple[Entry, ...]
     simulated: bool = False
+    compared: bool = True
 
     @property
     def left_out(self) -> int:
@@ -80,12 +82,12 @@ def render_digest(digest: Digest) -> Message:
     sums = [f"*{name}*\n" + "\n".join(lines) for name, lines in (("By provider", by_provider), ("By team", by_team)) if lines]
     blocks: list[Block] = [
         HeaderBlock(text=PlainTextObject(text=truncate(_title(digest), HEADER_LIMIT))),
-        _section("\n".join([_total(waiting), *lines]), _LIST_LIMIT),
+        _section("\n".join([_total(digest), *lines]), _LIST_LIMIT),
         *([SectionBlock(fields=[MarkdownTextObject(text=truncate(s, SECTION_LIMIT)) for s in sums])] if sums else []),
         _section("\n".join(_changes(digest))),
         ContextBlock(elements=[MarkdownTextObject(text=truncate(escape(_footer(digest)), SECTION_LIMIT))]),
     ]
-    plain = [_title(digest), _total(waiting), *lines, *sums, *_changes(digest), _footer(digest)]
+    plain = [_title(digest), _total(digest), *lines, *sums, *_changes(digest), _footer(digest)]
     text = "\n".join(line.replace("*", "").replace("`", "") for line in plain)
     return Message(truncate(text, TEXT_LIMIT), tuple(block.to_dict() for block in blocks), _title(digest))
 
@@ -94,7 +96,10 @@ def _title(digest: Digest) -> str:
     return f"{'SIMULATED ' if digest.simulated else ''}Plumbline {digest.month}: {format_count(len(digest.waiting()), 'open finding')}"
 
 
-def _total(waiting: Sequence[Entry]) -> str:
+def _total(digest: Digest) -> str:
+    waiting = digest.waiting()
+    if not waiting and not digest.compared:
+        return "Nothing was compared with a baseline yet: whether anything changed is not known."
     lost = lost_tile(sum_costs(e.cost for e in waiting))
     return f"{lost.name}: *{lost.value}*, {lost.note}." if waiting else "No open findings."
 

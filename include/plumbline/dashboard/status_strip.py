@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Literal
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from plumbline.analysis.campaign_data import MonthlyTotal
-from plumbline.analysis.decisions.savings import Switch
+from plumbline.analysis.decisions.savings import Savings
 from plumbline.archive import FindingView
 from plumbline.declarations import Declarations
 from plumbline.launch.plan import next_slot
@@ -19,11 +20,12 @@ from plumbline.metrics.formatting import format_count, format_name
 from plumbline.presentation.findings_inbox import count_severities
 from plumbline.presentation.heat_map import SeriesStatus
 from plumbline.presentation.series_summary import ORDER, format_age
-from plumbline.presentation.tiles import Tile, lost_tile, saving_tile
+from plumbline.presentation.tiles import Compared, Tile, lost_tile, saving_tile
 from plumbline.workflows.active_runs import ActiveRun, ReadActiveRuns
 
 log = logging.getLogger(__name__)
 _RUNS_NAMED = 3
+_NOT_COMPARED = ("cannot_tell", "never_measured", "stale")
 
 
 _COST_LATER = Tile("Best on cost", "…", "", "/?view=cost")
@@ -37,27 +39,30 @@ def status_tiles(
     status: Mapping[tuple[str, str], SeriesStatus] | None,
     now: datetime,
     month: MonthlyTotal | None,
-    moves: Sequence[Switch] | None,
+    savings: Savings | None,
     cheapest: Sequence[tuple[str, str]],
     active: Sequence[ActiveRun] | None,
     declared: Declarations,
 ) -> tuple[Tile, ...]:
-    """The tiles. `unsettled`: open and acknowledged findings; `month`: their cost, None for a reader without access to money; `moves`: what
-    saves, the best first, None without a stored decision; `cheapest`: (workload, provider). `gravest`: the gravest open finding in words.
+    """The tiles. `unsettled`: open and acknowledged findings; `month`: their cost, None for a reader without access to money; `savings`:
+    None without a stored decision; `cheapest`: (workload, provider). `gravest`: the gravest open finding in words.
     `active`: what runs now, None where Airflow cannot be asked. `status`: None before the results are read; what rests on them has its place."""
     open_findings = [f for f in unsettled if f.state == "open"]
     severities = {f.severity for f in open_findings}
+    compared = None if status is None else Compared(sum(s.state.name not in _NOT_COMPARED for s in status.values()), len(status))
+    none = "…" if compared is None else f"none; {compared.missing}" if compared.missing else "none"
+    calm: Literal["", "good"] = "" if compared is None or compared.missing else "good"
     tiles = [
         Tile(
             "Open findings",
             str(len(open_findings)),
-            f"{count_severities(open_findings)}: {gravest}" if open_findings else "none",
+            f"{count_severities(open_findings)}: {gravest}" if open_findings else none,
             "/findings?state=open",
-            "bad" if "page" in severities else "warn" if "warn" in severities else "good",
+            "bad" if "page" in severities else "warn" if "warn" in severities else "" if open_findings else calm,
         )
     ]
     if month is not None:
-        tiles += [lost_tile(month), saving_tile(moves), *([_COST_LATER] if status is None else _cost_tile(cheapest))]
+        tiles += [lost_tile(month, compared), saving_tile(savings), *([_COST_LATER] if status is None else _cost_tile(cheapest))]
     campaign = [_CAMPAIGN_LATER] if status is None else _campaign_tile(status)
     running = [replace(t, note=_with_next_slot(t.note, declared, now)) for t in _running_tile(active, campaign, declared, now)]
     return (*tiles, *running, _AGE_LATER if status is None else _age_tile(status, now))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from plumbline.analysis.campaign_data import MonthlyTotal
 from plumbline.analysis.decisions.certainty import cheapest_text
-from plumbline.analysis.decisions.savings import Switch
+from plumbline.analysis.decisions.savings import Savings
 from plumbline.metrics.formatting import format_count, format_money, format_percent
 
 _DECLARE = "declare monthly volumes (alerts.yaml)"
@@ -26,25 +25,48 @@ class Tile:
     in_airflow: bool = False
 
 
-def lost_tile(month: MonthlyTotal) -> Tile:
-    """The cost of open findings a month at the declared volumes; gains are named and not subtracted."""
+@dataclass(frozen=True)
+class Compared:
+    """How many series of how many were compared with a baseline, and said something."""
+
+    n: int
+    of: int
+
+    @property
+    def missing(self) -> str:
+        """Why finding nothing is no good news; empty where all were compared."""
+        if not self.n:
+            return "nothing was compared with a baseline yet"
+        return f"{self.n} of {self.of} series compared" if self.n < self.of else ""
+
+
+def lost_tile(month: MonthlyTotal, compared: Compared | None = None) -> Tile:
+    """The cost of open findings a month at the declared volumes; gains are named and not subtracted. `compared`: None where it is not asked."""
     link = "/findings?state=open"
     if not month.known:
         note = f"{format_count(month.unknown, 'finding')} without an amount: {_DECLARE}" if month.unknown else "no open finding costs money"
-        return Tile("Lost a month", "unknown" if month.unknown else "0 USD", note, link, "" if month.unknown else "good")
+        if month.unknown or compared is None:
+            return Tile("Lost a month", "unknown" if month.unknown else "0 USD", note, link)
+        if not compared.n:
+            return Tile("Lost a month", "not known", compared.missing, link)
+        gap = f"; {compared.missing}" if compared.missing else ""
+        return Tile("Lost a month", "0 USD", f"{note}{gap}", link, "" if gap else "good")
     count, gains = format_count(month.known, "finding"), f"; others save {format_money(month.saved)}"
     rest = f"{gains if month.saved and month.lost else ''}{f'; {month.unknown} without an amount' if month.unknown else ''}"
     if month.saved and not month.lost:
         return Tile("Saved a month", format_money(month.saved), f"{count}{rest}", link, "good")
-    return Tile("Lost a month", format_money(month.lost), f"{count}{rest}", link, "bad" if month.lost else "good")
+    return Tile("Lost a month", format_money(month.lost), f"{count}{rest}", link, "bad" if month.lost else "")
 
 
-def saving_tile(moves: Sequence[Switch] | None) -> Tile:
-    """The savings of all moves, and the largest one; without volumes as a share of the cost. `moves`: the best first, None without a
-    decision."""
+def saving_tile(savings: Savings | None) -> Tile:
+    """The savings of all moves, and the largest one; without volumes as a share of the cost. `savings`: None without a decision."""
+    if savings is None:
+        return Tile("Could be saved", "–", "no decision", "/decisions")
+    if not savings.known:
+        return Tile("Could be saved", "not known", f"no team has declared where it runs: {_DECLARE}", "/decisions")
+    moves = savings.moves
     if not moves:
-        reason = "no decision" if moves is None else "every team runs at its cheapest sufficient provider"
-        return Tile("Could be saved", "–" if moves is None else "0 USD", reason, "/decisions", "" if moves is None else "good")
+        return Tile("Could be saved", "0 USD", "no cheaper sufficient provider where it is known who runs where", "/decisions", "good")
     best = moves[0]
     note, link = f"{best.workload}: {best.provider} → {best.to}{cheapest_text(best.probability)}", f"/workloads/{best.workload}"
     if not best.usd:

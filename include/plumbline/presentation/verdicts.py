@@ -17,7 +17,7 @@ from plumbline.analysis.cost.bill import combine_bills
 from plumbline.analysis.decisions.certainty import certainty_text, cheapest_text, first_sentence, is_clear, rivals_of, today_text
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision import Decision
-from plumbline.analysis.decisions.savings import Switch, cost_answers, switches_of
+from plumbline.analysis.decisions.savings import Switch, cost_answers, savings_of
 from plumbline.analysis.drift.series_state import STATES
 from plumbline.analysis.scorecards.scorecard import leaders, leading_metric, leading_row
 from plumbline.analysis.trial_sample import USABLE
@@ -31,7 +31,7 @@ from plumbline.metrics.formatting import (
     join_words,
 )
 from plumbline.presentation.card_tables import CardTable, card_tables
-from plumbline.presentation.tiles import Tile, lost_tile, saving_tile
+from plumbline.presentation.tiles import Compared, Tile, lost_tile, saving_tile
 from plumbline.results.finding import OPEN_STATES, gravity
 
 Verdict = Literal["move", "choose", "unclear", "only", "none", "stay"]
@@ -163,7 +163,8 @@ def campaign_verdict(conclusions: Conclusions) -> CampaignVerdict:
     """The summary of a campaign, alike for three providers and for fifty; every number is from bills, scorecards and decisions."""
     campaign, cards = conclusions.campaign, conclusions.cards
     volumes = campaign.history.volumes
-    moves = switches_of([a for d in conclusions.decided for a in cost_answers(d, _before(d, campaign) or d.decision.first_name)], volumes)
+    savings = savings_of([a for d in conclusions.decided for a in cost_answers(d, _before(d, campaign))], volumes)
+    moves = savings.moves
     order = tuple(VERDICTS)
     choices = sorted(
         (_choice(d, conclusions, moves) for d in conclusions.decided), key=lambda r: (order.index(r.verdict), r.team, r.workloads)
@@ -180,8 +181,8 @@ def campaign_verdict(conclusions: Conclusions) -> CampaignVerdict:
         simulated="" if True not in simulated_flags else "some" if False in simulated_flags else "all",
         tiles=(
             _spent_tile(conclusions),
-            lost_tile(campaign.history.monthly),
-            saving_tile(moves if conclusions.decided else None),
+            lost_tile(campaign.history.monthly, Compared(len(_judged(campaign)), len(campaign.drift))),
+            saving_tile(savings if conclusions.decided else None),
             _certainty_tile(conclusions),
         ),
         choices=tuple(choices),
@@ -296,9 +297,33 @@ def _headline(campaign: CampaignData, choices: Sequence[ChoiceRow]) -> str:
         parts.append(format_count(moved, "decision changes", "decisions change"))
     if not parts:
         stay, minor = sum(r.verdict == "stay" for r in choices), len(campaign.findings)
-        parts = [format_count(minor, "minor finding") if minor else "nothing changed"]
+        parts = [", ".join(filter(None, (format_count(minor, "minor finding"), _gap(campaign)))) if minor else _nothing_changed(campaign)]
         parts += [format_count(stay, "decision stays", "decisions stay")] if stay else []
     return f"{campaign_name(campaign.campaign_id)}: {', '.join(parts)}"
+
+
+def _judged(campaign: CampaignData) -> list[SeriesDrift]:
+    """The series whose comparison with a baseline says something."""
+    return [d for d in campaign.drift if d.baseline and d.state.state != "cannot_tell"]
+
+
+def _gap(campaign: CampaignData) -> str:
+    """The series of which nobody knows whether they changed; empty without any."""
+    blind = sum(not d.baseline for d in campaign.drift)
+    unsure = len(campaign.drift) - blind - len(_judged(campaign))
+    parts = (f"{blind} {'has' if blind == 1 else 'have'} no baseline yet" if blind else "", f"{unsure} cannot be told" if unsure else "")
+    return ", ".join(filter(None, parts))
+
+
+def _nothing_changed(campaign: CampaignData) -> str:
+    total, judged, gap = len(campaign.drift), len(_judged(campaign)), _gap(campaign)
+    if total and judged == total:
+        return "nothing changed"
+    if judged:
+        return f"nothing changed in {judged} of {total} series, {gap}"
+    if any(d.baseline for d in campaign.drift):
+        return f"cannot tell whether anything changed, of {total} series {gap}"
+    return "first measurement, nothing to compare with"
 
 
 def campaign_name(campaign_id: str) -> str:
@@ -382,6 +407,9 @@ def _actions(conclusions: Conclusions, moves: Sequence[Switch]) -> tuple[Action,
         elif d.decision.first is not None and len(d.decision.eligible) == 1:
             why = f"{d.decision.first_name} is the only eligible provider: nothing says that it is the best"
             actions.append(("", Action(f"Run {d.preference.workloads[0]} on a second provider", why, d.decision.team)))
+    if any(not d.baseline for d in campaign.drift) or not campaign.drift:
+        why = "its series without a baseline were compared with nothing; the next campaign is compared once they have one"
+        actions.append(("", Action("Run the campaign again", why, OPERATIONS)))
     if not campaign.history.volumes:
         reason = "without volumes neither losses nor savings have an amount"
         actions.append(("", Action("Declare monthly volumes in alerts.yaml", reason, OPERATIONS)))

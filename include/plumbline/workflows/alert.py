@@ -20,6 +20,7 @@ from plumbline.alerts.monthly_cost import MonthlyCost
 from plumbline.alerts.slack.connection import Slack, is_channel_id
 from plumbline.alerts.slack_channel import attach_details
 from plumbline.alerts.thread import MOVED, is_recurrence
+from plumbline.analysis.drift.series_state import SeriesState
 from plumbline.archive import open_archive
 from plumbline.declarations import Alerts, DeclarationError, Declarations, load_in_force
 from plumbline.declarations.installation import airflow_url
@@ -39,7 +40,8 @@ from plumbline.workflows.promises import checkable
 
 if TYPE_CHECKING:
     from plumbline.alerts.chart import Picture
-    from plumbline.archive import Archive, FindingView, IncidentView
+    from plumbline.analysis.drift.series_state import SeriesState
+from plumbline.archive import Archive, FindingView, IncidentView
 
 _log = logging.getLogger(__name__)
 
@@ -199,7 +201,9 @@ def build_digest(archive: Archive, declared: Declarations, month: str, now: date
     covered = unsettled_witnesses(archive)
     views = [f for f in archive.findings() if f.state not in SETTLED or month in (f"{f.opened_at:%Y-%m}", f"{f.updated_at:%Y-%m}")]
     views = [view for view in views if view.finding_id not in covered]
-    return Digest(month, now.date(), tuple(digest_entries(archive, declared, views).values()), simulated)
+    reviews = archive.newest_reviews([part.series.series_key for part in archive.newest_usable()])
+    compared = any(SeriesState.of(review).state != "cannot_tell" for review in reviews.values())
+    return Digest(month, now.date(), tuple(digest_entries(archive, declared, views).values()), simulated, compared)
 
 
 def send_digest(month: str | None = None) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from plumbline.alerts.monthly_cost import MonthlyCost, monthly_cost
 from plumbline.analysis.decisions.decision_record import DecisionDocument
-from plumbline.analysis.decisions.savings import CostAnswer, Switch, answers_of, switches_of
+from plumbline.analysis.decisions.savings import CostAnswer, Savings, answers_of, savings_of
 from plumbline.analysis.prices.book import all_with_effective_prices, price_in_force, quote
 from plumbline.archive import Archive, FindingView, PriceView
 from plumbline.declarations import Declarations, Provider
@@ -97,8 +97,8 @@ def _cost_of(declared: Declarations, view: FindingView, finding: Finding, accept
     return monthly_cost(finding, declared.alerts, provider, began, price, runs & wanted)
 
 
-def stored_switches(archive: Archive, declared: Declarations, newest: Sequence[DecisionDocument]) -> tuple[Switch, ...]:
-    """Every switch that saves, the best first: in USD a month at the declared volumes, as shares of the cost where none is declared.
+def stored_switches(archive: Archive, declared: Declarations, newest: Sequence[DecisionDocument]) -> Savings:
+    """Every switch that saves, the best first, and whether it is known where anything runs: in USD a month at the declared volumes, as shares of the cost where none is declared.
 
     `newest`: the newest decision of each choice; those about declared choices count.
     """
@@ -107,7 +107,7 @@ def stored_switches(archive: Archive, declared: Declarations, newest: Sequence[D
     names = sorted(declared.providers)
     priced = all_with_effective_prices(declared.providers.values(), archive.prices(names)) if names else {}
     answers = [answer for choice in wanted if choice in by_choice for answer in _answers(by_choice[choice], priced)]
-    return switches_of(answers, declared.alerts.volumes)
+    return savings_of(answers, declared.alerts.volumes)
 
 
 def _answers(decision: DecisionDocument, priced: Mapping[str, Provider]) -> tuple[CostAnswer, ...]:
@@ -118,4 +118,4 @@ def _answers(decision: DecisionDocument, priced: Mapping[str, Provider]) -> tupl
         basis = quote(priced[provider], day, purchase).basis if provider in priced else None
         return None if basis is None else basis.usd_per_hour
 
-    return answers_of(decision, decision.cheapest, price, decision.instead_of or decision.first_name)
+    return answers_of(decision, decision.cheapest, price, decision.instead_of)

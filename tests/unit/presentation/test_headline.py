@@ -11,11 +11,12 @@ import pytest
 from tests.browser.sample import campaign
 from tests.golden import Golden
 
-from plumbline.analysis.campaign_data import CampaignData, CampaignHistory, FindingRow, sum_monthly
+from plumbline.analysis.campaign_data import CampaignData, CampaignHistory, FindingRow, SeriesDrift, sum_monthly
 from plumbline.analysis.conclusions import conclude
 from plumbline.analysis.decisions.decision_record import decision_detail, decision_document, read_decisions
 from plumbline.analysis.decisions.savings import answers_of, find_switches, relative_switches, switches
 from plumbline.analysis.prices.book import quote
+from plumbline.analysis.drift.series_state import SeriesState, SeriesStateName
 from plumbline.archive import DecisionView
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.rates import Purchase
@@ -79,9 +80,44 @@ def test_tiles_without_volumes_name_what_to_declare(sample: CampaignData) -> Non
     history = CampaignHistory(open_findings=(finding("performance"),), monthly=sum_monthly([None]))
     first = campaign_verdict(conclude(replace(sample, history=history)))
     lost, saved = first.tiles[1:3]
-    assert lost.value == "unknown" and re.fullmatch(r"\d+ %", saved.value), "what a move saves is a share of the cost"
+    assert lost.value == "unknown" and saved.value == "not known", "no team has said where it runs"
     assert "alerts.yaml" in lost.note and "alerts.yaml" in saved.note
     assert any("alerts.yaml" in action.title for action in first.actions)
+
+
+def test_without_volumes_a_move_from_where_a_team_runs_saves_a_share_of_the_cost(sample: CampaignData) -> None:
+    found = conclude(sample)
+    ran = {
+        choice_key(d): next(s.provider for c in d.cheapest for s in c.setups if c.answer and s.provider != c.answer.provider)
+        for d in found.decided
+    }
+    saved = campaign_verdict(replace(found, campaign=replace(sample, history=CampaignHistory(choices=ran)))).tiles[2]
+    assert re.fullmatch(r"\d+ %", saved.value) and "alerts.yaml" in saved.note
+
+
+def series(baseline: bool, state: SeriesStateName) -> SeriesDrift:
+    return SeriesDrift("s", "p", "training", "w", ("2026-10",) if baseline else (), state=SeriesState(state))
+
+
+@pytest.mark.parametrize(
+    ("drift", "says"),
+    [
+        ([(True, "steady")] * 2, ": nothing changed"),
+        ([(False, "cannot_tell")] * 2, ": first measurement, nothing to compare with"),
+        ([], ": first measurement, nothing to compare with"),
+        ([(True, "steady")] * 3 + [(False, "cannot_tell")] * 3, ": nothing changed in 3 of 6 series, 3 have no baseline yet"),
+        ([(True, "cannot_tell")] * 2, ": cannot tell whether anything changed, of 2 series 2 cannot be told"),
+        ([(True, "steady"), (True, "cannot_tell")], ": nothing changed in 1 of 2 series, 1 cannot be told"),
+    ],
+)
+def test_nothing_changed_is_said_of_what_was_compared_alone(
+    sample: CampaignData, drift: list[tuple[bool, SeriesStateName]], says: str
+) -> None:
+    data = replace(sample, findings=(), drift=tuple(series(*d) for d in drift), history=CampaignHistory())
+    verdict = campaign_verdict(conclude(data))
+    assert verdict.headline.endswith(says)
+    (lost,) = [tile for tile in verdict.tiles if tile.name == "Lost a month"]
+    assert (lost.tone == "good") is says.endswith("nothing changed")
 
 
 def test_losses_and_savings_are_money_a_month(sample: CampaignData) -> None:

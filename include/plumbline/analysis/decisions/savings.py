@@ -63,6 +63,25 @@ def switches_of(answers: Sequence[CostAnswer], volumes: Sequence[RentedVolume]) 
     return find_switches(answers, volumes) if volumes else relative_switches(answers)
 
 
+@dataclass(frozen=True)
+class Savings:
+    """`moves`: what saves, the best first. `known`: whether it is known of any workload where it runs; without that nothing is saved or spent."""
+
+    moves: tuple[Switch, ...]
+    known: bool
+
+
+def savings_of(answers: Sequence[CostAnswer], volumes: Sequence[RentedVolume]) -> Savings:
+    """`switches_of`, and whether a declared volume or a decision says where a workload runs that has a cost there."""
+    if volumes:
+        known = any(
+            fnmatchcase(name, v.provider) and v.workload in (None, a.workload) for a in answers for name in a.costs for v in volumes
+        )
+    else:
+        known = any(a.usual in a.costs for a in answers)
+    return Savings(switches_of(answers, volumes), known)
+
+
 def cost_answers(decided: TeamDecision, usual: str | None = None) -> tuple[CostAnswer, ...]:
     """Cost answers of a live decision at its own prices: one for each workload with a cheapest setup."""
     current = decided.current

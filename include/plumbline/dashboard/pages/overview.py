@@ -79,6 +79,8 @@ def format_paid(use: BudgetUse | None) -> str:
 
 def format_outcome(outcomes: Outcomes) -> str:
     """How the trials of a campaign ended, in words."""
+    if not outcomes.planned:
+        return "no trials"
     if outcomes.usable == outcomes.planned:
         return f"all {outcomes.planned:,} trials usable"
     lost = ((getattr(outcomes, name), name) for name in ("invalid", "rejected", "failed", "missing"))
