@@ -75,5 +75,7 @@ def test_the_verdict_the_command_and_the_report(
     console = output._Console(file=io.StringIO(), width=200)
     monkeypatch.setattr(shown, "out", console)
     shown.show_verdict(verdict)
-    assert_no_news(console.file.getvalue(), verdict.tiles)  # type: ignore[attr-defined]
+    # That one of two providers is better was measured.
+    tiles = tuple(tile for tile in verdict.tiles if len(providers) < 2 or tile.name != "Certainty")
+    assert_no_news(console.file.getvalue(), tiles)  # type: ignore[attr-defined]
     assert_no_news((write_report(data, tmp_path / "reports").parent / "report.md").read_text())

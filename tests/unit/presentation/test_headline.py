@@ -15,8 +15,8 @@ from plumbline.analysis.campaign_data import CampaignData, CampaignHistory, Find
 from plumbline.analysis.conclusions import conclude
 from plumbline.analysis.decisions.decision_record import decision_detail, decision_document, read_decisions
 from plumbline.analysis.decisions.savings import answers_of, find_switches, relative_switches, switches
-from plumbline.analysis.prices.book import quote
 from plumbline.analysis.drift.series_state import SeriesState, SeriesStateName
+from plumbline.analysis.prices.book import quote
 from plumbline.archive import DecisionView
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.rates import Purchase
@@ -88,8 +88,11 @@ def test_tiles_without_volumes_name_what_to_declare(sample: CampaignData) -> Non
 def test_without_volumes_a_move_from_where_a_team_runs_saves_a_share_of_the_cost(sample: CampaignData) -> None:
     found = conclude(sample)
     ran = {
-        choice_key(d): next(s.provider for c in d.cheapest for s in c.setups if c.answer and s.provider != c.answer.provider)
+        choice_key(d): setup.provider
         for d in found.decided
+        for each in d.cheapest
+        for setup in each.setups
+        if each.answer is not None and setup.cost and setup.provider != each.answer.provider
     }
     saved = campaign_verdict(replace(found, campaign=replace(sample, history=CampaignHistory(choices=ran)))).tiles[2]
     assert re.fullmatch(r"\d+ %", saved.value) and "alerts.yaml" in saved.note
