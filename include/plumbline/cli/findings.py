@@ -67,7 +67,7 @@ def list_findings(settled: Settled = False, provider: Of = None, verbose: Verbos
 
     def show() -> None:
         if not views:
-            out.print("no findings" if settled else "no open findings (--all shows the settled ones)")
+            out.print("no findings" if settled else "no open findings among what was compared (--all shows the settled ones)")
             return
         graded = sorted(views, key=lambda f: gravity(f.severity))
         out.print(marked("[bold]{}[/]: {}", format_count(len(views), "finding" if settled else "open finding"), count_severities(views)))
