@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,14 +16,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import plumbline
+from plumbline.analysis.acceptance import Node, judge_fleet
+from plumbline.analysis.availability import availability, find_outages
 from plumbline.analysis.cost.reconciliation import Difference, Uncompared, judge_invoice
 from plumbline.analysis.drift.comparison import MetricComparison
 from plumbline.analysis.drift.verdicts import judge_series
+from plumbline.analysis.operations import MonthAvailability, month_availability
 from plumbline.analysis.scorecards.acceptance import judge
+from plumbline.analysis.scorecards.promises import judge_share, judge_speed
 from plumbline.analysis.trial_sample import MetricValue, TrialSample
 from plumbline.declarations import Criterion
+from plumbline.declarations.providers.provider import ServiceLevel
 from plumbline.declarations.thresholds import DriftRules
 from plumbline.judgement import JUDGES, Judged, Judgement, is_measured, met, not_shown, together
+from plumbline.metrics.proportions import wilson_interval
+from plumbline.results.observation import Observation
 
 Evidence = Callable[[], object]
 
@@ -57,7 +65,71 @@ def _missing(count: int) -> list[TrialSample]:
 ROW = MetricComparison("tokens_per_second", "median", "steady", "token/s", "higher_is_better", "lead", 0, 0)
 
 RULES = DriftRules.model_validate({"confidence": "95%", "false_discovery_rate": "10%", "bootstrap_trials": 3})
+NOVEMBER, LATER, FIVE = datetime(2026, 11, 1, tzinfo=timezone.utc), datetime(2027, 1, 1, tzinfo=timezone.utc), timedelta(minutes=5)
+
+
+def _month(missed: Callable[[int], str | None], watched: range) -> MonthAvailability:
+    """November against a promise of 99.9 %, by checks every five minutes; `missed`: the failure class of each of them, None for an answer."""
+    seen = [Observation("p", "uptime", NOVEMBER + n * FIVE, missed(n)) for n in watched]
+    outages = find_outages(seen, 300)
+    month = availability(NOVEMBER, seen, outages, 300, LATER)
+    down = [(o.began, o.ended or LATER) for o in month.outages if o.whose == "provider"]
+    return month_availability(
+        NOVEMBER, [], ServiceLevel.model_validate({"availability": "99.9%"}), LATER, down, {NOVEMBER: month} if seen else None
+    )
+
+
+def _nodes(count: int, **figures: float) -> list[Node]:
+    return [Node(f"n{i:02d}", {"driver.version": "570"}, {"matmul_tflops": 700.0 + i, **figures}, {}) for i in range(count)]
+
+
+FASTER = Criterion.model_validate("tokens_per_second >= 100tokens/s in steady")
 TRIED: dict[str, Tried] = {
+    "acceptance of nodes": Tried(
+        {
+            "nothing": lambda: judge_fleet([]),
+            "no figure": lambda: judge_fleet([replace(n, figures={}) for n in _nodes(8)]),
+            "0": lambda: judge_fleet(_nodes(8, matmul_tflops=0.0)),
+            "NaN": lambda: judge_fleet(_nodes(8, matmul_tflops=math.nan)),
+            "a figure that all others have": lambda: judge_fleet([*_nodes(7, memory_bandwidth=3e12), replace(_nodes(8)[7])]).judgement,
+            "not measured": lambda: judge_fleet([replace(n, missing="no trial") for n in _nodes(8)]),
+        },
+        met=lambda: judge_fleet(_nodes(8)),
+        broken=lambda: judge_fleet([*_nodes(32), *(replace(n, name="slow") for n in _nodes(1, matmul_tflops=70.0))]),
+    ),
+    "availability promise": Tried(
+        {
+            "nothing": lambda: _month(lambda n: None, range(0)),
+            "half a month unwatched": lambda: _month(lambda n: None, range(-1, 4320)),
+            "a hundred checks": lambda: _month(lambda n: None, range(100)),
+            "ten dark days": lambda: _month(lambda n: "unreachable" if 1000 <= n < 3880 else None, range(-1, 8641)),
+            "our own misses only": lambda: _month(lambda n: "bad_declaration", range(-1, 8641)),
+            "unproven misses only": lambda: _month(lambda n: "unreachable", range(-1, 8641)),
+        },
+        met=lambda: _month(lambda n: None, range(-1, 8641)),
+        broken=lambda: _month(lambda n: "timeout" if 1000 <= n < 1100 else None, range(-1, 8641)),
+    ),
+    "promised share": Tried(
+        {
+            "nothing": lambda: judge_share(wilson_interval(0, 0), 0.99),
+            "nothing promised": lambda: judge_share(wilson_interval(500, 500), None),
+            "half": lambda: judge_share(wilson_interval(190, 190), 0.99),
+            "unproven only": lambda: judge_share(wilson_interval(0, 0), 0.99, 40),
+            "as many unproven": lambda: judge_share(wilson_interval(400, 400), 0.99, 40),
+            "100 %": lambda: judge_share(wilson_interval(10_000, 10_000), 1.0),
+        },
+        met=lambda: judge_share(wilson_interval(400, 400), 0.99),
+        broken=lambda: judge_share(wilson_interval(50, 100), 0.99),
+    ),
+    "promised speed": Tried(
+        {
+            "nothing": lambda: judge_speed("w", FASTER, []),
+            "one repeat": lambda: judge_speed("w", FASTER, [("t", 200.0)]),
+            "0 and NaN": lambda: judge_speed("w", FASTER, [(f"t{i}", value) for i, value in enumerate([0.0, math.nan] * 10)]),
+        },
+        met=lambda: judge_speed("w", FASTER, [(f"t{i}", 200.0) for i in range(20)]),
+        broken=lambda: judge_speed("w", FASTER, [(f"t{i}", 50.0) for i in range(20)]),
+    ),
     "acceptance criterion": Tried(
         {
             "nothing": lambda: judge(LIMIT, []),

@@ -27,7 +27,7 @@ _MEDIAN = 0.5
 @dataclass(frozen=True)
 class PromisedShare:
     """The share of tries that held a promise. `promised`: None without a promise. `unproven`: further tries that failed for a
-    cause that is not proven to be the provider's, no part of `share`. `needed`: tries in all that would show the promise kept if no further one fails; None unless it is not shown,
+    cause that is not proven to be the provider's, no part of `share`: kept only if they all were the provider's and it still held. `needed`: tries in all that would show the promise kept if no further one fails; None unless it is not shown,
     or where no number can (100 %)."""
 
     share: Proportion
@@ -62,9 +62,10 @@ def judge_share(share: Proportion, promised: float | None, unproven: int = 0) ->
     failures = share.n - share.successes
     if share.high is not None and share.high < promised and binomial_at_most(share.successes, share.n, promised) <= _LEVEL:
         return PromisedShare(share, promised, "broken", None, unproven)
-    if _shows_kept(share.n, failures, promised):
+    # Unknown is unknown: what failed for an unproven cause may be the provider's, and must not hide in what is kept.
+    if _shows_kept(share.n + unproven, failures + unproven, promised):
         return PromisedShare(share, promised, "kept", None, unproven)
-    return PromisedShare(share, promised, "not_shown", tries_to_keep(promised, failures), unproven)
+    return PromisedShare(share, promised, "not_shown", tries_to_keep(promised, failures + unproven), unproven)
 
 
 def _shows_kept(n: int, failures: int, promised: float) -> bool:

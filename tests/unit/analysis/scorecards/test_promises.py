@@ -45,8 +45,8 @@ def test_what_is_needed_is_enough_and_no_less(share: float, failures: int) -> No
         assert both is shown
 
 
-def test_failures_of_an_unproven_cause_change_no_verdict_and_are_kept() -> None:
-    for started, tried, verdict in ((27, 31, "broken"), (27, 27, "not_shown"), (400, 400, "kept")):
+def test_failures_of_an_unproven_cause_break_nothing_and_may_leave_a_promise_not_shown() -> None:
+    for started, tried, verdict in ((27, 31, "broken"), (27, 27, "not_shown"), (400, 400, "not_shown"), (9000, 9000, "kept")):
         judged = judge_share(wilson_interval(started, tried), 0.99, unproven=40)
         assert (judged.verdict, judged.share.n, judged.unproven) == (verdict, tried, 40)
 
