@@ -39,7 +39,7 @@ VERDICTS: dict[Verdict, str] = {
     "move": "move",
     "choose": "first choice",
     "unclear": "no clear winner",
-    "only": "nobody to compare with",
+    "only": "nothing to compare with",
     "none": "none eligible",
     "stay": "stay",
 }
