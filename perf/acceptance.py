@@ -2,7 +2,7 @@
 
 Fleets with 1 % noise in four figures. `at once`: healthy fleets of which a node goes back at the first look; `two looks`: also those of which a node is
 suspect in two independent measurements. `found`: fleets of which a node that is 10 % slow in one figure is suspect or goes back at the first look.
-Exit status 1 if more than 1 % of healthy fleets return a node at the first look.
+Exit status 1 if more than 1 % of healthy fleets return a node, in two looks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "include"))
 
-from plumbline.analysis.acceptance import FALSE_ALARMS, MIN_EFFECT, clearance, critical_distance, spread
+from plumbline.analysis.acceptance import MIN_EFFECT, clearance, critical_distance, false_alarms, spread
 
 FIGURES, NOISE, SLOW, SIZES, BATCH = 4, 0.01, 0.10, (16, 32, 64, 128, 200), 500
 _Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
@@ -34,11 +34,11 @@ def look(worse: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     n = worse.shape[-1]
     distance = worse - np.median(worse, axis=-1, keepdims=True)
     scale = np.maximum(spread(distance)[..., None], 0.001)
-    limit = np.maximum(critical_distance(n, FALSE_ALARMS / FIGURES)[0] * scale, -math.log1p(-MIN_EFFECT))
+    limit = np.maximum(critical_distance(n, false_alarms(n) / FIGURES)[0] * scale, -math.log1p(-MIN_EFFECT))
     ordered = np.sort(distance, axis=-1)
     tail = np.maximum(np.maximum(ordered[..., -2:-1], -ordered[..., :1]), scale)
     doubt = distance > limit
-    return doubt, doubt & (distance > clearance(n, FALSE_ALARMS / FIGURES) * tail)
+    return doubt, doubt & (distance > clearance(n, false_alarms(n) / FIGURES) * tail)
 
 
 def main() -> int:
@@ -59,7 +59,7 @@ def main() -> int:
                 found = look(first)[0][:, 0, 0]
                 counts += once.sum(), (once | clear_again.any(axis=(1, 2)) | (doubt & again).any(axis=(1, 2))).sum(), found.sum()
             shares = counts / fleets
-            worst = max(worst, float(shares[0]))
+            worst = max(worst, float(shares[1]))
             print(f"| {name} | {n} | {shares[0]:.2%} | {shares[1]:.2%} | {shares[2]:.1%} |", flush=True)
     return int(worst > 0.01)
 

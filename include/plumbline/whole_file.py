@@ -35,6 +35,6 @@ def sha256_file(path: Path) -> str:
     """SHA-256 as hexadecimal digits."""
     summed = hashlib.sha256()
     with path.open("rb") as file:
-        while piece := file.read(2**20):
+        while piece := file.read(2**16):
             summed.update(piece)
     return summed.hexdigest()

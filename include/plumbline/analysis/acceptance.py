@@ -19,6 +19,8 @@ from functools import cache
 import numpy as np
 
 from plumbline.analysis.drift.comparison import format_probe_name
+from plumbline.declarations import Provider
+from plumbline.declarations.references import References
 from plumbline.judgement import Judgement, broken, is_measured, judges, met, not_shown, together
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_change, format_quantity, join_words, natural_order
@@ -26,12 +28,13 @@ from plumbline.results import Scalar
 
 FALSE_ALARMS = 0.005
 """Share of healthy fleets of which any node is in doubt (with normal noise), or is clear of the fleet's tails (with the longest tails that
-`_TAIL_INDEX` stands for): over all metrics and nodes."""
+`_TAIL_INDEX` stands for): over all metrics and nodes, of fleets of _USUAL_NODES and less."""
+_USUAL_NODES = 32
 _TAIL_INDEX = 4.0
 """Of the longest tails that healthy noise is taken to have, Student's t with four degrees of freedom."""
 POWER = 0.9
 MIN_NODES = 5
-"""From so many nodes on there is a test; with fewer, a node that is SMALL_FLEET_LIMIT worse than the best one is in doubt."""
+"""From so many nodes on there is a test; with fewer, a node that is SMALL_FLEET_LIMIT worse than the best one goes back."""
 SMALL_FLEET_LIMIT = 0.10
 MIN_EFFECT = 0.02
 """A share below the median that no node is returned for, however sure it is."""
@@ -52,6 +55,9 @@ _COUNTERS = {
 _INFINIBAND = ("rate", "firmware")
 _POSITIVE = ("gpu.nvlink_active", "infiniband.rate", "infiniband.adapters")
 """Facts of which 0 says that there is none, which nodes that have some make a question."""
+ALONE = "there is no other node to compare it with, and no absolute limit"
+LEAST_OF_PUBLISHED = 0.6
+"""Share of a published best figure below which an accelerator is slow whatever the others do: identical GPUs of clouds lie up to 38 % apart."""
 PAIR_METRICS = ("inter_node_all_reduce_bus_bandwidth", "peer_bandwidth")
 
 
@@ -86,7 +92,7 @@ class FigureTest:
     def text(self) -> str:
         name = f"{format_probe_name(self.metric)}, median {format_quantity(self.median, METRICS[self.metric].unit)}"
         if self.detectable is None:
-            return f"{name}: {self.nodes} nodes are too few for a test; a node {self.limit:.0%} worse than the best is in doubt"
+            return f"{name}: {self.nodes} nodes are too few for a test; a node {self.limit:.0%} worse than the best goes back"
         return (
             f"{name}: with {self.nodes} nodes a slowdown of {self.detectable:.1%} is found in {POWER:.0%} of cases; "
             f"below {self.clear:.1%} a second measurement decides"
@@ -154,6 +160,23 @@ class AbsoluteLimit:
     source: str
 
 
+def absolute_limits(provider: Provider, workload: str, references: References) -> dict[str, AbsoluteLimit]:
+    """Metric → its limit: the promised speed of the workload, and LEAST_OF_PUBLISHED of what is published for one accelerator of this product or all of a
+    node's."""
+    limits, sheet = {}, references.sheet_of(provider.accelerator.product)
+    for entry in references.published if sheet is not None else ():
+        if (
+            sheet is not None
+            and entry.kind == "hardware"
+            and entry.accelerator == sheet.name
+            and entry.count in (1, provider.accelerator.count)
+        ):
+            value = entry.amount * LEAST_OF_PUBLISHED ** -_sign(entry.metric)
+            limits[entry.metric] = AbsoluteLimit(value, f"{LEAST_OF_PUBLISHED:.0%} of {entry.by}'s figure for {sheet.name}")
+    floor = provider.sla.speed_floors.get(workload)
+    return limits if floor is None else {**limits, floor.metric: AbsoluteLimit(floor.limit, f"promised in sla.speed_floors: {floor.text}")}
+
+
 def with_pairs(nodes: Sequence[Node], pairs: Sequence[tuple[Sequence[str], Mapping[str, float]]]) -> list[Node]:
     """The nodes with the median of their pairs' figures: a slow node is in all of its pairs, and in one of each other node. `pairs`: both names, metric →
     value. A node without a measured pair is missing if pairs were measured."""
@@ -180,15 +203,19 @@ def judge_fleet(
     `limits`: metric → its absolute limit."""
     before, limits = slow_before or {}, limits or {}
     metrics = sorted({name for node in nodes for name, value in node.figures.items() if is_measured(value) and _sign(name)})
-    lacking = {node.name: [node.missing] if node.missing else _lacking(node, nodes, metrics, limits) for node in nodes}
+    facts = _compared_facts(nodes)
+    lacking = _lacking(nodes, facts, metrics, limits)
+    complete = [node.name for node in nodes if not lacking[node.name]]
+    if len(complete) == 1 and not set(limits) & set(metrics):
+        lacking[complete[0]].append(ALONE)
     tests, slow = [], dict[str, dict[str, float]]()
     clear: dict[str, set[str]] = {}
     for metric in metrics:
         own = {node.name: node.figures[metric] for node in nodes if is_measured(node.figures.get(metric))}
-        compared = [name for name in own if not lacking[name]]
+        compared = [name for name in complete if name in own]
         if compared and len(own) > 1:
             tests.append(_judge_figure(metric, own, compared, len(metrics), slow, clear))
-    rules = _differing_facts(nodes)
+    rules = _differing_facts([node.name for node in nodes if not node.missing], facts)
     verdicts = []
     for node in sorted(nodes, key=lambda n: natural_order(n.name)):
         figures = slow.get(node.name, {})
@@ -201,34 +228,45 @@ def judge_fleet(
                 sure = m in clear.get(node.name, set()) or m in before.get(node.name, ())
                 (certain if sure else doubted).append(said if sure else f"{said}: suspect, measure it again")
         counted = (f"{what} ({name} {node.counters[name]})" for name, what in _COUNTERS.items() if node.counters.get(name, 0) > 0)
-        reasons = dict.fromkeys((*node.faults, *counted, *rules[node.name], *_beyond(node, limits), *certain))
+        reasons = dict.fromkeys((*node.faults, *counted, *rules.get(node.name, ()), *_beyond(node, limits), *certain))
         verdicts.append(NodeVerdict(node, tuple(reasons), figures, tuple(dict.fromkeys((*lacking[node.name], *doubted)))))
     return FleetVerdict(tuple(verdicts), tuple(tests), tuple(sorted(limits)))
 
 
-def _lacking(node: Node, nodes: Sequence[Node], metrics: Sequence[str], limits: Mapping[str, AbsoluteLimit]) -> list[str]:
-    """What other nodes have, or a limit needs, and this one has not."""
-    absent = [m for m in (*metrics, *(m for m in limits if m not in metrics)) if not is_measured(node.figures.get(m))]
-    lacks = [f"no {format_probe_name(m)}" for m in absent]
-    if not metrics:
-        lacks.append("no figure was measured")
-    for kind in sorted({_without_index(key) for other in nodes for key in other.facts if _compared(key)}):
-        known = {other.name: _known(other, kind) for other in nodes}
-        most, own = _majority(len(values) for values in known.values() if values), known[node.name]
-        some = any(any(map(_is_known, values)) for name, values in known.items() if name != node.name)
-        if not own and some:
-            lacks.append(f"no {kind}")
-        elif isinstance(most, int) and len(own) < most:
-            lacks.append(f"{kind} of {len(own)} of {most}")
-        elif kind in _POSITIVE and some and not any(map(_is_known, own)):
-            lacks.append(f"{kind} {own[0]}")
+Facts = Mapping[str, Mapping[str, Sequence[Scalar]]]
+"""Kind of fact → node → its known values, such as one a GPU; empty where it has none."""
+
+
+def _compared_facts(nodes: Sequence[Node]) -> Facts:
+    found: dict[str, dict[str, list[Scalar]]] = {}
+    for node in nodes:
+        for key, value in node.facts.items():
+            if _compared(key):
+                own = found.setdefault(_without_index(key), {each.name: [] for each in nodes})[node.name]
+                if value is not None and value != "" and not (isinstance(value, float) and math.isnan(value)):
+                    own.append(value)
+    return dict(sorted(found.items()))
+
+
+def _lacking(nodes: Sequence[Node], facts: Facts, metrics: Sequence[str], limits: Mapping[str, AbsoluteLimit]) -> dict[str, list[str]]:
+    """Node → what other nodes have, or a limit needs, and it has not."""
+    wanted = (*metrics, *(m for m in limits if m not in metrics))
+    lacks: dict[str, list[str]] = {}
+    for node in nodes:
+        absent = [f"no {format_probe_name(m)}" for m in wanted if not is_measured(node.figures.get(m))]
+        lacks[node.name] = [node.missing] if node.missing else absent if metrics else [*absent, "no figure was measured"]
+    for kind, known in facts.items():
+        most = _majority(len(values) for values in known.values() if values)
+        having = {name for name, values in known.items() if any(map(_is_known, values))}
+        for name in (node.name for node in nodes if not node.missing):
+            own = known[name]
+            if not own and having - {name}:
+                lacks[name].append(f"no {kind}")
+            elif isinstance(most, int) and len(own) < most:
+                lacks[name].append(f"{kind} of {len(own)} of {most}")
+            elif kind in _POSITIVE and having and name not in having:
+                lacks[name].append(f"{kind} {own[0]}")
     return lacks
-
-
-def _known(node: Node, kind: str) -> list[Scalar]:
-    """The values of a kind of fact that are known of a node."""
-    found = (value for key, value in node.facts.items() if _compared(key) and _without_index(key) == kind)
-    return [value for value in found if value is not None and value != "" and not (isinstance(value, float) and math.isnan(value))]
 
 
 def _is_known(value: Scalar) -> bool:
@@ -269,10 +307,10 @@ def _judge_figure(
         least_clear = limit
     else:
         scale = max(float(spread(worse - middle)), _LEAST_SCALE)
-        critical, found = critical_distance(len(values), FALSE_ALARMS / metrics)
+        critical, found = critical_distance(len(values), false_alarms(len(values)) / metrics)
         least = -math.log1p(-MIN_EFFECT)
         reference, limit, detectable = middle, max(critical * scale, least), -math.expm1(-max(found * scale, least))
-        least_clear = max(limit, clearance(len(values), FALSE_ALARMS / metrics) * _tail(worse - middle, scale))
+        least_clear = max(limit, clearance(len(values), false_alarms(len(values)) / metrics) * _tail(worse - middle, scale))
     for name, value in figures.items():
         distance = sign * math.log(value) - reference
         if distance > limit:
@@ -296,6 +334,11 @@ def _tail(distances: np.ndarray, scale: float) -> float:
     return max(float(ordered[-2]), float(-ordered[0]), scale)
 
 
+def false_alarms(n: int) -> float:
+    """The share for n nodes. Long tails reach further in larger fleets, and twice more often, than the normal limit does."""
+    return FALSE_ALARMS * min(1.0, _USUAL_NODES / n)
+
+
 def clearance(n: int, alpha: float) -> float:
     """By which factor the worst of n healthy nodes exceeds all others with probability `alpha`: of the extremes of a tail of index a, the ratio of the
     greatest to the next exceeds r with probability r^-a. Few nodes show less of the tail; that term is fitted by perf/acceptance.py."""
@@ -316,17 +359,14 @@ def critical_distance(n: int, alpha: float) -> tuple[float, float]:
     return critical, float(np.quantile(critical * spread(shifted - beyond[:, None]) + beyond - draws[:, 0], POWER))
 
 
-def _differing_facts(nodes: Sequence[Node]) -> dict[str, list[str]]:
-    """Node → its facts that differ from what most of the fleet has: any other driver, firmware or link, a lower power limit or width."""
-    reasons: dict[str, list[str]] = {node.name: [] for node in nodes}
-    measured = [node for node in nodes if not node.missing]
-    keys = sorted({key for node in measured for key in node.facts if _compared(key)})
-    for kind in sorted({_without_index(key) for key in keys}):
-        own = {node.name: [node.facts[key] for key in keys if _without_index(key) == kind and key in node.facts] for node in measured}
-        usual = _majority(value for values in own.values() for value in values if value is not None)
+def _differing_facts(names: Sequence[str], facts: Facts) -> dict[str, list[str]]:
+    """Node → its facts that differ from what most of the named nodes have: any other driver, firmware or link, a lower power limit or width."""
+    reasons: dict[str, list[str]] = {name: [] for name in names}
+    for kind, known in facts.items():
+        usual = _majority(value for name in names for value in known[name])
         lower = kind.rpartition(".")[2] in _LOWER_IS_WORSE
-        for name, values in own.items():
-            others = sorted({str(v) for v in values if v is not None and v == v and v != usual and (not lower or _less(v, usual))})
+        for name in names:
+            others = sorted({str(v) for v in known[name] if v != usual and (not lower or _less(v, usual))})
             if usual is not None and others:
                 reasons[name].append(f"{kind} {', '.join(others)}; most of the fleet has {usual}")
     return reasons

@@ -91,7 +91,7 @@ def accept(
                     accept_here(place, request, lambda title: err.print(f"{title} ended", style="dim"))
             else:
                 measure_campaign(declared, request, [provider])
-        done = write_sheet(request.campaign_id, place, target)
+        done = write_sheet(request.campaign_id, place, target, references=declared.references)
     emit(as_json, _data(done), lambda: _show(done))
     raise typer.Exit({"broken": DRIFTED, "not_shown": NOT_SHOWN, "met": OK}[done.fleet.judgement.verdict])
 

@@ -21,13 +21,12 @@ from plumbline.analysis.cost.unit_costs import Cost
 from plumbline.analysis.prices.book import OTHER_GPUS_TEXT, share_of
 from plumbline.cli.declared import Campaign, as_day
 from plumbline.cli.exit_status import DRIFTED, NOT_SHOWN
-from plumbline.cli.output import Json, clear_errors, completed, emit, fail, fields_of, marked, out, read_archive, table
+from plumbline.cli.output import TONES, Json, clear_errors, completed, emit, fail, fields_of, marked, out, read_archive, table
 from plumbline.cli.tables import TOP, print_table
 from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.cost_plan import CostPlan, PlanLine, PlanOption
 from plumbline.declarations.loader import load_file
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.judgement import Tone
 from plumbline.metrics.formatting import format_name, names_by_text, shorten, unknown_name
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.presentation.costs import share_note
@@ -124,8 +123,6 @@ def _plan_of_lines(lines: list[str]) -> CostPlan:
             fail(f"--line {error}")
     return CostPlan(name="typed", options=(PlanOption(name="as typed", lines=tuple(made)),))
 
-
-_STYLES: dict[Tone, str] = {"good": "green", "warn": "yellow", "bad": "red"}
 
 cost = typer.Typer(help="Show what trials, campaigns and plans cost, line by line.", no_args_is_help=True)
 
@@ -316,9 +313,7 @@ def reconcile(
         if unknown := [name for name in names if name not in declared.providers]:
             fail(unknown_name("provider", unknown[0], declared.providers))
         found = reconcile_invoice(archive, declared, invoice, names, parse(slack, SECONDS, "--slack: a duration", "15min") / 3600)
-        # A bill that names no declared provider may be of any: that it does not bill a provider's trials is no finding about that one.
-        sure = tuple(each for each in found.differences if found.matched or each.kind != "trials_not_billed")
-        opened = open_invoice_findings(archive, declared, invoice.name, found._replace(differences=sure)) if record else ()
+        opened = open_invoice_findings(archive, declared, invoice.name, found) if record else ()
 
     def show() -> None:
         shown = table(
@@ -328,16 +323,8 @@ def reconcile(
             shown.add_row(format_name(each.kind), each.provider, str(each.count), str(each.line or "–"), f"{each.cost:,.2f}", each.detail)
         if found.differences:
             out.print(shown)
-        out.print(f"{invoice.name}: {found.judgement.text}", style=_STYLES[found.judgement.tone], markup=False)
+        out.print(f"{invoice.name}: {found.judgement.text}", style=TONES[found.judgement.tone], markup=False)
 
-    emit(
-        as_json,
-        {
-            **found._asdict(),
-            "judgement": {**fields_of(found.judgement, "verdict", "seen", "missing", "decides", "tone", "text")},
-            "opened": opened,
-        },
-        show,
-    )
+    emit(as_json, {**found._asdict(), "opened": opened}, show)
     if found.judgement.verdict != "met":
         raise typer.Exit(DRIFTED if found.judgement.verdict == "broken" else NOT_SHOWN)

@@ -62,11 +62,17 @@ def saving_tile(savings: Savings | None) -> Tile:
     """The savings of all moves, and the largest one; without volumes as a share of the cost. `savings`: None without a decision."""
     if savings is None:
         return Tile("Could be saved", "–", "no decision", "/decisions")
-    if not savings.known:
+    if not savings.placed:
         return Tile("Could be saved", "not known", f"no team has declared where it runs: {_DECLARE}", "/decisions")
     moves = savings.moves
     if not moves:
-        return Tile("Could be saved", "0 USD", "no cheaper sufficient provider where it is known who runs where", "/decisions", "good")
+        some = savings.placed < savings.of
+        note = (
+            f"of {savings.placed} of {savings.of} choices; where the others run is not known"
+            if some
+            else "each runs at its cheapest sufficient provider"
+        )
+        return Tile("Could be saved", "0 USD", note, "/decisions", "" if some else "good")
     best = moves[0]
     note, link = f"{best.workload}: {best.provider} → {best.to}{cheapest_text(best.probability)}", f"/workloads/{best.workload}"
     if not best.usd:

@@ -14,7 +14,7 @@ from plumbline.analysis.busy_machine import BusyMachine
 from plumbline.analysis.campaign_data import CampaignData, FindingRow, SeriesDrift
 from plumbline.analysis.conclusions import Conclusions
 from plumbline.analysis.cost.bill import combine_bills
-from plumbline.analysis.decisions.certainty import certainty_text, cheapest_text, first_sentence, is_clear, rivals_of, today_text
+from plumbline.analysis.decisions.certainty import certainty_text, cheapest_text, is_clear, rivals_of, today_text
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.savings import Switch, cost_answers, savings_of
@@ -281,7 +281,7 @@ def _choice(decided: TeamDecision, conclusions: Conclusions, moves: Sequence[Swi
 def _unclear_text(decision: Decision) -> str:
     """Who leads with what, in a row that says already that there is no clear winner."""
     known = decision.first is not None and decision.first.probability_first is not None
-    return certainty_text(decision) if known else first_sentence(decision)
+    return certainty_text(decision) if known else f"{decision.first_name} leads, probability unknown"
 
 
 def _saves(move: Switch) -> str:
@@ -308,10 +308,10 @@ def _judged(campaign: CampaignData) -> list[SeriesDrift]:
 
 
 def _gap(campaign: CampaignData) -> str:
-    """The series of which nobody knows whether they changed; empty without any."""
+    """The series that may have changed unseen; empty without any."""
     blind = sum(not d.baseline for d in campaign.drift)
     unsure = len(campaign.drift) - blind - len(_judged(campaign))
-    parts = (f"{blind} {'has' if blind == 1 else 'have'} no baseline yet" if blind else "", f"{unsure} cannot be told" if unsure else "")
+    parts = (f"{blind} {'has' if blind == 1 else 'have'} no baseline yet" if blind else "", f"{unsure} undecided" if unsure else "")
     return ", ".join(filter(None, parts))
 
 

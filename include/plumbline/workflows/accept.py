@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from plumbline.analysis.acceptance import PAIR_METRICS, FleetVerdict, Node, judge_fleet, with_pairs
+from plumbline.analysis.acceptance import PAIR_METRICS, FleetVerdict, Node, absolute_limits, judge_fleet, with_pairs
 from plumbline.analysis.scorecards.provisioning import PROVIDER_FAULTS
 from plumbline.archive import Archive, open_archive
-from plumbline.declarations import Declarations, Provider, TrainingWorkload, installation_paths
+from plumbline.declarations import Criterion, Declarations, Provider, TrainingWorkload, installation_paths
+from plumbline.declarations.references import References
 from plumbline.findings.node import CAMPAIGNS, is_about_node, reconcile_nodes
 from plumbline.findings.probe import distinct_metrics
 from plumbline.harness.environment import hardware_judgements
@@ -101,18 +102,29 @@ def accept_here(provider: Provider, request: RunRequest, on_trial: Callable[[str
 
 
 def acceptance_verdict(
-    archive: Archive, campaign_id: str, provider: str, slow_before: Mapping[str, Collection[str]] | None = None
+    archive: Archive,
+    campaign_id: str,
+    provider: str,
+    slow_before: Mapping[str, Collection[str]] | None = None,
+    declared: tuple[Provider, References] | None = None,
 ) -> FleetVerdict:
-    """The verdict on the nodes that the campaign measured. `slow_before`: as of judge_fleet. LookupError without any."""
+    """The verdict on the nodes that the campaign measured. `slow_before`: as of judge_fleet; `declared`: what absolute limits come from. LookupError
+    without any."""
     last: dict[str, ResultDocument] = {}
     for (trial_id, _), document in sorted(archive.documents(campaign_id).items()):
         if document.trial.provider.name == provider and document.trial.placement == "each_node":
             last[trial_id] = document
     if not last:
         raise LookupError(f"campaign {campaign_id} has no trial on each node of {provider}; `plumbline accept {provider}` measures them")
-    nodes = [_node(document) for document in last.values() if len(document.trial.on_nodes) == 1]
+    own = [document for document in last.values() if len(document.trial.on_nodes) == 1]
+    workload = own[0].trial.workload.name if own else ""
+    floor = None if declared is None else declared[0].sla.speed_floors.get(workload)
+    nodes = [_node(document, floor) for document in own]
     pairs = [(d.trial.on_nodes, _pair_figures(d)) for d in last.values() if len(d.trial.on_nodes) == 2]
-    return judge_fleet(with_pairs(nodes, pairs), slow_before)
+    limits = {} if declared is None else absolute_limits(declared[0], workload, declared[1])
+    # A published figure that no node has a probe for asks nothing; a promised speed does.
+    asked = {m: limit for m, limit in limits.items() if (floor and m == floor.metric) or any(m in node.figures for node in nodes)}
+    return judge_fleet(with_pairs(nodes, pairs), slow_before, asked)
 
 
 def compared_figures(rows: Sequence[MetricRow]) -> dict[str, float]:
@@ -128,7 +140,7 @@ def _pair_figures(document: ResultDocument) -> dict[str, float]:
     return {r.metric: r.value for r in rows if r.metric in PAIR_METRICS and r.value is not None}
 
 
-def _node(document: ResultDocument) -> Node:
+def _node(document: ResultDocument, floor: Criterion | None = None) -> Node:
     validity, facts = document.validity, {} if document.environment is None else document.environment.facts
     measured = validity.status in ("valid", "degraded")
     counters: dict[str, int] = {}
@@ -140,12 +152,18 @@ def _node(document: ResultDocument) -> Node:
     return Node(
         name=document.trial.on_nodes[0],
         facts=facts,
-        figures=compared_figures(document.metrics) if measured else {},
+        figures={**compared_figures(document.metrics), **_promised_figure(document.metrics, floor)} if measured else {},
         counters=counters,
         serials=document.gpu_serials,
         faults=(*(judgement.reason.detail for judgement in hardware_judgements(facts)), *([why] if theirs else [])),
         missing="" if theirs else why,
     )
+
+
+def _promised_figure(rows: Sequence[MetricRow], floor: Criterion | None) -> dict[str, float]:
+    """What a speed is promised of, if it was measured."""
+    wanted = None if floor is None else (floor.metric, floor.statistic, floor.phase)
+    return {r.metric: r.value for r in rows if (r.metric, r.statistic, r.phase) == wanted and r.value is not None}
 
 
 @dataclass(frozen=True)
@@ -166,11 +184,14 @@ def sheet_file(campaign_id: str) -> Path:
     return folder / f"{campaign_id}.zip"
 
 
-def write_sheet(campaign_id: str, provider: Provider, file: Path, *, replace: bool = False) -> Acceptance:
+def write_sheet(
+    campaign_id: str, provider: Provider, file: Path, *, references: References | None = None, replace: bool = False
+) -> Acceptance:
     """Judge a recorded campaign, write its signed sheet, and reconcile findings on nodes. `replace`: a sheet that is there. LookupError, FileExistsError, InvalidResult and OSError as of
     an evidence pack."""
     with open_archive() as archive:
-        fleet = acceptance_verdict(archive, campaign_id, provider.name, _slow_before(archive, campaign_id, provider.name))
+        before = _slow_before(archive, campaign_id, provider.name)
+        fleet = acceptance_verdict(archive, campaign_id, provider.name, before, (provider, references or References()))
         (planned,) = {c.planned_at for c in archive.campaigns() if c.campaign_id == campaign_id}
         if replace:
             file.unlink(missing_ok=True)

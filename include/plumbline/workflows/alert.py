@@ -40,8 +40,7 @@ from plumbline.workflows.promises import checkable
 
 if TYPE_CHECKING:
     from plumbline.alerts.chart import Picture
-    from plumbline.analysis.drift.series_state import SeriesState
-from plumbline.archive import Archive, FindingView, IncidentView
+    from plumbline.archive import Archive, FindingView, IncidentView
 
 _log = logging.getLogger(__name__)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterator
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal, InvalidOperation
@@ -29,6 +28,7 @@ from plumbline.findings.installation import INSTALLATION
 from plumbline.judgement import Judgement
 from plumbline.metrics.formatting import format_name
 from plumbline.price_sources.csv_history import HistoryError, rows_of
+from plumbline.whole_file import sha256_file
 from plumbline.workflows.findings import apply
 
 _CHARGE = ("BilledCost", "BillingCurrency", "ChargeCategory", "ChargePeriodEnd", "ChargePeriodStart", "EffectiveCost")
@@ -91,13 +91,9 @@ def reconcile_invoice(archive: Archive, declared: Declarations, path: Path, name
     # Of a simulated provider no vendor bills, unless the file itself names it.
     names = [name for name, p in priced.items() if found.matched or not p.simulated]
     held = [] if found.days is None else [span for name in names for span in held_spans(archive, name, found.days[0])]
-    hashed = hashlib.sha256()
-    with path.open("rb") as file:
-        while part := file.read(1 << 16):
-            hashed.update(part)
     differences, uncompared = found.differences(held), found.uncompared
     judgement = judge_invoice(found.lines, found.matched, differences, uncompared)
-    return Reconciled(found.lines, found.matched, differences, uncompared, judgement, hashed.hexdigest())
+    return Reconciled(found.lines, found.matched, differences, uncompared, judgement, sha256_file(path))
 
 
 def open_invoice_findings(archive: Archive, declared: Declarations, invoice: str, found: Reconciled) -> tuple[str, ...]:
@@ -105,7 +101,8 @@ def open_invoice_findings(archive: Archive, declared: Declarations, invoice: str
 
     `invoice`: the file's name. Next month's file may have the same one, so findings are known by its content."""
     findings = []
-    for each in found.differences:
+    # A bill that names no declared provider may be of any: that it does not bill a provider's trials is no finding about that one.
+    for each in (d for d in found.differences if found.matched or d.kind != "trials_not_billed"):
         provider = declared.providers.get(each.provider)
         title = f"invoice {invoice}: {format_name(each.kind)}, {each.count} times" + (f", first in line {each.line}" if each.line else "")
         findings.append(

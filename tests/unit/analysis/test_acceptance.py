@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from plumbline.analysis.acceptance import (
-    FALSE_ALARMS,
     MIN_NODES,
     POWER,
     AbsoluteLimit,
     FleetVerdict,
     Node,
     critical_distance,
+    false_alarms,
     judge_fleet,
 )
 from plumbline.presentation.acceptance import NO_LIMIT, method, summary
@@ -60,7 +60,7 @@ def test_healthy_fleets_are_accepted_whatever_their_size(n: int) -> None:
 
 @pytest.mark.parametrize("n", [8, 64])
 def test_the_power_that_the_sheet_states_holds(n: int) -> None:
-    critical, shift = critical_distance(n, FALSE_ALARMS / len(METRICS))
+    critical, shift = critical_distance(n, false_alarms(n) / len(METRICS))
     assert critical > 2.5
     found = sum("n00" in slow(judge_fleet(fleet(n, 0.03, seed, slow=1 - np.exp(-shift * 0.03)))) for seed in range(400))
     assert abs(found / 400 - POWER) < 0.05

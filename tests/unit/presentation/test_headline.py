@@ -109,8 +109,8 @@ def series(baseline: bool, state: SeriesStateName) -> SeriesDrift:
         ([(False, "cannot_tell")] * 2, ": first measurement, nothing to compare with"),
         ([], ": first measurement, nothing to compare with"),
         ([(True, "steady")] * 3 + [(False, "cannot_tell")] * 3, ": nothing changed in 3 of 6 series, 3 have no baseline yet"),
-        ([(True, "cannot_tell")] * 2, ": cannot tell whether anything changed, of 2 series 2 cannot be told"),
-        ([(True, "steady"), (True, "cannot_tell")], ": nothing changed in 1 of 2 series, 1 cannot be told"),
+        ([(True, "cannot_tell")] * 2, ": cannot tell whether anything changed, of 2 series 2 undecided"),
+        ([(True, "steady"), (True, "cannot_tell")], ": nothing changed in 1 of 2 series, 1 undecided"),
     ],
 )
 def test_nothing_changed_is_said_of_what_was_compared_alone(

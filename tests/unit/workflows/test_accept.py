@@ -17,7 +17,8 @@ from tests.data.result_documents import VALIDITY, document, provider, training_w
 
 from plumbline.analysis.acceptance import Node, judge_fleet, with_pairs
 from plumbline.archive import open_archive
-from plumbline.declarations import Declarations, Provider, Thresholds
+from plumbline.declarations import Declarations, Provider, Thresholds, load
+from plumbline.declarations.providers.provider import ServiceLevel
 from plumbline.launch.monthly_estimate import estimate_trial_s
 from plumbline.launch.plan import PlanError, RunRequest, on_each_node, pairs_by_rounds, plan
 from plumbline.launch.simulated import training
@@ -230,3 +231,26 @@ def test_the_time_of_the_rounds_is_known_before_they_start() -> None:
     assert said.endswith(format_quantity(turns, "s"))
     with pytest.raises(PlanError, match="at least 3"):
         accept.plan_acceptance(known, "fleet", nodes=None, workload=None, campaign=None, now=NOW, rounds=2)
+
+
+def test_a_fleet_at_half_speed_goes_back_by_a_published_figure_or_a_promise(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes that are all slow are alike: only a limit of the product's or of the contract's shows it."""
+    alike = {"kind": "node_fault", "since": "2026-01", "on_nodes": list(range(8)), "worse": "100%", "probes": ["matmul_tflops"]}
+    references = load(Path(__file__).parents[3] / "include" / "config").references
+    slow, usual = (declared(place(nodes=8, drift=drift)) for drift in ((alike,), ()))
+    assert accepted(slow, monkeypatch, home, "accept-1").fleet.judgement.verdict == "met"
+    for campaign, known, verdict in (("accept-1", slow, "broken"), ("accept-2", usual, "met")):
+        if campaign == "accept-2":
+            accepted(known, monkeypatch, home, campaign)
+        with open_archive() as archive:
+            fleet = accept.acceptance_verdict(archive, campaign, "fleet", None, (place(nodes=8), references))
+        assert (fleet.judgement.verdict, "matmul_tflops" in fleet.limited) == (verdict, True)
+    promised = place(nodes=8, drift=()).model_copy(
+        update={
+            "sla": ServiceLevel.model_validate(
+                {"speed_floors": {training_workload().name: "tokens_per_second >= 900000000tokens/s in steady"}}
+            )
+        }
+    )
+    found = accepted(declared(promised), monkeypatch, home, "accept-3").fleet
+    assert len(found.returned) == 8 and all("sla.speed_floors" in " ".join(v.reasons) for v in found.returned)

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.data.result_documents import PLANNED, document, training_metrics, trial
+from tests.data.result_documents import PLANNED, document, training_metrics, training_workload, trial
 from tests.fakes.trials import CONFIG
 
 from plumbline.analysis.drift.comparison import Comparison, MetricComparison
@@ -17,6 +17,7 @@ from plumbline.findings import Reconciliation, provider_finding
 from plumbline.findings.headline import headline
 from plumbline.workflows import alert, report, review
 from plumbline.workflows.findings import apply
+from plumbline.workflows.relative_criteria import resolve_criteria
 
 
 @pytest.fixture(autouse=True)
@@ -27,12 +28,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path
 
 
-def measured(campaign: str, step_time: float, repeats: int = 6) -> None:
+def measured(campaign: str, step_time: float, repeats: int = 6, value: float | None = None) -> None:
+    """`value`: of the step times, in place of what they were."""
     with open_archive() as archive:
         for repeat in range(1, repeats + 1):
             asked = trial(campaign=campaign, repeat=repeat, planned_at=PLANNED + timedelta(days=int(campaign.split("-")[1]) * 30))
             jitter = step_time * (1 + 0.001 * repeat)
-            assert archive.record(document(asked, metrics=training_metrics(jitter)), uri="file:///nowhere") == "inserted"
+            rows = training_metrics(jitter)
+            if value is not None:
+                rows = [row.model_copy(update={"value": value}) if row.metric == "step_time" else row for row in rows]
+            assert archive.record(document(asked, metrics=rows), uri="file:///nowhere") == "inserted"
 
 
 def test_the_first_campaign_becomes_the_baseline_and_drifts_from_nothing() -> None:
@@ -52,6 +57,17 @@ def test_a_campaign_like_its_baseline_has_no_finding() -> None:
     (one,) = review.review_campaign("2026-02", "lab-2core")
     assert one.comparison.baseline_campaigns == ("2026-01",)
     assert (one.comparison.verdict, one.findings) == ("unchanged", ())
+
+
+@pytest.mark.parametrize(("baseline", "limit"), [(0.1, 0.11), (0.0, None)])
+def test_a_percentage_of_a_baseline_that_is_0_is_no_limit(baseline: float, limit: float | None) -> None:
+    declared = "step_time within 10% of baseline in steady"
+    measured("2026-01", 0.1, value=baseline)
+    measured("2026-02", 0.1)
+    (one,) = review.review_campaign("2026-01")
+    with open_archive() as archive:
+        found = resolve_criteria(archive, one.series_key, "2026-02", training_workload(acceptance=[declared]))
+    assert [each.limit for each in found.values()] == ([] if limit is None else [pytest.approx(limit, rel=0.01)])
 
 
 def test_a_slower_campaign_is_a_finding_once_however_often_it_is_reviewed() -> None:

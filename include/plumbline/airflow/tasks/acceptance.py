@@ -56,6 +56,8 @@ def sheet(chosen: list[Row], *, params: Any = None) -> Row:
     replaces the file."""
     campaign = chosen[0]["conf"]["campaign"]
     accept = workflows.accept
-    done = accept.write_sheet(campaign, load_in_force().providers[params["provider"]], accept.sheet_file(campaign), replace=True)
+    declared = load_in_force()
+    place = declared.providers[params["provider"]]
+    done = accept.write_sheet(campaign, place, accept.sheet_file(campaign), references=declared.references, replace=True)
     missing = {v.node.name: "; ".join(v.lacking) for v in done.fleet.unmeasured}
     return {"file": str(done.pack.file), "send_back": {v.node.name: list(v.reasons) for v in done.fleet.returned}, "not_measured": missing}

@@ -198,7 +198,7 @@ class Reconciler:
 
 @judges("invoice")
 def judge_invoice(lines: int, matched: int, differences: Sequence[Difference], uncompared: Sequence[Uncompared]) -> Judgement:
-    """`uncompared`: by name, the largest first. A sum that nobody compared is no agreement, even beside lines that agree."""
+    """`uncompared`: by name, the largest first. A sum that was not compared is no agreement, even beside lines that agree."""
     seen = f"{matched:,} of {format_count(lines, 'line')} compared"
     largest = ", ".join(map(str, uncompared[:3])) + (f" and {len(uncompared) - 3} more" if len(uncompared) > 3 else "")
     if not matched:

@@ -33,12 +33,12 @@ def contenders(probabilities: Sequence[float | None]) -> int:
 
 
 def leaders_of(decision: Decision) -> tuple[Ranked, ...]:
-    """The providers that share the first place; one where it leads, none where nobody is eligible."""
+    """The providers that share the first place; one where it leads, none where no provider is eligible."""
     return decision.eligible[: contenders([r.probability_first for r in decision.eligible])]
 
 
 def is_clear(decision: Decision) -> bool:
-    """Whether there was a choice, and its first reaches the team's bar. The only eligible provider won against nobody."""
+    """Whether there was a choice, and its first reaches the team's bar. The only eligible provider had no rival."""
     winner = decision.winner
     return winner is not None and winner.probability_first is not None and winner.probability_first >= decision.bar
 
@@ -62,7 +62,7 @@ def name_first(decision: Decision) -> str:
 
 
 def certainty_text(decision: Decision) -> str:
-    """How sure the first place is: `92 % sure`; without a clear winner who leads with what. Empty where nobody is eligible."""
+    """How sure the first place is: `92 % sure`; without a clear winner who leads with what. Empty where no provider is eligible."""
     first = decision.first
     if first is None:
         return ""
@@ -78,7 +78,7 @@ def certainty_text(decision: Decision) -> str:
 
 
 def first_sentence(decision: Decision) -> str:
-    """Who is first and how sure, without a full stop: `cirrus, 92 % sure`; where nobody is, why."""
+    """Who is first and how sure, without a full stop: `cirrus, 92 % sure`; where none is, why."""
     if decision.first is not None:
         sure, name = certainty_text(decision), name_first(decision)
         return sure if sure.startswith(f"{name} leads ") else f"{name}, {sure}"

@@ -65,21 +65,22 @@ def switches_of(answers: Sequence[CostAnswer], volumes: Sequence[RentedVolume]) 
 
 @dataclass(frozen=True)
 class Savings:
-    """`moves`: what saves, the best first. `known`: whether it is known of any workload where it runs; without that nothing is saved or spent."""
+    """`moves`: what saves, the best first. `placed` of `of` answers: those whose workload has a cost where it is known to run."""
 
     moves: tuple[Switch, ...]
-    known: bool
+    placed: int
+    of: int
 
 
 def savings_of(answers: Sequence[CostAnswer], volumes: Sequence[RentedVolume]) -> Savings:
-    """`switches_of`, and whether a declared volume or a decision says where a workload runs that has a cost there."""
-    if volumes:
-        known = any(
-            fnmatchcase(name, v.provider) and v.workload in (None, a.workload) for a in answers for name in a.costs for v in volumes
-        )
-    else:
-        known = any(a.usual in a.costs for a in answers)
-    return Savings(switches_of(answers, volumes), known)
+    """`switches_of`, and of how many answers a declared volume or, without volumes, a decision says where the workload runs."""
+
+    def placed(answer: CostAnswer) -> bool:
+        if not volumes:
+            return answer.usual in answer.costs
+        return any(fnmatchcase(name, v.provider) and v.workload in (None, answer.workload) for name in answer.costs for v in volumes)
+
+    return Savings(switches_of(answers, volumes), sum(map(placed, answers)), len(answers))
 
 
 def cost_answers(decided: TeamDecision, usual: str | None = None) -> tuple[CostAnswer, ...]:
