@@ -35,6 +35,7 @@ def sample_of(document: ResultDocument, quality: Quality | None = None, resolved
         gpus=trial.workload.gpus,
         usage=document.usage,
         conditions=conditions_of(document),
+        limits=document.limits,
         resolved=resolved or {},
     )
     return numbers if quality is None else with_quality_verdict(numbers, quality)

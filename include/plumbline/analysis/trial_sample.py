@@ -11,6 +11,7 @@ from typing import Literal
 from plumbline.analysis.prices.book import InstanceShare
 from plumbline.declarations import Criterion
 from plumbline.metrics import PHASES
+from plumbline.results.limit import Limit
 from plumbline.results.token_usage import TokenUsage
 
 WorkloadKind = Literal["training", "inference"]
@@ -82,6 +83,7 @@ class TrialSample:
     restarts: str = field(default="", metadata={"meaning": "interruptions whose expected restarts its costs include; empty: none"})
     usage: tuple[TokenUsage, ...] = field(default=(), metadata={"meaning": "tokens that a hosted model counted"})
     conditions: Conditions | None = field(default=None, metadata={"meaning": "None of a trial whose document is not at hand"})
+    limits: tuple[Limit, ...] = field(default=(), metadata={"meaning": "what limited its highest rate, or its step"})
     apart: str = field(default="", metadata={"meaning": "why its provider takes no part in a decision; empty: it does"})
     resolved: Mapping[str, Criterion] = field(
         default_factory=dict,

@@ -77,6 +77,11 @@ def show(document: ResultDocument, everything: bool = False, resolved: Mapping[s
     measured = {row.phase for row in document.metrics}
     left_out = "warmup" if measured.difference(BEFORE_THE_MEASUREMENT) else None
     parts, leading = phase_parts(document), () if everything else leading_lines(document)
+    for limit in document.limits:
+        out.print(
+            f"  limit in {limit.phase}: {limit.word}; {limit.judgement.text}",
+            style={"good": "", "warn": "yellow"}.get(limit.judgement.tone, "red"),
+        )
     for phase, curves in curve_tables(document):
         out.print(_curves(phase, curves))
     if leading:

@@ -24,7 +24,7 @@ from typing import Literal
 from plumbline.declarations import ValidityLimits
 from plumbline.harness.environment.container import cgroup_folders
 from plumbline.harness.gpu_monitor import GpuPhaseMonitor
-from plumbline.harness.measurement import Judgement, degraded
+from plumbline.harness.measurement import Judgement, Watched, degraded
 from plumbline.harness.network_counters import counter_rows, read_counters
 from plumbline.harness.other_programs import ProcessCpu, Snapshot, busiest_programs, snapshot
 from plumbline.metrics import Phase
@@ -121,27 +121,34 @@ class ContentionMonitor:
             self.gpus.__exit__()
 
     @contextmanager
-    def phase(self, name: Phase) -> Iterator[None]:
-        """Attribute what is seen to a phase: to the innermost one if they nest, added up if a phase comes twice."""
-        around = self._phases[-1] if self._phases else None
+    def phase(self, name: Phase) -> Iterator[Watched]:
+        """Attribute what is seen to a phase: to the innermost one if they nest, added up if a phase comes twice.
+
+        What it yields has this stretch alone, once it is over."""
+        around, watched = self._phases[-1] if self._phases else None, Watched()
         with self._lock:
             began, before = time.monotonic(), self._others() if name in JUDGED_PHASES else None
             self._sample(split=True)
             self._phases.append(name)
+            first = self._split
         self.gpus.change(around, name)
+        sampled = self.gpus.counts(name)
         network = read_counters() if name in JUDGED_PHASES else None
         try:
-            yield
+            yield watched
         finally:
             if network is not None:
                 self._count_network(name, network)
             with self._lock:
                 self._sample(split=True)
+                if first is not None and self._split is not None and self._split.at_s > first.at_s:
+                    watched.own, watched.foreign = self._shares(first, self._split)
                 self._phases.remove(name)
                 if before is not None and (after := self._others()) is not None:
                     for each in busiest_programs(before, after, time.monotonic() - began, self.cpus, _PROC):
                         self._programs[each.name] = max(each.cores, self._programs.get(each.name, 0.0))
             self.gpus.change(name, around)
+            watched.gpus = self.gpus.means_since(name, sampled)
 
     def include(self, root: int, cpus: Collection[int]) -> None:
         """Count a process tree that the harness did not start, on these cores, as the trial's own from now on: the server under test.
@@ -156,6 +163,11 @@ class ContentionMonitor:
             # Neither its time until now nor that of further cores belongs to the next window.
             self._split = None
             self._sample(split=True)
+
+    @property
+    def cores(self) -> int:
+        """Cores' worth of time that the trial may use."""
+        return self._promised
 
     def telemetry(self) -> list[Telemetry]:
         """One row a phase and signal. Means are over time, exact from end to end; min and max over the single samples."""
@@ -256,6 +268,17 @@ class ContentionMonitor:
         if old is None or new.at_s <= old.at_s:
             return
         seconds = new.at_s - old.at_s
+        capacity = seconds * self._promised
+        own, foreign = self._shares(old, new)
+        self._add("foreign_cpu", "ratio", foreign, seconds, CPU_INTERVAL_S / 2)
+        self._add("own_cpu", "ratio", own, seconds, CPU_INTERVAL_S / 2)
+        if self._servers:
+            self._add("server_cpu", "ratio", (new.server_s - old.server_s) / capacity, seconds, CPU_INTERVAL_S / 2)
+        self._add("cpu_steal", "ratio", (new.cores.stolen_s - old.cores.stolen_s) / capacity, seconds, CPU_INTERVAL_S / 2)
+
+    def _shares(self, old: _CpuReading, new: _CpuReading) -> tuple[float, float]:
+        """Shares of the trial's cores between two readings: its own, and others'."""
+        seconds = new.at_s - old.at_s
         there, capacity = seconds * len(self.cpus), seconds * self._promised
         own = new.own_s - old.own_s
         # Interrupts are left out: most of them are the trial's own packets and disk writes.
@@ -263,11 +286,7 @@ class ContentionMonitor:
         others = busy - own
         # Without a limit the difference is kept whole: rounding makes single windows negative, and they belong in the mean.
         taken = others if capacity == there else max(others - (there - capacity), 0.0)
-        self._add("foreign_cpu", "ratio", taken / capacity, seconds, CPU_INTERVAL_S / 2)
-        self._add("own_cpu", "ratio", own / capacity, seconds, CPU_INTERVAL_S / 2)
-        if self._servers:
-            self._add("server_cpu", "ratio", (new.server_s - old.server_s) / capacity, seconds, CPU_INTERVAL_S / 2)
-        self._add("cpu_steal", "ratio", (new.cores.stolen_s - old.cores.stolen_s) / capacity, seconds, CPU_INTERVAL_S / 2)
+        return own / capacity, taken / capacity
 
     def _measure_overhead(self) -> None:
         now, used = time.monotonic(), time.thread_time()

@@ -185,6 +185,24 @@ class GpuPhaseMonitor:
         """Those of a phase, none of one that has not begun."""
         return self._stretches.get(phase, GpuSamples())
 
+    def counts(self, phase: Phase) -> dict[tuple[int, str], int]:
+        """Samples of a phase so far, by GPU and signal."""
+        with self._lock:
+            return {key: len(values) for key, values in self.samples(phase).signals.items()}
+
+    def means_since(self, phase: Phase, counts: Mapping[tuple[int, str], int]) -> dict[str, float]:
+        """Means of the phase's signals over all GPUs and the samples after `counts`, by the signal's name."""
+        later: dict[str, list[float]] = {}
+        with self._lock:
+            for key, values in self.samples(phase).signals.items():
+                later.setdefault(key[1], []).extend(values[counts.get(key, 0) :])
+        return {name: sum(values) / len(values) for name, values in later.items() if values}
+
+    def peak(self, phase: Phase, name: str) -> float | None:
+        """The most of a signal that one GPU showed in a phase; None without samples."""
+        values = [value for (_, signal), found in self.samples(phase).signals.items() if signal == name for value in found]
+        return max(values, default=None)
+
     def telemetry(self) -> list[Telemetry]:
         """A row for each phase that is over, GPU and signal."""
         return [row for phase, stretch in self._stretches.items() for row in stretch.telemetry(phase)]

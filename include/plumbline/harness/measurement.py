@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from plumbline.declarations import installation_paths
 from plumbline.metrics import Phase
-from plumbline.results import Curve, Event, FailureClass, MetricRow, Reason, Scalar, Stage, Telemetry, Validity
+from plumbline.results import Curve, Event, FailureClass, Limit, MetricRow, Reason, Scalar, Stage, Telemetry, Validity
 from plumbline.results.token_usage import TokenUsage
 
 if TYPE_CHECKING:
@@ -72,6 +72,16 @@ class EvidenceFile:
 
 
 @dataclass
+class Watched:
+    """One stretch of a phase, once it is over. `own`, `foreign`: shares of the trial's cores that it and others used; None: not seen.
+    `gpus`: mean of each GPU's signal, of all GPUs together, by its name."""
+
+    own: float | None = None
+    foreign: float | None = None
+    gpus: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass
 class Measurement:
     """Everything that was measured; parts that do not apply stay empty."""
 
@@ -79,6 +89,7 @@ class Measurement:
     curves: list[Curve] = field(default_factory=list)
     stages: list[Stage] = field(default_factory=list)
     telemetry: list[Telemetry] = field(default_factory=list)
+    limits: list[Limit] = field(default_factory=list)
     usage: list[TokenUsage] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     evidence: list[EvidenceFile] = field(default_factory=list)

@@ -274,6 +274,7 @@ class _Run:
             validity=verdict,
             metrics=(*self._probed, *measured.metrics, *self._network),
             curves=tuple(measured.curves),
+            limits=tuple(measured.limits),
             stages=tuple(measured.stages),
             telemetry=(*measured.telemetry, *(row for row in self._telemetry if (row.phase, row.signal) not in recorded)),
             other_programs=tuple(self._others),

@@ -123,8 +123,11 @@ def _primary_row(table: CardTable) -> TableRow | None:
 def _primary_cell(card: Scorecard, scale: Scale) -> Cell:
     row = card.primary
     if row is None or row.value is None:
-        return Cell("–", reason=card.unusable or "not measured in any usable trial")
-    return Cell(scale.text(row.value), _detail(scale, row.low, row.high, row.coverage, row.n), trials=row.trials)
+        unshown = next((limit.judgement.text for limit in card.limits if limit.missing), "")
+        return Cell("–", reason=card.unusable or unshown or "not measured in any usable trial")
+    limited = [f"limit: {limit.word}" for limit in card.limits if limit.phase == row.phase]
+    detail = _detail(scale, row.low, row.high, row.coverage, row.n)
+    return Cell(scale.text(row.value), "; ".join([detail, *limited]), trials=row.trials)
 
 
 def _detail(scale: Scale, low: float | None, high: float | None, coverage: float | None, n: int) -> str:

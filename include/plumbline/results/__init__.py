@@ -32,10 +32,12 @@ from plumbline.results.document import (
     metric_row,
     share_row,
 )
+from plumbline.results.limit import LIMIT_WORDS, Limit, LimitName
 from plumbline.results.store import ResultStore
 
 __all__ = [
     "FAILED_AS_DECLARED",
+    "LIMIT_WORDS",
     "SCHEMA_VERSION",
     "CheckLine",
     "CheckName",
@@ -48,6 +50,8 @@ __all__ = [
     "HeldPart",
     "InvalidResult",
     "LaunchRecord",
+    "Limit",
+    "LimitName",
     "MetricRow",
     "Notice",
     "PodRecord",

@@ -15,6 +15,7 @@ from plumbline.declarations import Trial, canonical, digest
 from plumbline.metrics import METRICS, STATISTICS, Direction, Phase, Unit
 from plumbline.metrics.proportions import wilson_interval
 from plumbline.results.check_line import CheckLine
+from plumbline.results.limit import Limit
 from plumbline.results.token_usage import TokenUsage
 
 SCHEMA_VERSION = 1
@@ -352,6 +353,7 @@ class _Content(Part):
     metrics: Many[MetricRow] = ()
     curves: Many[Curve] = ()
     stages: Many[Stage] = ()
+    limits: Many[Limit] = Field((), description="what limited the highest rate of a search, or the step of training")
     telemetry: Many[Telemetry] = ()
     other_programs: Many[OtherProgram] = Field((), description="outside the trial, busiest first, in its steady phase and its sweep")
     usage: Many[TokenUsage] = ()

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.analysis.cost.unit_costs import phase_of, sustained
+from plumbline.analysis.decisions.contradiction import contradictions
 from plumbline.analysis.decisions.decision import Column, Decision, Gate, Ranked
 from plumbline.analysis.decisions.probability import probabilities
 from plumbline.analysis.decisions.value_functions import Array, describe_value_function, log_values, log_worths, worth
@@ -109,7 +110,8 @@ def decide(team: str, kind: WorkloadKind, preference: Preference, trials: Sequen
     eligible = [c for c in candidates if c.eligible]
     values = _values(preference, columns, eligible)
     scores = {p: float(np.exp(np.array([c.weight for c in columns]) @ np.log(v))) for p, v in values.items()}
-    chances = probabilities(preference, columns, eligible, counted, SEED, draws) if draws else {}
+    against = contradictions((c.provider for c in eligible), counted)
+    chances = probabilities(preference, columns, eligible, counted, SEED, draws) if draws and not against else {}
     ranked = [
         replace(
             c,
@@ -121,7 +123,8 @@ def decide(team: str, kind: WorkloadKind, preference: Preference, trials: Sequen
     ]
     rest = [c for c in candidates if not c.eligible]
     blind = [c for c in columns if no_sweep(c.metric, [t for t in counted if t.workload == c.workload])]
-    reason = _cannot_tell(blind) if blind else _note(candidates, eligible, own)
+    note = " ".join([*(one.text for one in against), _note(candidates, eligible, own)])
+    reason = _cannot_tell(blind) if blind else note.strip()
     compared = ComparisonClass()
     if draws:
         names, costs = {c.provider for c in eligible}, any(c.unit == "USD" for c in columns)
@@ -270,6 +273,9 @@ def cost_gap(metric: str, trials: Sequence[TrialSample]) -> str:
     if no_sweep(metric, trials):
         return f"{metric} cannot be known: its trials have no sweep"
     searched = [n for t in trials if t.usable and (n := t.number(SUSTAINED, "value", "sweep")) is not None]
+    limits = dict.fromkeys(limit for t in trials if t.usable for limit in t.limits if limit.phase == "sweep" and limit.missing)
+    if searched and limits and all(n.value is None for n in searched):
+        return f"{metric} is not known: {next(iter(limits)).judgement.text}"
     if searched and all(n.value is None for n in searched):
         return f"{metric} is not known: the sweep found no highest rate that keeps the SLO"
     return ""

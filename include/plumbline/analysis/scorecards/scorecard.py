@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from itertools import groupby
 
@@ -18,6 +18,7 @@ from plumbline.declarations import AnyCriterion, AnyWorkload, InferenceWorkload,
 from plumbline.declarations.workloads.models import Encoder
 from plumbline.declarations.workloads.workload import Primary
 from plumbline.metrics import METRICS, PHASES, catalogue_order, leading_names
+from plumbline.results.limit import Limit
 from plumbline.results.sample import no_usable_trial
 
 STATUSES = ("valid", "degraded", "invalid", "failed", "missing")
@@ -80,6 +81,7 @@ class Scorecard:
     first: date | None
     last: date | None
     charged: InstanceShare | None = None
+    limits: tuple[Limit, ...] = field(default=(), metadata={"meaning": "what limited the highest rates of its usable trials, each once"})
     ranked: bool = True
     speed: SpeedFloor | None = None
     unusable: str = ""
@@ -157,6 +159,7 @@ def scorecard(
         last=max(days, default=None),
         charged=next((t.share for t in usable if t.share is not None), None),
         speed=_speed(place, workload, usable),
+        limits=tuple({(limit.phase, limit.limit): limit for t in usable for limit in t.limits}.values()),
         unusable="" if usable else no_usable_trial(next(iter(t.reasons), "") for t in final),
     )
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 GROUP = "plumbline.inference_engines"
-PATH_MEASURED = ("vllm", "tensorrtllm")
-"""Engines of which a trial first measures what the path of their tokens carries without them."""
+PATH_MEASURED = ("python", "vllm", "tensorrtllm", "onnxruntime")
+"""Engines of which a trial measures what their server carries without the model."""
 ENGINE_MEMORY_SHARE = 0.9
 """Share of an accelerator's memory that engines may take (vLLM's gpu_memory_utilization); the rest is for activations and CUDA."""
 

@@ -29,13 +29,12 @@ from plumbline.harness.inference.load.own_prompts import FetchFailed, OwnPrompts
 from plumbline.harness.inference.load.prompts import Prompts, prompts_of
 from plumbline.harness.inference.load.schedule import Schedule, schedule_of
 from plumbline.harness.inference.load.served_tokenizer import tokenizer_of
-from plumbline.harness.inference.phases import trial_record
+from plumbline.harness.inference.phases import capacity, trial_record
 from plumbline.harness.inference.phases.checkpoint_quality import OutputCheck, reference_workload
 from plumbline.harness.inference.phases.context import measure_context
 from plumbline.harness.inference.phases.cross_check import measure_cross_check
 from plumbline.harness.inference.phases.fault import measure_fault
 from plumbline.harness.inference.phases.load_phase import Driver, measure_phase, prepare_cache
-from plumbline.harness.inference.phases.path_limit import measure_path_limit
 from plumbline.harness.inference.phases.scale_out import measure_scale_out
 from plumbline.harness.inference.phases.search import measure_search
 from plumbline.harness.inference.phases.trial_record import OVERHEAD_S, TrialRecord
@@ -205,7 +204,6 @@ def _on_own_server(
     place = Place(record.workdir, own or [cores.server] * n, devices, len(own[0]) if own else max(1, cores.server_count // n))
     if outputs is not None:
         outputs.ask_reference(record, place)  # before the server starts: two of them would share memory and cores
-    measure_path_limit(record, place, cores.client)
     served = assemble(workload, place, None if fetched is None else fetched.folder)
     record.report("cold_start", 0.0, f"starting {served.servers[0].program}" if n == 1 else f"starting {n} × {served.servers[0].program}")
     driver = Driver(record, served, Settings(cpus=cores.client))
@@ -225,6 +223,7 @@ def _on_own_server(
             _phases(driver, schedule, prompts)
             record.event("server_stopping")
         record.event("server_stopped")
+        capacity.conclude_on_own_server(record, place, cores.client, None if fetched is None else fetched.folder)
     finally:
         if record.private_texts:
             for log, size in unasked.items():
@@ -248,6 +247,7 @@ def _on_endpoint(record: TrialRecord, schedule: Schedule, prompts: Prompts, outp
             outputs.check(record, served.target())
         try:
             _phases(driver, schedule, prompts)
+            capacity.conclude_on_endpoint(record, hidden=server is None)
         finally:
             if (source := served.token_count_source(record.logs)) is not None:
                 record.result.facts["endpoint.token_count"] = source

@@ -39,6 +39,8 @@ from plumbline.results import (
     FailureClass,
     GpuCounter,
     LaunchRecord,
+    Limit,
+    LimitName,
     MetricRow,
     Reason,
     ReplicaCount,
@@ -182,6 +184,7 @@ def simulate(trial: Trial) -> ResultDocument:
         ),
         validity=_validity(workload, metrics, steps),
         curves=tuple(steps.curves) if steps else (),
+        limits=tuple(_limits(trial, metrics)),
         metrics=tuple(metrics),
         stages=tuple(stages),
         gpu_health=_gpu_health(draw),
@@ -205,6 +208,14 @@ def _validity(workload: AnyWorkload, metrics: Sequence[MetricRow], steps: ScaleO
         return Validity(status="valid")
     reasons = (too_few_requests(workload.acceptance, metrics), _search_open(metrics), steps.judgement if steps else None)
     return verdict(each for each in reasons if each is not None)
+
+
+def _limits(trial: Trial, metrics: Sequence[MetricRow]) -> Iterator[Limit]:
+    """Simulated hardware is what gives out: nothing else is simulated."""
+    for row in metrics:
+        if row.metric == "highest_sustained_rate" and row.value is not None:
+            hardware: LimitName = "cores" if trial.provider.accelerator.kind == "cpu" else "accelerator"
+            yield Limit.shown(row.phase, hardware, "simulated: the hardware's capacity is what the rate is computed from")
 
 
 def _search_open(metrics: Sequence[MetricRow]) -> Judgement | None:

@@ -85,6 +85,21 @@ def prefill_operations(model: Model, tokens: int) -> float:
     return 2.0 * layers * tokens + 2.0 * head + 4.0 * model.layers * model.width * pairs
 
 
+def arithmetic_share(workload: InferenceWorkload, log: RequestLog, rate: float, matmul: float | None) -> float | None:
+    """Operations of `rate` requests a second such as those of `log`, over what `matmul_tflops` probed (FLOP/s); None where either is not known."""
+    model = workload.model
+    if isinstance(model, Checkpoint) or not matmul or not log.finished or workload.retrieval is not None:
+        return None
+    split = workload.needs.count if isinstance(model, Llama) and workload.needs.accelerator != "cpu" else 1
+    read, written = log.load.input_tokens[log.ok] + workload.added_tokens, log.written[log.ok]
+    operations = float(np.mean([prefill_operations(model, int(n)) for n in read]))
+    if not isinstance(model, Encoder):
+        layers, head = matmul_parameters(model)
+        context = float(np.mean(read + written / 2))
+        operations += float(np.mean(written - 1)) * (2.0 * (layers + head) + 4.0 * model.layers * model.width * context)
+    return operations * rate / (matmul * split)
+
+
 def mean_streaming(log: RequestLog) -> float:
     """Mean number of streaming sequences while there was one; NaN: never. Of several servers the mean, as each reads its own weights."""
     some = ~np.isnan(log.time_per_output_token)

@@ -41,23 +41,6 @@ def client_limited(log: RequestLog, limits: ClientLimits) -> Judgement | None:
     return Judgement(level, Reason(code="client_limited", detail="; ".join([*reasons, remedy])))
 
 
-_NEAR_PATH_LIMIT = 0.8
-
-
-def server_path_limited(metrics: Sequence[MetricRow], path_limit: float | None) -> Judgement | None:
-    """A load whose tokens came almost as fast as without an engine: the server around the engine was the limit. `metrics`: rows of the load;
-    `path_limit`: tokens a second without an engine."""
-    row = next((row for row in metrics if row.metric == "output_token_throughput"), None)
-    if path_limit is None or row is None or row.value is None or row.value < _NEAR_PATH_LIMIT * path_limit:
-        return None
-    detail = (
-        f"{row.value:,.0f} tokens/s in {row.phase} are {row.value / path_limit:.0%} of the {path_limit:,.0f} tokens/s that Triton's Python backend "
-        f"carries here without computing (degraded from {_NEAR_PATH_LIMIT:.0%}), so the server's path may be the limit, not the engine; expected "
-        "more cores for the server, or backend openai with the engine's own server"
-    )
-    return degraded("server_path_limited", detail)
-
-
 def counts_differ(log: RequestLog, server: ServerCounters | None) -> Judgement | None:
     """Only a phase without errors counts: a request that was given up may count as either."""
     if server is None or log.finished < log.n or server.succeeded == log.n:

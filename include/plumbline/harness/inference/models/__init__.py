@@ -24,6 +24,10 @@ _SOURCES = {
 """Architecture or engine → source files; the first file is the model itself, which Triton looks for as `model.py`."""
 
 
+WITHOUT_TRANSFORMER, WITHOUT_ENCODER = _HERE / "path_transformer.py", _HERE / "path_encoder.py"
+"""What takes the place of transformer.py and encoder.py where the path around a model is measured without it."""
+
+
 def sources_of(workload: InferenceWorkload) -> dict[str, Path]:
     """The files of the workload's model (of its pipeline, if it retrieves) on Triton's Python backend, by the name that each must have in the
     version folder."""

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from plumbline.declarations.workloads.load import Requests
+from plumbline.declarations.workloads.load import Requests, SearchPhaseSpec
 from plumbline.harness.inference.analysis import roofline, validity
 from plumbline.harness.inference.analysis.metrics import metrics_of, round_trip_rows, stages_of, within_slo
 from plumbline.harness.inference.load import own_prompts
 from plumbline.harness.inference.load.prompts import Prompts
-from plumbline.harness.inference.phases.trial_record import TrialRecord
+from plumbline.harness.inference.phases.trial_record import CapacityLoad, TrialRecord
 from plumbline.harness.inference.server import under_test
 from plumbline.harness.inference.server.under_test import ManagedServers, ServerUnderTest, format_outcome
 from plumbline.harness.measurement import TrialFailed, present, telemetry_row
@@ -102,10 +102,17 @@ def measure_phase(driver: Driver, load: PhaseLoad, prompts: Sequence[Prompt]) ->
     trips = [round_trip.measure_round_trip(served.target())]
     before = served.view()
     record.event(f"{load.name}_started")
-    with served.beside(load.name) as sampler, record.watch.phase(load.name):
+    with served.beside(load.name) as sampler, record.watch.phase(load.name) as watched:
         log = driver.drive(load, prompts, sample=sampler.sample)
     record.event(f"{load.name}_ended")
     record.logs.append(log)
+    if (
+        load.closed
+        and load.name == "steady"
+        and log.finished
+        and not any(isinstance(phase, SearchPhaseSpec) for phase in record.workload.phases)
+    ):
+        record.capacity = CapacityLoad(log.finished / log.elapsed_s, None, 1, log, prompts, [watched])
     require_running(served, format_outcome(log))
     after = served.view()
     trips.append(round_trip.measure_round_trip(served.target()))
@@ -127,7 +134,6 @@ def measure_phase(driver: Driver, load: PhaseLoad, prompts: Sequence[Prompt]) ->
     if load.name != "warmup":
         rows.append(validity.cache_state_contradicted(record.workload, log, gained))
     if load.name == "steady":
-        rows += [validity.server_path_limited([row for row in record.result.metrics if row.phase == "steady"], record.path_limit)]
         rows += [validity.client_limited(log, record.trial.validity), validity.counts_differ(log, gained), *served.judgements(log)]
     record.result.judgements += present(*rows)
     # Overload may drown a server, and that is a result; one that answers nothing at its steady load was not measured at all.

@@ -1,57 +1,71 @@
-"""The tokens a second that the way from an engine through Triton's Python backend to the client can carry, with an engine that computes nothing."""
+"""The requests a second that the way to the model and back carries, with the messages and the concurrency of a load and nothing computed."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from plumbline.declarations.workloads.engines import PATH_MEASURED
 from plumbline.harness.inference.phases.load_phase import Driver, sequential_load
 from plumbline.harness.inference.phases.trial_record import TrialRecord
-from plumbline.harness.inference.server import tritonserver, under_test
+from plumbline.harness.inference.server import backends, tritonserver, under_test
 from plumbline.harness.inference.server.assembly import Place, managed_triton
-from plumbline.harness.inference.server.backends import generation
-from plumbline.harness.inference.server.backends.generation import Weights
 from plumbline.harness.measurement import TrialFailed
 from plumbline.loadclient.prompt import Prompt
+from plumbline.loadclient.request_log import RequestLog
 from plumbline.loadclient.transport import Settings
 from plumbline.results import metric_row
 
-_MOST_SEQUENCES, _REQUESTS, _TOKENS, _PROMPT_TOKENS = 128, 4, 96, 128
+_LOAD_S, _MOST_REQUESTS, _WARM = 2.5, 20_000, 0.2
+"""`_WARM`: share of the load at its begin that does not count."""
 
 
-def measure_path_limit(record: TrialRecord, place: Place, client_cpus: tuple[int, ...] | None) -> None:
-    """Start the trial's servers with an engine that computes nothing, keep all sequences busy for a few seconds, and note the rate in `record`.
-
-    Nothing for backends other than those in PATH_MEASURED, nor for an engine in a backend of its own. A failure costs the row, which has its reason, not the trial."""
-    workload = record.workload
-    if workload.server.backend not in PATH_MEASURED or workload.server.triton_backend is not None:
-        return
-    record.report("cold_start", 0.0, "measuring the path of the tokens without the engine")
-    folder = place.workdir / "path-limit"
-    folder.mkdir(exist_ok=True)
-    ids = workload.requests.model_copy(update={"text": False, "output": "forced"})
-    plain = workload.model_copy(update={"requests": ids, "server": workload.server.model_copy(update={"adapters": None})})
-    written = generation.write(plain, folder / "models", "path", Weights(Path(), dummy=True, context=1024), place.threads, {})
-    served = managed_triton(tritonserver.find_installation(), written, replace(place, workdir=folder), workload)
+def measure_path(
+    record: TrialRecord,
+    place: Place,
+    client_cpus: tuple[int, ...] | None,
+    used: RequestLog,
+    prompts: Sequence[Prompt],
+    at_once: float,
+    checkpoint: Path | None,
+) -> tuple[float | None, str]:
+    """(requests a second, why it is not known). Start the trial's servers with the model replaced by nothing, and send the requests of `used`, as
+    long as they and their answers were, in a closed loop of `at_once` at a time. The trial's own servers have ended. A failure costs the row, which has its reason, not the trial."""
+    workload, folder = record.workload, place.workdir / "path-limit"
     rate: float | None = None
-    tokens, reason = 0, None
+    finished, reason = 0, ""
     try:
+        folder.mkdir(exist_ok=True)
+        written = backends.write_without_model(workload, folder / "models", threads=place.threads, checkpoint=checkpoint)
+        served = managed_triton(tritonserver.find_installation(), written, replace(place, workdir=folder), workload)
+        record.report(used.load.name, 0.0, "measuring the path without the model")
         with under_test.all_running(served.servers):
-            rate, tokens = _rate(Driver(record, served, Settings(cpus=client_cpus)), workload.server.sequences)
+            rate, finished = _rate(Driver(record, served, Settings(cpus=client_cpus)), used, prompts, max(1, round(at_once)))
     except TrialFailed as failure:
-        reason = f"not measured: {failure.detail}"
-    record.path_limit = rate
-    record.result.metrics.append(metric_row("server_path_throughput", rate, tokens, phase="cold_start", reason=reason))
+        reason = failure.detail
+    row = metric_row("server_path_rate", rate, finished, phase="cold_start", reason=f"not measured: {reason}" if reason else None)
+    record.result.metrics.append(row)
+    return rate, reason
 
 
-def _rate(driver: Driver, sequences: int) -> tuple[float, int]:
-    """(tokens a second from the first to the last of all answers, tokens)."""
-    prompts = [Prompt(np.ones(_PROMPT_TOKENS, np.int32))] * _REQUESTS
-    load = sequential_load("warmup", prompts, _TOKENS, min(sequences * driver.served.replicas, _MOST_SEQUENCES))
-    log = driver.drive(load, prompts * (load.n // _REQUESTS), note="without the engine: ", declared=False)
-    if log.finished < log.n:
+def _rate(driver: Driver, used: RequestLog, prompts: Sequence[Prompt], at_once: int) -> tuple[float, int]:
+    """(requests a second, requests that finished)."""
+    each = max(2, _MOST_REQUESTS // at_once)
+    # A model that ends its answers itself wrote less than it was allowed to.
+    written = np.where(used.ok & (used.written > 0), used.written, used.load.output_tokens).astype(np.int32)
+    order = np.arange(each * at_once) % used.load.n
+    closed = sequential_load("warmup", [prompts[i] for i in order[:each].tolist()], 1, at_once)
+    closed = replace(closed, input_tokens=used.load.input_tokens[order], output_tokens=written[order])
+
+    def over(log: RequestLog) -> bool:
+        return bool(np.isfinite(log.began) and time.monotonic() - log.began > _LOAD_S)
+
+    log = driver.drive(closed, [prompts[i] for i in order.tolist()], stop=over, note="without the model: ", declared=False)
+    ends = np.sort(log.ended[log.ok])
+    counted = ends[ends >= _WARM * ends[-1]] if len(ends) else ends
+    if len(counted) < 2:
         raise TrialFailed(*driver.served.failure(log))
-    return load.n * _TOKENS / float(log.last_token.max() - log.first_token.min()), load.n * _TOKENS
+    return (len(counted) - 1) / float(counted[-1] - counted[0]), len(ends)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 import numpy as np
 
 from plumbline.declarations.workloads.inference import Slo
 from plumbline.declarations.workloads.load import SearchPhaseSpec
-from plumbline.harness.inference.analysis import validity
+from plumbline.harness.inference.analysis import roofline, validity
 from plumbline.harness.inference.analysis.metrics import metrics_of, stages_of, within_slo
 from plumbline.harness.inference.load.prompts import Prompts, probe_prompts
 from plumbline.harness.inference.load.schedule import probe_load
@@ -23,9 +24,10 @@ from plumbline.harness.inference.phases.load_phase import (
     wait_until_settled,
 )
 from plumbline.harness.inference.phases.saturation import Planned, Probe, Saturation, cannot_hold, growth_of
-from plumbline.harness.inference.phases.trial_record import TrialRecord
+from plumbline.harness.inference.phases.trial_record import CapacityLoad, TrialRecord
 from plumbline.harness.inference.server.under_test import format_outcome
-from plumbline.harness.measurement import EvidenceFile, TrialFailed, degraded
+from plumbline.harness.measurement import EvidenceFile, TrialFailed, Watched, degraded
+from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.request_log import RequestLog
 from plumbline.results import metric_row
 
@@ -46,35 +48,38 @@ def count_missed(log: RequestLog, slo: Slo, now_s: float) -> int:
 def measure_search(driver: Driver, phase: int, spec: SearchPhaseSpec, prompts: Prompts) -> None:
     """Search phase number `phase` of the workload.
 
-    The row of the highest rate is absent where the search cannot determine it (a judgement has the reason); the other rows are those of the
-    last run that confirmed that rate. Raises TrialFailed as other phases do, and "bad_declaration" if a probe cannot be computed."""
+    What limited the rate is judged when its server has ended (`capacity`); its row is absent where the search cannot determine it (a judgement
+    has the reason). The other rows are those of the last run that confirmed that rate. Raises TrialFailed as other phases do, and "bad_declaration" if a probe cannot be computed."""
     record, state = driver.record, Saturation(spec.search)
-    best: RequestLog | None = None
+    best: tuple[RequestLog, Sequence[Prompt]] | None = None
+    seen: list[tuple[float, Watched]] = []
     began_s = record.done_s
     record.event("sweep_started")
     while (planned := state.next_probe()) is not None:
         number = len(state.probes)
         require_running(driver.served, f"before probe {number} of {spec.name}")
         prepare_cache(driver, spec.name, prompts)
-        log, probe = _probe(driver, phase, spec, number, planned, prompts)
+        log, texts, watched, probe = _probe(driver, phase, spec, number, planned, prompts)
+        seen.append((planned.rate, watched))
         verdict = state.learn(probe)
         record.done_s = began_s + state.spent_s
         if verdict.holds and (planned.confirming or state.held is None):
-            best = log
+            best = log, texts
         elif verdict.holds is False:
             wait_until_settled(driver, spec.name, prompts.cold_start)
     record.event("sweep_ended")
     record.done_s = began_s + spec.search.budget_s
-    bracket = (state.held, state.failed) if state.held is not None and state.failed is not None else None
-    record.result.metrics.append(metric_row("highest_sustained_rate", state.highest, len(state.probes), phase=spec.name, ci=bracket))
     if best is not None:
-        rows = metrics_of(best, record.workload.slo, None)
-        record.result.metrics += noted_lengths(rows, record.workload.requests)
-        if (limited := validity.server_path_limited(rows, record.path_limit)) is not None:
-            record.result.judgements.append(limited)
-        record.result.telemetry += length_telemetry(best, record.workload.requests)
-        record.result.stages += stages_of(best, None)
-    if state.highest is None:
+        log, texts = best
+        record.result.metrics += noted_lengths(metrics_of(log, record.workload.slo, None), record.workload.requests)
+        record.result.metrics += roofline.roofline_rows(record.workload, log, record.probed)
+        record.result.telemetry += length_telemetry(log, record.workload.requests)
+        record.result.stages += stages_of(log, None)
+    if state.highest is not None and state.failed is not None and best is not None:
+        around = [watched for rate, watched in seen if rate >= state.highest]
+        record.capacity = CapacityLoad(state.highest, (state.highest, state.failed), len(state.probes), *best, around)
+    else:
+        record.result.metrics.append(metric_row("highest_sustained_rate", None, len(state.probes), phase=spec.name))
         code = "client_limited" if state.ending == "client_limited" else "search_open"
         record.result.judgements.append(degraded(code, f"no highest rate in {spec.name}: {state.summary()}"))
     record.result.evidence.append(_evidence(record, state))
@@ -95,7 +100,9 @@ def observe(planned: Planned, log: RequestLog, slo: Slo, stopped_s: float | None
     return replace(probe, residence_s=float(np.median(latency)) if len(latency) else 0.0)
 
 
-def _probe(driver: Driver, phase: int, spec: SearchPhaseSpec, number: int, planned: Planned, prompts: Prompts) -> tuple[RequestLog, Probe]:
+def _probe(
+    driver: Driver, phase: int, spec: SearchPhaseSpec, number: int, planned: Planned, prompts: Prompts
+) -> tuple[RequestLog, Sequence[Prompt], Watched, Probe]:
     record, workload, target = driver.record, driver.record.workload, spec.search.goodput
     try:
         load = probe_load(workload, phase, number, planned.rate, planned.seconds)
@@ -115,13 +122,13 @@ def _probe(driver: Driver, phase: int, spec: SearchPhaseSpec, number: int, plann
         return stopped_s is not None
 
     what = "confirming run" if planned.confirming else "probe"
-    with record.watch.phase(spec.name):
+    with record.watch.phase(spec.name) as watched:
         log = driver.drive(load, texts, stop=stop, note=f"{what} {number + 1} at {planned.rate:.4g}/s: ")
     record.logs.append(log)
     require_running(driver.served, format_outcome(log))
     limited = validity.client_limited(log, record.trial.validity)
     late = limited.reason.detail if limited is not None and limited.level == "invalid" else None
-    return log, observe(planned, log, workload.slo, stopped_s, late)
+    return log, texts, watched, observe(planned, log, workload.slo, stopped_s, late)
 
 
 def _evidence(record: TrialRecord, state: Saturation) -> EvidenceFile:

@@ -18,7 +18,8 @@ from plumbline.harness.contention_monitor import ContentionMonitor
 from plumbline.harness.inference.load import own_prompts
 from plumbline.harness.inference.load.schedule import Schedule, turn_of
 from plumbline.harness.launcher_protocol import Progress
-from plumbline.harness.measurement import EvidenceFile, Measurement
+from plumbline.harness.measurement import EvidenceFile, Measurement, Watched
+from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.request_log import COMPLETION, ERROR_CLASSES, PROMPT, USAGE, RequestLog, Values
 from plumbline.metrics import Phase
 from plumbline.results import Event, MetricRow, metric_row
@@ -81,6 +82,27 @@ def _sum(one: TokenUsage, other: TokenUsage) -> TokenUsage:
     )
 
 
+@dataclass(frozen=True)
+class CapacityLoad:
+    """What a highest rate was seen with. `log`, `prompts`: of the last run that confirmed it. `bracket`: (held, failed), 1/s, of a search; None: it is
+    the throughput of a closed loop.
+
+    `watched`: the stretches of that run and of those at higher rates."""
+
+    rate: float
+    bracket: tuple[float, float] | None
+    probes: int
+    log: RequestLog
+    prompts: Sequence[Prompt]
+    watched: Sequence[Watched]
+
+    @property
+    def in_flight(self) -> float:
+        """Mean number of requests that were present, by Little's law."""
+        latency = (self.log.last_token - self.log.scheduled)[self.log.ok]
+        return self.rate * float(latency.mean()) if len(latency) else 0.0
+
+
 OVERHEAD_S = 5.0
 """Overhead of a trial beside its load; for progress only."""
 
@@ -88,7 +110,7 @@ OVERHEAD_S = 5.0
 @dataclass
 class TrialRecord:
     """`probed`: rows of the hardware probes. `logs`: one a phase of load, or one a probe of a search. `private_texts`: what must appear in no
-    document and no evidence. `path_limit`: tokens a second that the server's path carries without an engine; None where it is not measured."""
+    document and no evidence. `capacity`: the load at the highest rate of a search; None: no search held one."""
 
     trial: Trial
     workload: InferenceWorkload
@@ -101,7 +123,7 @@ class TrialRecord:
     usage: UsageTotals = field(default_factory=UsageTotals)
     done_s: float = 0.0
     private_texts: tuple[str, ...] = field(default=(), repr=False)
-    path_limit: float | None = None
+    capacity: CapacityLoad | None = None
     _fraction: float = 0.0
 
     @property

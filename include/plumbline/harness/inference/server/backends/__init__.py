@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.declarations import InferenceWorkload, digest
-from plumbline.declarations.workloads.engines import engine
+from plumbline.declarations.workloads.engines import PATH_MEASURED, engine
 from plumbline.harness.inference.server.backends.repository import Repository, hash_of
 from plumbline.harness.measurement import TrialFailed
 
-__all__ = ["Repository", "model_hash", "write"]
+__all__ = ["Repository", "model_hash", "write", "write_without_model"]
 
 
 def write(workload: InferenceWorkload, folder: Path, *, threads: int, checkpoint: Path | None = None) -> Repository:
@@ -28,6 +28,20 @@ def write(workload: InferenceWorkload, folder: Path, *, threads: int, checkpoint
     folder.mkdir(parents=True, exist_ok=True)
     more = {} if checkpoint is None else {"checkpoint": checkpoint}
     repository: Repository = _writer(workload).write(workload, folder, threads, **more)
+    return repository
+
+
+def write_without_model(workload: InferenceWorkload, folder: Path, *, threads: int, checkpoint: Path | None = None) -> Repository:
+    """As `write`, with the model replaced by nothing: the same messages come and go, and nothing is computed. Raises TrialFailed, with the
+    reason where the model cannot be taken out of its server."""
+    folder.mkdir(parents=True, exist_ok=True)
+    backend, writer = workload.server.backend, None
+    if backend in PATH_MEASURED and workload.server.triton_backend is None:
+        writer = getattr(_writer(workload), "write_without_model", None)
+    if writer is None:
+        raise TrialFailed("bad_declaration", f"the model of server.backend {backend} cannot be taken out of its server")
+    more = {} if checkpoint is None else {"checkpoint": checkpoint}
+    repository: Repository = writer(workload, folder, threads, **more)
     return repository
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.models import PATCH_BYTES, Encoder
 from plumbline.harness import engine_python
+from plumbline.harness.inference import models
 from plumbline.harness.inference.load.model_wires import pixels
 from plumbline.harness.inference.server.backends.repository import Input, Repository, config_of, hash_of, needs_precision, version_folder
 from plumbline.harness.measurement import TrialFailed
@@ -31,6 +32,15 @@ _EXPORT_WITHIN_S = 900.0
 
 def write(workload: InferenceWorkload, folder: Path, threads: int) -> Repository:
     """The repository, with the exported model."""
+    return _write(workload, folder, threads, ENCODER)
+
+
+def write_without_model(workload: InferenceWorkload, folder: Path, threads: int) -> Repository:
+    """The same, with a model that answers at once."""
+    return _write(workload, folder, threads, models.WITHOUT_ENCODER)
+
+
+def _write(workload: InferenceWorkload, folder: Path, threads: int, source: Path) -> Repository:
     shape = workload.model
     assert isinstance(shape, Encoder)
     gpu = workload.needs.accelerator != "cpu"
@@ -48,7 +58,7 @@ def write(workload: InferenceWorkload, folder: Path, threads: int) -> Repository
         parameters={"intra_op_thread_count": threads},
     )
     version = version_folder(folder, config)
-    _export(shape, version / FILE, (inputs, answer))
+    _export(shape, version / FILE, (inputs, answer), source)
     wire = Wire("unary", MODEL, {answer: 4 * size}, index=None)
 
     def tensors(number: int, prompt: Prompt, output_tokens: int) -> list[Tensor]:
@@ -63,8 +73,8 @@ def model_hash(workload: InferenceWorkload) -> str:
     return hash_of(workload, **{path.name: sha256_file(path) for path in sources})
 
 
-def _export(shape: Encoder, file: Path, names: tuple[str, str]) -> None:
-    request = {"shape": shape.model_dump(mode="json"), "file": str(file), "names": names}
+def _export(shape: Encoder, file: Path, names: tuple[str, str], source: Path) -> None:
+    request = {"shape": shape.model_dump(mode="json"), "file": str(file), "names": names, "source": str(source)}
     try:
         done = engine_python.run("-c", f"from {__name__} import main; main()", request=request, limit_s=_EXPORT_WITHIN_S)
     except subprocess.TimeoutExpired as error:
@@ -88,14 +98,14 @@ _TRIED = ((1, 3), (3, 8))
 _TOLERANCE = {"fp32": 1e-4, "fp16": 2e-2}
 
 
-def export_encoder(shape: dict[str, Any], file: Path, names: tuple[str, str]) -> None:
-    """Write the encoder of `shape` (its declaration) to `file`; `names` are those of its input and its output.
+def export_encoder(shape: dict[str, Any], file: Path, names: tuple[str, str], source: Path | None = None) -> None:
+    """Write the encoder of `shape` (its declaration) to `file`; `names` are those of its input and its output, `source` is where its class is.
 
     Raises ValueError if the file answers otherwise than the model, ModuleNotFoundError if a package that writes ONNX is missing.
     """
     import torch
 
-    model = _encoder(shape)
+    model = _encoder(shape, source or ENCODER)
     example = _ids(shape, *_TRACED)
     with torch.inference_mode(False), torch.no_grad():
         sizes = {0: torch.export.Dim("texts", min=1), 1: torch.export.Dim("tokens", min=1, max=shape["context"])}
@@ -116,9 +126,9 @@ def export_encoder(shape: dict[str, Any], file: Path, names: tuple[str, str]) ->
                 raise ValueError(f"{file.name} answers otherwise than the model for {size[0]} texts of {size[1]} tokens")
 
 
-def _encoder(shape: dict[str, Any]) -> torch.nn.Module:
+def _encoder(shape: dict[str, Any], source: Path) -> torch.nn.Module:
     # It lies beside other models as source for Triton's Python backend, and is no member of this package.
-    spec = importlib.util.spec_from_file_location("encoder", ENCODER)
+    spec = importlib.util.spec_from_file_location("encoder", source)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -149,4 +159,4 @@ def _loaded(file: Path, names: tuple[str, str]) -> Any:
 def main() -> None:
     """Run the export that standard input describes as JSON: the arguments of `export` by their names."""
     request = json.load(sys.stdin)
-    export_encoder(request["shape"], Path(request["file"]), tuple(request["names"]))
+    export_encoder(request["shape"], Path(request["file"]), tuple(request["names"]), Path(request["source"]))

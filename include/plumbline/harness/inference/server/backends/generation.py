@@ -165,6 +165,11 @@ def write(
     return Repository(folder, MODEL, "python", streamed, inputs)
 
 
+def write_path(workload: InferenceWorkload, folder: Path, weights: Weights, threads: int) -> Repository:
+    """The repository of an engine that computes nothing and answers as those on this protocol do."""
+    return write(workload, folder, "path", weights, threads, {})
+
+
 def _without_locale(path: str) -> str:
     """The path as Triton's Python reads it, which takes every letter beyond ASCII for bytes."""
     return os.fsencode(path).decode("ascii", "surrogateescape")

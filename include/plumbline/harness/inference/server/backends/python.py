@@ -53,6 +53,20 @@ def write(workload: InferenceWorkload, folder: Path, threads: int, checkpoint: P
     return repository
 
 
+def write_without_model(workload: InferenceWorkload, folder: Path, threads: int, checkpoint: Path | None = None) -> Repository:
+    """The same repository with models that compute nothing."""
+    if checkpoint is not None:
+        return generation.write_path(workload, folder, generation.weights_of(workload, checkpoint), threads)
+    repository = write(workload, folder, threads)
+    for version in folder.glob("*/1"):
+        if (transformer := version / "transformer.py").exists():
+            transformer.rename(version / "computing_transformer.py")
+            shutil.copyfile(models.WITHOUT_TRANSFORMER, transformer)
+        if (version / "encoder.py").exists():
+            shutil.copyfile(models.WITHOUT_ENCODER, version / "encoder.py")
+    return repository
+
+
 def model_hash(workload: InferenceWorkload) -> str:
     """Hash of the model's source, shape and weights; of a pipeline, of all its models and the documents."""
     if workload.retrieval is not None:

@@ -23,6 +23,12 @@ def write(workload: InferenceWorkload, folder: Path, threads: int, checkpoint: P
     return generation.write(workload, folder, "tensorrtllm", weights, threads, engine_args(workload, weights))
 
 
+def write_without_model(workload: InferenceWorkload, folder: Path, threads: int, checkpoint: Path | None = None) -> Repository:
+    """Without the engine: its path takes none of its weights."""
+    weights = generation.dummy(workload, folder) if checkpoint is None else generation.weights_of(workload, checkpoint)
+    return generation.write_path(workload, folder, weights, threads)
+
+
 def model_hash(workload: InferenceWorkload) -> str:
     return generation.model_hash(workload, "tensorrtllm")
 

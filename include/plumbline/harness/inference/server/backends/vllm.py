@@ -30,6 +30,12 @@ def write(workload: InferenceWorkload, folder: Path, threads: int, checkpoint: P
     return generation.write(workload, folder, "vllm", weights, threads, arguments, variables)
 
 
+def write_without_model(workload: InferenceWorkload, folder: Path, threads: int, checkpoint: Path | None = None) -> Repository:
+    """Without the engine: its path takes none of its weights."""
+    weights = generation.dummy(workload, folder) if checkpoint is None else generation.weights_of(workload, checkpoint, ("fp8",))
+    return generation.write_path(workload, folder, weights, threads)
+
+
 def model_hash(workload: InferenceWorkload) -> str:
     if workload.server.triton_backend == vllm_backend.BACKEND:
         return hash_of(workload, triton_backend=vllm_backend.BACKEND)  # its source is the image's, which is a fact of its own
