@@ -159,8 +159,6 @@ def test_a_trial_on_an_engine_records_it(tmp_path: Path) -> None:
     found = rows(result)
     assert (found["error_rate"], found["draft_acceptance_ratio"]) == (0, 0.25)
     assert found["prefill_time"] == pytest.approx(0.005)
-    (limit,) = [row for row in result.metrics if row.metric == "server_path_throughput"]
-    assert limit.value is not None and limit.value > (found["output_token_throughput"] or 0) and limit.n == 8 * 4 * 96
     assert result.facts["engine.gpu_memory_utilization"] == 0.5
     sources = {stage.stage: stage.source for stage in result.stages if stage.phase == "steady"}
     assert sources == {"dispatch": "client", "queue": "response", "prefill": "response", "decode": "response", "delivery": "client"}

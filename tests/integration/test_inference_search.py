@@ -47,7 +47,8 @@ def searched(
 
 
 def highest(result: Measurement) -> MetricRow:
-    return next(r for r in result.metrics if r.metric == "highest_sustained_rate")
+    """The rate: a golden server uses no hardware, so what it reached is no claim about any."""
+    return next(r for r in reversed(result.metrics) if r.metric in ("highest_sustained_rate", "highest_rate_reached"))
 
 
 def codes(result: Measurement) -> set[str]:

@@ -26,6 +26,7 @@ from plumbline.harness.training.analysis.measurement import build_measurement, j
 from plumbline.harness.training.analysis.performance import energy_rows
 from plumbline.harness.training.analysis.records import Incident, TrainingRecords
 from plumbline.harness.training.analysis.script import device_peaks
+from plumbline.harness.training.analysis.step_limit import judge_step, step_evidence
 from plumbline.harness.training.job import fault_injection
 from plumbline.harness.training.job.coordinator import Coordinator
 from plumbline.harness.training.job.fault_injection import inject_fault
@@ -76,9 +77,19 @@ def measure(trial: Trial, workdir: Path, progress: Progress, monitor: Contention
         session.clear()
     measured = build_measurement(workload, session.records, folder, device_peaks(trial, probed))
     measured.metrics += [*session.network, *session.between.rows]
+    accelerated = workload.needs.accelerator != "cpu"
     measured.metrics += energy_rows(measured.metrics, monitor.gpu_rows())
-    if isinstance(workload, ScriptWorkload) and workload.needs.accelerator != "cpu":
+    if isinstance(workload, ScriptWorkload) and accelerated:
         measured.metrics += monitor.gpus.memory_rows()
+    if any(row.phase == "steady" for row in measured.metrics):
+        evidence = step_evidence(
+            accelerated=accelerated,
+            metrics=measured.metrics,
+            stages=measured.stages,
+            telemetry=monitor.telemetry(),
+            probed_power=monitor.gpus.peak("environment", "power"),
+        )
+        measured.limits.append(judge_step(evidence))
     measured.curves += session.between.curves
     measured.facts |= session.between.facts
     measured.judgements += judge_training(workload, trial.validity, session.records)

@@ -18,7 +18,6 @@ from plumbline.harness.inference.analysis.validity import (
     counts_differ,
     pace_unmeasured,
     prompt_cut,
-    server_path_limited,
     too_few_requests,
 )
 from plumbline.harness.inference.load.schedule import schedule_of
@@ -110,17 +109,6 @@ def test_a_shipped_workload_asks_enough_for_its_own_criteria(workload: Inference
         insufficient_observations(criterion, requests[criterion.phase]) for criterion in workload.acceptance if criterion.phase in requests
     ]
     assert not [reason for reason in reasons if reason]
-
-
-@pytest.mark.parametrize(("share", "limited"), [(0.79, False), (0.81, True), (None, False)])
-def test_a_load_near_what_the_path_carries_without_an_engine_is_limited_by_it(share: float | None, limited: bool) -> None:
-    rows = metrics_of(log_of(), SLO, None)
-    rate = next(row.value for row in rows if row.metric == "output_token_throughput")
-    assert rate is not None
-    judgement = server_path_limited(rows, None if share is None else rate / share)
-    assert (judgement is not None) == limited
-    if judgement is not None:
-        assert (judgement.level, judgement.reason.code) == ("degraded", "server_path_limited") and "81%" in judgement.reason.detail
 
 
 @pytest.mark.parametrize(
