@@ -111,17 +111,25 @@ class PerfAnalyzer:
             (libraries / name).unlink(missing_ok=True)
             (libraries / name).symlink_to(found[0])
 
+    @property
+    def binary(self) -> Path:
+        return self._folder / "bin" / "perf_analyzer"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Of its environment."""
+        return {"LD_LIBRARY_PATH": str(self._folder / "plumbline-libraries")}
+
     def run(self, server: Server, rate: float, seconds: float, seed: int, folder: Path, *, patient: bool = True) -> Run:
         report = folder / "perf_analyzer.csv"
         report.unlink(missing_ok=True)
         command = [
-            *(str(self._folder / "bin" / "perf_analyzer"), "-m", MODEL, "-x", "1", "-u", server.grpc, "-i", "grpc", "--async"),
+            *(str(self.binary), "-m", MODEL, "-x", "1", "-u", server.grpc, "-i", "grpc", "--async"),
             *("--request-rate-range", f"{rate:g}", "--request-distribution", "poisson"),
             *("--measurement-interval", str(math.ceil(seconds / 3 * 1e3)), "--max-trials", "3", "--stability-percentage", "999"),
             *("-f", str(report)),
         ]
-        env = {"LD_LIBRARY_PATH": str(self._folder / "plumbline-libraries")}
-        observed = _watched(self.name, command, server, folder, _within(seconds, 4.0, patient), env)
+        observed = _watched(self.name, command, server, folder, _within(seconds, 4.0, patient), self.variables)
         if not report.exists():
             raise ClientFailed(f"perf_analyzer at {rate:g}/s wrote no report; its output: {' | '.join(observed.output.splitlines()[-4:])}")
         with report.open(newline="") as file:

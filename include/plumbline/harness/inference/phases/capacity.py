@@ -54,7 +54,8 @@ def _evidence(
         foreign=highest([each.foreign for each in at.watched]),
         foreign_from=record.trial.validity.foreign_cpu_degraded,
         client=cpu_s / at.log.elapsed_s / record.watch.cores if at.log.cpu_s and at.log.elapsed_s > 0 else None,
-        client_limited="" if limited is None else limited.reason.detail,
+        # On the server's cores a client is late as soon as they are full: only what makes a phase invalid was the client's own limit.
+        client_limited=limited.reason.detail if limited is not None and limited.level == "invalid" else "",
         path_rate=path_rate,
         path_missing=missing,
         bandwidth=rows.get("model_bandwidth_utilization"),
