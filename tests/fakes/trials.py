@@ -11,7 +11,8 @@ from typing import Any
 
 from tests.fakes.installation import CONFIG
 
-from plumbline.declarations import Declarations, Provider, Trial, load
+from plumbline.declarations import AnyWorkload, Declarations, InferenceWorkload, Provider, Trial, load
+from plumbline.declarations.loader import load_file
 from plumbline.harness.delivery import evidence_entries
 from plumbline.harness.measurement import EvidenceFile
 from plumbline.launch.plan import RunRequest, plan, planned_trials
@@ -27,12 +28,20 @@ PROVIDERS = ("example-coreweave-h100", "example-eks-p5", "local-1core", "local-2
 _shipped = cache(load)
 
 
+@cache
+def _quick() -> AnyWorkload:
+    """The first run's inference workload with a smaller model."""
+    file = Path(__file__).parents[1] / "data" / "chat-tiny-cpu.yaml"
+    return load_file(file, InferenceWorkload)
+
+
 def declared() -> Declarations:
     """The shipped declarations that tests rely on; others may come and go."""
     found = _shipped(CONFIG)
+    workloads = dict(found.workloads) | {WORKLOADS["inference"]: _quick()}
     return Declarations(
         {name: found.providers[name] for name in PROVIDERS},
-        {name: found.workloads[name] for name in sorted(WORKLOADS.values())},
+        {name: workloads[name] for name in sorted(WORKLOADS.values())},
         dict(found.teams),
         found.thresholds,
     )

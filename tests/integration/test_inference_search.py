@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -114,3 +119,34 @@ def test_a_client_that_was_the_limit_is_not_called_the_servers(tmp_path: Path) -
     assert (search["ended"], highest(result).value) == ("client_limited", None)
     assert len(search["probes"]) == 2, "it had a second chance"
     assert "client_limited" in {j.reason.code for j in result.judgements}
+
+
+@contextmanager
+def busy_core() -> Iterator[None]:
+    """A program that computes on one core and is no child of this process."""
+    loop = "import time\nend = time.time() + 120\nwhile time.time() < end: pass"
+    started = subprocess.run(["sh", "-c", '"$0" -c "$1" >/dev/null 2>&1 & echo $!', sys.executable, loop], capture_output=True, check=True)
+    try:
+        yield
+    finally:
+        os.kill(int(started.stdout), signal.SIGKILL)
+
+
+@pytest.mark.full
+@pytest.mark.exclusive
+def test_what_a_sleeping_server_reaches_is_shown_and_claims_nothing(tmp_path: Path) -> None:
+    """A golden server sleeps instead of computing: alone its hardware is idle, beside a busy core it is contended."""
+    quick = {"probe": "3s", "tolerance": "50%", "at_most": 4}
+    (tmp_path / "alone").mkdir()
+    alone, _ = searched(tmp_path / "alone", ["16/s", "400/s"], **quick)
+    (tmp_path / "beside").mkdir()
+    with busy_core():
+        beside, _ = searched(tmp_path / "beside", ["16/s", "400/s"], **quick)
+    for result, word, other in ((alone, "it was idle", "others used"), (beside, "others used", "it was idle")):
+        found = {r.metric: r for r in result.metrics if r.phase == "sweep"}
+        assert found["highest_sustained_rate"].value is None and "was reached" in (found["highest_sustained_rate"].reason or "")
+        assert found["highest_rate_reached"].value is not None
+        (limit,) = result.limits
+        assert (limit.limit, limit.judgement.verdict) == ("not_shown", "not_shown")
+        assert word in limit.seen and other not in limit.seen
+        assert "capacity_not_shown" in codes(result)
