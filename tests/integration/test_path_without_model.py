@@ -57,6 +57,7 @@ def test_an_engine_is_taken_out_too(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_server_of_another_command_keeps_its_model(tmp_path: Path) -> None:
-    command = engine_workload(model=LLAMA | {"vocabulary": 2048}, server={"backend": "openai", "command": ["{python}", "serve"]}, requests={"text": True})
+    server = {"backend": "openai", "command": ["serve", "{model}", "{port}"]}
+    command = engine_workload(model=LLAMA | {"vocabulary": 2048}, server=server, requests={"text": True})
     with pytest.raises(TrialFailed, match="openai cannot be taken out"):
         backends.write_without_model(command, tmp_path, threads=1)
