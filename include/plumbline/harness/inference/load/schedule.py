@@ -85,7 +85,8 @@ def schedule_of(workload: InferenceWorkload) -> Schedule:
 
 
 def probe_load(workload: InferenceWorkload, phase: int, probe: int, rate: float, duration_s: float) -> PhaseLoad:
-    """The load of a search's probe: Poisson arrivals at `rate` a second for `duration_s`, given their number, so that the rate is offered exactly.
+    """The load of a search's probe: Poisson arrivals at `rate` a second for `duration_s`, given their number, so that the rate is offered exactly; where
+    that is longer than the search's `confirm`, in each part of about that length, because it may end after any of them.
 
     Drawn from the seed, the phase's number in `workload.phases` and the probe's own: a search at the same rates meets the same requests.
     Raises ValueError if there is no arrival in it.
@@ -95,7 +96,8 @@ def probe_load(workload: InferenceWorkload, phase: int, probe: int, rate: float,
         raise TypeError(f"phases[{phase}] {spec.name} is not a search; expected a phase that declares one")
     arrivals = Arrivals.model_validate({"poisson": {"rate": f"{float(rate)!r}/s"}})
     where = f"phases[{phase}] {spec.name}, probe {probe} at {rate:g}/s"
-    return replace(_load(where, spec.name, arrivals, duration_s, workload.requests, [phase, 2, probe], counted=True), probe=probe)
+    load = _load(where, spec.name, arrivals, duration_s, workload.requests, [phase, 2, probe], counted_s=spec.search.confirm or spec.search.probe)
+    return replace(load, probe=probe)
 
 
 def request_rng(workload: InferenceWorkload | Requests, *stream: int) -> Random:
@@ -120,8 +122,9 @@ def _load(
     requests: Requests,
     stream: list[int],
     overload: Overload | None = None,
-    counted: bool = False,
+    counted_s: float | None = None,
 ) -> PhaseLoad:
+    """`counted_s`: the arrivals in each about so many seconds are as many as the rate expects."""
     rng = request_rng(requests, *stream)
     if arrivals.trace is not None:
         load = _replayed(where, name, arrivals.trace, duration_s, overload)
@@ -130,8 +133,8 @@ def _load(
         times, after = _closed_loop(arrivals.closed, requests)
     else:
         first = (
-            _counted_poisson(arrivals.expected(duration_s), duration_s, rng)
-            if counted
+            _counted_parts(arrivals, duration_s, counted_s, rng)
+            if counted_s is not None
             else arrival_times(arrivals, duration_s, rng, overload)
         )
         times, after = _conversations(first, requests)
@@ -278,6 +281,13 @@ def _counted_poisson(expected: float, duration_s: float, rng: Random) -> Seconds
     200 requests by 7 %, and the rate that is named was not the one that was offered."""
     times = round_to_microseconds(np.sort(rng.random(round(expected))) * duration_s)
     return np.minimum(times, duration_s - 1e-6)
+
+
+def _counted_parts(arrivals: Arrivals, duration_s: float, each_s: float, rng: Random) -> Seconds:
+    edges = np.linspace(0.0, duration_s, max(1, round(duration_s / each_s)) + 1)
+    numbers = np.diff(np.rint([arrivals.expected(edge) for edge in edges]))
+    parts = zip(edges, np.diff(edges), numbers, strict=False)
+    return np.concatenate([round_to_microseconds(begin + _counted_poisson(n, lasting, rng)) for begin, lasting, n in parts])
 
 
 def replay_times(times: Seconds, overload: Overload | None, duration_s: float) -> Seconds:

@@ -20,71 +20,12 @@ themselves decide, and the result says so. Where even all the seconds left witho
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from statistics import NormalDist
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from plumbline.declarations.workloads.load import Search
-from plumbline.metrics.proportions import CONFIDENCE, min_successes_to_prove, wilson_interval
-
-_WINDOWS = 12
-_MIN_REQUESTS = 45
-"""Two seconds at 25/s are enough: from an empty server they pass an overload of a fifth, which only the slope shows."""
-_LONGEST_START = 0.25
-
-
-@dataclass(frozen=True)
-class Growth:
-    """`slope`: seconds of latency a second of schedule. A server that is offered (1 + x) times its capacity has a slope of x.
-
-    `z`: the one-sided Mann-Kendall statistic of a rising trend."""
-
-    slope: float
-    z: float
-
-    def sure(self) -> bool:
-        """Whether the trend is no chance, one-sided."""
-        return self.z > NormalDist().inv_cdf(CONFIDENCE)
-
-
-def growth_of(scheduled: NDArray[np.float64], latency: NDArray[np.float64], duration_s: float) -> Growth | None:
-    """Growth of the latencies (seconds, [n]) of requests scheduled at seconds [n], rising, of a load of `duration_s`; None with too few of them.
-
-    A queue that grows has no steady state, however short it still is.
-    Theil-Sen's slope over the medians of 12 windows: single slow requests do not move it. Its test is Mann-Kendall's, whose variance is
-    multiplied by (1 + r) / (1 - r) for the first autocorrelation r of what the slope leaves (Bayley and Hammersley 1946): a queue near its
-    capacity remembers, and windows that resemble their neighbours prove less than as many independent ones. The first residence time does not
-    count: until the first answers leave an empty server, no request waits for another.
-    """
-    begun = scheduled >= min(float(np.median(latency)), _LONGEST_START * duration_s) if len(latency) else np.zeros(0, bool)
-    if np.count_nonzero(begun) < _MIN_REQUESTS:
-        return None
-    at, took = (np.array_split(values[begun], _WINDOWS) for values in (scheduled, latency))
-    # In whole microseconds: the last bits of equal latencies are no order.
-    x, y = np.array([float(np.mean(part)) for part in at]), np.array([round(float(np.median(part)), 6) for part in took])
-    first, second = np.triu_indices(_WINDOWS, 1)
-    rises = y[second] - y[first]
-    slope = float(np.median(rises / (x[second] - x[first])))
-    rest = y - slope * x
-    rest -= rest.mean()
-    squares = float(rest @ rest)
-    r = max(0.0, sum(a * b for a, b in pairwise(rest.tolist())) / squares) if squares > 0 else 0.0
-    variance = _WINDOWS * (_WINDOWS - 1) * (2 * _WINDOWS + 5) / 18 * (1 + r) / (1 - r)
-    score = float(np.sign(rises).sum())
-    return Growth(slope, (score - np.sign(score)) / math.sqrt(variance))
-
-
-def pooled_growth(runs: Sequence[Growth]) -> Growth | None:
-    """Several runs at one rate: their mean slope, and Stouffer's sum of their statistics; None of none."""
-    if not runs:
-        return None
-    return Growth(float(np.mean([run.slope for run in runs])), sum(run.z for run in runs) / math.sqrt(len(runs)))
-
+from plumbline.harness.inference.phases.growth import Ceiling, Flow, Growth, pooled_ceiling, pooled_growth
+from plumbline.metrics.proportions import min_successes_to_prove, wilson_interval
 
 Ending = Literal["between", "upper_end", "lower_end", "client_limited"]
 """between      the rate lies between one that held and one that did not
@@ -94,25 +35,33 @@ client_limited  twice in a row a probe failed in which the client itself was the
 
 _RESIDENCES = 5
 """A confirming run is at least so many times as long as a request stays in the server: before that a queue has hardly begun."""
+_LONGEST = 5
+"""A confirming run is extended to so many times its seconds at most."""
+_MOST_REQUESTS = 100_000
+"""An extended run has no more, because the prompts of all of it are made before it begins."""
+_OVERLOAD = 1.25
 _QUICK_UNTIL = 4
 _ROUNDING = 1 + 1e-9
 
 
 @dataclass(frozen=True)
 class Planned:
-    """The next probe: `rate` × `seconds` is a whole number of requests."""
+    """The next probe: `rate` × `seconds` is a whole number of requests. From `at_least_s` on it ends as soon as its rate is decided. `overload`: it
+    is to show what the server works off while more is offered, and does not end before that because it cannot hold."""
 
     rate: float
     seconds: float
     confirming: bool
+    at_least_s: float
+    overload: bool = False
 
 
 @dataclass(frozen=True)
 class Probe:
-    """The result of a probe: `n` requests of which at most `good` can be good, in `seconds` of load.
+    """The result of a probe: `n` requests of which `good` were good, in `seconds` of load; of a confirming run those of its latter half.
 
     `hopeless`: ended early, since that cannot suffice. `client_limited`: why the client was the limit. `residence_s`: the median latency of
-    the good requests."""
+    the good requests. `dependence`: by how much the variance of their share exceeds that of independent ones."""
 
     rate: float
     n: int
@@ -123,6 +72,8 @@ class Probe:
     client_limited: str | None = None
     residence_s: float = 0.0
     growth: Growth | None = None
+    flow: Flow | None = None
+    dependence: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -138,9 +89,12 @@ class Verdict:
 
 @dataclass
 class Saturation:
-    """The search's state. `held`: the highest rate that a confirming run proved; `failed`: the lowest rate above it that did not hold."""
+    """The search's state. `held`: the highest rate that a confirming run proved; `failed`: the lowest rate above it that did not hold.
+
+    `offset`: where between the lower end and its double the doubling begins, 0 to 1."""
 
     search: Search
+    offset: float = 0.0
     held: float | None = None
     failed: float | None = None
     ending: Ending | None = None
@@ -150,12 +104,15 @@ class Saturation:
     _failures: dict[float, int] = field(default_factory=dict)  # rate: how often; 0 while it is open
     _slopes: dict[float, float] = field(default_factory=dict)  # rate: growth in its last confirming run
     _open: dict[float, list[Probe]] = field(default_factory=dict)  # rate: confirming runs that are judged as one
+    _flows: dict[float, Flow] = field(default_factory=dict)  # rate: what its last probe saw served
+    _overloaded: list[Flow] = field(default_factory=list)  # of confirming runs in which the queue surely grew
+    _confirmed: set[float] = field(default_factory=set)  # rates that had a confirming run
     _void: Probe | None = None
 
     def next_probe(self) -> Planned | None:
         """The probe to run now; None when the search is over."""
         planned = None if self.ending is not None else self._plan()
-        return planned if planned is None or planned.seconds <= self._left_s * _ROUNDING else None
+        return planned if planned is None or planned.at_least_s <= self._left_s * _ROUNDING else None
 
     def learn(self, probe: Probe) -> Verdict:
         self.spent_s += probe.seconds
@@ -179,6 +136,11 @@ class Saturation:
     def _file(self, probe: Probe, verdict: Verdict, runs: list[Probe]) -> None:
         """Where the rate belongs now. One that is open does not count as held, and is looked at again once the bracket is narrow."""
         rate, failures = probe.rate, self._failures.pop(probe.rate, 0)
+        if probe.flow is not None:
+            self._flows[rate] = probe.flow
+        if probe.confirming:
+            self._confirmed.add(rate)
+            self._overload(probe, verdict)
         if probe.confirming and probe.growth is not None:
             self._slopes[rate] = max(0.0, probe.growth.slope)
         if verdict.holds is None and probe.confirming:
@@ -192,18 +154,63 @@ class Saturation:
         self.held = None if rate == self.held else self.held
         if verdict.holds is False and rate in self._slopes:
             # A quick probe also passes what was offered beyond what this run saw served.
-            served = max(self.held or 0.0, rate / (1 + self._slopes[rate]))
+            served = max(self.held or 0.0, self.ceiling.high if self.ceiling else rate / (1 + self._slopes[rate]))
             self._passed = {other: residence_s for other, residence_s in self._passed.items() if other <= served}
         self._failures[rate] = failures if verdict.holds is None else failures + 1
 
+    def _overload(self, probe: Probe, verdict: Verdict) -> None:
+        """Note what an overloaded server worked off. It cannot do more than it can: a run that served surely less was disturbed, or found
+        a cache cold, and does not count."""
+        grew = probe.growth is not None and probe.growth.sure() and probe.growth.slope > self.search.tolerance / 2
+        if verdict.holds is not False or not grew or probe.flow is None or not probe.flow.grows(self.search.tolerance / 2):
+            return
+        self._overloaded.append(probe.flow)
+        most = max(self._overloaded, key=lambda flow: flow.served)
+        least = max(most.served * (1 - self.search.tolerance), self.held or 0.0)
+        self._overloaded = [flow for flow in self._overloaded if flow.served + 2 * math.hypot(flow.served_error, most.served_error) > least]
+
+    @property
+    def ceiling(self) -> Ceiling | None:
+        """What the server works off while more is offered; None until a confirming run showed it."""
+        return pooled_ceiling(self._overloaded)
+
+    @property
+    def upper(self) -> float | None:
+        """A rate that surely does not hold: the lowest that failed, or the highest that an overloaded server may have worked off."""
+        if self.failed is None or self.ceiling is None:
+            return self.failed
+        return max(self.held or 0.0, min(self.failed, self.ceiling.high))
+
     @property
     def known(self) -> bool:
-        return self.held is not None and self._narrow(self.held, 1)
+        if self.held is None or (self.ceiling is not None and self.ceiling.rate * (1 + self.search.tolerance / 2) < self.held):
+            return False
+        return self._narrow(self.held, 1)
+
+    @property
+    def certain(self) -> bool:
+        """Whether the bracket is within the tolerance and both its ends were decided with confidence."""
+        return self.known and not self._doubtful
+
+    @property
+    def bracket(self) -> tuple[float, float] | None:
+        return None if self.held is None or self.upper is None else (self.held, self.upper)
 
     @property
     def highest(self) -> float | None:
-        """The highest rate that held, once one above it did not; None if the search cannot say."""
-        return self.held if self.failed is not None and self.ending != "client_limited" else None
+        """The highest rate that the server sustains: the geometric middle between the one that held and the next that did not, or what an
+        overloaded server worked off. None if the search cannot say."""
+        if self.held is None or self.failed is None or self.ending == "client_limited":
+            return None
+        above = self.failed if self.ceiling is None else max(self.held, min(self.failed, self.ceiling.rate))
+        return math.sqrt(self.held * above)
+
+    @property
+    def _doubtful(self) -> list[float]:
+        """Rates of the bracket that were decided without confidence."""
+        last = {probe.rate: verdict for probe, verdict in self.probes if verdict.holds is not None}
+        ends = (self.held, self.failed if self.upper == self.failed else None)
+        return sorted(rate for rate in ends if rate in last and not last[rate].sure)
 
     @property
     def _left_s(self) -> float:
@@ -222,43 +229,63 @@ class Saturation:
         return float(probe * max(1, min(math.ceil(wanted / probe / _ROUNDING), int(self.search.budget_s / probe / 3))))
 
     def _narrow(self, low: float, tolerances: int) -> bool:
-        if self.failed is None:
+        if self.failed is None or self.upper is None:
             return False
         # Rates closer than two requests in a probe's time have no whole number of requests between them.
         return bool(
-            self.failed <= low * (1 + self.search.tolerance) ** tolerances * _ROUNDING or (self.failed - low) * self.search.probe < 1.5
+            self.upper <= low * (1 + self.search.tolerance) ** tolerances * _ROUNDING or (self.upper - low) * self.search.probe < 1.5
         )
 
     def _plan(self) -> Planned | None:
         if self._void is not None:
-            return Planned(self._void.rate, self._confirming_s if self._void.confirming else self.search.probe, self._void.confirming)
+            return self.confirming_run(self._void.rate) if self._void.confirming else self._quick(self._void.rate)
         (low, high), floor, failed = self.search.between, self._floor, self.failed
         if failed is None:
-            return self._quick(low if floor is None else min(2 * floor, high))
+            return self._quick(min(low * 2**self.offset if floor is None else 2 * floor, high))
         if floor is None:
-            return self._confirming(low)  # the lower end, which failed once or is open
-        runs = int(self._left_s * _ROUNDING / self._confirming_s)
+            return self.confirming_run(low)  # the lower end, which failed once or is open
+        if (overload := self._overload_rate(failed)) is not None:
+            return self.confirming_run(overload, overload=True)
+        ceiling, upper = self.ceiling, self.upper
+        assert upper is not None
+        # The failure that the result rests on is looked at twice.
+        again = ceiling is not None and ceiling.high < failed and len(self._overloaded) < 2
         if self.known:
-            return self._confirming(failed)  # it failed once or is open; a second failure ends the search
-        # A queue that grew tells what was served: just below that is nearer than the middle, where what passed is far away.
-        served = failed / (1 + self._slopes.get(failed, math.inf)) / (1 + self.search.tolerance)
-        if self._narrow(floor, 1) or (self.held is None and runs <= (1 if served > floor else 2)):
-            return self._confirming(floor)
-        above = self._whole(served * (1 + self.search.tolerance) ** 2)
-        if floor == self.held and floor < above < failed:
-            return self._confirming(above)
-        middle = math.sqrt(floor * failed)
-        if served > middle:
-            return self._confirming(served)
-        return self._confirming(middle) if self._narrow(floor, _QUICK_UNTIL) else self._quick(middle)
+            return self.confirming_run(ceiling.rate * _OVERLOAD, overload=True) if again and ceiling else self.confirming_run(failed)
+        if ceiling is not None:
+            below = self._whole(ceiling.low / (1 + self.search.tolerance / 2))
+            if (self.held or 0.0) < below < failed and below not in self._confirmed:
+                return self.confirming_run(below)
+            if again and self.held is not None:
+                return self.confirming_run(ceiling.rate * _OVERLOAD, overload=True)
+        runs = int(self._left_s * _ROUNDING / self._confirming_s)
+        if self._narrow(floor, 1) or (self.held is None and runs <= 2):
+            return self.confirming_run(floor)
+        middle = math.sqrt(floor * upper)
+        if ceiling is not None and self._whole(ceiling.rate) > floor:
+            middle = min(middle, ceiling.rate)
+        return self.confirming_run(middle) if ceiling is not None or self._narrow(floor, _QUICK_UNTIL) else self._quick(middle)
+
+    def _overload_rate(self, failed: float) -> float | None:
+        """A rate at which to see what the server works off, a quarter more than the failed probe saw; None where that is known or cannot be seen."""
+        flow = self._flows.get(failed)
+        if self.ceiling is not None or failed in self._confirmed or self._left_s * _ROUNDING < 2 * self._confirming_s:
+            return None
+        if flow is not None and not flow.grows(self.search.tolerance / 2):
+            return None
+        gently = self._whole(min(failed, _OVERLOAD * flow.served)) if flow is not None else failed
+        return failed if gently in self._confirmed else gently
 
     def _quick(self, rate: float) -> Planned:
-        if self._confirming_s <= self.search.probe:
-            return self._confirming(rate)
-        return Planned(self._whole(rate), self.search.probe, False)
+        return Planned(self._whole(rate), self.search.probe, False, self.search.probe)
 
-    def _confirming(self, rate: float) -> Planned:
-        return Planned(self._whole(rate), self._confirming_s, True)
+    def confirming_run(self, rate: float, overload: bool = False) -> Planned:
+        """At least `_confirming_s`, and longer while the server fills or the rate is in doubt: five times that, if the seconds suffice."""
+        rate, least, probe = self._whole(rate), self._confirming_s, self.search.probe
+        most = min(_LONGEST * least, _MOST_REQUESTS / rate, self._left_s * _ROUNDING)
+        if self.held is None and self.ceiling is None:
+            most = min(most, 2 * least)
+        return Planned(rate, max(least, int(most / probe) * probe), True, least, overload)
 
     def _whole(self, rate: float) -> float:
         """The rate that a whole number of requests in a probe's time offers."""
@@ -270,7 +297,7 @@ class Saturation:
             self.ending = "upper_end" if rate >= high else None
         elif self._floor is None:
             self.ending = "lower_end" if self._failures.get(low, 0) > 1 else None
-        elif self.known and (self._failures[self.failed] > 1 or self._left_s * _ROUNDING < self._confirming_s):
+        elif self.known and (self._failures[self.failed] > 1 or len(self._overloaded) > 1 or self._left_s * _ROUNDING < self._confirming_s):
             self.ending = "between"
 
     def summary(self) -> str:
@@ -288,31 +315,46 @@ class Saturation:
             held = "no rate held in a confirming run" if self.held is None else f"{self.held:.4g}/s held"
             failed = "no rate failed" if self.failed is None else f"{self.failed:.4g}/s did not"
             return f"all {self.search.budget_s:.4g} s used ({n}): {held} and {failed}"
-        own = [(probe.rate, verdict) for probe, verdict in self.probes if probe.rate in (self.held, self.failed)]
-        doubtful = sorted({rate for rate, verdict in own if verdict.holds is not None and not verdict.sure})
-        unsure = f"; decided by the share alone, without confidence: {', '.join(f'{rate:.4g}/s' for rate in doubtful)}" if doubtful else ""
+        doubtful = ", ".join(f"{rate:.4g}/s" for rate in self._doubtful)
+        unsure = f"; decided by the share alone, without confidence: {doubtful}" if doubtful else ""
         wide = "" if self.known else f", wider than the tolerance of {self.search.tolerance:.2g}"
-        return f"{self.held:.4g}/s held and {self.failed:.4g}/s did not ({n}{wide}{unsure})"
+        if self.ceiling is not None and self.ceiling.high < self.failed:
+            did_not = f"an overloaded server worked off {self.ceiling.rate:.4g}/s, at most {self.ceiling.high:.4g}/s"
+        else:
+            did_not = f"{self.failed:.4g}/s did not"
+        return f"{self.held:.4g}/s held and {did_not} ({n}{wide}{unsure})"
+
+    def decides(self, probe: Probe) -> bool:
+        """Whether what a running probe shows decides its rate for sure."""
+        verdict = self._judge([*(self._open.get(probe.rate, []) if probe.confirming else []), probe])
+        return verdict.holds is not None and verdict.sure
 
     def _judge(self, probes: list[Probe]) -> Verdict:
         target, last = self.search.goodput, probes[-1]
-        n, good = sum(p.n for p in probes), sum(p.good for p in probes)
-        interval = wilson_interval(good, n)
+        n = sum(p.n for p in probes)
+        weighed = sum(p.n / p.dependence for p in probes)
+        interval = wilson_interval(round(sum(p.good / p.dependence for p in probes)), max(1, round(weighed)))
         assert interval.ratio is not None and interval.low is not None and interval.high is not None
         shares = (interval.ratio, interval.low, interval.high)
         growth = pooled_growth([p.growth for p in probes if p.growth is not None])
         # A quick probe's slope is known less well, and only narrows the bracket.
-        grew = growth is not None and growth.slope > self.search.tolerance / 2 * (1 if last.confirming else _QUICK_UNTIL)
-        if last.hopeless or interval.high < target or (growth is not None and grew and growth.sure()):
+        limit = self.search.tolerance / 2 * (1 if last.confirming else _QUICK_UNTIL)
+        grew = growth is not None and growth.slope > limit
+        surely = grew and growth is not None and growth.sure() and (last.flow is None or last.flow.grows(limit))
+        # A server that still fills shows neither the latency nor the share that it ends at.
+        moves = last.confirming and last.flow is not None and not last.flow.settled(limit)
+        if last.hopeless or interval.high < target or surely:
             return Verdict(False, True, *shares)
-        if interval.low >= target and not grew:
+        if interval.low >= target and not grew and not moves:
             return Verdict(True, True, *shares)
         if not last.confirming:
-            return Verdict(True if interval.ratio >= target else None if self.failed is None else False, False, *shares)
+            good = interval.ratio >= target and not surely
+            return Verdict(True if good else None if self.failed is None else False, False, *shares)
         # All requests of every probe good is the only proof of a share of 1 there is.
         provable = target < 1 and n + last.rate * self._left_s >= min_successes_to_prove(target)
-        if provable and self._left_s * _ROUNDING >= self._confirming_s:
+        if (provable or moves or grew) and self._left_s * _ROUNDING >= self._confirming_s:
             return Verdict(None, False, *shares)
+        grew = grew or (last.flow is not None and last.flow.grows(limit))
         return Verdict(interval.ratio >= target and not grew, False, *shares)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import numpy as np
 
+from plumbline.declarations import Trial
 from plumbline.declarations.workloads.inference import Slo
 from plumbline.declarations.workloads.load import SearchPhaseSpec
 from plumbline.harness.inference.analysis import roofline, validity
@@ -23,13 +24,17 @@ from plumbline.harness.inference.phases.load_phase import (
     require_running,
     wait_until_settled,
 )
-from plumbline.harness.inference.phases.saturation import Planned, Probe, Saturation, cannot_hold, growth_of
-from plumbline.harness.inference.phases.trial_record import CapacityLoad, TrialRecord
+from plumbline.harness.inference.phases.growth import dependence, flow_of, wait_growth
+from plumbline.harness.inference.phases.saturation import Planned, Probe, Saturation, cannot_hold
+from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server.under_test import format_outcome
 from plumbline.harness.measurement import EvidenceFile, TrialFailed, Watched, degraded
 from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.request_log import RequestLog
 from plumbline.results import metric_row
+
+
+_TOGETHER = 4
 
 
 def count_missed(log: RequestLog, slo: Slo, now_s: float) -> int:
@@ -45,22 +50,26 @@ def count_missed(log: RequestLog, slo: Slo, now_s: float) -> int:
     return int((lost & log.due).sum())
 
 
+def search_offset(trial: Trial) -> float:
+    """Where between two doublings a trial's search begins, 0 to 1: another place for each repeat, so that repeats of one trial do not agree only
+    because they meet the same rates. The same trial begins at the same place."""
+    return int.from_bytes(hashlib.sha256(trial.trial_id.encode()).digest()[:6], "big") / 2**48
+
+
 def measure_search(driver: Driver, phase: int, spec: SearchPhaseSpec, prompts: Prompts) -> None:
     """Search phase number `phase` of the workload.
 
-    What limited the rate is judged when its server has ended (`capacity`); its row is absent where the search cannot determine it (a judgement
-    has the reason). The other rows are those of the last run that confirmed that rate. Raises TrialFailed as other phases do, and "bad_declaration" if a probe cannot be computed."""
-    record, state = driver.record, Saturation(spec.search)
-    best: tuple[RequestLog, Sequence[Prompt]] | None = None
-    seen: list[tuple[float, Watched]] = []
+    The row of the highest rate is absent where the search cannot determine it (a judgement has the reason); the other rows are those of the
+    last run that confirmed that rate. Raises TrialFailed as other phases do, and "bad_declaration" if a probe cannot be computed."""
+    record, state = driver.record, Saturation(spec.search, search_offset(driver.record.trial))
+    best: RequestLog | None = None
     began_s = record.done_s
     record.event("sweep_started")
     while (planned := state.next_probe()) is not None:
         number = len(state.probes)
         require_running(driver.served, f"before probe {number} of {spec.name}")
         prepare_cache(driver, spec.name, prompts)
-        log, texts, watched, probe = _probe(driver, phase, spec, number, planned, prompts)
-        seen.append((planned.rate, watched))
+        log, probe = _probe(driver, phase, spec, state, planned, prompts)
         verdict = state.learn(probe)
         record.done_s = began_s + state.spent_s
         if verdict.holds and (planned.confirming or state.held is None):
@@ -69,6 +78,7 @@ def measure_search(driver: Driver, phase: int, spec: SearchPhaseSpec, prompts: P
             wait_until_settled(driver, spec.name, prompts.cold_start)
     record.event("sweep_ended")
     record.done_s = began_s + spec.search.budget_s
+    record.result.metrics.append(metric_row("highest_sustained_rate", state.highest, len(state.probes), phase=spec.name, ci=state.bracket))
     if best is not None:
         log, texts = best
         record.result.metrics += noted_lengths(metrics_of(log, record.workload.slo, None), record.workload.requests)
@@ -82,28 +92,71 @@ def measure_search(driver: Driver, phase: int, spec: SearchPhaseSpec, prompts: P
         record.result.metrics.append(metric_row("highest_sustained_rate", None, len(state.probes), phase=spec.name))
         code = "client_limited" if state.ending == "client_limited" else "search_open"
         record.result.judgements.append(degraded(code, f"no highest rate in {spec.name}: {state.summary()}"))
+    elif not state.certain:
+        record.result.judgements.append(degraded("rate_uncertain", f"the highest rate in {spec.name} is uncertain: {state.summary()}"))
     record.result.evidence.append(_evidence(record, state))
 
 
-def observe(planned: Planned, log: RequestLog, slo: Slo, stopped_s: float | None, client_limited: str | None) -> Probe:
-    """The result of a probe by the log of its load. `stopped_s`: the second at which it was given up as hopeless; None: it was not."""
-    met, ok = within_slo(log, slo), log.ok & (log.ended <= (math.inf if stopped_s is None else stopped_s))
-    latency, scheduled = (log.last_token - log.scheduled)[ok], log.scheduled[ok]
-    order = np.argsort(scheduled, kind="stable")
-    lasted_s = planned.seconds if stopped_s is None else min(stopped_s, planned.seconds)
-    growth = growth_of(scheduled[order], latency[order], lasted_s)
-    probe = Probe(planned.rate, log.n, int(met.sum()), lasted_s, planned.confirming, client_limited=client_limited, growth=growth)
-    if stopped_s is not None:
-        # Those that were not sent any more, and those that were cut off for it, might still have been good.
-        possible = probe.good + (log.load.n - log.n) + log.errors().get("cancelled", 0)
-        return replace(probe, n=log.load.n, good=possible, hopeless=True)
-    return replace(probe, residence_s=float(np.median(latency)) if len(latency) else 0.0)
+class ProbeEnd:
+    """Whether a probe may end before its seconds are over: asked while its load runs, with the log and the seconds since it began.
+
+    `at_s`: when that was; None: not yet. `hopeless`: it cannot hold any more; else its rate was decided."""
+
+    def __init__(self, state: Saturation, planned: Planned, slo: Slo) -> None:
+        self.at_s: float | None = None
+        self.hopeless = False
+        self._state, self._planned, self._slo = state, planned, slo
+        self._next_s = planned.at_least_s
+
+    def __call__(self, log: RequestLog, now_s: float) -> bool:
+        if self.at_s is not None or not math.isfinite(now_s):
+            return self.at_s is not None
+        counted = int(np.count_nonzero(log.scheduled < max(now_s, self._planned.at_least_s)))
+        missed = count_missed(log, self._slo, now_s)
+        if self._planned.confirming:
+            # Requests that share a queue miss together: a confirming run ends only where as few independent ones would do.
+            missed, counted = missed // _TOGETHER, counted // _TOGETHER
+        measured = self._planned.overload and now_s < self._planned.at_least_s
+        if not measured and cannot_hold(missed, counted, self._state.search.goodput):
+            self.at_s, self.hopeless = now_s, True
+        elif now_s >= self._next_s:
+            self._next_s += self._state.search.probe
+            if self._state.decides(observe(self._planned, log, self._slo, self, None, now_s)):
+                self.at_s = now_s
+        return self.at_s is not None
 
 
-def _probe(
-    driver: Driver, phase: int, spec: SearchPhaseSpec, number: int, planned: Planned, prompts: Prompts
-) -> tuple[RequestLog, Sequence[Prompt], Watched, Probe]:
-    record, workload, target = driver.record, driver.record.workload, spec.search.goodput
+def observe(
+    planned: Planned, log: RequestLog, slo: Slo, end: ProbeEnd | None, client_limited: str | None, now_s: float = math.inf
+) -> Probe:
+    """The result of a probe by the log of its load, or what it shows at second `now_s` while it runs."""
+    stopped_s = math.inf if end is None or end.at_s is None else end.at_s
+    lasted_s = min(planned.seconds, stopped_s, now_s)
+    ended, within = np.isfinite(log.ended), log.due & (log.scheduled < lasted_s)
+    good = within_slo(log, slo) & ended & within
+    # A server that still fills shows a better share than the one that it ends at: a confirming run counts from its middle on.
+    known = within & ended & (log.scheduled >= (lasted_s / 2 if planned.confirming else 0.0))
+    in_order = np.flatnonzero(known)[np.argsort(log.scheduled[known], kind="stable")]
+    answered = known & log.ok & (log.ended <= stopped_s)
+    latency = (log.last_token - log.scheduled)[answered]
+    hopeless = end is not None and end.hopeless
+    return Probe(
+        planned.rate,
+        max(1, int(np.count_nonzero(known))),
+        int(np.count_nonzero(good & known)),
+        lasted_s,
+        planned.confirming,
+        hopeless=hopeless,
+        client_limited=client_limited,
+        residence_s=float(np.median(latency)) if len(latency) else 0.0,
+        growth=wait_growth(log, lasted_s, min(stopped_s, now_s)),
+        flow=flow_of(log, lasted_s),
+        dependence=dependence(good[in_order]),
+    )
+
+
+def _probe(driver: Driver, phase: int, spec: SearchPhaseSpec, state: Saturation, planned: Planned, prompts: Prompts) -> tuple[RequestLog, Probe]:
+    record, workload, number = driver.record, driver.record.workload, len(state.probes)
     try:
         load = probe_load(workload, phase, number, planned.rate, planned.seconds)
         if prompts.own is not None:
@@ -112,23 +165,20 @@ def _probe(
             texts = probe_prompts(workload, load, phase, number)
     except ValueError as error:
         raise TrialFailed("bad_declaration", str(error)) from error
-    stopped_s: float | None = None
-
-    def stop(log: RequestLog) -> bool:
-        nonlocal stopped_s
-        now_s = time.monotonic() - log.began
-        if stopped_s is None and np.isfinite(now_s) and cannot_hold(count_missed(log, workload.slo, now_s), load.n, target):
-            stopped_s = now_s
-        return stopped_s is not None
-
+    end = ProbeEnd(state, planned, workload.slo)
     what = "confirming run" if planned.confirming else "probe"
-    with record.watch.phase(spec.name) as watched:
-        log = driver.drive(load, texts, stop=stop, note=f"{what} {number + 1} at {planned.rate:.4g}/s: ")
+    with record.watch.phase(spec.name):
+        log = driver.drive(
+            load,
+            texts,
+            stop=lambda log: end(log, time.monotonic() - log.began),
+            note=f"{what} {number + 1} at {planned.rate:.4g}/s: ",
+        )
     record.logs.append(log)
     require_running(driver.served, format_outcome(log))
     limited = validity.client_limited(log, record.trial.validity)
     late = limited.reason.detail if limited is not None and limited.level == "invalid" else None
-    return log, texts, watched, observe(planned, log, workload.slo, stopped_s, late)
+    return log, observe(planned, log, workload.slo, end, late)
 
 
 def _evidence(record: TrialRecord, state: Saturation) -> EvidenceFile:
