@@ -17,8 +17,8 @@ from tests.fakes.trials import a_trial
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.load import SearchPhaseSpec
 from plumbline.harness.inference.load.schedule import probe_load
+from plumbline.harness.inference.phases.running_probe import RunningProbe
 from plumbline.harness.inference.phases.saturation import Planned, Probe, Saturation, Verdict
-from plumbline.harness.inference.phases.search import ProbeEnd, observe
 from plumbline.loadclient.phase_load import PhaseLoad
 from plumbline.loadclient.request_log import RequestLog
 
@@ -187,10 +187,10 @@ def _probe(
     served: int = 10**9,
 ) -> Probe:
     log = answered(server, probe_load(workload, phase, len(state.probes), planned.rate, planned.seconds), rng, late_s, served)
-    end, step = ProbeEnd(state, planned, workload.slo), state.search.probe / 4
-    if any(end(as_of(log, now_s), float(now_s)) for now_s in np.arange(step, planned.seconds - step / 2, step)):
-        log.due[log.scheduled > end.at_s] = False
-    return observe(planned, log, workload.slo, end, None)
+    running, step = RunningProbe(state, planned, workload.slo), state.search.probe / 4
+    if any(running.ends(as_of(log, now_s), float(now_s)) for now_s in np.arange(step, planned.seconds - step / 2, step)):
+        log.due[log.scheduled > running.ended_s] = False
+    return running.result(log, None)
 
 
 def virtual_run(server: VirtualServer, workload: InferenceWorkload, rate: float) -> Verdict:

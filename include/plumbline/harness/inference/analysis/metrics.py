@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -37,6 +37,21 @@ def metrics_of(log: RequestLog, slo: Slo | None, server: ServerCounters | None) 
 def within_slo(log: RequestLog, slo: Slo) -> NDArray[np.bool_]:
     """bool [n of the load]: finished within every limit. One token has no time per output token."""
     met = log.ok
+    for limit, measured in _limited(log, slo):
+        met = met & ~(measured > limit)
+    return met
+
+
+def used_of_slo(log: RequestLog, slo: Slo) -> NDArray[np.float64]:
+    """The part of its tightest limit that each request used, [n of the load]: above 1 where it missed one; infinite where it failed."""
+    used = np.zeros(log.load.n)
+    for limit, measured in _limited(log, slo):
+        used = np.fmax(used, measured / limit)
+    return np.where(log.ok, used, np.inf)
+
+
+def _limited(log: RequestLog, slo: Slo) -> Iterator[tuple[float, NDArray[np.float64]]]:
+    """Each declared limit with what every request took, NaN: nothing that it applies to."""
     for limit, measured in (
         (slo.time_to_first_token, log.first_token - log.scheduled),
         (slo.time_per_output_token, log.time_per_output_token),
@@ -44,8 +59,7 @@ def within_slo(log: RequestLog, slo: Slo) -> NDArray[np.bool_]:
         (slo.request_scheduled_latency, log.last_token - log.scheduled),
     ):
         if limit is not None:
-            met = met & ~(measured > limit)
-    return met
+            yield limit, measured
 
 
 def achieved_rate_ratio(log: RequestLog) -> float | None:

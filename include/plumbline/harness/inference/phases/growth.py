@@ -26,6 +26,9 @@ _MIN_REQUESTS = 45
 _LONGEST_START = 0.25
 _FLOW_WINDOWS = 24
 _Z = NormalDist().inv_cdf(CONFIDENCE)
+_Z_GROWS = NormalDist().inv_cdf(0.99)
+"""A rate that is refused although it holds costs a search more than one that needs another look."""
+_NEAR = 0.8
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Growth:
 
     def sure(self) -> bool:
         """Whether the trend is no chance, one-sided."""
-        return self.z > _Z
+        return self.z > _Z_GROWS
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Flow:
         return self.growth + _Z * self.growth_error <= limit
 
     def grows(self, limit: float) -> bool:
-        return self.growth - _Z * self.growth_error > limit
+        return self.growth - _Z_GROWS * self.growth_error > limit
 
 
 @dataclass(frozen=True)
@@ -151,15 +154,19 @@ def pooled_ceiling(flows: Sequence[Flow], least: float = 0.002) -> Ceiling | Non
     return Ceiling(rate, rate - half, rate + half)
 
 
-def dependence(good: NDArray[np.bool_]) -> float:
-    """By how much the variance of a share exceeds that of as many independent requests, at least 1; `good` bool [n] in order of arrival.
+def dependence(used: NDArray[np.float64], target: float) -> float:
+    """By how much the variance of a share of good requests exceeds that of as many independent ones, at least 1.
 
-    Requests share a queue: those that miss a limit come together."""
-    if len(good) < 2 * _WINDOWS or good.all() or not good.any():
+    `used` [n], in order of arrival: the part of its limits that each request used, above 1 of those that missed one. Requests share a queue and
+    the steps of a batch, and miss a limit together. Where `target` of them use less than four fifths, no wave of the queue decides."""
+    used = np.minimum(np.nan_to_num(used, nan=2.0, posinf=2.0), 2.0)
+    if len(used) < 2 * _WINDOWS or np.mean(used <= _NEAR) >= target:
         return 1.0
-    shares = np.array([part.mean() for part in np.array_split(good, _WINDOWS)])
-    expected = float(good.mean() * (1 - good.mean())) / (len(good) / _WINDOWS)
-    return max(1.0, float(shares.var(ddof=1)) / expected * _memory(shares))
+    parts = np.array_split(used, _WINDOWS)
+    means = np.array([part.mean() for part in parts])
+    within = float(np.mean([part.var(ddof=1) for part in parts])) / (len(used) / _WINDOWS)
+    between = float(means.var(ddof=1)) * _memory(means)
+    return min(float(len(used)), max(1.0, between / within)) if within > 0 else float(len(used)) if between > 0 else 1.0
 
 
 def _memory(rest: NDArray[np.float64], least: float = 0.0) -> float:

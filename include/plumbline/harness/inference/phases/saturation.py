@@ -40,6 +40,7 @@ _LONGEST = 5
 _MOST_REQUESTS = 100_000
 """An extended run has no more, because the prompts of all of it are made before it begins."""
 _OVERLOAD = 1.25
+_STRIDE = 4
 _QUICK_UNTIL = 4
 _ROUNDING = 1 + 1e-9
 
@@ -241,7 +242,7 @@ class Saturation:
             return self.confirming_run(self._void.rate) if self._void.confirming else self._quick(self._void.rate)
         (low, high), floor, failed = self.search.between, self._floor, self.failed
         if failed is None:
-            return self._quick(min(low * 2**self.offset if floor is None else 2 * floor, high))
+            return self._quick(min(low * _STRIDE**self.offset if floor is None else _STRIDE * floor, high))
         if floor is None:
             return self.confirming_run(low)  # the lower end, which failed once or is open
         if (overload := self._overload_rate(failed)) is not None:
@@ -253,7 +254,7 @@ class Saturation:
         if self.known:
             return self.confirming_run(ceiling.rate * _OVERLOAD, overload=True) if again and ceiling else self.confirming_run(failed)
         if ceiling is not None:
-            below = self._whole(ceiling.low / (1 + self.search.tolerance / 2))
+            below = self._whole(self._below(ceiling, upper))
             if (self.held or 0.0) < below < failed and below not in self._confirmed:
                 return self.confirming_run(below)
             if again and self.held is not None:
@@ -265,6 +266,12 @@ class Saturation:
         if ceiling is not None and self._whole(ceiling.rate) > floor:
             middle = min(middle, ceiling.rate)
         return self.confirming_run(middle) if ceiling is not None or self._narrow(floor, _QUICK_UNTIL) else self._quick(middle)
+
+    def _below(self, ceiling: Ceiling, upper: float) -> float:
+        """The rate to hold below what an overloaded server works off: one that closes the bracket, unless that is too near for a queue to settle."""
+        tolerance = self.search.tolerance
+        closing = upper / (1 + tolerance) + 1 / self.search.probe
+        return max(ceiling.low / (1 + tolerance / 2), closing if closing <= ceiling.rate * (1 - tolerance / 4) else 0.0)
 
     def _overload_rate(self, failed: float) -> float | None:
         """A rate at which to see what the server works off, a quarter more than the failed probe saw; None where that is known or cannot be seen."""

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import time
 from dataclasses import asdict
 
-import numpy as np
-
 from plumbline.declarations import Trial
-from plumbline.declarations.workloads.inference import Slo
 from plumbline.declarations.workloads.load import SearchPhaseSpec
-from plumbline.harness.inference.analysis import roofline, validity
-from plumbline.harness.inference.analysis.metrics import metrics_of, stages_of, within_slo
+from plumbline.harness.inference.analysis import validity
+from plumbline.harness.inference.analysis.metrics import metrics_of, stages_of
 from plumbline.harness.inference.load.prompts import Prompts, probe_prompts
 from plumbline.harness.inference.load.schedule import probe_load
 from plumbline.harness.inference.phases.load_phase import (
@@ -24,30 +20,14 @@ from plumbline.harness.inference.phases.load_phase import (
     require_running,
     wait_until_settled,
 )
-from plumbline.harness.inference.phases.growth import dependence, flow_of, wait_growth
-from plumbline.harness.inference.phases.saturation import Planned, Probe, Saturation, cannot_hold
+from plumbline.harness.inference.phases.running_probe import RunningProbe
+from plumbline.harness.inference.phases.saturation import Planned, Probe, Saturation
 from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server.under_test import format_outcome
 from plumbline.harness.measurement import EvidenceFile, TrialFailed, Watched, degraded
 from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.request_log import RequestLog
 from plumbline.results import metric_row
-
-
-_TOGETHER = 4
-
-
-def count_missed(log: RequestLog, slo: Slo, now_s: float) -> int:
-    """Requests that miss the SLO by `now_s` seconds of the phase: failed, ended outside it, or unanswered past a limit."""
-    ended = np.isfinite(log.ended)
-    lost = ended & ~within_slo(log, slo)
-    waited = now_s - log.scheduled
-    if slo.time_to_first_token is not None:
-        first = np.where(np.isnan(log.first_token), waited, log.first_token - log.scheduled)
-        lost |= ~ended & (first > slo.time_to_first_token)
-    if slo.request_scheduled_latency is not None:
-        lost |= ~ended & (waited > slo.request_scheduled_latency)
-    return int((lost & log.due).sum())
 
 
 def search_offset(trial: Trial) -> float:
@@ -97,64 +77,6 @@ def measure_search(driver: Driver, phase: int, spec: SearchPhaseSpec, prompts: P
     record.result.evidence.append(_evidence(record, state))
 
 
-class ProbeEnd:
-    """Whether a probe may end before its seconds are over: asked while its load runs, with the log and the seconds since it began.
-
-    `at_s`: when that was; None: not yet. `hopeless`: it cannot hold any more; else its rate was decided."""
-
-    def __init__(self, state: Saturation, planned: Planned, slo: Slo) -> None:
-        self.at_s: float | None = None
-        self.hopeless = False
-        self._state, self._planned, self._slo = state, planned, slo
-        self._next_s = planned.at_least_s
-
-    def __call__(self, log: RequestLog, now_s: float) -> bool:
-        if self.at_s is not None or not math.isfinite(now_s):
-            return self.at_s is not None
-        counted = int(np.count_nonzero(log.scheduled < max(now_s, self._planned.at_least_s)))
-        missed = count_missed(log, self._slo, now_s)
-        if self._planned.confirming:
-            # Requests that share a queue miss together: a confirming run ends only where as few independent ones would do.
-            missed, counted = missed // _TOGETHER, counted // _TOGETHER
-        measured = self._planned.overload and now_s < self._planned.at_least_s
-        if not measured and cannot_hold(missed, counted, self._state.search.goodput):
-            self.at_s, self.hopeless = now_s, True
-        elif now_s >= self._next_s:
-            self._next_s += self._state.search.probe
-            if self._state.decides(observe(self._planned, log, self._slo, self, None, now_s)):
-                self.at_s = now_s
-        return self.at_s is not None
-
-
-def observe(
-    planned: Planned, log: RequestLog, slo: Slo, end: ProbeEnd | None, client_limited: str | None, now_s: float = math.inf
-) -> Probe:
-    """The result of a probe by the log of its load, or what it shows at second `now_s` while it runs."""
-    stopped_s = math.inf if end is None or end.at_s is None else end.at_s
-    lasted_s = min(planned.seconds, stopped_s, now_s)
-    ended, within = np.isfinite(log.ended), log.due & (log.scheduled < lasted_s)
-    good = within_slo(log, slo) & ended & within
-    # A server that still fills shows a better share than the one that it ends at: a confirming run counts from its middle on.
-    known = within & ended & (log.scheduled >= (lasted_s / 2 if planned.confirming else 0.0))
-    in_order = np.flatnonzero(known)[np.argsort(log.scheduled[known], kind="stable")]
-    answered = known & log.ok & (log.ended <= stopped_s)
-    latency = (log.last_token - log.scheduled)[answered]
-    hopeless = end is not None and end.hopeless
-    return Probe(
-        planned.rate,
-        max(1, int(np.count_nonzero(known))),
-        int(np.count_nonzero(good & known)),
-        lasted_s,
-        planned.confirming,
-        hopeless=hopeless,
-        client_limited=client_limited,
-        residence_s=float(np.median(latency)) if len(latency) else 0.0,
-        growth=wait_growth(log, lasted_s, min(stopped_s, now_s)),
-        flow=flow_of(log, lasted_s),
-        dependence=dependence(good[in_order]),
-    )
-
-
 def _probe(driver: Driver, phase: int, spec: SearchPhaseSpec, state: Saturation, planned: Planned, prompts: Prompts) -> tuple[RequestLog, Probe]:
     record, workload, number = driver.record, driver.record.workload, len(state.probes)
     try:
@@ -165,20 +87,20 @@ def _probe(driver: Driver, phase: int, spec: SearchPhaseSpec, state: Saturation,
             texts = probe_prompts(workload, load, phase, number)
     except ValueError as error:
         raise TrialFailed("bad_declaration", str(error)) from error
-    end = ProbeEnd(state, planned, workload.slo)
+    running = RunningProbe(state, planned, workload.slo)
     what = "confirming run" if planned.confirming else "probe"
     with record.watch.phase(spec.name):
         log = driver.drive(
             load,
             texts,
-            stop=lambda log: end(log, time.monotonic() - log.began),
+            stop=lambda log: running.ends(log, time.monotonic() - log.began),
             note=f"{what} {number + 1} at {planned.rate:.4g}/s: ",
         )
     record.logs.append(log)
     require_running(driver.served, format_outcome(log))
     limited = validity.client_limited(log, record.trial.validity)
     late = limited.reason.detail if limited is not None and limited.level == "invalid" else None
-    return log, observe(planned, log, workload.slo, end, late)
+    return log, running.result(log, late)
 
 
 def _evidence(record: TrialRecord, state: Saturation) -> EvidenceFile:
