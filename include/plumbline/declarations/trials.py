@@ -18,7 +18,7 @@ from plumbline.declarations.workloads.checkpoints import DESCRIPTIVE
 from plumbline.declarations.workloads.inference import InferenceWorkload
 from plumbline.declarations.workloads.training import TrainingWorkload
 
-HARNESS_PROTOCOL = {"training": 6, "inference": 6}
+HARNESS_PROTOCOL = {"training": 6, "inference": 7}
 """Version of the measurement by kind. A change that makes new numbers incomparable with old ones raises it, which starts new series."""
 
 _UNSAFE_IN_ID = re.compile(r"[^a-z0-9.-]+")

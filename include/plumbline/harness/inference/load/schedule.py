@@ -96,7 +96,9 @@ def probe_load(workload: InferenceWorkload, phase: int, probe: int, rate: float,
         raise TypeError(f"phases[{phase}] {spec.name} is not a search; expected a phase that declares one")
     arrivals = Arrivals.model_validate({"poisson": {"rate": f"{float(rate)!r}/s"}})
     where = f"phases[{phase}] {spec.name}, probe {probe} at {rate:g}/s"
-    load = _load(where, spec.name, arrivals, duration_s, workload.requests, [phase, 2, probe], counted_s=spec.search.confirm or spec.search.probe)
+    load = _load(
+        where, spec.name, arrivals, duration_s, workload.requests, [phase, 2, probe], counted_s=spec.search.confirm or spec.search.probe
+    )
     return replace(load, probe=probe)
 
 

@@ -1,20 +1,23 @@
 """Which rate a search tries next, and what a probe proves. Pure: probes in, decisions out; no clock, so tests run it in virtual time.
 
-From the lower end the rate is doubled until a probe fails (or the upper end passes). Then the geometric middle of the highest rate that
-passed and the lowest that failed is tried, until the two are within the tolerance or the search's seconds are used up.
+From near the lower end the rate is multiplied by four until a quick probe fails (or the upper end passes). A quick probe costs little and shows
+gross overload; from an empty server it also passes an overload x as long as x times its seconds fits into the latency limits.
 
-Two kinds of probe. A quick one costs little and shows gross overload; from an empty server it also passes an overload x as long as x times its
-seconds fits into the latency limits. A rate holds only after a confirming run: long enough that a growing queue shows, with the share of good
-requests above the target and no growth of the latency (`growth_of`) beyond half of the tolerance, which the bracket cannot tell apart.
-Quick probes narrow the bracket to four tolerances, confirming runs do the rest. One that fails, ended early or not, shows by its slope what was
-served: quick probes that passed above that are void, and the next confirming runs go just below and just above it. A failure that the result rests on is looked at twice: a
-machine that was disturbed for a second has failed once.
+Then a confirming run offers a quarter more than the failed probe saw served, and shows what the server works off while more is offered: the
+ceiling. That settles within a few residence times, where a rate just below the capacity settles in many. The next run has to hold just below it.
+Where the limits fail first, and no queue grows, the geometric middle of what passed and what failed is tried.
 
-n requests of which g were good prove a share p if Wilson's interval of g / n lies above p, and disprove it if it lies below. While the interval
-contains the target, or the latency grew without a clear trend, the rate is open. The search looks for one that holds below it, comes back with
-more confirming runs, and judges all runs of the rate as one, until that is decided or the seconds are used up; then the share and the slope
-themselves decide, and the result says so. Where even all the seconds left without a bad request could prove nothing, they decide at once. The interval takes requests for independent; they share a queue, so
-"surely" is a little less than the 95 % it says.
+A rate holds only after a confirming run whose share of good requests is above the target, whose wait does not grow (`growth_of`), and whose
+backlog has settled (`Flow.settled`) within half of the tolerance, which the bracket cannot tell apart. It is extended while that is open, to five
+times its seconds. It fails when the share surely misses the target, or when the wait and the backlog surely grow: a server that only fills has
+a backlog that grows and a wait that does not. A failure that the result rests on is looked at twice: a machine that was disturbed for a
+second has failed once.
+
+n requests of which g were good prove a share p if Wilson's interval of g / n lies above p, and disprove it if it lies below; n and g are those
+of as many independent requests (`dependence`). A rate that stays open is left for one below it and looked at again, all its runs as one,
+until it is decided or the seconds are used up; then the share and the slope themselves decide, and the result says so. Where even all the
+seconds left without a bad request could prove nothing, they decide at once. A result that rests on such a decision, or whose bracket is wider
+than the tolerance, is not `certain`.
 """
 
 from __future__ import annotations
@@ -40,7 +43,9 @@ _LONGEST = 5
 _MOST_REQUESTS = 100_000
 """An extended run has no more, because the prompts of all of it are made before it begins."""
 _OVERLOAD = 1.25
+"""So much more than a failed probe saw served is offered to see what the server works off: enough to fill it, and soon drained."""
 _STRIDE = 4
+"""The step of the rates until a first one fails."""
 _QUICK_UNTIL = 4
 _ROUNDING = 1 + 1e-9
 
@@ -92,7 +97,7 @@ class Verdict:
 class Saturation:
     """The search's state. `held`: the highest rate that a confirming run proved; `failed`: the lowest rate above it that did not hold.
 
-    `offset`: where between the lower end and its double the doubling begins, 0 to 1."""
+    `offset`: where the rates begin, 0 to 1 of their first step above the lower end."""
 
     search: Search
     offset: float = 0.0

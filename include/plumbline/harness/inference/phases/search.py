@@ -31,9 +31,9 @@ from plumbline.results import metric_row
 
 
 def search_offset(trial: Trial) -> float:
-    """Where between two doublings a trial's search begins, 0 to 1: another place for each repeat, so that repeats of one trial do not agree only
-    because they meet the same rates. The same trial begins at the same place."""
-    return int.from_bytes(hashlib.sha256(trial.trial_id.encode()).digest()[:6], "big") / 2**48
+    """Where a trial's search begins, 0 to 1 of the first step of its rates: another place for each repeat, so that repeats do not agree only
+    because they meet the same rates. A replay begins where its trial began."""
+    return int.from_bytes(hashlib.sha256((trial.replay_of or trial.trial_id).encode()).digest()[:6], "big") / 2**48
 
 
 def measure_search(driver: Driver, phase: int, spec: SearchPhaseSpec, prompts: Prompts) -> None:
@@ -77,7 +77,9 @@ def measure_search(driver: Driver, phase: int, spec: SearchPhaseSpec, prompts: P
     record.result.evidence.append(_evidence(record, state))
 
 
-def _probe(driver: Driver, phase: int, spec: SearchPhaseSpec, state: Saturation, planned: Planned, prompts: Prompts) -> tuple[RequestLog, Probe]:
+def _probe(
+    driver: Driver, phase: int, spec: SearchPhaseSpec, state: Saturation, planned: Planned, prompts: Prompts
+) -> tuple[RequestLog, Probe]:
     record, workload, number = driver.record, driver.record.workload, len(state.probes)
     try:
         load = probe_load(workload, phase, number, planned.rate, planned.seconds)

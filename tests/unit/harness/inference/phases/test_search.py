@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from plumbline.declarations.workloads.inference import Slo
-from plumbline.harness.inference.phases.search import count_missed
+from plumbline.harness.inference.phases.running_probe import count_missed
 from plumbline.loadclient.phase_load import PhaseLoad
 from plumbline.loadclient.request_log import RequestLog
 

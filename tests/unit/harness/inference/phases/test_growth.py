@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plumbline.harness.inference.phases.saturation import Growth, growth_of, pooled_growth
+from plumbline.harness.inference.phases.growth import Growth, growth_of, pooled_growth
 
 AT = np.arange(0, 60, 0.1)
 
