@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -45,7 +46,8 @@ class Record:
 class Plan:
     """`first_s` after a request comes its first token, `gap_s` after each the next. `per_token_s`: so much later for each token of the
     prompt. `at_once`: so many requests at a time, each in first_s, and the others wait: a capacity of exactly at_once / first_s; 0: all at once.
-    `delays_s`: instead of first_s, by request number. `stall` (every_s, for_s), counted from the first request: from each multiple of
+    `steps` (base_s, each_s): all present sequences, at most `at_once`, step together instead; a step of k takes base_s + k × each_s and gives each
+    a token. `delays_s`: instead of first_s, by request number. `stall` (every_s, for_s), counted from the first request: from each multiple of
     every_s on nothing is sent for for_s. `die_after`: end the process, with no goodbye, once so many requests have come. `vector`: bytes of
     the unary answer. `port`: 0 is any."""
 
@@ -57,8 +59,40 @@ class Plan:
     gap_s: float = 0.0
     per_token_s: float = 0.0
     at_once: int = 0
+    steps: tuple[float, float] | None = None
     die_after: int | None = None
     faults: dict[int, Fault] = field(default_factory=dict)
+
+
+class Batch:
+    """Steps of all present sequences, by the clock: what a busy machine sleeps too long does not lower the capacity."""
+
+    def __init__(self, base_s: float, each_s: float, slots: int) -> None:
+        self.base_s, self.each_s, self.slots = base_s, each_s, slots
+        self.waiting: deque[tuple[float, int, asyncio.Queue[float]]] = deque()
+        self.running: asyncio.Task[None] | None = None
+
+    def join(self, tokens: int) -> asyncio.Queue[float]:
+        """The moments of a new sequence's tokens, monotonic seconds, as they come."""
+        sequence: asyncio.Queue[float] = asyncio.Queue()
+        self.waiting.append((time.monotonic(), tokens, sequence))
+        if self.running is None or self.running.done():
+            self.running = asyncio.create_task(self._step())
+        return sequence
+
+    async def _step(self) -> None:
+        now, present = self.waiting[0][0], list[tuple[int, asyncio.Queue[float]]]()
+        while self.waiting or present:
+            if not present:
+                now = max(now, self.waiting[0][0])
+            while self.waiting and len(present) < self.slots and self.waiting[0][0] <= now:
+                _, tokens, sequence = self.waiting.popleft()
+                present.append((tokens, sequence))
+            now += self.base_s + self.each_s * len(present)
+            await asyncio.sleep(max(0.0, now - time.monotonic()))
+            for _, sequence in present:
+                sequence.put_nowait(now)
+            present = [(left - 1, sequence) for left, sequence in present if left > 1]
 
 
 class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
@@ -67,7 +101,8 @@ class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
     def __init__(self, plan: Plan) -> None:
         self.plan, self.records, self.succeeded = plan, {}, 0
         self.records: dict[int, Record] = {}
-        self.free = [0.0] * plan.at_once
+        self.free = [0.0] * (plan.at_once if plan.steps is None else 0)
+        self.batch = Batch(*plan.steps, plan.at_once) if plan.steps is not None else None
         self.began: float | None = None
 
     async def ServerReady(self, request: Any, context: Any) -> Any:
@@ -166,7 +201,10 @@ class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
         due += self.plan.per_token_s * record.input_tokens
         if self.free:
             heapq.heapreplace(self.free, due + self.plan.gap_s * (record.wanted - 1))
+        sequence = self.batch.join(record.wanted) if self.batch is not None else None
         for i in range(record.wanted):
+            if sequence is not None:
+                due = await sequence.get()
             await self._until(due)
             due += self.plan.gap_s
             if fault == "drop" and i == record.wanted // 2:
@@ -249,5 +287,6 @@ async def _serve(plan: Plan) -> None:
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
     given["stall"] = given["stall"] and tuple(given["stall"])
+    given["steps"] = given["steps"] and tuple(given["steps"])
     given["faults"] = {int(number): fault for number, fault in given["faults"].items()}
     asyncio.run(_serve(Plan(**given)))

@@ -308,7 +308,8 @@ class Search(Declared):
     """The highest rate of Poisson arrivals that the server sustains, somewhere in `between`: at least `goodput` of the requests meet the SLO, and
     the latency does not grow.
 
-    Quick probes last `probe`. A rate counts after a run of `confirm`, or of five times a request's latency where that is longer. The search ends
+    Quick probes last `probe`. A rate counts after a run of `confirm`, or of five times a request's latency where that is longer, and longer while
+    the server still fills. The search ends
     when the rate is known within `tolerance`, or after as many seconds of load as `at_most` probes. A probe that the server is hopelessly behind
     in is ended early.
     """

@@ -45,7 +45,7 @@ class RunningProbe:
             return self.ended_s is not None
         if self._hopeless(log, now_s):
             self.ended_s, self.hopeless = now_s, True
-        elif now_s >= self._next_s:
+        elif self._next_s <= now_s < self._planned.seconds:  # later only answers come, and all of them are waited for
             self._next_s += self._state.search.probe
             if self._state.decides(self._seen(log, now_s, None)):
                 self.ended_s = now_s

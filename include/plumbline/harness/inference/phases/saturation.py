@@ -154,7 +154,7 @@ class Saturation:
         # While nothing has failed a rate in doubt is no failure: a higher one shows more requests in the same time.
         if verdict.holds or (verdict.holds is None and (self.failed is None or not probe.confirming)):
             self._passed[rate] = probe.residence_s
-            self.held = rate if verdict.holds and probe.confirming else self.held
+            self.held = max(rate, self.held or 0.0) if verdict.holds and probe.confirming else self.held
             return
         self._passed.pop(rate, None)
         self.held = None if rate == self.held else self.held

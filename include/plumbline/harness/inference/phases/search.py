@@ -52,24 +52,21 @@ def measure_search(driver: Driver, phase: int, spec: SearchPhaseSpec, prompts: P
         log, probe = _probe(driver, phase, spec, state, planned, prompts)
         verdict = state.learn(probe)
         record.done_s = began_s + state.spent_s
-        if verdict.holds and (planned.confirming or state.held is None):
-            best = log, texts
+        if verdict.holds and state.held in (None, planned.rate):
+            best = log
         elif verdict.holds is False:
             wait_until_settled(driver, spec.name, prompts.cold_start)
     record.event("sweep_ended")
     record.done_s = began_s + spec.search.budget_s
     record.result.metrics.append(metric_row("highest_sustained_rate", state.highest, len(state.probes), phase=spec.name, ci=state.bracket))
-    if best is not None:
-        log, texts = best
-        record.result.metrics += noted_lengths(metrics_of(log, record.workload.slo, None), record.workload.requests)
-        record.result.metrics += roofline.roofline_rows(record.workload, log, record.probed)
-        record.result.telemetry += length_telemetry(log, record.workload.requests)
-        record.result.stages += stages_of(log, None)
-    if state.highest is not None and state.failed is not None and best is not None:
-        around = [watched for rate, watched in seen if rate >= state.highest]
-        record.capacity = CapacityLoad(state.highest, (state.highest, state.failed), len(state.probes), *best, around)
-    else:
-        record.result.metrics.append(metric_row("highest_sustained_rate", None, len(state.probes), phase=spec.name))
+    if best is not None and (state.held is not None or state.ending == "upper_end"):
+        rows = metrics_of(best, record.workload.slo, None)
+        record.result.metrics += noted_lengths(rows, record.workload.requests)
+        if (limited := validity.server_path_limited(rows, record.path_limit)) is not None:
+            record.result.judgements.append(limited)
+        record.result.telemetry += length_telemetry(best, record.workload.requests)
+        record.result.stages += stages_of(best, None)
+    if state.highest is None:
         code = "client_limited" if state.ending == "client_limited" else "search_open"
         record.result.judgements.append(degraded(code, f"no highest rate in {spec.name}: {state.summary()}"))
     elif not state.certain:
