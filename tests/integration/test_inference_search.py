@@ -109,7 +109,9 @@ def test_a_server_that_steps_all_its_sequences_together_is_found_or_the_trial_is
     assert found.value is not None or "search_open" in codes(result), search["told"]
     if "rate_uncertain" not in codes(result) and found.value is not None:
         assert 0.9 <= found.value / capacity <= 1.1, search["told"]
-    assert any(probe["flow"] and probe["growth"] and probe["holds"] is False for probe in search["probes"]), "an overloaded run was measured"
+    assert any(probe["flow"] and probe["growth"] and probe["holds"] is False for probe in search["probes"]), (
+        "an overloaded run was measured"
+    )
 
 
 @pytest.mark.full

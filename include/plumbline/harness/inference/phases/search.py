@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from plumbline.declarations import Trial
 from plumbline.declarations.workloads.load import SearchPhaseSpec
-from plumbline.harness.inference.analysis import validity
+from plumbline.harness.inference.analysis import roofline, validity
 from plumbline.harness.inference.analysis.metrics import metrics_of, stages_of
 from plumbline.harness.inference.load.prompts import Prompts, probe_prompts
 from plumbline.harness.inference.load.schedule import probe_load
@@ -22,7 +23,7 @@ from plumbline.harness.inference.phases.load_phase import (
 )
 from plumbline.harness.inference.phases.running_probe import RunningProbe
 from plumbline.harness.inference.phases.saturation import Planned, Probe, Saturation
-from plumbline.harness.inference.phases.trial_record import TrialRecord
+from plumbline.harness.inference.phases.trial_record import CapacityLoad, TrialRecord
 from plumbline.harness.inference.server.under_test import format_outcome
 from plumbline.harness.measurement import EvidenceFile, TrialFailed, Watched, degraded
 from plumbline.loadclient.prompt import Prompt
@@ -39,33 +40,38 @@ def search_offset(trial: Trial) -> float:
 def measure_search(driver: Driver, phase: int, spec: SearchPhaseSpec, prompts: Prompts) -> None:
     """Search phase number `phase` of the workload.
 
-    The row of the highest rate is absent where the search cannot determine it (a judgement has the reason); the other rows are those of the
-    last run that confirmed that rate. Raises TrialFailed as other phases do, and "bad_declaration" if a probe cannot be computed."""
+    What limited the rate is judged when its server has ended (`capacity`); its row is absent where the search cannot determine it (a judgement
+    has the reason). The other rows are those of the last run that confirmed that rate. Raises TrialFailed as other phases do, and "bad_declaration" if a probe cannot be computed."""
     record, state = driver.record, Saturation(spec.search, search_offset(driver.record.trial))
-    best: RequestLog | None = None
+    best: tuple[RequestLog, Sequence[Prompt]] | None = None
+    seen: list[tuple[float, Watched]] = []
     began_s = record.done_s
     record.event("sweep_started")
     while (planned := state.next_probe()) is not None:
         number = len(state.probes)
         require_running(driver.served, f"before probe {number} of {spec.name}")
         prepare_cache(driver, spec.name, prompts)
-        log, probe = _probe(driver, phase, spec, state, planned, prompts)
+        log, texts, watched, probe = _probe(driver, phase, spec, state, planned, prompts)
+        seen.append((planned.rate, watched))
         verdict = state.learn(probe)
         record.done_s = began_s + state.spent_s
         if verdict.holds and state.held in (None, planned.rate):
-            best = log
+            best = log, texts
         elif verdict.holds is False:
             wait_until_settled(driver, spec.name, prompts.cold_start)
     record.event("sweep_ended")
     record.done_s = began_s + spec.search.budget_s
-    record.result.metrics.append(metric_row("highest_sustained_rate", state.highest, len(state.probes), phase=spec.name, ci=state.bracket))
     if best is not None and (state.held is not None or state.ending == "upper_end"):
-        rows = metrics_of(best, record.workload.slo, None)
-        record.result.metrics += noted_lengths(rows, record.workload.requests)
-        if (limited := validity.server_path_limited(rows, record.path_limit)) is not None:
-            record.result.judgements.append(limited)
-        record.result.telemetry += length_telemetry(best, record.workload.requests)
-        record.result.stages += stages_of(best, None)
+        log, texts = best
+        record.result.metrics += noted_lengths(metrics_of(log, record.workload.slo, None), record.workload.requests)
+        record.result.metrics += roofline.roofline_rows(record.workload, log, record.probed)
+        record.result.telemetry += length_telemetry(log, record.workload.requests)
+        record.result.stages += stages_of(log, None)
+    if state.highest is not None and state.held is not None and best is not None:
+        around = [watched for rate, watched in seen if rate >= state.held]
+        record.capacity = CapacityLoad(state.highest, state.bracket, len(state.probes), *best, around)
+    else:
+        record.result.metrics.append(metric_row("highest_sustained_rate", None, len(state.probes), phase=spec.name))
     if state.highest is None:
         code = "client_limited" if state.ending == "client_limited" else "search_open"
         record.result.judgements.append(degraded(code, f"no highest rate in {spec.name}: {state.summary()}"))
@@ -76,7 +82,7 @@ def measure_search(driver: Driver, phase: int, spec: SearchPhaseSpec, prompts: P
 
 def _probe(
     driver: Driver, phase: int, spec: SearchPhaseSpec, state: Saturation, planned: Planned, prompts: Prompts
-) -> tuple[RequestLog, Probe]:
+) -> tuple[RequestLog, Sequence[Prompt], Watched, Probe]:
     record, workload, number = driver.record, driver.record.workload, len(state.probes)
     try:
         load = probe_load(workload, phase, number, planned.rate, planned.seconds)
@@ -88,7 +94,7 @@ def _probe(
         raise TrialFailed("bad_declaration", str(error)) from error
     running = RunningProbe(state, planned, workload.slo)
     what = "confirming run" if planned.confirming else "probe"
-    with record.watch.phase(spec.name):
+    with record.watch.phase(spec.name) as watched:
         log = driver.drive(
             load,
             texts,
@@ -99,7 +105,7 @@ def _probe(
     require_running(driver.served, format_outcome(log))
     limited = validity.client_limited(log, record.trial.validity)
     late = limited.reason.detail if limited is not None and limited.level == "invalid" else None
-    return log, running.result(log, late)
+    return log, texts, watched, running.result(log, late)
 
 
 def _evidence(record: TrialRecord, state: Saturation) -> EvidenceFile:
