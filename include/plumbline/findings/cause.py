@@ -1,4 +1,5 @@
-"""One finding for each cause: a change of the environment that several series share, with its pooled verdict; or a change of price.
+"""One finding for each cause: a change of the environment that several series share, with its pooled verdict; what a cloud changed; or a change of
+price.
 
 The findings of single series and providers that name the same change are its witnesses: they stay, and are notified only if they are more severe.
 
@@ -22,6 +23,7 @@ from plumbline.results.sample import Series
 if TYPE_CHECKING:  # it loads numpy and scipy, which a list of findings does not need
     from plumbline.analysis.drift.pooled import PooledCause, PooledEffect, SeriesShift
 
+_ONE_CLOUD = ("which change of this cloud it is", "the same recorded change at a second cloud, or a region of this one without it")
 _RUNS = {"training": "trainings", "inference": "inference workloads"}
 
 
@@ -38,18 +40,23 @@ def cause_finding(cause: PooledCause, effects: Sequence[PooledEffect], baseline:
     severity: Severity = "info" if effect.verdict == "improved" else "page" if changed and effect.effect >= effect.warn else "warn"
     has = tuple(sorted(cause.came))
     provider = has[0] if len(has) == 1 else FLEET
-    names = tuple(f"{FACT_NAMES[fact]} {value}" for fact, value in cause.facts)
+    recorded = tuple(f"{FACT_NAMES[fact]} {value}" for fact, value in cause.facts)
+    names = (cause.cloud, *recorded) if cause.cloud else recorded
     began = cause.began
     shifts = [s for e in (effect, *others) for s in sorted(e.shifts, key=lambda s: (s.series_key not in e.moved, -abs(s.shift)))]
     title = f"{names[0]}: {_what(effect)}"
     left = f"{len(cause.left)} {'providers do' if len(cause.left) != 1 else 'provider does'} not have it yet" if cause.left else ""
+    if cause.cloud and recorded:
+        left = f"{recorded[0]} or another change of this cloud"
+    missing, decides = (_ONE_CLOUD if recorded else ("", "")) if cause.cloud else (effect.missing, effect.decides)
     between = " … ".join(map(format_change, (effect.ci_low, effect.ci_high)))
     against = (
         f"compared with {effect.untouched} series without the change"
         if effect.untouched
         else "no series without the change to compare with"
     )
-    with_it = f"; came together with {', '.join(names[1:])}" if names[1:] else ""
+    with_it = f"; {'came' if cause.cloud else 'came together'} with {', '.join(names[1:])}" if names[1:] else ""
+    with_it += f"; not shown: {missing}. It would take: {decides}" if missing else ""
     return Finding(
         finding_id=cause_finding_id(cause, kind),
         series_key=shifts[0].series_key,
@@ -84,6 +91,10 @@ def cause_finding(cause: PooledCause, effects: Sequence[PooledEffect], baseline:
             moved_providers=len(effect.moved_providers),
             against=effect.untouched,
             p=effect.p,
+            cloud=cause.cloud,
+            clouds=effect.clouds,
+            missing=missing,
+            decides=decides,
         ),
     )
 
@@ -137,8 +148,14 @@ def _witnesses(finding: Finding, pooled: Finding) -> bool:
     assert cause is not None  # only findings with one are asked
     if finding.kind not in ("performance", "environment") or finding.is_decision_change:
         return False
-    if gravity(finding.severity) < gravity(pooled.severity) or not set(cause.facts) & set(map(fact_name, finding.attributed_to)):
+    if gravity(finding.severity) < gravity(pooled.severity):
         return False
-    if finding.cause is not None:
-        return finding.subject == pooled.subject and (finding.kind, pooled.kind) == ("environment", "performance")
-    return finding.provider in cause.providers
+    if not set(cause.facts) & set(map(fact_name, finding.attributed_to)):
+        unexplained = finding.kind == "performance" and finding.cause is None and not finding.attributed_to
+        return bool(cause.cloud) and unexplained and finding.provider in cause.providers and pooled.campaign_id in finding.campaigns
+    if finding.cause is None:
+        return finding.provider in cause.providers
+    if pooled.kind != "performance" or not set(finding.cause.providers) <= set(cause.providers):
+        return False
+    # What a cloud did is a witness of a change that several clouds show, as is a verdict from before the change could be judged.
+    return finding.kind == "environment" or bool(finding.cause.cloud and not cause.cloud)

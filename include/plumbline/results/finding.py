@@ -55,7 +55,8 @@ class Member:
 class CauseEvidence:
     """What a pooled verdict on one cause rests on. `names`: the values that came, such as `driver 570.86.15`; `facts`: their keys. `providers`:
     those that have them, `left` those still on another value. `moved` of `series` moved the same way, on `moved_providers`; `against`: series
-    without the change that they were compared with. `p`: of the effect."""
+    without the change that they were compared with. `p`: of the effect. `cloud`: of what a cloud changed, with `facts` among it. `clouds`: the
+    witnesses. `missing` and `decides`: why the fleet cannot tell whether the facts are the cause, and what would; else empty."""
 
     facts: tuple[str, ...]
     names: tuple[str, ...]
@@ -67,6 +68,10 @@ class CauseEvidence:
     moved_providers: int
     against: int
     p: float
+    cloud: str = ""
+    clouds: int = 0
+    missing: str = ""
+    decides: str = ""
 
 
 @dataclass(frozen=True)

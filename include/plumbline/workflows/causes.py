@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from plumbline.analysis.drift.environment import FACT_NAMES, FactChange, FactReading, fact_changes
 from plumbline.analysis.drift.pooled import (
@@ -15,6 +15,7 @@ from plumbline.analysis.drift.pooled import (
     PooledEffect,
     SeriesShift,
     causes_of,
+    cloud_effect,
     estimate_shift,
     pooled_effect,
     standard_error,
@@ -33,6 +34,7 @@ from plumbline.workflows.fleet import primary_number
 
 WITHIN = timedelta(days=400)
 """Changes that came earlier are not judged any more."""
+UNDECLARED = "(not declared)"
 _USUAL_WARN = 0.05
 _KINDS: tuple[FindingKind, ...] = ("performance", "environment")
 
@@ -65,17 +67,20 @@ def review_causes(archive: Archive, declared: Declarations, provider: str, by: s
     continued: list[Finding] = []
     resolved: list[tuple[Finding, str]] = []
     claimed: set[tuple[str, str]] = set()
-    judged = [(cause, *judge_cause(archive, declared, cause, changes, points)) for cause in causes_of(changes) if provider in cause.came]
-    for cause, effects, before in sorted(judged, key=lambda one: min((e.p for e in one[1]), default=1.0)):
+    groups = {p.name: p.witness for p in declared.providers.values()}
+    shared = [cause for cause in causes_of(changes) if provider in cause.came]
+    candidates = [*shared, *_cloud_causes(archive, groups, provider, seen_in, shared, changes, points)]
+    judged = [(cause, *judge_cause(archive, declared, cause, changes, points)) for cause in candidates]
+    for cause, effects, before in sorted(judged, key=_order):
         known = _stored(archive, cause)
         if not effects or set(cause.came.items()) <= claimed:
             continue
         lead = effects[0]
-        if lead.verdict in ("regressed", "improved"):
+        if lead.verdict in ("regressed", "improved") or (cause.cloud and known):
             claimed |= set(cause.came.items())
-        elif lead.verdict == "unchanged" and (old := known.get("performance")) is not None and old.state in OPEN_STATES:
+        if lead.verdict == "unchanged" and (old := known.get("performance")) is not None and old.state in OPEN_STATES:
             resolved.append((old, f"resolved: in campaign {seen_in} the pooled change of {lead.kind} is within your threshold again"))
-        if lead.verdict not in ("regressed", "improved") and len(cause.came) < 2:
+        if lead.verdict not in ("regressed", "improved") and (len(cause.came) < 2 or cause.cloud):
             continue
         finding = cause_finding(cause, effects, before, mine == "simulated")
         old = known.get(finding.kind)
@@ -86,6 +91,49 @@ def review_causes(archive: Archive, declared: Declarations, provider: str, by: s
             continued.append(replace(finding, campaign_id=old.campaign_id, seen_in=seen, state=old.state))
     apply(archive, Reconciliation(tuple(opened), tuple(continued), tuple(resolved)), by=by, seen_in=seen_in)
     return (*opened, *continued)
+
+
+def _order(judged: tuple[PooledCause, tuple[PooledEffect, ...], tuple[str, ...]]) -> tuple[bool, bool, float]:
+    """What is blamed first; of that a recorded change, which explains more than its cloud does; of the rest a cloud, whose finding may stand."""
+    cause, effects, _ = judged
+    blamed = any(e.verdict in ("regressed", "improved") for e in effects[:1])
+    return not blamed, bool(cause.cloud) is blamed, min((e.p for e in effects), default=1.0)
+
+
+def _cloud_causes(
+    archive: Archive,
+    groups: Mapping[str, str],
+    provider: str,
+    seen_in: str,
+    shared: Sequence[PooledCause],
+    changes: Sequence[FactChange],
+    points: Sequence[SeriesPoint],
+) -> list[PooledCause]:
+    """What the provider's cloud did since this campaign, since a recorded change came there, and since the begin of its open findings; of clouds
+    with two providers or more."""
+    cloud = groups.get(provider)
+    own = {name for name, group in groups.items() if group == cloud}
+    if cloud is None or len(own) < 2:
+        return []
+    ran: dict[str, dict[str, datetime]] = defaultdict(dict)
+    for point in points:
+        name = Series.parse(point.series_key).provider
+        if name in own:
+            ran[point.campaign_id].setdefault(name, point.planned_at)
+    open_since = {
+        f.campaign_id or "" for f in readable_findings(archive.findings(OPEN_STATES)) if f.cause is not None and f.cause.cloud == cloud
+    }
+    since = [dict.fromkeys(ran[campaign], campaign) for campaign in (seen_in, *sorted(open_since - {seen_in})) if campaign in ran]
+    since += [{name: campaign for name, campaign in cause.came.items() if name in own} for cause in shared]
+    causes: dict[tuple[tuple[str, str], ...], PooledCause] = {}
+    for came in since:
+        if len(came) < 2:
+            continue
+        with_it = {(c.fact, c.value) for c in changes for a in c.adoptions if came.get(a.provider) == a.campaign}
+        facts = tuple(sorted(with_it, key=lambda fact: (list(FACT_NAMES).index(fact[0]), fact[1])))
+        began = min(came.values(), key=lambda campaign: min(ran[campaign].values()))
+        causes.setdefault(tuple(sorted(came.items())), PooledCause(facts, came, began, cloud=cloud))
+    return list(causes.values())
 
 
 def _stored(archive: Archive, cause: PooledCause) -> dict[FindingKind, Finding]:
@@ -105,13 +153,54 @@ def judge_cause(
     shifts = _shifts(archive, declared, windows)
     looks = max((w.looks for w in windows if w.touched), default=1)
     effects = []
+    changed = _changed_clouds(declared, cause, changes, min(_starts(cause, points).values())) if cause.cloud and windows else {}
+    alike = [cloud for cloud, facts in changed.items() if facts == set(cause.facts)]
     for kind in ("training", "inference"):
         touched, untouched = ([s for w, s in shifts if w.touched is had and s.kind == kind] for had in (True, False))
-        if (effect := pooled_effect(touched, untouched, looks)) is not None:
+        if cause.cloud:
+            effect = cloud_effect(touched, untouched, changed, alike, looks, _rivals(shifts))
+        else:
+            effect = pooled_effect(touched, untouched, looks)
+        if effect is not None:
             effects.append(effect)
     order = ("regressed", "improved", "insufficient_data", "unchanged")
     effects.sort(key=lambda e: (order.index(e.verdict), -abs(e.effect) / e.warn))  # then by the distance past the threshold
     return tuple(effects), tuple(sorted({w.before for w in windows if w.touched}))
+
+
+def _changed_clouds(
+    declared: Declarations, cause: PooledCause, changes: Sequence[FactChange], since: datetime
+) -> dict[str, set[tuple[str, str]]]:
+    """Other clouds to which recorded changes came since, and these."""
+    came: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for change in changes:
+        for a in change.adoptions:
+            if a.at >= since or a.campaign == cause.began:
+                came[_witness(declared, a.provider)].add((change.fact, change.value))
+    return {cloud: facts for cloud, facts in came.items() if cloud != cause.cloud}
+
+
+def _rivals(shifts: Sequence[tuple[_Window, SeriesShift]]) -> int:
+    """Clouds with several providers, each of which could be blamed."""
+    regions: dict[str, set[str]] = defaultdict(set)
+    for _, s in shifts:
+        regions[s.witness].add(s.provider)
+    return max(1, sum(len(own) > 1 for own in regions.values()))
+
+
+def _witness(declared: Declarations, provider: str) -> str:
+    """The cloud or group of a provider. Those that are not declared any more can be of one cloud: together they are one witness."""
+    known = declared.providers.get(provider)
+    return known.witness if known is not None else UNDECLARED
+
+
+def _starts(cause: PooledCause, points: Sequence[SeriesPoint]) -> dict[str, datetime]:
+    """When each campaign in which it came began at the touched providers."""
+    starts: dict[str, datetime] = {}
+    for p in points:  # the oldest first
+        if p.campaign_id not in starts and cause.came.get(Series.parse(p.series_key).provider) == p.campaign_id:
+            starts[p.campaign_id] = p.planned_at
+    return starts
 
 
 def _windows(cause: PooledCause, changes: Sequence[FactChange], points: Sequence[SeriesPoint]) -> Iterator[_Window]:
@@ -119,19 +208,18 @@ def _windows(cause: PooledCause, changes: Sequence[FactChange], points: Sequence
     by_series: dict[str, list[SeriesPoint]] = defaultdict(list)
     for point in points:
         by_series[point.series_key].append(point)
-    starts = {
-        came: min(a.at for c in changes for a in c.adoptions if a.campaign == came and a.provider in cause.came)
-        for came in set(cause.came.values())
-    }
+    starts = _starts(cause, points)
+    if not starts:
+        return
     places = {key: Series.parse(key) for key in by_series}
     free = {s.provider for s in places.values()} - cause.came.keys()
     changed = {a.provider for c in changes for a in c.adoptions if a.at >= min(starts.values())}
-    if len(free - changed) >= 3:
+    if len(free - changed) >= 3 and not cause.cloud:  # of a cloud the others show whether the change did it there too
         free -= changed
     for key, own in by_series.items():
         series = places[key]
         touched = series.provider in cause.came
-        for came in [cause.came[series.provider]] if touched else list(starts) if series.provider in free else []:
+        for came in starts.keys() & {cause.came[series.provider]} if touched else list(starts) if series.provider in free else []:
             old = [p for p in own if p.planned_at < starts[came] and p.campaign_id != came]
             new = [p for p in own if p.planned_at >= starts[came] or p.campaign_id == came]
             if old and new:
@@ -167,7 +255,21 @@ def _shifts(archive: Archive, declared: Declarations, windows: Sequence[_Window]
         warn = limits.warn if limits is not None else _USUAL_WARN
         error = standard_error(scatter, df, scatters[w.series.workload], warn * USUAL_SPREAD, sizes)
         shifts.append(
-            (w, SeriesShift(w.series.provider, w.series_key, w.series.workload, w.series.kind, w.came, shift, error, warn, metric))
+            (
+                w,
+                SeriesShift(
+                    w.series.provider,
+                    w.series_key,
+                    w.series.workload,
+                    w.series.kind,
+                    w.came,
+                    shift,
+                    error,
+                    warn,
+                    metric,
+                    _witness(declared, w.series.provider),
+                ),
+            )
         )
     return shifts
 

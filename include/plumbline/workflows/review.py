@@ -322,7 +322,8 @@ def _with_causes(archive: Archive, declared: Declarations, campaign_id: str, rev
     changed = {
         Series.parse(one.series_key).provider
         for one in reviewed
-        if any(fact_name(c.key) in FACT_NAMES for c in one.comparison.environment_changes if c.matters)
+        if any(f.kind == "performance" for f in one.findings)
+        or any(fact_name(c.key) in FACT_NAMES for c in one.comparison.environment_changes if c.matters)
     }
     pooled = [f for name in sorted(changed) for f in review_causes(archive, declared, name, REVIEWER, campaign_id)]
     if not pooled:

@@ -209,6 +209,9 @@ class Provider(Declared):
     enabled: bool = True
     description: str = ""
     cloud: Name
+    group: Name | None = Field(
+        None, description="providers that can change together, such as a reseller's and its cloud's; those of one `cloud` if omitted"
+    )
     region: Name
     zone: Name | None = None
     residency: tuple[Residency, ...] = Field((), description="all that hold, such as [DE, EU]: a team may require one of them")
@@ -326,6 +329,7 @@ class Provider(Declared):
             "watch": MonitoringConfig(),
             "budget": None,
             "residency": (),
+            "group": None,
             "manual_steps": None,
             "sla": promised,
         }
@@ -335,6 +339,11 @@ class Provider(Declared):
         """By those of `host.region` and `host.zone` that a node's facts have: the declared one, and whether it is the node's, in any case of letters."""
         declared = {} if self.launcher.hosted else {"host.region": self.region, "host.zone": self.zone}
         return {k: (v, str(facts[k]).casefold() == v.casefold()) for k, v in declared.items() if v is not None and facts.get(k) is not None}
+
+    @property
+    def witness(self) -> str:
+        """Those of one name are one witness of a change: its `group`, else its `cloud`."""
+        return self.group or self.cloud
 
     @property
     def pool(self) -> str:
