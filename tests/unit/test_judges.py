@@ -21,6 +21,7 @@ from plumbline.analysis.acceptance import Node, judge_fleet
 from plumbline.analysis.availability import availability, find_outages
 from plumbline.analysis.cost.reconciliation import Difference, Uncompared, judge_invoice
 from plumbline.analysis.drift.comparison import MetricComparison
+from plumbline.analysis.drift.pooled import SeriesShift, pooled_effect
 from plumbline.analysis.drift.verdicts import judge_series
 from plumbline.analysis.operations import MonthAvailability, month_availability
 from plumbline.analysis.scorecards.acceptance import judge
@@ -84,6 +85,19 @@ def _month(missed: Callable[[int], str | None], watched: range) -> MonthAvailabi
 
 def _nodes(count: int, **figures: float) -> list[Node]:
     return [Node(f"n{i:02d}", {"driver.version": "570"}, {"matmul_tflops": 700.0 + i, **figures}, {}) for i in range(count)]
+
+
+def _clouds(*changes: float) -> list[SeriesShift]:
+    """Four series at one provider of each cloud."""
+    return [
+        SeriesShift(f"p{c}", f"{w}p{c}", f"w{w}", "training", "t", x, 0.003, 0.05, group=f"c{c}")
+        for c, x in enumerate(changes)
+        for w in range(4)
+    ]
+
+
+def _renamed(shifts: Sequence[SeriesShift], group: str) -> list[SeriesShift]:
+    return [replace(s, group=f"{group}{s.group}", provider=f"{group}{s.provider}", series_key=f"{group}{s.series_key}") for s in shifts]
 
 
 FASTER = Criterion.model_validate("tokens_per_second >= 100tokens/s in steady")
@@ -188,6 +202,17 @@ TRIED: dict[str, Tried] = {
         },
         met=lambda: judge_invoice(9, 9, (), ()),
         broken=lambda: judge_invoice(9, 9, (Difference("price", "a", Decimal(8), 3, "98 USD for 1 h"),), ()),
+    ),
+    "cause of a change": Tried(
+        {
+            "nothing": lambda: pooled_effect([], []),
+            "one series": lambda: pooled_effect(_clouds(0.0)[:1], _clouds(0.0)),
+            "one cloud that moved": lambda: pooled_effect(_clouds(0.2), _renamed(_clouds(0.0, 0.0, 0.0), "u")),
+            "nothing to compare with": lambda: pooled_effect(_clouds(0.1, 0.1), []),
+            "clouds that disagree": lambda: pooled_effect(_clouds(0.2, -0.2, 0.0), _renamed(_clouds(0.0, 0.0, 0.0), "u")),
+        },
+        met=lambda: pooled_effect(_clouds(0.0, 0.0, 0.0, 0.0), _renamed(_clouds(0.0, 0.0, 0.0, 0.0), "u")),
+        broken=lambda: pooled_effect(_clouds(0.1, 0.1, 0.1), _renamed(_clouds(0.0, 0.0, 0.0), "u")),
     ),
     "performance of a series": Tried(
         {

@@ -9,6 +9,8 @@ from itertools import pairwise
 from plumbline.results import Event, LaunchRecord, MetricRow, PodRecord, metric_row
 from plumbline.results.document import Environment, ResultDocument, Scalar
 
+LOWER_BOUND = "lower bound: replicas stayed ready until the phase ended"
+"""How a time was measured that the end of the phase cut."""
 _ROUNDING_S = 1.0
 """A cluster's times are cut to whole seconds: a difference of two may come out one second too short, also below zero."""
 
@@ -43,9 +45,17 @@ def _scaled_in(record: LaunchRecord, events: Mapping[str, Event]) -> Iterator[Me
     changes = [(min(max(count.at, down), end), count.ready - before[-1]) for count in record.replicas]
     spans = [(since, until, extra) for (since, extra), (until, _) in pairwise([*changes, (end, 0)]) if until > since]
     back = next((since for since, _, extra in spans if extra <= 0), None)
-    yield metric_row("time_to_scale_in", None if back is None else back - down, int(back is not None), phase="scale_out")
+    yield metric_row(
+        "time_to_scale_in",
+        None if back is None else back - down,
+        int(back is not None),
+        phase="scale_out",
+        reason=f"more replicas than before were ready until the end of the phase, {end - down:.3g}s after the step down",
+    )
     idle_s = sum((until - since) * max(extra, 0) for since, until, extra in spans)
-    yield metric_row("idle_replica_time", idle_s, len(record.replicas), phase="scale_out")
+    # Replicas that were ready until the end went on being idle: what was counted is the least.
+    method = None if back is not None else LOWER_BOUND
+    yield metric_row("idle_replica_time", idle_s, len(record.replicas), phase="scale_out", method=method)
 
 
 def _launched(record: LaunchRecord) -> tuple[MetricRow, ...]:

@@ -7,8 +7,8 @@ from typing import Literal
 
 from tests.fakes.trials import PLANNED_AT
 
-from plumbline.results import Event, LaunchRecord, ReplicaCount
-from plumbline.results.launch_record import SCALED, STEP_DOWN, STEP_UP, launch_metrics
+from plumbline.results import Event, LaunchRecord, MetricRow, ReplicaCount
+from plumbline.results.launch_record import LOWER_BOUND, SCALED, STEP_DOWN, STEP_UP, launch_metrics
 
 
 def event(name: str, at: float | None, clock: Literal["harness", "launcher"] = "launcher") -> Event:
@@ -43,12 +43,16 @@ def test_absent_is_never_zero() -> None:
 
 
 def scaled(*counts: tuple[float, int]) -> dict[str, float | None]:
-    """Metrics of replicas by (seconds, ready): the load rose at 10 s and fell at 100 s, and the phase ended at 200 s."""
+    return {row.metric: row.value for row in scaled_rows(*counts)}
+
+
+def scaled_rows(*counts: tuple[float, int]) -> list[MetricRow]:
+    """Rows of replicas by (seconds, ready): the load rose at 10 s and fell at 100 s, and the phase ended at 200 s."""
     phase = {STEP_UP: 10.0, STEP_DOWN: 100.0, SCALED: 200.0}
     timeline = [Event(name=name, utc=PLANNED_AT + timedelta(seconds=at), monotonic_s=at) for name, at in phase.items()]
     replicas = tuple(ReplicaCount(at=PLANNED_AT.timestamp() + at, ready=ready, wanted=ready) for at, ready in counts)
     rows = launch_metrics(LaunchRecord(launcher="kubernetes", events=(), replicas=replicas), timeline)
-    return {row.metric: row.value for row in rows if row.phase == "scale_out"}
+    return [row for row in rows if row.phase == "scale_out"]
 
 
 def test_replicas_beyond_those_before_the_load_rose_are_idle_after_it_fell() -> None:
@@ -58,6 +62,9 @@ def test_replicas_beyond_those_before_the_load_rose_are_idle_after_it_fell() -> 
 
 def test_replicas_that_stay_have_no_time_to_scale_in() -> None:
     assert scaled((0, 1), (40, 3)) == {"time_to_scale_in": None, "idle_replica_time": 200}
+    in_time, idle = scaled_rows((0, 1), (40, 3))
+    assert in_time.reason is not None and "100s after the step down" in in_time.reason
+    assert idle.method == LOWER_BOUND and scaled_rows((0, 1), (40, 4), (150, 1))[1].method is None
 
 
 def test_no_more_replicas_are_no_idle_ones() -> None:

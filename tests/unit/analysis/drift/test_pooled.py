@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
 
 from plumbline.analysis.drift.environment import FactReading, fact_changes
-from plumbline.analysis.drift.pooled import SeriesShift, causes_of, estimate_shift, pooled_effect, standard_error
+from plumbline.analysis.drift.pooled import SeriesShift, causes_of, cloud_effect, estimate_shift, pooled_effect, standard_error
 
 
 def shifts(providers: range, change: float, *, series: int = 13, mood: float = 0.004, seed: int = 1) -> list[SeriesShift]:
@@ -89,3 +90,67 @@ def test_one_wild_provider_accuses_nobody_whether_it_has_the_change_or_not() -> 
     assert touched is not None and touched.verdict != "regressed"
     with_a_stray = pooled_effect(shifts(range(2), 0.05), [*shifts(range(2, 49), 0.0), *shifts(range(49, 50), 0.3)])
     assert with_a_stray is not None and with_a_stray.verdict == "regressed"
+
+
+def of_cloud(name: str, own: list[SeriesShift]) -> list[SeriesShift]:
+    return [replace(s, group=name) for s in own]
+
+
+def clouds(*changes: float, regions: int = 6) -> list[SeriesShift]:
+    """One cloud of so many regions for each change."""
+    return [
+        s for n, change in enumerate(changes) for s in of_cloud(f"c{n}", shifts(range(n * regions, (n + 1) * regions), change, series=5))
+    ]
+
+
+def test_six_regions_of_one_cloud_do_not_convict_the_driver_that_came_there() -> None:
+    fleet = clouds(0.06, *[0.0] * 7)
+    touched, untouched = ([s for s in fleet if (s.group == "c0") is had] for had in (True, False))
+    driver = pooled_effect(touched, untouched)
+    assert driver is not None and driver.verdict == "insufficient_data" and driver.clouds == 1
+    assert "second cloud" in driver.decides and driver.judgement.verdict == "not_shown"
+    as_strangers = pooled_effect(*([replace(s, group="") for s in own] for own in (touched, untouched)))
+    assert as_strangers is not None and as_strangers.verdict == "regressed"
+    cloud = cloud_effect(touched, untouched, rivals=8)
+    assert cloud is not None and cloud.verdict == "regressed" and cloud.moved_providers == tuple(f"p{n}" for n in range(6))
+    other = [s for s in untouched if s.group == "c3"]
+    innocent = cloud_effect(other, [s for s in fleet if s.group not in ("c3",)], changed={"c0"}, rivals=8)
+    assert innocent is not None and innocent.verdict not in ("regressed", "improved")
+
+
+def test_a_driver_at_three_clouds_is_convicted_and_none_of_them_is() -> None:
+    fleet = clouds(0.06, 0.06, 0.06, *[0.0] * 5)
+    has = {"c0", "c1", "c2"}
+    touched, untouched = ([s for s in fleet if (s.group in has) is had] for had in (True, False))
+    driver = pooled_effect(touched, untouched)
+    assert driver is not None and (driver.verdict, driver.clouds, driver.missing) == ("regressed", 3, "")
+    own, others = ([s for s in fleet if (s.group == "c0") is mine] for mine in (True, False))
+    cloud = cloud_effect(own, others, changed={"c1", "c2"}, rivals=8)
+    assert cloud is not None and cloud.verdict == "insufficient_data" and "moved the same way" in cloud.missing
+
+
+def test_one_of_three_clouds_that_moved_does_not_convict_the_driver() -> None:
+    fleet = clouds(0.08, 0.0, 0.0, *[0.0] * 5)
+    touched, untouched = ([s for s in fleet if (s.group in ("c0", "c1", "c2")) is had] for had in (True, False))
+    driver = pooled_effect(touched, untouched)
+    assert driver is not None and driver.verdict not in ("regressed", "improved")
+
+
+def test_regions_without_the_driver_are_their_clouds_own_control() -> None:
+    """Each cloud moves by itself, its regions with the driver 6 % more."""
+    fleet = [(clouds(move + extra)[0:15], n) for n, move in enumerate((0.05, -0.04, 0.03)) for extra in (0.06, 0.0)]
+    touched, untouched = [], []
+    for i, (own, cloud) in enumerate(fleet):
+        half = [replace(s, group=f"c{cloud}", provider=f"{s.provider}-{i}", series_key=f"{s.series_key}-{i}") for s in own]
+        (untouched if i % 2 else touched).extend(half)
+    driver = pooled_effect(touched, untouched)
+    assert driver is not None and driver.verdict == "regressed" and driver.effect == pytest.approx(0.06, abs=0.02)
+
+
+def test_a_fleet_without_another_cloud_cannot_tell() -> None:
+    alone = pooled_effect(clouds(0.08, 0.08), [])
+    assert alone is not None and alone.verdict == "insufficient_data" and "no cloud without it" in alone.missing
+    moved = pooled_effect(clouds(0.08, 0.08), of_cloud("c9", shifts(range(90, 96), 0.05, series=5)))
+    assert moved is not None and moved.verdict == "insufficient_data" and "moved too" in moved.missing
+    only = cloud_effect(clouds(0.08), [])
+    assert only is not None and only.verdict == "insufficient_data"

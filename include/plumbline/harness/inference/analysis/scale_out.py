@@ -2,8 +2,8 @@
 
 The rule. A window is `ScaleOutPhaseSpec.window` requests that were scheduled one after the other within a step; it holds if at most one of them
 missed the SLO. The service is back at the scheduled time of the first good request after the last window that does not hold: from there on the
-SLO holds until the end of the step. Without such a window it never broke, which takes 0 s. If the last window does not hold, the service was
-not back within the step. The resolution is the gap between two arrivals.
+SLO holds until the end of the step. Without such a window it never broke, which takes 0 s. If the last window does not hold, or what followed it is no
+more than luck of a service that goes on missing (`analysis.recovery`), the service was not back within the step. The resolution is the gap between two arrivals.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.declarations.workloads.load import ScaleOutPhaseSpec
+from plumbline.harness.inference.analysis.recovery import is_shown
 from plumbline.harness.measurement import Judgement, degraded
 from plumbline.loadclient.request_log import RequestLog
 from plumbline.results import Curve, MetricRow, Point, metric_curve, metric_row, share_row
@@ -55,6 +56,8 @@ def _step(log: RequestLog, good: NDArray[np.bool_], window: int, rate: float, be
     if broken[-1] == len(chosen) - window:
         return Step(rate, *counts, None)
     back = broken[-1] + int(np.argmin(missed[broken[-1] :]))
+    if not is_shown(int(up_to[back]), int(back), int(up_to[-1] - up_to[back]), len(chosen) - int(back), len(chosen) // window):
+        return Step(rate, *counts, None)
     return Step(rate, *counts, float(at[back]), float(at[back - 1]))
 
 

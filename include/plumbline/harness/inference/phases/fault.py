@@ -5,7 +5,10 @@ is back at the scheduled time of the first request, scheduled at or after the en
 large a share of good requests as there was before the fault (all of them, if all were good before). The end of a fault is the moment of the
 kill, or the last moment of an overload: what lasts is only recovered from once it is over.
 
-No recovery: the phase ends before such a window is whole, or less than half of the requests were good before the fault, so that there was no
+A server that goes on missing has good windows too. All requests from that moment to the end of the phase must miss no more than those before the fault
+explain, and be better than luck of a service that goes on as between the fault and that moment (`analysis.recovery`).
+
+No recovery: the phase ends before such a window is whole, or before enough good time followed it, or less than half of the requests were good before the fault, so that there was no
 service to come back to.
 """
 
@@ -23,6 +26,7 @@ from numpy.typing import NDArray
 from plumbline.declarations.workloads.load import FaultPhaseSpec
 from plumbline.harness.inference.analysis import validity
 from plumbline.harness.inference.analysis.metrics import metrics_of, stages_of, within_slo
+from plumbline.harness.inference.analysis.recovery import is_as_good, is_shown
 from plumbline.harness.inference.models import journal
 from plumbline.harness.inference.phases.load_phase import Driver, length_telemetry, noted_lengths, require_running
 from plumbline.harness.inference.phases.trial_record import TrialRecord
@@ -76,13 +80,26 @@ def _recovery_time(log: RequestLog, good: NDArray[np.bool_], began: float, ended
     at, fine = log.scheduled[order], good[order]
     n = len(order)
     up_to = np.concatenate([[0], np.cumsum(fine)])
+    missed_before = int(before.sum()) - int(good[before].sum())
+    flickers = 0
     for i in np.flatnonzero(fine).tolist():
         end = max(int(np.searchsorted(at, at[i] + WINDOW_S, side="right")), i + WINDOW_REQUESTS)
         if end > n or at[i] + WINDOW_S > log.load.duration_s:
             break
         if up_to[end] - up_to[i] >= share * (end - i) - 1e-9:
+            missed, missed_after = i - int(up_to[i]), n - i - int(up_to[n] - up_to[i])
+            as_good = is_as_good(missed_before, int(before.sum()), missed_after, n - i)
+            if not as_good or (missed and not is_shown(missed, i, missed_after, n - i, n // WINDOW_REQUESTS)):
+                flickers += 1
+                continue
             # The first request after the fault was good already: then the fault was over for the clients when it ended.
             return (float(ended) if i == 0 else float(at[i])), ""
+    if flickers:
+        missed = n - int(up_to[n])
+        return None, (
+            f"not back by the end of the phase, {log.load.duration_s - ended:.3g}s after the fault: {missed} of {n} requests since then were missed, "
+            "and no good window was followed by enough good time"
+        )
     return None, f"no window of {WINDOW_S:g}s and {WINDOW_REQUESTS} requests after the fault was as good as before it ({share:.0%} good)"
 
 
@@ -215,7 +232,7 @@ def measure_fault(driver: Driver, spec: FaultPhaseSpec, load: PhaseLoad, prompts
         record.event("recovered", log.began + recovery.back)
     record.result.metrics += [
         *injection.rows,
-        metric_row("time_to_recover", recovery.took_s, int(recovery.took_s is not None), phase="fault"),
+        metric_row("time_to_recover", recovery.took_s, int(recovery.took_s is not None), phase="fault", reason=recovery.why or None),
         metric_row("requests_lost", recovery.lost, log.n, phase="fault"),
     ]
     _record_parts(record, log, recovery, spec.duration)

@@ -54,6 +54,13 @@ def test_an_slo_that_breaks_again_did_not_hold_before() -> None:
     assert scaled((10.5, 12.0), (16.0, 17.0)).steps[1].took_s == pytest.approx(7.0)
 
 
+def test_a_step_that_goes_on_missing_is_not_back_by_its_lucky_end() -> None:
+    """Two of each twenty requests miss until 0.6 s before the end of the step: twelve good ones are luck."""
+    bad = [(10.0 + i, 10.0 + i + 0.1) for i in range(10)]
+    assert scaled(*bad).steps[1].took_s is None
+    assert scaled(*bad[:4]).steps[1].took_s == pytest.approx(3.1)
+
+
 def test_an_slo_that_never_broke_takes_no_time_and_says_so() -> None:
     found = scaled((12.0, 12.01), (20.0, 20.02))  # one miss in a window is within 90 %
     assert found.judgement is None and row(found, "time_to_scale_out") == (0, None, None)

@@ -89,6 +89,18 @@ def test_no_recovery_before_the_phase_ends(failed: range, golden: Golden) -> Non
     assert found.lost == len(failed)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_server_that_goes_on_missing_is_not_back_by_a_lucky_second(seed: int) -> None:
+    """A third of the requests miss until the phase ends, which has seconds without a miss; the service before the fault missed none."""
+    rng = np.random.default_rng(seed)
+    log, good = a_log()
+    good = good.copy()
+    good[30:] = rng.random(N - 30) > 0.33
+    good[52:64] = True  # 3.6 s before the end
+    found = find_recovery(log, good, 3.015, 3.015)
+    assert found.back is None and "not back by the end of the phase" in found.why
+
+
 def test_no_service_before_the_fault_is_none_to_come_back_to(golden: Golden) -> None:
     log, good = a_log()
     good = good.copy()
