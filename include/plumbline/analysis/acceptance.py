@@ -5,7 +5,8 @@ of their scaled median absolute deviation, is beyond that of the worst node of h
 MAD of few nodes is itself uncertain). Real noise has longer tails, so doubt alone sends no node back: it is measured again, and goes back if it is slow
 again. At the first look a node goes back only if it is clear of the fleet's own tails (`clearance`). One-sided: a faster node is no fault.
 
-A node without a figure or fact that others have was not measured: it is never accepted, and the others are not compared with it.
+A node without a figure or fact that others have was not measured: it is never accepted, and the others are not compared with it. The same holds for a
+driver or MIG layout that several nodes have and most have not: an operator rolls it out, which is neither a fault nor a comparison of equals.
 """
 
 from __future__ import annotations
@@ -44,8 +45,13 @@ _SKEW_NODES = 30
 _DRAWS = 40_000
 _FEW = 5.0
 _MAJORITY_FACTS = ("gpu.count", "driver.version", "cuda.version")
-_MAJORITY_GPU_FACTS = ("product", "vbios", "firmware", "ecc", "pcie_width_max", "pcie_generation_max", "nvlink_active")
+_MAJORITY_GPU_FACTS = ("product", "mig", "vbios", "firmware", "ecc", "pcie_width_max", "pcie_generation_max", "nvlink_active")
 _LOWER_IS_WORSE = ("power_limit_w",)
+_ROLLED_OUT = ("driver.version", "cuda.version", "gpu.mig")
+_WITH_MIG = ("gpu.product", "gpu.count")
+ROLLOUT_NODES = 3
+"""Nodes from which on a value of _ROLLED_OUT is taken for an upgrade, not for a fault of single nodes."""
+UPGRADE = "upgrade in progress"
 _COUNTERS = {
     "row_remap_pending": "remapped memory rows are pending until a reset",
     "row_remap_failure": "faulty memory rows could not be remapped",
@@ -108,6 +114,8 @@ class NodeVerdict:
     reasons: tuple[str, ...]
     slow: Mapping[str, float]
     lacking: tuple[str, ...] = ()
+    upgrade: tuple[str, ...] = ()
+    """Of `lacking`, what differs because an operator rolls it out."""
 
     @property
     def judgement(self) -> Judgement:
@@ -115,12 +123,21 @@ class NodeVerdict:
             return broken("; ".join(self.reasons))
         figures = f"{len([v for v in self.node.figures.values() if is_measured(v)])} figures measured"
         if self.lacking:
-            return not_shown(figures, "; ".join(self.lacking), "another acceptance that measures the node completely")
+            decides = (
+                "another acceptance once the upgrade is done"
+                if self.text == UPGRADE
+                else "another acceptance that measures the node completely"
+            )
+            return not_shown(figures, "; ".join(self.lacking), decides)
         return met(f"{figures}, none slow; facts as of the fleet")
 
     @property
     def text(self) -> str:
-        return {"broken": "send back", "not_shown": "not measured", "met": "accept"}[self.judgement.verdict]
+        if self.reasons:
+            return "send back"
+        if not self.lacking:
+            return "accept"
+        return UPGRADE if set(self.lacking) <= set(self.upgrade) else "not measured"
 
 
 @dataclass(frozen=True)
@@ -137,18 +154,26 @@ class FleetVerdict:
 
     @property
     def unmeasured(self) -> tuple[NodeVerdict, ...]:
-        return tuple(verdict for verdict in self.nodes if verdict.lacking and not verdict.reasons)
+        return tuple(verdict for verdict in self.nodes if verdict.text == "not measured")
+
+    @property
+    def upgrading(self) -> tuple[NodeVerdict, ...]:
+        return tuple(verdict for verdict in self.nodes if verdict.text == UPGRADE)
 
     @property
     def judgement(self) -> Judgement:
         """Of the whole delivery: met only if every node is accepted."""
-        seen = f"{len(self.nodes) - len(self.returned) - len(self.unmeasured)} of {len(self.nodes)} nodes accepted"
+        accepted = sum(v.judgement.verdict == "met" for v in self.nodes)
+        seen = f"{accepted} of {len(self.nodes)} nodes accepted"
         verdict = together(v.judgement.verdict for v in self.nodes)
         if verdict == "broken":
             return broken(f"{seen}, {len(self.returned)} to send back: {join_words([v.node.name for v in self.returned])}")
         if verdict == "met":
             return met(seen)
-        names = join_words([v.node.name for v in self.unmeasured]) or "every node"
+        if self.upgrading and not self.unmeasured:
+            names = join_words([v.node.name for v in self.upgrading])
+            return not_shown(seen, f"{UPGRADE} on {names}", "another acceptance once the upgrade is done")
+        names = join_words([v.node.name for v in (*self.unmeasured, *self.upgrading)]) or "every node"
         return not_shown(seen, f"{names} not measured", "another acceptance that measures them completely")
 
 
@@ -205,6 +230,10 @@ def judge_fleet(
     metrics = sorted({name for node in nodes for name, value in node.figures.items() if is_measured(value) and _sign(name)})
     facts = _compared_facts(nodes)
     lacking = _lacking(nodes, facts, metrics, limits)
+    measured = [node.name for node in nodes if not node.missing]
+    upgrades = _upgrades(measured, facts)
+    for name, texts in upgrades.items():
+        lacking[name] += texts.values()
     complete = [node.name for node in nodes if not lacking[node.name]]
     if len(complete) == 1 and not set(limits) & set(metrics):
         lacking[complete[0]].append(ALONE)
@@ -215,7 +244,7 @@ def judge_fleet(
         compared = [name for name in complete if name in own]
         if compared and len(own) > 1:
             tests.append(_judge_figure(metric, own, compared, len(metrics), slow, clear))
-    rules = _differing_facts([node.name for node in nodes if not node.missing], facts)
+    rules = _differing_facts(measured, facts, upgrades)
     verdicts = []
     for node in sorted(nodes, key=lambda n: natural_order(n.name)):
         figures = slow.get(node.name, {})
@@ -225,11 +254,13 @@ def judge_fleet(
             if (m := test.metric) in figures:
                 change = format_change(node.figures[m] / test.median - 1)
                 said = f"{format_probe_name(m)} {format_quantity(node.figures[m], METRICS[m].unit)}, {change} from the fleet's median"
-                sure = m in clear.get(node.name, set()) or m in before.get(node.name, ())
+                # Another driver or layout can explain it.
+                sure = node.name not in upgrades and (m in clear.get(node.name, set()) or m in before.get(node.name, ()))
                 (certain if sure else doubted).append(said if sure else f"{said}: suspect, measure it again")
         counted = (f"{what} ({name} {node.counters[name]})" for name, what in _COUNTERS.items() if node.counters.get(name, 0) > 0)
         reasons = dict.fromkeys((*node.faults, *counted, *rules.get(node.name, ()), *_beyond(node, limits), *certain))
-        verdicts.append(NodeVerdict(node, tuple(reasons), figures, tuple(dict.fromkeys((*lacking[node.name], *doubted)))))
+        open_texts = tuple(dict.fromkeys((*lacking[node.name], *doubted)))
+        verdicts.append(NodeVerdict(node, tuple(reasons), figures, open_texts, tuple(upgrades.get(node.name, {}).values())))
     return FleetVerdict(tuple(verdicts), tuple(tests), tuple(sorted(limits)))
 
 
@@ -359,15 +390,38 @@ def critical_distance(n: int, alpha: float) -> tuple[float, float]:
     return critical, float(np.quantile(critical * spread(shifted - beyond[:, None]) + beyond - draws[:, 0], POWER))
 
 
-def _differing_facts(names: Sequence[str], facts: Facts) -> dict[str, list[str]]:
-    """Node → its facts that differ from what most of the named nodes have: any other driver, firmware or link, a lower power limit or width."""
+def _upgrades(names: Sequence[str], facts: Facts) -> dict[str, dict[str, str]]:
+    """Node → kind of fact → what is being rolled out: a driver or MIG layout of ROLLOUT_NODES or more, which most do not have. Without a majority every
+    node is within the upgrade."""
+    found: dict[str, dict[str, str]] = {}
+    for kind in _ROLLED_OUT:
+        by_value: dict[str, list[str]] = {}
+        for name in names:
+            if values := sorted({str(value) for value in facts.get(kind, {}).get(name, ())}):
+                by_value.setdefault(", ".join(values), []).append(name)
+        if sum(len(own) >= ROLLOUT_NODES for own in by_value.values()) < 2:
+            continue
+        usual = next((value for value, own in by_value.items() if 2 * len(own) > sum(map(len, by_value.values()))), None)
+        for value, own in by_value.items():
+            if value == usual or len(own) < ROLLOUT_NODES:
+                continue
+            rest = f"most have {usual}" if usual is not None else "no value is that of most"
+            for name in own:
+                found.setdefault(name, {})[kind] = f"{UPGRADE}: {kind} {value} on {len(own)} of {len(names)} nodes, {rest}"
+    return found
+
+
+def _differing_facts(names: Sequence[str], facts: Facts, upgrades: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+    """Node → its facts that differ from what most of the named nodes have: any other driver, firmware or link, a lower power limit or width; without
+    those of `upgrades`."""
     reasons: dict[str, list[str]] = {name: [] for name in names}
     for kind, known in facts.items():
         usual = _majority(value for name in names for value in known[name])
         lower = kind.rpartition(".")[2] in _LOWER_IS_WORSE
         for name in names:
             others = sorted({str(v) for v in known[name] if v != usual and (not lower or _less(v, usual))})
-            if usual is not None and others:
+            rolled = upgrades.get(name, ())
+            if usual is not None and others and kind not in rolled and not (kind in _WITH_MIG and "gpu.mig" in rolled):
                 reasons[name].append(f"{kind} {', '.join(others)}; most of the fleet has {usual}")
     return reasons
 

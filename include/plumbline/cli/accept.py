@@ -105,7 +105,9 @@ def _data(done: Acceptance) -> dict[str, Any]:
 def _show(done: Acceptance) -> None:
     fleet = done.fleet
     shown = table("", "node", "", *(name.replace("_", " ") for name in _SHOWN), "why")
-    for verdict in sorted(fleet.nodes, key=lambda v: ORDER.index(v.text))[: max(len(fleet.returned) + len(fleet.unmeasured), 10)]:
+    for verdict in sorted(fleet.nodes, key=lambda v: ORDER.index(v.text))[
+        : max(len(fleet.returned) + len(fleet.unmeasured) + len(fleet.upgrading), 10)
+    ]:
         row = node_row(verdict)
         mark = Text(row["verdict"], style=TONES[verdict.judgement.tone])
         shown.add_row(verdict.node.name, mark, *(row.get(name, "") for name in _SHOWN), "\n".join(why_of(verdict)))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from plumbline.analysis.acceptance import FleetVerdict, Node, NodeVerdict
+from plumbline.analysis.acceptance import UPGRADE, FleetVerdict, Node, NodeVerdict
 from plumbline.declarations import Provider
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_count, format_quantity, join_words
@@ -61,7 +61,7 @@ def node_row(verdict: NodeVerdict) -> dict[str, str]:
 
 
 NO_LIMIT = "No figure has an absolute limit: a fleet that is slow as a whole cannot be seen by comparing its nodes."
-ORDER = ("send back", "not measured", "accept")
+ORDER = ("send back", "not measured", UPGRADE, "accept")
 
 
 def why_of(verdict: NodeVerdict) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ def why_of(verdict: NodeVerdict) -> tuple[str, ...]:
 
 def summary(fleet: FleetVerdict) -> str:
     whole, parts = format_count(len(fleet.nodes), "node"), []
-    for what, verdicts in (("send back", fleet.returned), ("not measured:", fleet.unmeasured)):
+    for what, verdicts in (("send back", fleet.returned), ("not measured:", fleet.unmeasured), (f"{UPGRADE}:", fleet.upgrading)):
         if verdicts:
             parts.append(f"{what} {len(verdicts)} of {whole}: {join_words([v.node.name for v in verdicts])}")
     if not fleet.nodes:
@@ -103,6 +103,7 @@ def sheets(fleet: FleetVerdict, campaign_id: str, provider: Provider, measured: 
         "simulated": provider.simulated,
         "send_back": {v.node.name: v.reasons for v in fleet.returned},
         "not_measured": {v.node.name: "; ".join(v.lacking) for v in fleet.unmeasured},
+        "upgrade_in_progress": {v.node.name: "; ".join(v.lacking) for v in fleet.upgrading},
         "judgement": asdict(fleet.judgement),
         "absolute_limits": fleet.limited,
         "nodes": [_node_data(v) for v in fleet.nodes],

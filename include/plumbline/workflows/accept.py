@@ -18,6 +18,7 @@ from plumbline.findings.node import CAMPAIGNS, is_about_node, reconcile_nodes
 from plumbline.findings.probe import distinct_metrics
 from plumbline.harness.environment import hardware_judgements
 from plumbline.launch import stores
+from plumbline.launch.cluster.observe.scheduling import NODES_FULL
 from plumbline.launch.failures import Interrupted
 from plumbline.launch.monthly_estimate import estimate_trial_s
 from plumbline.launch.plan import PlanError, RunRequest, enabled_provider, fitting_workload, pairs_by_rounds
@@ -25,6 +26,7 @@ from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_count, format_quantity
 from plumbline.presentation.acceptance import sheets
 from plumbline.results import MetricRow, ResultDocument
+from plumbline.results.document import CONTENTION
 from plumbline.results.finding import OPEN_STATES
 from plumbline.workflows import benchmark, rehearse
 from plumbline.workflows.evidence_pack import EvidencePack, write_evidence_pack
@@ -147,8 +149,14 @@ def _node(document: ResultDocument, floor: Criterion | None = None) -> Node:
     for row in document.gpu_health:
         if (count := row.after if row.after is not None else row.before) is not None:
             counters[row.counter] = counters.get(row.counter, 0) + int(count)
-    why = "" if measured else "; ".join(reason.detail for reason in validity.reasons) or validity.failure_class or validity.status
-    theirs = validity.failure_class in PROVIDER_FAULTS
+    beside = [reason.detail for reason in validity.reasons if reason.code in CONTENTION]
+    if measured and beside:
+        why, measured = f"measured beside other load: {'; '.join(beside)}", False
+    else:
+        why = "" if measured else "; ".join(reason.detail for reason in validity.reasons) or validity.failure_class or validity.status
+    # A trial on one named node finds no room where other jobs, such as our own, hold its accelerators.
+    full = NODES_FULL in why
+    theirs = validity.failure_class in PROVIDER_FAULTS and not full
     return Node(
         name=document.trial.on_nodes[0],
         facts=facts,

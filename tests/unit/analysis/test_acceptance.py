@@ -11,6 +11,7 @@ import pytest
 from plumbline.analysis.acceptance import (
     MIN_NODES,
     POWER,
+    ROLLOUT_NODES,
     AbsoluteLimit,
     FleetVerdict,
     Node,
@@ -103,7 +104,32 @@ def test_a_fact_that_differs_from_the_majority_needs_no_statistics(changed: dict
 def test_facts_that_may_differ_and_a_higher_power_limit_are_accepted() -> None:
     assert with_facts(gpu__0__power_limit_w=750.0, host__node="n00", cpu__usable=7) == {}
     halves = [replace(node, facts={**FACTS, "driver.version": str(i % 2)}) for i, node in enumerate(fleet(8, 0.005, 1))]
-    assert returned(judge_fleet(halves)) == {}  # no majority
+    found = judge_fleet(halves)
+    assert returned(found) == {} and len(found.upgrading) == 8  # no majority
+
+
+def changed(nodes: list[Node], count: int, **facts: Scalar) -> list[Node]:
+    """The first `count` nodes with other facts."""
+    named = {name.replace("__", "."): value for name, value in facts.items()}
+    return [replace(n, facts={**n.facts, **(named if i < count else {})}) for i, n in enumerate(nodes)]
+
+
+@pytest.mark.parametrize(
+    "facts", [{"driver__version": "580.1"}, {"gpu__0__mig": True, "gpu__0__product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", "gpu__count": 7}]
+)
+def test_what_an_operator_rolls_out_is_an_upgrade_and_on_a_single_node_a_fault(facts: dict[str, Scalar]) -> None:
+    nodes = [
+        replace(n, facts={**n.facts, "gpu.0.mig": False, "gpu.0.product": "NVIDIA-H100-80GB-HBM3", "gpu.count": 1})
+        for n in fleet(16, 0.005, 1, slow=0.5)
+    ]
+    rolled = judge_fleet(changed(nodes, ROLLOUT_NODES, **facts))
+    assert returned(rolled) == {} and [v.node.name for v in rolled.upgrading] == ["n01", "n02"]
+    assert rolled.nodes[0].text == "not measured" and "suspect" in rolled.nodes[0].judgement.missing, "slow, which the driver can explain"
+    assert rolled.judgement.verdict == "not_shown" and "3 of 16 nodes" in rolled.nodes[1].judgement.missing
+    assert "once the upgrade is done" in rolled.nodes[1].judgement.decides
+    assert summary(rolled) == "not measured: 1 of 16 nodes: n00; upgrade in progress: 2 of 16 nodes: n01 and n02"
+    single = judge_fleet(changed(nodes, ROLLOUT_NODES - 1, **facts))
+    assert set(returned(single)) == {"n00", "n01"}
 
 
 @pytest.mark.parametrize("counter", ["row_remap_pending", "row_remap_failure", "ecc_uncorrected_volatile"])

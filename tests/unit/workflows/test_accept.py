@@ -19,6 +19,7 @@ from plumbline.analysis.acceptance import Node, judge_fleet, with_pairs
 from plumbline.archive import open_archive
 from plumbline.declarations import Declarations, Provider, Thresholds, load
 from plumbline.declarations.providers.provider import ServiceLevel
+from plumbline.launch.cluster.observe.scheduling import NODES_FULL
 from plumbline.launch.monthly_estimate import estimate_trial_s
 from plumbline.launch.plan import PlanError, RunRequest, on_each_node, pairs_by_rounds, plan
 from plumbline.launch.simulated import training
@@ -135,6 +136,19 @@ def test_a_failed_trial_sends_its_node_back_only_if_that_is_the_providers(cause:
     failed = Validity(status="failed", failure_class=cause, reasons=(Reason(code=cause, detail="it says why"),))
     (judged,) = judge_fleet([accept._node(document(asked, metrics=(), validity=failed))]).nodes
     assert judged.text == verdict and "it says why" in (*judged.reasons, judged.node.missing)
+
+
+def test_a_node_that_other_jobs_fill_is_not_measured() -> None:
+    asked = trial().model_copy(update={"placement": "each_node", "on_nodes": ("n1",)})
+    full = Validity(
+        status="failed",
+        failure_class="insufficient_capacity",
+        reasons=(Reason(code="insufficient_capacity", detail=f"0/9 nodes are available: 1 Insufficient nvidia.com/gpu: {NODES_FULL}"),),
+    )
+    beside = Validity(status="degraded", reasons=(Reason(code="contended_cpu", detail="other processes used 40 % of the cores"),))
+    for validity in (full, beside):
+        (judged,) = judge_fleet([accept._node(document(asked, validity=validity))]).nodes
+        assert judged.text == "not measured" and not judged.reasons and judged.lacking == (judged.node.missing,)
 
 
 @pytest.mark.parametrize("noise", [{}, {"training": {"run": "3%", "node": "1%"}, "hardware": {"run": "2%", "node": "1%"}}])

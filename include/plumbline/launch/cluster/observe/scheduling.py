@@ -48,6 +48,9 @@ _CLOUD_IS_EMPTY = re.compile(
 _BACKOFF = re.compile(r"backoff|required offering", re.IGNORECASE)
 
 
+NODES_FULL = "every node that matches lacked free GPUs"
+
+
 def judge_unscheduled(waiting: Sequence[Row], events: Iterable[Row], detail: str) -> Judged | None:
     """Class and hint for pods without a node; None if neither scheduler nor autoscaler gave a reason. `detail`: the message that the watch quoted.
 
@@ -107,7 +110,7 @@ def _by_scheduler(nodes: int, reasons: str, accelerators: Collection[str]) -> Ju
         return "bad_declaration", f"nodes with GPUs are tainted ({gpu_taint}): add the taint to launcher.tolerations"
     had_gpus = any(_AFTER_RESOURCES.search(text) for _, text in other)
     if without_gpus and without_gpus >= nodes - sum(count for count, _ in other) and not had_gpus:
-        return "insufficient_capacity", "every node that matches lacked free GPUs"
+        return "insufficient_capacity", NODES_FULL
     passing = (bool(_NODE_STATE.search(text) or _ALL_CLAIMED.search(text) or _taint_passes(text)) for _, text in other)
     if any(passing) or "waiting for" in reasons:  # of a node or device, not the declaration
         return "launch_timeout", "nodes start, go down, are closed or full of pods, or their devices are allocated"
