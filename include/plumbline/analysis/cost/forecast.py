@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -9,6 +10,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from plumbline.analysis.cost.interruptions import loss_rate
+from plumbline.analysis.cost.scale_to_zero import ScaleToZero
 from plumbline.analysis.cost.scenarios import CostModel, Fleet, Range, Scenarios, Tornado, scenarios, tornado
 from plumbline.analysis.cost.trial_bill import BYTES
 from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COSTS, Outcome, not_measured
@@ -243,6 +245,25 @@ class ForecastInputs:
         self.sources["engineering"] = "; ".join(o.source for o in by_month)
         return float(sum(o.time / 3600.0 * o.price.amount * o.usd_per_unit for o in by_month))
 
+    def scale_to_zero(self, rate: float, basis: str) -> tuple[ScaleToZero, str] | str:
+        """The endpoint that keeps a worker up while requests are present, and in words what that rests on; or why it is not known. `rate`: its
+        requests a second at most, on the `basis` in words."""
+        residence = self.expected("request_latency", "mean", "steady")
+        if residence is None or residence <= 0:
+            return (
+                f"{self.workload.name} on {self.provider.name}: the bill of an endpoint that scales to zero is unknown, because how long a "
+                "request keeps it up was not measured (request_latency, mean, in steady)"
+            )
+        declared = next((r for r in self.provider.serverless if r.holds(self.on)), None)
+        idle, minimum = (declared.idle, declared.minimum) if declared is not None else (0.0, 0.0)
+        cold = [self.expected(metric, "value", "cold_start") for metric in ("time_to_ready", "first_inference_latency")]
+        if not any(cold):
+            reason = "time_to_ready was not measured: the cost is without cold starts"
+            self.unknown.append(UnknownInput("cold_start", reason, "a trial that starts the server measures it"))
+        started = f"cold start {format_significant(math.fsum(filter(None, cold)))} s" if any(cold) else "cold start not measured"
+        words = f"{basis}; a request keeps it up for {format_significant(residence)} s, {started}, up for {idle:g} s without requests"
+        return ScaleToZero(rate, residence, idle, minimum, math.fsum(filter(None, cold))), words
+
     def always_on(self) -> int:
         """How many times the instances are paid all month long; 0 if not declared."""
         assumption = self._assumed("always_on")
@@ -344,26 +365,49 @@ def cost_forecast(
     except ValueError as error:
         return CostForecast(*about, reason=str(error), price=priced.basis)
     support, support_share = case.support()
+    volume, scaled, rate = case.volume(outcome), None, delivered.basis + (f"; {restarts}" if restarts else "")
+    if priced.purchase == "serverless":
+        found = _scaled(case, outcome, volume, delivered)
+        if isinstance(found, str):
+            return CostForecast(*about, reason=found, price=priced.basis, rate=rate)
+        scaled, rate = found
     model = CostModel(
         price=priced.hourly,
         rate=delivered.rate.times(1 / stretched),
-        utilisation=case.range("utilisation", "the cost is as if every paid hour delivered"),
+        utilisation=None if scaled else case.range("utilisation", "the cost is as if every paid hour delivered"),
         failure_rate=case.range("failure_rate", "the cost is as if nothing had to be done again"),
         egress=case.monthly_data("egress"),
         storage=case.monthly_data("storage"),
         engineering=case.engineering(),
-        volume=case.volume(outcome),
+        volume=volume,
         always_on=0 if priced.purchase == "serverless" else case.always_on(),
         support=support,
         support_share=support_share,
         whole=priced.whole,
+        scaled=scaled,
     )
     return CostForecast(
         *about,
         model=model,
         price=priced.basis,
-        rate=delivered.basis + (f"; {restarts}" if restarts else ""),
+        rate=rate,
         unknown=tuple(case.unknown),
         sources=tuple(case.sources.items()),
         trials=delivered.trials,
     )
+
+
+def _scaled(
+    case: ForecastInputs, outcome: Outcome, volume: float | None, delivered: DeliveredRate
+) -> tuple[tuple[ScaleToZero, float], str] | str:
+    """An endpoint that scales to zero with the requests that one outcome takes, and the basis of its rate; or why its bill is not known."""
+    if case.workload.kind != "inference":
+        return f"{case.workload.name} is training: an endpoint that scales to zero serves requests"
+    requests = case.volume(case.at_best("cost_per_1k_requests"))
+    if volume is None or requests is None:
+        return (
+            f"{case.workload.name} on {case.provider.name}: the bill of an endpoint that scales to zero depends on how often requests come; "
+            "declare the volume in economics.yaml, such as volume: {requests: 50000000}"
+        )
+    found = case.scale_to_zero(delivered.rate.expected * requests / volume, delivered.basis)
+    return found if isinstance(found, str) else ((found[0], requests / volume), found[1])

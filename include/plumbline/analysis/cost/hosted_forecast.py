@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import date
+from typing import Any
 
 from plumbline.analysis.cost.forecast import DeliveredRate, ForecastInputs, UnknownInput
+from plumbline.analysis.cost.scale_to_zero import MONTH_S, ScaleToZero
 from plumbline.analysis.cost.scenarios import Fleet, Range, fleet
 from plumbline.analysis.cost.trial_bill import MONTH_H
 from plumbline.analysis.cost.unit_costs import HOUR_S
@@ -54,6 +56,18 @@ class SelfHosted:
 
 
 @dataclass(frozen=True)
+class Serverless(SelfHosted):
+    """`price`: USD an hour in which a worker is up. `endpoint`: which hours those are, whatever the utilisation."""
+
+    endpoint: ScaleToZero = field(kw_only=True)
+
+    def fleet(self, volume: float, utilisation: float) -> Fleet:
+        """The mean number of workers that are up."""
+        up = self.endpoint.hours(volume / (1 - self.failure_rate)) / MONTH_H
+        return Fleet(up, up, False)
+
+
+@dataclass(frozen=True)
 class BreakEvenPoint:
     """Where both cost the same, or None, and in a sentence what follows."""
 
@@ -63,6 +77,8 @@ class BreakEvenPoint:
 
 def even_volume(own: SelfHosted, hosted: float, utilisation: float) -> BreakEvenPoint:
     """The requests a month from which on self-hosting is cheaper, at a utilisation; `hosted`: USD for one hosted request."""
+    if isinstance(own, Serverless):
+        return _even_volume_serverless(own, hosted)
     each, month = own.per_request(utilisation), own.month
     if hosted <= each:
         return BreakEvenPoint(
@@ -81,6 +97,35 @@ def even_volume(own: SelfHosted, hosted: float, utilisation: float) -> BreakEven
     )
 
 
+_STEPS = 1000
+
+
+def _even_volume_serverless(own: Serverless, hosted: float) -> BreakEvenPoint:
+    """The volume from which on it stays cheaper: each further worker begins dear, with few requests."""
+    capacity = own.endpoint.rate * (1 - own.failure_rate) * MONTH_S
+
+    def dearer(volume: float) -> float:
+        return own.monthly(volume, 1.0) - volume * hosted
+
+    # What a full worker saves is the same for each, and what the last one costs too much repeats with its requests.
+    gain, last = own.fixed - dearer(capacity), [dearer(n / _STEPS * capacity) - own.fixed for n in range(_STEPS)]
+    if gain <= 0:
+        return BreakEvenPoint(
+            None,
+            f"hosted is cheaper at any volume: a request costs {format_money(hosted)} hosted, {format_money((own.monthly(capacity, 1.0) - own.fixed) / capacity)} "
+            "self-hosted by a worker that is always busy",
+        )
+    full = max(0, math.ceil((own.fixed + max(last)) / gain) - 1)
+    at = max((n for n in range(_STEPS) if own.fixed + last[n] - full * gain > 0), default=None)
+    if at is None:
+        return BreakEvenPoint(0.0, "self-hosting is cheaper from the first request on: it has no fixed costs")
+    low, high = ((full * _STEPS + n) / _STEPS * capacity for n in (at, at + 1))
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if dearer(middle) > 0 else (low, middle)
+    return BreakEvenPoint(high, f"self-hosting is cheaper from {high:,.0f} requests a month on, billed while requests keep it up")
+
+
 def even_utilisation(own: SelfHosted, hosted: float, volume: float) -> BreakEvenPoint:
     """The utilisation from which on self-hosting is cheaper, at a monthly volume."""
     budget = volume * hosted
@@ -89,6 +134,14 @@ def even_utilisation(own: SelfHosted, hosted: float, volume: float) -> BreakEven
         return BreakEvenPoint(
             None,
             f"hosted is cheaper at any utilisation: it costs {format_money(budget)} a month, the fixed costs of self-hosting {format_money(own.fixed)}",
+        )
+    if isinstance(own, Serverless):
+        paid = own.monthly(volume, 1.0)
+        who = "self-hosting" if paid < budget else "hosted"
+        return BreakEvenPoint(
+            None,
+            f"{who} is cheaper at any utilisation: it costs {format_money(budget)} a month hosted, {format_money(paid)} self-hosted, "
+            "which is billed while requests keep it up",
         )
     month = own.month
     if month is not None and max(own.always_on, 1) * month > left:
@@ -201,15 +254,16 @@ def deployment(case: ForecastInputs, purchase: Purchase) -> tuple[SelfHosted, st
     failures = case.range("failure_rate", "the cost is as if nothing had to be done again")
     monthly = [case.monthly_data("egress"), case.monthly_data("storage")]
     support, support_share = case.support()
-    own = SelfHosted(
-        price=priced.hourly.expected * (1 + support_share),
-        rate=delivered.rate.expected,
-        failure_rate=0.0 if failures is None else failures.expected,
-        fixed=sum(part.expected for part in monthly if part is not None) + (case.engineering() or 0.0) + support,
-        always_on=0 if priced.purchase == "serverless" else case.always_on(),
-        whole=priced.whole,
-    )
-    return own, priced.basis, delivered
+    about: dict[str, Any] = {
+        "price": priced.hourly.expected * (1 + support_share),
+        "rate": delivered.rate.expected,
+        "failure_rate": 0.0 if failures is None else failures.expected,
+        "fixed": sum(part.expected for part in monthly if part is not None) + (case.engineering() or 0.0) + support,
+    }
+    if priced.purchase != "serverless":
+        return SelfHosted(**about, always_on=case.always_on(), whole=priced.whole), priced.basis, delivered
+    found = case.scale_to_zero(delivered.rate.expected, delivered.basis)
+    return found if isinstance(found, str) else (Serverless(**about, endpoint=found[0]), priced.basis, replace(delivered, basis=found[1]))
 
 
 def _break_even(

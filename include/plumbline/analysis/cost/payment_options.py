@@ -1,10 +1,7 @@
 """Ways to pay for one service: rented, reserved, owned, serverless or hosted. Which is cheapest at which utilisation, and over twelve months.
 
-Instances that are reserved or owned cost their whole month; rented ones cost the hours in which they serve; serverless ones cost the time in
-which they are up, with requests that arrive at random (Poisson, λ a second):
-
-    starts = requests · e^(−λ · (idle + 1/rate))
-    up     = busy + (month − busy) · (1 − e^(−λ · idle)) + starts · max(cold start, minimum − idle − 1/rate)
+Instances that are reserved or owned cost their whole month; rented ones cost the hours in which they serve; serverless ones the hours in which
+requests keep them up (`scale_to_zero`).
 """
 
 from __future__ import annotations
@@ -15,32 +12,14 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from plumbline.analysis.cost.forecast import ForecastInputs
-from plumbline.analysis.cost.hosted_forecast import SelfHosted, deployment, hosted_forecast
+from plumbline.analysis.cost.hosted_forecast import SelfHosted, Serverless, deployment, hosted_forecast
+from plumbline.analysis.cost.scale_to_zero import MONTH_S
 from plumbline.analysis.cost.scenarios import Fleet
-from plumbline.analysis.cost.trial_bill import MONTH_H
-from plumbline.analysis.cost.unit_costs import HOUR_S
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.rates import Purchase
 
 _KINDS: dict[Purchase, str] = {"on_demand": "rent", "reserved": "reserve", "owned": "own"}
-_STEPS, MONTHS, MONTH_S = 1000, 12, MONTH_H * HOUR_S
-
-
-@dataclass(frozen=True)
-class Serverless(SelfHosted):
-    """`price`: USD an hour in which it is up. `idle`, `minimum`, `cold_start`: seconds."""
-
-    idle: float = 0.0
-    minimum: float = 0.0
-    cold_start: float = 0.0
-
-    def monthly(self, volume: float, utilisation: float) -> float:
-        """As `SelfHosted.monthly`; it is up as the requests need it, whatever the utilisation."""
-        each_s = 1 / (self.rate * (1 - self.failure_rate))
-        starts = volume * math.exp(-volume / MONTH_S * (self.idle + each_s))
-        waiting = max(0.0, MONTH_S - volume * each_s) * -math.expm1(-volume / MONTH_S * self.idle)
-        up = volume * each_s + waiting + starts * max(self.cold_start, self.minimum - self.idle - each_s)
-        return up / HOUR_S * self.price + self.fixed
+_STEPS, MONTHS = 1000, 12
 
 
 class PaymentOption(NamedTuple):
@@ -111,29 +90,26 @@ def payment_options(case: ForecastInputs, others: Iterable[Provider] = (), growt
     outcome, options, left_out = case.at_best("cost_per_1k_requests"), list[PaymentOption](), list[str]()
     about = case.provider.name, case.workload.name
     known = {price.purchase for price in case.provider.price_list} | {p for p in _KINDS if case.economics.price_per_hour(*about, p)}
-    offers = [(_KINDS[p], case, p, None) for p in _KINDS if p in known]
+    offers = [(_KINDS[p], case, p) for p in _KINDS if p in known]
     places = {place.name: replace(case, provider=place) for place in (case.provider, *others)}
     rates = [(f"serverless on {name}", place, rate) for name, place in places.items() for rate in place.provider.serverless]
-    for name, place, purchase, rate in (*offers, *((n, p, "serverless", r) for n, p, r in rates if r.holds(case.on))):
+    for name, place, purchase in (*offers, *((n, p, "serverless") for n, p, r in rates if r.holds(case.on))):
         found = deployment(place, purchase)
         if isinstance(found, str):
             left_out.append(f"{name}: {found}")
             continue
-        cost, basis, _ = found
-        if rate is not None:
-            cold = [place.expected(metric, "value", "cold_start") for metric in ("time_to_ready", "first_inference_latency")]
-            cost = Serverless(**vars(cost), idle=rate.idle, minimum=rate.minimum, cold_start=math.fsum(filter(None, cold)))
-            basis += f"; cold start {f'{cost.cold_start:.3g} s' if any(cold) else 'not measured'}, up for {rate.idle:g} s without requests"
+        cost, basis, delivered = found
+        basis += f"; {delivered.basis}" if isinstance(cost, Serverless) else ""
         options.append(PaymentOption(name, cost, basis))
     for each in hosted_forecast(case.provider, case.workload, case.trials, case.economics, case.on).against:
         if each.per_request is not None:
             options.append(PaymentOption(each.hosted.name, each.per_request, each.request))
-    delivered = case.delivered(outcome)
-    if isinstance(delivered, str) or len(options) < 2:
-        return delivered if isinstance(delivered, str) else "; ".join(left_out) or "fewer than two ways to pay have a price"
+    own = case.delivered(outcome)
+    if isinstance(own, str) or len(options) < 2:
+        return own if isinstance(own, str) else "; ".join(left_out) or "fewer than two ways to pay have a price"
     span, declared = case.range("utilisation", ""), case.economics.assumed("growth", *about)
     rise = growth if growth is not None else 0.0 if declared is None else float(declared.value)
     volume, share = case.volume(outcome), 1.0 if span is None else span.expected
-    capacity = delivered.rate.expected * MONTH_S
+    capacity = own.rate.expected * MONTH_S
     months = () if volume is None else twelve_months(options, volume, rise, share)
     return PaymentOptions(tuple(options), capacity, cheapest_spans(options, capacity), months, rise, share, tuple(left_out))

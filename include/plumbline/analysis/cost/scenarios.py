@@ -2,6 +2,7 @@
 
     instance-hours = volume / (3600 · rate · utilisation · (1 − failure rate)), but at least always_on · 730.5 a month
     paid by the month (always_on, reserved, owned): whole instances, instance-hours rounded up to a multiple of 730.5
+    scaled to zero: the hours in which requests keep it up, `scale_to_zero`, whatever the utilisation
     cost           = instance-hours · price + (egress + storage + engineering + support) a month
 
 `rate` is what the instances deliver together while they are asked, as measured; `utilisation` the share of the paid time in which they are;
@@ -13,9 +14,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from plumbline.analysis.cost.scale_to_zero import ScaleToZero
 from plumbline.analysis.cost.trial_bill import MONTH_H
 from plumbline.analysis.cost.unit_costs import HOUR_S
 from plumbline.metrics.formatting import format_significant
@@ -85,6 +87,7 @@ class CostModel:
 
     `price`: USD an hour of all instances that deliver `rate` (outcomes a second) together. `utilisation` (0 … 1], `failure_rate` [0 … 1).
     `egress`, `storage`, `engineering`, `support`: USD a month. `support_share`: of what the instances cost. `whole`: they are paid by the month. `volume`: outcomes a month. `always_on`: how many times those instances are paid all month.
+    `scaled`: of an endpoint that scales to zero, with the requests that one outcome takes; it needs a volume.
     """
 
     price: Range
@@ -99,8 +102,11 @@ class CostModel:
     support: float | None = None
     support_share: float = 0.0
     whole: bool = False
+    scaled: tuple[ScaleToZero, float] | None = None
 
     def __post_init__(self) -> None:
+        if self.scaled is not None and self.volume is None:
+            raise ValueError("no volume of an endpoint that scales to zero; expected the outcomes of a month")
         if self.rate.low <= 0:
             raise ValueError(f"a rate of {self.rate.low:g}/s: nothing is delivered for the price; expected one above 0")
         if self.utilisation is not None and not (self.utilisation.low > 0 and self.utilisation.high <= 1):
@@ -125,6 +131,11 @@ class CostModel:
 
     def fleet(self, volume: float, values: Mapping[Driver, float]) -> Fleet:
         """The instances for `volume` outcomes at these values; whole ones only of a month's volume."""
+        if self.scaled is not None:
+            endpoint, each = self.scaled
+            sent = volume * each / (1 - values.get("failure_rate", 0.0))
+            up = replace(endpoint, rate=values["rate"] * each).hours(sent) / MONTH_H
+            return Fleet(up, up, False)
         rounding = (self.always_on, self.whole) if self.volume is not None else (0, False)
         return fleet(volume, values["rate"], values.get("utilisation", 1.0), values.get("failure_rate", 0.0), *rounding)
 

@@ -2,38 +2,49 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
 from tests.unit.analysis.cost.test_forecast import CHAT, DAY, SERVED, SOURCE, economics, trials
 from tests.unit.analysis.cost.test_forecast import provider as rented
 
-from plumbline.analysis.cost.forecast import ForecastInputs
-from plumbline.analysis.cost.payment_options import MONTH_S, PaymentOptions, Serverless, payment_options
+from plumbline.analysis.cost.forecast import ForecastInputs, cost_forecast
+from plumbline.analysis.cost.hosted_forecast import SelfHosted, Serverless, even_utilisation, even_volume, hosted_forecast
+from plumbline.analysis.cost.payment_options import PaymentOptions, payment_options
+from plumbline.analysis.cost.scale_to_zero import MONTH_S, ScaleToZero
 
 ALWAYS = {"since": "2026-01-01", **SOURCE}
+
+
+def serverless(rate: float = 1.0, residence: float = 1.0, **more: float) -> Serverless:
+    return Serverless(price=36.0, rate=rate, endpoint=ScaleToZero(rate, residence, **more))
 
 
 def test_serverless_by_hand() -> None:
     """36 USD/h, one request a second when it is up, 10 s to start. One request a month, up for 60 s after it: 1 s busy, 60 s waiting, one start of
     10 s: 71 s, 0.71 USD."""
-    place = Serverless(price=36.0, rate=1.0, idle=60.0, cold_start=10.0)
-    assert place.monthly(1.0, 1.0) == pytest.approx(0.71, rel=1e-3)
+    assert serverless(idle=60.0, start=10.0).monthly(1.0, 1.0) == pytest.approx(0.71, rel=1e-3)
     # A start is billed for 300 s at least: 3.00 USD.
-    assert Serverless(price=36.0, rate=1.0, idle=60.0, minimum=300.0, cold_start=10.0).monthly(1.0, 1.0) == pytest.approx(3.0, rel=1e-3)
+    assert serverless(idle=60.0, minimum=300.0, start=10.0).monthly(1.0, 1.0) == pytest.approx(3.0, rel=1e-3)
+
+
+def test_a_request_is_billed_while_it_is_present_and_not_for_its_share_of_the_batch() -> None:
+    """1,000 requests a month of 5 s each are 5,000 s at 36 USD/h: 50.00 USD less what overlaps, although a full batch serves 19 a second."""
+    assert serverless(19.0, 5.0).monthly(1_000.0, 1.0) == pytest.approx(50.0, rel=2e-3)
+    assert SelfHosted(price=36.0, rate=19.0).monthly(1_000.0, 1.0) == pytest.approx(0.526, rel=1e-3)
 
 
 def test_serverless_that_never_scales_to_zero_costs_the_month() -> None:
     # 0.5 requests a second and an hour until it goes away: it is up all month, 730.5 h · 36 USD.
-    assert Serverless(price=36.0, rate=1.0, idle=3600.0, cold_start=10.0).monthly(0.5 * MONTH_S, 1.0) == pytest.approx(26_298.0)
+    assert serverless(idle=3600.0, start=10.0).monthly(0.5 * MONTH_S, 1.0) == pytest.approx(26_298.0)
+    # 2.5 times what one worker serves: three of them, the last one half busy.
+    assert serverless().monthly(2.5 * MONTH_S, 1.0) == pytest.approx(2.5 * 26_298.0)
 
 
 def test_serverless_without_waiting_starts_between_requests() -> None:
-    # λ = 0.1/s, 1 s each, no idle time: 262,980 requests are busy 1 s each, and e^(−0.1) of them start for 10 s.
-    place = Serverless(price=36.0, rate=1.0, cold_start=10.0)
-    volume = 0.1 * MONTH_S
-    assert place.monthly(volume, 1.0) == pytest.approx(volume * (1 + 10 * math.exp(-0.1)) * 0.01)
+    # One slot, λ = 0.1/s, 1 s each, no idle time: busy a tenth of the time, and 10 s of each 1/λ + 10 s of what is left it starts.
+    up = 0.1 + 0.9 * 10 / (10 + 10)
+    assert serverless(start=10.0).monthly(0.1 * MONTH_S, 1.0) == pytest.approx(up * 26_298.0)
 
 
 def options(*assumptions: dict[str, Any], growth: float | None = None, **more: Any) -> PaymentOptions | str:
@@ -65,3 +76,59 @@ def test_growth_is_declared_or_given() -> None:
 def test_one_way_alone_is_no_comparison() -> None:
     case = ForecastInputs(rented(), CHAT, trials(CHAT, SERVED), economics(), DAY)
     assert isinstance(payment_options(case), str)
+
+
+SCALED = {
+    "prices": [],
+    "launcher": {"kind": "simulated", "seed": 7, "nodes": 1},
+    "serverless": [{"gpu_second": "0.01 USD/GPU-second", "idle": "60s", **ALWAYS}],
+}
+PRESENT = SERVED | {"request_latency mean steady": 5.0}
+
+
+def case_of(numbers: dict[str, float], *assumptions: dict[str, Any]) -> ForecastInputs:
+    declared = economics(*assumptions, hosted=[{"name": "vendor", "workloads": [CHAT.name], "request": "2 USD/1k requests", **ALWAYS}])
+    return ForecastInputs(rented(**SCALED), CHAT, trials(CHAT, numbers), declared, DAY)
+
+
+def inputs(case: ForecastInputs) -> tuple[Any, ...]:
+    return case.provider, case.workload, case.trials, case.economics, case.on
+
+
+def test_without_a_measured_residence_the_bill_is_unknown_on_every_surface() -> None:
+    case = case_of(SERVED, {"volume": {"requests": 1_000_000}})
+    forecast, hosted, ways = cost_forecast(*inputs(case)), hosted_forecast(*inputs(case)), payment_options(case)
+    assert (forecast.model, hosted.own) == (None, None) and isinstance(ways, str)
+    for reason in (forecast.reason, hosted.reason, ways):
+        assert reason is not None and "request_latency" in reason
+
+
+def test_without_a_volume_an_outcome_of_an_endpoint_that_scales_to_zero_has_no_cost() -> None:
+    found = cost_forecast(*inputs(case_of(PRESENT)))
+    assert found.model is None and found.reason is not None and "volume" in found.reason
+
+
+def test_every_surface_bills_the_same_month() -> None:
+    """The forecast of a million good requests, the break-even and the ways to pay: one bill."""
+    case = case_of(PRESENT, {"volume": {"requests": 1_000_000}})
+    gpus = case.provider.accelerator.count or 1
+    bill = ScaleToZero(10.0, 5.0, idle=60.0).hours(1_000_000.0) * 36.0 * gpus
+    forecast, hosted, ways = cost_forecast(*inputs(case)), hosted_forecast(*inputs(case)), payment_options(case)
+    assert forecast.scenarios is not None and hosted.own is not None and isinstance(ways, PaymentOptions)
+    assert forecast.amount == 1_000_000.0 and forecast.scenarios.expected.total == pytest.approx(bill)
+    assert hosted.own.monthly(1_000_000.0, 1.0) == ways.months[0].costs[0] == pytest.approx(bill)
+    assert "cold_start" in {m.what for m in forecast.unknown}
+
+
+@pytest.mark.parametrize("fixed", [0.0, 1_000.0, 200_000.0])
+@pytest.mark.parametrize("hosted", [0.0102, 0.02, 5.0])
+def test_serverless_stays_cheaper_beyond_its_break_even(fixed: float, hosted: float) -> None:
+    own = Serverless(price=36.0, rate=1.0, fixed=fixed, endpoint=ScaleToZero(1.0, 4.0, idle=30.0, start=20.0))
+    found = even_volume(own, hosted, 1.0).value
+    assert found is not None
+    for more in (1.0001, 1.01, 1.3, 2.0, 7.7):
+        assert own.monthly(found * more, 1.0) <= found * more * hosted * (1 + 1e-9)
+    if found:
+        assert own.monthly(found * (1 - 1e-6), 1.0) > found * (1 - 1e-6) * hosted
+    assert even_volume(own, 0.0099, 1.0).value is None
+    assert even_utilisation(own, hosted, 1e6).value is None
