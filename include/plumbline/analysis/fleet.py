@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, get_args
 
+from plumbline.analysis.cost.all_in import Priced, all_in
 from plumbline.analysis.cost.monthly_worth import monthly_hours
 from plumbline.analysis.cost.unit_costs import costs_of
 from plumbline.analysis.prices.book import Quote
@@ -33,7 +34,7 @@ def usual_numbers(kind: WorkloadKind) -> tuple[Number, ...]:
 class FleetSeries:
     """One provider's current results on one workload. `measured`: the numbers of each usable trial; `price`: of the share of an instance that
     its trials hold, None where none can be charged. `planned_at`: of its campaign. `usd_per_hour`: of a whole instance; `outcomes_per_month`: of its workload at
-    the declared volumes, whatever the provider, in the outcomes that the fitting cost is of."""
+    the declared volumes, whatever the provider, in the outcomes that the fitting cost is of. `beside`: what is paid beside the hours; None: nothing."""
 
     provider: str
     kind: WorkloadKind
@@ -49,6 +50,7 @@ class FleetSeries:
     epoch_size: int | None = None
     usd_per_hour: float | None = None
     outcomes_per_month: float | None = None
+    beside: Priced | None = None
 
     def values(self, metric: str, statistic: str, phase: str | None = None) -> tuple[float, ...]:
         """One number of each trial; without a phase, of the first phase of PHASE_ORDER in which it was measured."""
@@ -61,13 +63,14 @@ class FleetSeries:
         """Each cost metric that follows from measured rates and the price, by trial; costs by held time need whole documents."""
         costs: dict[str, list[float]] = {}
         for own in self.measured if self.price is not None else ():
-            each = costs_of(
-                self.kind,
-                self.price,  # type: ignore[arg-type]
-                lambda metric, statistic, phase, own=own: own.get((metric, statistic, phase)),  # type: ignore[misc]
-                nodes=self.nodes,
-                epoch_size=self.epoch_size,
-            )
+
+            def measured(metric: str, statistic: str, phase: str, own: Mapping[Key, float] = own) -> float | None:
+                return own.get((metric, statistic, phase))
+
+            assert self.price is not None
+            each = costs_of(self.kind, self.price, measured, nodes=self.nodes, epoch_size=self.epoch_size)
+            if self.beside is not None:
+                each = all_in(each, *self.beside, measured, self.nodes).costs
             for cost in each:
                 if cost.value is not None:
                     costs.setdefault(cost.metric, []).append(cost.value)

@@ -14,6 +14,7 @@ from plumbline.analysis.prices.book import OTHER_GPUS_TEXT, Quote, with_effectiv
 from plumbline.analysis.scorecards.scorecard import Scorecard
 from plumbline.archive import Archive, TrialView
 from plumbline.declarations import Declarations, Provider
+from plumbline.declarations.economics import Economics
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import common_scale, format_count, format_name, names_by_text
 from plumbline.presentation.card_tables import card_tables
@@ -132,7 +133,7 @@ def trial_cost(archive: Archive, declared: Declarations, document: ResultDocumen
         day=str(usage.day),
         share=share_note(bill),
         unknown=tuple((format_name(unknown.item), unknown.reason) for unknown in bill.unknown),
-        outcomes=() if rejected else _outcomes(document, provider, usage.day),
+        outcomes=() if rejected else _outcomes(document, provider, usage.day, declared.economics),
     )
 
 
@@ -141,7 +142,7 @@ def _trials_in_campaign(archive: Archive, provider: str, campaign_id: str) -> in
     return len({t.trial_id for s in series for t in archive.trials(campaign_id, s.series_key)})
 
 
-def _outcomes(document: ResultDocument, provider: Provider, day: date) -> tuple[tuple[str, str], ...]:
+def _outcomes(document: ResultDocument, provider: Provider, day: date, economics: Economics) -> tuple[tuple[str, str], ...]:
     metrics = {IDLE_REPLICAS, *(outcome.metric for outcome in COSTS)}
-    costs = [c for c in outcome_costs(document, provider, day) if c.metric in metrics]
+    costs = [c for c in outcome_costs(document, provider, day, economics=economics) if c.metric in metrics]
     return tuple((format_name(c.metric), common_scale("USD", [c.value], c.metric).text(c.value)) for c in costs if c.value is not None)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 from statistics import median
 from typing import Any, Literal
 
-from plumbline.analysis.cost.unit_costs import COSTS, costs_of
+from plumbline.analysis.cost.all_in import FURTHER, all_in
+from plumbline.analysis.cost.unit_costs import COSTS, Cost, costs_of
 from plumbline.analysis.decisions.current_results import STALE_DAYS
 from plumbline.analysis.drift.series_state import SeriesState, SeriesStateName
 from plumbline.analysis.prices.book import Quote, all_with_effective_prices, charged, quote, share_of
 from plumbline.analysis.trial_sample import SUSTAINED
 from plumbline.archive import Archive, FindingView, SeriesView
 from plumbline.archive.pages import MetricKey, SeriesResult
-from plumbline.declarations import Declarations
+from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.teams import KINDS
 from plumbline.metrics import METRICS, leading, leading_names
 from plumbline.metrics.formatting import common_scale, format_count, format_name
@@ -120,7 +121,7 @@ def series_summaries(
             provider=view.provider,
             workload=view.workload,
             numbers=headline_numbers(view.kind, partial(_leading_values, part)),
-            cost=_cost(part, declared, quotes.get(view.provider)),
+            cost=_cost(part, declared, quotes.get(view.provider), providers.get(view.provider), now.date()),
             usable=part.outcomes.usable,
             planned=part.outcomes.planned,
             campaign_id=part.campaign_id,
@@ -150,18 +151,22 @@ def headline_numbers(kind: str, values_of: Callable[[str], Sequence[float] | Non
     return tuple(numbers)
 
 
-def _cost(part: SeriesResult, declared: Declarations, price: Quote | None) -> tuple[str, str]:
+def _cost(part: SeriesResult, declared: Declarations, price: Quote | None, provider: Provider | None, on: date) -> tuple[str, str]:
     workload = declared.workloads.get(part.series.workload)
-    if price is None:
+    if price is None or provider is None:
         return "", f"{part.series.provider} is no longer declared: no price"
     if workload is None or workload.version != part.series.version:
         return "", f"version {part.series.version} of the workload is no longer declared: node count unknown"
     kind, nodes = part.series.kind, workload.nodes
     share = share_of(declared.providers[part.series.provider], workload.gpus)
-    charged_price = charged(price, share)
-    costs = [
-        c for numbers in part.measured for c in costs_of(kind, charged_price, lambda *key, numbers=numbers: numbers.get(key), nodes=nodes)
-    ]
+    costs = list[Cost]()
+    for numbers in part.measured:
+
+        def measured(metric: str, statistic: str, phase: str, numbers: Mapping[MetricKey, float] = numbers) -> float | None:
+            return numbers.get((metric, statistic, phase))
+
+        hours = costs_of(kind, charged(price, share), measured, nodes=nodes)
+        costs += all_in(hours, provider, workload, declared.economics, on, measured, nodes).costs
     for name in leading_names(f"{kind}_cost"):
         values = [c.value for c in costs if c.metric == name and c.value is not None]
         if values:
@@ -178,7 +183,7 @@ def _metric_keys() -> tuple[MetricKey, ...]:
     keys = {(name, METRICS[name].statistic, "steady") for name in HEADLINE_NAMES} | {
         (*number, c.phase) for c in COSTS for number in c.numbers
     }
-    return tuple(sorted(keys | {(name, "value", "sweep") for name in (SUSTAINED, "request_throughput", "error_rate")}))
+    return tuple(sorted(keys | set(FURTHER) | {(name, "value", "sweep") for name in (SUSTAINED, "request_throughput", "error_rate")}))
 
 
 _METRIC_KEYS = _metric_keys()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import date
 
+from plumbline.analysis.cost.all_in import FURTHER, Priced
 from plumbline.analysis.cost.unit_costs import COSTS
 from plumbline.analysis.fleet import Fleet, FleetSeries, Number, usual_numbers, with_monthly_outcomes
 from plumbline.analysis.prices.book import Quote, all_with_effective_prices, charged, quote, share_of
@@ -34,7 +35,9 @@ def read_fleet(
     `metrics`: (metric, statistic) to read beside each workload's primary number and the rates that costs rest on.
     """
     parts, _ = select_series(archive, declared, False, workload=workload)
-    wanted = _COST_RATES | set(metrics) | {number[:2] for kind in KINDS for number in usual_numbers(kind)}
+    wanted = (
+        _COST_RATES | {number[:2] for number in FURTHER} | set(metrics) | {number[:2] for kind in KINDS for number in usual_numbers(kind)}
+    )
     wanted |= {first[:2] for part in parts if (first := primary_number(declared, part.series.workload)) is not None}
     numbers = archive.numbers_of([(part.series.series_key, part.campaign_id) for part in parts], wanted)
     known = sorted({part.series.provider for part in parts} & declared.providers.keys())
@@ -74,5 +77,6 @@ def _series(part: CurrentSeries, declared: Declarations, numbers: Sequence[objec
         price=price,
         nodes=same.nodes if same is not None else 1,
         epoch_size=epoch,
+        beside=Priced(provider, same, declared.economics, on) if price is not None and provider is not None and same is not None else None,
         usd_per_hour=listed.basis.usd_per_hour if listed is not None and listed.basis is not None else None,
     )

@@ -9,6 +9,7 @@ from datetime import date
 from functools import cached_property
 from typing import Literal
 
+from plumbline.analysis.cost.all_in import all_in
 from plumbline.analysis.cost.bill import Bill, Money, combine_bills
 from plumbline.analysis.cost.budget import SUMS
 from plumbline.analysis.cost.interruptions import loss_rate
@@ -88,22 +89,26 @@ def outcome_costs(
     economics: Economics | None = None,
 ) -> tuple[Cost, ...]:
     """Costs of one attempt's outcomes at its measured rates and at the price of its bill, an invoice's too; empty where its
-    numbers do not count. `on`: None for the day that it began. `economics`: for the interruptions on spot. What is in them: docs/cost.md."""
+    numbers do not count. `on`: None for the day that it began. `economics`: for interruptions, and what is paid beside the hours; None:
+    neither. What is in them: docs/cost.md."""
     use, workload = usage_of(document), document.trial.workload
     if not use.usable:
         return ()
+    day, measured, declared = on or use.day, sample_of(document).value, economics or Economics()
     if provider.token_prices:
-        return token_costs(provider, on or use.day, use.tokens, document.value)
+        charges = token_costs(provider, day, use.tokens, document.value)
+        return charges if economics is None else all_in(charges, provider, workload, declared, day, measured, workload.nodes).costs
     epoch = workload.epoch_size if isinstance(workload, TrainingJob) else None
-    price = hour_price(provider, on or use.day, purchase)
-    quoted = (
-        Quote(None, price) if isinstance(price, str) else Quote(Basis(purchase, price.unit_price.amount, price.since, price.source), None)
-    )
+    price = hour_price(provider, day, purchase)
+    if isinstance(price, str):
+        quoted = Quote(None, price)
+    else:
+        paid_as: Purchase = "serverless" if price.basis == "serverless" else purchase
+        quoted = Quote(Basis(paid_as, price.unit_price.amount, price.since, price.source), None)
     paid, share = (charged(quoted, part(provider, workload.gpus)) for part in (paid_of, share_of))
-    loss = loss_rate(economics or Economics(), provider.name, workload, purchase)
-    return costs_of(
-        workload.kind, share, sample_of(document).value, paid=paid, held_s=use.held_s, epoch_size=epoch, nodes=workload.nodes, loss=loss
-    )
+    loss = loss_rate(declared, provider.name, workload, purchase)
+    hours = costs_of(workload.kind, share, measured, paid=paid, held_s=use.held_s, epoch_size=epoch, nodes=workload.nodes, loss=loss)
+    return hours if economics is None else all_in(hours, provider, workload, declared, day, measured, workload.nodes).costs
 
 
 def _recoveries(document: ResultDocument) -> list[tuple[float, float]]:

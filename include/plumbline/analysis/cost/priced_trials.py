@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 
+from plumbline.analysis.cost.all_in import all_in
 from plumbline.analysis.cost.interruptions import loss_rate
 from plumbline.analysis.cost.token_costs import UNCOUNTED, charged_usd, token_costs, token_rate
 from plumbline.analysis.cost.unit_costs import Cost, cost_per_finished_run, costs_of
@@ -30,7 +31,7 @@ def with_costs(
     highest rate that keeps the SLO, in the steady phase all others.
 
     Costs that a trial already carries are replaced, so a price change re-scores old trials without a rerun. `workloads`: by name, for
-    the size of an epoch and, with `economics`, the restarts that are expected on spot. A cost without a price is a number without a value.
+    the size of an epoch and, with `economics`, the restarts that are expected and what is paid beside the hours (`all_in`). A cost without a price is a number without a value.
     """
     result = []
     trials = tuple(trials)
@@ -40,14 +41,15 @@ def with_costs(
         if provider is None or not trial.usable:
             result.append(trial)
             continue
+        workload = (workloads or {}).get(trial.workload)
         if provider.token_prices:
             costs = token_costs(provider, on, trial.usage, trial.value)
             costs += (_cost_per_finished_run(provider, on, trial, trials),)
-            result.append(_with_metrics(trial, costs, None))
+            result.append(_all_in(trial, costs, None, provider, workload, economics, on))
             continue
         share = share_of(provider, trial.gpus)
         whole = quote(provider, on, purchase)
-        paid, workload = charged(whole, paid_of(provider, trial.gpus)), (workloads or {}).get(trial.workload)
+        paid = charged(whole, paid_of(provider, trial.gpus))
         loss = loss_rate(economics or Economics(), trial.provider, workload, purchase)
         costs = costs_of(
             trial.kind,
@@ -61,8 +63,24 @@ def with_costs(
         )
         costs += (cost_per_finished_run(paid, trial.held_s, lost[trial.provider, trial.workload]),)
         restarts = str(loss) if loss and trial.value("restart_penalty", "value", "recovery") is not None else ""
-        result.append(replace(_with_metrics(trial, costs, share), restarts=restarts))
+        result.append(replace(_all_in(trial, costs, share, provider, workload, economics, on), restarts=restarts))
     return tuple(result)
+
+
+def _all_in(
+    trial: TrialSample,
+    costs: tuple[Cost, ...],
+    share: InstanceShare | None,
+    provider: Provider,
+    workload: AnyWorkload | None,
+    economics: Economics | None,
+    on: date,
+) -> TrialSample:
+    if workload is None or economics is None:
+        return _with_metrics(trial, costs, share)
+    found = all_in(costs, provider, workload, economics, on, trial.value, trial.nodes)
+    priced = _with_metrics(trial, found.costs, share)
+    return replace(priced, includes=found.includes, without=found.without, uncosted=found.uncosted)
 
 
 def _lost_s(trials: Iterable[TrialSample]) -> dict[tuple[str, str], float | None]:

@@ -128,7 +128,11 @@ def decide(team: str, kind: WorkloadKind, preference: Preference, trials: Sequen
     compared = ComparisonClass()
     if draws:
         names, costs = {c.provider for c in eligible}, any(c.unit == "USD" for c in columns)
-        measured = (ComparedTrial(t.provider, t.conditions, t.share, t.restarts) for t in own if t.usable and t.provider in names)
+        measured = (
+            ComparedTrial(t.provider, t.conditions, t.share, t.restarts, t.includes, t.without)
+            for t in own
+            if t.usable and t.provider in names
+        )
         compared = classify_comparison(measured, costs=costs)
     return Decision(
         team,
@@ -267,7 +271,10 @@ def no_sweep(metric: str, trials: Sequence[TrialSample]) -> bool:
 
 
 def cost_gap(metric: str, trials: Sequence[TrialSample]) -> str:
-    """Why usable trials of one workload and provider lack a cost at the highest rate that keeps the SLO; empty where that is not the reason."""
+    """Why usable trials of one workload and provider lack a cost, of an endpoint that scales to zero or at the highest rate that keeps the SLO;
+    empty where that is not the reason."""
+    if METRICS[metric].unit == "USD" and (uncosted := next((t.uncosted for t in trials if t.uncosted), "")):
+        return f"{metric} is not known: {uncosted}"
     if not sustained(metric):
         return ""
     if no_sweep(metric, trials):

@@ -181,5 +181,10 @@ def with_price_factor(provider: Provider, factor: float) -> Provider:
     """The provider with every price of its list multiplied by `factor`, above 0; of a simulated one, what its declared changes make of it too."""
     if factor <= 0:
         raise ValueError(f"{provider.name}'s prices cannot be multiplied by {factor:g}; expected a factor above 0")
-    prices = tuple(price.model_copy(update={"price": price.price * factor}) for price in provider.own_prices)
-    return provider.model_copy(update={"prices": prices, "owned": (), "serverless": (), "launcher": provider.launcher.repriced(factor)})
+    hourly = provider.model_copy(update={"serverless": ()}).own_prices
+    prices = tuple(price.model_copy(update={"price": price.price * factor}) for price in hourly)
+    # An endpoint that scales to zero is billed by its idle time and minimum too.
+    rates = tuple(
+        r.model_copy(update={"gpu_second": r.gpu_second._replace(amount=r.gpu_second.amount * factor)}) for r in provider.serverless
+    )
+    return provider.model_copy(update={"prices": prices, "owned": (), "serverless": rates, "launcher": provider.launcher.repriced(factor)})

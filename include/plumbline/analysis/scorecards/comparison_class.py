@@ -46,7 +46,8 @@ ProvidersByValue = Mapping[str, list[str]]
 
 @dataclass(frozen=True)
 class Limitation:
-    """A limitation that a reader of a comparison must know. `code`: gpu_class, other_gpus_alike or expected_restarts."""
+    """A limitation that a reader of a comparison must know. `code`: gpu_class, other_gpus_alike, expected_restarts, cost_includes or
+    cost_without."""
 
     code: str
     text: str
@@ -76,12 +77,14 @@ class ComparedTrial(NamedTuple):
     conditions: Conditions | None
     share: InstanceShare | None
     restarts: str = ""
+    includes: str = ""
+    without: tuple[str, ...] = ()
 
 
 def classify_comparison(measured: Iterable[ComparedTrial], *, costs: bool = True) -> ComparisonClass:
     """The class of a comparison of these trials. `costs`: whether costs are compared. Pure."""
     distinct = list(dict.fromkeys(measured))
-    limitations = [*_gpu_classes(distinct), *((*_shares(distinct), *_restarts(distinct)) if costs else ())]
+    limitations = [*_gpu_classes(distinct), *((*_shares(distinct), *_restarts(distinct), *_beside(distinct)) if costs else ())]
     stacks: dict[str, list[dict[str, str]]] = {}
     for each in distinct:
         stacks.setdefault(each.provider, []).append(dict(each.conditions.stack) if each.conditions else {})
@@ -129,3 +132,29 @@ def _restarts(measured: Iterable[ComparedTrial]) -> list[Limitation]:
     rates = names_by_text((each.provider, each.restarts) for each in measured if each.restarts)
     named = (f"{rate}: {', '.join(names) if len(names) <= _NAMED else f'{len(names)} providers'}" for rate, names in rates.items())
     return [Limitation("expected_restarts", f"Cost includes expected restarts and repeated work of {'; '.join(named)}")] if rates else []
+
+
+def _beside(measured: Iterable[ComparedTrial]) -> list[Limitation]:
+    """What costs include beside hours and tokens, and what they are without, by provider."""
+    trials = list(measured)
+    everyone = sorted({each.provider for each in trials})
+
+    def of(names: list[str]) -> str:
+        if sorted(names) == everyone and len(names) > 1:
+            return "all"
+        return ", ".join(names) if len(names) <= _NAMED else f"{len(names)} providers"
+
+    with_it = names_by_text((each.provider, each.includes) for each in trials if each.includes)
+    by_item = names_by_text((each.provider, text) for each in trials for text in each.without)
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for text, names in by_item.items():
+        item, _, why = text.partition(": ")
+        reasons.setdefault((why, of(names)), []).append(item)
+    found = []
+    if with_it:
+        included = "; ".join(f"{items} ({of(names)})" for items, names in with_it.items())
+        found.append(Limitation("cost_includes", f"Cost includes, beside the hours, {included}"))
+    if reasons:
+        missing = "; ".join(f"{', '.join(items)} ({who}: {why})" for (why, who), items in reasons.items())
+        found.append(Limitation("cost_without", f"Cost is without {missing}"))
+    return found
