@@ -157,6 +157,15 @@ class SpotRate(Declared):
     source: str = SOURCE_FIELD
 
 
+class NodeFailureRate(Declared):
+    """How often a running instance fails, however it is paid for. The first matching entry counts."""
+
+    provider: Pattern
+    failures: Rate = Field(description="of each instance that runs, such as 0.0002/h")
+    since: date = Field(description="the day of the figure")
+    source: str = SOURCE_FIELD
+
+
 class HostedModel(Declared):
     """The price of a similar hosted model, by tokens or by requests."""
 
@@ -191,6 +200,7 @@ class Economics(Declared):
 
     assumptions: tuple[Assumption, ...] = Field((), max_length=500)
     spot: tuple[SpotRate, ...] = Field((), max_length=500)
+    node_failures: tuple[NodeFailureRate, ...] = Field((), max_length=500)
     hosted: tuple[HostedModel, ...] = Field((), max_length=200)
 
     @model_validator(mode="after")
@@ -218,6 +228,10 @@ class Economics(Declared):
         """How often the provider reclaims a spot instance, or None."""
         return next((each for each in self.spot if fnmatchcase(provider, each.provider)), None)
 
+    def failures(self, provider: str) -> NodeFailureRate | None:
+        """How often an instance of the provider fails, or None."""
+        return next((each for each in self.node_failures if fnmatchcase(provider, each.provider)), None)
+
     def hosted_for(self, workload: str) -> tuple[HostedModel, ...]:
         """Hosted models that could serve the workload instead."""
         return tuple(each for each in self.hosted if workload in each.workloads)
@@ -230,6 +244,8 @@ class Economics(Declared):
                 yield from _unknown_name(("assumptions", i, "workload"), entry.workload, "workload", workloads)
         for i, rate in enumerate(self.spot):
             yield from _unknown_name(("spot", i, "provider"), rate.provider, "provider", providers)
+        for i, failing in enumerate(self.node_failures):
+            yield from _unknown_name(("node_failures", i, "provider"), failing.provider, "provider", providers)
         for i, hosted in enumerate(self.hosted):
             for j, name in enumerate(hosted.workloads):
                 yield from _unknown_name(("hosted", i, "workloads", j), name, "workload", workloads)

@@ -15,6 +15,7 @@ from datetime import date
 from typing import NamedTuple
 
 from plumbline.analysis.cost.forecast import ForecastInputs
+from plumbline.analysis.cost.interruptions import unknown_loss
 from plumbline.analysis.cost.scenarios import Range
 from plumbline.analysis.cost.trial_bill import MONTH_H
 from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COSTS, HOUR_S, Cost, MetricLookup, Outcome
@@ -31,6 +32,7 @@ FURTHER = (
 """Numbers (metric, statistic, phase) that they rest on beside the rates."""
 RUNS = ("cost_per_run", "cost_per_finished_run")
 _ITEMS = ("support", "egress", "storage", "engineering")
+_INTERRUPTIONS = "interruptions"
 _NO_VOLUME = "no volume is declared"
 
 
@@ -111,9 +113,14 @@ def all_in(
     if declared and any(u.what == "volume" for u in inputs.unknown):
         without = dict.fromkeys(beside.monthly, "the volume is declared in what was not measured") | without
     shared = [*(("support",) if beside.share else ()), *(beside.monthly if declared else beside.hourly)]
+    if failing := unknown_loss(economics, provider.name, workload, measured):
+        without[_INTERRUPTIONS] = failing
     included = [item for item in _ITEMS if item in shared and item not in without]
     return AllInCosts(
-        tuple(found), join_words(included), tuple(f"{i}: {without[i]}" for i in _ITEMS if i in without and i not in known), uncosted
+        tuple(found),
+        join_words(included),
+        tuple(f"{i}: {without[i]}" for i in (*_ITEMS, _INTERRUPTIONS) if i in without and i not in known),
+        uncosted,
     )
 
 

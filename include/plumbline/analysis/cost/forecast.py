@@ -9,7 +9,7 @@ from datetime import date
 from functools import cached_property
 from typing import Any, Literal
 
-from plumbline.analysis.cost.interruptions import loss_rate
+from plumbline.analysis.cost.interruptions import loss_rate, unknown_loss
 from plumbline.analysis.cost.scale_to_zero import ScaleToZero
 from plumbline.analysis.cost.scenarios import CostModel, Fleet, Range, Scenarios, Tornado, scenarios, tornado
 from plumbline.analysis.cost.trial_bill import BYTES
@@ -30,6 +30,7 @@ RATES = {
     "trained_samples": ("samples_per_second", "median"),
 }
 """Unit of a declared volume or run → metric of its rate per second."""
+_FAULT = "a workload that declares a fault measures it"
 _EXAMPLES = {
     "price": "price: {low: 0.8x, expected: 1x, high: 1.1x}",
     "utilisation": "utilisation: {low: 40%, expected: 60%, high: 80%}",
@@ -364,6 +365,10 @@ def cost_forecast(
         stretched, restarts = (1.0, "") if loss is None else loss.stretch(case.expected)
     except ValueError as error:
         return CostForecast(*about, reason=str(error), price=priced.basis)
+    if why := unknown_loss(economics, provider.name, workload, case.expected):
+        remedy = f"node_failures: [{{provider: {provider.name}, failures: 0.0002/h, since: …, source: …}}]"
+        remedy = f"declare them in economics.yaml, such as {remedy}" if economics.failures(provider.name) is None else _FAULT
+        case.unknown.append(UnknownInput("interruptions", f"{why}: the cost is without interruptions", remedy))
     support, support_share = case.support()
     volume, scaled, rate = case.volume(outcome), None, delivered.basis + (f"; {restarts}" if restarts else "")
     if priced.purchase == "serverless":

@@ -35,17 +35,18 @@ class SpotCost:
         return 1 - self.spot / self.on_demand if self.on_demand else 0.0
 
 
-def spot_cost(run: Run, on_demand_per_hour: float, spot_per_hour: float, per_hour: float) -> SpotCost:
+def spot_cost(run: Run, on_demand_per_hour: float, spot_per_hour: float, per_hour: float, failing: float = 0.0) -> SpotCost:
     """The expected cost of a finished run on demand and on spot. Prices in USD an hour of all its instances; `per_hour`: interruptions of the whole
-    run an hour (each instance's rate times their number: one that is taken away stops all). On demand is computed without interruptions."""
-    quiet, expected = expected_time(run, 0.0), expected_time(run, per_hour / HOUR_S)
+    run on spot an hour (each instance's rate times their number: one that is taken away or fails stops all); `failing`: those of them that also
+    come on demand."""
+    quiet, expected = expected_time(run, failing / HOUR_S), expected_time(run, per_hour / HOUR_S)
     on_demand = on_demand_per_hour * quiet.held_s / HOUR_S
     spot = spot_per_hour * expected.held_s / HOUR_S if spot_per_hour else 0.0
-    even, why = break_even_rate(run, on_demand_per_hour, spot_per_hour)
+    even, why = break_even_rate(run, on_demand_per_hour, spot_per_hour, failing)
     return SpotCost(on_demand, spot, expected, even, why)
 
 
-def break_even_rate(run: Run, on_demand_per_hour: float, spot_per_hour: float) -> tuple[float | None, str]:
+def break_even_rate(run: Run, on_demand_per_hour: float, spot_per_hour: float, failing: float = 0.0) -> tuple[float | None, str]:
     """Interruptions an hour at which both cost the same, and a sentence; None where there is no such rate."""
     if spot_per_hour <= 0:
         return None, "spot costs nothing: it is cheaper at any interruption rate"
@@ -56,7 +57,7 @@ def break_even_rate(run: Run, on_demand_per_hour: float, spot_per_hour: float) -
         )
     if run.every_s is None and run.restart_s == 0:
         return None, "an interruption costs no paid time: spot is cheaper at any interruption rate"
-    longest = expected_time(run, 0.0).held_s * on_demand_per_hour / spot_per_hour
+    longest = expected_time(run, failing / HOUR_S).held_s * on_demand_per_hour / spot_per_hour
     low, high = 0.0, _HIGHEST
     for _ in range(200):  # more than the bits of a float: it ends where no float lies between
         middle = (low + high) / 2
@@ -119,14 +120,15 @@ def spot_forecast(
     if isinstance(run, str):
         return without(run)
     rate = loss_rate(economics, provider.name, workload, "spot")
-    if rate is None:
+    if rate is None or economics.interruptions(provider.name) is None:
         return without(
             f"the interruption rate of {provider.name}'s spot instances is not declared; declare it in economics.yaml, such as "
             f"spot: [{{provider: {provider.name}, interruptions: 0.05/h, since: …, source: …}}]"
         )
     assert not isinstance(on_demand, str) and not isinstance(spot, str)
     expected = (on_demand.hourly.expected, spot.hourly.expected)
-    cost = spot_cost(run[0], *expected, rate.per_hour)
+    failing = loss_rate(economics, provider.name, workload, "on_demand")
+    cost = spot_cost(run[0], *expected, rate.per_hour, failing.per_hour if failing is not None else 0.0)
     if not math.isfinite(cost.expected.held_s):
         return without(f"at {format_significant(rate.per_hour)} interruptions an hour a run practically never finishes; {cost.why}")
     return SpotForecast(

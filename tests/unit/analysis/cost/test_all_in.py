@@ -99,8 +99,9 @@ def test_it_is_the_forecast_s_cost() -> None:
     said, p = economics(WITH_PEOPLE), place("cluster-a", 36.0, 0.50, support=[{"what": "support", "share": "10%", **SINCE}])
     (found,) = priced(said, p, repeats=1)
     forecast = cost_forecast(p, CHAT, [found], said, DAY)
-    assert forecast.scenarios is not None and forecast.metric == "cost_per_1k_requests"
-    assert cost(found) / 1000 == pytest.approx(forecast.scenarios.expected.total / forecast.amount)
+    assert forecast.scenarios is not None and forecast.metric == "cost_per_good_request_at_offered_rate"
+    one = found.value(forecast.metric, "value", "steady")
+    assert one is not None and one * forecast.amount == pytest.approx(forecast.scenarios.expected.total)
     assert found.without == () and found.includes == "support, egress, storage and engineering"
 
 

@@ -9,7 +9,7 @@ from datetime import date
 import pytest
 from tests.data.result_documents import inference_workload, provider, training_workload
 
-from plumbline.analysis.cost.interruptions import LossRate, loss_rate
+from plumbline.analysis.cost.interruptions import LossRate, loss_rate, unknown_loss
 from plumbline.analysis.cost.priced_trials import with_costs
 from plumbline.analysis.decisions.decide import decide
 from plumbline.analysis.trial_sample import MetricValue, TrialSample
@@ -48,6 +48,50 @@ def test_an_interruption_costs_a_restart_and_half_a_checkpoint_interval() -> Non
     assert factor == pytest.approx(FACTOR) == pytest.approx(1.016861, abs=1e-6)
     assert factor == pytest.approx(1 + (300 + 603 / 2) / 36_000, rel=3e-4), "to the first order"
     assert all(part in words for part in ("0.1 interruptions an hour (dispatch log)", "300 s of restart", "half of 603 s"))
+
+
+def test_a_gang_on_demand_is_interrupted_by_the_failures_of_its_nodes() -> None:
+    """Eight nodes that fail 0.0125 times an hour each: 0.1/h of the gang, as on spot at that rate; on spot both rates add up. Undeclared
+    failures are named for a gang, and a penalty that was not measured."""
+    gang = GPT.model_copy(update={"parallelism": GPT.parallelism.model_copy(update={"nodes": 8})})
+    failing = {"node_failures": [{"provider": "spotty", "failures": "0.0125/h", **SOURCE}]}
+    said = Economics.model_validate_json(json.dumps(failing | {"spot": [{"provider": "spotty", "interruptions": "0.0125/h", **SOURCE}]}))
+    for purchase, rate in (("on_demand", 0.1), ("owned", 0.1), ("spot", 0.2)):
+        loss = loss_rate(said, "spotty", gang, purchase)  # type: ignore[arg-type]
+        assert loss is not None and loss.per_hour == pytest.approx(rate)
+    loss = loss_rate(said, "spotty", gang, "on_demand")
+    assert loss is not None and loss.stretch(lambda *key: MEASURED.get(key))[0] == pytest.approx(FACTOR)
+    assert loss_rate(Economics(), "spotty", gang, "on_demand") is None
+    assert "not declared" in unknown_loss(Economics(), "spotty", gang, lambda *key: MEASURED.get(key))
+    assert "restart_penalty" in unknown_loss(said, "spotty", gang, lambda *_: None)
+    assert (
+        unknown_loss(said, "spotty", gang, lambda *key: MEASURED.get(key))
+        == unknown_loss(Economics(), "spotty", GPT, lambda *_: None)
+        == ""
+    )
+
+
+def test_failures_of_nodes_decide() -> None:
+    """Two gangs on demand at one speed; the hour of `spotty` is 1 % cheaper, and its nodes fail."""
+    gang = GPT.model_copy(update={"parallelism": GPT.parallelism.model_copy(update={"nodes": 8})})
+    values = tuple(MetricValue(phase, metric, statistic, value, "", "", 1) for (metric, statistic, phase), value in MEASURED.items())
+    usd = {"spotty": 9.9, "steady": 10.0}
+    places = {
+        name: provider(name=name, prices=[{"purchase": "on_demand", "price": f"{price} USD/h", **SOURCE}]) for name, price in usd.items()
+    }
+    trials = [
+        TrialSample(f"{name}-{i}", name, "training", gang.name, gang.version, "valid", f"0{i}:00", i, DAY, values, nodes=8)
+        for name in usd
+        for i in (1, 2)
+    ]
+    wanted = Preference.model_validate({"workloads": (gang.name,), "weights": {"cost_per_1m_trained_tokens": 1.0}})
+    rates = [{"provider": name, "failures": each, **SOURCE} for name, each in (("spotty", "0.0125/h"), ("steady", "0.00001/h"))]
+    for declared, first in (({}, "spotty"), ({"node_failures": rates}, "steady")):
+        said = Economics.model_validate_json(json.dumps(declared))
+        decision = decide("t", "training", wanted, with_costs(trials, places, DAY, workloads={gang.name: gang}, economics=said))
+        assert decision.first_name == first
+        (text,) = [each.text for each in decision.comparison.limitations if each.code == "cost_without"]
+        assert ("failures of nodes are not declared" in text) == (not declared)
 
 
 def test_what_was_not_measured_is_not_added_and_a_run_that_never_ends_has_no_cost() -> None:
