@@ -13,11 +13,14 @@ from tests.unit.scorecards.places import place
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.conclusions import conclude
 from plumbline.analysis.scorecards.references import reference_shares
-from plumbline.analysis.scorecards.scorecard import primary_of, scorecards
+from plumbline.analysis.scorecards.scorecard import Scorecard, primary_of, scorecards
 from plumbline.declarations import load
 from plumbline.declarations.installation import REPOSITORY
-from plumbline.presentation.card_tables import TableRow, card_tables
+from plumbline.declarations.references import References
+from plumbline.metrics import Phase
+from plumbline.presentation.card_tables import Cell, TableRow, card_tables
 from plumbline.presentation.scorecard_rows import ScorecardRows, campaign_rows, scorecard_rows, share_sentence
+from plumbline.results.limit import Limit
 
 DECLARED = load(REPOSITORY / "include" / "config")
 LLAMA = DECLARED.workloads["reference-llama31-8b"]
@@ -113,3 +116,21 @@ def test_a_campaigns_rows_stand_beside_its_tables(sample: CampaignData) -> None:
         assert {line.kind for line in found.shares} <= {"physical"}, "nobody publishes anything of this machine"
     own = [line.sentence for found in beside if found.kind == "training" for line in found.shares]
     assert own and all("probe" in sentence and "GFLOP/s" in sentence for sentence in own)
+
+
+def test_the_highest_rate_stands_there_with_what_limited_it(sample: CampaignData) -> None:
+    """Shown, it is beside the number; not shown, it is why there is none."""
+    card = next(c for c in conclude(sample).cards if c.primary_metric is not None and c.primary is not None)
+    assert card.primary is not None
+    phase: Phase = card.primary.phase  # type: ignore[assignment]
+    shown = replace(card, limits=(Limit.shown(phase, "cores", "98% of the trial's cores were busy"),))
+    idle = Limit(phase=phase, limit="not_shown", seen="40% of the cores were busy", missing="40/s is not shown", decides="a larger model")
+    unshown = replace(card, primary=None, limits=(idle,))
+
+    def cell(of: Scorecard) -> Cell:
+        (rows,) = scorecard_rows([of], References(), {}, {})
+        assert rows.primary is not None
+        return rows.primary.cells[0]
+
+    assert cell(shown).detail.endswith("limit: the cores")
+    assert cell(unshown).text == "–" and cell(unshown).reason == "40% of the cores were busy; 40/s is not shown: a larger model"

@@ -110,4 +110,7 @@ def test_the_whole_fleet_opens_one_page(tmp_path: Path) -> None:
             )
             assert f'id="pooled-{page.finding_id}"' in shown.text and "78 of 78 trainings" in shown.text
             assert "no finding" not in shown.text
-            assert "78 of 78 trainings at 6 of 6 providers since October 2026; driver 570.86.15 or another change of this cloud" in page.headline
+            assert (
+                "78 of 78 trainings at 6 of 6 providers since October 2026; driver 570.86.15 or another change of this cloud"
+                in page.headline
+            )
