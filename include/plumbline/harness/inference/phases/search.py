@@ -25,7 +25,7 @@ from plumbline.harness.inference.phases.running_probe import RunningProbe
 from plumbline.harness.inference.phases.saturation import Planned, Probe, Saturation
 from plumbline.harness.inference.phases.trial_record import CapacityLoad, TrialRecord
 from plumbline.harness.inference.server.under_test import format_outcome
-from plumbline.harness.measurement import EvidenceFile, TrialFailed, Watched, degraded
+from plumbline.harness.measurement import EvidenceFile, Judgement, TrialFailed, Watched, degraded
 from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.request_log import RequestLog
 from plumbline.results import metric_row
@@ -72,12 +72,17 @@ def measure_search(driver: Driver, phase: int, spec: SearchPhaseSpec, prompts: P
         record.capacity = CapacityLoad(state.highest, state.bracket, len(state.probes), *best, around)
     else:
         record.result.metrics.append(metric_row("highest_sustained_rate", None, len(state.probes), phase=spec.name))
+    if (judgement := search_judgement(state, spec.name)) is not None:
+        record.result.judgements.append(judgement)
+    record.result.evidence.append(_evidence(record, state))
+
+
+def search_judgement(state: Saturation, phase: str) -> Judgement | None:
+    """Why the trial's highest rate is missing or less certain than declared; None: it is known within the tolerance and with confidence."""
     if state.highest is None:
         code = "client_limited" if state.ending == "client_limited" else "search_open"
-        record.result.judgements.append(degraded(code, f"no highest rate in {spec.name}: {state.summary()}"))
-    elif not state.certain:
-        record.result.judgements.append(degraded("rate_uncertain", f"the highest rate in {spec.name} is uncertain: {state.summary()}"))
-    record.result.evidence.append(_evidence(record, state))
+        return degraded(code, f"no highest rate in {phase}: {state.summary()}")
+    return None if state.certain else degraded("rate_uncertain", f"the highest rate in {phase} is uncertain: {state.summary()}")
 
 
 def _probe(

@@ -13,6 +13,7 @@ from tests.golden import Golden
 from plumbline.declarations.workloads.load import Search
 from plumbline.harness.inference.phases.growth import Flow, Growth
 from plumbline.harness.inference.phases.saturation import Planned, Probe, Saturation, cannot_hold
+from plumbline.harness.inference.phases.search import search_judgement
 
 FLAT, GROWING = Growth(0.0, 0.0), Growth(0.1, 4.0)
 
@@ -265,3 +266,22 @@ def test_a_noisy_server_is_found_near_its_truth() -> None:
     found = [searched(a_search(probe="60s", at_most=30), probe).held for _ in range(20)]
     # 95 % is met at rate 15; with some 900 requests a probe, one percent of goodput is one standard deviation.
     assert all(value is not None and 12 < value < 18.5 for value in found), found
+
+
+def test_a_rate_known_less_well_than_the_tolerance_degrades_the_trial() -> None:
+    known = searched(a_search(at_most=40), sharp(17))
+    wide = searched(a_search(at_most=10, tolerance="1%"), sharp(17))
+
+    def by_the_share(planned: Planned) -> Probe:
+        n = round(planned.rate * planned.at_least_s)
+        return shows(planned, 0, hopeless=True) if planned.rate > 1 else shows(planned, round(0.95 * n + 0.5))
+
+    unsure = searched(a_search(probe="100s", at_most=8), by_the_share)
+    outside = searched(a_search(), sharp(100))
+    judged = [search_judgement(state, "sweep") for state in (known, wide, unsure, outside)]
+    assert [each and (each.level, each.reason.code) for each in judged] == [
+        None,
+        ("degraded", "rate_uncertain"),
+        ("degraded", "rate_uncertain"),
+        ("degraded", "search_open"),
+    ]
