@@ -119,12 +119,12 @@ class Row:
     within: float
 
     @property
-    def told(self) -> list[float]:
+    def certain(self) -> list[float]:
         return [error for error, marked in zip(self.errors, self.degraded, strict=True) if not marked]
 
     @property
     def median(self) -> float | None:
-        return float(np.median(self.told)) if self.told else None
+        return float(np.median(self.certain)) if self.certain else None
 
     @property
     def good(self) -> float:
@@ -196,7 +196,7 @@ def table(setting: Setting, rows: Sequence[Row]) -> list[str]:
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for row in rows:
-        spread = " … ".join(f"{100 * float(np.quantile(row.told, q)):.1f}" for q in (0.025, 0.975)) + " %" if row.told else "–"
+        spread = " … ".join(f"{100 * float(np.quantile(row.certain, q)):.1f}" for q in (0.025, 0.975)) + " %" if row.certain else "–"
         lines.append(
             f"| {row.shape} | {row.truth:.4g}/s | {percent(row.median)} | {spread} | {percent(row.good, 0)} "
             f"| {percent(float(np.mean(row.degraded)), 0)} | {percent(row.too_high)} |"
@@ -205,9 +205,9 @@ def table(setting: Setting, rows: Sequence[Row]) -> list[str]:
 
 
 def missed(setting: Setting, rows: Sequence[Row]) -> Iterator[str]:
-    told = [error for row in rows for error in row.told]
-    if not told or abs(float(np.median(told))) > setting.median:
-        yield f"{setting.workload}: median error {percent(float(np.median(told)) if told else None)}; expected within {setting.median:.0%}"
+    certain = [error for row in rows for error in row.certain]
+    if not certain or abs(float(np.median(certain))) > setting.median:
+        yield f"{setting.workload}: median error {percent(float(np.median(certain)) if certain else None)}; expected within {setting.median:.0%}"
     for row in rows:
         if row.good < WITHIN:
             yield f"{setting.workload}, {row.shape}: {row.good:.0%} within {row.within:.0%} or degraded; expected {WITHIN:.0%}"
