@@ -1,15 +1,18 @@
-"""False returns and power of the acceptance of nodes: `python perf/acceptance.py [--fleets N]`
+"""False returns and power of the acceptance of nodes: `python perf/acceptance.py [--fleets N] [--mlperf FILE]`
 
 Fleets with 1 % noise in four figures. `at once`: healthy fleets of which a node goes back at the first look; `two looks`: also those of which a node is
 suspect in two independent measurements. `found`: fleets of which a node that is 10 % slow in one figure is suspect or goes back at the first look.
-Exit status 1 if more than 1 % of healthy fleets return a node, in two looks.
+`--mlperf`: a CSV of MLPerf Training runs (submitter, system_id, benchmark, global_batch, nodes, round, minutes_to_train, status) adds real noise: each figure
+draws from the differences of a benchmark's runs from the median of their system, scaled to 1 %. Exit status 1 if more than 1 % of healthy fleets return a node, in two looks.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import math
 import sys
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,6 +32,36 @@ NOISES: dict[str, _Draw] = {
 }
 
 
+MLPERF = ("round", "submitter", "system_id", "benchmark", "global_batch", "nodes", "minutes_to_train", "status")
+FEWEST_RUNS, FEWEST_OF_BENCHMARK = 5, 100
+
+
+def mlperf_noise(file: Path) -> _Draw:
+    """Noise of unit deviation from the runs of the file. Raises ValueError if it has not the columns or too few runs."""
+    with file.open(newline="") as opened:
+        rows = csv.DictReader(opened)
+        if missing := [name for name in MLPERF if name not in (rows.fieldnames or ())]:
+            raise ValueError(f"{file}: no column {', '.join(missing)}; expected MLPerf Training runs with {', '.join(MLPERF)}")
+        runs: dict[tuple[str, ...], list[float]] = defaultdict(list)
+        for row in rows:
+            if row["status"] == "success" and float(row["minutes_to_train"] or 0) > 0:
+                runs[tuple(row[name] for name in MLPERF[:6])].append(math.log(float(row["minutes_to_train"])))
+    pools: dict[str, list[np.ndarray]] = defaultdict(list)
+    for key, own in runs.items():
+        if len(own) >= FEWEST_RUNS:
+            pools[key[3]].append((np.array(own) - np.median(own)) * math.sqrt(len(own) / (len(own) - 1)))
+    known = [pool / pool.std() for pool in map(np.concatenate, pools.values()) if len(pool) >= FEWEST_OF_BENCHMARK]
+    if not known:
+        raise ValueError(f"{file}: no benchmark with {FEWEST_OF_BENCHMARK} runs in sets of {FEWEST_RUNS}; expected MLPerf Training runs")
+
+    def draw(rng: np.random.Generator, size: tuple[int, ...]) -> np.ndarray:
+        fleets, figures, nodes = size
+        which = rng.integers(len(known), size=(fleets, figures))
+        return np.stack([[rng.choice(known[which[f, k]], nodes) for k in range(figures)] for f in range(fleets)])
+
+    return draw
+
+
 def look(worse: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Nodes in doubt and nodes that go back at once, of [fleets, figures, nodes] logarithms."""
     n = worse.shape[-1]
@@ -44,9 +77,14 @@ def look(worse: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fleets", type=int, default=10_000)
-    fleets, worst = parser.parse_args().fleets, 0.0
+    parser.add_argument("--mlperf", type=Path, help="real noise: a CSV of MLPerf Training runs")
+    parser.add_argument("--noise", action="append", choices=[*NOISES, "MLPerf"], help="these rows only")
+    given = parser.parse_args()
+    fleets, worst = given.fleets, 0.0
+    noises = NOISES | ({"MLPerf": mlperf_noise(given.mlperf)} if given.mlperf is not None else {})
+    noises = {name: draw for name, draw in noises.items() if given.noise is None or name in given.noise}
     print("| noise | nodes | at once | two looks | found |\n|---|---|---|---|---|")
-    for name, draw in NOISES.items():
+    for name, draw in noises.items():
         for n in SIZES:
             rng, counts, done = np.random.default_rng(n), np.zeros(3), 0
             while done < fleets:

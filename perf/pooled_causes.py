@@ -206,7 +206,7 @@ def main() -> int:
         print(f"| {world.providers} | {world.touched} | {step} | {count} | {first:.1%} | {ever:.1%} |", flush=True)
         if not world.step and ever > FALSE_ALARMS:
             missed.append(f"{world}: {ever:.1%} of harmless changes alarm; expected at most {FALSE_ALARMS:.0%}")
-    print("\n| clouds × regions | with the driver | truth | worlds | false blame | true cause found | driver not told |")
+    print("\n| clouds × regions | with the driver | truth | worlds | false blame | true cause found | driver: cannot tell |")
     print("|---|---|---|---|---|---|---|")
     for fleet in CLOUDS:
         rng = random.Random(f"{given.seed} {fleet}")

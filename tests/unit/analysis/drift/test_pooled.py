@@ -109,7 +109,7 @@ def test_six_regions_of_one_cloud_do_not_convict_the_driver_that_came_there() ->
     driver = pooled_effect(touched, untouched)
     assert driver is not None and driver.verdict == "insufficient_data" and driver.clouds == 1
     assert "second cloud" in driver.decides and driver.judgement.verdict == "not_shown"
-    as_strangers = pooled_effect(*([replace(s, group="") for s in own] for own in (touched, untouched)))
+    as_strangers = pooled_effect([replace(s, group="") for s in touched], [replace(s, group="") for s in untouched])
     assert as_strangers is not None and as_strangers.verdict == "regressed"
     cloud = cloud_effect(touched, untouched, rivals=8)
     assert cloud is not None and cloud.verdict == "regressed" and cloud.moved_providers == tuple(f"p{n}" for n in range(6))
@@ -139,7 +139,8 @@ def test_one_of_three_clouds_that_moved_does_not_convict_the_driver() -> None:
 def test_regions_without_the_driver_are_their_clouds_own_control() -> None:
     """Each cloud moves by itself, its regions with the driver 6 % more."""
     fleet = [(clouds(move + extra)[0:15], n) for n, move in enumerate((0.05, -0.04, 0.03)) for extra in (0.06, 0.0)]
-    touched, untouched = [], []
+    touched: list[SeriesShift] = []
+    untouched: list[SeriesShift] = []
     for i, (own, cloud) in enumerate(fleet):
         half = [replace(s, group=f"c{cloud}", provider=f"{s.provider}-{i}", series_key=f"{s.series_key}-{i}") for s in own]
         (untouched if i % 2 else touched).extend(half)
