@@ -66,7 +66,8 @@ def test_every_choice_as_data_with_the_trials_behind_each_number(said):
     first = told["decisions"][0]["ranking"][0]
     assert first["provider"] == CHEAP and len(first["trials"]) == 3 and told["kept"] == []
     assert told["decisions"][1]["ranking"][0]["gates"][0]["passed"]
-    assert told["decisions"][0]["comparison"] == {"kind": "standardised", "differences": [], "limitations": []}
+    unknown = {"code": "cost_without", "text": "Cost is without egress, storage, engineering (all: not declared)"}
+    assert told["decisions"][0]["comparison"] == {"kind": "standardised", "differences": [], "limitations": [unknown]}
 
 
 @pytest.mark.usefixtures("labs")

@@ -15,6 +15,7 @@ from plumbline.analysis.cost.scale_to_zero import ScaleToZero
 from plumbline.analysis.decisions.cheapest import Requirements, cheapest
 from plumbline.analysis.decisions.decide import decide
 from plumbline.analysis.decisions.savings import CostAnswer, answers_of, relative_switches
+from plumbline.analysis.prices.book import with_price_factor
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import Preference, Provider
 from plumbline.declarations.economics import Economics
@@ -142,3 +143,13 @@ def test_an_endpoint_that_scales_to_zero_ranks_by_its_month() -> None:
         assert unknown[0].value(METRIC, "value", "sweep") is None
         (ranked,) = decide("t", "inference", wanted, unknown).ranking
         assert not ranked.eligible and why in ranked.why_not[0]
+
+
+def test_another_price_moves_the_hours_alone_and_keeps_an_endpoint_s_idle_time() -> None:
+    """What decisions ask of prices: the cost is a line in the price's factor."""
+    rates = [{"gpu_second": "0.01 USD/GPU-second", "idle": "60s", **SINCE}]
+    up = rented(name="scaled", prices=[], launcher={"kind": "simulated", "seed": 7, "nodes": 1}, serverless=rates)
+    for p in (CHEAP_HOUR, up):
+        once, twice, thrice = (cost(priced(economics(NOW), with_price_factor(p, f), repeats=1)[0]) for f in (1.0, 2.0, 3.0))
+        assert once == pytest.approx(cost(priced(economics(NOW), p, repeats=1)[0]))
+        assert thrice - twice == pytest.approx(twice - once) and twice > once
