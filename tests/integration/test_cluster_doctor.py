@@ -216,7 +216,7 @@ def test_a_pod_with_accelerators_opens_cuda_and_asks_for_all_that_a_trial_asks_f
 def test_accelerators_are_spared_on_demand(kube: FakeKubernetes, tmp_path: Path) -> None:
     kube.script("pl-doctor-*", said((tmp_path / "store").as_uri(), torch="2.9.0", accelerators={**GPUS, "gpu.count": 0}))
     told = examined(provider_at(tmp_path / "store", accelerator=H100), gpu=False)
-    assert wrong(told) == [] and "accelerators (training)" not in told
+    assert wrong(told) == [] and told["accelerators (training)"].status == "skipped"
     assert not [
         c
         for c in kube.called("POST */pods")
@@ -333,7 +333,14 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_doctor_by_json(kube: FakeKubernetes, config: Path) -> None:
     result = CliRunner().invoke(app, ["cluster", "doctor", "cluster-a", "--no-pod", "--json"])
     found = json.loads(result.stdout)
-    assert result.exit_code == 0 and found["ok"] and {c["status"] for c in found["checks"]} == {"ok"}
+    assert result.exit_code == 0 and found["ok"]
+    assert {c["check"]: c["status"] for c in found["checks"] if c["status"] != "ok"} == {"pods": "skipped"}
+
+
+def test_what_the_cluster_cannot_list_is_no_success(kube: FakeKubernetes, config: Path) -> None:
+    kube.rules, kube.rules_incomplete = [], True
+    result = CliRunner().invoke(app, ["cluster", "doctor", "cluster-a", "--no-pod"])
+    assert result.exit_code == 6 and "? least privilege" in result.stdout
 
 
 def test_the_doctor_for_people(kube: FakeKubernetes, config: Path) -> None:

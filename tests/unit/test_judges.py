@@ -20,6 +20,7 @@ import plumbline
 from plumbline.analysis.acceptance import Node, judge_fleet
 from plumbline.analysis.availability import availability, find_outages
 from plumbline.analysis.cost.reconciliation import Difference, Uncompared, judge_invoice
+from plumbline.analysis.decisions.decision import Decision, Gate, Ranked
 from plumbline.analysis.drift.comparison import MetricComparison
 from plumbline.analysis.drift.pooled import SeriesShift, pooled_effect
 from plumbline.analysis.drift.verdicts import judge_series
@@ -33,6 +34,7 @@ from plumbline.declarations.thresholds import DriftRules
 from plumbline.harness.inference.analysis.capacity_limit import CapacityEvidence, judge_capacity
 from plumbline.harness.training.analysis.step_limit import StepEvidence, judge_step
 from plumbline.judgement import JUDGES, Judged, Judgement, is_measured, not_shown, together
+from plumbline.launch.doctor_check import failed, judge_checks, ok, skipped, unknown
 from plumbline.metrics.proportions import wilson_interval
 from plumbline.results.observation import Observation
 
@@ -99,6 +101,14 @@ def _clouds(*changes: float) -> list[SeriesShift]:
 def _renamed(shifts: Sequence[SeriesShift], group: str) -> list[SeriesShift]:
     return [replace(s, group=f"{group}{s.group}", provider=f"{group}{s.provider}", series_key=f"{group}{s.series_key}") for s in shifts]
 
+
+def _ranked(*chances: float | None, of: tuple[Ranked, ...] = ()) -> Decision:
+    first = tuple(Ranked(f"p{i}", True, 1.0, chance, (1.0,), n=6) for i, chance in enumerate(chances))
+    return Decision("team", "training", ("w",), ranking=(*first, *of))
+
+
+GATE = Gate("w", "mean_time_between_failures >= 10h", "s", 3600.0, 36000.0, passed=False)
+REFUSED = Ranked("slow", False, values=(1.0,), gates=(GATE,), why_not=("a gate is not met",))
 
 FASTER = Criterion.model_validate("tokens_per_second >= 100tokens/s in steady")
 _CORES = CapacityEvidence(rate=40.0, accelerated=False, in_flight=6.0, slots=64, own=0.97, path_rate=400.0)
@@ -213,6 +223,30 @@ TRIED: dict[str, Tried] = {
         },
         met=lambda: pooled_effect(_clouds(0.0, 0.0, 0.0, 0.0), _renamed(_clouds(0.0, 0.0, 0.0, 0.0), "u")),
         broken=lambda: pooled_effect(_clouds(0.1, 0.1, 0.1), _renamed(_clouds(0.0, 0.0, 0.0), "u")),
+    ),
+    "decision": Tried(
+        {
+            "nothing": lambda: _ranked(),
+            "one provider": lambda: _ranked(0.99),
+            "one provider beside one that is refused": lambda: _ranked(0.99, of=(REFUSED,)),
+            "below the bar": lambda: _ranked(0.67, 0.33),
+            "no probability": lambda: _ranked(None, None),
+            "0 and NaN": lambda: [_ranked(chance, 0.0) for chance in (0.0, math.nan, math.inf)],
+            "none measured": lambda: _ranked(of=(Ranked("p", False, values=(None,), why_not=("not measured",)),)),
+            "a gate that is not shown": lambda: _ranked(of=(replace(REFUSED, gates=(replace(GATE, shown=False),)),)),
+        },
+        met=lambda: _ranked(0.97, 0.03),
+        broken=lambda: _ranked(of=(REFUSED, replace(REFUSED, provider="slower"))),
+    ),
+    "checks of the doctor": Tried(
+        {
+            "nothing": lambda: judge_checks([]),
+            "not made": lambda: judge_checks([unknown("clock", "no date", "a date")]),
+            "half of them": lambda: judge_checks([ok("clock", "+0.1 s"), unknown("quota", "cannot be read", "get on resourcequotas")]),
+            "inapplicable ones alone": lambda: judge_checks([skipped("scheduler", "not applicable: no Airflow here")] * 3),
+        },
+        met=lambda: judge_checks([ok("clock", "+0.1 s"), skipped("scheduler", "not applicable: no Airflow here")]).judgement,
+        broken=lambda: judge_checks([ok("clock", "+0.1 s"), failed("quota", "no room", "raise it")]),
     ),
     "performance of a series": Tried(
         {

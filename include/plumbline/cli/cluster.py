@@ -15,8 +15,8 @@ import typer
 from rich.text import Text
 
 from plumbline.cli.declared import declared_providers, load_declared
-from plumbline.cli.exit_status import FAILED, OK
-from plumbline.cli.output import Json, clear_errors, emit, err, fail, out
+from plumbline.cli.exit_status import FAILED, NOT_SHOWN, OK
+from plumbline.cli.output import TONES, Json, clear_errors, emit, err, fail, out
 from plumbline.declarations import Declarations, KubernetesLauncher, Provider
 from plumbline.embedded.connections import provide_connections, variable
 from plumbline.embedded.doctor.examination import examine
@@ -27,12 +27,13 @@ from plumbline.launch.cluster.launcher_account import MIN_LIFETIME_S, AccessErro
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.operate import sweep as cluster_sweep
 from plumbline.launch.cluster.operate.sweep import campaign_launches
-from plumbline.launch.doctor_check import DoctorCheck
+from plumbline.launch.doctor_check import DoctorCheck, judge_checks
 from plumbline.launch.failures import BadDeclaration, Unreachable
 from plumbline.launch.plan import possible_trials
 from plumbline.metrics.units import SECONDS, parse
 
-_MARK = {"ok": ("✓", "green"), "failed": ("✗", "red"), "unknown": ("–", "dim")}
+_MARK = {"ok": ("✓", "green"), "failed": ("✗", "red"), "unknown": ("?", "yellow"), "skipped": ("–", "dim")}
+_EXIT = {"met": OK, "broken": FAILED, "not_shown": NOT_SHOWN}
 
 
 def doctor_installation(as_json: Json = False) -> None:
@@ -53,11 +54,11 @@ def show(line: DoctorCheck) -> None:
 
 
 def conclude(about: dict[str, str], lines: list[DoctorCheck], as_json: bool) -> None:
-    """The verdict, or all lines as JSON; exit code 1 if a check failed."""
-    wrong = [line for line in lines if line.status == "failed"]
-    verdict = f"{len(wrong)} of {len(lines)} checks failed" if wrong else "all that was checked is right"
-    emit(as_json, {**about, "ok": not wrong, "checks": lines}, lambda: out.print(verdict))
-    raise typer.Exit(FAILED if wrong else OK)
+    """The verdict, or all lines as JSON; exit code 1 if a check failed, 6 if none did and one could not be made."""
+    judged = judge_checks(lines).judgement
+    about_all = {**about, "ok": judged.verdict == "met", "judgement": judged, "checks": lines}
+    emit(as_json, about_all, lambda: out.print(judged.text, style=TONES[judged.tone]))
+    raise typer.Exit(_EXIT[judged.verdict])
 
 
 cluster = typer.Typer(help="Connect a provider's Kubernetes cluster, and check it.", no_args_is_help=True)

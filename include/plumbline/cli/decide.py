@@ -9,13 +9,12 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from plumbline.analysis.decisions.certainty import is_clear
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.experiments import Experiment
 from plumbline.analysis.decisions.savings import answer_sentence
 from plumbline.analysis.decisions.winner_change import StoredChange
 from plumbline.analysis.trial_sample import WorkloadKind
-from plumbline.cli.output import Json, clear_errors, emit, fail, marked, out, read_archive, table
+from plumbline.cli.output import TONES, Json, clear_errors, emit, fail, marked, out, read_archive, table
 from plumbline.cli.tables import TOP, print_table
 from plumbline.declarations import DeclarationError, load, parse_weights
 from plumbline.declarations.providers.rates import Purchase
@@ -58,6 +57,8 @@ def show_decided(
             _line(decided.decision.comparison.line)
     if decided.decision.note:
         _line(decided.decision.note)
+    if (decides := decided.decision.judgement.decides) and decided.decision.ranking:
+        _line(f"What would decide it: {decides}.")
     if details:
         _changes("weight", weight_rows(decided.weight_swings), None)
         _changes("price", price_rows(decided.price_swings), most)
@@ -80,7 +81,7 @@ def _choice(decided: TeamDecision) -> Text:
     decision, current = decided.decision, decided.current
     mark = "SIMULATED · " if current.simulated else ""
     of = f"Team {decision.team} · {decision.kind} · {' + '.join(decided.preference.workloads)} · as of {current.day}"
-    style = "bold green" if is_clear(decision) else "yellow"
+    style = f"bold {TONES[decision.judgement.tone]}"
     return Text.assemble((mark, "yellow"), (of, "bold"), "\n", ("→ ", "dim"), (answer_sentence(decision, decided.cheapest), style))
 
 

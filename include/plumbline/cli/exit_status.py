@@ -12,5 +12,5 @@ INTERRUPTED = 130
 EXIT_CODES = (
     "Exit codes: 0 done · 1 something ran and failed · 2 nothing ran (bad arguments or declarations) · "
     "4 drift was found (compare, watch) or the archive is broken (archive verify) · 5 this machine was busy, nothing is ranked (run) · "
-    "6 the evidence decides nothing (cost reconcile, accept) · 130 interrupted"
+    "6 the evidence decides nothing (cost reconcile, accept, doctor) · 130 interrupted"
 )

@@ -32,7 +32,8 @@ from plumbline.presentation.series_summary import format_age
 def decision_view(decided: TeamDecision, experiments: Sequence[Experiment], listed: TeamDecision | None = None) -> dict[str, Any]:
     """A live decision as JSON says it. `listed`: see `decision_document`; `experiments`: what to measure again, the best first."""
     detail = decision_detail(decision_document(decided, listed))
-    return {"team": decided.decision.team, "kind": decided.decision.kind, **detail, "experiments": experiments}
+    judged = decided.decision.judgement
+    return {"team": decided.decision.team, "kind": decided.decision.kind, **detail, "judgement": judged, "experiments": experiments}
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ from plumbline.analysis.conclusions import Conclusions
 from plumbline.analysis.cost.bill import combine_bills
 from plumbline.analysis.decisions.certainty import certainty_text, cheapest_text, is_clear, rivals_of, today_text
 from plumbline.analysis.decisions.current_results import TeamDecision
-from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.savings import Switch, cost_answers, savings_of
 from plumbline.analysis.drift.series_state import STATES
 from plumbline.analysis.scorecards.scorecard import leaders, leading_metric, leading_row
 from plumbline.analysis.trial_sample import USABLE
+from plumbline.judgement import together
 from plumbline.metrics.formatting import (
     common_scale,
     format_count,
@@ -257,7 +257,8 @@ def _verdict(decided: TeamDecision, campaign: CampaignData) -> Verdict:
         return "none"
     if len(decision.eligible) > 1 and not is_clear(decision):
         return "unclear"
-    if before is None and len(decision.eligible) == 1:
+    # The only eligible provider is no proof that staying is right.
+    if len(decision.eligible) == 1 and before in (None, decision.first.provider):
         return "only"
     return "choose" if before is None else "stay" if before == decision.first.provider else "move"
 
@@ -270,18 +271,12 @@ def _choice(decided: TeamDecision, conclusions: Conclusions, moves: Sequence[Swi
         team=decision.team,
         workloads=names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else ""),
         verdict=verdict,
-        provider=_unclear_text(decision) if verdict == "unclear" else decision.first_name or "",
+        provider=certainty_text(decision) if verdict == "unclear" else decision.first_name or "",
         before=before if verdict == "move" else "",
         certainty=format_probability(decision.first.probability_first) if decision.first and is_clear(decision) else "",
         saves="" if best is None else _saves(best),
         today=today_text(decision, conclusions.today.get(decision.choice)),
     )
-
-
-def _unclear_text(decision: Decision) -> str:
-    """Who leads with what, in a row that says already that there is no clear winner."""
-    known = decision.first is not None and decision.first.probability_first is not None
-    return certainty_text(decision) if known else f"{decision.first_name} leads, probability unknown"
 
 
 def _saves(move: Switch) -> str:
@@ -365,12 +360,14 @@ def _certainty_tile(conclusions: Conclusions) -> Tile:
     if not decisions:
         none = "this machine was busy" if conclusions.busy is not None else "no team declares these workloads"
         return Tile("Certainty", "–", f"no decision: {none}" if not decided else "no provider is eligible")
-    clear, alone = sum(map(is_clear, decisions)), sum(len(d.eligible) == 1 for d in decisions)
+    clear, alone, none = sum(map(is_clear, decisions)), sum(len(d.eligible) == 1 for d in decisions), len(decided) - len(decisions)
     probabilities = [d.winner.probability_first for d in decisions if d.winner is not None and d.winner.probability_first is not None]
     ends = [format_probability(end(probabilities)) for end in (min, max)] if probabilities else []
     chances = f"; P(first) from {ends[0]} to {ends[1]}" if ends else ""
-    note = f"decisions have a clear winner{f'; {alone} with one eligible provider only' if alone else ''}{chances}"
-    return Tile("Certainty", f"{clear} of {len(decisions)}", note, tone="good" if clear == len(decisions) else "")
+    limits = [f"{alone} with one eligible provider only"] * bool(alone) + [f"{none} without an eligible provider"] * bool(none)
+    note = "".join(("decisions have a clear winner", *(f"; {limit}" for limit in limits), chances))
+    every = together(d.decision.judgement.verdict for d in decided)
+    return Tile("Certainty", f"{clear} of {len(decided)}", note, tone="good" if every == "met" else "")
 
 
 def _other_first_choices(conclusions: Conclusions, move: Switch) -> str:
@@ -403,7 +400,7 @@ def _actions(conclusions: Conclusions, moves: Sequence[Switch]) -> tuple[Action,
         if _verdict(d, campaign) == "unclear":
             names = [r.provider for r in rivals_of(d.decision)]
             title = f"Repeat {d.preference.workloads[0]} on {join_words(names[:3])}"
-            actions.append(("info", Action(title, f"no clear winner among {len(names)}: {_unclear_text(d.decision)}", d.decision.team)))
+            actions.append(("info", Action(title, f"no clear winner among {len(names)}: {certainty_text(d.decision)}", d.decision.team)))
         elif d.decision.first is not None and len(d.decision.eligible) == 1:
             why = f"{d.decision.first_name} is the only eligible provider: nothing says that it is the best"
             actions.append(("", Action(f"Run {d.preference.workloads[0]} on a second provider", why, d.decision.team)))

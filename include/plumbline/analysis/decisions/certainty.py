@@ -20,14 +20,16 @@ SHARED_BY = 0.9
 
 
 def contenders(probabilities: Sequence[float | None]) -> int:
-    """How many providers share the first place: 1 where one leads or no probability is known, 0 without a provider.
+    """How many providers share the first place: 1 where one leads, all where no probability is known, 0 without a provider.
 
     `probabilities`: P(first) of each eligible provider. Where none leads: the fewest providers whose probabilities to be first sum to
     SHARED_BY.
     """
     known = sorted((p for p in probabilities if p is not None), reverse=True)
-    if not known or known[0] >= CLEAR_FROM:
-        return min(len(probabilities), 1)
+    if not known:
+        return len(probabilities)
+    if known[0] >= CLEAR_FROM:
+        return 1
     # A little less than the share: sums of tenths are not exact.
     return next((n for n, reached in enumerate(accumulate(known), 1) if reached >= SHARED_BY - 1e-9), len(known))
 
@@ -39,8 +41,7 @@ def leaders_of(decision: Decision) -> tuple[Ranked, ...]:
 
 def is_clear(decision: Decision) -> bool:
     """Whether there was a choice, and its first reaches the team's bar. The only eligible provider had no rival."""
-    winner = decision.winner
-    return winner is not None and winner.probability_first is not None and winner.probability_first >= decision.bar
+    return decision.judgement.verdict == "met"
 
 
 def rivals_of(decision: Decision) -> tuple[Ranked, ...]:
@@ -69,7 +70,7 @@ def certainty_text(decision: Decision) -> str:
     if len(decision.eligible) == 1:
         return "the only eligible provider"
     if first.probability_first is None:
-        return "probability unknown"
+        return f"{first.provider} scores highest; {decision.judgement.decides} would give a probability"
     chance = format_probability(first.probability_first)
     if is_clear(decision):
         return f"{chance} sure"

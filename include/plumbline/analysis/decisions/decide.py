@@ -34,6 +34,7 @@ from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_percent
 
 DRAWS = 4000
+_NOT_MET = "is not met"
 SEED = 20260801
 
 
@@ -178,6 +179,7 @@ def _candidate(provider: str, preference: Preference, columns: Sequence[Column],
     criteria = [gate for _ in preference.workloads for gate in preference.gates]
     closed = [(g, c) for g, c in zip(gates, criteria, strict=True) if not g.passed]
     why_not = apart or [*gaps] + [f'gate "{g.text}" on {g.workload} {_closed(g, c, trials)}' for g, c in closed]
+    gates = tuple(replace(g, shown=g.passed or _closed(g, c, trials) == _NOT_MET) for g, c in zip(gates, criteria, strict=True))
     usable = [t for t in trials if t.usable]
     wanted = {(c.workload, c.metric, c.statistic, c.phase) for c in columns}
     wanted |= {(w, g.metric, g.statistic, g.phase) for w in preference.workloads for g in preference.gates}
@@ -193,7 +195,7 @@ def _closed(gate: Gate, criterion: Criterion, trials: Sequence[TrialSample]) -> 
     number = trials[0].number(criterion.metric, criterion.statistic, criterion.phase) if METRICS[criterion.metric].of_provider else None
     if number is not None and number.ci_high is not None and criterion.op == ">=" and criterion.met_by(number.ci_high):
         return f"is not shown: at least {format_percent(gate.value, 3)}, at most {format_percent(number.ci_high, 3)}; the rest is unknown"
-    return "is not met"
+    return _NOT_MET
 
 
 def _gap(column: Column, trials: Sequence[TrialSample]) -> str:

@@ -8,6 +8,8 @@ from typing import Literal
 from plumbline.analysis.scorecards.comparison_class import ComparisonClass
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.declarations.teams import CERTAINTY
+from plumbline.judgement import Judgement, broken, judges, met, not_shown
+from plumbline.metrics.formatting import format_count, format_probability, join_words
 
 Choice = tuple[str, WorkloadKind, tuple[str, ...]]
 """Team, kind and workloads: what is chosen for."""
@@ -31,7 +33,8 @@ class Column:
 
 @dataclass(frozen=True)
 class Gate:
-    """One hard gate of one provider on one workload. `value` None: not measured, which is not a pass."""
+    """One hard gate of one provider on one workload. `value` None: not measured, which is not a pass. `shown`: not passed by what was measured;
+    False where what is unknown of the number could still pass it."""
 
     workload: str
     text: str
@@ -39,6 +42,7 @@ class Gate:
     value: float | None
     limit: float
     passed: bool
+    shown: bool = True
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,13 @@ class Ranked:
     why_not: tuple[str, ...] = ()
     n: int = 0
     trials: tuple[str, ...] = ()
+
+    @property
+    def refused(self) -> bool:
+        """Whether evidence keeps it out: a measured number that breaks a gate, or a declared fact. One without a number is not refused."""
+        measured = any(g.value is not None and g.shown and not g.passed for g in self.gates)
+        declared = bool(self.why_not) and None not in self.values and all(g.passed for g in self.gates)
+        return not self.eligible and (measured or (declared and bool(self.values)))
 
 
 @dataclass(frozen=True)
@@ -108,3 +119,35 @@ class Decision:
     def winner(self) -> Ranked | None:
         """The first of at least two eligible providers; None when there was no choice to make."""
         return self.eligible[0] if len(self.eligible) > 1 else None
+
+    @property
+    def judgement(self) -> Judgement:
+        """Whether its first choice is shown to be the best."""
+        return judge_choice(self)
+
+
+@judges("decision")
+def judge_choice(decision: Decision) -> Judgement:
+    """Met if the first of several eligible providers reaches the team's bar, broken if evidence refuses every provider."""
+    eligible, first, bar = decision.eligible, decision.first, format_probability(decision.bar)
+    if first is None:
+        waiting = [r.provider for r in decision.ranking if not r.refused]
+        if decision.ranking and not waiting:
+            return broken(f"none of {format_count(len(decision.ranking), 'provider')} is eligible")
+        if decision.cannot_tell is not None:
+            return not_shown("no provider is ranked", "no trial searched the highest rate", "a phase sweep in the workload")
+        if not waiting:
+            return not_shown("no provider ran these workloads", "nothing was measured", "a campaign on two providers")
+        seen = "no provider is eligible"
+        return not_shown(seen, f"of {join_words(waiting[:3])} a number is missing", "a usable trial of each with every number")
+    if len(eligible) == 1:
+        return not_shown(f"{first.provider} is the only eligible provider", "it was compared with none", "a second eligible provider")
+    chance = first.probability_first
+    if chance is None or not 0 < chance <= 1:
+        return not_shown(
+            f"{first.provider} scores highest of {len(eligible)}", "its probability is unknown", "two repeats of each provider"
+        )
+    if chance < decision.bar:
+        seen, below = f"{first.provider} is first with {format_probability(chance)}", f"below the bar of {bar}"
+        return not_shown(seen, below, f"more repeats until one is first with {bar}")
+    return met(f"{first.provider} is first with {format_probability(chance)}, the bar is {bar}")

@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from plumbline.declarations import Declarations
 from plumbline.embedded.connections import variable
 from plumbline.embedded.doctor.databases import AirflowPlace, read_only
-from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
+from plumbline.launch.doctor_check import DoctorCheck, failed, ok, skipped, unknown
 from plumbline.workflows.plan import pool_slots
 
 _JOBS = {"scheduler": "SchedulerJob", "dag_processor": "DagProcessorJob", "triggerer": "TriggererJob"}
@@ -22,7 +22,7 @@ _AWAY_AFTER = timedelta(minutes=2)
 _TIMEOUT_S = 10.0
 _HOUSEKEEPING = ("upkeep", "upkeep_daily", "provider_watch", "availability_watch", "drift_review")
 SLACK = "plumbline_slack"
-_NO_DATABASE = "not applicable: Airflow has no database here, or it does not answer"
+_DATABASE_FIRST = "repair what the line about Airflow's database names"
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,13 @@ def metadata(place: AirflowPlace) -> Metadata | None:
             return None if connection is None else _read(connection)
     except (SQLAlchemyError, ValueError, OSError):
         return None
+
+
+def _without_database(place: AirflowPlace, check: str, name: str = "") -> DoctorCheck:
+    """A check that Airflow's database alone could answer."""
+    if place.kind == "none":
+        return skipped(check, f"{name}not applicable: no Airflow was started in this installation")
+    return unknown(check, f"{name}Airflow's database does not answer", _DATABASE_FIRST)
 
 
 def _read(connection: Connection) -> Metadata:
@@ -79,11 +86,11 @@ def components(place: AirflowPlace, known: Metadata | None, now: datetime) -> It
         why = (
             "no Airflow was started in this installation" if place.kind == "none" else "no Airflow runs here now; `plumbline up` starts one"
         )
-        yield from (unknown(name, f"not applicable: {why}") for name in names)
+        yield from (skipped(name, f"not applicable: {why}") for name in names)
         return
     health: dict[str, dict[str, str]] | None = None
     if place.address is None:
-        yield unknown("api-server", "its address is not named: set AIRFLOW__CORE__EXECUTION_API_SERVER_URL")
+        yield unknown("api-server", "its address is not named", "set AIRFLOW__CORE__EXECUTION_API_SERVER_URL")
     else:
         url = f"{place.address.rstrip('/')}/api/v2/monitor/health"
         try:
@@ -99,7 +106,7 @@ def components(place: AirflowPlace, known: Metadata | None, now: datetime) -> It
         )
         service = name.replace("_", "-")
         if beat is None and health is None and known is None:
-            yield unknown(service, "neither the API server nor Airflow's database says whether it runs")
+            yield unknown(service, "neither the API server nor Airflow's database says whether it runs", _DATABASE_FIRST)
         elif beat is None:
             yield failed(service, "never had a heartbeat", place.start(service))
         elif now - beat > _AWAY_AFTER:
@@ -111,14 +118,14 @@ def components(place: AirflowPlace, known: Metadata | None, now: datetime) -> It
 def dags(place: AirflowPlace, known: Metadata | None, declared: Declarations | None) -> Iterator[DoctorCheck]:
     """Files that cannot be parsed, benchmarks that are not there, and what is paused."""
     if known is None:
-        yield unknown("DAGs", _NO_DATABASE)
+        yield _without_database(place, "DAGs")
         return
     for file, trace in sorted(known.import_errors.items()):
         last = next((line.strip() for line in reversed(trace.splitlines()) if line.strip()), "no reason given")
         yield failed("DAG files", f"{file} cannot be parsed: {last}", "repair it, or the declaration that it names (`plumbline check`)")
     wanted = {p.dag_id: bool(declared.monthly_workloads(p)) for p in declared.enabled_providers()} if declared else {}
     if not known.dags and place.kind == "embedded":
-        yield unknown("DAGs", "not applicable: no DAG was read here yet")
+        yield skipped("DAGs", "not applicable: no DAG was read here yet; the first start reads them")
         return
     for dag_id in sorted(dag_id for dag_id in (*wanted, *_HOUSEKEEPING) if dag_id not in known.dags and not known.import_errors):
         yield failed("DAGs", f"{dag_id} is not in Airflow", place.start("dag-processor") + "; it reads the files every two minutes")
@@ -135,10 +142,11 @@ def dags(place: AirflowPlace, known: Metadata | None, declared: Declarations | N
 
 def pools(place: AirflowPlace, known: Metadata | None, declared: Declarations | None) -> Iterator[DoctorCheck]:
     """One for each enabled provider."""
-    if known is None or declared is None:
-        yield unknown(
-            "pools", "not applicable: " + ("Airflow has no database here" if known is None else "the declarations cannot be read")
-        )
+    if known is None:
+        yield _without_database(place, "pools")
+        return
+    if declared is None:
+        yield unknown("pools", "the declarations cannot be read", "repair what the line about declarations names")
         return
     wanted = pool_slots(declared.enabled_providers())
     remedy = "`docker compose run --rm init` makes it" if place.kind == "server" else "`plumbline up`, started again, makes it"
@@ -151,7 +159,7 @@ def pools(place: AirflowPlace, known: Metadata | None, declared: Declarations | 
         yield ok("pools", f"{len(wanted)} for the enabled providers")
 
 
-def connections(known: Metadata | None, declared: Declarations | None) -> Iterator[DoctorCheck]:
+def connections(place: AirflowPlace, known: Metadata | None, declared: Declarations | None) -> Iterator[DoctorCheck]:
     """Connections that enabled providers on clusters name, and Slack's, which is optional."""
     providers = declared.enabled_providers() if declared else []
     wanted = sorted({name for p in providers if p.launcher.runs_pods for name in p.launcher.connections})
@@ -163,10 +171,10 @@ def connections(known: Metadata | None, declared: Declarations | None) -> Iterat
     missing = [name for name in wanted if not there(name)]
     for name in missing:
         if known is None:
-            yield unknown("connections", f"{name} is not in the environment; {_NO_DATABASE}")
+            yield _without_database(place, "connections", f"{name} is not in the environment; ")
         elif backend:
             yield unknown(
-                "connections", f"{name} is not in Airflow's database; {backend} may hold it: `plumbline airflow connections get {name}`"
+                "connections", f"{name} is not in Airflow's database; {backend} may hold it", f"`plumbline airflow connections get {name}`"
             )
         else:
             yield failed(
@@ -174,9 +182,15 @@ def connections(known: Metadata | None, declared: Declarations | None) -> Iterat
                 f"{name} is missing",
                 "`plumbline cluster kubeconfig PROVIDER --as connection`, then import it (docs/clusters.md)",
             )
-    if not missing:
-        yield ok("connections", f"{len(wanted)} for the enabled providers" if wanted else "none is needed")
-    if there(SLACK) or backend:
-        yield ok("alerts", f"Slack by {SLACK}" if there(SLACK) else f"Slack if {backend} holds {SLACK}")
+    if declared is None:
+        yield unknown("connections", "the declarations cannot be read", "repair what the line about declarations names")
+    elif not wanted:
+        yield skipped("connections", "not applicable: no enabled provider needs one")
+    elif not missing:
+        yield ok("connections", f"{len(wanted)} for the enabled providers")
+    if there(SLACK):
+        yield ok("alerts", f"Slack by {SLACK}")
+    elif backend:
+        yield skipped("alerts", f"optional: Slack if {backend} holds {SLACK} (`plumbline airflow connections get {SLACK}`)")
     else:
-        yield unknown("alerts", f"no connection {SLACK}: findings go to the log and the pages only (docs/alerts.md)")
+        yield skipped("alerts", f"optional: no connection {SLACK}: findings go to the log and the pages only (docs/alerts.md)")

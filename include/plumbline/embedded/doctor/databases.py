@@ -20,7 +20,7 @@ from plumbline.archive.migrate import head, revision_of
 from plumbline.declarations.addresses import database_url
 from plumbline.declarations.installation import TEAM_SERVER
 from plumbline.embedded import server
-from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
+from plumbline.launch.doctor_check import DoctorCheck, failed, ok, skipped, unknown
 
 _DATABASE, _EXECUTION, _BASE = (
     "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN",
@@ -67,12 +67,12 @@ def archive_database(url: str) -> DoctorCheck:
     try:
         with _engine(url) as engine:
             if engine is None:
-                return unknown(check, f"{_without_password(url)} is not there yet: the first campaign makes it")
+                return skipped(check, f"not applicable yet: {_without_password(url)} is made by the first campaign")
             revision = revision_of(engine)
     except (SQLAlchemyError, ValueError, OSError) as error:
         return failed(check, f"{_without_password(url)} does not answer: {_reason(error)}", _start(url, "PLUMBLINE_ARCHIVE_URL"))
     if revision is None:
-        return unknown(check, f"{_without_password(url)} is empty: the first campaign, or `server_init`, makes its tables")
+        return unknown(check, f"{_without_password(url)} is empty", "its tables: the first campaign, or `server_init`, makes them")
     if revision == head():
         return ok(check, f"{_without_password(url)}, schema {revision}")
     if revision > head():
@@ -83,7 +83,7 @@ def archive_database(url: str) -> DoctorCheck:
 def airflow_database(place: AirflowPlace) -> DoctorCheck:
     check = "Airflow's database"
     if place.kind == "none":
-        return unknown(check, "not applicable: no Airflow was started in this installation")
+        return skipped(check, "not applicable: no Airflow was started in this installation")
     if place.database is None:
         return failed(
             check, "no database is named", "set AIRFLOW__DATABASE__SQL_ALCHEMY_CONN, or run the doctor in the server's environment"

@@ -33,7 +33,7 @@ def examine() -> Iterator[DoctorCheck]:
     yield from airflow.components(place, known, datetime.now(timezone.utc))
     yield from airflow.dags(place, known, declared)
     yield from airflow.pools(place, known, declared)
-    yield from airflow.connections(known, declared)
+    yield from airflow.connections(place, known, declared)
     yield from machine.pods(declared)
 
 

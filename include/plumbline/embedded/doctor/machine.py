@@ -21,7 +21,7 @@ from plumbline.declarations.urls import url_problem
 from plumbline.embedded.doctor.databases import AirflowPlace, clock_of
 from plumbline.harness.environment import described_gpus, hardware_judgements
 from plumbline.launch.cluster.operate import sweep
-from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
+from plumbline.launch.doctor_check import DoctorCheck, failed, ok, skipped, unknown
 from plumbline.launch.local.gpu_provider import gpu_facts
 from plumbline.metrics.formatting import shorten
 from plumbline.results import ResultStore
@@ -44,7 +44,7 @@ def versions(lock: Path) -> Iterator[DoctorCheck]:
     else:
         yield ok("Python", sys.version.split()[0])
     if not lock.is_file():
-        yield unknown("packages", f"{lock} is not there to compare with")
+        yield unknown("packages", f"{lock} is not there to compare with", "the lock of the installed version, at that place")
         return
     every = map(Requirement, _PIN.findall(lock.read_text()))
     pinned = {r.name: str(r.specifier).removeprefix("==") for r in every if r.marker is None or r.marker.evaluate()}
@@ -71,7 +71,8 @@ def gpus() -> DoctorCheck:
     if faults:
         return failed("GPUs here", "; ".join(faults), "repair it, or its trials are degraded")
     if not count:
-        return ok("GPUs here", str(facts.get("gpu.hidden_because") or "none"))
+        hidden = facts.get("gpu.hidden_because")
+        return skipped("GPUs here", str(hidden) if hidden else "not applicable: none")
     own = Counter(str(facts[f"gpu.{i}.product"]) for i in described_gpus(facts))
     parts = sorted({str(part) for i in described_gpus(facts) if (part := facts.get(f"gpu.{i}.slice")) is not None})
     names = ", ".join(f"{many} × {product}" for product, many in own.items())
@@ -113,10 +114,10 @@ def clock(place: AirflowPlace, archive_url: str) -> DoctorCheck:
     """This machine's clock against PostgreSQL's, else against the API server's; on one machine there is only one."""
     try:
         other = clock_of(archive_url) or _served_time(place)
-    except (SQLAlchemyError, ValueError, OSError, httpx.HTTPError):
-        other = None
+    except (SQLAlchemyError, ValueError, OSError, httpx.HTTPError) as error:
+        return unknown("clock", f"the server's cannot be read: {one_line(error)}", "an archive or API server that answers")
     if other is None:
-        return unknown("clock", "not applicable: no other machine to compare with")
+        return skipped("clock", "not applicable: no other machine to compare with")
     apart = (datetime.now(timezone.utc) - other).total_seconds()
     if abs(apart) > _CLOCK_S:
         return failed(
@@ -138,7 +139,7 @@ def pods(declared: Declarations | None) -> Iterator[DoctorCheck]:
     for provider in (p for p in providers if p.launcher.runs_pods):
         check, counted = f"pods on {provider.name}", sweep.stored_count(provider.name)
         if counted is None:
-            yield unknown(check, "not counted yet: `upkeep` counts hourly")
+            yield unknown(check, "not counted yet", "wait for `upkeep`, which counts hourly")
         elif counted.expired:
             yield failed(check, f"{counted}, counted {counted.utc}", f"`plumbline cluster sweep {provider.name}`")
         else:

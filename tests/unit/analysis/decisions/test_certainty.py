@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from plumbline.analysis.decisions.certainty import contenders, first_sentence, is_clear, leaders_of, name_first, rivals_of, with_certainty
-from plumbline.analysis.decisions.decision import Decision, Ranked
+from plumbline.analysis.decisions.decision import Decision, Gate, Ranked
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from plumbline.analysis.decisions.decision import Decision, Ranked
         ([0.1] * 10, 9),
         ([0.4, 0.3, 0.2, 0.1], 3),
         ([None], 1),
-        ([None, None], 1),
+        ([None, None], 2),
         ([], 0),
     ],
 )
@@ -40,7 +40,11 @@ def ranked(*chances: float | None) -> Decision:
         (ranked(0.999, 0.001), "a", "a, > 99 % sure"),
         (ranked(0.5, 0.5), "a", "a leads with 50 %, below the bar of 90 %"),
         (ranked(0.49, 0.45, 0.06), "no clear winner among 2", "no clear winner among 2, a leads with 49 %"),
-        (ranked(None, None), "a", "a, probability unknown"),
+        (
+            ranked(None, None),
+            "no clear winner among 2",
+            "no clear winner among 2, a scores highest; two repeats of each provider would give a probability",
+        ),
         (ranked(0.9), "a", "a, the only eligible provider"),
         (Decision("t", "training", note="No provider ran this."), "no eligible provider", "No provider ran this"),
         (
@@ -63,6 +67,25 @@ def test_a_name_carries_its_certainty_where_it_is_known() -> None:
 def test_a_winner_is_clear_from_the_bar_of_its_team_and_against_somebody() -> None:
     assert [is_clear(ranked(*p)) for p in ((0.9, 0.1), (0.89, 0.11), (0.99,), (None, None), ())] == [True, False, False, False, False]
     assert is_clear(replace(ranked(0.6, 0.4), bar=0.6))
+
+
+def test_a_choice_without_proof_says_what_would_decide_it() -> None:
+    unsure, alone = ranked(0.67, 0.33).judgement, ranked(0.99).judgement
+    assert (unsure.verdict, unsure.missing, unsure.decides) == (
+        "not_shown",
+        "below the bar of 90 %",
+        "more repeats until one is first with 90 %",
+    )
+    assert (alone.verdict, alone.decides) == ("not_shown", "a second eligible provider")
+    gate = Gate("w", "mtbf >= 10h", "s", 3600.0, 36000.0, passed=False)
+    refused = Ranked("a", False, values=(1.0,), gates=(gate,), why_not=("gate is not met",))
+    unmeasured = Ranked("b", False, values=(None,), why_not=("tokens_per_second was not measured",))
+    perhaps = replace(refused, gates=(replace(gate, shown=False),))
+    of = Decision("t", "training", ("w",))
+    assert replace(of, ranking=(refused,)).judgement.tone == "bad"
+    assert {replace(of, ranking=ranking).judgement.verdict for ranking in ((refused, unmeasured), (unmeasured,), (perhaps,), ())} == {
+        "not_shown"
+    }
 
 
 def test_rivals_are_those_whose_repeats_would_settle_it() -> None:

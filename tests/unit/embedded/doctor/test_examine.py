@@ -263,7 +263,19 @@ def test_where_no_airflow_runs_nothing_of_it_is_asked_for(tmp_path: Path, monkey
     assert (result.exit_code, told["ok"]) == (0, True)
     asked = {line["check"]: line for line in told["checks"]}
     for name in ("api-server", "scheduler", "dag-processor", "triggerer", "Airflow's database"):
-        assert asked[name]["status"] == "unknown" and "not applicable" in asked[name]["found"]
+        assert asked[name]["status"] == "skipped" and "not applicable" in asked[name]["found"]
+    assert told["judgement"]["verdict"] == "met" and "do not apply here" in told["judgement"]["seen"]
+
+
+def test_a_check_that_could_not_be_made_is_no_success(server: Server) -> None:
+    server.sql("DELETE FROM connection")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRFLOW__SECRETS__BACKEND", "vault.Backend")
+        result = CliRunner().invoke(app, ["doctor"])
+        asked = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)
+    assert result.exit_code == 6 and "? connections" in result.stdout and "right" not in result.stdout
+    assert (asked["ok"], asked["judgement"]["verdict"]) == (False, "not_shown")
+    assert "none failed" in asked["judgement"]["seen"] and "connections" in asked["judgement"]["decides"]
 
 
 def test_a_broken_thing_ends_the_command_with_status_1(server: Server) -> None:

@@ -52,14 +52,14 @@ def credential_lifetime(configuration: Any, now: datetime, *, renewed: bool) -> 
         return (
             _expiry_check(datetime.fromtimestamp(ends, timezone.utc), now, who)
             if ends
-            else ok(_CREDENTIALS, f"accepted{who}; the token does not expire")
+            else ok(_CREDENTIALS, f"accepted{who}; the token names no expiry")
         )
     if configuration.cert_file:
         from cryptography.x509 import load_pem_x509_certificate
 
         certificate = load_pem_x509_certificate(Path(configuration.cert_file).read_bytes())
         return _expiry_check(certificate.not_valid_after_utc, now, f" as {certificate.subject.rfc4514_string()}")
-    return unknown(_CREDENTIALS, "accepted; expiry unknown without a token or client certificate")
+    return unknown(_CREDENTIALS, "accepted; expiry unknown without a token or client certificate", "credentials with one of both")
 
 
 def credentials_rejected(status: int, message: str) -> DoctorCheck:

@@ -22,7 +22,7 @@ from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.observe import node_room
 from plumbline.launch.cluster.observe.observation import Row
 from plumbline.launch.cluster.short_pod import PodPatience
-from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
+from plumbline.launch.doctor_check import DoctorCheck, failed, ok, skipped, unknown
 from plumbline.launch.failures import BadDeclaration, Unreachable
 from plumbline.results.store_check import StoreFault, check_access
 
@@ -87,9 +87,10 @@ def _with_the_api(
     nodes = yield from _room(cluster, provider, launcher, largest, lanes, pods)
     admitted = yield from _admission(cluster, largest)
     if patience is None:
+        yield skipped("pods", "not started, as asked: nothing is said of images, devices and the store as pods see it")
         return
     if not nodes or not admitted:
-        yield unknown("pods", "not started: a trial's pod would get no node")
+        yield unknown("pods", "not started: a trial's pod would get no node", "a node that can hold one, and its admission")
         return
     checked: set[str] = set()
     gpus_requested = int(node_room.requested_resources(largest).get(launcher.gpu_resource, 0)) if gpu else 0
@@ -126,7 +127,7 @@ def with_most(pod: Row, pods: Sequence[Row]) -> Row:
 def _clock(answer: ApiAnswer, now: datetime) -> DoctorCheck:
     """The server's Date has whole seconds and is half a round trip old."""
     if answer.date is None:
-        return unknown("clock", "the API's responses have no date")
+        return unknown("clock", "the API's responses have no date", "a Date header from the API server or the proxy before it")
     off = (answer.date - now).total_seconds() + 0.5 + answer.seconds / 2
     uncertain = 0.5 + answer.seconds / 2
     if abs(off) - uncertain > MAX_CLOCK_DIFFERENCE_S:
@@ -146,7 +147,9 @@ def _permissions(cluster: ClusterApi, launcher: KubernetesLauncher, review: ApiA
     # An authorizer outside the cluster (a webhook) cannot list permissions, but answers for each verb.
     has = frozenset(each for each in needed if _is_allowed(cluster, each))
     yield compare_permissions(has, needed, cluster.namespace)[0]
-    yield unknown("least privilege", "the cluster cannot list all permissions of these credentials")
+    yield unknown(
+        "least privilege", "the cluster cannot list all permissions of these credentials", "its administrator's list of what they may do"
+    )
 
 
 def _is_allowed(cluster: ClusterApi, permission: Permission) -> bool:
@@ -171,7 +174,7 @@ def _queue(cluster: ClusterApi, name: str) -> DoctorCheck:
             "apply k8s/provider/components/kueue, or correct launcher.queue",
         )
     if not answer.ok:
-        return unknown("queue", f"cannot be read: {answer.detail}")
+        return unknown("queue", f"cannot be read: {answer.detail}", "the right to get localqueues (k8s/provider)")
     active = next((c for c in answer.row.get("status", {}).get("conditions") or [] if c["type"] == "Active"), None)
     if active is not None and active["status"] != "True":
         return failed(
@@ -184,10 +187,12 @@ def _scaler(cluster: ClusterApi, serving: Serving) -> DoctorCheck:
     try:
         missing = missing_scaler(serving, cluster.groups)
     except ApiRefused as refusal:
-        return unknown("scaler", f"the API's groups cannot be read: {refusal}")
+        return unknown("scaler", f"the API's groups cannot be read: {refusal}", "the right to read the API's groups")
     if missing is not None:
         return failed("scaler", *missing)
-    return ok("scaler", "the API has what it needs" if serving.scaling.by != "none" else "one of yours")
+    if serving.scaling.by == "none":
+        return skipped("scaler", "not applicable: one of yours, which is not read")
+    return ok("scaler", "the API has what it needs")
 
 
 def _room(
@@ -198,7 +203,9 @@ def _room(
     running = cluster.ask("GET", cluster.path("Pod"))
     usable = False
     if not nodes.ok or not running.ok:
-        yield unknown("nodes", f"cannot be read: {(nodes if not nodes.ok else running).detail}")
+        yield unknown(
+            "nodes", f"cannot be read: {(nodes if not nodes.ok else running).detail}", "the right to list nodes and pods (k8s/provider)"
+        )
     else:
         rows, product = nodes.row["items"], provider.accelerator.product
         lines = node_room.check_nodes(rows, largest, running.row["items"], launcher.gpu_resource, product, _slices(cluster, launcher, rows))
@@ -211,7 +218,7 @@ def _room(
         )
     quotas = cluster.ask("GET", cluster.path("ResourceQuota"))
     if not quotas.ok:
-        yield unknown("quota", f"cannot be read: {quotas.detail}")
+        yield unknown("quota", f"cannot be read: {quotas.detail}", "the right to list resourcequotas (k8s/provider)")
     else:
         yield node_room.check_quota(quotas.row["items"], lanes, launcher.trials_at_a_time)
     return usable

@@ -22,7 +22,7 @@ from plumbline.launch.cluster.observe.observation import (
     terminated,
 )
 from plumbline.launch.cluster.short_pod import PodPatience, ShortPodRun, harness_container, run_short_pod, short_pod
-from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
+from plumbline.launch.doctor_check import DoctorCheck, failed, ok, skipped, unknown
 from plumbline.results import Scalar
 
 _BUILDS = {"nvidia": ("torch.cuda", "CUDA"), "amd": ("torch.rocm", "ROCm")}
@@ -37,13 +37,14 @@ def accelerator_checks(
         return
     name = f"accelerators ({what})"
     if facts is None:
-        yield unknown(name, "the image's harness does not report them; build the image from this version")
+        yield unknown(name, "the image's harness does not report them", "build the image from this version")
         return
     fact, platform = _BUILDS[provider.accelerator.kind]
     if facts.get("torch.version") is not None and facts.get(fact) is None:
         detail = f"PyTorch {facts['torch.version']} of the image is built without {platform}"
         yield failed(f"image for GPUs ({what})", detail, f"build the image over a base with {platform} (k8s/images/README.md)")
     if not taken:
+        yield skipped(name, "not taken, as asked: nothing is said of drivers and devices")
         return
     wrong = accelerator_mismatch(provider, taken, facts)
     if wrong is not None:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from plumbline.declarations.devices import device_model
 from plumbline.launch.cluster.node_gpus import INSTANCE_TYPE, PRODUCT, NodeGpus, claimed_devices
 from plumbline.launch.cluster.observe.observation import Row
-from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
+from plumbline.launch.doctor_check import DoctorCheck, failed, ok, skipped, unknown
 from plumbline.metrics.formatting import format_count, shorten
 
 Amounts = Mapping[str, Decimal]
@@ -93,6 +93,7 @@ def nothing_selected(
         return unknown(
             "nodes",
             f"no node among {len(nodes)} has {labels} or {gpu_resource}; an autoscaler must add such nodes on demand",
+            "one such node, while its pool is not at zero",
         )
     wrong = {k: Counter(v for n in near if (v := n.labels.get(k)) is not None) for k in selector}
     differs = "; ".join(
@@ -153,7 +154,9 @@ def _check_room(usable: Sequence[NodeGpus], requested: Amounts, running: Sequenc
 def check_quota(quotas: Sequence[Row], pods: Sequence[Row], trials: int = 1) -> DoctorCheck:
     """Whether the namespace's quota has room now for the pods of `trials`, as many as may run at a time."""
     if not quotas:
-        return unknown("quota", "the namespace has no ResourceQuota, so nothing limits the cost of a mistake; k8s/provider sets one")
+        return skipped(
+            "quota", "optional: the namespace has no ResourceQuota, so nothing limits the cost of a mistake; k8s/provider sets one"
+        )
     requested: defaultdict[str, Decimal] = defaultdict(Decimal, {"pods": Decimal(len(pods)), "count/pods": Decimal(len(pods))})
     for pod in pods:
         for name, value in requested_resources(pod).items():
