@@ -182,12 +182,12 @@ import sys, time
 from plumbline_report import checkpoint, evaluated, step
 for number in range(1000):
     with step(tokens=500) as done:
-        time.sleep(0.02)
+        time.sleep(0.05)
         done.loss, done.data_wait = 3.0, 0.001
     if number % 6 == 5:
         with checkpoint("weights.bin"):
             open("weights.bin", "wb").write(b"x" * 4096)
-            time.sleep(0.05)
+            time.sleep(0.1)
 """
 
 
@@ -196,8 +196,8 @@ def test_a_script_reports_by_the_reporter_and_is_ended_after_its_last_step(tmp_p
     measured = run(tmp_path, REPORTER, task, work={})
     assert done(measured)["run"] == list(range(20))
     assert measured.facts["script.times"] == measured.facts["script.checkpoints"] == measured.facts["script.work"] == "reported"
-    assert value(measured, "step_time", "median") == pytest.approx(0.02, rel=0.2)
-    assert value(measured, "checkpoint_save_time") == pytest.approx(0.05, rel=0.2)
+    assert value(measured, "step_time", "median") == pytest.approx(0.05, rel=0.2)
+    assert value(measured, "checkpoint_save_time") == pytest.approx(0.1, rel=0.2)
     assert value(measured, "checkpoint_size") == 4096
     assert value(measured, "data_wait_time") == pytest.approx(0.001)
     assert value(measured, "tokens_per_second", "median") == pytest.approx(500 / value(measured, "step_time", "median"))

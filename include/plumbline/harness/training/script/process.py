@@ -186,12 +186,15 @@ class ScriptProcess:
 
     def _take_events(self, data: bytes) -> None:
         *whole, self._events = (self._events + data).split(b"\n")
-        for line in whole:
-            event = json_object(line.decode(errors="replace")) or {}
-            name, rank = event.pop("event", None), event.pop("rank", 0)
-            self._rank = rank if self._rank is None else self._rank
-            if rank != self._rank:
-                continue
+        events = [json_object(line.decode(errors="replace")) or {} for line in whole]
+        ranks = [event.pop("rank", 0) for event in events]
+        self._rank = ranks[0] if self._rank is None and ranks else self._rank
+        own = [event for event, rank in zip(events, ranks, strict=True) if rank == self._rank]
+        # Each line is written at once. Several in one read waited for their reader: when they came was not seen, nor when the next step began.
+        late = len(own) > 1
+        for event in own:
+            self._steps.paused = self._steps.paused or late
+            name = event.pop("event", None)
             if name == "step" and self._by_reporter and (report := reported(event)) is not None:
                 self._add([report])
             elif name == "checkpoint":
@@ -202,6 +205,7 @@ class ScriptProcess:
                 self._log.line({"event": "load_end", "ns": event["ended"], "rejected": [], "checksum_s": 0.0})
             elif name == "evaluated":
                 self._steps.paused = True
+        self._steps.paused = self._steps.paused or late
 
     def _add(self, reports: Iterable[Reported]) -> None:
         self._steps.add(list(reports), monotonic_ns())

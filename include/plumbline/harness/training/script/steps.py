@@ -39,7 +39,7 @@ class ReportedSteps:
         self._begun = self._held = False
         self._last: int | None = None
         self.paused = False
-        """Whether something that is no step was reported since the last one."""
+        """Whether something that is no step was reported since the last one, or the reader came late to one of both."""
         self._times: deque[int] = deque(maxlen=_USUAL_STEPS)
         self._ends: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)
 

@@ -78,3 +78,16 @@ def test_times_that_agree_and_times_that_do_not() -> None:
     (judged,) = disagreement([replace(step, other_s=1.1) for step in found], reported_first=True)
     assert "10 s as the script reports them and 11 s" in judged.reason.detail
     assert disagreement([replace(step, other_s=None) for step in found], reported_first=False) == []
+
+
+def test_a_reader_that_is_late_accuses_no_script() -> None:
+    """A busy machine: one report is seen 12 ms late, which the next step gains or a pause swallows; each report takes 0.2 ms to write."""
+    short = [replace(step, end_s=step.start_s + 0.02) for step in steps(*range(10))]
+    seen = [0.0202, 0.0322, 0.0082, *[0.0202] * 6, 0.0292]
+    late = [replace(step, other_s=other) for step, other in zip(short, seen, strict=True)]
+    assert disagreement(late, reported_first=True) == []
+    brief = [replace(step, end_s=step.start_s + 2e-5, other_s=2.2e-4) for step in short]
+    assert disagreement(brief, reported_first=True) == [], "steps of microseconds, between which their reports are written"
+    hidden = [replace(step, other_s=0.02 if i % 5 else 0.06) for i, step in enumerate(short)]
+    (judged,) = disagreement(hidden, reported_first=True)
+    assert judged.reason.code == "reported_times_disagree", "every fifth step leaves most of its time out"
