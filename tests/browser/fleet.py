@@ -72,6 +72,7 @@ training:
   weights: {{tokens_per_second: 0.5, cost_per_1m_trained_tokens: 0.5}}
 inference:
   workloads: [chat-1b-gpu]
+  current: borealis-eu-h100
   weights: {weights}
   gates: [error_rate <= 1% in steady]
 """

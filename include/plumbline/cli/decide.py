@@ -25,11 +25,13 @@ from plumbline.presentation.decisions import (
     change_steps,
     change_title,
     cheapest_table,
+    current_place,
     decision_view,
     experiment_rows,
     price_rows,
     rank_rows,
     weight_rows,
+    what_decides,
 )
 from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.decide import DecisionsLocked, decide_all
@@ -57,8 +59,10 @@ def show_decided(
             _line(decided.decision.comparison.line)
     if decided.decision.note:
         _line(decided.decision.note)
-    if (decides := decided.decision.judgement.decides) and decided.decision.ranking:
-        _line(f"What would decide it: {decides}.")
+    if today := current_place(decided):
+        _line(today)
+    if decides := what_decides(decided.decision):
+        _line(decides)
     if details:
         _changes("weight", weight_rows(decided.weight_swings), None)
         _changes("price", price_rows(decided.price_swings), most)

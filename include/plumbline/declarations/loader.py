@@ -439,6 +439,9 @@ def _unknown_references(
             choices: list[tuple[FieldPath, Preference]] = [((kind,), main)] if main else []
             choices += [(("also", kind, i), further) for i, further in enumerate(getattr(team.also, kind))]
             for where, preference in choices:
+                place = preference.current
+                if place is not None and place not in items["providers"] and ("providers", place) not in unread:
+                    yield missing("teams", name, (*where, "current"), place, "provider", items["providers"])
                 for i, workload_name in enumerate(preference.workloads):
                     if workload_name not in known and ("workloads", workload_name) not in unread:
                         yield missing("teams", name, (*where, "workloads", i), workload_name, f"{kind} workload", known)

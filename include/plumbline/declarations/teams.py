@@ -94,6 +94,7 @@ class Preference(Declared):
     gates: tuple[Criterion, ...] = ()
     residency: tuple[Residency, ...] = Field((), description="where data may stay: other providers are not eligible; anywhere if empty")
     certainty: Certainty | None = Field(None, description="from which P(first) on a first choice is a clear winner; the team's if empty")
+    current: Name | None = Field(None, description="provider on which these workloads run today: savings count from it; not known if empty")
 
     @field_validator("groups")
     @classmethod

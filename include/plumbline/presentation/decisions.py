@@ -14,6 +14,7 @@ from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.decision_record import DecisionDocument, decision_detail, decision_document
 from plumbline.analysis.decisions.experiments import LEAST_GAIN, Experiment
+from plumbline.analysis.decisions.savings import cost_answers, savings_of
 from plumbline.analysis.decisions.sensitivity import CHEAPEST, DEAREST, PriceFlip, PriceSwing, WeightFlip, WeightSwing
 from plumbline.analysis.decisions.winner_change import Cause, WinnerChange
 from plumbline.metrics.formatting import (
@@ -34,6 +35,24 @@ def decision_view(decided: TeamDecision, experiments: Sequence[Experiment], list
     detail = decision_detail(decision_document(decided, listed))
     judged = decided.decision.judgement
     return {"team": decided.decision.team, "kind": decided.decision.kind, **detail, "judgement": judged, "experiments": experiments}
+
+
+def what_decides(decision: Decision) -> str:
+    """What would decide a choice that is not shown, in a sentence; empty where the answer or its note says it already."""
+    decides, winner = decision.judgement.decides, decision.winner
+    said = not decision.ranking or (winner is not None and winner.probability_first is None)
+    return "" if said or not decides else f"What would decide it: {decides}."
+
+
+def current_place(decided: TeamDecision) -> str:
+    """Where the team declares that it runs, and what the cheapest sufficient provider would save of its cost; empty where it declares none."""
+    if decided.preference.current is None:
+        return ""
+    savings = savings_of(cost_answers(decided), ())
+    moves = join_words(f"{m.to} costs {format_percent(m.saving)} less on {m.workload}" for m in savings.moves)
+    known = savings.placed == savings.of > 0
+    saves = moves or ("none that meets the requirements costs less" if known else "its cost there is not known")
+    return f"Runs on {decided.preference.current} today, as declared: {saves}."
 
 
 @dataclass(frozen=True)
@@ -206,8 +225,9 @@ def cheapest_table(cheapest: Cheapest, limit: int | None = None) -> CheapestTabl
     if best is not None:
         answer = f"{best.provider} at {scale.text(best.cost)}{cheapest_text(best.probability_cheapest)}."
     else:
-        failed = not cheapest.setups or any(j.outcome == "fail" for s in cheapest.setups for j in s.missed)
-        answer = "No provider meets the requirements." if failed else "No provider is proven to meet the requirements."
+        failed = any(j.outcome == "fail" for s in cheapest.setups for j in s.missed)
+        unproven = "No provider is proven to meet the requirements." if cheapest.setups else "No provider was measured."
+        answer = "No provider meets the requirements." if failed else unproven
     rows = tuple(
         SetupRow(
             provider=s.provider,

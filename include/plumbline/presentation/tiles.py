@@ -11,6 +11,7 @@ from plumbline.analysis.decisions.savings import Savings
 from plumbline.metrics.formatting import format_count, format_money, format_percent
 
 _DECLARE = "declare monthly volumes (alerts.yaml)"
+_DECLARE_PLACE = f"declare current in teams/*.yaml, or {_DECLARE.removeprefix('declare ')}"
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,11 @@ class Compared:
             return "nothing was compared with a baseline yet"
         return f"{self.n} of {self.of} series compared" if self.n < self.of else ""
 
+    @property
+    def limit(self) -> str:
+        """Of what finding nothing is said, behind `no open findings`."""
+        return f": {self.missing}" if self.missing else f" in {format_count(self.n, 'compared series', 'compared series')}"
+
 
 def lost_tile(month: MonthlyTotal, compared: Compared | None = None) -> Tile:
     """The cost of open findings a month at the declared volumes; gains are named and not subtracted. `compared`: None where it is not asked."""
@@ -63,7 +69,7 @@ def saving_tile(savings: Savings | None) -> Tile:
     if savings is None:
         return Tile("Could be saved", "–", "no decision", "/decisions")
     if not savings.placed:
-        return Tile("Could be saved", "not known", f"no team has declared where it runs: {_DECLARE}", "/decisions")
+        return Tile("Could be saved", "not known", f"no team has declared where it runs: {_DECLARE_PLACE}", "/decisions")
     moves = savings.moves
     if not moves:
         some = savings.placed < savings.of

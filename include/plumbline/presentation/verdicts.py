@@ -14,7 +14,7 @@ from plumbline.analysis.busy_machine import BusyMachine
 from plumbline.analysis.campaign_data import CampaignData, FindingRow, SeriesDrift
 from plumbline.analysis.conclusions import Conclusions
 from plumbline.analysis.cost.bill import combine_bills
-from plumbline.analysis.decisions.certainty import certainty_text, cheapest_text, is_clear, rivals_of, today_text
+from plumbline.analysis.decisions.certainty import NEEDS_REPEATS, certainty_text, cheapest_text, is_clear, rivals_of, today_text
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.savings import Switch, cost_answers, savings_of
 from plumbline.analysis.drift.series_state import STATES
@@ -86,7 +86,7 @@ class WorkloadVerdict:
 @dataclass(frozen=True)
 class ChoiceRow:
     """One team's choice for one set of workloads. `provider`: the first choice; without a clear winner who leads with what. `before`: of a move,
-    where from."""
+    where from. `needs`: what gives it a probability, where it has none."""
 
     team: str
     workloads: str
@@ -96,6 +96,7 @@ class ChoiceRow:
     certainty: str
     saves: str
     today: str = ""
+    needs: str = ""
 
     @property
     def label(self) -> str:
@@ -105,7 +106,8 @@ class ChoiceRow:
     def sentence(self) -> str:
         """The action as text, such as `move from aurora to cirrus, 87 % sure`."""
         between = {"move": " to ", "stay": " with ", "choose": " "}.get(self.verdict, ", ")
-        return f"{self.label}{between if self.provider else ''}{self.provider}{f', {self.certainty} sure' if self.certainty else ''}"
+        sure, needs = f", {self.certainty} sure" if self.certainty else "", f"; {self.needs}" if self.needs else ""
+        return f"{self.label}{between if self.provider else ''}{self.provider}{sure}{needs}"
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ def campaign_verdict(conclusions: Conclusions) -> CampaignVerdict:
     """The summary of a campaign, alike for three providers and for fifty; every number is from bills, scorecards and decisions."""
     campaign, cards = conclusions.campaign, conclusions.cards
     volumes = campaign.history.volumes
-    savings = savings_of([a for d in conclusions.decided for a in cost_answers(d, _before(d, campaign))], volumes)
+    savings = savings_of([a for d in conclusions.decided for a in cost_answers(d)], volumes)
     moves = savings.moves
     order = tuple(VERDICTS)
     choices = sorted(
@@ -248,7 +250,8 @@ def choice_key(decided: TeamDecision) -> tuple[str, str, tuple[str, ...]]:
 
 
 def _before(decided: TeamDecision, campaign: CampaignData) -> str | None:
-    return campaign.history.choices.get(choice_key(decided))
+    """Where the team runs as it declares, else the first choice of its last stored decision."""
+    return decided.preference.current or campaign.history.choices.get(choice_key(decided))
 
 
 def _verdict(decided: TeamDecision, campaign: CampaignData) -> Verdict:
@@ -266,16 +269,22 @@ def _verdict(decided: TeamDecision, campaign: CampaignData) -> Verdict:
 def _choice(decided: TeamDecision, conclusions: Conclusions, moves: Sequence[Switch]) -> ChoiceRow:
     decision, verdict = decided.decision, _verdict(decided, conclusions.campaign)
     before, names = _before(decided, conclusions.campaign) or "", decided.preference.workloads
+    unknown = verdict == "unclear" and decision.first is not None and decision.first.probability_first is None
     best = next((m for m in moves if m.workload in names and m.provider == before and m.to == decision.first_name), None)
     return ChoiceRow(
         team=decision.team,
         workloads=names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else ""),
         verdict=verdict,
-        provider=certainty_text(decision) if verdict == "unclear" else decision.first_name or "",
+        provider=f"{decision.first_name} scores highest"
+        if unknown
+        else certainty_text(decision)
+        if verdict == "unclear"
+        else decision.first_name or "",
         before=before if verdict == "move" else "",
         certainty=format_probability(decision.first.probability_first) if decision.first and is_clear(decision) else "",
         saves="" if best is None else _saves(best),
         today=today_text(decision, conclusions.today.get(decision.choice)),
+        needs=NEEDS_REPEATS if unknown else "",
     )
 
 
@@ -391,10 +400,11 @@ def _actions(conclusions: Conclusions, moves: Sequence[Switch]) -> tuple[Action,
             continue
         verb = {"price": "Negotiate or accept the price of", "performance": "Claim from, or rerun on,"}.get(finding.kind, "Check")
         actions.append((finding.severity, Action(f"{verb} {finding.provider}", finding.headline, finding.owner or OPERATIONS, usd)))
-    for move in (m for m in moves if m.usd):
+    for move in moves:
         title = f"To save, run {move.workload} on {move.to} instead of {move.provider}"
         less = f"{format_percent(move.saving)} less{cheapest_text(move.probability)}"
-        why = f"{_saves(move)} ({less}){_other_first_choices(conclusions, move)}"
+        saves = f"{_saves(move)} ({less})" if move.usd else f"costs {less}"
+        why = f"{saves}{_other_first_choices(conclusions, move)}"
         actions.append(("warn", Action(title, why, join_words(move.teams), move.usd)))
     for d in conclusions.decided:
         if _verdict(d, campaign) == "unclear":
@@ -405,8 +415,11 @@ def _actions(conclusions: Conclusions, moves: Sequence[Switch]) -> tuple[Action,
             why = f"{d.decision.first_name} is the only eligible provider: nothing says that it is the best"
             actions.append(("", Action(f"Run {d.preference.workloads[0]} on a second provider", why, d.decision.team)))
     if any(not d.baseline for d in campaign.drift) or not campaign.drift:
-        why = "its series without a baseline were compared with nothing; the next campaign is compared once they have one"
-        actions.append(("", Action("Run the campaign again", why, OPERATIONS)))
+        some = any(d.baseline for d in campaign.drift)
+        rest = "its series without a baseline were" if some else "nothing was"
+        why = f"{rest} compared yet; the next campaign is, once a baseline is accepted"
+        grave = "" if some else "warn"  # of a first measurement it makes all the rest comparable
+        actions.append((grave, Action("Run the campaign again", why, OPERATIONS)))
     if not campaign.history.volumes:
         reason = "without volumes neither losses nor savings have an amount"
         actions.append(("", Action("Declare monthly volumes in alerts.yaml", reason, OPERATIONS)))

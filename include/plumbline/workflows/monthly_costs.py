@@ -98,19 +98,20 @@ def _cost_of(declared: Declarations, view: FindingView, finding: Finding, accept
 
 
 def stored_switches(archive: Archive, declared: Declarations, newest: Sequence[DecisionDocument]) -> Savings:
-    """Every switch that saves, the best first, and whether it is known where anything runs: in USD a month at the declared volumes, as shares of the cost where none is declared.
+    """Every switch that saves, the best first, and whether it is known where anything runs: in USD a month at the declared volumes, as shares of
+    the cost where a team's `current` alone says it.
 
     `newest`: the newest decision of each choice; those about declared choices count.
     """
     by_choice = {decision.choice: decision for decision in newest}
-    wanted = [(team, kind, tuple(preference.workloads)) for team, kind, preference in declared.choices()]
+    wanted = {(team, kind, tuple(preference.workloads)): preference.current for team, kind, preference in declared.choices()}
     names = sorted(declared.providers)
     priced = all_with_effective_prices(declared.providers.values(), archive.prices(names)) if names else {}
-    answers = [answer for choice in wanted if choice in by_choice for answer in _answers(by_choice[choice], priced)]
+    answers = [answer for choice, place in wanted.items() if choice in by_choice for answer in _answers(by_choice[choice], priced, place)]
     return savings_of(answers, declared.alerts.volumes)
 
 
-def _answers(decision: DecisionDocument, priced: Mapping[str, Provider]) -> tuple[CostAnswer, ...]:
+def _answers(decision: DecisionDocument, priced: Mapping[str, Provider], current: str | None) -> tuple[CostAnswer, ...]:
     if (day := decision.day) is None:  # an older version's
         return ()
 
@@ -118,4 +119,4 @@ def _answers(decision: DecisionDocument, priced: Mapping[str, Provider]) -> tupl
         basis = quote(priced[provider], day, purchase).basis if provider in priced else None
         return None if basis is None else basis.usd_per_hour
 
-    return answers_of(decision, decision.cheapest, price, decision.instead_of)
+    return answers_of(decision, decision.cheapest, price, current)

@@ -90,6 +90,7 @@ BROKEN = [
     pytest.param(LIMITS, "cv_invalid: 100%", "cv_invalid: 10%", "3  validity.step_time_cv_invalid", id="invalid first"),
     pytest.param(LIMITS, "rate_invalid: 95%", "rate_invalid: 100%", "11  validity.achieved_rate_invalid", id="rate limits"),
     pytest.param(TEAM, "step_time: 0.5", "step_time: 0.6", "4  training.weights", id="weights"),
+    pytest.param(TEAM, "  weights", "  current: mars\n  weights", "4  training.current", id="current provider"),
     # phases and other things that must agree
     pytest.param(CHAT, "name: warmup", "name: stress", "13  phases[1]", id="phases out of order"),
     pytest.param(CHAT, "name: warmup", "name: steady", "13  phases[1]", id="phase repeated"),

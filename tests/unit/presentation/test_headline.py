@@ -13,6 +13,7 @@ from tests.golden import Golden
 
 from plumbline.analysis.campaign_data import CampaignData, CampaignHistory, FindingRow, SeriesDrift, sum_monthly
 from plumbline.analysis.conclusions import conclude
+from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision_record import decision_detail, decision_document, read_decisions
 from plumbline.analysis.decisions.savings import answers_of, find_switches, relative_switches, switches
 from plumbline.analysis.drift.series_state import SeriesState, SeriesStateName
@@ -87,15 +88,21 @@ def test_tiles_without_volumes_name_what_to_declare(sample: CampaignData) -> Non
 
 def test_without_volumes_a_move_from_where_a_team_runs_saves_a_share_of_the_cost(sample: CampaignData) -> None:
     found = conclude(sample)
-    ran = {
-        choice_key(d): setup.provider
-        for d in found.decided
-        for each in d.cheapest
-        for setup in each.setups
-        if each.answer is not None and setup.cost and setup.provider != each.answer.provider
+
+    def running_at_a_dearer_one(d: TeamDecision) -> TeamDecision:
+        dearer = (s.provider for c in d.cheapest for s in c.setups if c.answer and s.cost and s.provider != c.answer.provider)
+        place = next(dearer, None)
+        return replace(d, preference=d.preference.model_copy(update={"current": place}))
+
+    ranked = {choice_key(d): d.decision.first_name or "" for d in found.decided}
+    here = replace(found, campaign=replace(sample, history=CampaignHistory(choices=ranked)))
+    assert campaign_verdict(here).tiles[2].value == "not known", "an earlier ranking is no place where a team runs"
+    placed = campaign_verdict(replace(here, decided=tuple(running_at_a_dearer_one(d) for d in found.decided)))
+    assert re.fullmatch(r"\d+ %", placed.tiles[2].value) and "alerts.yaml" in placed.tiles[2].note
+    assert any(action.title.startswith("To save, run ") and "costs " in action.why for action in placed.actions)
+    assert {row.before for row in placed.choices if row.verdict == "move"} <= {
+        d.preference.current for d in map(running_at_a_dearer_one, found.decided)
     }
-    saved = campaign_verdict(replace(found, campaign=replace(sample, history=CampaignHistory(choices=ran)))).tiles[2]
-    assert re.fullmatch(r"\d+ %", saved.value) and "alerts.yaml" in saved.note
 
 
 def series(baseline: bool, state: SeriesStateName) -> SeriesDrift:

@@ -13,6 +13,7 @@ from plumbline.analysis.decisions.decision import Decision, Ranked
 from plumbline.declarations.teams import CERTAINTY
 from plumbline.metrics.formatting import format_probability
 
+NEEDS_REPEATS = "a probability needs two repeats of each"
 CLEAR_FROM = 0.5
 """P(first) from which on a provider is named first."""
 SHARED_BY = 0.9
@@ -70,7 +71,7 @@ def certainty_text(decision: Decision) -> str:
     if len(decision.eligible) == 1:
         return "the only eligible provider"
     if first.probability_first is None:
-        return f"{first.provider} scores highest; {decision.judgement.decides} would give a probability"
+        return f"{first.provider} scores highest; {NEEDS_REPEATS}"
     chance = format_probability(first.probability_first)
     if is_clear(decision):
         return f"{chance} sure"

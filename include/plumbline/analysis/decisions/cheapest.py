@@ -147,7 +147,8 @@ def _note(setups: Sequence[Setup], note: str) -> str:
         return "No provider ran this workload."
     able = [s for s in setups if s.meets]
     if not able:
-        return "No provider meets the requirement; each one shows what it misses."
+        refused = any(j.outcome == "fail" for s in setups for j in s.missed)
+        return "No provider meets the requirement; each one shows what it misses." if refused else "Each one shows what is not measured."
     if len(able) == 1:
         return f"Only {able[0].provider} meets the requirement."
     return note

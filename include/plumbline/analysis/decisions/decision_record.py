@@ -164,7 +164,7 @@ def input_hashes(decided: TeamDecision) -> Inputs:
     own = sorted((t for t in current.trials if t.usable and not t.apart), key=lambda t: (t.trial_id, t.attempt))
     money = [{m.metric: m.value for m in t.metrics if METRICS[m.metric].unit == "USD"} for t in own]
     acceptance = {name: [c.text for c in w.acceptance] for name, w in current.workloads.items()}
-    preference = decided.preference.model_dump(mode="json", exclude={"groups", "certainty"})  # neither changes the ranking
+    preference = decided.preference.model_dump(mode="json", exclude={"groups", "certainty", "current"})  # none changes the ranking
     return Inputs(
         question=digest({"preference": preference, "purchase": current.purchase, "acceptance": acceptance}),
         trials=digest([[t.trial_id, t.attempt, t.status, *(c.limit for c in t.resolved.values()), *_of_provider(t)] for t in own]),

@@ -41,7 +41,7 @@ PriceOf = Callable[[str, Purchase], "float | None"]
 @dataclass(frozen=True)
 class CostAnswer:
     """A team's costs of one workload. `costs`: USD per outcome by provider, of those that have one; `cheapest`: the cheapest that meets the
-    requirements; `usual`: where the team's workload runs as far as a decision says, its first choice before this one."""
+    requirements; `current`: where the team declares that it runs the workload today. A ranking says nothing of that."""
 
     team: str
     kind: str
@@ -50,7 +50,7 @@ class CostAnswer:
     cheapest: str
     probability: float | None
     price: PriceOf
-    usual: str | None = None
+    current: str | None = None
 
 
 def switches(decided: Sequence[TeamDecision], volumes: Sequence[RentedVolume]) -> tuple[Switch, ...]:
@@ -58,9 +58,15 @@ def switches(decided: Sequence[TeamDecision], volumes: Sequence[RentedVolume]) -
     return find_switches([answer for d in decided for answer in cost_answers(d)], volumes)
 
 
+def _has_volume(answer: CostAnswer, volumes: Sequence[RentedVolume]) -> bool:
+    """Whether a volume says where the answer's workload runs, among the providers that have a cost."""
+    return any(fnmatchcase(name, v.provider) and v.workload in (None, answer.workload) for name in answer.costs for v in volumes)
+
+
 def switches_of(answers: Sequence[CostAnswer], volumes: Sequence[RentedVolume]) -> tuple[Switch, ...]:
-    """Every switch that saves, the best first: in USD a month at the declared volumes, as shares of the cost where none is declared."""
-    return find_switches(answers, volumes) if volumes else relative_switches(answers)
+    """Every switch that saves, the best first: in USD a month at the declared volumes; after them, as shares of the cost, those from a team's
+    declared current provider without a volume."""
+    return (*find_switches(answers, volumes), *relative_switches([a for a in answers if not _has_volume(a, volumes)]))
 
 
 @dataclass(frozen=True)
@@ -73,17 +79,12 @@ class Savings:
 
 
 def savings_of(answers: Sequence[CostAnswer], volumes: Sequence[RentedVolume]) -> Savings:
-    """`switches_of`, and of how many answers a declared volume or, without volumes, a decision says where the workload runs."""
-
-    def placed(answer: CostAnswer) -> bool:
-        if not volumes:
-            return answer.usual in answer.costs
-        return any(fnmatchcase(name, v.provider) and v.workload in (None, answer.workload) for name in answer.costs for v in volumes)
-
-    return Savings(switches_of(answers, volumes), sum(map(placed, answers)), len(answers))
+    """`switches_of`, and of how many answers a declared volume or a team's `current` says where the workload runs."""
+    placed = sum(_has_volume(answer, volumes) or answer.current in answer.costs for answer in answers)
+    return Savings(switches_of(answers, volumes), placed, len(answers))
 
 
-def cost_answers(decided: TeamDecision, usual: str | None = None) -> tuple[CostAnswer, ...]:
+def cost_answers(decided: TeamDecision) -> tuple[CostAnswer, ...]:
     """Cost answers of a live decision at its own prices: one for each workload with a cheapest setup."""
     current = decided.current
 
@@ -91,11 +92,11 @@ def cost_answers(decided: TeamDecision, usual: str | None = None) -> tuple[CostA
         basis = quote(current.providers[provider], current.day, purchase).basis if provider in current.providers else None
         return None if basis is None else basis.usd_per_hour
 
-    return answers_of(decided.decision, decided.cheapest, price, usual)
+    return answers_of(decided.decision, decided.cheapest, price, decided.preference.current)
 
 
-def answers_of(decision: Decision, cheapest: Sequence[Cheapest], price: PriceOf, usual: str | None = None) -> tuple[CostAnswer, ...]:
-    """Cost answers of any decision with its cheapest setups. `usual`: where the team's workloads run as far as it is known."""
+def answers_of(decision: Decision, cheapest: Sequence[Cheapest], price: PriceOf, current: str | None = None) -> tuple[CostAnswer, ...]:
+    """Cost answers of any decision with its cheapest setups. `current`: where the team's workloads run as far as it is known."""
     return tuple(
         CostAnswer(
             decision.team,
@@ -105,7 +106,7 @@ def answers_of(decision: Decision, cheapest: Sequence[Cheapest], price: PriceOf,
             best.provider,
             best.probability_cheapest,
             price,
-            usual,
+            current,
         )
         for one in cheapest
         if (best := one.answer) is not None and best.cost is not None
@@ -158,11 +159,11 @@ def instance_hours(provider: str, workloads: Sequence[str], volumes: Sequence[Re
 
 
 def relative_switches(answers: Sequence[CostAnswer]) -> tuple[Switch, ...]:
-    """Without volumes: each team's move from where it ran to the cheapest, the largest share first; `usd` is 0, not known."""
+    """Without volumes: each team's move from where it runs to the cheapest, the largest share first; `usd` is 0, not known."""
     switches = [
-        Switch(a.workload, (a.team,), a.usual, a.cheapest, 0.0, _saving(a, a.usual), a.probability)
+        Switch(a.workload, (a.team,), a.current, a.cheapest, 0.0, _saving(a, a.current), a.probability)
         for a in answers
-        if a.usual is not None and _saving(a, a.usual) > 0
+        if a.current is not None and _saving(a, a.current) > 0
     ]
     return tuple(sorted(switches, key=lambda s: (-s.saving, s.teams, s.workload)))
 

@@ -40,10 +40,12 @@ from plumbline.presentation.decisions import (
     NO_EXPERIMENT,
     DecisionRow,
     DecisionTables,
+    current_place,
     decision_row,
     decision_tables,
     decision_view,
     experiment_rows,
+    what_decides,
 )
 from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.experiments import next_experiments
@@ -78,6 +80,8 @@ class TrialsPart:
 class DecisionPage:
     adjusted: AdjustedDecision
     answer: str
+    current: str
+    decides: str
     view: DecisionTables
     sliders: tuple[Slider, ...]
     likely: Chart | None
@@ -92,6 +96,8 @@ def decision_page(adjusted: AdjustedDecision) -> DecisionPage:
     return DecisionPage(
         adjusted=adjusted,
         answer=f"{answer_sentence(decided.decision, decided.cheapest)}.",
+        current=current_place(decided),
+        decides=what_decides(decided.decision),
         view=decision_tables(decided, listed, PROVIDERS_SHOWN),
         sliders=_sliders(decided.preference.weights, adjusted.declared.weights),
         likely=probability_first_chart(listed.decision),

@@ -43,7 +43,7 @@ def ranked(*chances: float | None) -> Decision:
         (
             ranked(None, None),
             "no clear winner among 2",
-            "no clear winner among 2, a scores highest; two repeats of each provider would give a probability",
+            "no clear winner among 2, a scores highest; a probability needs two repeats of each",
         ),
         (ranked(0.9), "a", "a, the only eligible provider"),
         (Decision("t", "training", note="No provider ran this."), "no eligible provider", "No provider ran this"),

@@ -6,7 +6,8 @@ import pytest
 
 from plumbline.analysis.decisions.cheapest import Cheapest, Setup
 from plumbline.analysis.decisions.decision import Decision, Ranked
-from plumbline.analysis.decisions.savings import answer_sentence
+from plumbline.analysis.decisions.savings import CostAnswer, answer_sentence, savings_of
+from plumbline.declarations.alerts import RentedVolume
 
 
 def setup(provider: str, cost: float, meets: bool = True) -> Setup:
@@ -41,3 +42,25 @@ def test_the_first_line_names_who_is_cheaper(cheapest: tuple[Cheapest, ...], che
 def test_without_an_eligible_provider_nobody_is_cheaper() -> None:
     decision = Decision("product", "inference", ("chat",), ranking=(Ranked("cirrus", False, None, None),))
     assert answer_sentence(decision, (costs("chat", setup("aurora", 0.5)),)) == "no eligible provider"
+
+
+def answer(workload: str, current: str | None) -> CostAnswer:
+    return CostAnswer("product", "inference", workload, {"cirrus": 1.0, "aurora": 0.88}, "aurora", 0.9, lambda *_: 2.0, current)
+
+
+def test_savings_count_from_a_declared_place_alone() -> None:
+    nowhere = savings_of([answer("chat", None)], ())
+    assert (nowhere.moves, nowhere.placed, nowhere.of) == ((), 0, 1)
+    elsewhere = savings_of([answer("chat", "borealis")], ())
+    assert (elsewhere.moves, elsewhere.placed) == ((), 0), "without a cost there nothing is known of a saving"
+    (move,) = savings_of([answer("chat", "cirrus")], ()).moves
+    assert (move.provider, move.to, move.usd, round(move.saving, 2)) == ("cirrus", "aurora", 0.0, 0.12)
+    at_the_cheapest = savings_of([answer("chat", "aurora")], ())
+    assert (at_the_cheapest.moves, at_the_cheapest.placed) == ((), 1)
+
+
+def test_a_declared_place_adds_what_no_volume_covers() -> None:
+    volume = RentedVolume.model_validate({"provider": "cirrus", "workload": "chat", "time_per_month": "100h"})
+    found = savings_of([answer("chat", "cirrus"), answer("code", "cirrus"), answer("embed", None)], (volume,))
+    assert [(move.workload, move.usd > 0) for move in found.moves] == [("chat", True), ("code", False)]
+    assert (found.placed, found.of) == (2, 3)
