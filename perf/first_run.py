@@ -1,5 +1,6 @@
-"""How long a newcomer waits for the first scorecard: `python perf/first_run.py [--times 3]` clones this repository into a temporary folder, runs
-`make run` there, and prints each stage, the parts of each trial, the total and the winners.
+"""How long a newcomer waits for the first scorecard, and what the first archive says: `python perf/first_run.py [--times 3]` clones this repository
+into a temporary folder, runs `make run` there, and prints each stage, the parts of each trial, the total, the winners, and what the commands of a
+first look print.
 
 Only an idle machine gives the time: the run itself says if others used its cores, and then has no winner.
 """
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +29,8 @@ _STAGES = {
     "done": "report and decisions",
 }
 """What a line of progress ends."""
+_FIRST_LOOK = (("scorecard",), ("decide",), ("findings",), ("status",), ("alerts", "preview", "--all"))
+"""What a newcomer reads next, of an archive with one campaign."""
 
 
 def first_run(folder: Path) -> int:
@@ -53,7 +56,16 @@ def first_run(folder: Path) -> int:
         print(f"{waited:7.1f} s  from the last trial's end to the report")
     print(f"{ended - began:7.1f} s  in all, exit status {run.returncode}")
     print("\n".join(f"  {line.strip()}" for line in said if line.startswith("this machine was busy") or line.lstrip().startswith("→")))
+    first_look(folder, kept)
     return run.returncode
+
+
+def first_look(folder: Path, environ: Mapping[str, str]) -> None:
+    """Print what each command says, with its exit status."""
+    for words in _FIRST_LOOK:
+        command = [str(folder / ".venv" / "bin" / "plumbline"), *words]
+        said = subprocess.run(command, cwd=folder, env={**environ, "COLUMNS": "120"}, capture_output=True, text=True, check=False)
+        print(f"\n$ plumbline {' '.join(words)}  (exit status {said.returncode})\n{said.stdout}{said.stderr}".rstrip())
 
 
 def trials(results: Path) -> Iterator[tuple[str, list[tuple[str, float]]]]:

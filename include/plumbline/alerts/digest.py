@@ -17,7 +17,7 @@ from plumbline.alerts.thread import POSTING, Thread
 from plumbline.archive import Archive, IncidentRecord
 from plumbline.findings.headline import headline, one_per_headline
 from plumbline.metrics.formatting import first_lines, format_count, format_monthly
-from plumbline.presentation.tiles import lost_tile
+from plumbline.presentation.tiles import Compared, lost_tile
 from plumbline.results.finding import SYMBOLS, Finding, gravity
 
 _MOST_OPEN, _MOST_SUMS, _MOST_CHANGED = 8, 6, 5
@@ -41,15 +41,15 @@ class Entry:
 class Digest:
     """A month (`2026-11`) as of the day `on`: findings that are open then, and those opened or closed in the month.
 
-    `simulated`: a rehearsal, of simulated findings alone; else of measured ones alone. `compared`: whether any series was ever compared with a
-    baseline; else that nothing is open says nothing.
+    `simulated`: a rehearsal, of simulated findings alone; else of measured ones alone. `compared`: how many series were compared with a
+    baseline: of others that nothing is open says nothing. None where it is not asked.
     """
 
     month: str
     on: date
     entries: tuple[Entry, ...]
     simulated: bool = False
-    compared: bool = True
+    compared: Compared | None = None
 
     @property
     def left_out(self) -> int:
@@ -93,15 +93,19 @@ def render_digest(digest: Digest) -> Message:
 
 
 def _title(digest: Digest) -> str:
-    return f"{'SIMULATED ' if digest.simulated else ''}Plumbline {digest.month}: {format_count(len(digest.waiting()), 'open finding')}"
+    waiting, blind = digest.waiting(), digest.compared is not None and not digest.compared.n
+    what = "nothing compared yet" if blind and not waiting else format_count(len(waiting), "open finding")
+    return f"{'SIMULATED ' if digest.simulated else ''}Plumbline {digest.month}: {what}"
 
 
 def _total(digest: Digest) -> str:
     waiting = digest.waiting()
-    if not waiting and not digest.compared:
+    if not waiting and digest.compared is not None and not digest.compared.n:
         return "Nothing was compared with a baseline yet: whether anything changed is not known."
     lost = lost_tile(sum_costs(e.cost for e in waiting))
-    return f"{lost.name}: *{lost.value}*, {lost.note}." if waiting else "No open findings."
+    return (
+        f"{lost.name}: *{lost.value}*, {lost.note}." if waiting else f"No open findings{digest.compared.limit if digest.compared else ''}."
+    )
 
 
 def _line(place: int, what: str, entries: Sequence[Entry], on: date) -> str:

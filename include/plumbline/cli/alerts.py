@@ -18,8 +18,10 @@ from plumbline.alerts.preview import EXAMPLE_CONTEXT, EXAMPLE_FINDING, EXAMPLE_H
 from plumbline.alerts.slack.mrkdwn import Span
 from plumbline.cli.output import Json, clear_errors, completed, emit, fail, out, read_archive
 from plumbline.declarations import DeclarationError, load
+from plumbline.presentation.tiles import Compared
 from plumbline.results.finding import OPEN_STATES
 from plumbline.workflows.alert import alert_of, build_digest, finding_chart, previous_month
+from plumbline.workflows.compared_series import compared_series
 
 alerts = typer.Typer(help="Preview Slack messages and the monthly digest, without Slack.", no_args_is_help=True)
 Save = Annotated[
@@ -41,7 +43,8 @@ def preview(
     """Show a finding's message as Slack would: here, as Block Kit JSON (--json), or as a page with its chart (--save)."""
     if [finding_id is not None, everything, example].count(True) != 1:
         fail("expected a finding's id, --all or --example: one of them")
-    _show(_example() if example else _stored(finding_id, as_json), save, as_json)
+    previews, compared = (_example(), None) if example else _stored(finding_id, as_json)
+    _show(previews, save, as_json, compared)
 
 
 @alerts.command()
@@ -69,13 +72,13 @@ def _example() -> list[Preview]:
     ]
 
 
-def _stored(finding_id: str | None, as_json: bool) -> list[Preview]:
-    """One finding, or all open ones."""
+def _stored(finding_id: str | None, as_json: bool) -> tuple[list[Preview], Compared | None]:
+    """One finding, or all open ones; where there is none, how many series were compared."""
     with clear_errors(LookupError, DeclarationError), read_archive(listing=finding_id is None, as_json=as_json) as archive:
         views = [archive.finding(finding_id)] if finding_id else archive.findings(OPEN_STATES)
         declared = load()
         cases = [alert_of(archive, declared, view) for view in views]
-        return [
+        previews = [
             Preview(
                 c.finding.finding_id,
                 render(c.finding, context=c.context),
@@ -84,9 +87,11 @@ def _stored(finding_id: str | None, as_json: bool) -> list[Preview]:
             )
             for c in cases
         ]
+        return previews, None if previews else compared_series(archive)
 
 
-def _show(previews: list[Preview], save: Path | None, as_json: bool) -> None:
+def _show(previews: list[Preview], save: Path | None, as_json: bool, compared: Compared | None = None) -> None:
+    """`compared`: of what no finding is open, where there is none."""
     if save is not None:
         _write(previews, save)
 
@@ -100,7 +105,7 @@ def _show(previews: list[Preview], save: Path | None, as_json: bool) -> None:
                 _print(one.details)
             out.print()
         if not previews:
-            out.print("no open findings: nothing to send")
+            out.print(f"no open findings{compared.limit}; nothing to send" if compared else "nothing to send")
 
     emit(as_json, [{"name": one.name, **_content(one)} for one in previews], show)
 

@@ -246,7 +246,8 @@ def verify(
     def show() -> None:
         for problem in broken:
             out.print(problem, style="red")
-        checked = "rows and documents" if quick else "rows, documents and evidence"
+        own = " of this store" if elsewhere else ""
+        checked = "rows and documents" if quick else f"rows, documents and evidence{own}"
         out.print(f"{len(broken)} broken" if broken else f"the archive holds: {checked}")
         if elsewhere:
             out.print(workflows.retain.elsewhere_line(elsewhere))

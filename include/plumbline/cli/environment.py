@@ -25,7 +25,7 @@ from plumbline.launch.failures import TrialFailure
 from plumbline.launch.plan import PlanError
 from plumbline.metrics.formatting import format_count, format_money_change
 from plumbline.presentation.availability import watch_view
-from plumbline.workflows.check_provider import EnvironmentCheck, check_environment
+from plumbline.workflows.check_provider import FIRST_CHECK, EnvironmentCheck, check_environment
 from plumbline.workflows.observe import WATCHES, Checked, check, watch_histories
 from plumbline.workflows.pending_changes import monitored_providers
 from plumbline.workflows.probe import ProbeReport, probe_provider
@@ -172,7 +172,7 @@ def _show(report: _ProviderReport, facts: bool) -> None:
     ):
         _line(f"plumbline findings show {finding}")
     moving = any(check.status == "seen_once" for check in priced.checks) if priced else False
-    if looked is not None and looked.nodes and not (report.changed or moving):
+    if looked is not None and looked.nodes and FIRST_CHECK not in looked.notes and not (report.changed or moving):
         _line("nothing changed")
     for note in looked.notes if looked else ():
         _line(note, style="yellow")

@@ -20,9 +20,11 @@ from plumbline.declarations import DeclarationError, Declarations, load
 from plumbline.findings.headline import one_per_headline
 from plumbline.metrics.formatting import format_count, format_money, unknown_name
 from plumbline.presentation.findings_inbox import count_severities, group_findings, inbox_view
+from plumbline.presentation.tiles import Compared
 from plumbline.results import InvalidResult
 from plumbline.results.finding import OPEN_STATES, SYMBOLS, FindingState, gravity
 from plumbline.results.stored import read_finding
+from plumbline.workflows.compared_series import compared_series
 
 findings = typer.Typer(help="List, show and answer findings: what drifted, and what was decided about it.", no_args_is_help=False)
 FindingId = Annotated[str, typer.Argument(help="its id, or how that begins", callback=completed("finding"))]
@@ -54,6 +56,7 @@ def list_findings(settled: Settled = False, provider: Of = None, verbose: Verbos
             if provider not in names:
                 fail(unknown_name("provider", provider, names))
             views = [view for view in views if provider in view.providers]
+        compared = Compared(0, 0) if views else compared_series(archive, provider)
         costs = workflows.monthly_costs.monthly_costs(archive, declared, views) if declared else {}
     from plumbline.alerts.monthly_cost import sum_costs  # with statistics, which the other commands here do not wait for
 
@@ -67,7 +70,7 @@ def list_findings(settled: Settled = False, provider: Of = None, verbose: Verbos
 
     def show() -> None:
         if not views:
-            out.print("no findings" if settled else "no open findings among what was compared (--all shows the settled ones)")
+            out.print(f"no findings{compared.limit}" if settled else f"no open findings{compared.limit} (--all shows the settled ones)")
             return
         graded = sorted(views, key=lambda f: gravity(f.severity))
         out.print(marked("[bold]{}[/]: {}", format_count(len(views), "finding" if settled else "open finding"), count_severities(views)))

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from plumbline.analysis.fleet import CostUnit, FleetSeries, Number, leading_number, placings_of, pooled_costs, unit_of
 from plumbline.analysis.scorecards.placings import Placing, place
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import Scale, common_scale, format_name
+from plumbline.metrics.formatting import Scale, common_scale, format_count, format_name
 from plumbline.presentation.series_summary import ShownState
 
 
@@ -58,11 +58,13 @@ class WorkloadRanking:
         first, cheapest = self.best, self.cheapest
         if first is None or first.first is None or len(self.lines) < 2:
             return ""
-        best = f"{first.provider} is best at {first.first.text}"
+        close = sum(line.first is not None and line.first.behind in (BEST, LIKE) for line in self.lines if line is not first)
+        like = f", too close to call with {format_count(close, 'other')}" if close else ""
+        best = f"{first.provider} {'leads with' if close else 'is best at'} {first.first.text}{like}"
         if cheapest is None or cheapest.cost is None:
             return f"{best}."
         if cheapest is first:
-            return f"{best} and cheapest at {cheapest.cost.text}."
+            return f"{best}{'; it is' if close else ' and'} cheapest at {cheapest.cost.text}."
         behind = f" and {cheapest.first.behind}" if cheapest.first is not None else ""
         return f"{best}; {cheapest.provider} is cheapest at {cheapest.cost.text}{behind}."
 
@@ -104,7 +106,7 @@ def _number_text(placing: Placing | None, scale: Scale) -> NumberText | None:
     return NumberText(scale.text(placing.value), scale.interval(placing.low, placing.high), format_behind(placing), _TONES[_level(placing)])
 
 
-BEST = "best"
+BEST, LIKE = "best", "like the best"
 _TONES = ("good", "", "", "warn", "bad", "bad")
 """Level → colour of a cell."""
 
@@ -118,7 +120,7 @@ def format_behind(placing: Placing) -> str:
     if placing.place == 1:
         return BEST
     if placing.leads:
-        return "like the best"
+        return LIKE
     return f"{100 * placing.behind:.{0 if placing.behind >= 0.1 else 1}f} % behind"
 
 

@@ -20,7 +20,6 @@ from plumbline.alerts.monthly_cost import MonthlyCost
 from plumbline.alerts.slack.connection import Slack, is_channel_id
 from plumbline.alerts.slack_channel import attach_details
 from plumbline.alerts.thread import MOVED, is_recurrence
-from plumbline.analysis.drift.series_state import SeriesState
 from plumbline.archive import open_archive
 from plumbline.declarations import Alerts, DeclarationError, Declarations, load_in_force
 from plumbline.declarations.installation import airflow_url
@@ -34,6 +33,7 @@ from plumbline.results.stored import read_finding
 from plumbline.workflows.baseline_decision import undecided_findings
 from plumbline.workflows.causes import unsettled_witnesses
 from plumbline.workflows.check_installation import reconcile_failures
+from plumbline.workflows.compared_series import compared_series
 from plumbline.workflows.monthly_costs import SETTLED, monthly_cost_of, monthly_costs
 from plumbline.workflows.operations_log import report_breaches
 from plumbline.workflows.promises import checkable
@@ -200,8 +200,7 @@ def build_digest(archive: Archive, declared: Declarations, month: str, now: date
     covered = unsettled_witnesses(archive)
     views = [f for f in archive.findings() if f.state not in SETTLED or month in (f"{f.opened_at:%Y-%m}", f"{f.updated_at:%Y-%m}")]
     views = [view for view in views if view.finding_id not in covered]
-    reviews = archive.newest_reviews([part.series.series_key for part in archive.newest_usable()])
-    compared = any(SeriesState.of(review).state != "cannot_tell" for review in reviews.values())
+    compared = compared_series(archive)
     return Digest(month, now.date(), tuple(digest_entries(archive, declared, views).values()), simulated, compared)
 
 

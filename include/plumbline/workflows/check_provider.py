@@ -109,6 +109,10 @@ UNREACHABLE_AFTER = timedelta(hours=50)
 """Two failed daily checks in a row."""
 
 
+FIRST_CHECK = "first environment check: later changes open findings"
+"""A note of a check that had nothing to compare with."""
+
+
 @dataclass(frozen=True)
 class EnvironmentCheck:
     """One environment check. `facts`: formatted, as `2×550.90.07, 1×570.86.15` where nodes differ. `changes` from the accepted facts and `news`
@@ -198,7 +202,7 @@ def compare_with_accepted(
         else:
             figures = {f"{key}={value}": n for key, own in counts.items() if len(own) > 1 for value, n in own.items()}
             archive.save_snapshot(SnapshotRecord(provider.name, "cluster", now, facts, {"nodes": len(nodes), **figures}))
-    first = ("first environment check: later changes open findings",) if nodes and before.origin in ("", FROM_DECLARATION) else ()
+    first = (FIRST_CHECK,) if nodes and before.origin in ("", FROM_DECLARATION) else ()
     words = {key: environment_check.format_counts(own) for key, own in counts.items()}
     return EnvironmentCheck(
         provider.name, now, len(nodes), words, tuple(changes), tuple(news), tuple(concerned), (*provider_facts.notes, *first)

@@ -146,7 +146,12 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         )
         rows = change_rows(changes, archive.findings(latest=FINDINGS_READ)) if changes else ()
         return pages.page(
-            request, "changes.html.j2", {"changes": rows}, rows=rows, later=address_with(request, "all") if changes is None else ""
+            request,
+            "changes.html.j2",
+            {"changes": rows},
+            rows=rows,
+            several=bool(rows) or len(archive.campaigns(latest=2)) > 1,
+            later=address_with(request, "all") if changes is None else "",
         )
 
     return routes

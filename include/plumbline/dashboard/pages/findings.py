@@ -28,12 +28,14 @@ from plumbline.metrics.formatting import format_change, format_name, join_words
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.findings_inbox import group_findings, inbox_view, workloads_of
 from plumbline.presentation.metric_history import finding_chart, finding_history
+from plumbline.presentation.tiles import Compared
 from plumbline.presentation.verdicts import OPERATIONS
 from plumbline.results.finding import OPEN_STATES, SEVERITIES, Finding, FindingKind, FindingState, Severity
 from plumbline.results.signing import published_key
 from plumbline.results.stored import read_finding
 from plumbline.workflows.alert import digest_entries
 from plumbline.workflows.claim import CLAIMABLE_KINDS, Claimable, claimable
+from plumbline.workflows.compared_series import compared_series
 from plumbline.workflows.monthly_costs import SETTLED as SETTLED_STATES
 from plumbline.workflows.monthly_costs import monthly_cost_of
 from plumbline.workflows.plan import Action
@@ -229,6 +231,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             "findings.html.j2",
             inbox_view(groups, total, page.after),
             total=total,
+            compared=Compared(0, 0) if groups else compared_series(archive),
             groups=[(g, form, owners[g.lead.view.finding_id]) for g, form in zip(groups, forms, strict=True)],
             chosen=where,
             own=chosen,

@@ -33,9 +33,11 @@ from plumbline.presentation.charts.launches import launch_chart, launch_lines, l
 from plumbline.presentation.charts.trend import Quantity, Trend, TrendEvent, read_trend, trend_chart
 from plumbline.presentation.findings_inbox import InboxGroup, count_severities, group_findings, severity_order, unsettled_findings
 from plumbline.presentation.series_summary import SeriesSummary, drifted_series, format_age, series_summaries, shown_state
+from plumbline.presentation.tiles import Compared
 from plumbline.results.finding import FLEET
 from plumbline.results.stored import read_finding
 from plumbline.workflows.campaign_history import FleetYear, fleet_lane, fleet_year
+from plumbline.workflows.compared_series import compared_series
 from plumbline.workflows.monthly_costs import monthly_costs
 from plumbline.workflows.observe import watch_histories
 from plumbline.workflows.promises import LAUNCH_CAMPAIGNS
@@ -64,7 +66,7 @@ class ProviderLine:
 @dataclass(frozen=True)
 class ProviderPage:
     """`groups`: unsettled findings, counted in `counts`. `price`: now, and its basis. `launched`: successes of attempts. `last`: age of the newest
-    campaign, empty without one. `quantities`: what can be followed of the chosen series, by phase. `series` its workloads, the chosen one in `trend`."""
+    campaign, empty without one. `compared`: of what no finding is open, where there is none. `quantities`: what can be followed of the chosen series, by phase. `series` its workloads, the chosen one in `trend`."""
 
     name: str
     groups: tuple[InboxGroup, ...]
@@ -82,6 +84,7 @@ class ProviderPage:
     promised_lead_s: float | None
     simulated: bool
     watches: tuple[WatchView, ...]
+    compared: Compared
 
 
 def provider_lines(
@@ -197,6 +200,7 @@ def provider_page(
         promised_lead_s=provider.sla.provisioning_lead_time if provider is not None else None,
         simulated=any(s.source == "simulated" for s in series) or (provider is not None and provider.simulated),
         watches=() if provider is None else tuple(map(watch_view, watch_histories(archive, provider, now))),
+        compared=Compared(0, 0) if open_findings else compared_series(archive, name),
     )
 
 

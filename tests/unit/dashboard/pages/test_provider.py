@@ -234,4 +234,4 @@ def test_the_first_lines_say_what_is_wrong_what_it_costs_and_how_many_launches_s
     assert "1 page, 2 warn" in answer.texts("b") and any("/findings/f1" in href for href in answer.values("a", "href"))
     assert "USD/h on demand, since" in now.text and "launches 1 of 2" in now.text and "last run" in now.text
     assert text.index('id="answer"') < text.index('id="fleet-year"') < text.index('id="trend"')
-    assert "<b>No open finding</b> among what was compared." in quiet and 'id="findings"' not in quiet
+    assert "<b>No open finding</b>: nothing was compared with a baseline yet." in quiet and 'id="findings"' not in quiet
