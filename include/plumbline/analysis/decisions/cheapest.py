@@ -148,7 +148,9 @@ def _note(setups: Sequence[Setup], note: str) -> str:
     able = [s for s in setups if s.meets]
     if not able:
         refused = any(j.outcome == "fail" for s in setups for j in s.missed)
-        return "No provider meets the requirement; each one shows what it misses." if refused else "Each provider shows what is not measured."
+        return (
+            "No provider meets the requirement; each one shows what it misses." if refused else "Each provider shows what is not measured."
+        )
     if len(able) == 1:
         return f"Only {able[0].provider} meets the requirement."
     return note
