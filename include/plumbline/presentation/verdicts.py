@@ -367,8 +367,8 @@ def _certainty_tile(conclusions: Conclusions) -> Tile:
     decided = conclusions.decided
     decisions = [d.decision for d in decided if d.decision.first is not None]
     if not decisions:
-        none = "this machine was busy" if conclusions.busy is not None else "no team declares these workloads"
-        return Tile("Certainty", "–", f"no decision: {none}" if not decided else "no provider is eligible")
+        why = "this machine was busy" if conclusions.busy is not None else "no team declares these workloads"
+        return Tile("Certainty", "–", f"no decision: {why}" if not decided else "no provider is eligible")
     clear, alone, none = sum(map(is_clear, decisions)), sum(len(d.eligible) == 1 for d in decisions), len(decided) - len(decisions)
     probabilities = [d.winner.probability_first for d in decisions if d.winner is not None and d.winner.probability_first is not None]
     ends = [format_probability(end(probabilities)) for end in (min, max)] if probabilities else []
