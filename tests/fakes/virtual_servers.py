@@ -124,7 +124,7 @@ class Steps:
             ends.append(now)
             if len(ends) >= self.tokens:
                 present -= leaving[len(ends) - self.tokens]
-        return np.asarray(ends)[admitted[:, None] + np.arange(self.tokens)]
+        return np.asarray(np.asarray(ends)[admitted[:, None] + np.arange(self.tokens)])
 
 
 def virtual_workload(search: Mapping[str, object], slo: Mapping[str, str], tokens: int = 1, seed: int = 1) -> InferenceWorkload:
@@ -189,6 +189,7 @@ def _probe(
     log = answered(server, probe_load(workload, phase, len(state.probes), planned.rate, planned.seconds), rng, late_s, served)
     running, step = RunningProbe(state, planned, workload.slo), state.search.probe / 4
     if any(running.ends(as_of(log, now_s), float(now_s)) for now_s in np.arange(step, planned.seconds - step / 2, step)):
+        assert running.ended_s is not None
         log.due[log.scheduled > running.ended_s] = False
     return running.result(log, None)
 

@@ -247,7 +247,7 @@ class Saturation:
             return self.confirming_run(self._void.rate) if self._void.confirming else self._quick(self._void.rate)
         (low, high), floor, failed = self.search.between, self._floor, self.failed
         if failed is None:
-            return self._quick(min(low * _STRIDE**self.offset if floor is None else _STRIDE * floor, high))
+            return self._quick(min(low * math.pow(_STRIDE, self.offset) if floor is None else _STRIDE * floor, high))
         if floor is None:
             return self.confirming_run(low)  # the lower end, which failed once or is open
         if (overload := self._overload_rate(failed)) is not None:
@@ -276,7 +276,7 @@ class Saturation:
         """The rate to hold below what an overloaded server works off: one that closes the bracket, unless that is too near for a queue to settle."""
         tolerance = self.search.tolerance
         closing = upper / (1 + tolerance) + 1 / self.search.probe
-        return max(ceiling.low / (1 + tolerance / 2), closing if closing <= ceiling.rate * (1 - tolerance / 4) else 0.0)
+        return float(max(ceiling.low / (1 + tolerance / 2), closing if closing <= ceiling.rate * (1 - tolerance / 4) else 0.0))
 
     def _overload_rate(self, failed: float) -> float | None:
         """A rate at which to see what the server works off, a quarter more than the failed probe saw; None where that is known or cannot be seen."""
