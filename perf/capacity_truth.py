@@ -149,11 +149,13 @@ def share_of(server: VirtualServer, slo: Slo, rate: float, seconds: float) -> fl
     at = np.cumsum(rng.standard_exponential(n)) / rate
     none = np.full(n, -1, np.int32)
     log = answered(server, PhaseLoad("sweep", seconds, at, none, np.full(n, server.tokens, np.int32), none), rng, served=10**9)
-    return float(within_slo(log, slo)[n // 4 :].mean())
+    share: float = within_slo(log, slo)[n // 4 :].mean()
+    return float(share)
 
 
 def truth_of(server: VirtualServer, workload: InferenceWorkload, goodput: float, seconds: float) -> float:
-    low, high = 0.5 * server.capacity, server.capacity
+    high: float = server.capacity
+    low = 0.5 * high
     while high - low > 0.001 * high:
         middle = (low + high) / 2
         low, high = (middle, high) if share_of(server, workload.slo, middle, seconds) >= goodput else (low, middle)
@@ -222,7 +224,8 @@ def main() -> int:
     parser.add_argument("--only", choices=(GPU.workload, RUN.workload), help="one setting")
     parser.add_argument("--out", type=Path, help="a Markdown file for the tables")
     args = parser.parse_args()
-    text, failures = [], []
+    text: list[str] = []
+    failures: list[str] = []
     for setting in (GPU, RUN):
         if args.only not in (None, setting.workload):
             continue
