@@ -126,7 +126,7 @@ def test_above_the_upper_end_and_below_the_lower_one_there_is_no_value(tmp_path:
     assert (search["ended"], highest(result).value) == ("lower_end", None)
     assert any("200/s" in j.reason.detail for j in result.judgements)
     assert [probe["rate"] for probe in search["probes"]].count(200.0) == 2, "looked at twice"
-    assert all(r.metric == "highest_sustained_rate" for r in result.metrics if r.phase == "sweep"), (
+    assert {r.metric for r in result.metrics if r.phase == "sweep"} == {"highest_sustained_rate", "response_bytes"}, (
         "nothing held: there are no figures of it"
     )
 
