@@ -159,7 +159,7 @@ def truth_of(server: VirtualServer, workload: InferenceWorkload, goodput: float,
     while high - low > 0.001 * high:
         middle = (low + high) / 2
         low, high = (middle, high) if share_of(server, workload.slo, middle, seconds) >= goodput else (low, middle)
-    return low
+    return float(low)
 
 
 def measured(setting: Setting, searches: int, runs: int) -> Iterator[Row]:

@@ -90,7 +90,7 @@ def test_the_capacity_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("residence_s", "servers"), [(0.1, 8), (1.0, 80), (5.0, 200)])
 def test_the_rate_of_servers_with_a_residence_is_sustained(residence_s: float, servers: int, tmp_path: Path) -> None:
     """In real time what test_sustained_rate.py shows in virtual time: quick probes of 5 s pass 30 % of overload here, a confirming run does not."""
-    sweep = {"goodput": "95%", "probe": "5s", "confirm": "30s", "tolerance": "4%", "at_most": 90}
+    sweep: dict[str, Any] = {"goodput": "95%", "probe": "5s", "confirm": "30s", "tolerance": "4%", "at_most": 90}
     result, search = searched(tmp_path, ["10/s", "640/s"], residence_s=residence_s, servers=servers, **sweep)
     found = highest(result)
     assert found.value is not None, search["told"]
@@ -103,7 +103,7 @@ def test_a_server_that_steps_all_its_sequences_together_is_found_or_the_trial_is
     """A step of k sequences takes 4 ms + k ms: 8 of 8 tokens each are 83.3/s, and it fills for a multiple of its residence time."""
     base_s, each_s, slots, tokens = 0.004, 0.001, 8, 8
     capacity = slots / (tokens * (base_s + each_s * slots))
-    sweep = {"probe": "2s", "tolerance": "10%", "at_most": 12}
+    sweep: dict[str, Any] = {"probe": "2s", "tolerance": "10%", "at_most": 12}
     result, search = searched(tmp_path, ["10/s", "640/s"], residence_s=0.1, servers=slots, steps=(base_s, each_s), tokens=tokens, **sweep)
     found = highest(result)
     assert found.value is not None or "search_open" in codes(result), search["told"]
