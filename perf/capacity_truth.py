@@ -92,18 +92,18 @@ RUN = Setting(
     0.10,
     0.05,
     (
-        Shape("constant, one slot", Slots(1, 1 / 37), latency("500ms")),
-        Shape("constant, 8 slots", Slots(8, 8 / 68), latency("500ms")),
-        Shape("log-normal, 8 slots", Slots(8, 8 / 37, "log-normal"), latency("1200ms")),
-        Shape("bimodal, one slot", Slots(1, 1 / 68, "bimodal"), latency("500ms")),
-        Shape("steps of 8 ms + 1.2 ms", Steps(0.008, 0.0012, 8, 32), {"time_to_first_token": "500ms", "inter_token_latency": "100ms"}),
+        Shape("constant, one slot", Slots(1, 1 / 80), latency("500ms")),
+        Shape("constant, 8 slots", Slots(8, 8 / 150), latency("500ms")),
+        Shape("log-normal, 8 slots", Slots(8, 8 / 80, "log-normal"), latency("800ms")),
+        Shape("bimodal, one slot", Slots(1, 1 / 150, "bimodal"), latency("500ms")),
+        Shape("steps of 3.5 ms + 0.6 ms", Steps(0.0035, 0.0006, 8, 32), {"time_to_first_token": "500ms", "inter_token_latency": "100ms"}),
         Shape(
-            "steps of 16 ms + 2 ms, gap limit",
-            Steps(0.016, 0.002, 8, 24),
-            {"time_to_first_token": "500ms", "inter_token_latency": "56ms"},
+            "steps of 8 ms + 1 ms, gap limit",
+            Steps(0.008, 0.001, 8, 24),
+            {"time_to_first_token": "500ms", "inter_token_latency": "28ms"},
         ),
-        Shape("prefix cache that warms", Slots(8, 8 / 68, "log-normal", warms=(1.0, 200.0)), latency("1200ms")),
-        Shape("collector's pauses", Slots(8, 8 / 37, pause=(1.0, 0.05)), latency("500ms")),
+        Shape("prefix cache that warms", Slots(8, 8 / 150, "log-normal", warms=(1.0, 200.0)), latency("800ms")),
+        Shape("collector's pauses", Slots(8, 8 / 80, pause=(1.0, 0.05)), latency("500ms")),
     ),
 )
 
