@@ -92,7 +92,7 @@ def test_from_the_archive_to_the_channel(server: FakeSlack, archive: Archive, mo
     assert alert.previous_month(now) in shown["text"] and "1 open finding" in shown["text"]
     assert headline(found) in shown["text"] and "platform" in shown["text"]
     archive.set_finding_state(found.finding_id, "resolved", by="me", why="mended")
-    assert alert.send_digest() == "updated" and "0 open findings" in server.shown()[0]["text"]
+    assert alert.send_digest() == "updated" and "nothing compared yet" in server.shown()[0]["text"]
     assert alert.send_digest(f"{now:%Y-%m}") == "posted" and "1 resolved" in server.shown()[1]["text"]
 
 
