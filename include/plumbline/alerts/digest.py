@@ -17,7 +17,8 @@ from plumbline.alerts.thread import POSTING, Thread
 from plumbline.archive import Archive, IncidentRecord
 from plumbline.findings.headline import headline, one_per_headline
 from plumbline.metrics.formatting import first_lines, format_count, format_monthly
-from plumbline.presentation.tiles import Compared, lost_tile
+from plumbline.presentation.compared import Compared
+from plumbline.presentation.tiles import lost_tile
 from plumbline.results.finding import SYMBOLS, Finding, gravity
 
 _MOST_OPEN, _MOST_SUMS, _MOST_CHANGED = 8, 6, 5

@@ -18,7 +18,7 @@ from plumbline.alerts.preview import EXAMPLE_CONTEXT, EXAMPLE_FINDING, EXAMPLE_H
 from plumbline.alerts.slack.mrkdwn import Span
 from plumbline.cli.output import Json, clear_errors, completed, emit, fail, out, read_archive
 from plumbline.declarations import DeclarationError, load
-from plumbline.presentation.tiles import Compared
+from plumbline.presentation.compared import Compared
 from plumbline.results.finding import OPEN_STATES
 from plumbline.workflows.alert import alert_of, build_digest, finding_chart, previous_month
 from plumbline.workflows.compared_series import compared_series

@@ -19,8 +19,8 @@ from plumbline.cli.output import SEVERITY_STYLES, Json, clear_errors, completed,
 from plumbline.declarations import DeclarationError, Declarations, load
 from plumbline.findings.headline import one_per_headline
 from plumbline.metrics.formatting import format_count, format_money, unknown_name
+from plumbline.presentation.compared import Compared
 from plumbline.presentation.findings_inbox import count_severities, group_findings, inbox_view
-from plumbline.presentation.tiles import Compared
 from plumbline.results import InvalidResult
 from plumbline.results.finding import OPEN_STATES, SYMBOLS, FindingState, gravity
 from plumbline.results.stored import read_finding

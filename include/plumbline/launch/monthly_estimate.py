@@ -52,8 +52,8 @@ class _Allowance:
 _GPU = _Allowance(45.0, 60.0, 45.0, 90.0, 150.0, 45.0, 5.0, 15.0, 312e12, 2e9, 4e9)
 _CPU = _Allowance(1.0, 4.0, 3.0, 30.0, 60.0, 3.0, 0.5, 1.0, 7.5e10, 5e8, 1e9)
 _UTILIZATION, _RECOMPUTED = 0.35, 1.3
-_PATH_S = 5.0
-"""Of the load on a trial's server without its model, which starts as a plain one does."""
+_PATH_S = 12.0
+"""Of a trial's server without its model, which has nothing to load, and the load on it."""
 _CROSS_CHECK_S = 10.0
 """Of a trial's check by tritonclient, at most."""
 _SIMULATED_LIMIT_S = 3600.0
@@ -207,7 +207,7 @@ def _inference_s(workload: InferenceWorkload, allow: _Allowance) -> float:
     server = 0.0 if backend == "external" else allow.server_s if engine(backend).starts_slowly else allow.plain_server_s
     starts = 2 if workload.quality is not None else 1  # one more for the reference
     capacity = any(isinstance(phase, SearchPhaseSpec) for phase in workload.phases)
-    checks = allow.plain_server_s + _PATH_S if capacity and backend in PATH_MEASURED and workload.server.triton_backend is None else 0.0
+    checks = _PATH_S if capacity and backend in PATH_MEASURED and workload.server.triton_backend is None else 0.0
     checks += _CROSS_CHECK_S if engine(backend).triton_backend else 0.0
     return server * starts + checks + sum(max_phase_seconds(phase) + allow.drain_s for phase in workload.phases)
 

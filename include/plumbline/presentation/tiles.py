@@ -9,6 +9,7 @@ from plumbline.analysis.campaign_data import MonthlyTotal
 from plumbline.analysis.decisions.certainty import cheapest_text
 from plumbline.analysis.decisions.savings import Savings
 from plumbline.metrics.formatting import format_count, format_money, format_percent
+from plumbline.presentation.compared import Compared
 
 _DECLARE = "declare monthly volumes (alerts.yaml)"
 _DECLARE_PLACE = f"declare current in teams/*.yaml, or {_DECLARE.removeprefix('declare ')}"
@@ -24,26 +25,6 @@ class Tile:
     link: str = ""
     tone: Literal["", "good", "warn", "bad"] = ""
     in_airflow: bool = False
-
-
-@dataclass(frozen=True)
-class Compared:
-    """How many series of how many were compared with a baseline, and said something."""
-
-    n: int
-    of: int
-
-    @property
-    def missing(self) -> str:
-        """Why finding nothing is no good news; empty where all were compared."""
-        if not self.n:
-            return "nothing was compared with a baseline yet"
-        return f"{self.n} of {self.of} series compared" if self.n < self.of else ""
-
-    @property
-    def limit(self) -> str:
-        """Of what finding nothing is said, behind `no open findings`."""
-        return f": {self.missing}" if self.missing else f" in {format_count(self.n, 'compared series', 'compared series')}"
 
 
 def lost_tile(month: MonthlyTotal, compared: Compared | None = None) -> Tile:

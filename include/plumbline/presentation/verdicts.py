@@ -31,7 +31,8 @@ from plumbline.metrics.formatting import (
     join_words,
 )
 from plumbline.presentation.card_tables import CardTable, card_tables
-from plumbline.presentation.tiles import Compared, Tile, lost_tile, saving_tile
+from plumbline.presentation.compared import Compared
+from plumbline.presentation.tiles import Tile, lost_tile, saving_tile
 from plumbline.results.finding import OPEN_STATES, gravity
 
 Verdict = Literal["move", "choose", "unclear", "only", "none", "stay"]

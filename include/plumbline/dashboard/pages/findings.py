@@ -26,9 +26,9 @@ from plumbline.findings.decision_change import decision_impact, parse_decision_s
 from plumbline.findings.headline import headline
 from plumbline.metrics.formatting import format_change, format_name, join_words
 from plumbline.presentation.charts.chart import Chart
+from plumbline.presentation.compared import Compared
 from plumbline.presentation.findings_inbox import group_findings, inbox_view, workloads_of
 from plumbline.presentation.metric_history import finding_chart, finding_history
-from plumbline.presentation.tiles import Compared
 from plumbline.presentation.verdicts import OPERATIONS
 from plumbline.results.finding import OPEN_STATES, SEVERITIES, Finding, FindingKind, FindingState, Severity
 from plumbline.results.signing import published_key

@@ -31,9 +31,9 @@ from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import year_chart
 from plumbline.presentation.charts.launches import launch_chart, launch_lines, lead_time_chart
 from plumbline.presentation.charts.trend import Quantity, Trend, TrendEvent, read_trend, trend_chart
+from plumbline.presentation.compared import Compared
 from plumbline.presentation.findings_inbox import InboxGroup, count_severities, group_findings, severity_order, unsettled_findings
 from plumbline.presentation.series_summary import SeriesSummary, drifted_series, format_age, series_summaries, shown_state
-from plumbline.presentation.tiles import Compared
 from plumbline.results.finding import FLEET
 from plumbline.results.stored import read_finding
 from plumbline.workflows.campaign_history import FleetYear, fleet_lane, fleet_year

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.fakes.trials import a_trial
 from tests.unit.results.test_benchmark_files import DATA, FILES
 from tests.unit.scorecards.made import launched, number
 
@@ -20,7 +21,7 @@ from plumbline.results.benchmark_files.publish import published_results
 from plumbline.results.published import PublishedResult
 
 DECLARED = load(REPOSITORY / "include" / "config")
-CHAT = DECLARED.workloads["chat-tiny-cpu"]
+CHAT = a_trial("inference").workload
 
 
 def card(**measured: float) -> Scorecard:

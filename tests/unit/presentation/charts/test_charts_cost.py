@@ -66,7 +66,7 @@ def test_of_training() -> None:
     assert (spot["name"], on_demand["name"], declared["name"], even["name"]) == ("spot", "on demand", "declared", "break-even")
     assert on_demand["y"][0] == on_demand["y"][1] == pytest.approx(even["y"][0], rel=1e-4)
     assert spot["y"] == sorted(spot["y"]) and max(spot["y"]) <= 3 * on_demand["y"][0]
-    assert "not declared: utilisation" in charts["cluster-a-parts"].caption
+    assert "not declared: volume, utilisation" in charts["cluster-a-parts"].caption
 
 
 def test_without_a_volume_there_is_no_utilisation_to_find() -> None:
