@@ -1,9 +1,9 @@
-"""Do two cores serve more than one? The servers of `make run`'s inference workload, each on its provider's cores, under perf_analyzer and under
-our own load client, in one run:
+"""Do two cores serve more than one? The servers of `make run`'s inference workload, one on each core, under perf_analyzer and under our own load
+client, in one run:
 
     python perf/server_order.py [--seconds 10] [--at-once 8] [--workload chat-tiny-cpu]
 
-Both clients keep the same number of requests in the server, with prompts and answers of the workload's lengths, on the server's cores, as a
+Both clients keep the same number of requests in each server, with prompts and answers of the workload's lengths, on the server's cores, as a
 trial on so few cores does. The command exits with 1 if the two disagree about the order, or two cores serve less than 1.3 times one core.
 """
 
@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,39 +45,49 @@ _PROMPTS, _MOST = 64, 20_000
 def perf_analyzer(
     client: PerfAnalyzer, served: ManagedTriton, prompts: Sequence[Prompt], tokens: int, args: argparse.Namespace, folder: Path
 ) -> float:
-    """Requests a second by its report."""
+    """Requests a second by its reports, of one of it for each server, all at the same time."""
     lines = [
         {"PROMPT_IDS": {"content": prompt.ids.tolist(), "shape": [len(prompt.ids)]}, "MAX_TOKENS": {"content": [tokens], "shape": [1]}}
         for prompt in prompts
     ]
-    inputs, report = folder / "inputs.json", folder / "report.csv"
+    inputs = folder / "inputs.json"
     inputs.write_text(json.dumps({"data": lines}), encoding="utf-8")
-    command = [
-        *(str(client.binary), "-m", served.repository.model, "-u", served.triton.address, "-i", "grpc", "--streaming", "--async"),
-        *("--input-data", str(inputs), "--concurrency-range", str(args.at_once), "-f", str(report)),
-        *("--measurement-interval", str(math.ceil(args.seconds / 3 * 1e3)), "--max-trials", "3", "--stability-percentage", "999"),
-    ]
-    done = subprocess.run(
-        command,
-        env=dict(os.environ) | client.variables,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=10 * args.seconds + 60,
-        check=False,
-    )
-    if not report.exists():
-        raise SystemExit(f"perf_analyzer wrote no report: {' | '.join((done.stdout + done.stderr).strip().splitlines()[-5:])}")
-    with report.open(newline="") as file:
-        return float(next(csv.DictReader(file))["Inferences/Second"])
+
+    def one(number: int) -> float:
+        report = folder / f"report-{number}.csv"
+        command = [
+            *(
+                str(client.binary),
+                "-m",
+                served.repository.model,
+                "-u",
+                served.servers[number].address,
+                "-i",
+                "grpc",
+                "--streaming",
+                "--async",
+            ),
+            *("--input-data", str(inputs), "--concurrency-range", str(args.at_once), "-f", str(report)),
+            *("--measurement-interval", str(math.ceil(args.seconds / 3 * 1e3)), "--max-trials", "3", "--stability-percentage", "999"),
+        ]
+        env, within_s = dict(os.environ) | client.variables, 10 * args.seconds + 60
+        done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=within_s, check=False)
+        if not report.exists():
+            raise SystemExit(f"perf_analyzer wrote no report: {' | '.join((done.stdout + done.stderr).strip().splitlines()[-5:])}")
+        with report.open(newline="") as file:
+            return float(next(csv.DictReader(file))["Inferences/Second"])
+
+    with ThreadPoolExecutor(served.replicas) as pool:
+        return sum(pool.map(one, range(served.replicas)))
 
 
 def own_client(served: ManagedTriton, prompts: Sequence[Prompt], tokens: int, args: argparse.Namespace) -> float:
     """Requests a second of our load client, after its first second."""
-    each = max(2, _MOST // args.at_once)
-    order = np.arange(each * args.at_once) % len(prompts)
+    at_once = args.at_once * served.replicas
+    each = max(2, _MOST // at_once)
+    order = np.arange(each * at_once) % len(prompts)
     sent = [prompts[i] for i in order.tolist()]
-    load = sequential_load("warmup", sent[:each], tokens, args.at_once)
+    load = sequential_load("warmup", sent[:each], tokens, at_once)
     load = replace(load, input_tokens=np.array([len(prompt.ids) for prompt in sent], np.int32))
     bodies = [served.body(i, prompt, tokens) for i, prompt in enumerate(sent)]
 
@@ -90,12 +101,12 @@ def own_client(served: ManagedTriton, prompts: Sequence[Prompt], tokens: int, ar
 
 
 def measured(workload: InferenceWorkload, cpus: tuple[int, ...], client: PerfAnalyzer, args: argparse.Namespace) -> tuple[float, float]:
-    """(perf_analyzer, ours) of a server on these cores, with the clients on them too."""
+    """(perf_analyzer, ours) of a server on each of these cores, with the clients on them too."""
     prompts = [p for of in prompts_of(workload, schedule_of(workload)).by_phase for p in of][:_PROMPTS]
     tokens = int(schedule_of(workload).phases[0].output_tokens[0])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        place = Place(folder, [list(cpus)], [{}], len(cpus))
+        place = Place(folder, [[cpu] for cpu in cpus], [{} for _ in cpus], 1)
         served = assemble(workload, place, None)
         assert isinstance(served, ManagedTriton)
         before = os.sched_getaffinity(0)

@@ -14,6 +14,8 @@ from pathlib import Path
 
 _RECORD = struct.Struct("<ii")
 _STARTED, _FINISHED = 1, 2
+_NUMBERS = 2**31
+"""Of our own requests; other clients count from anywhere."""
 
 
 class Journal:
@@ -24,7 +26,7 @@ class Journal:
         self._fd = os.open(folder / f"journal-{time.time_ns()}-{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
     def started(self, request_id: str) -> None:
-        """A request has reached the model. Ids that are no numbers are nobody's who reads this, and are left out."""
+        """A request has reached the model. Ids that are no such numbers are nobody's who reads this, and are left out."""
         self._write(_STARTED, request_id)
 
     def finished(self, request_id: str) -> None:
@@ -32,7 +34,7 @@ class Journal:
         self._write(_FINISHED, request_id)
 
     def _write(self, event: int, request_id: str) -> None:
-        if request_id.isdigit():
+        if request_id.isdigit() and int(request_id) < _NUMBERS:
             os.write(self._fd, _RECORD.pack(event, int(request_id)))
 
 

@@ -46,3 +46,12 @@ def test_a_record_cut_off_did_not_happen(tmp_path: Path) -> None:
     file = next(tmp_path.iterdir())
     file.write_bytes(file.read_bytes() + b"\x02\x00\x00")
     assert journal.read(tmp_path, {}) == [Entries((3,), ())]
+
+
+def test_an_id_that_is_no_number_of_ours_is_left_out(tmp_path: Path) -> None:
+    """Other clients give names, or count from beyond what a record holds."""
+    journal = Journal(tmp_path)
+    for request_id in ("7", "a-name", "", str(2**31), str(2**63)):
+        journal.started(request_id)
+    (file,) = tmp_path.iterdir()
+    assert file.stat().st_size == 8
