@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from plumbline.judgement import Judgement, met, not_shown
 from plumbline.metrics import Phase
@@ -27,11 +27,13 @@ LimitName = Literal[
 memory                  reading the weights
 network                 between the client and the server
 engine_setting          the engine's limit of concurrent requests, with the hardware at work
-service                 an endpoint as it is sold, whose hardware nobody sees
+service                 an endpoint as it is sold, whose hardware is not seen
 data, communication, host    a step of training waits for its batch, for other ranks, or for the program that drives the device
 client                  the load generator
 path                    the server and the protocol around the model
 not_shown               nothing that was seen explains it"""
+BUSY, AT_WORK = 0.7, 0.3
+"""From so much of its time on hardware is busy; with less than AT_WORK of what it can do it waits for something else."""
 LIMIT_WORDS: dict[LimitName, str] = {
     "accelerator": "the accelerator",
     "cores": "the cores",
@@ -61,6 +63,16 @@ class Limit(BaseModel):
     missing: str = ""
     decides: str = ""
 
+    @model_validator(mode="after")
+    def _shown_or_not(self) -> Limit:
+        """Only a limit of what is rented is shown: another one is no claim, whoever wrote the document."""
+        if (self.limit in _RANKED) == bool(self.missing) or bool(self.missing) != bool(self.decides):
+            raise ValueError(
+                f"limit {self.limit} with missing {self.missing!r} and decides {self.decides!r}; expected both, "
+                f"or neither of {', '.join(sorted(_RANKED))}"
+            )
+        return self
+
     @property
     def judgement(self) -> Judgement:
         """Whether the figure is one of the hardware: met, or not shown."""
@@ -75,6 +87,4 @@ class Limit(BaseModel):
     @classmethod
     def shown(cls, phase: Phase, limit: LimitName, seen: str) -> Limit:
         """One that makes the figure a claim about what is rented."""
-        if limit not in _RANKED:
-            raise ValueError(f"{limit} is no limit of what is rented; expected one of {', '.join(sorted(_RANKED))}")
         return cls(phase=phase, limit=limit, seen=seen)

@@ -1,6 +1,6 @@
 """Providers whose probes and whose workload contradict each other: faster at everything that was probed, and slower at the work.
 
-Such a pair was not compared by its hardware: something that nobody declared lies between. No certainty rests on it."""
+Such a pair was not compared by its hardware: something that is not declared lies between. No certainty rests on it."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def decide(team: str, kind: WorkloadKind, preference: Preference, trials: Sequen
     eligible = [c for c in candidates if c.eligible]
     values = _values(preference, columns, eligible)
     scores = {p: float(np.exp(np.array([c.weight for c in columns]) @ np.log(v))) for p, v in values.items()}
-    against = contradictions((c.provider for c in eligible), counted)
+    against = contradictions((c.provider for c in eligible), counted) if draws else ()
     chances = probabilities(preference, columns, eligible, counted, SEED, draws) if draws and not against else {}
     ranked = [
         replace(

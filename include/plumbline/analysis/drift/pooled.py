@@ -43,7 +43,7 @@ ALARM_LEVEL = 0.005
 campaigns arrive one provider after the other."""
 _KINDS, _FEWEST_UNTOUCHED, _FEWEST_SERIES, _FEWEST_CLOUDS = 2, 3, 2, 2
 _MOST_CLOUDS = 64
-"""Beyond this number of clouds no fleet decides, and the number is not told."""
+"""Beyond this number of clouds no fleet decides, and the number is not shown."""
 USUAL_SPREAD, _MATTERS = 1 / 6, 1 / 3
 """Shares of the warn threshold: the spread of campaigns without a change, and the smallest effect that is worth a finding."""
 _CLEAR, _STRAY = 1.96, 5

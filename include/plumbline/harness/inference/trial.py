@@ -247,7 +247,9 @@ def _on_endpoint(record: TrialRecord, schedule: Schedule, prompts: Prompts, outp
             outputs.check(record, served.target())
         try:
             _phases(driver, schedule, prompts)
-            capacity.conclude_on_endpoint(record, hidden=server is None)
+            capacity.conclude_on_endpoint(
+                record, hidden=server is None, apart=server is None or (cores is not None and cores.client is not None)
+            )
         finally:
             if (source := served.token_count_source(record.logs)) is not None:
                 record.result.facts["endpoint.token_count"] = source

@@ -9,7 +9,7 @@ cores           at least 70 % of the trial's cores were busy with it
 accelerator     it was busy 70 % of the time, and its power or its arithmetic was at least 30 % of what the probe reached
 memory          as either of these, where reading the weights took 70 % of the probed bandwidth
 engine setting  the hardware was idle in part, and as many requests as the engine takes were in it
-service         an endpoint whose hardware nobody sees: the rate is a property of what is sold
+service         an endpoint whose hardware is not seen: the rate is a property of what is sold
 not shown       the hardware was idle and nothing of the above was seen"""
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ from dataclasses import dataclass, field
 
 from plumbline.judgement import judges
 from plumbline.metrics import Phase
-from plumbline.results.limit import Limit, LimitName
+from plumbline.results.limit import AT_WORK, BUSY, Limit, LimitName
 
-BUSY, AT_WORK = 0.7, 0.3
-"""From so much of its time on hardware is busy; with less than AT_WORK of what it can do it waits for something else."""
 PATH_NEAR, PATH_NEAR_ON_CORES = 0.8, 0.5
 """Share of the path's own rate from which it is the limit. A model on the same cores runs in turn with its path: there it is the larger part."""
 

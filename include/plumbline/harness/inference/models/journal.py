@@ -26,7 +26,7 @@ class Journal:
         self._fd = os.open(folder / f"journal-{time.time_ns()}-{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
     def started(self, request_id: str) -> None:
-        """A request has reached the model. Ids that are no such numbers are nobody's who reads this, and are left out."""
+        """A request has reached the model. Ids that are no such numbers are another client's, and are left out."""
         self._write(_STARTED, request_id)
 
     def finished(self, request_id: str) -> None:

@@ -19,19 +19,20 @@ def conclude_on_own_server(record: TrialRecord, place: Place, client_cpus: tuple
         return  # nothing was searched, or no rate held
     path_rate, missing = measure_path(record, place, client_cpus, at.log, at.prompts, at.in_flight, checkpoint)
     slots = record.workload.server.sequences * len(place.variables)
-    _conclude(record, at, _evidence(record, at, slots, path_rate, missing))
+    _conclude(record, at, _evidence(record, at, slots, path_rate, missing, apart=client_cpus is not None))
 
 
-def conclude_on_endpoint(record: TrialRecord, *, hidden: bool) -> None:
-    """As above, of a server that the trial did not start. `hidden`: its hardware is not among what the trial watches."""
+def conclude_on_endpoint(record: TrialRecord, *, hidden: bool, apart: bool) -> None:
+    """As above, of a server that the trial did not start. `hidden`: its hardware is not among what the trial watches; `apart`: it and the client
+    share no core."""
     if (at := record.capacity) is None:
         return
     missing = "the server is not the trial's own"
-    _conclude(record, at, _evidence(record, at, record.workload.server.sequences, None, missing, hidden=hidden))
+    _conclude(record, at, _evidence(record, at, record.workload.server.sequences, None, missing, apart=apart, hidden=hidden))
 
 
 def _evidence(
-    record: TrialRecord, at: CapacityLoad, slots: int, path_rate: float | None, missing: str, *, hidden: bool = False
+    record: TrialRecord, at: CapacityLoad, slots: int, path_rate: float | None, missing: str, *, apart: bool, hidden: bool = False
 ) -> CapacityEvidence:
     workload, gpus = record.workload, record.watch.gpus
     probed = {row.metric: row.value for row in record.probed if row.value}
@@ -55,7 +56,7 @@ def _evidence(
         foreign_from=record.trial.validity.foreign_cpu_degraded,
         client=cpu_s / at.log.elapsed_s / record.watch.cores if at.log.cpu_s and at.log.elapsed_s > 0 else None,
         # On the server's cores a client is late as soon as they are full: only what makes a phase invalid was the client's own limit.
-        client_limited=limited.reason.detail if limited is not None and limited.level == "invalid" else "",
+        client_limited=limited.reason.detail if limited is not None and (apart or limited.level == "invalid") else "",
         path_rate=path_rate,
         path_missing=missing,
         bandwidth=rows.get("model_bandwidth_utilization"),

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from plumbline.judgement import judges
 from plumbline.results import MetricRow, Stage, Telemetry
-from plumbline.results.limit import Limit, LimitName
+from plumbline.results.limit import AT_WORK, BUSY, Limit, LimitName
 
-WAITED, BUSY, AT_WORK = 0.3, 0.7, 0.3
+WAITED = 0.3
 
 
 @dataclass(frozen=True)

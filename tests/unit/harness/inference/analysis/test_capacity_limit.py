@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from plumbline.harness.inference.analysis.capacity_limit import CapacityEvidence, judge_capacity
+from plumbline.results.limit import Limit, LimitName
 
 CPU = CapacityEvidence(
     rate=40.0, accelerated=False, in_flight=6.0, slots=64, own=0.97, foreign=0.01, client=0.04, path_rate=400.0, arithmetic=0.5
@@ -59,3 +60,9 @@ def test_the_evidence_is_in_the_sentence() -> None:
     assert "arithmetic was 50.0% of the probe's" in seen and "carries 400/s" in seen
     path = judge_capacity(replace(CPU, path_rate=60.0))
     assert "67%" in path.seen and "40/s is not shown to be what the hardware serves" in path.judgement.text
+
+
+@pytest.mark.parametrize(("limit", "missing"), [("path", ""), ("not_shown", ""), ("host", ""), ("cores", "40/s is not shown")])
+def test_a_document_cannot_show_a_limit_that_is_none_of_what_is_rented(limit: LimitName, missing: str) -> None:
+    with pytest.raises(ValueError, match="expected both, or neither"):
+        Limit(phase="sweep", limit=limit, seen="seen", missing=missing, decides=missing)
