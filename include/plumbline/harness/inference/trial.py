@@ -248,7 +248,9 @@ def _on_endpoint(record: TrialRecord, schedule: Schedule, prompts: Prompts, outp
         try:
             _phases(driver, schedule, prompts)
             capacity.conclude_on_endpoint(
-                record, hidden=server is None, apart=server is None or (cores is not None and cores.client is not None)
+                record,
+                hidden=server is None and not served.endpoint.launcher.near,
+                apart=server is None or (cores is not None and cores.client is not None),
             )
         finally:
             if (source := served.token_count_source(record.logs)) is not None:

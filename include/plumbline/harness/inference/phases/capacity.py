@@ -23,7 +23,7 @@ def conclude_on_own_server(record: TrialRecord, place: Place, client_cpus: tuple
 
 
 def conclude_on_endpoint(record: TrialRecord, *, hidden: bool, apart: bool) -> None:
-    """As above, of a server that the trial did not start. `hidden`: its hardware is not among what the trial watches; `apart`: it and the client
+    """As above, of a server that the trial did not start. `hidden`: it is on another machine, which the trial does not watch; `apart`: it and the client
     share no core."""
     if (at := record.capacity) is None:
         return
