@@ -89,7 +89,7 @@ def test_it_is_one_file_that_names_nothing_to_load(page: str) -> None:
 
 def test_training_and_inference_stand_apart_with_their_trials(page: str, sample: CampaignData) -> None:
     text = body(page)
-    assert text.index('id="training-gpt-tiny-cpu-v1"') < text.index('id="inference-chat-tiny-cpu-v5"')
+    assert text.index('id="training-gpt-tiny-cpu-v1"') < text.index('id="inference-chat-tiny-cpu-v6"')
     assert all(escape(c.text) in text for document in sample.documents for c in document.trial.workload.acceptance)
     for document in sample.documents:
         assert document.checksum in text

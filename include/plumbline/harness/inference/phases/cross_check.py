@@ -16,7 +16,7 @@ from plumbline.metrics.quantiles import interval, percentile
 from plumbline.results import MetricRow, metric_row
 
 _REQUESTS, _TOKENS = 100, 16
-_WITHIN_S = 5.0
+_WITHIN_S = 2.5
 """For each of the two clients; slow models are asked fewer requests."""
 _EQUAL = 0.95
 """Share of the answers that must be equal: rounding may turn a choice between two tokens of the same probability."""
