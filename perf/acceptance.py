@@ -1,9 +1,9 @@
 """False returns and power of the acceptance of nodes: `python perf/acceptance.py [--fleets N] [--mlperf FILE]`
 
-Fleets with 1 % noise in four figures. `at once`: healthy fleets of which a node goes back at the first look; `two looks`: also those of which a node is
-suspect in two independent measurements. `found`: fleets of which a node that is 10 % slow in one figure is suspect or goes back at the first look.
+Fleets with 1 % noise in four figures. `suspect`: healthy fleets of which a node is suspect at the first look and has to be measured again; `returned`: those
+of which one is suspect in two independent measurements, which sends it back. `found`: fleets of which a node that is 10 % slow in one figure is suspect.
 `--mlperf`: a CSV of MLPerf Training runs (submitter, system_id, benchmark, global_batch, nodes, round, minutes_to_train, status) adds real noise: each figure
-draws from the differences of a benchmark's runs from the median of their system, scaled to 1 %. Exit status 1 if more than 1 % of healthy fleets return a node, in two looks.
+draws from the differences of a benchmark's runs from the median of their system, scaled to 1 %. Exit status 1 if more than 1 % of healthy fleets return a node.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "include"))
 
-from plumbline.analysis.acceptance import MIN_EFFECT, clearance, critical_distance, false_alarms, spread
+from plumbline.analysis.acceptance import MIN_EFFECT, critical_distance, false_alarms, spread
 
 FIGURES, NOISE, SLOW, SIZES, BATCH = 4, 0.01, 0.10, (16, 32, 64, 128, 200), 500
 _Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
@@ -62,16 +62,13 @@ def mlperf_noise(file: Path) -> _Draw:
     return draw
 
 
-def look(worse: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes in doubt and nodes that go back at once, of [fleets, figures, nodes] logarithms."""
+def look(worse: np.ndarray) -> np.ndarray:
+    """Nodes in doubt, of [fleets, figures, nodes] logarithms."""
     n = worse.shape[-1]
     distance = worse - np.median(worse, axis=-1, keepdims=True)
     scale = np.maximum(spread(distance)[..., None], 0.001)
     limit = np.maximum(critical_distance(n, false_alarms(n) / FIGURES)[0] * scale, -math.log1p(-MIN_EFFECT))
-    ordered = np.sort(distance, axis=-1)
-    tail = np.maximum(np.maximum(ordered[..., -2:-1], -ordered[..., :1]), scale)
-    doubt = distance > limit
-    return doubt, doubt & (distance > clearance(n, false_alarms(n) / FIGURES) * tail)
+    return np.asarray(distance > limit)
 
 
 def main() -> int:
@@ -83,7 +80,7 @@ def main() -> int:
     fleets, worst = given.fleets, 0.0
     noises = NOISES | ({"MLPerf": mlperf_noise(given.mlperf)} if given.mlperf is not None else {})
     noises = {name: draw for name, draw in noises.items() if given.noise is None or name in given.noise}
-    print("| noise | nodes | at once | two looks | found |\n|---|---|---|---|---|")
+    print("| noise | nodes | suspect | returned | found |\n|---|---|---|---|---|")
     for name, draw in noises.items():
         for n in SIZES:
             rng, counts, done = np.random.default_rng(n), np.zeros(3), 0
@@ -91,11 +88,10 @@ def main() -> int:
                 size = (min(BATCH, fleets - done), FIGURES, n)
                 done += size[0]
                 first, second = NOISE * draw(rng, size), NOISE * draw(rng, size)
-                (doubt, clear), (again, clear_again) = look(first), look(second)
-                once = clear.any(axis=(1, 2))
+                doubt, again = look(first), look(second)
                 first[:, 0, 0] -= math.log1p(-SLOW)
-                found = look(first)[0][:, 0, 0]
-                counts += once.sum(), (once | clear_again.any(axis=(1, 2)) | (doubt & again).any(axis=(1, 2))).sum(), found.sum()
+                found = look(first)[:, 0, 0]
+                counts += doubt.any(axis=(1, 2)).sum(), (doubt & again).any(axis=(1, 2)).sum(), found.sum()
             shares = counts / fleets
             worst = max(worst, float(shares[1]))
             print(f"| {name} | {n} | {shares[0]:.2%} | {shares[1]:.2%} | {shares[2]:.1%} |", flush=True)

@@ -3,7 +3,7 @@
 A figure is compared as a logarithm, so that rates and times mirror each other. A node is in doubt whose distance from the median of the nodes, in units
 of their scaled median absolute deviation, is beyond that of the worst node of healthy fleets with normal noise (simulated for the number of nodes, as the
 MAD of few nodes is itself uncertain). Real noise has longer tails, so doubt alone sends no node back: it is measured again, and goes back if it is slow
-again. At the first look a node goes back only if it is clear of the fleet's own tails (`clearance`). One-sided: a faster node is no fault.
+again. One-sided: a faster node is no fault.
 
 A node without a figure or fact that others have was not measured: it is never accepted, and the others are not compared with it. The same holds for a
 driver or MIG layout that several nodes have and most have not: an operator rolls it out, which is neither a fault nor a comparison of equals.
@@ -28,11 +28,8 @@ from plumbline.metrics.formatting import format_change, format_quantity, join_wo
 from plumbline.results import Scalar
 
 FALSE_ALARMS = 0.005
-"""Share of healthy fleets of which any node is in doubt (with normal noise), or is clear of the fleet's tails (with the longest tails that
-`_TAIL_INDEX` stands for): over all metrics and nodes, of fleets of _USUAL_NODES and less."""
+"""Share of healthy fleets of which any node is in doubt, with normal noise: over all metrics and nodes, of fleets of _USUAL_NODES and less."""
 _USUAL_NODES = 32
-_TAIL_INDEX = 4.0
-"""Of the longest tails that healthy noise is taken to have, Student's t with four degrees of freedom."""
 POWER = 0.9
 MIN_NODES = 5
 """From so many nodes on there is a test; with fewer, a node that is SMALL_FLEET_LIMIT worse than the best one goes back."""
@@ -43,7 +40,6 @@ _LEAST_SCALE = 0.001
 _NORMAL_MAD, _NORMAL_Q90 = 1.4826, 1.2816
 _SKEW_NODES = 30
 _DRAWS = 40_000
-_FEW = 5.0
 _MAJORITY_FACTS = ("gpu.count", "driver.version", "cuda.version")
 _MAJORITY_GPU_FACTS = ("product", "mig", "vbios", "firmware", "ecc", "pcie_width_max", "pcie_generation_max", "nvlink_active")
 _LOWER_IS_WORSE = ("power_limit_w",)
@@ -84,25 +80,21 @@ class Node:
 @dataclass(frozen=True)
 class FigureTest:
     """One metric over the nodes that have it. `median` in SI units; `limit`: the share by which a node must be worse to be in doubt; `detectable`: the
-    share that is found in POWER of cases; `clear`: the share from which a node in doubt goes back without a second measurement. Without a test (too
-    few nodes) `detectable` is None."""
+    share that is found in POWER of cases. Without a test (too few nodes) `detectable` is None, and a node that is worse by the limit goes back at once."""
 
     metric: str
     nodes: int
     median: float
     limit: float
     detectable: float | None
-    clear: float
 
     @property
     def text(self) -> str:
         name = f"{format_probe_name(self.metric)}, median {format_quantity(self.median, METRICS[self.metric].unit)}"
         if self.detectable is None:
             return f"{name}: {self.nodes} nodes are too few for a test; a node {self.limit:.0%} worse than the best goes back"
-        return (
-            f"{name}: with {self.nodes} nodes a slowdown of {self.detectable:.1%} is found in {POWER:.0%} of cases; "
-            f"below {self.clear:.1%} a second measurement decides"
-        )
+        found = f"with {self.nodes} nodes a slowdown of {self.detectable:.1%} is found in {POWER:.0%} of cases"
+        return f"{name}: {found}; a second measurement decides"
 
 
 @dataclass(frozen=True)
@@ -238,12 +230,11 @@ def judge_fleet(
     if len(complete) == 1 and not set(limits) & set(metrics):
         lacking[complete[0]].append(ALONE)
     tests, slow = [], dict[str, dict[str, float]]()
-    clear: dict[str, set[str]] = {}
     for metric in metrics:
         own = {node.name: node.figures[metric] for node in nodes if is_measured(node.figures.get(metric))}
         compared = [name for name in complete if name in own]
         if compared and len(own) > 1:
-            tests.append(_judge_figure(metric, own, compared, len(metrics), slow, clear))
+            tests.append(_judge_figure(metric, own, compared, len(metrics), slow))
     rules = _differing_facts(measured, facts, upgrades)
     verdicts = []
     for node in sorted(nodes, key=lambda n: natural_order(n.name)):
@@ -255,7 +246,7 @@ def judge_fleet(
                 change = format_change(node.figures[m] / test.median - 1)
                 said = f"{format_probe_name(m)} {format_quantity(node.figures[m], METRICS[m].unit)}, {change} from the fleet's median"
                 # Another driver or layout can explain it.
-                sure = node.name not in upgrades and (m in clear.get(node.name, set()) or m in before.get(node.name, ()))
+                sure = node.name not in upgrades and (test.detectable is None or m in before.get(node.name, ()))
                 (certain if sure else doubted).append(said if sure else f"{said}: suspect, measure it again")
         counted = (f"{what} ({name} {node.counters[name]})" for name, what in _COUNTERS.items() if node.counters.get(name, 0) > 0)
         reasons = dict.fromkeys((*node.faults, *counted, *rules.get(node.name, ()), *_beyond(node, limits), *certain))
@@ -326,29 +317,23 @@ def _judge_figure(
     compared: Sequence[str],
     metrics: int,
     slow: dict[str, dict[str, float]],
-    clear: dict[str, set[str]],
 ) -> FigureTest:
-    """Compare `figures` with those of the `compared` nodes; add the nodes in doubt to `slow`, those that are sure to `clear`. Positive logarithms are
-    worse than the median."""
+    """Compare `figures` with those of the `compared` nodes; add the nodes in doubt to `slow`. Positive logarithms are worse than the median."""
     sign, values = _sign(metric), np.array([figures[name] for name in compared])
     worse = sign * np.log(values)
     middle = float(np.median(worse))
     if len(values) < MIN_NODES:
         reference, limit, detectable = float(worse.min()), -math.log1p(-SMALL_FLEET_LIMIT), None
-        least_clear = limit
     else:
         scale = max(float(spread(worse - middle)), _LEAST_SCALE)
         critical, found = critical_distance(len(values), false_alarms(len(values)) / metrics)
         least = -math.log1p(-MIN_EFFECT)
         reference, limit, detectable = middle, max(critical * scale, least), -math.expm1(-max(found * scale, least))
-        least_clear = max(limit, clearance(len(values), false_alarms(len(values)) / metrics) * _tail(worse - middle, scale))
     for name, value in figures.items():
         distance = sign * math.log(value) - reference
         if distance > limit:
             slow.setdefault(name, {})[metric] = -math.expm1(-distance)
-            if distance > least_clear:
-                clear.setdefault(name, set()).add(metric)
-    return FigureTest(metric, len(values), float(np.median(values)), -math.expm1(-limit), detectable, -math.expm1(-least_clear))
+    return FigureTest(metric, len(values), float(np.median(values)), -math.expm1(-limit), detectable)
 
 
 def spread(distances: np.ndarray) -> np.ndarray:
@@ -358,22 +343,9 @@ def spread(distances: np.ndarray) -> np.ndarray:
     return middle if distances.shape[-1] < _SKEW_NODES else np.maximum(middle, np.quantile(distances, 0.9, axis=-1) / _NORMAL_Q90)
 
 
-def _tail(distances: np.ndarray, scale: float) -> float:
-    """How far from the median the fleet reaches without its worst node, to either side. A second slow node hides the first one: both are measured
-    again."""
-    ordered = np.sort(distances)
-    return max(float(ordered[-2]), float(-ordered[0]), scale)
-
-
 def false_alarms(n: int) -> float:
     """The share for n nodes. Long tails reach further in larger fleets, and twice more often, than the normal limit does."""
     return FALSE_ALARMS * min(1.0, _USUAL_NODES / n)
-
-
-def clearance(n: int, alpha: float) -> float:
-    """By which factor the worst of n healthy nodes exceeds all others with probability `alpha`: of the extremes of a tail of index a, the ratio of the
-    greatest to the next exceeds r with probability r^-a. Few nodes show less of the tail; that term is fitted by perf/acceptance.py."""
-    return float(alpha ** (-1 / _TAIL_INDEX) * (1 + _FEW / n))
 
 
 @cache
