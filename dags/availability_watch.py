@@ -1,7 +1,7 @@
 """Check the uptime of endpoints and the capacity of clusters between campaigns, as often as declared.
 
-What     for each provider with `watch.uptime` or `watch.capacity`: one request of one output token, or one pod that ends at once
-         (`dry_run`: a question to the API alone). Each check goes to the archive. The third miss in a row opens a finding and sends alerts;
+What     for each provider with `watch.uptime` or `watch.capacity`: one request of one output token, one list of a cluster's
+         nodes, or one pod that ends at once (`dry_run`: a question to the API alone). Each check goes to the archive. The third miss in a row opens a finding and sends alerts;
          the first answer resolves it. Misses by our own fault, such as an expired token, open none.
 When     hourly, on a team server from the start; a run checks until the next one begins. `plumbline watch` checks once.
 Triage   `checks` waits in the triggerer and holds no worker between checks. It is red if the archive does not answer: the next run continues.

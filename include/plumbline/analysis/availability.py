@@ -20,12 +20,12 @@ from typing import Literal
 from plumbline.analysis.scorecards.provisioning import OPERATOR_FAULTS, PROVIDER_FAULTS
 from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.metrics.proportions import Proportion, wilson_interval
-from plumbline.results.observation import Observation
+from plumbline.results.observation import MAINTENANCE, Observation
 
 MISSES = 3
 """Misses in a row that are an outage."""
 _PROVIDER = PROVIDER_FAULTS | {"server_error", "timeout"}
-_OPERATOR = OPERATOR_FAULTS | {"harness_error", "out_of_memory"}
+_OPERATOR = OPERATOR_FAULTS | {"harness_error", "out_of_memory", MAINTENANCE}
 REACH = 1.5
 """Intervals between checks that a check stands for at most, and between two answered ones that are seen as up."""
 _SILENT = 3
@@ -141,7 +141,7 @@ class WatchHistory:
 
 
 def whose_fault(cause: str) -> Whose:
-    """Whose fault a miss of this failure class is."""
+    """Whose fault a miss of this failure class is. Nodes that are out of service on purpose are not the provider's, whoever closed them."""
     return "provider" if cause in _PROVIDER else "operator" if cause in _OPERATOR else "unproven"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 
 import numpy as np
@@ -14,7 +13,7 @@ from plumbline.harness.inference.endpoint import Endpoint, classify_failure
 from plumbline.harness.inference.load.prompts import prompt_source
 from plumbline.launch.cluster.observe.replicas import recorded_replicas
 from plumbline.launch.connections import airflow_connection
-from plumbline.launch.failures import EXCEPTIONS, BadDeclaration, Unreachable
+from plumbline.launch.failures import EXCEPTIONS, BadDeclaration, Unreachable, is_refusal_of_host
 from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, OnProgress, ProbeSkipped, ProviderFacts
 from plumbline.launch.local.process_launcher import Allocation, ProcessLauncher, StartRefused
 from plumbline.loadclient.load_generator import drive
@@ -26,7 +25,6 @@ from plumbline.results.probe_document import ProbeDocument
 _CLIENT_MEMORY = 4 * 2.0**30
 _CHECK_S = 30.0
 _PROMPT_TOKENS = 8
-_REFUSED = re.compile(r"(?:HTTP|error) 5\d\d|Errno (?:104|111)\b|refused|reset", re.IGNORECASE)
 
 
 class EndpointClientLauncher(ProcessLauncher):
@@ -73,7 +71,7 @@ class EndpointClientLauncher(ProcessLauncher):
         if log.finished:
             return float(log.latencies("dispatched", "first_token")[0])
         failure, detail = classify_failure(log)
-        if failure == "unreachable" and _REFUSED.search(detail):  # its host answered; a silent network may be ours
+        if failure == "unreachable" and is_refusal_of_host(detail):
             failure = "server_error"
         raise EXCEPTIONS[failure](detail)
 

@@ -39,6 +39,18 @@ Unreachable = _kind("Unreachable", "unreachable")
 BadDeclaration = _kind("BadDeclaration", "bad_declaration")
 EXCEPTIONS: dict[FailureClass, type[TrialFailure]] = {kind.failure_class: kind for kind in TrialFailure.__subclasses__()}
 
+_HOST_REFUSED = re.compile(r"(?:HTTP|error) 5\d\d|Errno (?:104|111)\b|refused|reset", re.IGNORECASE)
+
+
+def is_refusal_of_host(detail: str) -> bool:
+    """Whether the other host itself refused, broke off or failed; a silent network may be ours."""
+    return _HOST_REFUSED.search(detail) is not None
+
+
+class InMaintenance(Exception):
+    """What a check asks for is out of service on purpose: neither up nor down."""
+
+
 RETRIED: frozenset[FailureClass] = frozenset(
     {
         "interrupted",  # preempted, evicted or killed: the next node may last

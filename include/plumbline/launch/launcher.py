@@ -72,7 +72,8 @@ class Launcher(ABC):
         return ProbeSkipped(f"{provider.name} has no hardware probe")
 
     def check_uptime(self, declared: Declarations, provider: Provider, now: datetime) -> float:
-        """Seconds to the first byte of an answer to one small request. TrialFailure of the class of a miss."""
+        """Seconds to an answer: to the first byte of a model's, or to the list of a cluster's nodes. TrialFailure of the class of a miss;
+        InMaintenance where it is neither an answer nor a miss."""
         raise BadDeclaration(f"the uptime of {provider.name} cannot be watched: launcher.kind is {provider.launcher.kind}")
 
     def ask_capacity(self, declared: Declarations, provider: Provider, now: datetime) -> float | None:

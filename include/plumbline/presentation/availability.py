@@ -11,13 +11,14 @@ from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.metrics.formatting import common_scale, format_bounds, format_name, format_percent
 from plumbline.metrics.proportions import wilson_interval
 from plumbline.presentation.charts.chart import Chart, axis, marks
+from plumbline.results.observation import MAINTENANCE
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _LEVELS = ((1.1, "$good", "at most 10 % above the median"), (1.5, "$accent", "at most 50 %"), (float("inf"), "$warn", "more"))
 PROVIDERS = "the provider's"
 _REFUSED = ("$bad", "none answered")
 _TITLES: dict[WatchKind, tuple[str, str]] = {
-    "uptime": ("Uptime between campaigns", "Time to the first byte"),
+    "uptime": ("Uptime between campaigns", "Time to an answer"),
     "capacity": ("Capacity between campaigns", "Time to a node"),
 }
 
@@ -86,7 +87,7 @@ def watch_view(history: WatchHistory) -> WatchView:
 
 
 def _month(kind: WatchKind, month: Availability) -> MonthLine:
-    ours = [f"{n} × {format_name(cause)} (ours)" for cause, n in month.own.items()]
+    ours = [f"{n} × {format_name(cause)} ({'cordoned nodes' if cause == MAINTENANCE else 'ours'})" for cause, n in month.own.items()]
     unproven = [f"{month.unproven} of unproven cause"] if month.unproven else []
     answers, tried = month.share.successes, month.share.n + month.unproven
     evidence = f"{answers:,} of {tried:,} checks answered" if tried else "no check counts"

@@ -7,11 +7,14 @@ from datetime import datetime
 
 from plumbline.declarations.providers.launcher_base import WatchKind
 
+MAINTENANCE = "maintenance"
+"""Cause of a check of nodes that somebody took out of service: neither up nor down."""
+
 
 @dataclass(frozen=True)
 class Observation:
-    """One check. `cause`: failure class of a miss, None if the provider answered; `detail`: in words. `seconds`: to the first byte of an answer, or
-    to a running node; None for a miss, and where only the API was asked. `gpus` that were asked for, 0 of an endpoint."""
+    """One check. `cause`: failure class of a miss or MAINTENANCE, None if the provider answered; `detail`: in words. `seconds`: to an answer, or
+    to a running node; None for a miss, and where only the API was asked for capacity. `gpus` that were asked for, 0 of an uptime."""
 
     provider: str
     kind: WatchKind

@@ -14,10 +14,10 @@ from plumbline.declarations import Declarations, Provider, load_in_force
 from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.findings.outage import outage_subject, reconcile_outages
 from plumbline.launch.cluster.api import ApiRefused
-from plumbline.launch.failures import TrialFailure
+from plumbline.launch.failures import InMaintenance, TrialFailure
 from plumbline.launch.registry import launcher_for
 from plumbline.results.finding import OPEN_STATES
-from plumbline.results.observation import Observation
+from plumbline.results.observation import MAINTENANCE, Observation
 from plumbline.workflows.budget import CAPACITY_HELD_S, over_budget
 from plumbline.workflows.findings import apply, readable_findings
 from plumbline.workflows.plan import declared_provider
@@ -99,6 +99,8 @@ def _observe(declared: Declarations, provider: Provider, kind: WatchKind, now: d
         seconds = (launcher.check_uptime if kind == "uptime" else launcher.ask_capacity)(declared, provider, now)
     except TrialFailure as failure:
         cause, detail = failure.failure_class, str(failure)
+    except InMaintenance as closed:
+        cause, detail = MAINTENANCE, str(closed)
     except ApiRefused as refusal:
         cause, detail = _REFUSALS.get(refusal.status, "unreachable"), str(refusal)
     except OSError as error:  # a full disk or our own files: no network error of a provider arrives here

@@ -54,7 +54,7 @@ class LauncherBase(Declared):
     simulated: ClassVar[bool] = False
     """No machine: its results never mix with measured ones."""
     watches: ClassVar[frozenset[WatchKind]] = frozenset()
-    """What can be watched between campaigns: the uptime of an endpoint, the capacity of a cluster."""
+    """What can be watched between campaigns: the uptime of an endpoint or a cluster, the capacity of a cluster."""
     not_provisioned: ClassVar[str | None] = None
     """Why no lead time of provisioning exists; None where trials wait for a machine."""
     not_scalable: ClassVar[str | None] = None

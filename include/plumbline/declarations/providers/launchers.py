@@ -217,7 +217,7 @@ class KubernetesLauncher(LauncherBase):
         check_patch(self.pod_patch, {container.name for container in (*self.init_containers, *self.sidecars)})
 
     runs_pods: ClassVar[bool] = True
-    watches: ClassVar[frozenset[WatchKind]] = frozenset({"capacity"})
+    watches: ClassVar[frozenset[WatchKind]] = frozenset({"uptime", "capacity"})
 
     @property
     def start_wait_s(self) -> float:

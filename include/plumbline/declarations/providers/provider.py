@@ -110,10 +110,22 @@ class CapacityWatch(Declared):
     dry_run: bool = Field(False, description="true: ask the API alone, and start no pod")
 
 
+_WATCHABLE = {"uptime": "an endpoint, whose requests show it, or a cluster", "capacity": "a cluster, whose nodes are asked for"}
+
+
 class UptimeWatch(Declared):
-    """How often an endpoint gets one request of one output token between campaigns."""
+    """How often an endpoint gets one request of one output token between campaigns, or a cluster's API lists the provider's nodes."""
 
     every: Duration = Field(ge=60.0, le=3600.0, description="interval, such as 5min: 1min to 1h")
+    ready_nodes: int | None = Field(
+        None,
+        ge=0,
+        le=1024,
+        description="of a cluster: nodes that must be ready; the provider's `nodes` if omitted; 0: only the API must answer",
+    )
+
+    def ready_nodes_of(self, nodes: int) -> int:
+        return nodes if self.ready_nodes is None else self.ready_nodes
 
 
 class MonitoringConfig(Declared):
@@ -128,7 +140,9 @@ class MonitoringConfig(Declared):
         None, ge=86400.0, description="interval of hardware probes of arithmetic and memory, such as 7d; never if omitted"
     )
     capacity: CapacityWatch | None = Field(None, description="ask for a node at an interval: {every: 6h, gpus: 8}; never if omitted")
-    uptime: UptimeWatch | None = Field(None, description="of an endpoint, send a request at an interval: {every: 5min}; never if omitted")
+    uptime: UptimeWatch | None = Field(
+        None, description="send a request to an endpoint, or ask a cluster for its nodes, at an interval: {every: 5min}; never if omitted"
+    )
 
     def of(self, kind: WatchKind) -> CapacityWatch | UptimeWatch | None:
         return (self.uptime if kind == "uptime" else self.capacity) if self.enabled else None
@@ -300,9 +314,13 @@ class Provider(Declared):
         return self
 
     def _watches_fit(self) -> None:
-        for kind, expected in (("uptime", "an endpoint, whose requests show it"), ("capacity", "a cluster, whose nodes are asked for")):
+        for kind, expected in _WATCHABLE.items():
             if getattr(self.watch, kind) is not None and kind not in self.launcher.watches:
                 raise ValueError(f"watch.{kind}, but launcher.kind is {self.launcher.kind}; expected {expected}, or no watch.{kind}")
+        if self.watch.uptime is not None and self.watch.uptime.ready_nodes is not None and not self.launcher.runs_pods:
+            raise ValueError(
+                f"watch.uptime.ready_nodes, but launcher.kind is {self.launcher.kind}; expected a cluster, whose nodes are counted"
+            )
         asked = self.watch.capacity.gpus if self.watch.capacity is not None else None
         if asked is not None and asked > self.accelerator.count:
             raise ValueError(

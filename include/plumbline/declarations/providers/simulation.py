@@ -212,8 +212,9 @@ class SimulatedOutage(Declared):
     begin: AwareDatetime
     end: AwareDatetime
     watch: WatchKind = "uptime"
-    cause: SimulatedFailure | Literal["server_error", "bad_declaration"] = Field(
-        "server_error", description="failure class of each check; bad_declaration: our own, such as an expired token"
+    cause: SimulatedFailure | Literal["server_error", "bad_declaration", "maintenance"] = Field(
+        "server_error",
+        description="failure class of each check; bad_declaration: our own, such as an expired token; maintenance: cordoned nodes, neither up nor down",
     )
 
     @model_validator(mode="after")

@@ -20,6 +20,7 @@ from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.observe import node_facts
 from plumbline.launch.cluster.observe.node_room import check_nodes
 from plumbline.launch.cluster.observe.observation import Row, has_ended, has_succeeded, name_of, parse_time, scheduled_at
+from plumbline.launch.cluster.observe.uptime import check_cluster
 from plumbline.launch.cluster.observe.verdict import classify_launch
 from plumbline.launch.cluster.short_pod import PodPatience, harness_container, run_short_pod, short_pod
 from plumbline.launch.failures import EXCEPTIONS, BadDeclaration, HarnessError
@@ -156,6 +157,9 @@ class ClusterLauncher(Launcher):
 
     def probe(self, declared: Declarations, provider: Provider, now: datetime, limit_s: float) -> ProbeDocument | ProbeSkipped:
         return probe_cluster(declared, provider, cluster_declaration(provider), now, limit_s)
+
+    def check_uptime(self, declared: Declarations, provider: Provider, now: datetime) -> float:
+        return check_cluster(provider, cluster_declaration(provider))
 
     def ask_capacity(self, declared: Declarations, provider: Provider, now: datetime) -> float | None:
         return ask_cluster(declared, provider, cluster_declaration(provider), now)

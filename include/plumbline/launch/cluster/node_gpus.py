@@ -44,6 +44,8 @@ PASSING_TAINT = re.compile(
 )
 """Keys of taints that come and go: of a node that starts, is repaired or goes down. A pod that tolerates them runs where nothing works yet."""
 
+_CLOSING_TAINT = re.compile("unschedulable|drain|upgrad|maintenance|cordon", re.IGNORECASE)
+
 
 @dataclass(frozen=True)
 class NodeGpus:
@@ -149,18 +151,31 @@ class NodeGpus:
         ready = any(c["type"] == "Ready" and c["status"] == "True" for c in self.node["status"].get("conditions") or [])
         passing = [t["key"] for t in spec.get("taints") or [] if PASSING_TAINT.search(t["key"]) and t["effect"] != "PreferNoSchedule"]
         state = labels.get("node.coreweave.cloud/state", "production")
-        driver, layout = labels.get("nvidia.com/gpu-driver-upgrade-state", ""), labels.get("nvidia.com/mig.config.state", "success")
         nothing = self.has_gpus and not (self.capacity or self.by_claim or self.offered_as or self.part)
         reasons = {
             "is not ready": not ready,
             "is cordoned": bool(spec.get("unschedulable")),
             f"starts or goes down ({', '.join(passing)})": bool(passing),
             f"is in state {state}": state != "production",
-            f"gets its driver ({driver})": gpus and driver not in ("", "upgrade-done", "upgrade-required"),
-            f"gets its MIG layout ({layout})": gpus and layout != "success",
+            self._roll_out or "": gpus and self._roll_out is not None,
             f"offers no {self.resource} yet: its driver or device plugin does not run": gpus and nothing,
         }
         return ", ".join(why for why, holds in reasons.items() if holds) or None
+
+    @property
+    def maintained(self) -> bool:
+        """Whether somebody took the node out of service: it is cordoned or drained, or its GPU operator rolls out a driver or a MIG layout."""
+        spec = self.node["spec"]
+        closed = bool(spec.get("unschedulable")) or any(_CLOSING_TAINT.search(taint["key"]) for taint in spec.get("taints") or [])
+        return closed or self._roll_out is not None
+
+    @property
+    def _roll_out(self) -> str | None:
+        driver = self.labels.get("nvidia.com/gpu-driver-upgrade-state", "")
+        if driver not in ("", "upgrade-done", "upgrade-required"):
+            return f"gets its driver ({driver})"
+        layout = self.labels.get("nvidia.com/mig.config.state", "success")
+        return None if layout == "success" else f"gets its MIG layout ({layout})"
 
     @property
     def selector(self) -> dict[str, str]:

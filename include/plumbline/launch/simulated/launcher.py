@@ -27,7 +27,7 @@ from plumbline.harness.inference.analysis.scale_out import ScaleOut
 from plumbline.harness.inference.analysis.validity import too_few_requests
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.harness.measurement import Judgement, verdict
-from plumbline.launch.failures import EXCEPTIONS, BadDeclaration
+from plumbline.launch.failures import EXCEPTIONS, BadDeclaration, InMaintenance
 from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, Launcher, OnProgress, ProbeSkipped, ProviderFacts
 from plumbline.launch.simulated import inference, training
 from plumbline.launch.simulated.model import TrialDraw, UnknownHardware, hardware_of, node_name, probe_rows
@@ -318,6 +318,8 @@ def _simulate_check(provider: Provider, kind: WatchKind, at: datetime) -> float:
     """Seconds of a check, deterministic for a declaration and a time. The TrialFailure of an outage that lasts then."""
     launcher = provider.launcher_as(SimulatedLauncher)
     outage = next((o for o in launcher.outages if o.watch == kind and o.begin <= at < o.end), None)
+    if outage is not None and outage.cause == "maintenance":
+        raise InMaintenance("simulated: the nodes are cordoned")
     if outage is not None:
         raise EXCEPTIONS[outage.cause](f"simulated: {outage.cause}")
     luck = random.Random(f"{launcher.seed}|{provider.name}|{kind}|{at.astimezone(timezone.utc).isoformat()}")
