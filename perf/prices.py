@@ -20,7 +20,7 @@ from price_replay import ReplayAlert, ReplayEvaluation, ReplayResult, evaluate_r
 from plumbline.analysis.prices.check import LIST_MOVE, SPOT_MOVE
 from plumbline.cli.exit_status import FAILED
 from plumbline.cli.output import Json, clear_errors, emit, fail, out, table
-from plumbline.findings.price import format_price_name
+from plumbline.findings.types.price_change import format_price_name
 from plumbline.metrics.formatting import format_amount, format_change, format_percent
 from plumbline.price_sources.csv_history import HistoryError, read_history
 

@@ -22,9 +22,9 @@ from plumbline.alerts import render
 from plumbline.alerts.message import render_details
 from plumbline.archive import Archive, open_archive
 from plumbline.dashboard.app import create_app
-from plumbline.declarations import Declarations, RunRequest, load
+from plumbline.declarations import Declarations, load
 from plumbline.declarations.installation import override_home
-from plumbline.launch.plan import PlanError, plan
+from plumbline.launch.plan import PlanError, RunRequest, plan
 from plumbline.workflows.alert import alert_of
 from plumbline.workflows.finding_action import possible_actions
 from tests.browser import fleet

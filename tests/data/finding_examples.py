@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from plumbline.findings import provider_finding
@@ -40,7 +41,15 @@ def finding_examples(series_key: str, campaign: str, baseline: str) -> dict[str,
 
     def of_provider(kind: FindingKind, subject: str, title: str, **fields: Any) -> Finding:
         made: Finding = provider_finding(
-            fields.pop("provider", series.provider), kind, subject, began=_DAY, since=_DAY, severity="warn", title=title, **fields
+            fields.pop("provider", series.provider),
+            kind,
+            subject,
+            began=_DAY,
+            since=_DAY,
+            severity="warn",
+            title=title,
+            explanation="made for a test",
+            **fields,
         )
         return made
 
@@ -85,6 +94,13 @@ def finding_examples(series_key: str, campaign: str, baseline: str) -> dict[str,
             members=(moved,),
             cause=pooled,
             effect=0.09,
+            attributed_to=("driver.version",),
+        ),
+        "shared_change": lambda: of_series(
+            "environment",
+            "cause/driver.version 580.10",
+            "driver 580.10: no change of 2 trainings beyond your 5 % threshold at 2 providers",
+            cause=replace(pooled, names=("driver 580.10",), verdict="unchanged"),
             attributed_to=("driver.version",),
         ),
         "probe": lambda: of_provider(

@@ -89,6 +89,10 @@ def _nodes(count: int, **figures: float) -> list[Node]:
     return [Node(f"n{i:02d}", {"driver.version": "570"}, {"matmul_tflops": 700.0 + i, **figures}, {}) for i in range(count)]
 
 
+def _with_slow_node() -> list[Node]:
+    return [*_nodes(32), *(replace(n, name="slow") for n in _nodes(1, matmul_tflops=70.0))]
+
+
 def _clouds(*changes: float) -> list[SeriesShift]:
     """Four series at one provider of each cloud."""
     return [
@@ -153,9 +157,10 @@ TRIED: dict[str, Tried] = {
             "one node": lambda: judge_fleet(_nodes(1)),
             "one complete node": lambda: judge_fleet([_nodes(1)[0], *(replace(n, missing="no trial") for n in _nodes(8)[1:])]),
             "not measured": lambda: judge_fleet([replace(n, missing="no trial") for n in _nodes(8)]),
+            "slow at one look": lambda: judge_fleet(_with_slow_node()),
         },
         met=lambda: judge_fleet(_nodes(8)),
-        broken=lambda: judge_fleet([*_nodes(32), *(replace(n, name="slow") for n in _nodes(1, matmul_tflops=70.0))]),
+        broken=lambda: judge_fleet(_with_slow_node(), {"slow": ["matmul_tflops"]}),
     ),
     "availability promise": Tried(
         {

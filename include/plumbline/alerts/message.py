@@ -12,11 +12,11 @@ from slack_sdk.models.blocks.basic_components import SlackFile
 
 from plumbline.alerts.slack.mrkdwn import escape, text_object, truncate
 from plumbline.declarations import digest
-from plumbline.findings.decision_change import parse_decision_subject
 from plumbline.findings.headline import headline
-from plumbline.findings.price import CHANGED_SUBJECT, HELD_SUBJECT
+from plumbline.findings.types import type_of
+from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.metrics.formatting import capitalize_first, first_lines
-from plumbline.results.finding import OPEN_STATES, Finding
+from plumbline.results.finding import Finding
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,11 @@ def render_details(finding: Finding, context: AlertContext | None = None) -> Mes
     ]
     if len(finding.members) > 1:
         lines = first_lines([f"• {member.text}" for member in finding.members], _MOST_MEMBERS, "… and {} more: see the finding")
-        blocks.append(SectionBlock(text=text_object("\n".join(lines), SECTION_LIMIT, label=capitalize_first(_members_title(finding)))))
+        blocks.append(
+            SectionBlock(text=text_object("\n".join(lines), SECTION_LIMIT, label=capitalize_first(type_of(finding).members_title)))
+        )
     remedy = f"{escape(finding.remedy)}\n" if finding.remedy else ""
-    commands = remedy + "\n".join(f"`{escape(command)}`  {escape(why)}" for command, why in next_steps(finding))
+    commands = remedy + "\n".join(f"`{escape(command)}`  {escape(why)}" for command, why in type_of(finding).steps(finding))
     blocks.append(SectionBlock(text=MarkdownTextObject(text=truncate(f"*Next steps*\n{commands}", SECTION_LIMIT))))
     return Message(truncate(_plain_text(finding, context), TEXT_LIMIT), tuple(block.to_dict() for block in blocks), "Details")
 
@@ -147,9 +149,8 @@ def _status(finding: Finding) -> str:
     if finding.state == "acknowledged":
         return f"{finding.severity.upper()} (acknowledged)"
     if finding.state == "accepted":
-        if finding.is_decision_change:
-            return "ACCEPTED AS FIRST CHOICE"
-        return "ACCEPTED AS THE PRICE" if finding.kind == "price" else "ACCEPTED AS NEW BASELINE"
+        accepted = type_of(finding).accepted_as
+        return f"ACCEPTED AS {accepted}" if accepted else "ACCEPTED"
     return "RESOLVED" if finding.state == "resolved" else finding.severity.upper()
 
 
@@ -159,62 +160,16 @@ def _state(finding: Finding, context: AlertContext) -> str:
 
 
 def _facts(finding: Finding, context: AlertContext) -> list[tuple[str, str]]:
-    facts = [
-        *(
-            [("Part of this installation", finding.subject)]
-            if finding.kind == "self"
-            else [("Provider", finding.provider), ("Workload", finding.concerns or "all workloads")]
-        ),
-        (f"{'Last in' if finding.kind == 'missing_data' else 'Since'} campaign", finding.campaign_id)
-        if finding.campaign_id is not None
-        else ("Since", finding.began),
-    ]
-    if finding.campaigns and finding.kind != "missing_data":
+    of = type_of(finding)
+    began = f"{'Last in' if of.missing else 'Since'} campaign"
+    facts = [*of.about(finding), (began, finding.campaign_id) if finding.campaign_id is not None else ("Since", finding.began)]
+    if finding.campaigns and not of.missing:
         facts.append(("Compared with", ", ".join(finding.baseline_campaigns) or "no accepted baseline"))
     if finding.attributed_to:
         facts.append(("Attributed to", ", ".join(finding.attributed_to)))
     if context.came_back:
         facts.append(("Came back", context.came_back))
     return [*facts, ("State", _state(finding, context))]
-
-
-def _members_title(finding: Finding) -> str:
-    if finding.is_decision_change:
-        return "eligible, best first"
-    return "missing" if finding.kind == "missing_data" else "moved together"
-
-
-def next_steps(finding: Finding) -> list[tuple[str, str]]:
-    """Pairs of command and purpose, the first one first."""
-    steps = [(f"plumbline findings show {finding.finding_id}", "all measured values")]
-    if finding.is_decision_change:
-        return _decision_steps(finding)
-    moves_baseline = finding.kind in ("performance", "environment")
-    if moves_baseline and finding.baseline_campaigns and finding.campaigns:
-        steps.append((f"plumbline compare --finding {finding.finding_id}", "every metric against the baseline"))
-    if finding.state in OPEN_STATES:
-        accept, resolve = (f"plumbline findings {verb} {finding.finding_id} --why …" for verb in ("accept", "resolve"))
-        if moves_baseline and finding.campaigns:
-            steps.append((accept, "accept as new baseline"))
-        elif moves_baseline:
-            steps.append((accept, "accept as the reference of later environment checks"))
-        elif finding.kind == "price" and finding.subject.startswith((CHANGED_SUBJECT, HELD_SUBJECT)):
-            steps += [(accept, "accept as the price in use"), (resolve, "the source was wrong")]
-        else:
-            steps.append((resolve, "fixed, or a false alarm"))
-    if finding.state == "open":
-        steps.append((f"plumbline findings acknowledge {finding.finding_id} --why …", "take ownership"))
-    return steps
-
-
-def _decision_steps(finding: Finding) -> list[tuple[str, str]]:
-    team, kind, workloads = parse_decision_subject(finding.subject)
-    one = f" --workload {workloads[0]}" if len(workloads) == 1 else ""
-    steps = [(f"plumbline decide --team {team} --kind {kind}{one}", "ranking and what would change it")]
-    if finding.state in OPEN_STATES:
-        steps.append((f"plumbline findings accept {finding.finding_id} --why …", "the team switches"))
-        steps.append((f"plumbline findings resolve {finding.finding_id} --why …", "the team stays"))
-    return steps
 
 
 def _footer(finding: Finding, context: AlertContext) -> str:
@@ -234,10 +189,10 @@ def _plain_text(finding: Finding, context: AlertContext) -> str:
     if context.choice:
         lines.append(context.choice)
     if len(finding.members) > 1:
-        lines.append(f"{_members_title(finding)}: " + "; ".join(m.text for m in finding.members[:_MOST_MEMBERS]))
+        lines.append(f"{type_of(finding).members_title}: " + "; ".join(m.text for m in finding.members[:_MOST_MEMBERS]))
     if finding.remedy:
         lines.append(finding.remedy)
-    lines += [f"{command}   ({why})" for command, why in next_steps(finding)]
+    lines += [f"{command}   ({why})" for command, why in type_of(finding).steps(finding)]
     lines += [f"{words}: {address}" for address, words in context.links]
     return "\n      ".join(lines)
 
@@ -282,8 +237,8 @@ def finding_links(finding: Finding, airflow_url: str, trial_id: str | None = Non
     links = [(f"{base}/plumbline/findings/{quote(finding.finding_id, safe='')}", "finding")]
     if asked and finding.state == "open":
         links.append((f"{base}{_REQUIRED_ACTIONS}", "decide in Airflow"))
-    if finding.is_decision_change:
-        team, kind, workloads = parse_decision_subject(finding.subject)
+    if FirstChoice.has(finding):
+        team, kind, workloads = FirstChoice.choice(finding)
         of = f"?workload={quote(workloads[0], safe='')}" if len(workloads) == 1 else ""
         links.append((f"{base}/plumbline/decisions/{quote(team, safe='')}/{kind}{of}", "decision"))
     if finding.campaigns:

@@ -16,7 +16,9 @@ from plumbline.analysis.trial_sample import SUSTAINED
 from plumbline.declarations import Alerts, Provider
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.findings.price import HELD_SUBJECT, format_price_name
+from plumbline.findings.types import type_of
+from plumbline.findings.types.first_choice import FirstChoice
+from plumbline.findings.types.price_change import format_price_name
 from plumbline.metrics.formatting import format_money, format_money_change, format_monthly, format_significant
 from plumbline.results.finding import Finding, Member, PriceMove
 from plumbline.results.sample import Series
@@ -77,13 +79,14 @@ def monthly_cost(
     is no longer declared. An `accepted` price takes precedence over the declared one. `decided`: workloads that run on the provider and
     that teams decide by, which share a volume without a workload as in a decision's savings.
     """
-    if finding.is_decision_change:
+    rests_on = type_of(finding).costs
+    if FirstChoice.has(finding):
         # The price that moved the choice. Without a text it belongs to no sum: one price may move several choices.
         moved = _price_change_cost(finding, alerts, provider, on, accepted) if finding.kind == "price" else MonthlyCost(None, "")
         return replace(moved, text="")
-    if finding.kind == "price":
+    if rests_on == "price":
         return _price_change_cost(finding, alerts, provider, on, accepted)
-    if finding.kind != "performance":
+    if rests_on != "pace" or finding.kind != "performance":
         return MonthlyCost(None, "")
     if not finding.campaigns:
         return MonthlyCost(None, "cost unknown: no workload measured since the change")
@@ -125,7 +128,7 @@ def _time_change(member: Member) -> _TimeChange:
 
 
 def _price_change_cost(finding: Finding, alerts: Alerts, provider: Provider | None, on: date, accepted: Accepted | None) -> MonthlyCost:
-    if finding.effect is None or finding.subject.startswith(HELD_SUBJECT):
+    if finding.effect is None:
         return MonthlyCost(None, "")
     purchase = _purchase(finding)
     if finding.prices:

@@ -42,7 +42,7 @@ def sum_monthly(amounts: Iterable[float | None]) -> MonthlyTotal:
 class FindingRow:
     """A finding's content in a report. `explanation`: what it is attributed to, in words; empty if nothing explains it.
 
-    `headline`: the first line, without severity; `evidence`: the numbers behind it, empty if the finding cannot be read. `direction`: `regressed` or `improved` of a performance finding, else empty. `effect`: a fraction. `usd_per_month`: what it costs at the declared volumes
+    `headline`: the first line, without severity; `evidence`: the numbers behind it, empty if the finding cannot be read. `direction`: `regressed` or `improved` of a performance finding, else empty. `effect`: a fraction. `type`: its id among the types of findings. `usd_per_month`: what it costs at the declared volumes
     (negative: saves), None if unknown. `owner`: the teams whose workloads it concerns.
     """
 
@@ -60,6 +60,7 @@ class FindingRow:
     effect: float | None = None
     usd_per_month: float | None = None
     owner: str = ""
+    type: str = ""
 
 
 ChoiceKey = tuple[str, str, tuple[str, ...]]

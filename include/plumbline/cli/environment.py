@@ -18,8 +18,8 @@ from plumbline.cli.exit_status import DRIFTED, FAILED, OK
 from plumbline.cli.output import Json, clear_errors, emit, err, fail, marked, out, read_archive, table
 from plumbline.declarations import Provider
 from plumbline.embedded.connections import provide_connections
-from plumbline.findings.price import format_price_name
 from plumbline.findings.probe import ProbeVerdict
+from plumbline.findings.types.price_change import format_price_name
 from plumbline.launch.cluster.api import ApiRefused
 from plumbline.launch.failures import TrialFailure
 from plumbline.launch.plan import PlanError

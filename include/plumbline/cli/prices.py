@@ -17,7 +17,8 @@ from plumbline.cli.findings import Why
 from plumbline.cli.output import Json, clear_errors, emit, err, fields_of, out, read_archive, table
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.rates import ListedPurchase, Term
-from plumbline.findings.price import format_price_name, format_price_source, price_unit
+from plumbline.findings.price import format_price_source, price_unit
+from plumbline.findings.types.price_change import format_price_name
 from plumbline.metrics.formatting import format_amount, format_change, format_money
 from plumbline.price_sources import read_prices
 from plumbline.results.price_reading import Reading

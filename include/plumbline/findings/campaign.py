@@ -17,7 +17,6 @@ from typing import Any
 
 from plumbline.analysis.drift.attribution import attribute
 from plumbline.analysis.drift.comparison import (
-    GPU_ERRORS_SUBJECT,
     Comparison,
     MetricComparison,
     Reliability,
@@ -26,7 +25,12 @@ from plumbline.analysis.drift.comparison import (
     format_metric_name,
 )
 from plumbline.analysis.scorecards.provisioning import OPERATOR_FAULTS, UNPROVEN
-from plumbline.findings.headline import without_share
+from plumbline.findings.phrases import without_share
+from plumbline.findings.types.environment import Environment
+from plumbline.findings.types.failed_launches import FailedLaunches
+from plumbline.findings.types.gpu_errors import GpuErrors
+from plumbline.findings.types.missing_trials import MissingTrials
+from plumbline.findings.types.performance import Performance
 from plumbline.metrics import METRICS, leading_order
 from plumbline.metrics.formatting import format_limit, shorten
 from plumbline.results.finding import Finding, FindingKind, Member, Severity, finding_id, gravity
@@ -57,7 +61,7 @@ def _performance(comparison: Comparison) -> Finding | None:
     return _finding(
         comparison,
         kind="performance",
-        subject="performance",
+        subject=Performance.subject,
         severity=_severity(moved),
         title=f"{_name(lead)} {format_effect(lead)}",
         evidence=f"{what}, {repeats}",
@@ -115,7 +119,7 @@ def _environment(comparison: Comparison) -> Finding | None:
     return _finding(
         comparison,
         kind="environment",
-        subject="environment",
+        subject=Environment.subject,
         severity="warn",
         title=f"environment changed: {changes[0].text}",
         evidence=f"environment changed: {shorten(m.fact for m in members)}",
@@ -144,7 +148,7 @@ def _reliability(comparison: Comparison) -> Finding | None:
     return _finding(
         comparison,
         kind="reliability",
-        subject="launches",
+        subject=FailedLaunches.subject,
         severity=severity,
         title=f"{reliability.failures} of {reliability.attempts} attempts failed",
         evidence=f"{reliability.failures} of {reliability.attempts} attempts failed ({classes}) in campaign {comparison.candidate_campaign}",
@@ -183,7 +187,7 @@ def _gpu_errors(comparison: Comparison) -> Finding | None:
     return _finding(
         comparison,
         kind="reliability",
-        subject=GPU_ERRORS_SUBJECT,
+        subject=GpuErrors.subject,
         severity=severity,
         title=affected,
         evidence=f"{affected} ({kinds}) in campaign {comparison.candidate_campaign}",
@@ -206,7 +210,7 @@ def _missing(comparison: Comparison) -> Finding | None:
     return _finding(
         comparison,
         kind="missing_data",
-        subject="trials",
+        subject=MissingTrials.subject,
         severity="warn" if reliability.attempts else "page",
         title=f"{planned} left no result",
         evidence=f"{planned} left no result in campaign {comparison.candidate_campaign}",

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 from plumbline.analysis.drift.environment import FACT_NAMES, fact_name
 from plumbline.findings.headline import cause_of, is_price_change
+from plumbline.findings.types import type_of
+from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_change, format_limit
 from plumbline.results.finding import FLEET, OPEN_STATES, CauseEvidence, Finding, FindingKind, Member, Severity, finding_id, gravity
@@ -135,10 +137,10 @@ def witnesses(findings: Iterable[Finding]) -> dict[str, str]:
             led[finding.finding_id] = cause.finding_id
     stories: dict[str, list[Finding]] = defaultdict(list)
     for finding in known:
-        if is_price_change(finding) or (finding.kind == "price" and finding.is_decision_change and finding.causes):
+        if is_price_change(finding) or (FirstChoice.has(finding) and finding.kind == "price" and finding.causes):
             stories[cause_of(finding)].append(finding)
     for story in stories.values():
-        lead, *others = sorted(story, key=lambda f: (gravity(f.severity), f.is_decision_change, f.finding_id))
+        lead, *others = sorted(story, key=lambda f: (gravity(f.severity), FirstChoice.has(f), f.finding_id))
         led |= dict.fromkeys((f.finding_id for f in others), lead.finding_id)
     return led
 
@@ -146,7 +148,7 @@ def witnesses(findings: Iterable[Finding]) -> dict[str, str]:
 def _witnesses(finding: Finding, pooled: Finding) -> bool:
     cause = pooled.cause
     assert cause is not None  # only findings with one are asked
-    if finding.kind not in ("performance", "environment") or finding.is_decision_change:
+    if type_of(finding).accepting != "baseline":
         return False
     if gravity(finding.severity) < gravity(pooled.severity):
         return False

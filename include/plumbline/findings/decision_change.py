@@ -14,28 +14,20 @@ from datetime import date, datetime
 from itertools import takewhile
 
 from plumbline.analysis.decisions.certainty import with_certainty, with_probability
-from plumbline.analysis.decisions.decision import Choice, Decision
+from plumbline.analysis.decisions.decision import Choice
 from plumbline.analysis.decisions.decision_record import DecisionDocument, PreviousChoice, PriceAtDecision, read_decisions
 from plumbline.archive import Archive
 from plumbline.findings import Reconciliation
-from plumbline.findings.headline import cause_of, describe_price_change, is_price_change, price_cause
+from plumbline.findings.headline import cause_of, is_price_change
+from plumbline.findings.phrases import price_cause
+from plumbline.findings.types import type_of
+from plumbline.findings.types.first_choice import FirstChoice
+from plumbline.findings.types.price_change import PriceChange
 from plumbline.metrics.formatting import format_change, format_count, format_money_change, join_words, shorten
-from plumbline.results.finding import DECISION_CHANGE_PREFIX as DECISION_CHANGE_PREFIX
 from plumbline.results.finding import ChoiceMove, Finding, FindingKind, Member, PriceMove, Severity, finding_id
 
 CONFIDENT_FROM = 0.8
 _NAMED_IN_HEADLINE = 3
-
-
-def decision_subject(decision: Decision) -> str:
-    """The finding's subject, such as `winner/platform/training/gpt-1b`."""
-    return f"{DECISION_CHANGE_PREFIX}{decision.team}/{decision.kind}/{'+'.join(decision.workloads)}"
-
-
-def parse_decision_subject(subject: str) -> tuple[str, str, tuple[str, ...]]:
-    """Team, kind and workloads of such a finding's subject."""
-    team, kind, workloads = subject.removeprefix(DECISION_CHANGE_PREFIX).split("/", 2)
-    return team, kind, tuple(workloads.split("+"))
 
 
 def reconcile_decision(
@@ -47,7 +39,7 @@ def reconcile_decision(
     clouds: Mapping[str, str] | None = None,
 ) -> Reconciliation:
     """Compare a ranking of the day with the last one, and with the open findings about the same choice. `clouds`: of declared providers."""
-    subject, first = decision_subject(now), now.first_name
+    subject, first = FirstChoice.of(now.team, now.kind, now.workloads), now.first_name
     known = [f for f in open_findings if f.subject == subject]
     if before is None or before.question != now.question:
         return Reconciliation(resolved=tuple((f, "resolved: the team's question changed") for f in known if before is not None))
@@ -173,7 +165,7 @@ def _finding(before: DecisionDocument, now: DecisionDocument, why: _Cause, day: 
     was = shorten(map(with_probability, before.eligible)) or "no provider was eligible"
     return _updated(
         Finding(
-            finding_id=finding_id(provider, decision_id, why.kind, decision_subject(now)),
+            finding_id=finding_id(provider, decision_id, why.kind, FirstChoice.of(now.team, now.kind, now.workloads)),
             series_key="",
             campaign_id=None,
             kind=why.kind,
@@ -183,7 +175,7 @@ def _finding(before: DecisionDocument, now: DecisionDocument, why: _Cause, day: 
             provider=provider,
             workload_kind=now.kind,
             workload=now.workloads[0] if len(now.workloads) == 1 else "",
-            subject=decision_subject(now),
+            subject=FirstChoice.of(now.team, now.kind, now.workloads),
             simulated=now.simulated,
             attributed_to=why.reasons,
             causes=why.short,
@@ -220,16 +212,16 @@ def join_stories(findings: Sequence[Finding], clouds: Mapping[str, str]) -> tupl
     changed = []
     joined = _with_shared_prices(findings, clouds)
     for before, finding in zip(findings, joined, strict=True):
-        if finding.is_decision_change and finding.state in ("accepted", "resolved"):
+        if FirstChoice.has(finding) and finding.state in ("accepted", "resolved"):
             continue
         of_cause = {
-            parse_decision_subject(f.subject): f
+            FirstChoice.choice(f): f
             for f in joined
-            if f.is_decision_change and f.causes and f.state != "resolved" and cause_of(f) == cause_of(finding)
+            if FirstChoice.has(f) and f.causes and f.state != "resolved" and cause_of(f) == cause_of(finding)
         }
         moves = tuple(ChoiceMove(team, kind, f.instead_of, _first_of(f)) for (team, kind, _), f in sorted(of_cause.items()))
         over = finding.state in ("accepted", "resolved") and len(moves) < len(finding.moves)  # what it moved once it keeps
-        story = finding if over or (finding.is_decision_change and not finding.causes) else replace(finding, moves=moves)
+        story = finding if over or (FirstChoice.has(finding) and not finding.causes) else replace(finding, moves=moves)
         if story != before:
             changed.append(story)
     return tuple(changed)
@@ -238,13 +230,13 @@ def join_stories(findings: Sequence[Finding], clouds: Mapping[str, str]) -> tupl
 def _with_shared_prices(findings: Sequence[Finding], clouds: Mapping[str, str]) -> list[Finding]:
     """With the cloud as the cause where several of its regions took the same change of price, and the prices of all of them."""
     together: dict[str, dict[str, PriceMove]] = {}
-    by_cloud = {f.finding_id: describe_price_change(f, clouds.get(f.provider, f.provider)) for f in findings if is_price_change(f)}
+    by_cloud = {f.finding_id: PriceChange().describe(f, clouds.get(f.provider, f.provider)) for f in findings if is_price_change(f)}
     for finding in findings:
-        for text in (by_cloud.get(finding.finding_id), *(finding.causes if finding.is_decision_change else ())):
+        for text in (by_cloud.get(finding.finding_id), *(finding.causes if FirstChoice.has(finding) else ())):
             if text is not None:
                 together.setdefault(text, {}).update({p.provider: p for p in finding.prices})
     renamed = {
-        describe_price_change(f, f.provider): by_cloud[f.finding_id]
+        PriceChange().describe(f, f.provider): by_cloud[f.finding_id]
         for f in findings
         if f.finding_id in by_cloud and len(together[by_cloud[f.finding_id]]) > 1
     }
@@ -252,7 +244,7 @@ def _with_shared_prices(findings: Sequence[Finding], clouds: Mapping[str, str]) 
     for finding in findings:
         causes = finding.causes
         if finding.finding_id in by_cloud:
-            shared = renamed.get(describe_price_change(finding, finding.provider))
+            shared = renamed.get(PriceChange().describe(finding, finding.provider))
             causes = () if shared is None else (shared,)
         elif finding.kind == "price":
             causes = tuple(renamed.get(cause, cause) for cause in causes)
@@ -276,7 +268,6 @@ def _first_of(finding: Finding) -> str | None:
     return finding.members[0].name if finding.members else None
 
 
-CONCERNED = ("performance", "price")
 _MOST = 100
 """Decisions that count: the newest since the finding opened."""
 
@@ -284,7 +275,7 @@ _MOST = 100
 def decision_impact(archive: Archive, finding: Finding, since: datetime) -> str:
     """A sentence: the teams whose first choice, or cheapest eligible setup, moved away from the provider since then if it got worse or dearer, or to
     it if it got better or cheaper. Empty without one, and for findings that cannot move decisions."""
-    if finding.kind not in CONCERNED or finding.is_decision_change:
+    if not type_of(finding).moves_choices:
         return ""
     better = _moved_for_better(finding)
     sentences = [text for course in _courses(archive, since) for text in _moving_criteria(course, finding.provider, better)]
@@ -293,7 +284,7 @@ def decision_impact(archive: Archive, finding: Finding, since: datetime) -> str:
 
 def _moved_for_better(finding: Finding) -> bool | None:
     """Whether the provider improved; None if unknown."""
-    if finding.kind == "price":
+    if isinstance(type_of(finding), PriceChange):
         return None if not finding.effect else finding.effect < 0
     verdict = finding.direction_of(finding.series_key)
     return None if verdict not in ("regressed", "improved") else verdict == "improved"

@@ -16,13 +16,10 @@ from datetime import date
 from plumbline.analysis.drift.environment import EnvironmentChange, diff_nodes, fact_name, format_values
 from plumbline.declarations.thresholds import EnvironmentRules
 from plumbline.findings import Reconciliation, provider_finding, unsettled_id
+from plumbline.findings.types.environment import Environment
 from plumbline.metrics.formatting import shorten
 from plumbline.results.finding import Finding, Member
 from plumbline.results.sample import Facts, Scalar
-
-ENVIRONMENT_SUBJECT = "environment"
-"""Shared with reviews: their findings are about the same facts."""
-CHECK_FAILING_SUBJECT = "watch"
 
 
 @dataclass(frozen=True)
@@ -55,10 +52,10 @@ def reconcile_environment(
     """Compare the nodes' facts with the accepted ones. `open_findings`: the provider's unsettled findings, `settled` the ids of the others; `rerun`:
     a phrase, what starts because of a change, or why nothing does."""
     changes = tuple(change for change in diff_nodes(accepted.facts, nodes, rules) if change.matters)
-    same = [s for s in open_findings if (s.provider, s.kind, s.subject) == (provider, "environment", ENVIRONMENT_SUBJECT)]
+    same = [s for s in open_findings if s.provider == provider and Environment.has(s)]
     known = {fact_name(m.name) for s in same for m in s.members}
     fresh = [change for change in changes if fact_name(change.key) not in known]
-    name = unsettled_id(provider, day.isoformat(), "environment", ENVIRONMENT_SUBJECT, settled)
+    name = unsettled_id(provider, day.isoformat(), "environment", Environment.subject, settled)
     shown_names = {fact_name(key) for key in accepted.facts if any(node.get(key) is not None for node in nodes)}
     now = {fact_name(change.key): change for change in changes}
     continued, resolved = [], []
@@ -114,21 +111,6 @@ def format_counts(counts: Counter[Scalar]) -> str:
     return str(most[0][0]) if len(most) == 1 else ", ".join(f"{n}×{value}" for value, n in most)
 
 
-def check_failing_finding(provider: str, last: date, why: str, simulated: bool = False) -> Finding:
-    """`last`: the day of the last check that succeeded; `why` the newest one failed."""
-    return provider_finding(
-        provider,
-        "missing_data",
-        CHECK_FAILING_SUBJECT,
-        began=last.isoformat(),
-        since=last.isoformat(),
-        severity="warn",
-        title=f"environment check failing since {last.isoformat()}",
-        explanation=f"{why}; changes of driver or hardware go unnoticed until a trial runs",
-        simulated=simulated,
-    )
-
-
 def _member(member: Member, change: EnvironmentChange | None) -> Member:
     """The member with the current values; another number of nodes alone does not change it."""
     if change is None or _values(member.text) == _values(_as_member(change).text):
@@ -151,7 +133,7 @@ def _finding(
     return provider_finding(
         provider,
         "environment",
-        ENVIRONMENT_SUBJECT,
+        Environment.subject,
         name=name,
         since=day.isoformat(),
         severity="warn",

@@ -13,30 +13,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from plumbline.analysis.prices.check import PriceVerdict
-from plumbline.declarations.providers.rates import Purchase, Term
 from plumbline.findings import Reconciliation, provider_finding
+from plumbline.findings.types.held_price import HeldPrice
+from plumbline.findings.types.price_change import PriceChange, format_price_name
 from plumbline.metrics.formatting import format_amount, format_money, format_money_change
 from plumbline.results.finding import Finding, Member, PriceMove, Severity
 from plumbline.results.price_reading import Reading
 
 LARGE_FALL = 0.10
-CHANGED_SUBJECT, HELD_SUBJECT = "price", "held price"
 GPU_HOUR, CORE_HOUR = "GPU-hour", "core-hour"
-
-
-def format_price_name(purchase: str, term: str | None) -> str:
-    """The price's name, such as `on-demand` or `reserved 1y`."""
-    return " ".join(filter(None, (purchase.replace("_", "-"), term)))
 
 
 def price_unit(accelerator: str) -> str:
     """The unit of a price per hour by the kind of accelerator: a GPU, or a core without one."""
     return CORE_HOUR if accelerator == "cpu" else GPU_HOUR
-
-
-def price_subject(kind: str, purchase: Purchase, term: Term | None) -> str:
-    """The subject of a finding about a price: `price on-demand`, `held price reserved 1y`."""
-    return f"{kind} {format_price_name(purchase, term)}"
 
 
 def price_finding(checked: PriceVerdict, simulated: bool = False, unit: str = GPU_HOUR) -> Finding | None:
@@ -50,11 +40,11 @@ def reconcile_prices(
     checks: Sequence[PriceVerdict], open_findings: Sequence[Finding], simulated: bool = False, unit: str = GPU_HOUR
 ) -> Reconciliation:
     """Compare one provider's checks, one for each price, with its open price findings."""
-    known = {f.subject: f for f in open_findings if f.kind == "price"}
+    known = {f.subject: f for f in open_findings}
     new, continued, unchanged, resolved = [], [], [], []
     for checked in checks:
         reading = checked.reading
-        change, hold = (known.get(price_subject(kind, reading.purchase, reading.term)) for kind in (CHANGED_SUBJECT, HELD_SUBJECT))
+        change, hold = (known.get(each.of(reading.purchase, reading.term)) for each in (PriceChange, HeldPrice))
         finding = price_finding(checked, simulated, unit)
         if checked.status == "outdated":  # says nothing about what is open
             unchanged += [open_finding for open_finding in (change, hold) if open_finding is not None]
@@ -88,7 +78,7 @@ def _changed_finding(checked: PriceVerdict, simulated: bool, unit: str) -> Findi
     )
     return _finding(
         checked,
-        CHANGED_SUBJECT,
+        PriceChange,
         severity,
         title=f"{format_price_name(reading.purchase, reading.term)} price {move}",
         evidence=f"{proof} ({format_price_source(reading)})",
@@ -106,7 +96,7 @@ def _held_finding(checked: PriceVerdict, simulated: bool, unit: str) -> Finding:
         consequence = f"costs use the accepted {format_money(checked.accepted, f'USD per {unit}')} until you accept this price or a second source confirms it"
     return _finding(
         checked,
-        HELD_SUBJECT,
+        HeldPrice,
         severity,
         title=f"{format_price_name(reading.purchase, reading.term)} price of {format_money(checked.price, f'USD per {unit}')} is held",
         evidence=f"{_format_sightings(checked)} ({format_price_source(reading)}): {checked.reason}",
@@ -116,17 +106,16 @@ def _held_finding(checked: PriceVerdict, simulated: bool, unit: str) -> Finding:
 
 
 def _finding(
-    checked: PriceVerdict, kind: str, severity: Severity, *, title: str, evidence: str, consequence: str, simulated: bool
+    checked: PriceVerdict, of: type[PriceChange], severity: Severity, *, title: str, evidence: str, consequence: str, simulated: bool
 ) -> Finding:
     reading = checked.reading
-    subject = price_subject(kind, reading.purchase, reading.term)
     gpus, accepted = reading.gpus, checked.accepted
     # Time and price, not only the day: a price can return on the day on which a finding about it was settled.
     began = f"{checked.since.isoformat()} {checked.price:.6g}"
     return provider_finding(
         reading.provider,
         "price",
-        subject,
+        of.of(reading.purchase, reading.term),
         began=began,
         since=str(checked.since.date()),
         severity=severity,

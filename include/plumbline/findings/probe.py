@@ -13,11 +13,11 @@ from statistics import median
 
 from plumbline.analysis.drift.comparison import format_probe_name
 from plumbline.findings import Reconciliation, provider_finding, unsettled_id
+from plumbline.findings.types.probe import Probe
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_change, format_quantity
 from plumbline.results.finding import Finding, Member
 
-PROBE_SUBJECT = "probe"
 DEFAULT_LIMIT = 0.05
 """How much worse than usual a figure must be, as a share, if its metric has no declared threshold."""
 CONFIRMATIONS = 2
@@ -110,7 +110,7 @@ def reconcile_probes(
     what starts because of it, or why nothing does."""
     now = judge_probes(history, limits)
     slow = sorted((j for j in now if j.slow >= CONFIRMATIONS), key=lambda j: j.effect * _sign(j.metric))
-    known = next((s for s in open_findings if (s.provider, s.kind, s.subject) == (provider, "performance", PROBE_SUBJECT)), None)
+    known = next((s for s in open_findings if s.provider == provider and Probe.has(s)), None)
     if known is not None:
         measured = {j.metric: j for j in now}
         unseen = [m for m in known.members if m.name not in measured]
@@ -129,7 +129,7 @@ def reconcile_probes(
     if not slow:
         return ProbeReconciliation(judged=now)
     since = min(j.since for j in slow if j.since is not None).isoformat()
-    name = unsettled_id(provider, since, "performance", PROBE_SUBJECT, settled)
+    name = unsettled_id(provider, since, "performance", Probe.subject, settled)
     unit = {j.metric: METRICS[j.metric].unit for j in slow}
     changes = tuple(
         {"fact": j.metric, "old": format_quantity(j.usual, unit[j.metric]), "new": format_quantity(j.value, unit[j.metric])} for j in slow
@@ -167,7 +167,7 @@ def _finding(
     return provider_finding(
         provider,
         "performance",
-        PROBE_SUBJECT,
+        Probe.subject,
         name=name,
         since=since,
         severity="warn",

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from plumbline.analysis.drift.comparison import GPU_ERRORS_SUBJECT, Comparison
+from plumbline.analysis.drift.comparison import Comparison
 from plumbline.analysis.drift.environment import fact_name
-from plumbline.findings import Reconciliation, missing_data
+from plumbline.findings import Reconciliation
 from plumbline.findings.campaign import grouped
+from plumbline.findings.types import type_of
+from plumbline.findings.types.environment import Environment
 from plumbline.results.finding import Finding
 
 
@@ -36,7 +38,9 @@ def reconcile(
         now = shown_again.get(known.finding_id, [])
         still = {f.series_key for f in now}
         recovered = {
-            key for key in known.standing if key in compared and key in newest and key not in still and _has_recovered(known, compared[key])
+            key
+            for key in known.standing
+            if key in compared and key in newest and key not in still and type_of(known).has_recovered(known, compared[key])
         }
         still_open = (set(known.standing) - recovered) | still
         if recovered and not still_open:
@@ -51,7 +55,7 @@ def _parts(finding: Finding, open_findings: Sequence[Finding]) -> list[tuple[Fin
     same = [s for s in open_findings if (s.provider, s.kind, s.subject) == (finding.provider, finding.kind, finding.subject)]
     here = next((s for s in same if s.campaign_id == finding.campaign_id), None)
     known = [s for s in same if s is not here and (s.campaign_id is None or finding.series_key in s.series)]
-    if finding.kind != "environment":
+    if not Environment.has(finding):
         moved = finding.direction_of(finding.series_key)
         match = next((s for s in known if s.direction_of(finding.series_key) == moved), here)
         return [(finding, match)]
@@ -66,37 +70,10 @@ def _parts(finding: Finding, open_findings: Sequence[Finding]) -> list[tuple[Fin
     return [*parts, (finding.about(left), here)] if left else parts
 
 
-def _has_recovered(known: Finding, now: Comparison) -> bool:
-    reliability = now.reliability
-    if known.subject == GPU_ERRORS_SUBJECT:
-        return reliability.attempts > 0 and not reliability.gpu_errors
-    if known.kind == "reliability":
-        return reliability.attempts > 0 and not reliability.failures
-    if known.subject == missing_data.SILENCE_SUBJECT:
-        # A campaign on demand replaces no month's rerun; it does count for a provider that was never measured.
-        return reliability.attempts > 0 and (known.campaign_id is None or missing_data.is_monthly(now.candidate_campaign))
-    if known.kind == "missing_data":
-        return reliability.attempts > 0 and not reliability.missing
-    if now.problems:
-        return False
-    if known.kind == "environment":
-        facts = {fact_name(m.name) for m in known.members}
-        return bool(now.rows) and not any(c.matters and fact_name(c.key) in facts for c in now.environment_changes)
-    judged = [row.verdict for row in now.rows if row.family == "lead" and row.effect is not None and row.verdict is not None]
-    return bool(judged) and known.direction_of(now.series_key) not in {row.verdict for row in now.rows} and "suspected" not in judged
-
-
 def _resolution(known: Finding, now: Comparison) -> str:
-    what = {
-        "performance": "is back within the thresholds of its baseline",
-        "environment": "shows the facts of the baseline again",
-        "reliability": "ran without a failed attempt",
-        "missing_data": "reports again",
-    }.get(known.kind, "is back to normal")
-    if known.subject == GPU_ERRORS_SUBJECT:
-        what = "ran without new GPU errors"
     series = "the series" if len(known.series) == 1 else f"the last of {len(known.series)} series"
-    return f"resolved: in campaign {now.candidate_campaign} {series} {what} ({', '.join(now.baseline_campaigns) or 'no baseline'})"
+    baseline = ", ".join(now.baseline_campaigns) or "no baseline"
+    return f"resolved: in campaign {now.candidate_campaign} {series} {type_of(known).recovery(known)} ({baseline})"
 
 
 def _updated(known: Finding, now: Sequence[Finding], left: Collection[str]) -> Finding:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from plumbline.archive import Archive, FindingView
 from plumbline.findings.cause import witnesses
 from plumbline.findings.headline import headline
+from plumbline.findings.types import type_of
+from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.results.finding import FLEET, OPEN_STATES, SEVERITIES, UNREADABLE_ERRORS, Finding, gravity
 from plumbline.results.sample import Series
 from plumbline.results.stored import read_finding
@@ -33,18 +35,12 @@ class InboxItem:
 
     @property
     def is_decision_change(self) -> bool:
-        return self.finding is not None and self.finding.is_decision_change
+        return self.finding is not None and FirstChoice.has(self.finding)
 
     @cached_property
     def causes(self) -> frozenset[str]:
         """Possible causes; findings of one provider that share one belong together."""
-        if self.finding is None:
-            return frozenset()
-        if self.finding.is_decision_change:
-            return frozenset(self.finding.causes)
-        if self.finding.kind == "price":
-            return frozenset(("price", *self.finding.causes))
-        return frozenset(self.finding.attributed_to)
+        return frozenset() if self.finding is None else type_of(self.finding).together(self.finding)
 
 
 @dataclass(frozen=True)
@@ -124,7 +120,7 @@ def _share_cause(first: InboxItem, second: InboxItem, witness_of: Mapping[str, s
 
 def _order(item: InboxItem) -> tuple[bool, int, bool, float, float, str]:
     # Of equal gravity what a user feels comes before what explains it, and the cause of several before its witnesses.
-    explains = item.view.kind == "environment" and (item.finding is None or item.finding.cause is None)
+    explains = item.finding is not None and type_of(item.finding).explains
     settled = item.view.state not in OPEN_STATES
     return settled, gravity(item.view.severity), explains, -(item.usd or 0.0), -item.view.opened_at.timestamp(), item.view.finding_id
 

@@ -11,9 +11,10 @@ from statistics import median
 from plumbline.analysis.drift import comparison
 from plumbline.analysis.prices.check import reports_prices, source_rank
 from plumbline.archive import Archive
-from plumbline.findings.price import CHANGED_SUBJECT, CORE_HOUR, GPU_HOUR, HELD_SUBJECT
-from plumbline.findings.probe import PROBE_SUBJECT as PROBED
+from plumbline.findings.price import CORE_HOUR, GPU_HOUR
 from plumbline.findings.probe import USUAL_PROBES
+from plumbline.findings.types import type_of
+from plumbline.findings.types.held_price import HeldPrice
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import Scale, common_scale, format_change, format_name
 from plumbline.presentation.charts.chart import PAPER, Chart, Part, axis, band, line, marks, vertical
@@ -68,11 +69,12 @@ _LABEL_LENGTH = 10
 
 def finding_history(archive: Archive, finding: Finding) -> History | None:
     """Campaigns of the leading series for a performance finding, probes for a probe finding, days for a price; None without a history."""
-    if finding.kind == "performance" and finding.subject == PROBED:
+    drawn = type_of(finding).history
+    if drawn == "probes":
         return _probe_history(archive, finding)
-    if finding.kind == "performance" and finding.campaigns and finding.members:
+    if drawn == "series" and finding.kind == "performance" and finding.campaigns and finding.members:
         return _performance_history(archive, finding)
-    if finding.kind == "price" and finding.effect is not None and not finding.is_decision_change:
+    if drawn == "price" and finding.effect is not None:
         return _price_history(archive, finding)
     return None
 
@@ -145,9 +147,9 @@ def _price_history(archive: Archive, finding: Finding) -> History | None:
         if finding.effect <= -1:
             return None
         daily_prices, since = [("accepted", daily_prices[0][1] / (1 + finding.effect)), *daily_prices], 1
-    held_suffix = ", held" if finding.subject.startswith(HELD_SUBJECT) else ""
+    held_suffix = ", held" if HeldPrice.has(finding) else ""
     return History(
-        title=f"{finding.provider} · {finding.subject.removeprefix(f'{HELD_SUBJECT} ').removeprefix(f'{CHANGED_SUBJECT} ')}",
+        title=f"{finding.provider} · {type_of(finding).rest(finding)}",
         unit=f"USD per {CORE_HOUR if CORE_HOUR in finding.title else GPU_HOUR}",
         points=tuple(HistoryPoint(day, (price,)) for day, price in daily_prices),
         since=since,

@@ -11,6 +11,7 @@ from plumbline.analysis.cost.bill import Money, exact
 from plumbline.analysis.operations import MonthAvailability, ResponseTime
 from plumbline.analysis.scorecards.promises import PromisedShare, PromiseVerdict, SpeedFloor, tries_to_keep
 from plumbline.analysis.scorecards.provisioning import LeadTime
+from plumbline.declarations.providers.provider import ServiceLevel
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import common_scale, format_bounds, format_count, format_limit, format_name, format_percent
 from plumbline.metrics.proportions import CONFIDENCE, Proportion
@@ -65,6 +66,18 @@ class PromiseRow:
     @property
     def mark(self) -> Literal["good", "bad", ""]:
         return _MARKS.get(self.verdict, "")
+
+
+def declared_promises(sla: ServiceLevel) -> list[str]:
+    """What a contract promises, such as `availability 99.9 %` and `lead time 15.0 min`, in the order of its fields."""
+    texts = []
+    for name in sla.PROMISES:
+        value = getattr(sla, name)
+        if value is not None:
+            is_share = name in ("launch_success", "availability", "capacity")
+            text = format_limit(value) if is_share else common_scale("s", [value]).text(value)
+            texts.append(f"{'lead time' if name == 'provisioning_lead_time' else format_name(name)} {text}")
+    return [*texts, *(f"speed of {workload}" for workload in sorted(sla.speed_floors))]
 
 
 def format_share(share: Proportion) -> str:

@@ -20,6 +20,8 @@ from plumbline.analysis.decisions.savings import Switch, cost_answers, savings_o
 from plumbline.analysis.drift.series_state import STATES
 from plumbline.analysis.scorecards.scorecard import leaders, leading_metric, leading_row
 from plumbline.analysis.trial_sample import USABLE
+from plumbline.findings.types import stored_type, type_by_id
+from plumbline.findings.types.base import FindingType
 from plumbline.judgement import together
 from plumbline.metrics.formatting import (
     common_scale,
@@ -296,8 +298,7 @@ def _saves(move: Switch) -> str:
 def _headline(campaign: CampaignData, choices: Sequence[ChoiceRow]) -> str:
     # Of severity info only what moves a decision is a headline.
     grave = [f for f in campaign.findings if f.severity != "info" or f.kind in ("performance", "price")]
-    counts = Counter(_finding_word(f) for f in grave)
-    parts = [format_count(n, word, _PLURALS.get(word, "")) for word, n in sorted(counts.items(), key=lambda c: _WORDS.index(c[0]))]
+    parts = _count_by_word(grave)
     if moved := sum(r.verdict == "move" for r in choices):
         parts.append(format_count(moved, "decision changes", "decisions change"))
     if not parts:
@@ -338,19 +339,25 @@ def campaign_name(campaign_id: str) -> str:
     return f"{date.fromisoformat(f'{campaign_id}-01'):%B %Y}"
 
 
-_WORDS = ("regression", "price rise", "reliability problem", "gap in the data", "environment change", "price cut", "improvement", "finding")
-_PLURALS = {"gap in the data": "gaps in the data"}
+def _type(finding: FindingRow) -> FindingType:
+    return type_by_id(finding.type) if finding.type else stored_type(finding.kind, "")
 
 
-def _finding_word(finding: FindingRow) -> str:
-    """A finding's name in a headline."""
-    if finding.kind == "performance":
-        return "improvement" if finding.direction == "improved" else "regression"
-    if finding.kind == "price":
-        return "price cut" if (finding.effect or 0.0) < 0 else "price rise"
-    return {"environment": "environment change", "reliability": "reliability problem", "missing_data": "gap in the data"}.get(
-        finding.kind, "finding"
-    )
+def _word_order(finding: FindingRow) -> tuple[bool, int]:
+    """Good news last."""
+    of = _type(finding)
+    return of.is_good_news(finding.direction, finding.effect), of.order
+
+
+def _count_by_word(findings: Sequence[FindingRow]) -> list[str]:
+    """Such as `2 regressions`, the gravest kind first."""
+    nouns: dict[str, str] = {}
+    counts = Counter[str]()
+    for finding in sorted(findings, key=_word_order):
+        word, of = _type(finding).word(finding.direction, finding.effect), _type(finding)
+        nouns[word] = of.nouns if word == of.noun else ""
+        counts[word] += 1
+    return [format_count(n, word, nouns[word]) for word, n in counts.items()]
 
 
 def _spent_tile(conclusions: Conclusions) -> Tile:
@@ -397,10 +404,19 @@ def _actions(conclusions: Conclusions, moves: Sequence[Switch]) -> tuple[Action,
     campaign, actions = conclusions.campaign, list[tuple[str, Action]]()
     for finding in campaign.history.open_findings:
         usd = finding.usd_per_month or 0.0
-        if (finding.severity == "info" and usd <= 0) or _finding_word(finding) in ("improvement", "price cut"):
+        if (finding.severity == "info" and usd <= 0) or _type(finding).is_good_news(finding.direction, finding.effect):
             continue
-        verb = {"price": "Negotiate or accept the price of", "performance": "Claim from, or rerun on,"}.get(finding.kind, "Check")
-        actions.append((finding.severity, Action(f"{verb} {finding.provider}", finding.headline, finding.owner or OPERATIONS, usd)))
+        actions.append(
+            (
+                finding.severity,
+                Action(
+                    f"{_type(finding).advise(finding.direction, finding.effect)} {finding.provider}",
+                    finding.headline,
+                    finding.owner or OPERATIONS,
+                    usd,
+                ),
+            )
+        )
     for move in moves:
         title = f"To save, run {move.workload} on {move.to} instead of {move.provider}"
         less = f"{format_percent(move.saving)} less{cheapest_text(move.probability)}"

@@ -153,11 +153,6 @@ class Finding:
             )
 
     @property
-    def is_decision_change(self) -> bool:
-        """Whether it is a team's changed first choice, not a change of the provider."""
-        return self.subject.startswith(DECISION_CHANGE_PREFIX)
-
-    @property
     def began(self) -> str:
         """When it was first seen, such as `campaign 2026-11` or `2026-11-21`."""
         return f"campaign {self.campaign_id}" if self.campaign_id is not None else str(self.since)

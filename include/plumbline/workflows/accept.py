@@ -14,8 +14,8 @@ from plumbline.analysis.scorecards.provisioning import PROVIDER_FAULTS
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Criterion, Declarations, Provider, TrainingWorkload, installation_paths
 from plumbline.declarations.references import References
-from plumbline.findings.node import CAMPAIGNS, is_about_node, reconcile_nodes
 from plumbline.findings.probe import distinct_metrics
+from plumbline.findings.types.slow_node import CAMPAIGNS, SlowNode, reconcile_nodes
 from plumbline.harness.environment import hardware_judgements
 from plumbline.launch import stores
 from plumbline.launch.cluster.observe.scheduling import NODES_FULL
@@ -229,7 +229,7 @@ def _update_findings(archive: Archive, campaign_id: str, provider: Provider, fle
     if ids[0] != campaign_id:
         return ()
     findings = archive.findings_of(provider.name)
-    own = [f for f in readable_findings(f for f in findings if f.state in OPEN_STATES) if is_about_node(f)]
+    own = [f for f in readable_findings(f for f in findings if f.state in OPEN_STATES) if SlowNode.has(f)]
     settled = {f.finding_id for f in findings if f.state not in OPEN_STATES}
     done = reconcile_nodes(
         provider.name, history[::-1], own, simulated=provider.simulated, cluster=provider.launcher.runs_pods, settled=settled

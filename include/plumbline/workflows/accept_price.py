@@ -14,8 +14,10 @@ from plumbline.analysis.prices.check import PriceVerdict
 from plumbline.archive import Archive, PriceView
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.providers.rates import ListedPurchase, Term
-from plumbline.findings.price import CHANGED_SUBJECT, HELD_SUBJECT, format_price_name, format_price_source, price_subject, price_unit
+from plumbline.findings.price import format_price_source, price_unit
 from plumbline.findings.price_check import checked_price
+from plumbline.findings.types.held_price import HeldPrice
+from plumbline.findings.types.price_change import PriceChange, format_price_name
 from plumbline.metrics.formatting import format_money
 from plumbline.results.finding import Finding
 from plumbline.workflows.decide import RecordedDecision, decide_all
@@ -71,7 +73,7 @@ def accept_price(
         since = max([since, *([before.since] if before else []), *([listed.since] if listed else [])])
         accepted_before = archive.accept_price(provider.name, purchase, term, usd, since, source, by=by, why=why)
     if by_rule is None:
-        subjects = {price_subject(kind, purchase, term) for kind in (CHANGED_SUBJECT, HELD_SUBJECT)}
+        subjects = {each.of(purchase, term) for each in (PriceChange, HeldPrice)}
         for finding in archive.findings_of(provider.name, "price", unsettled=True):
             if finding.detail.get("subject") in subjects:
                 archive.set_finding_state(finding.finding_id, "accepted", by=by, why=why)
@@ -98,8 +100,8 @@ def _valid_price(
 def price_of_finding(finding: Finding) -> tuple[ListedPurchase, Term | None]:
     """ListedPurchase and term of the price that a finding is about. ValueError for other findings."""
     terms: tuple[Term | None, ...] = (None, *get_args(Term))
-    for kind, purchase, term in product((CHANGED_SUBJECT, HELD_SUBJECT), get_args(ListedPurchase), terms):
-        if price_subject(kind, purchase, term) == finding.subject:
+    for each, purchase, term in product((PriceChange, HeldPrice), get_args(ListedPurchase), terms):
+        if each.of(purchase, term) == finding.subject:
             return purchase, term
     raise ValueError(f'finding {finding.finding_id} has subject "{finding.subject}"; expected a finding about a price')
 

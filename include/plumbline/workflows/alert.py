@@ -24,8 +24,9 @@ from plumbline.archive import open_archive
 from plumbline.declarations import Alerts, DeclarationError, Declarations, load_in_force
 from plumbline.declarations.installation import airflow_url
 from plumbline.declarations.teams import KINDS
-from plumbline.findings.decision_change import decision_impact, parse_decision_subject
-from plumbline.findings.installation import InstallationFailure
+from plumbline.findings.decision_change import decision_impact
+from plumbline.findings.types.first_choice import FirstChoice
+from plumbline.findings.types.installation import InstallationFailure
 from plumbline.presentation.metric_history import finding_history
 from plumbline.results.finding import OPEN_STATES, UNREADABLE_ERRORS, Finding
 from plumbline.results.sample import Series
@@ -249,7 +250,7 @@ def _entry(declared: Declarations, view: FindingView, cost: MonthlyCost) -> Entr
         for team in declared.teams.values()
         if any((kind, name) in workloads for kind in KINDS for choice in team.preferences(kind) for name in choice.workloads)
     )
-    if finding.is_decision_change:
-        teams = (parse_decision_subject(finding.subject)[0],)
+    if FirstChoice.has(finding):
+        teams = (FirstChoice.choice(finding)[0],)
     settled = view.updated_at.date() if view.state in SETTLED else None
     return Entry(finding, cost, view.opened_at.date(), settled, teams)

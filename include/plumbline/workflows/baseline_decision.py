@@ -10,15 +10,16 @@ from typing import Any, Literal
 from plumbline.archive import Archive, FindingView, WrongState
 from plumbline.declarations import Declarations
 from plumbline.findings.headline import headline
+from plumbline.findings.types import type_of
+from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.metrics.formatting import capitalize_first, first_lines
-from plumbline.results.finding import DECISION_CHANGE_PREFIX, Finding
+from plumbline.results.finding import Finding
 from plumbline.results.sample import Series
 from plumbline.workflows.accept_price import accept_price, price_of_finding
 from plumbline.workflows.causes import unsettled_witnesses
 from plumbline.workflows.plan import ACCEPT, KEEP, RERUN
 
 Answer = Literal["accept", "keep", "rerun"]
-QUESTION_KINDS = ("performance", "environment")
 TIMED_OUT = "nobody (the question timed out)"
 
 
@@ -49,7 +50,7 @@ class AppliedAnswer:
 
 def undecided_findings(findings: Sequence[Finding]) -> list[Finding]:
     """The findings that need a person's decision: open changes of performance or environment."""
-    return [f for f in findings if f.kind in QUESTION_KINDS and f.state == "open" and not f.is_decision_change]
+    return [f for f in findings if type_of(f).accepting == "baseline" and f.state == "open"]
 
 
 def apply_answer(archive: Archive, declared: Declarations, finding_id: str, answer: Answer, by: str, why: str) -> AppliedAnswer:
@@ -62,29 +63,28 @@ def apply_answer(archive: Archive, declared: Declarations, finding_id: str, answ
             raise ValueError(f"{name} is empty; expected the author and the reason of the decision")
     view = archive.finding(finding_id)
     finding = Finding.of(view.detail).with_state(view.state)
+    of = type_of(finding)
     if answer == "accept":
         if view.state == "resolved":
             raise WrongState(f"finding {finding_id} is resolved; expected one that is open or acknowledged")
-        baselines = {key: _newest(archive, finding, key) for key in finding.standing} if finding.kind in QUESTION_KINDS else {}
+        baselines = {key: _newest(archive, finding, key) for key in finding.standing} if of.accepting == "baseline" else {}
         if view.state == "accepted":  # a baseline that moved on since must not move back
             return AppliedAnswer(finding_id, answer, baselines, repeated=True)
         witnesses = [name for name, cause in unsettled_witnesses(archive).items() if cause == finding_id]
-        choices = [name for name in witnesses if archive.finding(name).detail["subject"].startswith(DECISION_CHANGE_PREFIX)]
-        if finding.is_decision_change:
+        choices = [name for name in witnesses if FirstChoice.has(Finding.of(archive.finding(name).detail))]
+        if of.accepting == "first_choice":
             for one in (finding_id, *choices):  # the first choices that one price moved
                 archive.set_finding_state(one, "accepted", by=by, why=why)
             return AppliedAnswer(finding_id, answer, {}, choice=True)
-        if finding.kind == "price":
+        if of.accepting == "price":
             if (provider := declared.providers.get(finding.provider)) is None:
                 raise ValueError(f'finding {finding_id}: provider "{finding.provider}" is not declared; expected a declared provider')
             regions = {archive.finding(name).provider for name in set(witnesses) - set(choices)}
             along = [p for p in declared.providers.values() if p.name in regions]
             accepted = accept_price(archive, provider, *price_of_finding(finding), by=by, why=why, declared=declared, along=along)
             return AppliedAnswer(finding_id, answer, {}, price=accepted.price.usd_per_hour)
-        if finding.kind not in QUESTION_KINDS:
-            raise ValueError(
-                f"finding {finding_id} has kind {finding.kind}, which has no baseline; expected {', '.join(QUESTION_KINDS)} or price"
-            )
+        if of.accepting is None:
+            raise ValueError(f"finding {finding_id} is a {of.noun}, which nothing accepts; `plumbline findings resolve` settles it")
         for key, campaign in baselines.items():
             archive.accept_baseline(key, campaign, by=by, why=why)
         for witness in witnesses:
@@ -95,8 +95,8 @@ def apply_answer(archive: Archive, declared: Declarations, finding_id: str, answ
         if by == TIMED_OUT:
             return AppliedAnswer(finding_id, answer, {})  # decided elsewhere or recovered while the question waited
         raise WrongState(f"finding {finding_id} is {view.state}; expected one that is open or acknowledged")
-    if answer == "rerun" and finding.is_decision_change:
-        raise ValueError(f"finding {finding_id} is about a first choice, which has no rerun; `plumbline trigger` measures a provider")
+    if answer == "rerun" and not of.reruns:
+        raise ValueError(f"finding {finding_id} is a {of.noun}, which has no rerun; `plumbline trigger` measures a provider")
     rerun = replace(plan_rerun(declared, finding), run_id=action_key(view, answer)) if answer == "rerun" else None
     if answer == "keep" and by != TIMED_OUT:
         archive.set_finding_state(finding_id, "acknowledged", by=by, why=why)
@@ -108,7 +108,7 @@ def apply_answer(archive: Archive, declared: Declarations, finding_id: str, answ
 
 def can_reopen(finding: Finding) -> bool:
     """Whether the finding was accepted as a baseline, which can be taken back."""
-    return finding.state == "accepted" and finding.kind in QUESTION_KINDS and not finding.is_decision_change
+    return finding.state == "accepted" and type_of(finding).accepting == "baseline"
 
 
 def reopen(archive: Archive, finding_id: str, by: str, why: str) -> dict[str, tuple[str, ...]]:

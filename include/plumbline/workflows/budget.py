@@ -18,6 +18,7 @@ from plumbline.archive import Archive
 from plumbline.archive.records import TrialView
 from plumbline.declarations import AnyWorkload, Declarations, Provider, Trial, series_key
 from plumbline.findings import Reconciliation, provider_finding
+from plumbline.findings.types.spent_budget import SpentBudget
 from plumbline.launch.monthly_estimate import MonthlyEstimate, estimate_month, estimate_workload, limit_s
 from plumbline.launch.plan import RunRequest, plan, planned_trials
 from plumbline.metrics.formatting import shorten
@@ -119,7 +120,6 @@ def _held_s(attempt: TrialView, document: HeldPart | None, provider: Provider) -
     return 0.0 if document.launch is not None else limit_s(provider, document.trial.workload.nodes)
 
 
-SUBJECT = "budget"
 _BY = "budget"
 
 
@@ -223,7 +223,7 @@ def store_budget_finding(archive: Archive, done: Cut, now: datetime) -> Finding 
 
 def _open_findings(archive: Archive, provider: Provider) -> list[Finding]:
     views = archive.findings_of(provider.name, "missing_data", unsettled=True)
-    return [f for f in readable_findings(views) if f.subject == SUBJECT]
+    return [f for f in readable_findings(views) if SpentBudget.has(f)]
 
 
 def _of_month(findings: Sequence[Finding], month: str) -> list[Finding]:
@@ -250,7 +250,7 @@ def _finding(done: Cut, now: datetime) -> Finding:
     return provider_finding(
         provider.name,
         "missing_data",
-        SUBJECT,
+        SpentBudget.subject,
         began=campaign,
         since=f"{now.astimezone(timezone.utc):%Y-%m-%d}",
         severity="warn",

@@ -18,6 +18,7 @@ from plumbline.archive.pages import CampaignHead
 from plumbline.archive.repository import Span
 from plumbline.declarations import Declarations
 from plumbline.findings.headline import headline, one_per_headline
+from plumbline.findings.types import stored_type
 from plumbline.metrics import METRICS, leading_names
 from plumbline.metrics.formatting import join_words
 from plumbline.results.finding import OPEN_STATES
@@ -73,6 +74,7 @@ def finding_row(view: FindingView, entry: Entry | None = None) -> FindingRow:
     row = FindingRow(
         view.finding_id, view.series_key, view.kind, view.severity, view.headline, view.state,
         str(view.detail.get("explanation", "")), view.campaign_id, view.provider, effect=view.effect,
+        type=stored_type(view.kind, str(view.detail.get("subject", ""))).id,
     )  # fmt: skip
     if (finding := read_finding(view)) is not None:
         usd = entry.cost.usd if entry is not None else None

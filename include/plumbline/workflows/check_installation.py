@@ -12,7 +12,7 @@ from typing import Protocol
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import DeclarationError, Declarations, Provider, load_in_force
 from plumbline.findings import Reconciliation
-from plumbline.findings.installation import INSTALLATION, FailureCode, InstallationFailure, installation_finding
+from plumbline.findings.types.installation import INSTALLATION, FailureCode, InstallationFailure, installation_finding
 from plumbline.launch.plan import declared_slots
 from plumbline.metrics.formatting import shorten
 from plumbline.workflows.findings import apply, readable_findings

@@ -11,7 +11,8 @@ from plumbline.analysis.drift.environment import fact_name
 from plumbline.archive import Archive, FindingView, SnapshotRecord, SnapshotView, open_archive
 from plumbline.declarations import Declarations, Provider, load_in_force
 from plumbline.findings import Reconciliation, environment_check
-from plumbline.findings.environment_check import AcceptedFacts, EnvironmentReconciliation, check_failing_finding
+from plumbline.findings.environment_check import AcceptedFacts, EnvironmentReconciliation
+from plumbline.findings.types.failing_check import FailingCheck, check_failing_finding
 from plumbline.launch.cluster.api import ApiRefused
 from plumbline.launch.failures import BadDeclaration, Unreachable
 from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, ProviderFacts
@@ -183,7 +184,7 @@ def compare_with_accepted(
         settled={f.finding_id for f in findings} - {f.finding_id for f in open_findings},
         rules=declared.thresholds.drift.environment,
     )
-    failing = (s for s in open_findings if (s.kind, s.subject) == ("missing_data", environment_check.CHECK_FAILING_SUBJECT))
+    failing = (s for s in open_findings if FailingCheck.has(s))
     checked_again = tuple((finding, "resolved: the environment check succeeded") for finding in failing)
     applied = replace(reconciliation, resolved=(*reconciliation.resolved, *checked_again))
     apply(archive, applied, by=pending_changes.AUTHOR, seen_in=f"{now:%Y-%m-%d}")

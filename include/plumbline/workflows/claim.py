@@ -23,6 +23,7 @@ from plumbline.archive import Archive, FindingView
 from plumbline.archive.trends import LaunchCounts
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.providers.provider import ServiceLevel
+from plumbline.findings.types import type_of
 from plumbline.metrics.formatting import capitalize_first, first_lines, join_words
 from plumbline.presentation.availability import outage_line
 from plumbline.presentation.promises import AVAILABILITY, PromiseRow, total_credit
@@ -33,15 +34,9 @@ from plumbline.workflows.evidence_pack import EvidencePack, write_evidence_pack
 from plumbline.workflows.monthly_costs import monthly_cost_of
 from plumbline.workflows.promises import ProviderPromises, provider_promises
 
-CLAIMABLE_KINDS = ("performance", "reliability")
 _OURS: tuple[Group, ...] = ("image", "runtime libraries")
 """Groups of facts that come with our own image, but for `_THEIRS`: what the driver supports, and what an endpoint reports."""
 _THEIRS = ("cuda.", "endpoint.")
-_RELIABILITY = (
-    *("launch_success", "provisioning_lead_time", "capacity", "availability"),
-    *("time_to_recover", "support_response", "quota_response"),
-)
-"""Promises, as fields of `sla`, that a finding of reliability bears on."""
 _MOST_LINES, _MOST_TRIALS = 6, 12
 LARGEST_ATTACHMENT = 20 * 10**6
 """Bytes; many mail servers refuse more than 25 MB, and attachments grow by a third."""
@@ -79,17 +74,16 @@ def claimable(archive: Archive, declared: Declarations, views: Sequence[FindingV
 
 def _beyond_promises(finding: Finding, provider: Provider | None) -> str:
     """Why no measurement can prove a breach here."""
-    if finding.kind not in CLAIMABLE_KINDS or finding.is_decision_change:
-        return (
-            f"No contract covers a finding of kind {finding.kind.replace('_', ' ')}: launch success, lead time and speed can be promised."
-        )
+    kind = type_of(finding)
+    if not kind.claimable:
+        return f"No promise covers a {kind.noun}: availability, launch success, lead time, answers and speed can be promised."
     if finding.cause is not None and len(finding.cause.providers) > 1:
         return "Several providers share the cause: claim from each by the finding of its own."
     if provider is None:
         return f"{finding.provider} is no longer declared, so its promises are unknown."
     file, sla = f"providers/{provider.name}.yaml", provider.sla
-    if finding.kind == "reliability" and all(getattr(sla, name) is None for name in _RELIABILITY):
-        return f"{file} declares no promise about launches ({', '.join(f'sla.{name}' for name in _RELIABILITY[:2])})."
+    if finding.kind == "reliability" and all(getattr(sla, name) is None for name in sla.PROMISES):
+        return f"{file} declares no promise but of speed (expected one of {', '.join(f'sla.{name}' for name in sla.PROMISES)})."
     if finding.kind == "reliability" and (causes := _causes(finding)) and not causes & PROVIDER_FAULTS:
         return f"No failure of it is proven to be the provider's: {join_words(sorted(causes))}."
     if finding.kind == "performance" and not set(sla.speed_floors) & _workloads(finding):

@@ -10,7 +10,7 @@ from plumbline.analysis.prices.book import all_with_effective_prices
 from plumbline.archive import Archive
 from plumbline.declarations import Declarations, Provider
 from plumbline.findings import Reconciliation
-from plumbline.findings.commitment import reconcile_commitments
+from plumbline.findings.types.commitment import reconcile_commitments
 from plumbline.workflows.findings import readable_findings
 from plumbline.workflows.reconcile import held_spans
 

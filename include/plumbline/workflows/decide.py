@@ -13,6 +13,8 @@ from plumbline.archive import Archive, DecisionRecord, DecisionView, open_archiv
 from plumbline.declarations import Declarations, digest, load_in_force
 from plumbline.findings import Reconciliation
 from plumbline.findings.decision_change import join_stories, reconcile_decision
+from plumbline.findings.types.first_choice import FirstChoice
+from plumbline.findings.types.price_change import PriceChange
 from plumbline.results.document import MACHINE_BUSY
 from plumbline.results.finding import OPEN_STATES, Finding
 from plumbline.workflows.current_results import decide_teams
@@ -65,7 +67,7 @@ def decide_all(archive: Archive, declared: Declarations, on: date, why: str, spo
     with archive.alone(LOCK, PATIENCE_S) as had:
         if not had:
             raise DecisionsLocked("another process has held the decision lock for 10 minutes; run the command again later")
-        open_findings = [f for f in _open_findings(archive) if f.is_decision_change]
+        open_findings = [f for f in _open_findings(archive) if FirstChoice.has(f)]
         clouds = {provider.name: provider.cloud for provider in declared.providers.values()}
         recorded = [
             _store_decision(archive, decided, open_findings, why, clouds)
@@ -79,7 +81,7 @@ def decide_all(archive: Archive, declared: Declarations, on: date, why: str, spo
 
 def _stories(archive: Archive, clouds: Mapping[str, str]) -> list[Finding]:
     """Open first choices and prices, with all that was ever found about prices of the same clouds: an accepted price has moved what is open now."""
-    unsettled = [f for f in _open_findings(archive) if f.is_decision_change or f.kind == "price"]
+    unsettled = [f for f in _open_findings(archive) if FirstChoice.has(f) or PriceChange.has(f)]
     concerned = {clouds.get(f.provider, f.provider) for f in unsettled if f.kind == "price"}
     names = [name for name, cloud in clouds.items() if cloud in concerned]
     known = {f.finding_id for f in unsettled}

@@ -9,10 +9,11 @@ from typing import Any, Protocol
 
 from plumbline.archive import Archive, FindingView
 from plumbline.declarations import Declarations
+from plumbline.findings.types import type_of
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.results.finding import Finding
 from plumbline.results.stored import read_finding, rests_on_prices
-from plumbline.workflows.baseline_decision import QUESTION_KINDS, Answer, Rerun, apply_answer, can_reopen, plan_rerun, reopen
+from plumbline.workflows.baseline_decision import Answer, Rerun, apply_answer, can_reopen, plan_rerun, reopen
 from plumbline.workflows.plan import ACTION_DAG, Action
 
 
@@ -115,9 +116,10 @@ def possible_actions(declared: Declarations, view: FindingView) -> tuple[Action,
         return tuple(actions)
     if not actions:
         return ("reopen",) if can_reopen(finding) else ()
-    if finding.kind in (*QUESTION_KINDS, "price"):
+    of = type_of(finding)
+    if of.accepting is not None:
         actions[-2:-2] = ["accept", "reject"] if view.state == "open" else ["accept"]
-    if finding.kind in QUESTION_KINDS and not finding.is_decision_change:
+    if of.reruns:
         try:
             plan_rerun(declared, finding)
             actions.append("rerun")

@@ -12,7 +12,7 @@ from plumbline.analysis.operations import maintenance
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider, load_in_force
 from plumbline.declarations.providers.launcher_base import WatchKind
-from plumbline.findings.outage import outage_subject, reconcile_outages
+from plumbline.findings.types.outage import Outage, reconcile_outages
 from plumbline.launch.cluster.api import ApiRefused
 from plumbline.launch.failures import InMaintenance, TrialFailure
 from plumbline.launch.registry import launcher_for
@@ -111,7 +111,7 @@ def _observe(declared: Declarations, provider: Provider, kind: WatchKind, now: d
 def _update_findings(archive: Archive, provider: Provider, kind: WatchKind, now: datetime) -> tuple[str, ...]:
     recent = archive.observations(provider.name, kind, provider.simulated, (now - _LOOK_BACK[kind], None))
     views = archive.findings_of(provider.name, "reliability", unsettled=True)
-    open_findings = [f for f in readable_findings(views) if f.state in OPEN_STATES and f.subject == outage_subject(kind)]
+    open_findings = [f for f in readable_findings(views) if f.state in OPEN_STATES and f.subject == Outage.of(kind)]
     excluded = maintenance(archive.operations(provider.name), provider.sla, now)
     watch = provider.watch.of(kind)
     outages = find_outages(recent, watch.every, excluded) if watch is not None else ()

@@ -11,14 +11,12 @@ from pydantic import TypeAdapter, ValidationError
 from plumbline.archive import Archive
 from plumbline.declarations import Declarations
 from plumbline.findings import Reconciliation, provider_finding
+from plumbline.findings.types.broken_promise import BrokenPromise
 from plumbline.metrics.formatting import unknown_name
 from plumbline.presentation.promises import AVAILABILITY
 from plumbline.results.operations import LogEntry, LogEntryView
 from plumbline.workflows.findings import apply, readable_findings
 from plumbline.workflows.promises import provider_promises
-
-PROMISE_SUBJECT = "promise/"
-"""Begin of the subject of a finding about a promise that the operations log or checks show broken."""
 
 
 def log_operation(archive: Archive, declared: Declarations, given: Mapping[str, str | None], by: str) -> LogEntryView:
@@ -49,7 +47,7 @@ def report_breaches(archive: Archive, declared: Declarations, name: str, by: str
     correction of the log, or time, takes back."""
     judged = provider_promises(archive, declared, name)
     simulated = declared.providers[name].simulated
-    broken = {f"{PROMISE_SUBJECT}{row.name}": row for row in judged.log_rows if row.verdict == "broken"}
+    broken = {f"{BrokenPromise.subject}{row.name}": row for row in judged.log_rows if row.verdict == "broken"}
     found = []
     for subject, row in broken.items():
         last = row.last or datetime.now(timezone.utc)
@@ -62,7 +60,7 @@ def report_breaches(archive: Archive, declared: Declarations, name: str, by: str
         about: dict[str, Any] = {"since": f"{last:%Y-%m-%d}", "began": began, "evidence": row.sentence, "simulated": simulated}
         about |= {"title": f"broke its promise of {row.name}", "explanation": noted}
         found.append(provider_finding(name, "reliability", subject, severity="warn", **about))
-    past = {f.finding_id: f for f in readable_findings(archive.findings_of(name, unsettled=True)) if f.subject.startswith(PROMISE_SUBJECT)}
+    past = {f.finding_id: f for f in readable_findings(archive.findings_of(name, unsettled=True)) if BrokenPromise.has(f)}
     gone = tuple(
         (f, "resolved: neither the operations log nor checks show a breach of it") for f in past.values() if f.subject not in broken
     )

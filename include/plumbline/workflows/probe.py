@@ -10,7 +10,8 @@ from typing import Any
 from plumbline.archive import Archive, FindingView, open_archive
 from plumbline.declarations import Declarations, Provider, load_in_force
 from plumbline.findings import probe as drift
-from plumbline.findings.probe import PROBE_SUBJECT, ProbeReconciliation, ProbeResult, ProbeVerdict
+from plumbline.findings.probe import ProbeReconciliation, ProbeResult, ProbeVerdict
+from plumbline.findings.types.probe import Probe
 from plumbline.launch.launcher import ProbeSkipped, ProviderFacts, machine_facts
 from plumbline.launch.registry import launcher_for
 from plumbline.metrics import METRICS
@@ -139,7 +140,7 @@ def _store(archive: Archive, provider: Provider, now: ProbeReconciliation, at: d
 def _history(archive: Archive, provider: Provider, findings: list[FindingView]) -> list[ProbeResult]:
     """The provider's probes, oldest first; after an accepted slowdown, from its beginning on."""
     since = max(
-        (str(f.detail["since"]) for f in findings if (f.kind, f.state, f.detail["subject"]) == ("performance", "accepted", PROBE_SUBJECT)),
+        (str(f.detail["since"]) for f in findings if f.state == "accepted" and Probe.owns(f.kind, f.detail["subject"])),
         default="",
     )
     past = archive.snapshots(provider.name, "probe", latest=_REMEMBERED)

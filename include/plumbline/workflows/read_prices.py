@@ -11,9 +11,10 @@ from plumbline.analysis.prices.check import CONFIRMATION_PERIOD, PriceVerdict
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider, load_in_force
 from plumbline.findings import Reconciliation
-from plumbline.findings.missing_data import price_source_of, silent_price_source_finding
-from plumbline.findings.price import CHANGED_SUBJECT, format_price_name, price_subject, price_unit, reconcile_prices
+from plumbline.findings.price import price_unit, reconcile_prices
 from plumbline.findings.price_check import checked_price
+from plumbline.findings.types.price_change import PriceChange, format_price_name
+from plumbline.findings.types.silent_price_source import SilentPriceSource, silent_price_source_finding
 from plumbline.price_sources import PriceReport, read_prices
 from plumbline.workflows.accept_price import accept_price
 from plumbline.workflows.commitments import review_commitments
@@ -96,7 +97,7 @@ def _silent_sources(archive: Archive, provider: Provider, at: datetime, report: 
     failed = {failure.source for failure in silent_failures}
     recovered = []
     for finding in readable_findings(archive.findings_of(provider.name, "missing_data", unsettled=True)):
-        source = price_source_of(finding.subject)
+        source = SilentPriceSource.rest(finding) if SilentPriceSource.has(finding) else None
         if source is not None and source not in failed:
             why = "reports prices again" if source in speaking else "is not declared"
             recovered.append((finding, f"resolved: the source {why}"))
@@ -136,7 +137,7 @@ def _store(
 
 def _row(checked: PriceVerdict, fresh: set[str]) -> dict[str, str] | None:
     """The check as a change for the event; None if it is not new, or held."""
-    if checked.status != "changed" or price_subject(CHANGED_SUBJECT, checked.reading.purchase, checked.reading.term) not in fresh:
+    if checked.status != "changed" or PriceChange.of(checked.reading.purchase, checked.reading.term) not in fresh:
         return None
     fact = f"price.{format_price_name(checked.reading.purchase, checked.reading.term).replace(' ', '.').replace('-', '_')}"
     return {"fact": fact, "old": f"{checked.accepted:.6g}", "new": f"{checked.price:.6g}"}

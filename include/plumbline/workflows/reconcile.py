@@ -23,10 +23,9 @@ from plumbline.analysis.document_sample import held_seconds
 from plumbline.analysis.prices.book import all_with_effective_prices
 from plumbline.archive import Archive
 from plumbline.declarations import Declarations
-from plumbline.findings import Reconciliation, provider_finding
-from plumbline.findings.installation import INSTALLATION
+from plumbline.findings import Reconciliation
+from plumbline.findings.types.invoice_difference import invoice_finding
 from plumbline.judgement import Judgement
-from plumbline.metrics.formatting import format_name
 from plumbline.price_sources.csv_history import HistoryError, rows_of
 from plumbline.whole_file import sha256_file
 from plumbline.workflows.findings import apply
@@ -104,20 +103,8 @@ def open_invoice_findings(archive: Archive, declared: Declarations, invoice: str
     # A bill that names no declared provider may be of any: that it does not bill a provider's trials is no finding about that one.
     for each in (d for d in found.differences if found.matched or d.kind != "trials_not_billed"):
         provider = declared.providers.get(each.provider)
-        title = f"invoice {invoice}: {format_name(each.kind)}, {each.count} times" + (f", first in line {each.line}" if each.line else "")
-        findings.append(
-            provider_finding(
-                each.provider or INSTALLATION,
-                "price",
-                f"invoice {each.kind}",
-                began=found.sha256,
-                since=str(datetime.now(timezone.utc).date()),
-                severity="warn",
-                title=title,
-                explanation=f"{each.cost:,.2f} more than expected; {each.detail}",
-                simulated=provider is not None and provider.simulated,
-            )
-        )
+        simulated = provider is not None and provider.simulated
+        findings.append(invoice_finding(each, invoice, found.sha256, datetime.now(timezone.utc).date(), simulated))
     return apply(archive, Reconciliation(opened=tuple(findings)), by="invoice", seen_in=invoice)
 
 

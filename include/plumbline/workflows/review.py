@@ -20,10 +20,12 @@ from plumbline.archive.audit import SERIES_REVIEWED
 from plumbline.archive.records import TrialView
 from plumbline.declarations import AnyWorkload, Declarations, digest, load_in_force
 from plumbline.declarations import series_key as key_of
-from plumbline.findings import Reconciliation, missing_data
+from plumbline.findings import Reconciliation
 from plumbline.findings.campaign import findings_of
-from plumbline.findings.node import slow_nodes
 from plumbline.findings.reconcile import reconcile
+from plumbline.findings.types.silence import campaign_deadline, is_complete, is_monthly, missing_series_findings
+from plumbline.findings.types.slow_node import slow_nodes
+from plumbline.findings.types.unusable_workload import UnusableWorkload, unusable_workload_finding
 from plumbline.metrics import METRICS
 from plumbline.results.finding import FLEET, Finding
 from plumbline.results.launch_record import nodes_of
@@ -182,7 +184,7 @@ def missing_data_findings(
     """Findings about series that stopped reporting; none for a campaign on demand or one that still runs.
 
     `unmeasured`: also providers that never took part in a monthly campaign."""
-    if not missing_data.is_monthly(campaign_id) or not missing_data.is_complete(campaign_id, now or datetime.now(timezone.utc)):
+    if not is_monthly(campaign_id) or not is_complete(campaign_id, now or datetime.now(timezone.utc)):
         return ()
     # Simulated providers are rehearsed without being enabled.
     enabled = {p.name for p in declared.enabled_providers()}
@@ -193,7 +195,7 @@ def missing_data_findings(
     month = int(campaign_id[-2:])
     expected = {key_of(w, p): p for p in providers for w in declared.monthly_workloads(p, month=month)} | left_out
     last = {
-        key: max((c for c, _ in archive.series_campaigns(key, _MONTHS) if missing_data.is_monthly(c) and c <= campaign_id), default=None)
+        key: max((c for c, _ in archive.series_campaigns(key, _MONTHS) if is_monthly(c) and c <= campaign_id), default=None)
         for key in expected
     }
     # An excluded series that reported before is missing; one that never did is a warning of `plumbline check`.
@@ -208,12 +210,12 @@ def missing_data_findings(
         # All series are new, as after a new version of every workload: earlier series of the provider count.
         own = [s.series_key for s in archive.series(provider=name) if s.source != "imported"]
         before = [c for key in own for c in archive.series_campaigns(key, _MONTHS)]
-        newest = max((c for c, _ in before if missing_data.is_monthly(c) and c <= campaign_id), default=None)
+        newest = max((c for c, _ in before if is_monthly(c) and c <= campaign_id), default=None)
         if newest is not None:
             last |= dict.fromkeys(keys, newest)
-        elif unmeasured and (not before or min(at for _, at in before) < missing_data.campaign_deadline(campaign_id)):
+        elif unmeasured and (not before or min(at for _, at in before) < campaign_deadline(campaign_id)):
             never.add(name)
-    return missing_data.missing_series_findings(campaign_id, last, simulated, frozenset(never))
+    return missing_series_findings(campaign_id, last, simulated, frozenset(never))
 
 
 def store_missing_data(archive: Archive, findings: tuple[Finding, ...], campaign_id: str) -> None:
@@ -283,16 +285,14 @@ def review_campaign(campaign_id: str, provider: str | None = None) -> list[Revie
 def _review_unusable(archive: Archive, campaign_id: str, reviewed: Sequence[ReviewResult]) -> None:
     """Open, continue or resolve the finding of each reviewed workload of which no trial of the campaign is usable on any provider."""
     known = {f.subject: f for f in readable_findings(archive.findings_of(FLEET, "missing_data", unsettled=True))}
-    subjects = {missing_data.unusable_subject(one.series_key) for one in reviewed}
-    doubted = {missing_data.unusable_subject(one.series_key) for one in reviewed if one.comparison.reliability.invalid} | (
-        subjects & known.keys()
-    )
+    subjects = {UnusableWorkload.of(one.series_key) for one in reviewed}
+    doubted = {UnusableWorkload.of(one.series_key) for one in reviewed if one.comparison.reliability.invalid} | (subjects & known.keys())
     if not doubted:
         return
     opened, continued, resolved = [], [], []
     ran = [t for t in archive.trials(campaign_id) if t.source != "imported" and not t.corrected]
     for subject in sorted(doubted):
-        trials = [t for t in ran if missing_data.unusable_subject(t.series_key) == subject]
+        trials = [t for t in ran if UnusableWorkload.of(t.series_key) == subject]
         old = known.get(subject)
         if any(t.usable for t in trials):
             if old is not None and old.campaign_id != campaign_id:
@@ -300,7 +300,7 @@ def _review_unusable(archive: Archive, campaign_id: str, reviewed: Sequence[Revi
         elif trials and not all(t.status == "failed" for t in trials):  # each provider of failed ones has its own finding
             reasons = Counter(_why_unusable(t) for t in trials)
             keys = sorted({t.series_key for t in trials})
-            finding = missing_data.unusable_workload_finding(
+            finding = unusable_workload_finding(
                 FLEET, campaign_id, keys, dict(reasons.most_common()), all(t.source == "simulated" for t in trials)
             )
             if old is None:

@@ -9,10 +9,11 @@ from tests.unit.findings.test_decision_change import CHEAPER, COREWEAVE, NEBIUS,
 
 from plumbline.alerts import AlertContext, render
 from plumbline.alerts.digest import Digest, Entry, render_digest
-from plumbline.alerts.message import finding_links, next_steps
+from plumbline.alerts.message import finding_links
 from plumbline.alerts.monthly_cost import MonthlyCost, monthly_cost
 from plumbline.declarations import Alerts
 from plumbline.findings.decision_change import reconcile_decision
+from plumbline.findings.types import type_of
 
 FINDING = opened()
 
@@ -20,14 +21,14 @@ FINDING = opened()
 def test_what_to_do_is_to_look_at_the_decision_and_to_go_along_or_to_stay(golden: Golden) -> None:
     message = render(FINDING, AlertContext())
     golden("alerts.first_choice", message.text, id=FINDING.finding_id)
-    steps = next_steps(FINDING)
+    steps = type_of(FINDING).steps(FINDING)
     assert [next(verb for verb in ("decide", "accept", "resolve") if verb in command) for command, _ in steps] == [
         "decide",
         "accept",
         "resolve",
     ]
     accepted = FINDING.with_state("accepted")
-    assert next_steps(accepted) == steps[:1]
+    assert type_of(accepted).steps(accepted) == steps[:1]
     assert render(accepted, AlertContext()).title != message.title
 
 

@@ -9,10 +9,11 @@ from tests.fakes.slack_blocks import checked
 from tests.golden import Golden
 
 from plumbline.alerts import AlertContext, render
-from plumbline.alerts.message import FIELD_LIMIT, HEADER_LIMIT, SECTION_LIMIT, TEXT_LIMIT, next_steps, render_details
+from plumbline.alerts.message import FIELD_LIMIT, HEADER_LIMIT, SECTION_LIMIT, TEXT_LIMIT, render_details
 from plumbline.alerts.preview import lines
 from plumbline.alerts.slack.mrkdwn import TRUNCATION_MARK
 from plumbline.findings.headline import headline
+from plumbline.findings.types import type_of
 from plumbline.results.finding import Finding, Member
 
 FINDING = Finding(
@@ -64,7 +65,7 @@ def test_the_chart_is_in_the_message_of_five_blocks_and_the_rest_in_the_thread()
     checked({"text": details.text, "blocks": list(details.blocks)})
     shown = json.dumps(details.blocks, ensure_ascii=False)
     assert len(details.blocks) <= 5 and FINDING.evidence in shown
-    for part in (*(member.text for member in FINDING.members), *(command for command, _ in next_steps(FINDING))):
+    for part in (*(member.text for member in FINDING.members), *(command for command, _ in type_of(FINDING).steps(FINDING))):
         assert part in shown and part not in json.dumps(message.blocks[1:], ensure_ascii=False)
 
 
@@ -125,7 +126,7 @@ def test_other_kinds_render_too(kind: str) -> None:
 
 def test_a_price_is_accepted_as_what_it_is() -> None:
     price = replace(FINDING, kind="price", subject="price on-demand")
-    (why,), (baseline,) = ([why for command, why in next_steps(f) if "findings accept" in command] for f in (price, FINDING))
+    (why,), (baseline,) = ([why for command, why in type_of(f).steps(f) if "findings accept" in command] for f in (price, FINDING))
     assert "price" in why and "price" not in baseline
     assert render(price.with_state("accepted")).title != render(FINDING.with_state("accepted")).title
 

@@ -20,9 +20,8 @@ from plumbline.declarations import Declarations, load
 from plumbline.declarations.providers.provider import Price
 from plumbline.declarations.providers.token_rate import TokenRate
 from plumbline.findings import provider_finding
-from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
 from plumbline.presentation.html.report import write_report
-from plumbline.results.finding import Finding, PriceMove
+from plumbline.results.finding import DECISION_CHANGE_PREFIX, Finding, PriceMove
 from plumbline.workflows.current_results import current_results
 
 ACCEPTED, DECLARED, BUDGET, SAID = "77.7713", "66.6617", "5,551.90", "44.4479"

@@ -10,8 +10,9 @@ from tests.unit.findings.conftest import written
 
 from plumbline.analysis.decisions.decision import Ranked
 from plumbline.analysis.decisions.decision_record import DecisionDocument, Inputs, PriceAtDecision
-from plumbline.findings.decision_change import join_stories, parse_decision_subject, reconcile_decision
+from plumbline.findings.decision_change import join_stories, reconcile_decision
 from plumbline.findings.headline import cause_of, headline
+from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.results.finding import Finding, PriceMove
 
 DAY = date(2026, 11, 21)
@@ -55,7 +56,7 @@ def test_a_price_that_fell_changes_the_first_choice(golden: Golden) -> None:
     finding = opened()
     golden("findings.first_choice_changed", written(finding))
     assert (finding.kind, finding.severity, finding.provider, finding.instead_of) == ("price", "warn", NEBIUS, COREWEAVE)
-    assert finding.is_decision_change and parse_decision_subject(finding.subject) == ("platform", "training", ("gpt-1b",))
+    assert FirstChoice.has(finding) and FirstChoice.choice(finding) == ("platform", "training", ("gpt-1b",))
     assert finding.began == "2026-11-21" and finding.concerns == "training gpt-1b" and finding.attributed_to[0].startswith("its price")
     assert Finding.of(finding.to_dict()) == finding
 

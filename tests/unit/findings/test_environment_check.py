@@ -15,13 +15,13 @@ from plumbline.findings.environment_check import (
     AcceptedFacts,
     EnvironmentReconciliation,
     change_rows,
-    check_failing_finding,
     count_values,
     format_counts,
     merge_facts,
     reconcile_environment,
     uniform_facts,
 )
+from plumbline.findings.types.failing_check import check_failing_finding
 from plumbline.results.finding import Finding
 from plumbline.results.sample import Facts
 

@@ -8,7 +8,8 @@ import pytest
 from tests.unit.alerts.test_message import FINDING
 from tests.unit.results.test_finding import NOTICED
 
-from plumbline.findings.headline import headline, one_per_headline, price_cause
+from plumbline.findings.headline import headline, one_per_headline
+from plumbline.findings.phrases import price_cause
 from plumbline.results.finding import ChoiceMove
 
 INFERENCE = {"workload_kind": "inference", "workload": "chat"}

@@ -5,7 +5,7 @@ from datetime import datetime, timezone
 
 from plumbline.alerts import render
 from plumbline.alerts.message import render_details
-from plumbline.findings.installation import INSTALLATION, InstallationFailure, installation_finding
+from plumbline.findings.types.installation import INSTALLATION, InstallationFailure, installation_finding
 from plumbline.results.finding import Finding
 
 AWAY = InstallationFailure(

@@ -8,7 +8,7 @@ import pytest
 from tests.golden import Golden
 from tests.unit.findings.conftest import written
 
-from plumbline.findings.missing_data import is_complete, is_monthly, missing_series_findings
+from plumbline.findings.types.silence import is_complete, is_monthly, missing_series_findings
 
 TRAINING = "training/gpt@1/h1/torch/lab/here/host"
 SERVING = "inference/chat@1/h1/triton/lab/here/host"

@@ -9,7 +9,8 @@ import pytest
 from tests.golden import Golden
 from tests.unit.findings.conftest import written
 
-from plumbline.findings.probe import PROBE_SUBJECT, ProbeReconciliation, ProbeResult, judge_probes, reconcile_probes
+from plumbline.findings.probe import ProbeReconciliation, ProbeResult, judge_probes, reconcile_probes
+from plumbline.findings.types.probe import Probe
 from plumbline.results.finding import Finding
 
 T = 1e12
@@ -42,7 +43,7 @@ def test_the_second_one_in_a_row_is_a_finding_and_starts_the_benchmark(golden: G
     assert not found.again
     assert found.changes == ({"fact": "matmul_tflops", "old": "800 TFLOP/s", "new": "702 TFLOP/s"},)
     (new,) = found.opened
-    assert (new.kind, new.subject, new.severity, new.campaign_id, new.since) == ("performance", PROBE_SUBJECT, "warn", None, "2026-11-22")
+    assert (new.kind, new.subject, new.severity, new.campaign_id, new.since) == ("performance", Probe.subject, "warn", None, "2026-11-22")
     golden("findings.slower_in_probes", written(new))
     assert new.effect == pytest.approx(-0.1225) and [m.name for m in new.members] == ["matmul_tflops"]
 

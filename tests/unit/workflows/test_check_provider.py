@@ -16,7 +16,7 @@ from tests.fakes.trials import CONFIG, H100, cluster_provider
 
 from plumbline.archive import Archive
 from plumbline.declarations import Declarations, Provider, load
-from plumbline.findings.environment_check import CHECK_FAILING_SUBJECT
+from plumbline.findings.types.failing_check import FailingCheck
 from plumbline.launch.failures import Unreachable
 from plumbline.launch.launcher import ProviderFacts
 from plumbline.results import Environment
@@ -216,7 +216,7 @@ def test_a_cluster_that_nobody_can_look_at_for_days_is_a_finding_until_somebody_
                 check_provider.check_environment("cluster-a", START + timedelta(days=day), patience_s=0.1)
             assert len(archive.findings_of("cluster-a", unsettled=True)) == (day > 1)
         (blind,) = archive.findings_of("cluster-a", unsettled=True)
-        assert (blind.kind, blind.detail["subject"], blind.detail["since"]) == ("missing_data", CHECK_FAILING_SUBJECT, "2026-11-01")
+        assert (blind.kind, blind.detail["subject"], blind.detail["since"]) == ("missing_data", FailingCheck.subject, "2026-11-01")
         assert check_provider.check_environment("sim", START).nodes == 1, "the others are looked at all the same"
         kube.up()
         check_provider.check_environment("cluster-a", START + timedelta(days=5))

@@ -148,7 +148,7 @@ def test_what_is_not_promised_or_not_proven_is_not_claimed(archive: Archive) -> 
     floor = {NEW.workload.name: "tokens_per_second >= 700tokens/s in steady"}
     assert why("f1", launch_success="99%") == ""
     assert "measured 2 of 6" in why("f1", launch_success="20%") and "needs" in why("f1", launch_success="20%")
-    assert "no promise about launches" in why("f1", speed_floors=floor)
+    assert "declares no promise but of speed" in why("f1", speed_floors=floor)
     assert why("f5", launch_success="99%") == "No failure of it is proven to be the provider's: image_error and unreachable."
     assert "kind price" in why("f2", launch_success="99%")
     assert "no promised speed" in why("f3", launch_success="99%")

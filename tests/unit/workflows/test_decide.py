@@ -16,7 +16,8 @@ from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.provider import CsvSource, MonitoringConfig
-from plumbline.findings.headline import format_day, headline
+from plumbline.findings.headline import headline
+from plumbline.findings.phrases import format_day
 from plumbline.presentation.findings_inbox import group_findings
 from plumbline.results.finding import Finding
 from plumbline.results.observation import Observation

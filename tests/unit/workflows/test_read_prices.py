@@ -14,8 +14,8 @@ from plumbline.analysis.prices.book import quote, with_effective_prices
 from plumbline.archive import Archive
 from plumbline.declarations import Contract, Declarations, Price, Provider, load
 from plumbline.declarations.providers.provider import ContractSource, CsvSource
-from plumbline.findings.price import HELD_SUBJECT, price_subject
 from plumbline.findings.price_check import accepted_price
+from plumbline.findings.types.held_price import HeldPrice
 from plumbline.results.finding import Finding
 from plumbline.workflows import read_prices as read_prices_module
 from plumbline.workflows.accept_price import accept_price
@@ -158,7 +158,7 @@ def test_a_reservation_is_held_against_what_an_hour_costs_on_demand(place: Place
     place.look(2.39)
     assert place.look(2.39, "reserved-1y").checks[-1].status == "held"
     assert place.look(2.0, "reserved-1y").checks[-1].status == "first"
-    assert place.states() == [(price_subject(HELD_SUBJECT, "reserved", "1y"), "resolved")]
+    assert place.states() == [(HeldPrice.of("reserved", "1y"), "resolved")]
 
 
 def test_a_declared_price_is_what_readings_are_held_against_and_a_newer_one_takes_over(place: Place) -> None:

@@ -18,8 +18,6 @@ from plumbline.metrics.formatting import format_change
 from plumbline.results.sample import CampaignSample, TrialOutcome
 
 _LARGER = 0.05
-GPU_ERRORS_SUBJECT = "gpu_errors"
-"""Subject of a finding about them."""
 _GPU_ERRORS = "gpu_"
 """Prefix of the reason codes of new GPU errors: see `harness.gpu_errors`."""
 

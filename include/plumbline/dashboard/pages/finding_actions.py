@@ -16,7 +16,7 @@ from plumbline.dashboard.acting import REFUSED, Acting, Actor, actor_of, reason_
 from plumbline.dashboard.rendering import PageRenderer, PageRoutes, RefusedForm, TypedField, base_path
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
-from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
+from plumbline.findings.types import stored_type
 from plumbline.workflows.baseline_decision import action_key
 from plumbline.workflows.finding_action import (
     ActionRequest,
@@ -42,7 +42,7 @@ TAKEN = ("finding_acknowledged", "finding_accepted")
 """Actions that give a finding an owner."""
 _LABELS: dict[Action, str] = {
     "acknowledge": "Acknowledge",
-    "accept": "Accept as new baseline",
+    "accept": "Accept",
     "reject": "Reject: the baseline stays",
     "resolve": "Resolve",
     "snooze": "Snooze",
@@ -89,10 +89,8 @@ def _form(
 
 
 def _label(action: Action, view: FindingView, declared: Declarations) -> str:
-    if action == "accept" and str(view.detail.get("subject", "")).startswith(DECISION_CHANGE_PREFIX):
-        return "Accept the first choice"
-    if action == "accept" and view.kind == "price":
-        return "Accept the price"
+    if action == "accept":
+        return stored_type(view.kind, str(view.detail.get("subject", ""))).accept_label
     if action == "rerun" and "placement" in rerun_of(declared, view).conf:
         return "Rerun on a fresh node"
     return _LABELS[action]

@@ -22,8 +22,10 @@ from plumbline.dashboard.pages.finding_actions import TAKEN, action_forms
 from plumbline.dashboard.rendering import PageRenderer, PageRoutes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
-from plumbline.findings.decision_change import decision_impact, parse_decision_subject
+from plumbline.findings.decision_change import decision_impact
 from plumbline.findings.headline import headline
+from plumbline.findings.types import type_of
+from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.metrics.formatting import format_change, format_name, join_words
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.compared import Compared
@@ -34,7 +36,7 @@ from plumbline.results.finding import OPEN_STATES, SEVERITIES, Finding, FindingK
 from plumbline.results.signing import published_key
 from plumbline.results.stored import read_finding
 from plumbline.workflows.alert import digest_entries
-from plumbline.workflows.claim import CLAIMABLE_KINDS, Claimable, claimable
+from plumbline.workflows.claim import Claimable, claimable
 from plumbline.workflows.compared_series import compared_series
 from plumbline.workflows.monthly_costs import SETTLED as SETTLED_STATES
 from plumbline.workflows.monthly_costs import monthly_cost_of
@@ -113,14 +115,14 @@ def finding_page(archive: Archive, declared: Declarations | None, finding_id: st
         choice=decision_impact(archive, finding, view.opened_at),
         trials=_trials(archive, finding),
         decision=_decision(finding),
-        claim=claimable(archive, declared, [view])[finding_id] if finding.kind in CLAIMABLE_KINDS else None,
+        claim=claimable(archive, declared, [view])[finding_id] if type_of(finding).claimable else None,
     )
 
 
 def _decision(finding: Finding) -> tuple[str, str, str] | None:
-    if not finding.is_decision_change:
+    if not FirstChoice.has(finding):
         return None
-    team, kind, workloads = parse_decision_subject(finding.subject)
+    team, kind, workloads = FirstChoice.choice(finding)
     return team, kind, workloads[0]
 
 

@@ -16,7 +16,8 @@ from plumbline.dashboard.rendering import PageRenderer, PageRoutes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations, Price, Provider
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.findings.price import HELD_SUBJECT, format_price_name
+from plumbline.findings.types.held_price import HeldPrice
+from plumbline.findings.types.price_change import format_price_name
 from plumbline.metrics.formatting import ABSENT, capitalize_first, format_money, format_money_change
 from plumbline.presentation.charts.chart import Chart, Part, axis, line, marks
 from plumbline.presentation.findings_inbox import InboxGroup, group_findings
@@ -139,7 +140,7 @@ def held_since(findings: Iterable[FindingView], purchase: str, term: str | None)
 
 
 def _is_held(finding: FindingView) -> bool:
-    return str(finding.detail.get("subject", "")).startswith(HELD_SUBJECT)
+    return HeldPrice.owns(finding.kind, str(finding.detail.get("subject", "")))
 
 
 def _current_prices(provider: Provider, readings: Sequence[PriceReadingView], on: date) -> list[CurrentPrice]:

@@ -25,7 +25,7 @@ from plumbline.declarations import Declarations, Provider
 from plumbline.findings.headline import headline
 from plumbline.launch.cluster.operate import sweep
 from plumbline.metrics import METRICS, leading_names
-from plumbline.metrics.formatting import common_scale, format_money, format_percent
+from plumbline.metrics.formatting import format_money
 from plumbline.presentation.availability import WatchView, watch_view
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import year_chart
@@ -33,6 +33,7 @@ from plumbline.presentation.charts.launches import launch_chart, launch_lines, l
 from plumbline.presentation.charts.trend import Quantity, Trend, TrendEvent, read_trend, trend_chart
 from plumbline.presentation.compared import Compared
 from plumbline.presentation.findings_inbox import InboxGroup, count_severities, group_findings, severity_order, unsettled_findings
+from plumbline.presentation.promises import declared_promises
 from plumbline.presentation.series_summary import SeriesSummary, drifted_series, format_age, series_summaries, shown_state
 from plumbline.results.finding import FLEET
 from plumbline.results.stored import read_finding
@@ -257,18 +258,15 @@ def _facts(provider: Provider | None, priced: Provider | None, series: Sequence[
     price, basis = _price(priced, now)
     if provider is None:
         return (("Location", _place(None, series)), ("Price", f"{price}: {basis}"))
-    accelerator, budget, sla = provider.accelerator, provider.budget, provider.sla
+    accelerator, budget = provider.accelerator, provider.budget
     amounts = () if budget is None else ((budget.usd_per_month, "USD"), (budget.gpu_hours_per_month, "GPU-hours"))
     limits = [f"{format_money(amount, unit)} a month" for amount, unit in amounts if amount]
-    promises = [f"launch success {format_percent(sla.launch_success, 1)}"] if sla.launch_success is not None else []
-    if sla.provisioning_lead_time is not None:
-        promises.append(f"lead time {common_scale('s', [sla.provisioning_lead_time]).text(sla.provisioning_lead_time)}")
     return (
         ("Location", " · ".join(part for part in (provider.cloud, provider.region, provider.zone, provider.instance_type) if part)),
         ("Accelerator", f"{accelerator.count} × {accelerator.product or ('core' if accelerator.kind == 'cpu' else accelerator.kind)}"),
         ("Launcher", f"{provider.launcher.kind}{'' if provider.enabled else ', disabled: no trials planned'}"),
         ("Price now", f"{price}, {basis}" if price != "not known" else f"not known: {basis}"),
-        ("Contract", ", ".join(promises) or "none declared"),
+        ("Contract", ", ".join(declared_promises(provider.sla)) or "none declared"),
         ("Budget", ", ".join(limits) or "none declared"),
         *_cluster_facts(provider, now),
     )

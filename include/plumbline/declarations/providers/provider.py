@@ -202,6 +202,11 @@ class ServiceLevel(Declared):
     clause: Annotated[str, Field(min_length=3, description="where the contract says so, such as 'Annex B, 4.2'")] | None = None
     credit: Share | None = Field(None, description="of a month's bill, which the contract grants for another breach, such as 10%")
     credits: tuple[CreditTier, ...] = Field((), max_length=20, description="by the availability of a month; the last one that fits counts")
+    PROMISES: ClassVar[tuple[str, ...]] = (
+        *("launch_success", "provisioning_lead_time", "availability", "capacity"),
+        *("time_to_recover", "support_response", "quota_response"),
+    )
+    """Fields of one promise each, a share or a time; `speed_floors` has one a workload."""
     contact: Annotated[str, Field(pattern=r"^[^@\s<>,;]+@[^@\s<>,;]+$", description="the mail address of its support")] | None = None
 
     @model_validator(mode="after")

@@ -318,9 +318,9 @@ def _simulate_check(provider: Provider, kind: WatchKind, at: datetime) -> float:
     """Seconds of a check, deterministic for a declaration and a time. The TrialFailure of an outage that lasts then."""
     launcher = provider.launcher_as(SimulatedLauncher)
     outage = next((o for o in launcher.outages if o.watch == kind and o.begin <= at < o.end), None)
-    if outage is not None and outage.cause == "maintenance":
-        raise InMaintenance("simulated: the nodes are cordoned")
     if outage is not None:
+        if outage.cause == "maintenance":
+            raise InMaintenance("simulated: the nodes are cordoned")
         raise EXCEPTIONS[outage.cause](f"simulated: {outage.cause}")
     luck = random.Random(f"{launcher.seed}|{provider.name}|{kind}|{at.astimezone(timezone.utc).isoformat()}")
     noise = launcher.noise_of("start_up" if kind == "capacity" else "inference")

@@ -13,7 +13,7 @@ from plumbline.analysis.cost.commitments import USE, Commitment, commitments
 from plumbline.analysis.cost.reconciliation import HeldSpan
 from plumbline.declarations import Contract, Provider
 from plumbline.findings import Reconciliation
-from plumbline.findings.commitment import reconcile_commitments
+from plumbline.findings.types.commitment import reconcile_commitments
 from plumbline.results.finding import Finding
 
 DAY_S = 86400.0

@@ -17,7 +17,7 @@ from tests.unit.dashboard.pages.test_findings import drifted, stored
 from plumbline.archive import Archive, open_archive
 from plumbline.dashboard.app import create_app
 from plumbline.declarations import load
-from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
+from plumbline.results.finding import DECISION_CHANGE_PREFIX
 from plumbline.workflows.finding_action import NotStarted
 
 

@@ -1,28 +1,38 @@
-"""Findings on single nodes: one that is slow in several acceptances in a row is a faulty node, not noise of its provider."""
+"""One node that is slow in several acceptances in a row: a faulty node, not noise of its provider."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from plumbline.analysis.acceptance import FleetVerdict
-from plumbline.analysis.drift.comparison import format_probe_name
 from plumbline.findings import Reconciliation, provider_finding, unsettled_id
+from plumbline.findings.types.base import register
+from plumbline.findings.types.failed_launches import FailedLaunches
 from plumbline.judgement import is_measured
 from plumbline.metrics.formatting import format_change
 from plumbline.results.finding import Finding
 
+if TYPE_CHECKING:
+    from plumbline.analysis.acceptance import FleetVerdict
+
+
+@register
+class SlowNode(FailedLaunches):
+    id = "slow_node"
+    subject = "node/"
+    order = 32
+    usual = False
+    noun = "slow node"
+    advice = "Return a node to"
+
+
 CAMPAIGNS = 3
 """Acceptances in a row that open a finding."""
-_SUBJECT = "node/"
-
-
-def is_about_node(finding: Finding) -> bool:
-    return finding.subject.startswith(_SUBJECT)
 
 
 def slow_nodes(findings: Iterable[Finding]) -> frozenset[str]:
     """The nodes that the findings are about."""
-    return frozenset(finding.subject.removeprefix(_SUBJECT) for finding in findings if is_about_node(finding))
+    return frozenset(SlowNode.rest(finding) for finding in findings if SlowNode.has(finding))
 
 
 def reconcile_nodes(
@@ -36,6 +46,8 @@ def reconcile_nodes(
 ) -> Reconciliation:
     """Open a finding for each node that is slow in all of the CAMPAIGNS acceptances of `history` (campaign and verdict, oldest first), and resolve those of
     nodes that the last one measured and found like the others. `cluster`: whether kubectl can take the node out of use."""
+    from plumbline.analysis.drift.comparison import format_probe_name
+
     slow = [{verdict.node.name: verdict.slow for verdict in fleet.nodes if verdict.slow} for _, fleet in history]
     measured = {
         verdict.node.name: {m for m, v in verdict.node.figures.items() if is_measured(v)}
@@ -45,7 +57,7 @@ def reconcile_nodes(
     known = {finding.subject: finding for finding in open_findings}
     opened, unchanged = [], []
     for node in sorted(set.intersection(*map(set, slow))) if len(history) == CAMPAIGNS else ():
-        subject = f"{_SUBJECT}{node}"
+        subject = f"{SlowNode.subject}{node}"
         if subject in known:
             unchanged.append(known[subject])
             continue
@@ -68,5 +80,5 @@ def reconcile_nodes(
     back = f"resolved: acceptance {history[-1][0]} found it like the other nodes"
     before = {node: set(figures) for each in slow for node, figures in each.items()}
     again = {n for n, figures in measured.items() if n not in slow[-1] and before.get(n, set()) <= figures}
-    resolved = tuple((f, back) for s, f in known.items() if s.removeprefix(_SUBJECT) in again)
+    resolved = tuple((f, back) for f in known.values() if SlowNode.rest(f) in again)
     return Reconciliation(tuple(opened), resolved=resolved, unchanged=tuple(unchanged))

@@ -1,29 +1,57 @@
-"""Findings of outages that checks between campaigns show: opened with the third miss in a row, resolved by the first answer."""
+"""Checks of uptime or capacity that were missed in a row, between campaigns: opened with the third miss, resolved by the first answer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, cast, get_args
 
-from plumbline.analysis.availability import Outage
 from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.findings import Reconciliation, provider_finding
+from plumbline.findings.types.base import register
+from plumbline.findings.types.failed_launches import FailedLaunches
 from plumbline.metrics.formatting import common_scale, format_name
 from plumbline.results.finding import Finding, Member
 from plumbline.results.observation import Observation
 
+if TYPE_CHECKING:
+    from plumbline.analysis.availability import Outage as Misses
+
 _WHAT: dict[WatchKind, str] = {"uptime": "down", "capacity": "no capacity"}
 
 
-def outage_subject(kind: WatchKind) -> str:
-    return f"outage/{kind}"
+@register
+class Outage(FailedLaunches):
+    id = "outage"
+    subject = "outage/"
+    order = 28
+    usual = False
+    noun = "outage"
+    advice = "Claim from, or ask,"
+
+    @classmethod
+    def of(cls, watch: WatchKind) -> str:
+        """The subject of an outage that this watch saw."""
+        return f"{cls.subject}{watch}"
+
+    @classmethod
+    def watch_of(cls, finding: Finding) -> WatchKind:
+        """ValueError for one of another watch."""
+        name = cls.rest(finding)
+        if name not in get_args(WatchKind):
+            raise ValueError(f"finding {finding.finding_id} is about {name}; expected {' or '.join(get_args(WatchKind))}")
+        return cast(WatchKind, name)
+
+    @staticmethod
+    def what(watch: WatchKind) -> str:
+        return _WHAT[watch]
 
 
 def reconcile_outages(
-    provider: str, kind: WatchKind, outages: Sequence[Outage], newest: Observation | None, open_findings: Sequence[Finding], simulated: bool
+    provider: str, kind: WatchKind, outages: Sequence[Misses], newest: Observation | None, open_findings: Sequence[Finding], simulated: bool
 ) -> Reconciliation:
     """`outages`: oldest first, of the last checks; `newest`: the last one. An outage that ended before it was seen opens none."""
-    known = [f for f in open_findings if f.subject == outage_subject(kind)]
+    known = [f for f in open_findings if f.subject == Outage.of(kind)]
     lasting = outages[-1] if outages and outages[-1].ended is None else None
     if lasting is None:
         answered = newest is not None and newest.cause is None
@@ -36,20 +64,20 @@ def reconcile_outages(
     return Reconciliation(continued=(replace(now, finding_id=known[0].finding_id, since=known[0].since, state=known[0].state),))
 
 
-def _over(outages: Sequence[Outage], newest: Observation | None) -> str:
+def _over(outages: Sequence[Misses], newest: Observation | None) -> str:
     at = outages[-1].ended if outages else newest.at if newest else None
     took = outages[-1].recovery_s if outages else None
     after = f" after {common_scale('s', [took]).text(took)}" if took is not None else ""
     return f"resolved: answered at {at:%Y-%m-%d %H:%M} UTC{after}"
 
 
-def _finding(provider: str, kind: WatchKind, outage: Outage, simulated: bool) -> Finding:
+def _finding(provider: str, kind: WatchKind, outage: Misses, simulated: bool) -> Finding:
     own = outage.whose == "provider"
-    title = f"{_WHAT[kind]} since {outage.began:%Y-%m-%d %H:%M} UTC"
+    title = f"{Outage.what(kind)} since {outage.began:%Y-%m-%d %H:%M} UTC"
     return provider_finding(
         provider,
         "reliability",
-        outage_subject(kind),
+        Outage.of(kind),
         began=outage.began.isoformat(),
         since=outage.began.date().isoformat(),
         severity="page" if own and kind == "uptime" else "warn",
@@ -59,5 +87,5 @@ def _finding(provider: str, kind: WatchKind, outage: Outage, simulated: bool) ->
         if own
         else "the cause may be this installation's network as well as the provider's: its time is unknown, neither up nor down",
         simulated=simulated,
-        members=(Member(outage_subject(kind), format_name(outage.cause)),),
+        members=(Member(Outage.of(kind), format_name(outage.cause)),),
     )

@@ -1,23 +1,44 @@
-"""Findings of reserved hours that end soon; resolved by a renewal or with their end."""
+"""Reserved hours that end soon; resolved by a renewal or with their end."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
-from plumbline.analysis.cost.commitments import USE, Commitment
 from plumbline.findings import Reconciliation, provider_finding
+from plumbline.findings.types.base import FindingType, register
+from plumbline.findings.types.price_change import dated_title
 from plumbline.results.finding import Finding
 
-_SUBJECT = "commitment "
+if TYPE_CHECKING:
+    from plumbline.analysis.cost.commitments import Commitment
+
+
+@register
+class EndingCommitment(FindingType):
+    id = "commitment"
+    kinds = ("price",)
+    subject = "commitment "
+    order = 22
+    noun = "reservation that ends"
+    nouns = "reservations that end"
+    advice = "Renew or let end the reservation of"
+    resolved_if = "renewed, or left to end"
+
+    def cause(self, finding: Finding) -> str:
+        return dated_title(finding)
+
+    def consequence(self, finding: Finding, caused: bool) -> str:
+        return finding.consequence
 
 
 def reconcile_commitments(
     provider: str, found: Sequence[Commitment], open_findings: Sequence[Finding], expires_within_s: float, simulated: bool
 ) -> Reconciliation:
     """`found`: of all contracts that the provider names. One that several providers share is a finding of the first."""
-    known = {f.subject: f for f in open_findings if f.subject.startswith(_SUBJECT)}
-    own = {f"{_SUBJECT}{c.contract} until {c.until}": c for c in found if c.providers[0] == provider}
+    known = {f.subject: f for f in open_findings if EndingCommitment.has(f)}
+    own = {f"{EndingCommitment.subject}{c.contract} until {c.until}": c for c in found if c.providers[0] == provider}
     limit = timedelta(seconds=expires_within_s)
     near = {s: c for s, c in own.items() if c.running and not c.renewed and c.until - c.on <= limit}
     opened = tuple(
@@ -43,6 +64,8 @@ def reconcile_commitments(
 
 def _explanation(c: Commitment) -> str:
     """Money only of declared use: held hours are the trials' part, and what is ahead of a month depends on all of it."""
+    from plumbline.analysis.cost.commitments import USE
+
     if not c.used_declared:
         return (
             f"{c.reserved_h:,.0f} h are reserved, trials held {c.used_h:,.0f} h; what renewing is worth is not known: "

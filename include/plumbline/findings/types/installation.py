@@ -1,4 +1,4 @@
-"""Failures of this installation as findings of kind `self`."""
+"""A failure of this installation itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,24 @@ from datetime import datetime, timezone
 from typing import Literal
 
 from plumbline.findings import provider_finding
+from plumbline.findings.types.base import FindingType, Step, register
 from plumbline.results.finding import Finding, Severity
+
+
+@register
+class Installation(FindingType):
+    id = "installation"
+    kinds = ("self",)
+    subject = " "
+    order = 70
+    usual = True
+    noun = "problem of this installation"
+    nouns = "problems of this installation"
+    advice = "Repair"
+
+    def about(self, finding: Finding) -> list[Step]:
+        return [("Part of this installation", finding.subject)]
+
 
 INSTALLATION = "plumbline"
 """Takes the place of the provider's name."""

@@ -1,18 +1,23 @@
-"""Findings about missing data: series that stopped reporting, providers never measured, price sources without prices."""
+"""Series that stopped reporting, or a provider that no monthly campaign ever measured."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from datetime import date, datetime, timedelta, timezone
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
 
 from plumbline.findings import provider_finding
+from plumbline.findings.types.base import register
+from plumbline.findings.types.missing_trials import MissingTrials
 from plumbline.metrics.formatting import shorten
 from plumbline.results.finding import Finding, Member, Severity, finding_id
 from plumbline.results.sample import Series
 
-SILENCE_SUBJECT = "silence"
+if TYPE_CHECKING:
+    from plumbline.analysis.drift.comparison import Comparison
+
 GRACE = timedelta(hours=36)
 """Time from a campaign's first day to its completion: all slots are on that day, the last ones queue and retry."""
 _MONTHLY = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
@@ -21,6 +26,17 @@ _MONTHLY = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
 def is_monthly(campaign_id: str) -> bool:
     """Whether every declared series takes part in the campaign."""
     return _MONTHLY.fullmatch(campaign_id) is not None
+
+
+@register
+class Silence(MissingTrials):
+    id = "silence"
+    subject = "silence"
+    usual = False
+
+    def has_recovered(self, known: Finding, now: Comparison) -> bool:
+        # A campaign on demand replaces no month's rerun; it does count for a provider that was never measured.
+        return now.reliability.attempts > 0 and (known.campaign_id is None or is_monthly(now.candidate_campaign))
 
 
 def is_complete(campaign_id: str, now: datetime) -> bool:
@@ -65,7 +81,7 @@ def _never_measured(campaign_id: str, provider: str, keys: list[str], simulated:
     return provider_finding(
         provider,
         "missing_data",
-        SILENCE_SUBJECT,
+        Silence.subject,
         began="",
         since=f"{campaign_id}-01",
         severity="warn",
@@ -85,7 +101,7 @@ def _finding(campaign_id: str, provider: str, newest: str, keys: list[str], seve
     shortened = shorten(names)
     who = shortened if severity == "warn" else "the whole provider"
     return Finding(
-        finding_id=finding_id(provider, newest, "missing_data", SILENCE_SUBJECT),
+        finding_id=finding_id(provider, newest, "missing_data", Silence.subject),
         series_key=keys[0],
         campaign_id=newest,
         kind="missing_data",
@@ -96,76 +112,10 @@ def _finding(campaign_id: str, provider: str, newest: str, keys: list[str], seve
         provider=provider,
         workload_kind=series[0].kind if severity == "warn" else "",
         workload=series[0].workload if severity == "warn" else "",
-        subject=SILENCE_SUBJECT,
+        subject=Silence.subject,
         title="stopped reporting" + (f", and {len(keys) - 1} more" if severity == "warn" and len(keys) > 1 else ""),
         simulated=simulated,
         members=tuple(Member(name, f"{name}: last in {newest}", series_key=key) for name, key in zip(names, keys, strict=True)),
         series=tuple(keys),
         standing=tuple(keys),
-    )
-
-
-def unusable_workload_finding(
-    provider: str, campaign_id: str, series: Sequence[str], reasons: Mapping[str, int], simulated: bool
-) -> Finding:
-    """A workload of which no trial is usable anywhere. `series`: its series of the campaign; `reasons`: why, by how many attempts, the most
-    common one first."""
-    first = Series.parse(series[0])
-    attempts = sum(reasons.values())
-    why, most = next(iter(reasons.items()))
-    title = f"no usable result: {most} of {attempts} attempts {why}"
-    others = [f"{name} × {n}" for name, n in reasons.items()][1:]
-    where = f"{len(series)} {'providers' if len(series) != 1 else 'provider'}"
-    return Finding(
-        finding_id=finding_id(provider, campaign_id, "missing_data", unusable_subject(series[0])),
-        series_key=series[0],
-        campaign_id=campaign_id,
-        kind="missing_data",
-        severity="page",
-        evidence=f"{title}, in campaign {campaign_id}",
-        explanation=f"nothing of the workload can be used on {where}" + (f"; also {shorten(others)}" if others else ""),
-        provider=provider,
-        workload_kind=first.kind,
-        workload=first.workload,
-        subject=unusable_subject(series[0]),
-        title=title,
-        simulated=simulated,
-        members=tuple(Member(name, f"{name} × {n}") for name, n in reasons.items()),
-        series=tuple(series),
-        standing=tuple(series),
-    )
-
-
-def unusable_subject(series_key: str) -> str:
-    """The finding's subject, such as `unusable training gpt@2`."""
-    series = Series.parse(series_key)
-    return f"unusable {series.kind} {series.workload}@{series.version}"
-
-
-_PRICE_SOURCE = "price source "
-
-
-def price_source_subject(source: str) -> str:
-    """The finding's subject, such as `price source gpuhunt`."""
-    return f"{_PRICE_SOURCE}{source}"
-
-
-def price_source_of(subject: str) -> str | None:
-    """The source of a finding with this subject; None for other findings."""
-    return subject.removeprefix(_PRICE_SOURCE) if subject.startswith(_PRICE_SOURCE) else None
-
-
-def silent_price_source_finding(provider: str, source: str, last: date | None, now: date, why: str, simulated: bool = False) -> Finding:
-    """`last`: the day of the source's last price of the provider, None if it never reported one; `why` it failed on the day `now`."""
-    title = f"{source} reports no price since {last}" if last is not None else f"{source} has never reported a price"
-    return provider_finding(
-        provider,
-        "missing_data",
-        price_source_subject(source),
-        began=str(last or "never"),  # one finding, on whatever day it is noticed
-        since=str(last or now),
-        severity="warn",
-        title=title,
-        explanation=f"{why}; price changes go unnoticed and costs use the accepted price until it reports again",
-        simulated=simulated,
     )

@@ -1,0 +1,50 @@
+"""Lines of a bill that differ from what the declared prices and the archive's trials say."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING
+
+from plumbline.findings import provider_finding
+from plumbline.findings.types.base import FindingType, register
+from plumbline.findings.types.installation import INSTALLATION
+from plumbline.findings.types.price_change import dated_title
+from plumbline.metrics.formatting import format_name
+from plumbline.results.finding import Finding
+
+if TYPE_CHECKING:
+    from plumbline.analysis.cost.reconciliation import Difference
+
+
+@register
+class InvoiceDifference(FindingType):
+    id = "invoice_difference"
+    kinds = ("price",)
+    subject = "invoice "
+    order = 24
+    noun = "difference on an invoice"
+    nouns = "differences on invoices"
+    advice = "Ask about the invoice of"
+    resolved_if = "credited, or explained"
+
+    def cause(self, finding: Finding) -> str:
+        return dated_title(finding)
+
+    def consequence(self, finding: Finding, caused: bool) -> str:
+        return finding.consequence
+
+
+def invoice_finding(difference: Difference, invoice: str, content: str, on: date, simulated: bool) -> Finding:
+    """`invoice`: the file's name; `content`: its SHA-256, since next month's file may have the same name. What is of no provider is of this installation."""
+    d = difference
+    return provider_finding(
+        d.provider or INSTALLATION,
+        "price",
+        f"{InvoiceDifference.subject}{d.kind}",
+        began=content,
+        since=str(on),
+        severity="warn",
+        title=f"invoice {invoice}: {format_name(d.kind)}, {d.count} times" + (f", first in line {d.line}" if d.line else ""),
+        explanation=f"{d.cost:,.2f} more than expected; {d.detail}",
+        simulated=simulated,
+    )

@@ -1,0 +1,72 @@
+"""A provider's price that changed, confirmed by a second source or a second reading."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from plumbline.declarations.providers.rates import Purchase, Term
+from plumbline.findings.phrases import format_begin, price_cause, titled
+from plumbline.findings.types.base import Costs, FindingType, register
+from plumbline.results.finding import Finding
+
+
+def format_price_name(purchase: str, term: str | None) -> str:
+    """The price's name, such as `on-demand` or `reserved 1y`."""
+    return " ".join(filter(None, (purchase.replace("_", "-"), term)))
+
+
+@register
+class PriceChange(FindingType):
+    id = "price_change"
+    kinds = ("price",)
+    subject = "price "
+    order = 20
+    usual = True
+    noun = "price rise"
+    accepting = "price"
+    accept_label = "Accept the price"
+    accepted_as = "THE PRICE"
+    resolved_if = "the source was wrong"
+    moves_choices = True
+    costs: ClassVar[Costs | None] = "price"
+    history = "price"
+    advice = "Negotiate or accept the price of"
+
+    @classmethod
+    def of(cls, purchase: Purchase, term: Term | None) -> str:
+        """The subject of a finding about a price, such as `price on-demand`."""
+        return f"{cls.subject}{format_price_name(purchase, term)}"
+
+    def word(self, direction: str, effect: float | None) -> str:
+        return "price cut" if (effect or 0.0) < 0 else self.noun
+
+    def is_good_news(self, direction: str, effect: float | None) -> bool:
+        return (effect or 0.0) < 0
+
+    def cause(self, finding: Finding) -> str:
+        if finding.effect is None:
+            return dated_title(finding)
+        return finding.causes[0] if finding.causes else self.describe(finding, finding.provider)
+
+    def describe(self, finding: Finding, who: str) -> str:
+        """The change in words. `who`: its provider, or the cloud whose regions took the same change."""
+        assert finding.effect is not None  # of a changed price
+        name = self.rest(finding)
+        # The list price by the hour is just its price.
+        return price_cause(who, finding.effect, finding.since, "" if name == format_price_name("on_demand", None) else name)
+
+    def consequence(self, finding: Finding, caused: bool) -> str:
+        if finding.state == "accepted" and finding.effect is not None:
+            return "costs use the new price"
+        return finding.consequence if caused else titled(finding, caused)
+
+    def together(self, finding: Finding) -> frozenset[str]:
+        return frozenset(("price", *finding.causes))
+
+    def accept_purpose(self, finding: Finding) -> str:
+        return "accept as the price in use"
+
+
+def dated_title(finding: Finding) -> str:
+    """What a finding about money is, where no change of a price names it."""
+    return f"{finding.provider}: {finding.title or finding.subject} since {format_begin(finding)}"

@@ -1,0 +1,23 @@
+"""One change that several series share, and that moved nothing or cannot be judged yet."""
+
+from __future__ import annotations
+
+from plumbline.findings.types.base import register
+from plumbline.findings.types.cause import cause_name, pooled_verdict
+from plumbline.findings.types.environment import Environment
+from plumbline.results.finding import Finding
+
+
+@register
+class SharedChange(Environment):
+    id = "shared_change"
+    subject = "cause/"
+    order = 50
+    usual = False
+    explains = False
+
+    def cause(self, finding: Finding) -> str:
+        return cause_name(finding)
+
+    def consequence(self, finding: Finding, caused: bool) -> str:
+        return pooled_verdict(finding)
