@@ -150,7 +150,7 @@ def test_what_is_not_promised_or_not_proven_is_not_claimed(archive: Archive) -> 
     assert "measured 2 of 6" in why("f1", launch_success="20%") and "needs" in why("f1", launch_success="20%")
     assert "declares no promise but of speed" in why("f1", speed_floors=floor)
     assert why("f5", launch_success="99%") == "No failure of it is proven to be the provider's: image_error and unreachable."
-    assert "kind price" in why("f2", launch_success="99%")
+    assert "covers a price rise" in why("f2", launch_success="99%")
     assert "no promised speed" in why("f3", launch_success="99%")
     assert "needs 6 repeats" in why("f3", speed_floors=floor), "two repeats below a floor prove nothing"
     assert "not proven to be the provider's: torch.version changed too" in why("f4", speed_floors=floor)
@@ -170,7 +170,7 @@ def test_a_speed_that_six_repeats_miss_is_claimed_unless_we_changed_too(archive:
 
 def test_nothing_is_written_without_a_breach_and_nothing_is_overwritten(archive: Archive, tmp_path: Path) -> None:
     installed = declared(launch_success="99%")
-    with pytest.raises(NothingToClaim, match="kind price"):
+    with pytest.raises(NothingToClaim, match="covers a price rise"):
         write_claim(archive, installed, "f2", tmp_path / "claim")
     assert not (tmp_path / "claim").exists()
     with pytest.raises(LookupError, match="no finding"):
