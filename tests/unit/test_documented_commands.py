@@ -1,5 +1,6 @@
-"""The commands that README and docs/ show exist, with the options that they show; docs/command-line.md has every command with every option, in
-the groups of `plumbline --help`."""
+"""The commands that README, the changelog and docs/ show exist, with the options that they show.
+
+docs/command-line.md has every command with every option, in the groups of `plumbline --help`."""
 
 from __future__ import annotations
 
@@ -12,7 +13,10 @@ from tests.documented import EVERY, ROOT, named, option_names, page, shown
 
 from plumbline.cli.app import COMMANDS
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(p for p in sorted((ROOT / "docs").rglob("*.md")) if p.parent.name != "reference")]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    *(p for p in sorted((ROOT / "docs").rglob("*.md")) if p.parent.name != "reference"),
+]
 SHOWN = {str(path.relative_to(ROOT)): sorted(set(shown(path.read_text(encoding="utf-8")))) for path in PAGES}
 TARGETS = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
 PARTS = {path[:n] for path in EVERY for n in range(1, len(path) + 1)}
