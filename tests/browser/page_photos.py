@@ -44,7 +44,6 @@ _BOTH = (
     "/providers/{provider}",
     "/workloads/{workload}",
     "/decisions/{team}/{kind}",
-    "/decisions/{team}/{kind}/negotiate",
 )
 DOCS = {
     "pages": (

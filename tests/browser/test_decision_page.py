@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import pytest
@@ -22,7 +21,6 @@ from plumbline.declarations import load
 from plumbline.workflows.decide import decide_all
 
 DECISION = "/decisions/product/inference?workload=chat-tiny-cpu"
-NEGOTIATE = "/decisions/product/inference/negotiate?workload=chat-tiny-cpu&provider=local-1core"
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +141,6 @@ def test_without_a_script_the_form_decides_all_the_same(address: str, chromium: 
 def test_the_pages_fit_every_window(address: str, page: Page, width: int) -> None:
     page.set_viewport_size(ViewportSize(width=width, height=WIDE["height"]))
     for path in (
-        NEGOTIATE,
         "/decisions",
         "/prices",
         "/prices/local-2core",
@@ -157,65 +154,10 @@ def test_the_pages_fit_every_window(address: str, page: Page, width: int) -> Non
         assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0, path
 
 
-def test_an_offer_is_made_by_keyboard_alone(address: str, page: Page) -> None:
-    link = page.get_by_role("link", name="Negotiate a price")
-    link.focus()
-    link.press("Enter")
-    price = page.locator("#price")
-    price.wait_for()
-    drawn(page)
-    assert page.locator("#provider").input_value() == "local-1core", "the best that is not first"
-    page.locator("#provider").focus()
-    page.keyboard.press("Tab")
-    assert price.evaluate("e => e === document.activeElement")
-    today = float(price.input_value())
-    page.keyboard.press("Control+a")
-    page.keyboard.type(f"{today / 20:.5f}")
-    page.locator('#moves tr[data-moves="yes"]').first.wait_for()
-    page.keyboard.press("Tab")
-    slide = page.locator("#slide")
-    assert slide.evaluate("e => e === document.activeElement")
-    page.keyboard.press("End")
-    page.wait_for_function("() => location.search.includes('price=' + document.getElementById('slide').value)")
-    assert float(price.input_value()) == float(slide.input_value()) > today
-    page.wait_for_function("() => !document.getElementById('result').hasAttribute('aria-busy')")
-    assert "price=" in page.url and page.locator("#walk-away tbody tr").count() == 2
-
-
-def test_another_provider_begins_at_its_own_price(address: str, page: Page) -> None:
-    page.goto(address + NEGOTIATE)
-    before = page.locator("#price").input_value()
-    page.locator("#provider").select_option("local-2core")
-    page.wait_for_function("was => { const now = document.getElementById('price').value; return now && now !== was; }", arg=before)
-    page.wait_for_function("() => !document.getElementById('result').hasAttribute('aria-busy')")
-    drawn(page)
-
-
-def test_an_offer_needs_no_script(address: str, chromium: Browser) -> None:
-    context = chromium.new_context(java_script_enabled=False)
-    page = context.new_page()
-    page.goto(address + NEGOTIATE)
-    assert not page.locator("#slide").is_visible() and not page.locator("#print").is_visible()
-    page.locator("#price").fill("0.0001")
-    page.get_by_role("button", name="Recompute").click()
-    refused = page.locator("h1").inner_text()
-    page.goto(address + NEGOTIATE)
-    page.locator("#price").fill("0.001")
-    page.get_by_role("button", name="Recompute").click()
-    page.locator('#moves tr[data-moves="yes"]').first.wait_for()
-    assert refused != page.locator("h1").inner_text(), "a hundredth of the price is the limit"
-    context.close()
-
-
-def test_an_offer_prints_on_one_page(address: str, page: Page) -> None:
-    page.goto(address + NEGOTIATE, wait_until="load")
-    drawn(page)
-    assert len(re.findall(rb"/Type /Page\b", page.pdf(prefer_css_page_size=True))) == 1
-
-
-def test_axe_finds_no_serious_violation_in_a_negotiation(address: str, page: Page) -> None:
-    page.goto(address + NEGOTIATE, wait_until="load")
-    assert violations(page) == []
+def test_the_old_address_of_a_negotiation_unfolds_what_would_change_the_first(address: str, page: Page) -> None:
+    page.goto(f"{address}/decisions/product/inference/negotiate?workload=chat-tiny-cpu&provider=local-1core", wait_until="load")
+    page.locator("#price-swings").wait_for(state="visible")
+    assert page.url == f"{address}{DECISION}#sensitivity"
 
 
 def test_axe_finds_no_serious_violation_beside_the_open_form_of_experiments(page: Page) -> None:

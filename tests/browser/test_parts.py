@@ -19,7 +19,6 @@ PAGES = (
     ("/", "lab-00"),
     pytest.param("/decisions", "lab-00", marks=pytest.mark.full),
     (ONE, "lab-00"),
-    pytest.param(f"{ONE}/negotiate", "lab-00", marks=pytest.mark.full),
     (f"/workloads/{WORKLOAD}", "Scorecard"),
 )
 """Each with a word of its slow parts."""
@@ -82,20 +81,6 @@ def test_the_map_is_walked_and_tables_sort_as_if_they_came_with_the_page(address
     page.locator('input[name="w.step_time"]').press("Home")
     page.locator("#custom-weights").wait_for()
     page.wait_for_function(FILLED)
-    page.context.close()
-
-
-@pytest.mark.full
-def test_an_offer_is_made_as_if_its_form_came_with_the_page(address: str, chromium: Browser) -> None:
-    page = opened(chromium)
-    page.goto(f"{address}{ONE}/negotiate?provider=lab-12", wait_until="load")
-    page.wait_for_function(FILLED)
-    page.locator("#slide").press("Home")
-    page.locator("#moves td[data-label=Cheapest] b").wait_for()
-    page.wait_for_function(FILLED)
-    assert "price=" in page.url and "parts" not in page.url
-    page.locator("#provider").select_option("lab-05")
-    page.wait_for_function("() => document.getElementById('answer').textContent.startsWith('lab-05')")
     page.context.close()
 
 

@@ -61,7 +61,6 @@ _BY_GROUP = {
     },
     "Decide": {
         "decide": ("decide:decide", "Rank providers for a team at today's accepted prices, from the newest campaign of each series."),
-        "negotiate": ("negotiate:negotiate", "Show which first choices move at lower prices of a provider, and what that saves a month."),
         "cost": ("cost_forecast:cost", "Show what trials, campaigns and plans cost, line by line."),
         "prices": ("prices:prices", "Read, check and accept prices."),
         "budget": ("trigger:budget", "Show the budgets of providers: used this month, and left."),

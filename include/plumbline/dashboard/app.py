@@ -28,7 +28,6 @@ from plumbline.dashboard.pages import (
     finding_actions,
     findings,
     jump,
-    negotiation,
     overview,
     prices,
     promises,
@@ -128,7 +127,6 @@ def create_app(
     campaigns.router(pages, reader, declared, folder).add_to(app)
     trials.router(pages, reader, declared).add_to(app)
     decisions.router(pages, reader, declared, choices, acting).add_to(app, money)
-    negotiation.router(pages, reader, declared, choices).add_to(app, money)
     if acting is not None:
         finding_actions.router(pages, reader, declared, acting).add_to(app)
         repeats.router(pages, reader, declared, acting).add_to(app, money)

@@ -58,7 +58,6 @@ SUBJECTS = (
     ("findings", "reopen", "abc", "--why", "x"),
     ("findings", "show", "abc"),
     ("findings", "snooze", "abc", "--until", "14d", "--why", "x"),
-    ("negotiate", "local-2core"),
     ("replay", "abc"),
     ("report",),
     ("scorecard",),

@@ -25,12 +25,13 @@ from plumbline.results.finding import DECISION_CHANGE_PREFIX, Finding, PriceMove
 from plumbline.workflows.current_results import current_results
 
 ACCEPTED, DECLARED, BUDGET, SAID = "77.7713", "66.6617", "5,551.90", "44.4479"
-PAGES_OF_MONEY = {"/prices", "/prices/{provider}", "/spend", "/decisions", "/decisions/{team}/{kind}", "/decisions/{team}/{kind}/negotiate"}
+PAGES_OF_MONEY = {"/prices", "/prices/{provider}", "/spend", "/decisions", "/decisions/{team}/{kind}"}
 OF_MONEY = {
     *PAGES_OF_MONEY,
     *(f"{path}.json" for path in PAGES_OF_MONEY),
     "/spend.csv",
     "/budgets",
+    "/decisions/{team}/{kind}/negotiate",
     "/reports/{campaign_id}",
     "/reports/{campaign_id}/raw.html",
     "/findings/{finding_id}/claim.eml",

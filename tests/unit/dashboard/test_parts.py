@@ -18,8 +18,7 @@ from plumbline.dashboard.rendering import IMMEDIATE_PROVIDERS
 from plumbline.declarations.installation import override_home
 
 ONE = "/decisions/lab/training"
-NEGOTIATE = f"{ONE}/negotiate"
-PAGES = ("/", "/decisions", ONE, NEGOTIATE)
+PAGES = ("/", "/decisions", ONE)
 FLEET_PARTS = {"/providers/lab-00": ("lane", "fleet-year"), "/changes": ("changes",), f"/workloads/{WORKLOAD}": ("beside",)}
 """Pages of which only these parts follow."""
 
@@ -102,19 +101,11 @@ def test_weights_from_sliders_are_ranked_at_once(client: TestClient) -> None:
     assert 'data-provider="lab-00"' in text and 'id="custom-weights"' in text
 
 
-def test_an_offered_price_is_decided_at_once(client: TestClient) -> None:
-    text = client.get(f"{NEGOTIATE}?provider=lab-03&price=1.5").text
-    assert not later(text) and 'id="moves"' in text
-    assert later(client.get(f"{NEGOTIATE}?provider=lab-03").text), "another price is another answer"
-
-
 REFUSED = {
     "/decisions/absent/training": 404,
     "/decisions/lab/inference": 404,
     f"{ONE}?workload=x": 404,
     f"{ONE}?weights=x": 422,
-    f"{NEGOTIATE}?workload=x": 404,
-    f"{NEGOTIATE}?price=x": 422,
 }
 
 

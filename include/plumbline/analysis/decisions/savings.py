@@ -151,13 +151,6 @@ def find_switches(answers: Sequence[CostAnswer], volumes: Sequence[RentedVolume]
     return tuple(sorted(merged, key=lambda s: (-s.usd, s.provider, s.workload)))
 
 
-def instance_hours(provider: str, workloads: Sequence[str], volumes: Sequence[RentedVolume]) -> list[tuple[Purchase, float]]:
-    """Declared instance-hours a month of a provider, by purchase. A volume without a workload counts whole: it is the provider's. `workloads`:
-    those that count where a volume names one."""
-    own = [v for v in volumes if fnmatchcase(provider, v.provider) and v.workload in (None, *workloads)]
-    return [(v.purchase, v.time_per_month / 3600) for v in own]
-
-
 def relative_switches(answers: Sequence[CostAnswer]) -> tuple[Switch, ...]:
     """Without volumes: each team's move from where it runs to the cheapest, the largest share first; `usd` is 0, not known."""
     switches = [

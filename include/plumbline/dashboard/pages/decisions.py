@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from fastapi import HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response
@@ -29,7 +29,7 @@ from plumbline.dashboard.decision_query import (
 from plumbline.dashboard.filters import Chosen, filter_bar
 from plumbline.dashboard.pages.overview import newest_decisions
 from plumbline.dashboard.pages.repeats import repeat_form
-from plumbline.dashboard.rendering import PageRenderer, PageRoutes, Parts, address_with, waits_for, wants_json
+from plumbline.dashboard.rendering import PageRenderer, PageRoutes, Parts, address_with, base_path, waits_for, wants_json
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Preference
 from plumbline.metrics import METRICS
@@ -145,7 +145,7 @@ STORED_PER_PAGE = 25
 def router(
     pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: AnswerCache, acting: Acting | None = None
 ) -> PageRoutes:
-    """`/decisions` and `/decisions/{team}/{kind}`."""
+    """`/decisions` and `/decisions/{team}/{kind}`, with the old address of what a price must be to change a choice."""
     routes = PageRoutes()
 
     @routes.page("/decisions")
@@ -242,6 +242,13 @@ def router(
             repeats=repeat_form(acting, request, declared, team, kind, experiments or ()),
             waterfall=None if change is None else winner_change_chart(change.change),
         )
+
+    @routes.get("/decisions/{team}/{kind}/negotiate")
+    def redirect_old_address(
+        request: Request, team: str, kind: Literal["training", "inference"], workload: str = Query("", max_length=200)
+    ) -> Response:
+        query = f"?{urlencode({'workload': workload})}" if workload else ""
+        return RedirectResponse(f"{base_path(request)}/decisions/{quote(team, safe='')}/{kind}{query}#sensitivity", 308)
 
     return routes
 

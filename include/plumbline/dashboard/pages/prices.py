@@ -239,7 +239,7 @@ def _steps(prices: Sequence[Price], begin: date, end: date) -> list[Part]:
 
 
 def _choices(archive: Archive, declared: Declarations, provider: str) -> list[dict[str, str]]:
-    """The teams' choices that the provider has results for: what its price is negotiated about."""
+    """The teams' choices that the provider has results for, which its price can change."""
     measured = {part.series.workload for part in archive.newest_usable(providers=[provider])}
     return [
         {"team": team, "kind": kind, "workload": workload}

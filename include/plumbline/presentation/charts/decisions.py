@@ -6,14 +6,12 @@ import math
 from collections.abc import Sequence
 
 from plumbline.analysis.decisions.decision import Decision
-from plumbline.analysis.decisions.negotiation import Offer, PriceCurve
 from plumbline.analysis.decisions.sensitivity import PriceFlip, PriceSwing, WeightFlip, WeightSwing
 from plumbline.analysis.decisions.winner_change import Cause, WinnerChange
 from plumbline.metrics.formatting import format_money, format_name, format_percent, format_probability
-from plumbline.presentation.charts.chart import PAPER, Chart, Part, axis, bars, categories, line, marks, provider_style, vertical
+from plumbline.presentation.charts.chart import PAPER, Chart, Part, axis, bars, categories, line, marks, provider_style
 from plumbline.presentation.decisions import change_steps, change_title
 
-_MIN_OFFER_DIFFERENCE = 1e-4
 _LOWEST_FACTOR, _HIGHEST_FACTOR = 0.5, 2.0
 """Factors of the current price between which the chart of prices shows flips; the table lists the others."""
 
@@ -102,46 +100,6 @@ def price_swings_chart(decision: Decision, swings: Sequence[PriceSwing]) -> Char
             tickvals=ticks,
             ticktext=[f"{t:.0%}" for t in ticks],
         ),
-    )
-
-
-def price_curve_chart(curve: PriceCurve, offer: Offer) -> Chart | None:
-    """P(first) and P(cheapest) of a provider by its price; None where no probability is known."""
-    known = [(aim, probabilities) for aim, probabilities in (("first", curve.first), ("cheapest", curve.cheapest)) if probabilities]
-    if not known:
-        return None
-    data = []
-    for (aim, probabilities), colour, dash in zip(known, ("$p0", "$p1"), ("solid", "dash"), strict=False):
-        rounded = [round(p, 4) for p in probabilities]
-        prices = [round(p, 4) for p in curve.prices]
-        text = [format_probability(p) for p in probabilities]
-        data.append(line(prices, rounded, colour, f"%{{x:.2f}} USD/h: {aim} with %{{text}}", dash=dash, text=text, name=f"P({aim})"))
-    walk_aways = [w for w in curve.walk_away if w.usd_per_hour is not None and not w.open]
-    for aim, colour, symbol in (("first", "$p0", "circle"), ("cheapest", "$p1", "square")):
-        reached = [w for w in walk_aways if w.aim == aim]
-        walk_away_prices, levels = [w.usd_per_hour for w in reached], [w.probability for w in reached]
-        hover = f"walk-away %{{x:.2f}} USD/h: {aim} with %{{y:.0%}}"
-        data.append(marks(walk_away_prices, levels, colour, hover, symbol=symbol, marker={"line": PAPER}, showlegend=False))
-    top = {"y": 1, "yref": "paper", "yanchor": "bottom", "showarrow": False}
-    lines = [(offer.usd_per_hour, "now", "$soft", "dot")]
-    if abs(offer.offered / offer.usd_per_hour - 1) > _MIN_OFFER_DIFFERENCE:
-        lines.append((offer.offered, "offer", "$ink", "solid"))
-    return Chart(
-        name="price-curve",
-        section="decision",
-        title="Probability by offered price",
-        caption=f"Probability that {offer.provider} is first, or the cheapest that meets the requirements, by its instance price; other prices unchanged. "
-        "Marks: 90, 80 and 50 %.",
-        data=data,
-        layout={
-            "xaxis": axis("USD per instance-hour", range=[min(curve.prices), max(curve.prices)]),
-            "yaxis": axis("", tickformat=".0%", range=[-0.03, 1.05]),
-            "shapes": [vertical(x, colour, dash=dash) for x, _, colour, dash in lines],
-            "annotations": [{**top, "x": x, "text": text} for x, text, _, _ in lines],
-            "legend": {"y": 1.1},
-        },
-        height=300,
-        wide=True,
     )
 
 

@@ -95,6 +95,16 @@ def test_what_would_change_the_first_says_how_far_it_was_looked(client: TestClie
     text = client.get(PAGE).text
     table = Parsed(text).part("prices-sensitivity").text
     assert "never" not in text and re.search(r"(down|up) to 10+ %", table)
+    assert all(name in table for name in ("local-1core", "local-2core")) and table.count("USD/h") >= 2
+
+
+def test_the_old_address_of_a_negotiation_leads_to_what_would_change_the_first(client: TestClient) -> None:
+    old = "/decisions/product/inference/negotiate?workload=chat-tiny-cpu&provider=local-1core&price=0.02"
+    moved = client.get(old, follow_redirects=False)
+    assert (moved.status_code, moved.headers["location"]) == (308, f"{PAGE}#sensitivity")
+    page = Parsed(client.get(old).text)
+    assert page.part("sensitivity").text and "#sensitivity" in page.values("a", "href")
+    assert client.get("/decisions/nobody/inference/negotiate").status_code == 404
 
 
 def test_sliders_move_the_weights(client: TestClient) -> None:
