@@ -1,10 +1,10 @@
 """Pictures of pages.
 
-`python -m tests.browser.page_photos --docs [F3 F50]` retakes all pictures of pages in docs/images, of a year of three providers and of fifty. F3, F50:
-folders of `tests.browser.fleet` and `tests.browser.large_fleet`; what is not there is simulated first.
+`python -m tests.browser.page_photos --docs [F3 F50]` retakes all pictures of pages in docs/images, of a year of three providers and of
+fifty. F3, F50: folders of `tests.browser.fleet` and `tests.browser.large_fleet`; what is not there is simulated first.
 
-`python -m tests.browser.page_photos FOLDER [HOME CONFIG [ADDRESS …]]` takes PAGE-{wide,phone}-{light,dark}.webp of each page, the route list taken from
-the app, or of these addresses.
+`python -m tests.browser.page_photos FOLDER [HOME CONFIG [ADDRESS …]]` takes PAGE-{wide,phone}-{light,dark}.webp of each route of the app,
+or of these addresses.
 """
 
 from __future__ import annotations

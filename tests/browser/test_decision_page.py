@@ -25,8 +25,9 @@ DECISION = "/decisions/product/inference?workload=chat-tiny-cpu"
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The sample campaign of two providers, one fast and one cheap, with its decisions stored, for a user who may start repeats, of which two
-    would raise the certainty."""
+    """The sample campaign of two providers, one fast and one cheap, with its decisions stored.
+
+    The user may start repeats, of which two would raise the certainty."""
     home = seeded(tmp_path_factory.mktemp("home"), report=False)
     url = f"sqlite:///{home / 'archive.db'}"
     with open_archive(url) as archive:

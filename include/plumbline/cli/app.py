@@ -91,7 +91,9 @@ _BY_GROUP = {
     },
 }
 COMMANDS = {name: (*row, group) for group, rows in _BY_GROUP.items() for name, row in rows.items()}
-"""Name to the function or group in this package, its line in `plumbline --help` (also the help of a function without a docstring), and its group there."""
+"""Name to the function or group in this package, its line in `plumbline --help`, and its group there.
+
+The line is also the help of a function without a docstring."""
 _ANY_WORDS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 

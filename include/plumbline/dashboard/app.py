@@ -1,4 +1,4 @@
-"""The FastAPI app: routes, error pages and security headers. Knows nothing of Airflow; the caller's `dependencies` decide who has access."""
+"""The FastAPI app: routes, error pages and security headers. It imports no Airflow: the caller's `dependencies` decide who has access."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def create_app(
     `acting`: how users act on findings; without it the pages have no buttons. `active_runs`: what Airflow runs now; without it the overview
     shows the newest campaign instead.
 
-    Every route is behind `dependencies`: no mounted sub-app, and no built-in description or documentation page, which FastAPI serves without them.
+    Every route is behind `dependencies`. There is no mounted sub-app and no built-in description or documentation page: FastAPI serves
+    those without them.
     """
     app = FastAPI(
         title="Plumbline",

@@ -64,8 +64,9 @@ def _has_volume(answer: CostAnswer, volumes: Sequence[RentedVolume]) -> bool:
 
 
 def switches_of(answers: Sequence[CostAnswer], volumes: Sequence[RentedVolume]) -> tuple[Switch, ...]:
-    """Every switch that saves, the best first: in USD a month at the declared volumes; after them, as shares of the cost, those from a team's
-    declared current provider without a volume."""
+    """Every switch that saves, the best first: in USD a month at the declared volumes.
+
+    After them, as shares of the cost, those from a team's declared current provider without a volume."""
     return (*find_switches(answers, volumes), *relative_switches([a for a in answers if not _has_volume(a, volumes)]))
 
 

@@ -35,7 +35,7 @@ FINDINGS_SHOWN = 50
 
 @dataclass(frozen=True)
 class CurrentPrice:
-    """One purchase option of one provider. `price`: in force, with the one before it; empty without one. `since` and `source` are its own."""
+    """One purchase option of one provider. `price`: in force, with the one before it; empty without one. `since`, `source`: its own."""
 
     provider: str
     purchase: str
@@ -59,8 +59,9 @@ class PricesPage:
 
 @dataclass(frozen=True)
 class ProviderPrices:
-    """`charts`: one for each kind of purchase that anything is known of. `held`: what was in force when, by its kind, newest first. `readings`:
-    the newest ones, newest first. `unsettled`, `settled`: findings."""
+    """`charts`: one for each kind of purchase of which anything is known. `held`: what was in force when, by its kind, newest first.
+
+    `readings`: the newest ones, newest first. `unsettled`, `settled`: findings."""
 
     provider: str
     rows: tuple[CurrentPrice, ...]
@@ -182,7 +183,8 @@ def price_chart(
 ) -> Chart | None:
     """One kind of purchase of one provider, in USD per hour of the instance; None if nothing is known of it.
 
-    `prices`: what was in force when, oldest first. `held_since`: the day (ISO 8601) from which readings are held back, which are drawn hollow.
+    `prices`: what was in force when, oldest first. `held_since`: the day (ISO 8601) from which readings are held back; they are drawn
+    hollow.
     """
     end = now.date() + timedelta(days=1)
     days = [r.observed_at.date() for r in readings] + [p.since for p in prices if p.until is not None]

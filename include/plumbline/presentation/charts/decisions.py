@@ -128,7 +128,8 @@ def winner_change_chart(change: WinnerChange) -> Chart | None:
         name="winner-change",
         section="decision",
         title=change_title(change),
-        caption=f"Lead of {change.new} over {change.old}: 100 × logarithm of the ratio of their scores, about percent. The parts add up to the move.",
+        caption=f"Lead of {change.new} over {change.old}: 100 × logarithm of the ratio of their scores, about percent. "
+        "The parts add up to the move.",
         data=[bar],
         layout={
             "xaxis": axis("lead, about percent", range=[min(reach) - margin, max(reach) + margin], zeroline=True, zerolinecolor="$ink"),
