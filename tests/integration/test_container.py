@@ -16,7 +16,7 @@ import yaml
 from tests.documented import page
 from tests.integration.test_training import trial as trial_of
 from tests.integration.test_training_distributed import node, rendezvous
-from tests.unit.harness.training.container.test_results import MLPERF, NCCL
+from tests.unit.formats.test_command_outputs import MLPERF, NCCL
 
 from plumbline.declarations import Trial, criteria_hash, series_key, spec_hash
 from plumbline.declarations.workloads.container import ContainerWorkload

@@ -21,7 +21,7 @@ LIBRARIES = {*sys.stdlib_module_names, "torch"}
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 # Rooms whose classes' fields are words of users: what they declare and what a stored document says.
-USER_ROOMS = ("declarations", "results")
+USER_ROOMS = ("declarations", "results", "formats", "metrics")
 # Names of other programs, of protocols and of people.
 # fmt: off
 KNOWN = {

@@ -17,10 +17,11 @@ from plumbline.cli.declared import as_day
 from plumbline.cli.exit_status import FAILED, OK
 from plumbline.cli.output import Json, clear_errors, emit, fail, marked, open_archive, out, read_archive, table
 from plumbline.declarations import DeclarationError, load
+from plumbline.formats import TOOL_FILES
+from plumbline.formats.reading.published_table import PUBLISHED_TABLES
 from plumbline.metrics.formatting import common_scale, format_count, format_name
-from plumbline.results.benchmark_files import FORMATS
-from plumbline.results.mlperf_training import MLPERF_ROUNDS, parse_mlperf
 from plumbline.results.published import PublishedResult
+from plumbline.results.published_tables import read_table
 from plumbline.workflows.import_results import ImportedFile
 
 _SHOWN = ("value", "mean", "p50", "p95", "p99")
@@ -29,7 +30,7 @@ _SHOWN = ("value", "mean", "p50", "p95", "p99")
 def import_(
     source: Annotated[Path, typer.Argument(metavar="FOLDER|FILE", help="what `archive export` wrote; with --from, a tool's file")],
     campaign: Annotated[list[str] | None, typer.Option(help="of a folder only this campaign; may be repeated")] = None,
-    tool: Annotated[str | None, typer.Option("--from", metavar="TOOL", help=f"the file's tool: {', '.join(FORMATS)}")] = None,
+    tool: Annotated[str | None, typer.Option("--from", metavar="TOOL", help=f"the file's tool: {', '.join(TOOL_FILES)}")] = None,
     provider: Annotated[str | None, typer.Option(help="of a file: the declared provider that was measured")] = None,
     workload: Annotated[str | None, typer.Option(help="of a file: the declared inference workload that comes nearest")] = None,
     day: Annotated[
@@ -49,9 +50,9 @@ def import_(
         _import_file(source, tool, provider, workload, as_day("--date", day), as_json)
         return
     if unused := [name for name, value in (("--provider", provider), ("--workload", workload), ("--date", day)) if value is not None]:
-        fail(f"{unused[0]} without --from; expected the file's tool, one of {', '.join(FORMATS)}")
+        fail(f"{unused[0]} without --from; expected the file's tool, one of {', '.join(TOOL_FILES)}")
     if source.is_file():
-        fail(f"{source} is a file; expected the folder of `archive export`, or --from with one of {', '.join(FORMATS)}")
+        fail(f"{source} is a file; expected the folder of `archive export`, or --from with one of {', '.join(TOOL_FILES)}")
     with clear_errors(LookupError, BadBundle, OSError), open_archive() as opened:
         done = workflows.transfer.import_bundle(opened, source, campaign, getpass.getuser())
     emit(as_json, done, lambda: _show_imported(done))
@@ -160,10 +161,11 @@ def import_mlperf(
     """Import published MLPerf Training runs: never scored, never compared with what was measured here. Again changes nothing."""
     with clear_errors(ValueError, Refused):
         # utf-8-sig: spreadsheets put a mark before the first column's name.
-        published = {**MLPERF_ROUNDS, **dict(_round(text) for text in rounds or ())}
+        mlperf = PUBLISHED_TABLES["mlperf-training"]
+        published = {**mlperf.published, **dict(_round(text) for text in rounds or ())}
         try:
             with file.open(newline="", encoding="utf-8-sig") as lines:
-                parsed = parse_mlperf(lines, published)
+                parsed = read_table(mlperf, lines, published)
         except UnicodeDecodeError as error:
             raise ValueError(f"{file} is not text in UTF-8 ({error}); expected a CSV file") from error
         with open_archive() as archive:

@@ -1,11 +1,11 @@
 """The versioned result document of a trial, its JSON Schema, and the store that carries it."""
 
+from plumbline.metrics.rows import Curve, MetricRow, Point, Reason, Scalar, metric_curve, metric_row, share_row
 from plumbline.results.bounded_json import InvalidResult
 from plumbline.results.check_line import CheckLine, CheckName
 from plumbline.results.document import (
     FAILED_AS_DECLARED,
     SCHEMA_VERSION,
-    Curve,
     Environment,
     Event,
     Evidence,
@@ -13,24 +13,17 @@ from plumbline.results.document import (
     GpuCounter,
     HeldPart,
     LaunchRecord,
-    MetricRow,
     Notice,
     PodRecord,
-    Point,
-    Reason,
     ReplicaCount,
     Reproducibility,
     ResultDocument,
-    Scalar,
     Signature,
     Stage,
     StageSource,
     Status,
     Telemetry,
     Validity,
-    metric_curve,
-    metric_row,
-    share_row,
 )
 from plumbline.results.limit import LIMIT_WORDS, Limit, LimitName
 from plumbline.results.store import ResultStore

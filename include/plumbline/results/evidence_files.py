@@ -12,8 +12,9 @@ from pydantic import AwareDatetime
 from plumbline.declarations import installation_paths, load_upkeep
 from plumbline.declarations.addresses import canonical, path_below
 from plumbline.declarations.urls import STORE_URL_PATTERN
+from plumbline.metrics.rows import Part
 from plumbline.results.bounded_json import InvalidResult
-from plumbline.results.document import Part, ResultDocument
+from plumbline.results.document import ResultDocument
 from plumbline.results.store import ResultStore
 
 EXPIRED_FILE = "expired.json"

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
 
+from plumbline.metrics.rows import Scalar
 from plumbline.results import Event, LaunchRecord, MetricRow, PodRecord, metric_row
-from plumbline.results.document import Environment, ResultDocument, Scalar
+from plumbline.results.document import Environment, ResultDocument
 
 LOWER_BOUND = "lower bound: replicas stayed ready until the phase ended"
 """How a time was measured that the end of the phase cut."""

@@ -8,8 +8,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from plumbline.metrics.rows import MetricRow, Part
 from plumbline.results import bounded_json
-from plumbline.results.document import Environment, MetricRow, Part
+from plumbline.results.document import Environment
 
 PROBE_LIMIT_S = 120.0
 """Seconds of a probe's measurements at most: two minutes of one GPU."""

@@ -1,17 +1,16 @@
-"""Results published by others: one run as a `PublishedResult`, and the CSV of MLPerf Training rounds."""
+"""Results published by others: one run as a `PublishedResult`."""
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field, model_validator
 
 from plumbline.declarations import digest
 from plumbline.declarations.base import Name
-from plumbline.results.document import Environment, Many, MetricRow, Part, Scalar, Validity
-
-_UNSAFE_IN_NAME = re.compile(r"[^a-z0-9]+")
+from plumbline.formats.reading.run import Gap
+from plumbline.metrics.rows import Many, MetricRow, Part, Scalar
+from plumbline.results.document import Environment, Validity
 
 
 class SourceFile(Part):
@@ -21,14 +20,6 @@ class SourceFile(Part):
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     tool: str = Field(min_length=1, examples=["aiperf"])
     tool_version: str | None = None
-
-
-class Gap(Part):
-    """Why an imported figure is not what a trial here would measure. `metrics`: those that it touches; empty if it touches no imported one."""
-
-    code: str = Field(pattern=r"^[a-z][a-z0-9_]*$", examples=["closed_loop"])
-    detail: str = Field(min_length=1)
-    metrics: tuple[str, ...] = ()
 
 
 class PublishedResult(Part):
@@ -96,11 +87,3 @@ class PublishedResult(Part):
         # Results of earlier versions have neither a source nor gaps, and keep their checksums.
         unset = {name for name in ("source", "gaps") if not getattr(self, name)}
         return digest(self.model_dump(mode="json", exclude=unset))
-
-
-def slug(text: str) -> str:
-    """A name as declarations have them: `NVIDIA H200-SXM5-141GB` is `nvidia-h200-sxm5-141gb`. ValueError if nothing remains."""
-    name = _UNSAFE_IN_NAME.sub("-", text.lower()).strip("-")
-    if not name:
-        raise ValueError(f'"{text}" holds no letter or digit; expected a name')
-    return name

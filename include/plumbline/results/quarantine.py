@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
+from plumbline.metrics.rows import Part
 from plumbline.results.bounded_json import InvalidResult
-from plumbline.results.document import Part
 from plumbline.results.store import ResultStore
 
 QUARANTINE_FOLDER = "quarantine"

@@ -11,12 +11,11 @@ from typing import TypeVar
 from plumbline.archive import Archive
 from plumbline.archive.published import PublishedImport
 from plumbline.declarations import Declarations, InferenceWorkload
+from plumbline.formats import TOOL_FILES, UnreadableFile, read_benchmark_file
+from plumbline.formats.reading.fields import check_file_size
 from plumbline.metrics.formatting import unknown_name
-from plumbline.results.benchmark_files import FORMATS, UnreadableFile, read_benchmark_file
-from plumbline.results.benchmark_files.fields import MAX_FILE_BYTES
-from plumbline.results.benchmark_files.publish import published_results
-from plumbline.results.bounded_json import check_size
 from plumbline.results.published import PublishedResult
+from plumbline.results.published_files import published_results
 
 Declared = TypeVar("Declared")
 
@@ -34,16 +33,16 @@ def import_benchmark_file(
 ) -> ImportedFile:
     """Read the file and record its runs, all or none; the same file again changes nothing.
 
-    `tool`: one of benchmark_files.FORMATS. `day`: of the measurement, where the file does not say. LookupError for an unknown tool, provider
+    `tool`: one of TOOL_FILES. `day`: of the measurement, where the file does not say. LookupError for an unknown tool, provider
     or workload; ValueError for a training workload or a wrong day; UnreadableFile for a file that is not the tool's; OSError."""
-    if tool not in FORMATS:
-        raise LookupError(unknown_name("tool", tool, FORMATS))
+    if tool not in TOOL_FILES:
+        raise LookupError(unknown_name("tool", tool, TOOL_FILES))
     place, measured = _declared("provider", provider, declared.providers), _declared("workload", workload, declared.workloads)
     if not isinstance(measured, InferenceWorkload):
         raise ValueError(f'workload "{workload}" is of kind {measured.kind}; expected one of kind inference, which {tool} measures')
     if not path.is_file():
-        raise UnreadableFile(f"{path} is not a file; expected {FORMATS[tool].file}")
-    check_size(path.stat().st_size, str(path), MAX_FILE_BYTES)
+        raise UnreadableFile(f"{path} is not a file; expected {TOOL_FILES[tool].file}")
+    check_file_size(path.stat().st_size, str(path))
     raw = path.read_bytes()
     results = published_results(read_benchmark_file(raw, path.name, tool), raw, path.name, place, measured, day)
     return ImportedFile(tuple(results), archive.import_outside(results))

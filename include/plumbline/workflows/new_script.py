@@ -36,11 +36,12 @@ from plumbline.declarations.workloads.script import (
 )
 from plumbline.declarations.workloads.script_files import LEFT_OUT
 from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.formats.reading.lines import json_object
 from plumbline.harness.gang.channel import free_port
 from plumbline.harness.process_tree import kill_tree
 from plumbline.harness.training.script.process import command_environment
 from plumbline.harness.training.script.report_files import report_files
-from plumbline.harness.training.script.reports import Reported, json_object, reader_of
+from plumbline.harness.training.script.reports import Reported, reader_of
 from plumbline.harness.training.worker_protocol import ProcessGroupSpec
 
 WANTED = 10

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.data.result_documents import document, inference_workload, trial
-from tests.unit.results.test_benchmark_files import DATA, FILES
+from tests.unit.formats.test_tool_files import DATA, FILES
 from typer.testing import Result
 
 from plumbline.archive import open_archive

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from plumbline.formats.reading.names import slug
 from plumbline.results import Environment, Reason, Validity, metric_row
-from plumbline.results.published import PublishedResult, slug
+from plumbline.results.published import PublishedResult
 
 
 def result(**changed: Any) -> PublishedResult:

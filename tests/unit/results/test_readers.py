@@ -15,11 +15,11 @@ from plumbline.cli.compare import _values
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.declarations.workloads.text_file import UnusableFile, json_array, json_lines
 from plumbline.declarations.yaml_source import UnreadableYaml, read_yaml
+from plumbline.formats import TOOL_FILES, UnreadableFile, read_benchmark_file
+from plumbline.formats.reading.fields import Fields, without_long_lists
 from plumbline.harness.launcher_protocol import PROGRESS_EVENT, parse_progress
 from plumbline.loadclient.http_responses import InvalidResponse, _object
 from plumbline.loadclient.stated_errors import body_message
-from plumbline.results.benchmark_files import FORMATS, UnreadableFile, read_benchmark_file
-from plumbline.results.benchmark_files.fields import Fields, without_long_lists
 
 PRODUCT = REPOSITORY / "include" / "plumbline"
 DEEP = "[" * 100_000
@@ -68,7 +68,7 @@ def test_every_reader_of_json_from_elsewhere_is_bounded() -> None:
 @pytest.mark.parametrize("case", BAD)
 def test_text_that_no_parser_takes_is_a_sentence(case: str, tmp_path: Path) -> None:
     text = BAD[case]
-    for tool in FORMATS:
+    for tool in TOOL_FILES:
         with pytest.raises(UnreadableFile, match=r"a\.json"):
             read_benchmark_file(text.encode(), "a.json", tool)
     with pytest.raises(UnusableFile, match=r"a\.jsonl:1 is not JSON"):
@@ -118,7 +118,7 @@ def test_lists_of_requests_of_a_large_file_are_their_length() -> None:
 
 @pytest.mark.fault("a benchmark report lists each request", ends="imported", keeps="memory of 2.5 times its text")
 def test_a_report_of_each_request_takes_less_memory_than_its_own_text() -> None:
-    imports = "import json; from plumbline.results.benchmark_files.fields import json_documents"
+    imports = "import json; from plumbline.formats.reading.fields import json_documents"
     work = f"""
 raw = b'{{"completed": 3, "benchmarks": [{{"requests": [' + b",".join([{json.dumps(ROW)!r}.encode()] * 60_000) + b']}}], "itls": [' + b",".join([b"[0.123]"] * 100_000) + b"]}}"
 (one,) = json_documents(raw, "a.json")

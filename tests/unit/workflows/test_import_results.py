@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.data.result_documents import document, trial
 from tests.fakes.trials import CONFIG
-from tests.unit.results.test_benchmark_files import DATA, FILES
+from tests.unit.formats.test_tool_files import DATA, FILES
 from tests.unit.workflows.test_own_failures import DAG, NOW, Airflow
 
 from plumbline.archive import Archive, open_archive

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard
 from plumbline.declarations import AnyWorkload, InferenceWorkload
 from plumbline.declarations.workloads.load import Arrivals, LoadPhaseSpec, Requests, Tokens, mean_tokens
+from plumbline.formats.reading.gaps import FEW_FAILURES
 from plumbline.metrics import METRICS
 from plumbline.results import MetricRow, Scalar
-from plumbline.results.benchmark_files.gaps import FEW_FAILURES
 from plumbline.results.published import PublishedResult
 
 SAME_RATE = 0.02

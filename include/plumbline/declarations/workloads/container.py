@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, field_validator, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticKnownError
 
 from plumbline.declarations.base import Declared, is_archived
 from plumbline.declarations.workloads.script import OF_HARNESS, PATH, Variable
 from plumbline.declarations.workloads.workload import Workload
+from plumbline.formats import COMMAND_OUTPUTS, Asked
 from plumbline.metrics import METRICS, Direction, Unit, declare
 from plumbline.metrics.units import Duration
 
-Format = Literal["jsonl", "regex", "nccl-tests", "fio-json", "mlperf-log"]
-FORMAT_METRICS: dict[str, tuple[str, ...]] = {
-    "nccl-tests": ("collective_bus_bandwidth", "collective_latency"),
-    "fio-json": (
-        *("storage_read_bandwidth", "storage_write_bandwidth", "storage_read_rate", "storage_write_rate"),
-        *("storage_read_latency", "storage_write_latency"),
-    ),
-    "mlperf-log": ("time_to_train", "epochs_to_train"),
-}
-"""Metrics of the catalogue that a format brings."""
+
+def _registered(name: Any) -> Any:
+    if name not in list(COMMAND_OUTPUTS):
+        *first, last = [f"'{known}'" for known in COMMAND_OUTPUTS]
+        raise PydanticKnownError("literal_error", {"expected": f"{', '.join(first)} or {last}"})
+    return name
+
+
+class _Listed:
+    """Metadata of the name of a format: the JSON Schema lists the registered names, as of a Literal."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"enum": list(COMMAND_OUTPUTS), "type": "string"}
+
+
+OutputName = Annotated[str, BeforeValidator(_registered), _Listed()]
+"""The name of a registered format of a command's output."""
 _EVERY_CONTAINER = ("command_time", "cost_per_run", "cost_per_finished_run")
 
 
@@ -43,7 +52,7 @@ class ContainerMetric(Declared):
 class Results(Declared):
     """Where the numbers are: in the output, or in `file` below the folder in which the command starts. Of several nodes, those of node 0."""
 
-    format: Format
+    format: OutputName
     file: str | None = Field(None, pattern=PATH, description="the command's output if omitted")
     pattern: str | None = Field(
         None, min_length=1, max_length=2000, description="of format regex: searched in each line, with named groups"
@@ -81,28 +90,18 @@ class ContainerTask(Declared):
     def _consistent(self) -> ContainerTask:
         if taken := sorted(set(self.environment) & set(OF_HARNESS)):
             raise ValueError(f"environment sets {taken[0]}, which the harness sets on each node; expected it omitted")
-        reads = self.results
-        if (reads.format in FORMAT_METRICS) == bool(self.metrics):
-            raise ValueError(
-                f"results.format {reads.format} {'with' if self.metrics else 'without'} metrics; expected metrics with jsonl or regex alone"
-            )
-        if (reads.format == "regex") != (reads.pattern is not None):
-            raise ValueError(
-                f"results.format {reads.format} {'with' if reads.pattern else 'without'} a pattern; expected one with regex alone"
-            )
-        if reads.pattern is not None:
-            try:
-                groups = re.compile(reads.pattern).groupindex
-            except re.error as error:
-                raise ValueError(f"results.pattern is no regular expression ({error}); expected one of Python's re") from None
-            if missing := [name for name, each in self.metrics.items() if (each.field or name) not in groups]:
-                raise ValueError(f"results.pattern has no group for the metric {missing[0]}; expected such as (?P<{missing[0]}>[0-9.]+)")
+        COMMAND_OUTPUTS[self.results.format].check(self.asked)
         return self
 
     @property
     def measures(self) -> tuple[str, ...]:
         """Names of its metrics."""
-        return tuple(self.metrics) or FORMAT_METRICS[self.results.format]
+        return tuple(self.metrics) or COMMAND_OUTPUTS[self.results.format].metrics
+
+    @property
+    def asked(self) -> Asked:
+        """What the format reads by."""
+        return Asked(self.metrics, self.results.pattern)
 
 
 class _TaskFirst(Declared):

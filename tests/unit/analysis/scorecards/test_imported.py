@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.fakes.trials import a_trial
-from tests.unit.results.test_benchmark_files import DATA, FILES
+from tests.unit.formats.test_tool_files import DATA, FILES
 from tests.unit.scorecards.made import launched, number
 
 from plumbline.analysis.scorecards.imported import ImportedComparison, compare_imported
@@ -16,9 +16,9 @@ from plumbline.analysis.scorecards.scorecard import Scorecard, scorecard
 from plumbline.declarations import InferenceWorkload, load
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.declarations.workloads.load import Arrivals
-from plumbline.results.benchmark_files import read_benchmark_file
-from plumbline.results.benchmark_files.publish import published_results
+from plumbline.formats import read_benchmark_file
 from plumbline.results.published import PublishedResult
+from plumbline.results.published_files import published_results
 
 DECLARED = load(REPOSITORY / "include" / "config")
 CHAT = a_trial("inference").workload

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from tests.browser.sample import campaign, record
 from tests.data.result_documents import PLANNED, document, provider, training_metrics, training_workload, trial
 from tests.parsed import Parsed
-from tests.unit.results.test_benchmark_files import DATA, FILES
+from tests.unit.formats.test_tool_files import DATA, FILES
 
 from plumbline.analysis.fleet import FleetSeries
 from plumbline.archive import FindingRecord, Outcomes, open_archive

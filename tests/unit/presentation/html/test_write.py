@@ -12,8 +12,8 @@ import pytest
 from tests.browser.sample import campaign
 from tests.golden import Golden
 from tests.parsed import Parsed
-from tests.unit.results.test_benchmark_files import DATA as IMPORTED
-from tests.unit.results.test_benchmark_files import FILES
+from tests.unit.formats.test_tool_files import DATA as IMPORTED
+from tests.unit.formats.test_tool_files import FILES
 
 from plumbline.analysis.campaign_data import CampaignData, Quality
 from plumbline.analysis.conclusions import conclude
@@ -22,6 +22,7 @@ from plumbline.analysis.prices.book import quote
 from plumbline.analysis.scorecards.scorecard import Scorecard, scorecard
 from plumbline.analysis.trial_sample import MetricValue, TrialSample
 from plumbline.declarations import InferenceWorkload, SimulatedLauncher, Trial
+from plumbline.formats import read_benchmark_file
 from plumbline.metrics.formatting import capitalize_first, format_name
 from plumbline.presentation.card_tables import card_tables
 from plumbline.presentation.charts.chart import Chart, log_axis
@@ -30,8 +31,7 @@ from plumbline.presentation.html.report import report_context, write_concluded, 
 from plumbline.presentation.scorecard_rows import campaign_rows
 from plumbline.presentation.verdicts import campaign_verdict
 from plumbline.results import Curve, LaunchRecord, PodRecord, Point, ResultDocument, ResultStore, evidence_files
-from plumbline.results.benchmark_files import read_benchmark_file
-from plumbline.results.benchmark_files.publish import published_results
+from plumbline.results.published_files import published_results
 
 
 @pytest.fixture(scope="module")

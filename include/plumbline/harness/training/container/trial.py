@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from plumbline.declarations import Trial
 from plumbline.declarations.workloads.container import ContainerTask, ContainerWorkload
+from plumbline.formats import COMMAND_OUTPUTS, UnreadableOutput
 from plumbline.harness.environment.cpu import cpu_limit, usable_cores
 from plumbline.harness.gang.topology import InvalidTopology, topology_of
 from plumbline.harness.launcher_protocol import Progress
-from plumbline.harness.measurement import EvidenceFile, Measurement, TrialFailed
+from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, TrialFailed
 from plumbline.harness.training.analysis.script import left_outside
-from plumbline.harness.training.container.results import UnreadableResults, read_results
 from plumbline.harness.training.job.coordinator import Coordinator
 from plumbline.harness.training.job.inputs import ContainerInputs
 from plumbline.harness.training.job.job import Job, JobContext, rendezvous
@@ -55,12 +55,15 @@ def measure(trial: Trial, workdir: Path, progress: Progress, monitor: Contention
     moments = {"command_started": began, "command_ended": ended}
     measured.events = [Event(name=name, utc=now + timedelta(seconds=at - monotonic), monotonic_s=at) for name, at in moments.items()]
     try:
-        found = read_results(workload.task, _text(workload.task, workdir))
-    except UnreadableResults as error:
+        found = COMMAND_OUTPUTS[workload.task.results.format].output(_text(workload.task, workdir), workload.task.asked)
+    except UnreadableOutput as error:
         raise TrialFailed("bad_declaration", _described(workload.task, workdir, str(error)), measured) from error
     measured.metrics += found.rows
     measured.curves += found.curves
-    measured.judgements += [*found.judgements, *left_outside(record, private=workload.task.private)]
+    measured.judgements += [
+        *(Judgement("invalid", reason) for reason in found.invalid),
+        *left_outside(record, private=workload.task.private),
+    ]
     return measured
 
 
@@ -114,9 +117,9 @@ def _text(task: ContainerTask, folder: Path) -> str:
         return (folder / "run.worker.log").read_text(errors="replace")
     file = ContainerInputs.start_folder(folder) / task.results.file
     if not file.is_file():
-        raise UnreadableResults(f"the command wrote no file {task.results.file}; expected results.file below the folder in which it starts")
+        raise UnreadableOutput(f"the command wrote no file {task.results.file}; expected results.file below the folder in which it starts")
     if (size := file.stat().st_size) > _FILE_BYTES:
-        raise UnreadableResults(f"{task.results.file} has {size} bytes; expected at most {_FILE_BYTES}")
+        raise UnreadableOutput(f"{task.results.file} has {size} bytes; expected at most {_FILE_BYTES}")
     return file.read_text(errors="replace")
 
 

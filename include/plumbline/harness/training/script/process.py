@@ -22,6 +22,7 @@ import psutil
 from pydantic import TypeAdapter
 
 from plumbline.declarations.workloads.script import OF_HARNESS, Report, ReporterReport
+from plumbline.formats.reading.lines import json_object
 from plumbline.harness import engine_python
 from plumbline.harness.child_process import ChildProcess, read_available
 from plumbline.harness.gang.channel import free_port
@@ -32,7 +33,7 @@ from plumbline.harness.training.script.checkpoints import CheckpointWatcher
 from plumbline.harness.training.script.output import Output
 from plumbline.harness.training.script.outside import OutsideWrites
 from plumbline.harness.training.script.report_files import report_files
-from plumbline.harness.training.script.reports import Reported, json_object, reader_of, reported
+from plumbline.harness.training.script.reports import Reported, reader_of, reported
 from plumbline.harness.training.script.steps import ReportedSteps, StepsMisreported
 from plumbline.harness.training.worker_protocol import ExitCode, ProcessGroupSpec, ScriptSpec, StepLog, WorkerError
 

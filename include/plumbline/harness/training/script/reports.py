@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -20,6 +19,7 @@ from plumbline.declarations.workloads.script import (
     ReporterReport,
     TensorBoardReport,
 )
+from plumbline.formats.reading.lines import json_object
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 LOOK_SECONDS = 1.0
@@ -117,18 +117,6 @@ def reader_of(report: Report) -> Reader:
     if isinstance(report, ReporterReport):
         return Reader(lambda line: values if (values := json_object(line)) is not None and values.pop("event", None) == "step" else None)
     raise ValueError(f"a report of {report.format} has no lines; expected EventFiles")
-
-
-def json_object(line: str) -> dict[str, Any] | None:
-    """The object that a line holds, also behind a prefix such as a logger's; None if there is none."""
-    start = line.find("{")
-    if start < 0:
-        return None
-    try:
-        value = json.loads(line[start:])
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 class _Rows:

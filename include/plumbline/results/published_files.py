@@ -9,12 +9,13 @@ from datetime import date, datetime, time, timezone
 from pydantic import ValidationError
 
 from plumbline.declarations import InferenceWorkload, Provider
+from plumbline.formats import BenchmarkFile, Run, UnreadableFile
+from plumbline.formats.reading.names import slug
 from plumbline.metrics import METRICS
-from plumbline.results.benchmark_files.fields import UnreadableFile
-from plumbline.results.benchmark_files.run import BenchmarkFile, Run
+from plumbline.metrics.rows import Scalar
 from plumbline.results.bounded_json import first_error
-from plumbline.results.document import Environment, Scalar, Validity
-from plumbline.results.published import PublishedResult, SourceFile, slug
+from plumbline.results.document import Environment, Validity
+from plumbline.results.published import PublishedResult, SourceFile
 
 _SHORT = 16
 """Hexadecimal digits of the file's SHA-256 that name its campaign."""

@@ -13,20 +13,20 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from plumbline.results.bounded_json import MAX_VALUES, InvalidResult, check_size
-
 MAX_NUMBER = 1e15
 """Larger numbers are damage: 1e15 ns are eleven days."""
 MAX_FILE_BYTES = 512 * 2**20
 """Reports that list each request take kilobytes a request."""
 _LARGE_FILE = 2**20
+_MAX_VALUES = 1_000_000
+"""Most commas, brackets and braces of a large file, beside its lists of requests."""
 _LONG_LIST, _LONG_BYTES = 200, 4096
 """Elements and bytes above which a list of a large file is one of requests, of which no reader reads more than the length."""
 _LENGTH = "…length of a long list"
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 
-class UnreadableFile(InvalidResult):
+class UnreadableFile(ValueError):
     """The file is not one of the tool, is damaged, or lacks a field; the message names file, field and expected shape."""
 
 
@@ -135,14 +135,20 @@ class Fields:
         return Fields(self.file, value, f"{self.path}.{name}" if self.path else name)
 
 
+def check_file_size(size: int, file: str) -> None:
+    """UnreadableFile if the file has more than MAX_FILE_BYTES."""
+    if size > MAX_FILE_BYTES:
+        raise UnreadableFile(f"{file} is larger than {MAX_FILE_BYTES >> 20} MiB, the limit for such a file")
+
+
 def json_documents(raw: bytes, file: str) -> list[Fields]:
     """The JSON objects of the file: one, a list of them, or one a line."""
-    check_size(len(raw), file, MAX_FILE_BYTES)
+    check_file_size(len(raw), file)
     raw = raw.removeprefix(codecs.BOM_UTF8)
     if len(raw) > _LARGE_FILE:
         raw = without_long_lists(raw)
-        if (values := sum(map(raw.count, (b",", b"[", b"{")))) > 4 * MAX_VALUES:
-            raise UnreadableFile(f"{file} has {values:,} values beside its lists of requests; expected at most {4 * MAX_VALUES:,}")
+        if (values := sum(map(raw.count, (b",", b"[", b"{")))) > _MAX_VALUES:
+            raise UnreadableFile(f"{file} has {values:,} values beside its lists of requests; expected at most {_MAX_VALUES:,}")
     try:
         parsed = from_json(raw, cache_strings="none")
     except ValueError as error:
@@ -196,7 +202,7 @@ def _line(file: str, number: int, line: bytes) -> Fields:
 
 def text_lines(raw: bytes, file: str) -> list[str]:
     """The lines of a text file, without the empty ones."""
-    check_size(len(raw), file, MAX_FILE_BYTES)
+    check_file_size(len(raw), file)
     try:
         return [line for line in raw.decode("utf-8-sig").splitlines() if line.strip()]
     except UnicodeDecodeError as error:

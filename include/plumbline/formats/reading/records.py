@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date, datetime
 
-from plumbline.results.benchmark_files.fields import Fields
-from plumbline.results.benchmark_files.run import SECONDS, latency_rows, rate_rows
-from plumbline.results.document import MetricRow, Scalar
+from plumbline.formats.reading.fields import Fields
+from plumbline.formats.reading.run import SECONDS, latency_rows, rate_rows
+from plumbline.metrics.rows import MetricRow, Scalar
 
 _STATISTICS = {"mean": "avg", **{name: name for name in ("min", "p50", "p90", "p95", "p99", "max")}, "stddev": "std"}
 _LATENCIES = {

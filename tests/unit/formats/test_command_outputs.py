@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
+from tests.documented import page
 
 from plumbline.declarations.workloads.container import ContainerTask
-from plumbline.harness.training.container.results import ContainerResults, UnreadableResults, read_results
+from plumbline.formats import COMMAND_OUTPUTS, Output, UnreadableOutput
 
 METRICS = {
     "served_rate": {"unit": "bytes/s", "better": "higher", "scale": 1e9},
@@ -49,12 +51,13 @@ def side(ios: int, bw_bytes: int, p99_ns: int) -> dict[str, Any]:
     return {"total_ios": ios, "bw_bytes": bw_bytes, "iops": float(ios), "clat_ns": {"percentile": percentiles} if ios else {"N": 0}}
 
 
-def read(results: dict[str, Any], text: str, metrics: dict[str, Any] | None = None) -> ContainerResults:
-    task = {"kind": "container", "command": ["it"], "results": results, "metrics": metrics or {}}
-    return read_results(ContainerTask.model_validate_json(json.dumps(task)), text)
+def read(results: dict[str, Any], text: str, metrics: dict[str, Any] | None = None) -> Output:
+    declared = {"kind": "container", "command": ["it"], "results": results, "metrics": metrics or {}}
+    task = ContainerTask.model_validate_json(json.dumps(declared))
+    return COMMAND_OUTPUTS[task.results.format].output(text, task.asked)
 
 
-def values(found: ContainerResults) -> dict[str, float | None]:
+def values(found: Output) -> dict[str, float | None]:
     return {f"{row.statistic} {row.metric}": row.value for row in found.rows}
 
 
@@ -79,13 +82,12 @@ def test_nccl_tests() -> None:
     assert values(found) == {"value collective_bus_bandwidth": 357.91e9, "value collective_latency": pytest.approx(31.5e-6)}
     assert [row.method for row in found.rows] == ["1073741824 bytes", "8 bytes"]
     assert [(point.at, point.value) for point in found.curves[0].points] == [(8, 0.0), (8192, 0.37e9), (1073741824, 357.91e9)]
-    assert not found.judgements
+    assert not found.invalid
 
 
 def test_wrong_values_of_nccl_tests_make_the_trial_invalid() -> None:
-    (judgement,) = read({"format": "nccl-tests"}, NCCL.replace("357.91      0", "357.91      3")).judgements
-    assert (judgement.level, judgement.reason.code) == ("invalid", "wrong_results")
-    assert "3 wrong values" in judgement.reason.detail
+    (reason,) = read({"format": "nccl-tests"}, NCCL.replace("357.91      0", "357.91      3")).invalid
+    assert reason.code == "wrong_results" and "3 wrong values" in reason.detail
 
 
 def test_fio_adds_its_jobs_up_and_takes_the_slowest_ones_percentile() -> None:
@@ -105,13 +107,13 @@ def test_fio_adds_its_jobs_up_and_takes_the_slowest_ones_percentile() -> None:
 def test_an_mlperf_log() -> None:
     found = read({"format": "mlperf-log"}, MLPERF)
     assert values(found) == {"value time_to_train": pytest.approx(600.5), "value epochs_to_train": 3}
-    assert not found.judgements
+    assert not found.invalid
 
 
 def test_an_mlperf_run_that_was_aborted_is_invalid_and_has_no_time() -> None:
     found = read({"format": "mlperf-log"}, MLPERF.replace("success", "aborted"))
     assert set(values(found).values()) == {None}
-    assert [judgement.reason.code for judgement in found.judgements] == ["target_not_reached"]
+    assert [reason.code for reason in found.invalid] == ["target_not_reached"]
 
 
 @pytest.mark.parametrize(
@@ -128,5 +130,15 @@ def test_an_mlperf_run_that_was_aborted_is_invalid_and_has_no_time() -> None:
     ],
 )
 def test_an_output_of_another_format(results: dict[str, Any], text: str, metrics: dict[str, Any] | None, message: str) -> None:
-    with pytest.raises(UnreadableResults, match=message):
+    with pytest.raises(UnreadableOutput, match=message):
         read(results, text, metrics)
+
+
+def test_the_page_lists_the_formats_and_what_they_bring() -> None:
+    table = page("any-container").split("| `format` |")[1].split("\n\n")[0]
+    rows = re.findall(r"^\| `([a-z-]+)` \|.*\| (.+) \|$", table, re.M)
+    assert [name for name, _ in rows] == list(COMMAND_OUTPUTS)
+    for name, brings in rows:
+        metrics, named = COMMAND_OUTPUTS[name].metrics, set(re.findall(r"`(\w+)`", brings))
+        assert (brings == "declared") == (not metrics) and named <= set(metrics)
+        assert {metric.replace("_write_", "_read_") for metric in metrics} <= named, "writes have the names of reads"

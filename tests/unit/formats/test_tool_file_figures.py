@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.results.test_benchmark_files import DATA, FILES, declared, edited, read
+from tests.unit.formats.test_tool_files import DATA, FILES, declared, edited, read
 
-from plumbline.results.benchmark_files import FORMATS, UnreadableFile, read_benchmark_file
-from plumbline.results.benchmark_files.publish import published_results
-from plumbline.results.benchmark_files.run import LATENCIES, Run
+from plumbline.formats import TOOL_FILES, UnreadableFile, read_benchmark_file
+from plumbline.formats.reading.run import LATENCIES, Run
+from plumbline.results.published_files import published_results
 
 Change = Callable[[Any], Any]
 
@@ -330,7 +330,7 @@ def test_a_file_of_another_kind_is_named(tool: str, content: Any, kind: str) -> 
     with pytest.raises(UnreadableFile) as refused:
         read_benchmark_file(raw, "result", tool)
     assert str(refused.value).startswith("result: the file is ") and kind in str(refused.value)
-    assert str(refused.value).endswith(f"; expected {FORMATS[tool].file}")
+    assert str(refused.value).endswith(f"; expected {TOOL_FILES[tool].file}")
 
 
 DAY = read("aiperf").day
@@ -338,5 +338,5 @@ DAY = read("aiperf").day
 
 @pytest.mark.parametrize("file", sorted(path.name for path in Path(DATA).iterdir() if path.suffix != ".md"))
 def test_no_sample_is_taken_for_another_kind(file: str) -> None:
-    tool = next(name for name in sorted(FORMATS, key=len, reverse=True) if file.startswith(name))
+    tool = next(name for name in sorted(TOOL_FILES, key=len, reverse=True) if file.startswith(name))
     assert read_benchmark_file((DATA / file).read_bytes(), file, tool).tool == tool

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from plumbline.results.benchmark_files.fields import Fields
-from plumbline.results.benchmark_files.gaps import finished
-from plumbline.results.benchmark_files.run import BenchmarkFile, Load, Run, gap, latency_rows, outcome, rate_rows
-from plumbline.results.document import MetricRow, Scalar
-
-FILE = "the JSON report of `guidellm run`"
-MARKS = ("benchmarks", "benchmarks.0.metrics.requests_per_second")
+from plumbline.formats.reading.fields import Fields
+from plumbline.formats.reading.gaps import finished
+from plumbline.formats.reading.run import BenchmarkFile, Load, Run, gap, latency_rows, outcome, rate_rows
+from plumbline.formats.reading.tool_file import JsonFile, OtherJson, OtherText
+from plumbline.formats.registry import register
+from plumbline.metrics.rows import MetricRow, Scalar
 
 _STATISTICS = {
     "mean": "mean",
@@ -42,13 +41,24 @@ _GAPS = (
 )
 
 
-def read(whole: Fields) -> BenchmarkFile:
-    """Each benchmark of the report is a run; latencies are those of successful requests."""
-    benchmarks = whole.parts("benchmarks")
-    metadata = whole.maybe_part("metadata")
-    layout = "0.2 to 0.3" if benchmarks[0].has("run_stats") else "0.4"
-    version = metadata.text("guidellm_version") if metadata is not None else f"layout {layout}"
-    return BenchmarkFile("guidellm", version, benchmarks[0].day("start_time"), tuple(map(_run, benchmarks)))
+@register
+class GuideLLM(JsonFile):
+    name = "guidellm"
+    order = 60
+    file = "the JSON report of `guidellm run`"
+    marks = ("benchmarks", "benchmarks.0.metrics.requests_per_second")
+    others = (
+        OtherJson("GuideLLM's layout before 0.2", ("benchmarks.0.mode",)),
+        OtherText("a YAML report of GuideLLM, which also writes JSON", r"(?s)^(args|benchmarks|metadata):.*generative_benchmark"),
+    )
+
+    def read(self, whole: Fields) -> BenchmarkFile:
+        """Each benchmark of the report is a run; latencies are those of successful requests."""
+        benchmarks = whole.parts("benchmarks")
+        metadata = whole.maybe_part("metadata")
+        layout = "0.2 to 0.3" if benchmarks[0].has("run_stats") else "0.4"
+        version = metadata.text("guidellm_version") if metadata is not None else f"layout {layout}"
+        return BenchmarkFile(self.name, version, benchmarks[0].day("start_time"), tuple(map(_run, benchmarks)))
 
 
 def _run(benchmark: Fields) -> Run:

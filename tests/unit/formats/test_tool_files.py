@@ -13,8 +13,8 @@ import pytest
 
 from plumbline.declarations import InferenceWorkload, Provider, load
 from plumbline.declarations.installation import REPOSITORY
-from plumbline.results.benchmark_files import FORMATS, BenchmarkFile, JsonFormat, UnreadableFile, read_benchmark_file
-from plumbline.results.benchmark_files.publish import published_results
+from plumbline.formats import TOOL_FILES, BenchmarkFile, JsonFile, UnreadableFile, read_benchmark_file
+from plumbline.results.published_files import published_results
 
 DATA = Path(__file__).parents[2] / "data/imported_results"
 FILES = {
@@ -166,9 +166,9 @@ def test_a_file_of_another_tool_is_refused_by_a_field_that_it_lacks(tool: str, o
         read_benchmark_file((DATA / FILES[other]).read_bytes(), FILES[other], tool)
     assert str(refused.value).endswith(other) == (other in JSON_TOOLS), refused.value
     assert other in str(refused.value)
-    chosen = FORMATS[tool]
+    chosen = TOOL_FILES[tool]
     if other in JSON_TOOLS:
-        assert isinstance(chosen, JsonFormat) and any(f"{mark} is missing" in str(refused.value) for mark in chosen.marks)
+        assert isinstance(chosen, JsonFile) and any(f"{mark} is missing" in str(refused.value) for mark in chosen.marks)
 
 
 @pytest.mark.parametrize("tool", ["perf_analyzer", "mlperf"])
@@ -275,10 +275,13 @@ def test_a_median_without_its_percentile_is_p50() -> None:
 
 def test_the_page_names_every_tool_and_every_gap() -> None:
     page = (REPOSITORY / "docs" / "import-results.md").read_text(encoding="utf-8")
-    folder = REPOSITORY / "include" / "plumbline" / "results" / "benchmark_files"
-    codes = {code for file in folder.glob("*.py") for code in re.findall(r'gap\(\s*"([a-z_]+)"', file.read_text(encoding="utf-8"))}
+    folder = REPOSITORY / "include" / "plumbline" / "formats"
+    codes = {code for file in folder.rglob("*.py") for code in re.findall(r'gap\(\s*"([a-z_]+)"', file.read_text(encoding="utf-8"))}
     assert len(codes) > 15 and [code for code in sorted(codes) if f"`{code}`" not in page] == []
-    assert all(f"| `{tool}` |" in page for tool in FORMATS)
+    table = page.split("| `--from` |")[1].split("\n\n")[0]
+    rows = dict(re.findall(r"^\| `([a-z_-]+)` \|.*, (yes|no) \|$", table, re.M))
+    assert list(rows) == list(TOOL_FILES)
+    assert rows == {tool: "yes" if read(tool).day else "no" for tool in FILES}, "a file without a date needs --date"
 
 
 def declared() -> tuple[Provider, InferenceWorkload]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 
-from plumbline.results.benchmark_files.fields import Fields, UnreadableFile, text_lines
-from plumbline.results.benchmark_files.gaps import finished
-from plumbline.results.benchmark_files.run import BenchmarkFile, Load, Run, gap, latency_rows, rate_rows
-from plumbline.results.document import MetricRow, metric_row
+from plumbline.formats.reading.fields import Fields, UnreadableFile, text_lines
+from plumbline.formats.reading.gaps import finished
+from plumbline.formats.reading.run import BenchmarkFile, Load, Run, gap, latency_rows, rate_rows
+from plumbline.formats.reading.tool_file import OtherJson, TextFile
+from plumbline.formats.registry import register
+from plumbline.metrics.rows import MetricRow, metric_row
 
-FILE = "the CSV report of `perf_analyzer -f FILE`"
 COLUMNS = ("Inferences/Second", "p50 latency", "p90 latency", "p95 latency", "p99 latency")
 
 _STATISTICS = {"mean": "Avg latency", **{p: f"{p} latency" for p in ("p50", "p90", "p95", "p99")}}
@@ -20,24 +21,32 @@ _SERVER_TIMES = {
 """Columns that are there if the server is a Triton. Mean microseconds of a request."""
 
 
-def read(raw: bytes, file: str) -> BenchmarkFile:
-    """Latencies are microseconds, from the send to the last response. The report has no version, date, failures or number of requests."""
-    try:
-        rows = list(csv.reader(text_lines(raw, file)))
-    except csv.Error as error:
-        raise UnreadableFile(f"{file}: not CSV ({error}); expected {FILE}") from error
-    header = rows[0] if rows else []
-    loads = [name for name in ("Concurrency", "Request Rate") if name in header]
-    missing = [name for name in COLUMNS if name not in header]
-    if missing or not loads:
-        name = missing[0] if missing else "Concurrency or Request Rate"
-        raise UnreadableFile(f'{file}: column "{name}" is missing; expected a header with {", ".join(("Concurrency", *COLUMNS))}')
-    if not raw.endswith(b"\n"):  # the last number may have lost digits
-        raise UnreadableFile(f"{file}: line {len(rows)} is cut; expected a line break at its end")
-    body = [row for row in rows[1:] if row]
-    if not body:
-        raise UnreadableFile(f"{file}: no row follows the header; expected one for each {loads[0].lower()}")
-    return BenchmarkFile("perf_analyzer", None, None, tuple(_run(_record(file, header, i, row), loads[0]) for i, row in enumerate(body, 2)))
+@register
+class PerfAnalyzer(TextFile):
+    name = "perf_analyzer"
+    order = 30
+    file = "the CSV report of `perf_analyzer -f FILE`"
+    mark = r"Inferences/Second,"
+    others = (OtherJson("perf_analyzer's export of each request", ("experiments", "service_kind")),)
+
+    def read(self, raw: bytes, file: str) -> BenchmarkFile:
+        """Latencies are microseconds, from the send to the last response. The report has no version, date, failures or number of requests."""
+        try:
+            rows = list(csv.reader(text_lines(raw, file)))
+        except csv.Error as error:
+            raise UnreadableFile(f"{file}: not CSV ({error}); expected {self.file}") from error
+        header = rows[0] if rows else []
+        loads = [name for name in ("Concurrency", "Request Rate") if name in header]
+        missing = [name for name in COLUMNS if name not in header]
+        if missing or not loads:
+            name = missing[0] if missing else "Concurrency or Request Rate"
+            raise UnreadableFile(f'{file}: column "{name}" is missing; expected a header with {", ".join(("Concurrency", *COLUMNS))}')
+        if not raw.endswith(b"\n"):  # the last number may have lost digits
+            raise UnreadableFile(f"{file}: line {len(rows)} is cut; expected a line break at its end")
+        body = [row for row in rows[1:] if row]
+        if not body:
+            raise UnreadableFile(f"{file}: no row follows the header; expected one for each {loads[0].lower()}")
+        return BenchmarkFile(self.name, None, None, tuple(_run(_record(file, header, i, row), loads[0]) for i, row in enumerate(body, 2)))
 
 
 def _record(file: str, header: list[str], line: int, row: list[str]) -> Fields:

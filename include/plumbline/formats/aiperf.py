@@ -2,40 +2,51 @@
 
 from __future__ import annotations
 
-from plumbline.results.benchmark_files.fields import Fields
-from plumbline.results.benchmark_files.gaps import finished
-from plumbline.results.benchmark_files.records import count, day_of, lengths, record_rows
-from plumbline.results.benchmark_files.run import BY_TOKENS, BenchmarkFile, Load, Run, gap, outcome
-from plumbline.results.document import Reason
-from plumbline.results.published import Gap
-
-FILE = "profile_export_aiperf.json of `aiperf profile`"
-MARKS = ("aiperf_version", "input_config.phases")
-OLDER = (("input_config.loadgen",), ("input_config", "records"))
-"""Marks of the layouts before `aiperf_version`: figures at the top, or, first of all, under `records`."""
+from plumbline.formats.reading.fields import Fields
+from plumbline.formats.reading.gaps import finished
+from plumbline.formats.reading.records import count, day_of, lengths, record_rows
+from plumbline.formats.reading.run import BY_TOKENS, BenchmarkFile, Gap, Load, Run, gap, outcome
+from plumbline.formats.reading.tool_file import JsonFile, OtherJson, OtherText
+from plumbline.formats.registry import register
+from plumbline.metrics.rows import Reason
 
 _ARRIVALS = ("poisson", "gamma", "constant")
 
 
-def read(whole: Fields) -> BenchmarkFile:
-    """AIPerf's inter-token latency is each request's mean: the field's TPOT. It counts completed requests and failed ones apart."""
-    config = whole.part("input_config")
-    figures = whole.maybe_part("records") or whole
-    loadgen = config.maybe_part("loadgen") if "phases" not in config.values else None
-    load, planned = _load_of_phases(config.parts("phases")) if loadgen is None else _load_of_loadgen(loadgen, config)
-    requests = count(figures, "request_count") or 0
-    ended, unaccounted = outcome(requests, _failed(whole, figures), planned, "error_request_count over the requests of input_config")
-    run = Run(
-        load=load,
-        metrics=(*record_rows(figures, requests), *ended),
-        requests=requests,
-        gaps=(*_gaps(figures), *unaccounted),
-        invalid=tuple(_invalid(whole)),
-        asked=lengths(figures),
-        first_token_expected=bool(config.part("endpoint").values.get("streaming")),
+@register
+class AIPerf(JsonFile):
+    name = "aiperf"
+    order = 10
+    file = "profile_export_aiperf.json of `aiperf profile`"
+    marks = ("aiperf_version", "input_config.phases")
+    older = (("input_config.loadgen",), ("input_config", "records"))
+    """Marks of the layouts before `aiperf_version`: figures at the top, or, first of all, under `records`."""
+    others = (
+        OtherJson("AIPerf's profile_export.jsonl, a row a request", ("metadata.request_start_ns", "metrics")),
+        OtherJson("AIPerf's aggregate of several runs", ("metadata.aggregation_type",)),
+        OtherJson("AIPerf's time slices of a run", ("timeslices",)),
+        OtherText("the CSV of AIPerf or GenAI-Perf, beside which the tool writes a JSON file", r"^Metric,avg,min,max,"),
     )
-    version = whole.text("aiperf_version") if whole.has("aiperf_version") else "layout before aiperf_version"
-    return BenchmarkFile("aiperf", version, day_of(whole, "start_time"), (finished(run),))
+
+    def read(self, whole: Fields) -> BenchmarkFile:
+        """AIPerf's inter-token latency is each request's mean: the field's TPOT. It counts completed requests and failed ones apart."""
+        config = whole.part("input_config")
+        figures = whole.maybe_part("records") or whole
+        loadgen = config.maybe_part("loadgen") if "phases" not in config.values else None
+        load, planned = _load_of_phases(config.parts("phases")) if loadgen is None else _load_of_loadgen(loadgen, config)
+        requests = count(figures, "request_count") or 0
+        ended, unaccounted = outcome(requests, _failed(whole, figures), planned, "error_request_count over the requests of input_config")
+        run = Run(
+            load=load,
+            metrics=(*record_rows(figures, requests), *ended),
+            requests=requests,
+            gaps=(*_gaps(figures), *unaccounted),
+            invalid=tuple(_invalid(whole)),
+            asked=lengths(figures),
+            first_token_expected=bool(config.part("endpoint").values.get("streaming")),
+        )
+        version = whole.text("aiperf_version") if whole.has("aiperf_version") else "layout before aiperf_version"
+        return BenchmarkFile(self.name, version, day_of(whole, "start_time"), (finished(run),))
 
 
 def _failed(whole: Fields, figures: Fields) -> int | None:

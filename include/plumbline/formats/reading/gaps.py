@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from plumbline.formats.reading.run import LATENCIES, RATES, Gap, Run, gap
 from plumbline.metrics.formatting import format_percent, format_quantity, format_significant
-from plumbline.results.benchmark_files.run import LATENCIES, RATES, Run, gap
-from plumbline.results.document import MetricRow, Reason, metric_row
-from plumbline.results.published import Gap
+from plumbline.metrics.rows import MetricRow, Reason, metric_row
 
 _ALONE = 0.05
 """Relative difference from which one other figure contradicts a rate."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 
 import pytest
 
-from plumbline.results.mlperf_training import MLPERF_COLUMNS, parse_mlperf
+from plumbline.formats.mlperf_training import COLUMNS
+from plumbline.formats.reading.published_table import PUBLISHED_TABLES
+from plumbline.results.published_tables import ParsedRuns, read_table
 
 EXCERPT = Path(__file__).parents[2] / "data/mlperf/training_excerpt.csv"
 ROW = {
@@ -19,7 +22,11 @@ ROW = {
 }  # fmt: skip
 
 
-def file(*rows: dict[str, str], columns: tuple[str, ...] = MLPERF_COLUMNS) -> io.StringIO:
+def parse_mlperf(lines: Iterable[str], published: dict[str, date] | None = None) -> ParsedRuns:
+    return read_table(PUBLISHED_TABLES["mlperf-training"], lines, published)
+
+
+def file(*rows: dict[str, str], columns: tuple[str, ...] = COLUMNS) -> io.StringIO:
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, columns, extrasaction="ignore")
     writer.writeheader()
@@ -103,13 +110,13 @@ def test_the_same_run_twice_is_said_with_both_lines() -> None:
 def test_rows_of_another_length_are_rejected() -> None:
     text = file(ROW).getvalue().splitlines()
     found = parse_mlperf([text[0], text[1] + ",more", ",".join(text[1].split(",")[:5])])
-    assert [r.line for r in found.rejected] == [2, 3] and all(str(len(MLPERF_COLUMNS)) in r.reason for r in found.rejected)
-    assert MLPERF_COLUMNS[5] in found.rejected[1].reason, "the first column that is missing"
+    assert [r.line for r in found.rejected] == [2, 3] and all(str(len(COLUMNS)) in r.reason for r in found.rejected)
+    assert COLUMNS[5] in found.rejected[1].reason, "the first column that is missing"
 
 
 def test_a_file_without_the_columns_is_no_such_file() -> None:
     with pytest.raises(ValueError, match="column availability;"):
-        parse_mlperf(file(ROW, columns=MLPERF_COLUMNS[:-1]))
+        parse_mlperf(file(ROW, columns=COLUMNS[:-1]))
 
 
 def test_a_round_that_is_dated_by_hand_is_taken() -> None:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Literal
 
+from pydantic import Field
+
+from plumbline.formats.reading.fields import Fields
 from plumbline.metrics import METRICS
-from plumbline.results.benchmark_files.fields import Fields
-from plumbline.results.document import MetricRow, Reason, Scalar, metric_row
-from plumbline.results.published import Gap
+from plumbline.metrics.rows import MetricRow, Part, Reason, Scalar, metric_row
 
 SECONDS = {"s": 1.0, "sec": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 """Seconds in one of each unit of time that the tools use."""
@@ -58,6 +59,14 @@ class Load:
             if self.concurrency is not None:
                 parts.append(f"at most {self.concurrency} at a time")
         return ", ".join(part for part in (*parts, self.varies) if part)
+
+
+class Gap(Part):
+    """Why an imported figure is not what a trial here would measure. `metrics`: those that it touches; empty if it touches no imported one."""
+
+    code: str = Field(pattern=r"^[a-z][a-z0-9_]*$", examples=["closed_loop"])
+    detail: str = Field(min_length=1)
+    metrics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,40 +6,56 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from plumbline.results.benchmark_files.fields import Fields, UnreadableFile, text_lines
-from plumbline.results.benchmark_files.gaps import finished
-from plumbline.results.benchmark_files.records import day_of
-from plumbline.results.benchmark_files.run import BenchmarkFile, Load, Run, gap, latency_rows, outcome, rate_rows
-from plumbline.results.document import MetricRow, Reason, metric_row
+from plumbline.formats.reading.fields import Fields, UnreadableFile, text_lines
+from plumbline.formats.reading.gaps import finished
+from plumbline.formats.reading.records import day_of
+from plumbline.formats.reading.run import BenchmarkFile, Load, Run, gap, latency_rows, outcome, rate_rows
+from plumbline.formats.reading.tool_file import OtherText, TextFile
+from plumbline.formats.registry import register
+from plumbline.metrics.rows import MetricRow, Reason, metric_row
 
-FILE = "mlperf_log_detail.txt of MLPerf's load generator"
 MARK = ":::MLLOG "
 
 _PERCENTILES = {"p50": "50.00", "p90": "90.00", "p95": "95.00", "p99": "99.00"}
 _LAST = "result_99.90_percentile_latency_ns"
 
 
-def read(raw: bytes, file: str) -> BenchmarkFile:
-    """Server latencies count from the scheduled arrival. Results of an accuracy run are refused: they have no figures of performance."""
-    whole = Fields(file, _keys(text_lines(raw, file), file))
-    version = whole.text("loadgen_version", "a key of the load generator, which logs of MLPerf Training do not have").split(" @ ")[0]
-    mode = whole.text("effective_test_mode", "PerformanceOnly")
-    if mode != "PerformanceOnly":
-        raise whole.error("effective_test_mode", f'is "{mode}"', "PerformanceOnly")
-    scenario = whole.text("effective_scenario")
-    if scenario not in _SCENARIOS:
-        raise whole.error("effective_scenario", f'is "{scenario}"', f"one of {', '.join(_SCENARIOS)}")
-    run = _SCENARIOS[scenario](whole, tuple(_invalid(whole)))
-    # The last figure that every scenario and version writes; token figures and num_errors follow in newer ones.
-    whole.number("result_completed_tokens_per_second" if _streams(whole) and scenario != "Offline" else _LAST, "ns")
-    return BenchmarkFile("mlperf", version, day_of(whole, "test_datetime"), (finished(run),))
+@register
+class MLPerfLoadgen(TextFile):
+    name = "mlperf"
+    order = 90
+    file = "mlperf_log_detail.txt of MLPerf's load generator"
+    mark = r'^:::MLLOG .*"key": "loadgen_'
+    others = (
+        OtherText("mlperf_log_summary.txt, beside which the load generator writes mlperf_log_detail.txt", r"^MLPerf Results Summary"),
+        OtherText("a detail log of a load generator before 1.0, which has no MLLOG lines", r'^"pid": \d+, "tid": \d+, "ts": \d+ns : '),
+        OtherText(
+            "a log of MLPerf Training; `plumbline archive import-mlperf` takes the published runs as CSV",
+            r'^(\d+: )?:::MLLOG .*"key": "(submission_benchmark|cache_clear|init_start)"',
+        ),
+    )
+
+    def read(self, raw: bytes, file: str) -> BenchmarkFile:
+        """Server latencies count from the scheduled arrival. Results of an accuracy run are refused: they have no figures of performance."""
+        whole = Fields(file, _keys(text_lines(raw, file), file))
+        version = whole.text("loadgen_version", "a key of the load generator, which logs of MLPerf Training do not have").split(" @ ")[0]
+        mode = whole.text("effective_test_mode", "PerformanceOnly")
+        if mode != "PerformanceOnly":
+            raise whole.error("effective_test_mode", f'is "{mode}"', "PerformanceOnly")
+        scenario = whole.text("effective_scenario")
+        if scenario not in _SCENARIOS:
+            raise whole.error("effective_scenario", f'is "{scenario}"', f"one of {', '.join(_SCENARIOS)}")
+        run = _SCENARIOS[scenario](whole, tuple(_invalid(whole)))
+        # The last figure that every scenario and version writes; token figures and num_errors follow in newer ones.
+        whole.number("result_completed_tokens_per_second" if _streams(whole) and scenario != "Offline" else _LAST, "ns")
+        return BenchmarkFile(self.name, version, day_of(whole, "test_datetime"), (finished(run),))
 
 
 def _keys(lines: list[str], file: str) -> dict[str, Any]:
     keys: dict[str, Any] = {}
     for number, line in enumerate(lines, 1):
         if not line.startswith(MARK):
-            raise UnreadableFile(f"{file}: line {number} does not begin with {MARK.strip()}; expected lines of {FILE}")
+            raise UnreadableFile(f"{file}: line {number} does not begin with {MARK.strip()}; expected lines of {MLPerfLoadgen.file}")
         try:
             entry = from_json(line[len(MARK) :])
             keys[entry["key"]] = entry["value"]

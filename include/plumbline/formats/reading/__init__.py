@@ -1,0 +1,1 @@
+"""What formats share: the base class of each kind of format, and helpers of their readers."""

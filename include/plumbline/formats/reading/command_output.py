@@ -1,0 +1,93 @@
+"""Outputs of commands: what a container workload declares of its results, and the numbers that a format finds in them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from plumbline.formats.registry import Format, Formats
+from plumbline.metrics.rows import Curve, MetricRow, Reason, metric_row
+
+
+class UnreadableOutput(ValueError):
+    """The output is not of the declared format; the message says what was expected."""
+
+
+class DeclaredNumber(Protocol):
+    """A metric as a workload declares it. `field`: where the number is, by its format; its name if None. `scale`: its unit in the metric's."""
+
+    @property
+    def field(self) -> str | None: ...
+    @property
+    def scale(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a workload declares beside the name of the format. `numbers`: its own metrics by name."""
+
+    numbers: Mapping[str, DeclaredNumber]
+    pattern: str | None = None
+
+    def field(self, name: str) -> str:
+        """Where the number of a metric is."""
+        return self.numbers[name].field or name
+
+    def rows(self, values: Mapping[str, Sequence[float]], nothing: str) -> list[MetricRow]:
+        """A row of each metric, with the last finite one of its values. UnreadableOutput with `nothing` if none has any."""
+        rows = [metric_row(name, *_last(seen), reason=f"the results have no {self.field(name)}") for name, seen in values.items()]
+        if all(row.value is None for row in rows):
+            raise UnreadableOutput(nothing)
+        return rows
+
+
+@dataclass(frozen=True)
+class Output:
+    """The numbers of an output; no row has a value if it holds none. `invalid`: why they do not count."""
+
+    rows: Sequence[MetricRow]
+    curves: Sequence[Curve] = ()
+    invalid: Sequence[Reason] = ()
+
+
+class CommandOutput(Format):
+    """What a command writes to its output, or into its file of results. `metrics`: those of the catalogue that it brings; a format without any
+    reads the metrics that the workload declares. `has_pattern`: whether a workload declares a pattern."""
+
+    metrics: ClassVar[tuple[str, ...]] = ()
+    has_pattern: ClassVar[bool] = False
+
+    def read(self, text: str, asked: Asked) -> Output:
+        """The numbers in the text. UnreadableOutput, or another ValueError, KeyError, TypeError or AttributeError of damaged text."""
+        raise NotImplementedError
+
+    def check(self, asked: Asked) -> None:
+        """ValueError for a declaration that the format cannot read."""
+        if bool(self.metrics) == bool(asked.numbers):
+            own = " or ".join(name for name, one in COMMAND_OUTPUTS.items() if not one.metrics)
+            given = "with" if asked.numbers else "without"
+            raise ValueError(f"results.format {self.name} {given} metrics; expected metrics with {own} alone")
+        if self.has_pattern != (asked.pattern is not None):
+            patterns = " or ".join(name for name, one in COMMAND_OUTPUTS.items() if one.has_pattern)
+            given = "with" if asked.pattern else "without"
+            raise ValueError(f"results.format {self.name} {given} a pattern; expected one with {patterns} alone")
+
+    def output(self, text: str, asked: Asked) -> Output:
+        """The numbers in the text. UnreadableOutput."""
+        try:
+            return self.read(text, asked)
+        except UnreadableOutput:
+            raise
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise UnreadableOutput(f"{type(error).__name__}: {error}") from None
+
+
+COMMAND_OUTPUTS: Formats[CommandOutput] = Formats(CommandOutput)
+"""By the name that `results.format` of a container workload gives."""
+
+
+def _last(values: Sequence[float]) -> tuple[float | None, int]:
+    finite = [value for value in values if math.isfinite(value)]
+    return (finite[-1] if finite else None), len(finite)
