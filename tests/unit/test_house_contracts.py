@@ -19,6 +19,7 @@ PLANTED = [
     ("A room imports only from floors below it", "metrics/units.py", "import plumbline.declarations"),
     ("A room imports only from floors below it", "workflows/plan.py", "import plumbline.cli.app"),
     ("A room imports only from floors below it", "loadclient/wire.py", "import plumbline.declarations"),
+    ("A room imports only from floors below it", "formats/jsonl.py", "import plumbline.declarations"),
     ("The harness runs in a pod: no airflow, no database, no cluster client", "harness/run.py", "import sqlalchemy"),
     ("Analysis is pure: data in, data out", "analysis/drift/effect.py", "import plumbline.archive"),
     ("Analysis is pure: data in, data out", "analysis/cost/budget.py", "import httpx"),

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.documented import page
+from tests.documented import ROOT, page
 from tests.fakes.installation import CONFIG
 from tests.fakes.quick_python import search_path
+from typer.testing import CliRunner
 
 import plumbline
+from plumbline.cli.app import app
 from plumbline.formats import COMMAND_OUTPUTS, TOOL_FILES, Format, register
 from plumbline.formats.reading.published_table import PUBLISHED_TABLES
 from plumbline.formats.registry import REGISTERED
@@ -68,76 +70,106 @@ repeats: {per_slot: 1, slots: ["02:00"]}
 """
 WHERE = ("--provider", "local-2core", "--workload", "chat-cpu")
 
-Command = Callable[..., subprocess.CompletedProcess[str]]
-"""command(words, room=True): `plumbline` with those words; without the room's copy, the package as it is."""
+RUN = """\
+import json, sys
+from typer.testing import CliRunner
+from plumbline.cli.app import app
+
+done = [CliRunner().invoke(app, words) for words in json.loads(sys.argv[1])]
+print(json.dumps([[one.exit_code, one.stdout, " ".join(one.stderr.split())] for one in done]))
+"""
+MEASURE = """\
+import json, os, sys
+from pathlib import Path
+import yaml
+from tests.fakes.trials import a_trial
+from plumbline.declarations.workloads.container import ContainerWorkload
+from plumbline.harness.contention_monitor import ContentionMonitor
+from plumbline.harness.training.container.trial import measure
+
+workload = ContainerWorkload.model_validate_json(json.dumps(yaml.safe_load(sys.argv[1])))
+trial = a_trial().model_copy(update={"workload": workload})
+with ContentionMonitor(sorted(os.sched_getaffinity(0))) as monitor:
+    measured = measure(trial, Path.cwd(), lambda *_: None, monitor)
+print([row.value for row in measured.metrics if row.metric == "collective_latency"])
+"""
+
+Python = Callable[..., str]
+"""python(code, *arguments): what the code prints in a process whose room of formats has the two files."""
 
 
 @pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """The package with two files more in the room of formats, everything else a link to its own."""
-    room = tmp_path / "site" / "plumbline" / "formats"
-    room.mkdir(parents=True)
-    for folder, target in ((PACKAGE, room.parent), (PACKAGE / "formats", room)):
+def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Python:
+    """The package with two files more in the room of formats, everything else a link to its own; an installation with a folder of workloads."""
+    room, config = tmp_path / "site" / "plumbline" / "formats", tmp_path / "config"
+    for folder, copy in (
+        *((PACKAGE, room.parent), (PACKAGE / "formats", room)),
+        *((CONFIG, config), (CONFIG / "workloads", config / "workloads"), (CONFIG / "workloads/training", config / "workloads/training")),
+    ):
+        copy.mkdir(parents=True, exist_ok=True)
         for each in folder.iterdir():
-            if each.name not in ("formats", "__pycache__"):
-                (target / each.name).symlink_to(each)
+            if each.name not in ("formats", "workloads", "training", "__pycache__"):
+                (copy / each.name).symlink_to(each)
     (room / "toy_bench.py").write_text(TOOL_FILE)
     (room / "toy_ring.py").write_text(OUTPUT)
-    config = tmp_path / "config"
-    config.mkdir()
-    for shipped in CONFIG.iterdir():
-        (config / shipped.name).symlink_to(shipped)
     for name in [name for name in os.environ if name.startswith("PLUMBLINE_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PLUMBLINE_CONFIG", str(config))
 
-    def call(*words: str, room: bool = True) -> subprocess.CompletedProcess[str]:
-        env = {**os.environ, "PYTHONPATH": search_path(*([tmp_path / "site"] if room else [])), "COLUMNS": "200"}
-        arguments = [sys.executable, "-m", "plumbline.cli", *words]
-        return subprocess.run(arguments, env=env, capture_output=True, text=True, cwd=tmp_path, check=False)
+    def call(code: str, *arguments: str) -> str:
+        env = {**os.environ, "PYTHONPATH": search_path(tmp_path / "site", ROOT)}
+        command = [sys.executable, "-c", code, *arguments]
+        return subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, cwd=tmp_path, check=True).stdout
 
     return call
 
 
-def test_a_file_of_a_new_tool_is_imported_from_one_file(command: Command, tmp_path: Path) -> None:
-    file = tmp_path / "toy.json"
+def run(python: Python, *commands: tuple[str, ...]) -> list[tuple[int, str, str]]:
+    """Exit status, output and errors of each command in the room with the two files."""
+    return [(code, stdout, stderr) for code, stdout, stderr in json.loads(python(RUN, json.dumps(commands)).splitlines()[-1])]
+
+
+def test_a_file_of_a_new_tool_is_imported_from_one_file(python: Python, tmp_path: Path) -> None:
+    file, settings = tmp_path / "toy.json", tmp_path / "settings.json"
     file.write_text(json.dumps(RESULT))
+    settings.write_text('{"toy_settings": 1}')
     words = ("archive", "import", str(file), "--from", "toy-bench", *WHERE)
-    done = command(*words, "--json")
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    (run,) = found["runs"]
+    imported, listed, without, other, own = run(
+        python,
+        (*words, "--json"),
+        ("archive", "import", "--help"),
+        ("archive", "import", str(file)),
+        ("archive", "import", str(file), "--from", "guidellm", *WHERE),
+        ("archive", "import", str(settings), "--from", "toy-bench", *WHERE),
+    )
+    found: dict[str, Any] = json.loads(imported[1])
     assert (found["imported"], found["source"]["tool"], found["source"]["tool_version"]) == (1, "toy-bench", "3.1")
-    assert [(f["metric"], f["value"]) for f in run["figures"]] == [("request_throughput", 12.5)]
-    assert "toy-bench" in command("archive", "import", "--help").stdout
-    assert "llmperf, mlperf, toy-bench" in command("archive", "import", str(file)).stderr, "formats without an order come last"
-    other = command("archive", "import", str(file), "--from", "guidellm", *WHERE)
-    assert other.returncode == 2 and "the file is one of toy-bench" in " ".join(other.stderr.split())
-    file.write_text('{"toy_settings": 1}')
-    settings = command(*words)
-    assert settings.returncode == 2 and "the file is toy-bench's own settings" in " ".join(settings.stderr.split())
-    gone = command(*words, room=False)
-    assert gone.returncode == 2 and 'no tool is called "toy-bench"; expected one of' in " ".join(gone.stderr.split())
+    assert [(f["metric"], f["value"]) for f in found["runs"][0]["figures"]] == [("request_throughput", 12.5)]
+    assert "toy-bench" in listed[1] and "llmperf, mlperf, toy-bench" in without[2], "formats without an order come last"
+    assert other[0] == own[0] == 2
+    assert "the file is one of toy-bench" in other[2] and "the file is toy-bench's own settings" in own[2]
+    gone = CliRunner().invoke(app, words)
+    assert gone.exit_code == 2 and 'no tool is called "toy-bench"; expected one of' in " ".join(gone.stderr.split())
 
 
 @pytest.mark.integration
-def test_an_output_of_a_new_program_is_measured_from_one_file(command: Command, tmp_path: Path) -> None:
-    workloads = tmp_path / "config" / "workloads"
-    workloads.unlink()
-    (workloads / "training").mkdir(parents=True)
-    (workloads / "inference").symlink_to(CONFIG / "workloads" / "inference")
-    for shipped in (CONFIG / "workloads" / "training").iterdir():
-        (workloads / "training" / shipped.name).symlink_to(shipped)
-    (workloads / "training" / "ring.yaml").write_text(WORKLOAD)
-    assert command("check").returncode == 0
-    done = command("trial", "ring", "--provider", "local", "--json")
-    document: dict[str, Any] = json.loads(done.stdout)
+def test_an_output_of_a_new_program_is_measured_from_one_file(python: Python) -> None:
+    assert json.loads(python(MEASURE, WORKLOAD)) == pytest.approx([25e-6])
+
+
+@pytest.mark.full
+@pytest.mark.integration
+def test_a_workload_names_a_new_format_and_is_tried(python: Python, tmp_path: Path) -> None:
+    (tmp_path / "config" / "workloads" / "training" / "ring.yaml").write_text(WORKLOAD)
+    check, trial = run(python, ("check",), ("trial", "ring", "--provider", "local", "--json"))
+    assert check[0] == 0, check[2]
+    document: dict[str, Any] = json.loads(trial[1])
     values = {row["metric"]: row["value"] for row in document["metrics"] if row["phase"] == "steady"}
     assert values["collective_latency"] == pytest.approx(25e-6)
-    gone = command("check", room=False)
-    expected = "task.results.format: Input should be 'jsonl', 'regex', 'nccl-tests', 'fio-json' or 'mlperf-log'"
-    assert gone.returncode == 2 and expected in " ".join(gone.stdout.split()) + " ".join(gone.stderr.split())
+    gone = CliRunner().invoke(app, ["check"])
+    expected = "ring.yaml:8 task.results.format: \"toy-ring\" is not valid (input should be 'jsonl', 'regex', 'nccl-tests', 'fio-json' or"
+    assert gone.exit_code == 2 and expected in " ".join(gone.stderr.split())
 
 
 def test_a_name_is_of_one_format() -> None:
