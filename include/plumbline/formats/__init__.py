@@ -5,7 +5,7 @@ reading      what formats share: checked fields, runs and their gaps, the base c
 the others   one format each: a tool's file (`ToolFile`), a command's output (`CommandOutput`), or a publisher's table (`PublishedTable`)
 """
 
-from plumbline.formats.reading.command_output import COMMAND_OUTPUTS, Asked, CommandOutput, Output, UnreadableOutput
+from plumbline.formats.reading.command_output import COMMAND_OUTPUTS, CommandOutput, DeclaredNumbers, Output, UnreadableOutput
 from plumbline.formats.reading.fields import Fields, UnreadableFile
 from plumbline.formats.reading.published_table import PublishedRun, PublishedTable, RejectedRow
 from plumbline.formats.reading.run import BenchmarkFile, Gap, Load, Run
@@ -15,9 +15,9 @@ from plumbline.formats.registry import Format, register
 __all__ = [
     "COMMAND_OUTPUTS",
     "TOOL_FILES",
-    "Asked",
     "BenchmarkFile",
     "CommandOutput",
+    "DeclaredNumbers",
     "Fields",
     "Format",
     "Gap",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic_core import from_json
 
-from plumbline.formats.reading.command_output import Asked, CommandOutput, Output, UnreadableOutput
+from plumbline.formats.reading.command_output import CommandOutput, DeclaredNumbers, Output, UnreadableOutput
 from plumbline.formats.reading.lines import numbers
 from plumbline.formats.registry import register
 from plumbline.metrics.rows import metric_row
@@ -19,7 +19,7 @@ class FioJson(CommandOutput):
         *("storage_read_latency", "storage_write_latency"),
     )
 
-    def read(self, text: str, asked: Asked) -> Output:
+    def read(self, text: str, declared: DeclaredNumbers) -> Output:
         """Sums over the jobs; of latencies the highest of them."""
         start = text.find("{\n")
         if start < 0:

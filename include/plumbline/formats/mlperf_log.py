@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plumbline.formats.reading.command_output import Asked, CommandOutput, Output, UnreadableOutput
+from plumbline.formats.reading.command_output import CommandOutput, DeclaredNumbers, Output, UnreadableOutput
 from plumbline.formats.reading.lines import json_object, lines_of, numbers
 from plumbline.formats.reading.mlperf_training import TARGET_NOT_REACHED
 from plumbline.formats.registry import register
@@ -15,7 +15,7 @@ class MLPerfTrainingLog(CommandOutput):
     order = 150
     metrics = ("time_to_train", "epochs_to_train")
 
-    def read(self, text: str, asked: Asked) -> Output:
+    def read(self, text: str, declared: DeclaredNumbers) -> Output:
         """From run_start to run_stop in seconds, and the epoch of the last evaluation; a run that misses its target has neither."""
         moments: dict[str, float] = {}
         reached, epochs = False, None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plumbline.formats.reading.command_output import Asked, CommandOutput, Output, UnreadableOutput
+from plumbline.formats.reading.command_output import CommandOutput, DeclaredNumbers, Output, UnreadableOutput
 from plumbline.formats.reading.lines import lines_of, numbers
 from plumbline.formats.registry import register
 from plumbline.metrics.rows import Point, Reason, metric_curve, metric_row
@@ -16,7 +16,7 @@ class NcclTests(CommandOutput):
     order = 130
     metrics = ("collective_bus_bandwidth", "collective_latency")
 
-    def read(self, text: str, asked: Asked) -> Output:
+    def read(self, text: str, declared: DeclaredNumbers) -> Output:
         """Bus bandwidth of each size in bytes/s, that of the largest as the number; the time of the smallest in seconds."""
         header: list[str] = []
         sizes: dict[float, tuple[float, float]] = {}

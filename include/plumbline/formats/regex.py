@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from plumbline.formats.reading.command_output import Asked, CommandOutput, Output
+from plumbline.formats.reading.command_output import CommandOutput, DeclaredNumbers, Output
 from plumbline.formats.reading.lines import lines_of, numbers
 from plumbline.formats.registry import register
 
@@ -15,22 +15,22 @@ class Regex(CommandOutput):
     order = 120
     has_pattern = True
 
-    def check(self, asked: Asked) -> None:
+    def check(self, declared: DeclaredNumbers) -> None:
         """Also ValueError for a pattern that does not compile, or lacks the group of a metric."""
-        super().check(asked)
+        super().check(declared)
         try:
-            groups = re.compile(asked.pattern or "").groupindex
+            groups = re.compile(declared.pattern or "").groupindex
         except re.error as error:
             raise ValueError(f"results.pattern is no regular expression ({error}); expected one of Python's re") from None
-        if missing := [name for name in asked.numbers if asked.field(name) not in groups]:
+        if missing := [name for name in declared.numbers if declared.field(name) not in groups]:
             raise ValueError(f"results.pattern has no group for the metric {missing[0]}; expected such as (?P<{missing[0]}>[0-9.]+)")
 
-    def read(self, text: str, asked: Asked) -> Output:
+    def read(self, text: str, declared: DeclaredNumbers) -> Output:
         """Alternatives of the pattern may match different lines."""
-        pattern = re.compile(asked.pattern or "")
-        values: dict[str, list[float]] = {name: [] for name in asked.numbers}
+        pattern = re.compile(declared.pattern or "")
+        values: dict[str, list[float]] = {name: [] for name in declared.numbers}
         for line in lines_of(text):
             for match in pattern.finditer(line):
-                for name, each in asked.numbers.items():
-                    values[name] += numbers(match[asked.field(name)], each.scale)
-        return Output(asked.rows(values, f"no line matches {asked.pattern}"))
+                for name, each in declared.numbers.items():
+                    values[name] += numbers(match[declared.field(name)], each.scale)
+        return Output(declared.rows(values, f"no line matches {declared.pattern}"))

@@ -54,7 +54,7 @@ def side(ios: int, bw_bytes: int, p99_ns: int) -> dict[str, Any]:
 def read(results: dict[str, Any], text: str, metrics: dict[str, Any] | None = None) -> Output:
     declared = {"kind": "container", "command": ["it"], "results": results, "metrics": metrics or {}}
     task = ContainerTask.model_validate_json(json.dumps(declared))
-    return COMMAND_OUTPUTS[task.results.format].output(text, task.asked)
+    return COMMAND_OUTPUTS[task.results.format].output(text, task.declared_numbers)
 
 
 def values(found: Output) -> dict[str, float | None]:

@@ -48,7 +48,7 @@ class ToyRing(CommandOutput):
     name = "toy-ring"
     metrics = ("collective_latency",)
 
-    def read(self, text, asked):
+    def read(self, text, declared):
         if "ring took" not in text:
             raise UnreadableOutput("no line of toy-ring with its time")
         micros = float(text.split("ring took")[1].split()[0])

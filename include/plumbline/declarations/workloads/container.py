@@ -11,7 +11,7 @@ from pydantic_core import CoreSchema, PydanticKnownError
 from plumbline.declarations.base import Declared, is_archived
 from plumbline.declarations.workloads.script import OF_HARNESS, PATH, Variable
 from plumbline.declarations.workloads.workload import Workload
-from plumbline.formats import COMMAND_OUTPUTS, Asked
+from plumbline.formats import COMMAND_OUTPUTS, DeclaredNumbers
 from plumbline.metrics import METRICS, Direction, Unit, declare
 from plumbline.metrics.units import Duration
 
@@ -90,7 +90,7 @@ class ContainerTask(Declared):
     def _consistent(self) -> ContainerTask:
         if taken := sorted(set(self.environment) & set(OF_HARNESS)):
             raise ValueError(f"environment sets {taken[0]}, which the harness sets on each node; expected it omitted")
-        COMMAND_OUTPUTS[self.results.format].check(self.asked)
+        COMMAND_OUTPUTS[self.results.format].check(self.declared_numbers)
         return self
 
     @property
@@ -99,9 +99,9 @@ class ContainerTask(Declared):
         return tuple(self.metrics) or COMMAND_OUTPUTS[self.results.format].metrics
 
     @property
-    def asked(self) -> Asked:
+    def declared_numbers(self) -> DeclaredNumbers:
         """What the format reads by."""
-        return Asked(self.metrics, self.results.pattern)
+        return DeclaredNumbers(self.metrics, self.results.pattern)
 
 
 class _TaskFirst(Declared):

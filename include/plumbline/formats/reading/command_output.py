@@ -25,7 +25,7 @@ class DeclaredNumber(Protocol):
 
 
 @dataclass(frozen=True)
-class Asked:
+class DeclaredNumbers:
     """What a workload declares beside the name of the format. `numbers`: its own metrics by name."""
 
     numbers: Mapping[str, DeclaredNumber]
@@ -59,25 +59,25 @@ class CommandOutput(Format):
     metrics: ClassVar[tuple[str, ...]] = ()
     has_pattern: ClassVar[bool] = False
 
-    def read(self, text: str, asked: Asked) -> Output:
+    def read(self, text: str, declared: DeclaredNumbers) -> Output:
         """The numbers in the text. UnreadableOutput, or another ValueError, KeyError, TypeError or AttributeError of damaged text."""
         raise NotImplementedError
 
-    def check(self, asked: Asked) -> None:
+    def check(self, declared: DeclaredNumbers) -> None:
         """ValueError for a declaration that the format cannot read."""
-        if bool(self.metrics) == bool(asked.numbers):
+        if bool(self.metrics) == bool(declared.numbers):
             own = " or ".join(name for name, one in COMMAND_OUTPUTS.items() if not one.metrics)
-            given = "with" if asked.numbers else "without"
+            given = "with" if declared.numbers else "without"
             raise ValueError(f"results.format {self.name} {given} metrics; expected metrics with {own} alone")
-        if self.has_pattern != (asked.pattern is not None):
+        if self.has_pattern != (declared.pattern is not None):
             patterns = " or ".join(name for name, one in COMMAND_OUTPUTS.items() if one.has_pattern)
-            given = "with" if asked.pattern else "without"
+            given = "with" if declared.pattern else "without"
             raise ValueError(f"results.format {self.name} {given} a pattern; expected one with {patterns} alone")
 
-    def output(self, text: str, asked: Asked) -> Output:
+    def output(self, text: str, declared: DeclaredNumbers) -> Output:
         """The numbers in the text. UnreadableOutput."""
         try:
-            return self.read(text, asked)
+            return self.read(text, declared)
         except UnreadableOutput:
             raise
         except (KeyError, TypeError, AttributeError, ValueError) as error:

@@ -55,7 +55,7 @@ def measure(trial: Trial, workdir: Path, progress: Progress, monitor: Contention
     moments = {"command_started": began, "command_ended": ended}
     measured.events = [Event(name=name, utc=now + timedelta(seconds=at - monotonic), monotonic_s=at) for name, at in moments.items()]
     try:
-        found = COMMAND_OUTPUTS[workload.task.results.format].output(_text(workload.task, workdir), workload.task.asked)
+        found = COMMAND_OUTPUTS[workload.task.results.format].output(_text(workload.task, workdir), workload.task.declared_numbers)
     except UnreadableOutput as error:
         raise TrialFailed("bad_declaration", _described(workload.task, workdir, str(error)), measured) from error
     measured.metrics += found.rows
