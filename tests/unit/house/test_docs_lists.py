@@ -20,7 +20,6 @@ from plumbline.declarations.providers.launchers import Launcher
 from plumbline.declarations.providers.provider import DeclaredSource, ServiceLevel
 from plumbline.declarations.workloads.engines import ENGINES, GROUP
 from plumbline.declarations.workloads.training import Task
-from plumbline.results.finding import FindingKind
 
 if sys.version_info >= (3, 11):
     import tomllib
