@@ -27,6 +27,7 @@ TOOL_FILE = """
 from plumbline.formats import BenchmarkFile, JsonFile, Load, OtherJson, Run, register
 from plumbline.metrics.rows import metric_row
 
+
 @register
 class ToyBench(JsonFile):
     name = "toy-bench"
