@@ -7,6 +7,7 @@ slower, one falls silent. `python -m tests.browser.large_fleet FOLDER` simulates
 from __future__ import annotations
 
 import random
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime, timezone
@@ -101,7 +102,8 @@ def declare(folder: Path) -> Path:
     for name, text in _providers():
         (folder / "providers" / f"{name}.yaml").write_text(text)
     for name, (description, weights) in TEAMS.items():
-        (folder / "teams" / f"{name}.yaml").write_text(TEAM.format(name=name, description=description, weights=weights).lstrip())
+        text = TEAM.format(name=name, description=description, weights=weights).lstrip()
+        (folder / "teams" / f"{name}.yaml").write_text(re.sub(r"  current: .*\n", "", text))  # a provider of the other fleet
     return folder
 
 
