@@ -29,6 +29,7 @@ _SOURCES = (
     "pyproject.toml",
     "requirements",
     "include/plumbline/declarations",
+    "include/plumbline/formats",
     "include/plumbline/loadclient",
     "include/plumbline/harness",
     "include/plumbline/reporter",
