@@ -8,7 +8,7 @@ from datetime import datetime
 from plumbline.declarations.providers.launcher_base import WatchKind
 
 MAINTENANCE = "maintenance"
-"""Cause of a check of nodes that somebody took out of service: neither up nor down."""
+"""Cause of a check of nodes that were taken out of service: neither up nor down."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from plumbline.declarations import Declarations, Provider
 from plumbline.findings.headline import headline
 from plumbline.launch.cluster.api import ApiRefused
 from plumbline.launch.simulated.launcher import SimulationLauncher
+from plumbline.presentation.availability import watch_view
 from plumbline.results.finding import Finding
 from plumbline.workflows import observe
 from plumbline.workflows.budget import CAPACITY_HELD_S, budget_balance
@@ -213,3 +214,13 @@ def test_maintenance_counts_nowhere_and_opens_no_finding(archive: Archive, monke
     history = observe.watch_histories(archive, where, after(12), months=1)[0]
     assert (history.months[0].share.successes, history.months[0].share.n, history.outages) == (4, 4, ())
     assert history.months[0].down_s == 0
+
+
+def test_nodes_in_maintenance_are_neither_up_nor_down_and_open_no_finding(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = simulated([between(1, 6, "maintenance")])
+    for n in range(12):
+        assert check(monkeypatch, where, after(n)).findings == ()
+    history = observe.watch_histories(archive, where, after(12), months=1)[0]
+    assert (history.months[0].down_s, dict(history.months[0].own), history.outages) == (0, {"maintenance": 5}, ())
+    line = watch_view(history).months[0]
+    assert line.apart == "5 × maintenance (cordoned nodes)" and line.low is not None and line.low < 0.6

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from plumbline.findings import Reconciliation, provider_finding
-from plumbline.findings.types.base import FindingType, register
-from plumbline.findings.types.price_change import dated_title
+from plumbline.findings.types.base import register
+from plumbline.findings.types.price_change import AboutMoney
 from plumbline.results.finding import Finding
 
 if TYPE_CHECKING:
@@ -16,21 +16,14 @@ if TYPE_CHECKING:
 
 
 @register
-class EndingCommitment(FindingType):
+class EndingCommitment(AboutMoney):
     id = "commitment"
-    kinds = ("price",)
     subject = "commitment "
     order = 22
     noun = "reservation that ends"
     nouns = "reservations that end"
     advice = "Renew or let end the reservation of"
     resolved_if = "renewed, or left to end"
-
-    def cause(self, finding: Finding) -> str:
-        return dated_title(finding)
-
-    def consequence(self, finding: Finding, caused: bool) -> str:
-        return finding.consequence
 
 
 def reconcile_commitments(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plumbline.findings.types.base import register
-from plumbline.findings.types.price_change import PriceChange, dated_title
+from plumbline.findings.types.price_change import AboutMoney, PriceChange
 from plumbline.results.finding import Finding
 
 
@@ -20,7 +20,7 @@ class HeldPrice(PriceChange):
         return self.noun
 
     def cause(self, finding: Finding) -> str:
-        return dated_title(finding)
+        return AboutMoney.cause(self, finding)
 
     def consequence(self, finding: Finding, caused: bool) -> str:
-        return finding.consequence
+        return AboutMoney.consequence(self, finding, caused)

@@ -6,9 +6,9 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from plumbline.findings import provider_finding
-from plumbline.findings.types.base import FindingType, register
+from plumbline.findings.types.base import register
 from plumbline.findings.types.installation import INSTALLATION
-from plumbline.findings.types.price_change import dated_title
+from plumbline.findings.types.price_change import AboutMoney
 from plumbline.metrics.formatting import format_name
 from plumbline.results.finding import Finding
 
@@ -17,21 +17,14 @@ if TYPE_CHECKING:
 
 
 @register
-class InvoiceDifference(FindingType):
+class InvoiceDifference(AboutMoney):
     id = "invoice_difference"
-    kinds = ("price",)
     subject = "invoice "
     order = 24
     noun = "difference on an invoice"
     nouns = "differences on invoices"
     advice = "Ask about the invoice of"
     resolved_if = "credited, or explained"
-
-    def cause(self, finding: Finding) -> str:
-        return dated_title(finding)
-
-    def consequence(self, finding: Finding, caused: bool) -> str:
-        return finding.consequence
 
 
 def invoice_finding(difference: Difference, invoice: str, content: str, on: date, simulated: bool) -> Finding:

@@ -15,10 +15,21 @@ def format_price_name(purchase: str, term: str | None) -> str:
     return " ".join(filter(None, (purchase.replace("_", "-"), term)))
 
 
-@register
-class PriceChange(FindingType):
-    id = "price_change"
+class AboutMoney(FindingType):
+    """Of the kind `price`: its title says what it is about, where no change of a price does."""
+
     kinds = ("price",)
+
+    def cause(self, finding: Finding) -> str:
+        return f"{finding.provider}: {finding.title or finding.subject} since {format_begin(finding)}"
+
+    def consequence(self, finding: Finding, caused: bool) -> str:
+        return finding.consequence
+
+
+@register
+class PriceChange(AboutMoney):
+    id = "price_change"
     subject = "price "
     order = 20
     usual = True
@@ -45,7 +56,7 @@ class PriceChange(FindingType):
 
     def cause(self, finding: Finding) -> str:
         if finding.effect is None:
-            return dated_title(finding)
+            return super().cause(finding)
         return finding.causes[0] if finding.causes else self.describe(finding, finding.provider)
 
     def describe(self, finding: Finding, who: str) -> str:
@@ -65,8 +76,3 @@ class PriceChange(FindingType):
 
     def accept_purpose(self, finding: Finding) -> str:
         return "accept as the price in use"
-
-
-def dated_title(finding: Finding) -> str:
-    """What a finding about money is, where no change of a price names it."""
-    return f"{finding.provider}: {finding.title or finding.subject} since {format_begin(finding)}"

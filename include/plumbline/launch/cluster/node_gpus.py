@@ -164,7 +164,7 @@ class NodeGpus:
 
     @property
     def maintained(self) -> bool:
-        """Whether somebody took the node out of service: it is cordoned or drained, or its GPU operator rolls out a driver or a MIG layout."""
+        """Whether the node was taken out of service: it is cordoned or drained, or its GPU operator rolls out a driver or a MIG layout."""
         spec = self.node["spec"]
         closed = bool(spec.get("unschedulable")) or any(_CLOSING_TAINT.search(taint["key"]) for taint in spec.get("taints") or [])
         return closed or self._roll_out is not None

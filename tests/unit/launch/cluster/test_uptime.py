@@ -15,6 +15,7 @@ from tests.fakes.trials import H100, cluster_provider, declared, local_provider
 
 from plumbline.analysis.availability import whose_fault
 from plumbline.declarations import Provider
+from plumbline.launch.cluster.api import ApiAnswer, ClusterApi
 from plumbline.launch.failures import InMaintenance, TrialFailure
 from plumbline.launch.registry import launcher_for
 from plumbline.results.observation import MAINTENANCE
@@ -126,3 +127,9 @@ def test_only_a_cluster_has_nodes_to_count() -> None:
     watch = {"uptime": {"every": "5min", "ready_nodes": 2}}
     with pytest.raises(ValidationError, match=r"watch\.uptime\.ready_nodes, but launcher\.kind is endpoint; expected a cluster"):
         Provider.model_validate_json(json.dumps(data | {"name": "hosted", "launcher": launcher, "watch": watch}))
+
+
+def test_a_page_of_a_proxy_is_no_answer_of_the_api(kube: FakeKubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = ApiAnswer(200, b"<html>sign in</html>", {}, 0.01)
+    monkeypatch.setattr(ClusterApi, "ask", lambda *_, **__: page)
+    assert cause(watched(ready_nodes=0))[:2] == ("unreachable", "unproven")

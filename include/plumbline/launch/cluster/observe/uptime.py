@@ -21,7 +21,7 @@ def check_cluster(provider: Provider, launcher: KubernetesLauncher) -> float:
 
     ServerError where the API refuses connections or has trouble of its own, ProviderFault where nodes are not ready; Unreachable where the network
     is silent or nodes are not there, which an autoscaler may have removed. BadDeclaration for our own credentials and rights. InMaintenance where
-    nodes that somebody cordoned would be enough.
+    the cordoned nodes would be enough.
     """
     selector = selector_text(node_selector(provider))
     query = {"query": {"labelSelector": selector}} if selector else {}
@@ -34,6 +34,8 @@ def check_cluster(provider: Provider, launcher: KubernetesLauncher) -> float:
         raise BadDeclaration(
             f"the nodes of {provider.name} cannot be listed: {refusal}; `plumbline cluster doctor {provider.name}` names the remedy"
         ) from refusal
+    if answer.row.get("kind") != "NodeList":  # a proxy's page is no answer of the API
+        raise Unreachable(f"what answered for the API of {provider.name} sent no list of nodes")
     rented = provider.nodes if provider.watch.uptime is None else provider.watch.uptime.ready_nodes_of(provider.nodes)
     judge_nodes(answer.row.get("items") or [], rented, launcher.gpu_resource, gpus=provider.accelerator.kind != "cpu")
     return answer.seconds
