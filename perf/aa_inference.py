@@ -28,6 +28,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "include"))
 
 from plumbline.analysis.drift.comparison import Comparison, MetricComparison
+from plumbline.answers.baseline_comparison import compare_with_baselines, workloads_of
+from plumbline.answers.compare import compare_named
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, installation_paths, load
 from plumbline.declarations.installation import override_home
@@ -36,8 +38,6 @@ from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_quantity
 from plumbline.results import ResultDocument
 from plumbline.workflows.benchmark import run_directly
-from plumbline.workflows.compare import compare_named
-from plumbline.workflows.review import compare_with_baselines, workloads_of
 
 FIRST, SECOND, HALF = "aa-1", "aa-2", "half-the-cores"
 CALM = ("unchanged", "insufficient_data")

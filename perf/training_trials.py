@@ -24,10 +24,10 @@ def no_change(declared: Declarations, workload: str, count: int, until: float) -
     # Imported here: a GPU machine has no archive.
     from aa_inference import CALM, judged, scatter
 
+    from plumbline.answers.compare import compare_named
     from plumbline.archive import open_archive
     from plumbline.launch.plan import RunRequest, plan
     from plumbline.workflows.benchmark import run_directly
-    from plumbline.workflows.compare import compare_named
 
     home = installation_paths().home / "aa-training"
     shutil.rmtree(home, ignore_errors=True)

@@ -20,7 +20,7 @@ from sqlalchemy import and_, case, func, select
 from sqlalchemy.exc import IntegrityError
 
 from plumbline.airflow.defaults import OWNER
-from plumbline.workflows.active_runs import ActiveRun
+from plumbline.answers.active_runs import ActiveRun
 from plumbline.workflows.finding_action import ActionRun, AlreadyStarted, NotStarted, RunOfDag
 from plumbline.workflows.plan import ACTION_DAG, DECISION_DAG, RERUN_DAG, paused_text
 

@@ -11,13 +11,13 @@ from slack_sdk.models.blocks import Block, ContextBlock, HeaderBlock, MarkdownTe
 
 from plumbline.alerts.channel import OPENED, AlertChannel
 from plumbline.alerts.message import HEADER_LIMIT, SECTION_LIMIT, TEXT_LIMIT, Message
-from plumbline.alerts.monthly_cost import MonthlyCost, sum_costs
 from plumbline.alerts.slack.mrkdwn import escape, truncate
 from plumbline.alerts.thread import POSTING, Thread
 from plumbline.archive import Archive, IncidentRecord
+from plumbline.findings.compared import Compared
 from plumbline.findings.headline import headline, one_per_headline
+from plumbline.findings.monthly_cost import MonthlyCost, sum_costs
 from plumbline.metrics.formatting import first_lines, format_count, format_monthly
-from plumbline.presentation.compared import Compared
 from plumbline.presentation.tiles import lost_tile
 from plumbline.results.finding import SYMBOLS, Finding, gravity
 

@@ -16,12 +16,12 @@ from plumbline.alerts.digest import render_digest
 from plumbline.alerts.message import render_details
 from plumbline.alerts.preview import EXAMPLE_CONTEXT, EXAMPLE_FINDING, EXAMPLE_HISTORY, Preview, lines, page
 from plumbline.alerts.slack.mrkdwn import Span
+from plumbline.answers.compared_series import compared_series
 from plumbline.cli.output import Json, clear_errors, completed, emit, fail, out, read_archive
 from plumbline.declarations import DeclarationError, load
-from plumbline.presentation.compared import Compared
+from plumbline.findings.compared import Compared
 from plumbline.results.finding import OPEN_STATES
 from plumbline.workflows.alert import alert_of, build_digest, finding_chart, previous_month
-from plumbline.workflows.compared_series import compared_series
 
 alerts = typer.Typer(help="Preview Slack messages and the monthly digest, without Slack.", no_args_is_help=True)
 Save = Annotated[

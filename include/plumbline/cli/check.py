@@ -13,6 +13,7 @@ import typer
 
 from plumbline.analysis.cost.budget import SUMS, BudgetUse, sum_known
 from plumbline.analysis.prices.book import share_of
+from plumbline.answers.provider_use import forecast_month
 from plumbline.cli.exit_status import UNUSABLE
 from plumbline.cli.output import Json, emit, err, fields_of, out, table
 from plumbline.cli.tables import TOP, print_table
@@ -35,7 +36,6 @@ from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.monthly_estimate import MonthlyEstimate, WorkloadEstimate, estimate_month, estimate_workload, measurement_gaps
 from plumbline.launch.plan import typical_trials
 from plumbline.metrics.formatting import format_amount, format_count, names_by_text
-from plumbline.workflows.budget import forecast_month
 
 _LONG = 60
 

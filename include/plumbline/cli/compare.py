@@ -15,11 +15,11 @@ from rich.text import Text
 from plumbline.analysis.drift.change_detection import MINIMUM_CHANGE, detect_changes
 from plumbline.analysis.drift.comparison import VERDICTS, Comparison, format_effect, format_interval, format_repeats_needed
 from plumbline.analysis.drift.environment import changes_by_group
+from plumbline.answers.compare import ComparisonSet, compare_finding, compare_named
 from plumbline.cli.exit_status import DRIFTED, OK, UNUSABLE
 from plumbline.cli.output import Json, clear_errors, completed, emit, fail, marked, out, read_archive, table
 from plumbline.declarations import DeclarationError, load
 from plumbline.metrics.formatting import format_change, format_quantity, shorten
-from plumbline.workflows.compare import ComparisonSet, compare_finding, compare_named
 
 Side = Annotated[
     str | None,

@@ -19,6 +19,9 @@ from plumbline.analysis.cost.commitments import USE
 from plumbline.analysis.cost.planned_bill import PlannedOption, plan_bills
 from plumbline.analysis.cost.unit_costs import Cost
 from plumbline.analysis.prices.book import OTHER_GPUS_TEXT, share_of
+from plumbline.answers.campaign_bill import campaign_bill
+from plumbline.answers.commitments import contract_commitments
+from plumbline.answers.spend import Spend, spend
 from plumbline.cli.declared import Campaign, as_day
 from plumbline.cli.exit_status import DRIFTED, NOT_SHOWN
 from plumbline.cli.output import TONES, Json, clear_errors, completed, emit, fail, fields_of, marked, out, read_archive, table
@@ -29,13 +32,12 @@ from plumbline.declarations.loader import load_file
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics.formatting import format_name, names_by_text, shorten, unknown_name
 from plumbline.metrics.units import SECONDS, parse
+from plumbline.presentation.commitments import commitment_table
 from plumbline.presentation.costs import share_note
+from plumbline.presentation.spend import NOTE, spend_csv
 from plumbline.results import InvalidResult
-from plumbline.workflows.campaign_bill import campaign_bill
-from plumbline.workflows.commitments import commitment_table, contract_commitments
 from plumbline.workflows.reconcile import open_invoice_findings, reconcile_invoice
 from plumbline.workflows.report import newest_campaign
-from plumbline.workflows.spend import NOTE, Spend, spend, spend_csv
 
 
 def lines_table(title: str | Text, bill: Bill) -> Table:

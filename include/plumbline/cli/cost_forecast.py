@@ -17,6 +17,7 @@ from plumbline.analysis.cost.precision import precision_levers
 from plumbline.analysis.cost.scenarios import format_driver
 from plumbline.analysis.cost.spot_forecast import spot_forecast
 from plumbline.analysis.trial_sample import TrialSample
+from plumbline.answers.current_results import current_results
 from plumbline.cli.cost import How, cost
 from plumbline.cli.declared import as_day, load_declared
 from plumbline.cli.exit_status import FAILED
@@ -28,7 +29,6 @@ from plumbline.metrics.formatting import format_amount, format_name, format_perc
 from plumbline.metrics.units import GROWTH, SECONDS, parse
 from plumbline.presentation.charts.costs import DRIVERS, PARTS
 from plumbline.presentation.cost_forecasts import way_sentences
-from plumbline.workflows.current_results import current_results
 
 Where = Annotated[str, typer.Argument(help="a provider of the archive, enabled or not", metavar="PROVIDER")]
 What = Annotated[str, typer.Argument(help="a workload that was measured there", metavar="WORKLOAD")]

@@ -14,6 +14,9 @@ from plumbline.analysis.decisions.experiments import Experiment
 from plumbline.analysis.decisions.savings import answer_sentence
 from plumbline.analysis.decisions.winner_change import StoredChange
 from plumbline.analysis.trial_sample import WorkloadKind
+from plumbline.answers.current_results import decide_teams
+from plumbline.answers.experiments import next_experiments
+from plumbline.answers.winner_change import team_winner_change
 from plumbline.cli.output import TONES, Json, clear_errors, emit, fail, marked, out, read_archive, table
 from plumbline.cli.tables import TOP, print_table
 from plumbline.declarations import DeclarationError, load, parse_weights
@@ -33,10 +36,7 @@ from plumbline.presentation.decisions import (
     weight_rows,
     what_decides,
 )
-from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.decide import DecisionsLocked, decide_all
-from plumbline.workflows.experiments import next_experiments
-from plumbline.workflows.winner_change import team_winner_change
 
 
 def show_decided(

@@ -13,6 +13,7 @@ import typer
 
 from plumbline.analysis.availability import month_span
 from plumbline.analysis.prices.check import PriceVerdict
+from plumbline.answers.watch_histories import WATCHES, watch_histories
 from plumbline.cli.declared import declared_providers, load_declared
 from plumbline.cli.exit_status import DRIFTED, FAILED, OK
 from plumbline.cli.output import Json, clear_errors, emit, err, fail, marked, out, read_archive, table
@@ -26,7 +27,7 @@ from plumbline.launch.plan import PlanError
 from plumbline.metrics.formatting import format_count, format_money_change
 from plumbline.presentation.availability import watch_view
 from plumbline.workflows.check_provider import FIRST_CHECK, EnvironmentCheck, check_environment
-from plumbline.workflows.observe import WATCHES, Checked, check, watch_histories
+from plumbline.workflows.observe import Checked, check
 from plumbline.workflows.pending_changes import monitored_providers
 from plumbline.workflows.probe import ProbeReport, probe_provider
 from plumbline.workflows.read_prices import PriceCheckResult, read_provider_prices

@@ -12,19 +12,19 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from plumbline import workflows
+from plumbline import answers, workflows
+from plumbline.answers.compared_series import compared_series
 from plumbline.archive import FindingView
 from plumbline.cli.exit_status import BROKEN, FAILED, OK
 from plumbline.cli.output import SEVERITY_STYLES, Json, clear_errors, completed, emit, fail, marked, out, read_archive
 from plumbline.declarations import DeclarationError, Declarations, load
+from plumbline.findings.compared import Compared
 from plumbline.findings.headline import one_per_headline
 from plumbline.metrics.formatting import format_count, format_money, unknown_name
-from plumbline.presentation.compared import Compared
 from plumbline.presentation.findings_inbox import count_severities, group_findings, inbox_view
 from plumbline.results import InvalidResult
 from plumbline.results.finding import OPEN_STATES, SYMBOLS, FindingState, gravity
 from plumbline.results.stored import read_finding
-from plumbline.workflows.compared_series import compared_series
 
 findings = typer.Typer(help="List, show and answer findings: what drifted, and what was decided about it.", no_args_is_help=False)
 FindingId = Annotated[str, typer.Argument(help="its id, or how that begins", callback=completed("finding"))]
@@ -57,8 +57,8 @@ def list_findings(settled: Settled = False, provider: Of = None, verbose: Verbos
                 fail(unknown_name("provider", provider, names))
             views = [view for view in views if provider in view.providers]
         compared = Compared(0, 0) if views else compared_series(archive, provider)
-        costs = workflows.monthly_costs.monthly_costs(archive, declared, views) if declared else {}
-    from plumbline.alerts.monthly_cost import sum_costs  # with statistics, which the other commands here do not wait for
+        costs = answers.monthly_costs.monthly_costs(archive, declared, views) if declared else {}
+    from plumbline.findings.monthly_cost import sum_costs
 
     views.sort(key=lambda f: f.opened_at, reverse=True)
     found = inbox_view(

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from plumbline.analysis.trial_sample import PHASE_ORDER, USABLE
+from plumbline.answers.relative_criteria import resolve_criteria
 from plumbline.cli.declared import inference_workload, load_declared
 from plumbline.cli.exit_status import FAILED, OK
 from plumbline.cli.output import (
@@ -57,7 +58,6 @@ from plumbline.presentation.trials import (
 from plumbline.results import CheckLine, ResultDocument
 from plumbline.workflows import budget
 from plumbline.workflows.benchmark import plan_replay, plan_single_trial, run_directly, stopped_by_sigterm
-from plumbline.workflows.relative_criteria import resolve_criteria
 
 CHECK_STYLE = {"pass": "green", "fail": "red", "not_applicable": "dim"}
 _STYLE = {"valid": "green", "degraded": "yellow", "invalid": "red", "failed": "red", "missing": "red"}

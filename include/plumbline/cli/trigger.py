@@ -10,6 +10,7 @@ from urllib.parse import quote
 import typer
 
 from plumbline.analysis.cost.budget import Balance, BudgetUse, Limit, sum_limits
+from plumbline.answers.provider_use import budget_balance, forecast_month
 from plumbline.cli.campaign import Kinds, Placed, Repeats, Workloads, load_declarations, run_request
 from plumbline.cli.declared import declared_providers
 from plumbline.cli.exit_status import FAILED
@@ -20,7 +21,7 @@ from plumbline.embedded.client import AirflowError, StartedRun
 from plumbline.embedded.client import start_runs as start_all
 from plumbline.launch.plan import PlanError, RunRequest
 from plumbline.metrics.formatting import format_amount, format_count
-from plumbline.workflows.budget import apply_budgets, budget_balance, forecast_month
+from plumbline.workflows.budget import apply_budgets
 from plumbline.workflows.plan import PlannedRun, RunsNotStarted, on_demand_campaign_id, plan_runs
 
 

@@ -16,6 +16,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from plumbline.answers.active_runs import ReadActiveRuns
 from plumbline.archive import SchemaMismatch
 from plumbline.dashboard import access
 from plumbline.dashboard import assets as static_files
@@ -42,7 +43,6 @@ from plumbline.dashboard.rendering import base_path, make_renderer, wants_json
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader, NoArchive
 from plumbline.declarations import DeclarationError, installation_paths
 from plumbline.results import InvalidResult
-from plumbline.workflows.active_runs import ReadActiveRuns
 
 
 def create_app(

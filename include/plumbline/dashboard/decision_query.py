@@ -9,9 +9,9 @@ from functools import cached_property
 
 from plumbline.analysis.decisions.current_results import TeamDecision, matching_preferences
 from plumbline.analysis.trial_sample import WorkloadKind
+from plumbline.answers.current_results import decide_teams
 from plumbline.archive import Archive
 from plumbline.declarations import Declarations, Preference, parse_weights
-from plumbline.workflows.current_results import decide_teams
 
 PROVIDERS_SHOWN = 12
 """Providers of a ranking on a page and in price sensitivity, which takes minutes with hundreds."""

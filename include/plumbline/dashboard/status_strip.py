@@ -13,16 +13,16 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from plumbline.analysis.campaign_data import MonthlyTotal
 from plumbline.analysis.decisions.savings import Savings
+from plumbline.answers.active_runs import ActiveRun, ReadActiveRuns
 from plumbline.archive import FindingView
 from plumbline.declarations import Declarations
+from plumbline.findings.compared import Compared
 from plumbline.launch.plan import next_slot
 from plumbline.metrics.formatting import format_count, format_name
-from plumbline.presentation.compared import Compared
 from plumbline.presentation.findings_inbox import count_severities
 from plumbline.presentation.heat_map import SeriesStatus
 from plumbline.presentation.series_summary import ORDER, format_age
 from plumbline.presentation.tiles import Tile, lost_tile, saving_tile
-from plumbline.workflows.active_runs import ActiveRun, ReadActiveRuns
 
 log = logging.getLogger(__name__)
 _RUNS_NAMED = 3

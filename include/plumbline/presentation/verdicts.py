@@ -20,6 +20,7 @@ from plumbline.analysis.decisions.savings import Switch, cost_answers, savings_o
 from plumbline.analysis.drift.series_state import STATES
 from plumbline.analysis.scorecards.scorecard import leaders, leading_metric, leading_row
 from plumbline.analysis.trial_sample import USABLE
+from plumbline.findings.compared import Compared
 from plumbline.findings.types import stored_type, type_by_id
 from plumbline.findings.types.base import FindingType
 from plumbline.judgement import together
@@ -33,7 +34,6 @@ from plumbline.metrics.formatting import (
     join_words,
 )
 from plumbline.presentation.card_tables import CardTable, card_tables
-from plumbline.presentation.compared import Compared
 from plumbline.presentation.tiles import Tile, lost_tile, saving_tile
 from plumbline.results.finding import OPEN_STATES, gravity
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from plumbline.analysis.acceptance import PAIR_METRICS, FleetVerdict, Node, absolute_limits, judge_fleet, with_pairs
 from plumbline.analysis.scorecards.provisioning import PROVIDER_FAULTS
+from plumbline.answers.findings import readable_findings
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Criterion, Declarations, Provider, TrainingWorkload, installation_paths
 from plumbline.declarations.references import References
@@ -30,7 +31,7 @@ from plumbline.results.document import CONTENTION
 from plumbline.results.finding import OPEN_STATES
 from plumbline.workflows import benchmark, rehearse
 from plumbline.workflows.evidence_pack import EvidencePack, write_evidence_pack
-from plumbline.workflows.findings import apply, readable_findings
+from plumbline.workflows.findings import apply
 from plumbline.workflows.plan import GANG, TRAINING
 
 _STEP = ("step_time", "steady", METRICS["step_time"].statistic)

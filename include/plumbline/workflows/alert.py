@@ -16,15 +16,17 @@ from plumbline.alerts.chart import attach, picture
 from plumbline.alerts.delivery import route
 from plumbline.alerts.digest import Digest, Entry, post_digest, render_digest
 from plumbline.alerts.message import finding_links, render_details
-from plumbline.alerts.monthly_cost import MonthlyCost
 from plumbline.alerts.slack.connection import Slack, is_channel_id
 from plumbline.alerts.slack_channel import attach_details
 from plumbline.alerts.thread import MOVED, is_recurrence
+from plumbline.answers.compared_series import compared_series
+from plumbline.answers.monthly_costs import SETTLED, monthly_cost_of, monthly_costs
 from plumbline.archive import open_archive
 from plumbline.declarations import Alerts, DeclarationError, Declarations, load_in_force
 from plumbline.declarations.installation import airflow_url
 from plumbline.declarations.teams import KINDS
 from plumbline.findings.decision_change import decision_impact
+from plumbline.findings.monthly_cost import MonthlyCost
 from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.findings.types.installation import InstallationFailure
 from plumbline.presentation.metric_history import finding_history
@@ -34,8 +36,6 @@ from plumbline.results.stored import read_finding
 from plumbline.workflows.baseline_decision import undecided_findings
 from plumbline.workflows.causes import unsettled_witnesses
 from plumbline.workflows.check_installation import reconcile_failures
-from plumbline.workflows.compared_series import compared_series
-from plumbline.workflows.monthly_costs import SETTLED, monthly_cost_of, monthly_costs
 from plumbline.workflows.operations_log import report_breaches
 from plumbline.workflows.promises import checkable
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from plumbline.alerts.digest import Entry
-from plumbline.alerts.monthly_cost import sum_costs
 from plumbline.analysis.campaign_data import CampaignHistory, ChoiceKey, FindingRow
 from plumbline.analysis.decisions.decision_record import read_decisions
 from plumbline.analysis.drift.environment import FACT_NAMES
@@ -18,6 +17,7 @@ from plumbline.archive.pages import CampaignHead
 from plumbline.archive.repository import Span
 from plumbline.declarations import Declarations
 from plumbline.findings.headline import headline, one_per_headline
+from plumbline.findings.monthly_cost import sum_costs
 from plumbline.findings.types import stored_type
 from plumbline.metrics import METRICS, leading_names
 from plumbline.metrics.formatting import join_words

@@ -21,6 +21,8 @@ from plumbline.analysis.drift.pooled import (
     standard_error,
 )
 from plumbline.analysis.trial_sample import PHASE_ORDER
+from plumbline.answers.findings import readable_findings
+from plumbline.answers.fleet import primary_number
 from plumbline.archive import Archive
 from plumbline.archive.samples import SeriesPoint
 from plumbline.declarations import Declarations
@@ -29,8 +31,7 @@ from plumbline.findings.cause import cause_finding, cause_finding_id, witnesses
 from plumbline.metrics import METRICS
 from plumbline.results.finding import OPEN_STATES, Finding, FindingKind
 from plumbline.results.sample import Series
-from plumbline.workflows.findings import apply, readable_findings
-from plumbline.workflows.fleet import primary_number
+from plumbline.workflows.findings import apply
 
 WITHIN = timedelta(days=400)
 """Changes that came earlier are not judged any more."""

@@ -9,13 +9,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Protocol
 
+from plumbline.answers.findings import readable_findings
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import DeclarationError, Declarations, Provider, load_in_force
 from plumbline.findings import Reconciliation
 from plumbline.findings.types.installation import INSTALLATION, FailureCode, InstallationFailure, installation_finding
 from plumbline.launch.plan import declared_slots
 from plumbline.metrics.formatting import shorten
-from plumbline.workflows.findings import apply, readable_findings
+from plumbline.workflows.findings import apply
 from plumbline.workflows.plan import trial_groups
 
 WITHOUT_DECLARATIONS: tuple[FailureCode, ...] = ("dag_unreadable", "component_away")

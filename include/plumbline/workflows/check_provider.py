@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from plumbline.analysis.drift.environment import fact_name
+from plumbline.answers.findings import readable_findings
 from plumbline.archive import Archive, FindingView, SnapshotRecord, SnapshotView, open_archive
 from plumbline.declarations import Declarations, Provider, load_in_force
 from plumbline.findings import Reconciliation, environment_check
@@ -20,7 +21,7 @@ from plumbline.launch.registry import launcher_for
 from plumbline.results.finding import OPEN_STATES, Finding
 from plumbline.results.sample import Facts
 from plumbline.workflows import pending_changes
-from plumbline.workflows.findings import apply, readable_findings
+from plumbline.workflows.findings import apply
 from plumbline.workflows.plan import declared_provider
 
 _CAMPAIGNS = 200

@@ -15,14 +15,15 @@ from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
-from plumbline.alerts.monthly_cost import MonthlyCost
 from plumbline.analysis.availability import Outage
 from plumbline.analysis.drift.environment import Group, fact_rule
 from plumbline.analysis.scorecards.provisioning import OPERATOR_FAULTS, PROVIDER_FAULTS, UNPROVEN, launch_share
+from plumbline.answers.monthly_costs import monthly_cost_of
 from plumbline.archive import Archive, FindingView
 from plumbline.archive.trends import LaunchCounts
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.providers.provider import ServiceLevel
+from plumbline.findings.monthly_cost import MonthlyCost
 from plumbline.findings.types import type_of
 from plumbline.metrics.formatting import capitalize_first, first_lines, join_words
 from plumbline.presentation.availability import outage_line
@@ -31,7 +32,6 @@ from plumbline.results.finding import UNREADABLE_ERRORS, Finding
 from plumbline.results.sample import Series
 from plumbline.whole_file import sha256_file
 from plumbline.workflows.evidence_pack import EvidencePack, write_evidence_pack
-from plumbline.workflows.monthly_costs import monthly_cost_of
 from plumbline.workflows.promises import ProviderPromises, provider_promises
 
 _OURS: tuple[Group, ...] = ("image", "runtime libraries")

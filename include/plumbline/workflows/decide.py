@@ -9,6 +9,8 @@ from datetime import date, datetime, timezone
 from plumbline.analysis.decisions.certainty import with_certainty
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision_record import decision_detail, decision_document, input_hashes, read_decision
+from plumbline.answers.current_results import decide_teams
+from plumbline.answers.findings import readable_findings
 from plumbline.archive import Archive, DecisionRecord, DecisionView, open_archive
 from plumbline.declarations import Declarations, digest, load_in_force
 from plumbline.findings import Reconciliation
@@ -17,8 +19,7 @@ from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.findings.types.price_change import PriceChange
 from plumbline.results.document import MACHINE_BUSY
 from plumbline.results.finding import OPEN_STATES, Finding
-from plumbline.workflows.current_results import decide_teams
-from plumbline.workflows.findings import apply, finding_record, readable_findings
+from plumbline.workflows.findings import apply, finding_record
 
 DECISION_AUTHOR = "ranking"
 LOCK, PATIENCE_S = "ranking", 600.0

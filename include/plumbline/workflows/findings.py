@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable
-
 from plumbline.archive import Archive
 from plumbline.findings import Reconciliation
 from plumbline.findings.headline import headline
-from plumbline.results.finding import UNREADABLE_ERRORS, Finding
-from plumbline.results.stored import FindingRecord, FindingView
-
-_log = logging.getLogger(__name__)
+from plumbline.results.finding import Finding
+from plumbline.results.stored import FindingRecord
 
 
 def finding_record(finding: Finding) -> FindingRecord:
@@ -31,15 +26,3 @@ def apply(archive: Archive, reconciliation: Reconciliation, *, by: str, seen_in:
     for finding, why in reconciliation.resolved:
         archive.set_finding_state(finding.finding_id, "resolved", by=by, why=why)
     return opened
-
-
-def readable_findings(views: Iterable[FindingView]) -> list[Finding]:
-    """The findings in their present state. One of another shape, such as a newer version's, is logged and omitted: `alert` opens a finding about
-    the installation for it."""
-    findings = []
-    for view in views:
-        try:
-            findings.append(Finding.of(view.detail).with_state(view.state))
-        except UNREADABLE_ERRORS as error:
-            _log.error("finding %s of %s cannot be read: %s: %s", view.finding_id, view.provider, type(error).__name__, error)
-    return findings

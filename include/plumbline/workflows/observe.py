@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import get_args
 
-from plumbline.analysis.availability import REACH, WatchHistory, availability, by_hour_of_week, find_outages, month_span
+from plumbline.analysis.availability import find_outages
 from plumbline.analysis.operations import maintenance
+from plumbline.answers.findings import readable_findings
+from plumbline.answers.provider_use import CAPACITY_HELD_S, over_budget
+from plumbline.answers.watch_histories import WATCHES
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider, load_in_force
 from plumbline.declarations.providers.launcher_base import WatchKind
@@ -18,11 +20,9 @@ from plumbline.launch.failures import InMaintenance, TrialFailure
 from plumbline.launch.registry import launcher_for
 from plumbline.results.finding import OPEN_STATES
 from plumbline.results.observation import MAINTENANCE, Observation
-from plumbline.workflows.budget import CAPACITY_HELD_S, over_budget
-from plumbline.workflows.findings import apply, readable_findings
+from plumbline.workflows.findings import apply
 from plumbline.workflows.plan import declared_provider
 
-WATCHES: tuple[WatchKind, ...] = get_args(WatchKind)
 AUTHOR = "availability_watch"
 _LOOK_BACK = {"uptime": timedelta(days=2), "capacity": timedelta(days=31)}
 _REFUSALS = {401: "bad_declaration", 403: "quota_exceeded", 404: "bad_declaration"}
@@ -133,22 +133,3 @@ def simulate_checks(archive: Archive, declared: Declarations, provider: Provider
         _update_findings(archive, provider, kind, until)
         count += len(checks)
     return count
-
-
-def watch_histories(archive: Archive, provider: Provider, now: datetime, months: int = 3) -> tuple[WatchHistory, ...]:
-    """What the declared watches of a provider saw in this month and those before it, without declared and logged maintenance."""
-    excluded = maintenance(archive.operations(provider.name), provider.sla, now)
-    histories = []
-    for kind in WATCHES:
-        watch = provider.watch.of(kind)
-        if watch is None:
-            continue
-        begins = [month_span(now)[0]]
-        while len(begins) < months:
-            begins.append(month_span(begins[-1] - timedelta(days=1))[0])
-        beside = timedelta(seconds=REACH * watch.every)  # the check before the months and the one after: time is seen between two
-        seen = archive.observations(provider.name, kind, provider.simulated, (begins[-1] - beside, now + beside))
-        outages = find_outages(seen, watch.every, excluded)
-        judged = tuple(availability(begin, seen, outages, watch.every, now, excluded) for begin in begins)
-        histories.append(WatchHistory(kind, judged, outages[::-1], by_hour_of_week(o for o in seen if begins[-1] <= o.at <= now)))
-    return tuple(histories)

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from plumbline.answers.findings import readable_findings
 from plumbline.archive import Archive
 from plumbline.declarations import Declarations
 from plumbline.findings import Reconciliation, provider_finding
@@ -15,7 +16,7 @@ from plumbline.findings.types.broken_promise import BrokenPromise
 from plumbline.metrics.formatting import unknown_name
 from plumbline.presentation.promises import AVAILABILITY
 from plumbline.results.operations import LogEntry, LogEntryView
-from plumbline.workflows.findings import apply, readable_findings
+from plumbline.workflows.findings import apply
 from plumbline.workflows.promises import provider_promises
 
 

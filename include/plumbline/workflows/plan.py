@@ -196,3 +196,33 @@ def node_names(provider: Provider, request: RunRequest, now: datetime) -> tuple[
     if request.nodes is not None and request.nodes > len(names):
         raise PlanError(f"{provider.name} has {len(names)} nodes that a trial could use now; expected at most as many, or all")
     return names[: request.nodes]
+
+
+@dataclass(frozen=True)
+class RepeatRequest:
+    """A person's request for repeats. `campaign`: whose results it replaces; `why`: their reason; `starts`: the DAG of the provider's benchmark."""
+
+    provider: str
+    workload: str
+    kind: str
+    repeats: int
+    campaign: str
+    why: str
+    starts: str = ""
+
+    dag_id = RERUN_DAG
+
+    @property
+    def key(self) -> str:
+        """The start of the ids of runs that measure this: one until its results are there, whoever asks."""
+        return f"repeats_{self.provider}_{self.workload}_{self.campaign}"
+
+    def to_conf(self) -> dict[str, Any]:
+        """The form of the DAG `rerun`."""
+        return {
+            "reason": f"next best experiment: {self.why}"[:REASON_LIMIT],
+            "providers": [self.provider],
+            "workloads": [self.workload],
+            "kinds": [self.kind],
+            "repeats": self.repeats,
+        }

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from plumbline.answers.findings import readable_findings
+from plumbline.answers.provider_use import over_budget
 from plumbline.archive import Archive, FindingView, open_archive
 from plumbline.declarations import Declarations, Provider, load_in_force
 from plumbline.findings import probe as drift
@@ -20,9 +22,8 @@ from plumbline.results import Scalar
 from plumbline.results.finding import OPEN_STATES
 from plumbline.results.probe_document import PROBE_LIMIT_S, ProbeDocument
 from plumbline.workflows import check_provider, pending_changes
-from plumbline.workflows.budget import over_budget
 from plumbline.workflows.check_provider import shared_facts
-from plumbline.workflows.findings import apply, readable_findings
+from plumbline.workflows.findings import apply
 from plumbline.workflows.plan import declared_provider
 
 _EARLY = timedelta(hours=12)

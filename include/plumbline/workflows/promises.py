@@ -19,6 +19,7 @@ from plumbline.analysis.prices.book import with_effective_prices
 from plumbline.analysis.scorecards.pooling import PooledMetric, pool_measurements
 from plumbline.analysis.scorecards.promises import SpeedFloor, judge_share, judge_speed, tries_to_keep
 from plumbline.analysis.scorecards.provisioning import capacity_kept, judge_lead_time, launch_success
+from plumbline.answers.watch_histories import watch_histories
 from plumbline.archive import Archive
 from plumbline.archive.trends import LaunchCounts
 from plumbline.declarations import Criterion, Declarations, Provider
@@ -33,7 +34,6 @@ from plumbline.presentation.promises import (
     speed_row,
 )
 from plumbline.results.operations import LogEntryView
-from plumbline.workflows.observe import watch_histories
 
 LAUNCH_CAMPAIGNS = 24
 """Newest campaigns whose launches count."""

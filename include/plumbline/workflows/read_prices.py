@@ -8,18 +8,20 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from plumbline.analysis.prices.check import CONFIRMATION_PERIOD, PriceVerdict
+from plumbline.answers.commitments import contract_commitments
+from plumbline.answers.findings import readable_findings
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider, load_in_force
 from plumbline.findings import Reconciliation
 from plumbline.findings.price import price_unit, reconcile_prices
 from plumbline.findings.price_check import checked_price
+from plumbline.findings.types.commitment import reconcile_commitments
 from plumbline.findings.types.price_change import PriceChange, format_price_name
 from plumbline.findings.types.silent_price_source import SilentPriceSource, silent_price_source_finding
 from plumbline.price_sources import PriceReport, read_prices
 from plumbline.workflows.accept_price import accept_price
-from plumbline.workflows.commitments import review_commitments
 from plumbline.workflows.decide import decide_all
-from plumbline.workflows.findings import apply, readable_findings
+from plumbline.workflows.findings import apply
 from plumbline.workflows.plan import declared_provider
 
 PRICE_AUTHOR = "price_watch"
@@ -74,7 +76,7 @@ def read_and_store_prices(archive: Archive, declared: Declarations, provider: Pr
         else:
             checks += [checked] if checked is not None else []
     silences = _silent_sources(archive, provider, at, report)
-    reserved = review_commitments(archive, declared, provider, at)
+    reserved = _review_commitments(archive, declared, provider, at)
     apply(archive, reserved, by=PRICE_AUTHOR, seen_in=at.isoformat())
     silences += [finding.finding_id for finding in reserved.findings]
     result = _store(archive, provider, at, checks, len(new), silences, tuple(notes))
@@ -153,3 +155,10 @@ def _by_rule(archive: Archive, provider: Provider, checks: Sequence[PriceVerdict
         if why is None or (checked.status == "changed" and reading.purchase != "spot"):
             continue
         accept_price(archive, provider, reading.purchase, reading.term, by=PRICE_AUTHOR, why=why, by_rule=checked, at=at)
+
+
+def _review_commitments(archive: Archive, declared: Declarations, provider: Provider, now: datetime) -> Reconciliation:
+    """What a provider's reserved hours mean for its open findings."""
+    open_findings = readable_findings(archive.findings_of(provider.name, "price", unsettled=True))
+    found = contract_commitments(archive, declared, now, (provider.name,))
+    return reconcile_commitments(provider.name, found, open_findings, declared.thresholds.commitments.expires_within, provider.simulated)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import datetime, timezone
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import NamedTuple
@@ -12,15 +12,14 @@ from plumbline.analysis.cost.reconciliation import (
     GPU_HOURS,
     HOURS,
     Difference,
-    HeldSpan,
     InvoiceLine,
     Reconciler,
     Uncompared,
     judge_invoice,
     repeated_lines,
 )
-from plumbline.analysis.document_sample import held_seconds
 from plumbline.analysis.prices.book import all_with_effective_prices
+from plumbline.answers.held_spans import held_spans
 from plumbline.archive import Archive
 from plumbline.declarations import Declarations
 from plumbline.findings import Reconciliation
@@ -106,12 +105,3 @@ def open_invoice_findings(archive: Archive, declared: Declarations, invoice: str
         simulated = provider is not None and provider.simulated
         findings.append(invoice_finding(each, invoice, found.sha256, datetime.now(timezone.utc).date(), simulated))
     return apply(archive, Reconciliation(opened=tuple(findings)), by="invoice", seen_in=invoice)
-
-
-def held_spans(archive: Archive, provider: str, since: date) -> Iterator[HeldSpan]:
-    """What trials held a provider since that day (UTC), and in the month before."""
-    for attempt, document in archive.held_since(provider, datetime.combine(since, time(), timezone.utc) - timedelta(days=31)):
-        start, seconds = attempt.started_at or attempt.planned_at, held_seconds(document) if document is not None else None
-        if seconds and document is not None:
-            end = start + timedelta(seconds=seconds / document.trial.workload.nodes)
-            yield HeldSpan(attempt.trial_id, provider, start, end, seconds / 3600)

@@ -17,9 +17,16 @@ from plumbline.analysis.decisions.winner_change import StoredChange
 from plumbline.analysis.document_sample import began_on
 from plumbline.analysis.drift.series_state import state_of
 from plumbline.analysis.prices.book import all_with_effective_prices
+from plumbline.answers.baseline_comparison import compare_with_baselines, series_by_provider
+from plumbline.answers.commitments import contract_commitments
+from plumbline.answers.current_results import decide_teams
+from plumbline.answers.relative_criteria import resolve_criteria
+from plumbline.answers.service_record import service_records
+from plumbline.answers.winner_change import team_winner_change
 from plumbline.archive import Archive, open_archive
 from plumbline.archive.pages import MAX_SEARCHED_FINDINGS
 from plumbline.declarations import installation_paths, load_in_force
+from plumbline.presentation.commitments import commitment_table
 from plumbline.presentation.html import report as html_report
 from plumbline.presentation.html.mail import check_recipients, write_mail
 from plumbline.presentation.html.pdf import find_browser, write_pdf
@@ -27,13 +34,7 @@ from plumbline.presentation.series_summary import series_of_shared_causes
 from plumbline.presentation.tables import TableFormat
 from plumbline.results import ResultStore
 from plumbline.workflows.campaign_history import campaign_history, finding_row
-from plumbline.workflows.commitments import commitment_table, contract_commitments
-from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.promises import broken_promises
-from plumbline.workflows.relative_criteria import resolve_criteria
-from plumbline.workflows.review import compare_with_baselines, series_by_provider
-from plumbline.workflows.service_record import service_records
-from plumbline.workflows.winner_change import team_winner_change
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from tests.unit.findings.test_decision_change import CHEAPER, COREWEAVE, NEBIUS,
 from plumbline.alerts import AlertContext, render
 from plumbline.alerts.digest import Digest, Entry, render_digest
 from plumbline.alerts.message import finding_links
-from plumbline.alerts.monthly_cost import MonthlyCost, monthly_cost
 from plumbline.declarations import Alerts
 from plumbline.findings.decision_change import reconcile_decision
+from plumbline.findings.monthly_cost import MonthlyCost, monthly_cost
 from plumbline.findings.types import type_of
 
 FINDING = opened()

@@ -11,8 +11,8 @@ from tests.fakes.slack_blocks import checked
 from tests.golden import Golden
 
 from plumbline.alerts.digest import Digest, Entry, render_digest
-from plumbline.alerts.monthly_cost import MonthlyCost
 from plumbline.alerts.slack.mrkdwn import TRUNCATION_MARK
+from plumbline.findings.monthly_cost import MonthlyCost
 from plumbline.results.finding import Finding
 
 TODAY = date(2026, 12, 2)

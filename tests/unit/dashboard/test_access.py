@@ -13,6 +13,7 @@ from tests.browser.sample import campaign, record
 from tests.data.page_addresses import address_of, routes_of
 from tests.parsed import Parsed
 
+from plumbline.answers.current_results import current_results
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.dashboard.access import AMOUNT_HIDDEN, ArchiveWithoutCosts, allow_everyone, without_amounts, without_costs
 from plumbline.dashboard.app import create_app
@@ -22,7 +23,6 @@ from plumbline.declarations.providers.token_rate import TokenRate
 from plumbline.findings import provider_finding
 from plumbline.presentation.html.report import write_report
 from plumbline.results.finding import DECISION_CHANGE_PREFIX, Finding, PriceMove
-from plumbline.workflows.current_results import current_results
 
 ACCEPTED, DECLARED, BUDGET, SAID = "77.7713", "66.6617", "5,551.90", "44.4479"
 PAGES_OF_MONEY = {"/prices", "/prices/{provider}", "/spend", "/decisions", "/decisions/{team}/{kind}"}

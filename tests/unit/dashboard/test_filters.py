@@ -12,13 +12,13 @@ from tests.data.result_documents import PLANNED, document, provider, training_me
 
 from plumbline.analysis.fleet import HOURLY, MONTHLY, pooled_costs, with_monthly_outcomes
 from plumbline.analysis.prices.book import Basis, Quote
+from plumbline.answers.fleet import read_fleet
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.dashboard.app import create_app
 from plumbline.dashboard.filters import Filter
 from plumbline.declarations import load
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.presentation.series_summary import ORDER
-from plumbline.workflows.fleet import read_fleet
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
 

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from tests.fakes.labs import CHEAP, FAST, measure, serve, spread, team, world
 
-from plumbline.alerts.monthly_cost import sum_costs
 from plumbline.analysis.decisions.certainty import with_certainty
+from plumbline.answers.monthly_costs import headlines, monthly_costs
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.provider import CsvSource, MonitoringConfig
 from plumbline.findings.headline import headline
+from plumbline.findings.monthly_cost import sum_costs
 from plumbline.findings.phrases import format_day
 from plumbline.presentation.findings_inbox import group_findings
 from plumbline.results.finding import Finding
@@ -25,7 +26,6 @@ from plumbline.workflows.accept_price import accept_price
 from plumbline.workflows.baseline_decision import apply_answer, undecided_findings
 from plumbline.workflows.causes import unsettled_witnesses
 from plumbline.workflows.decide import RecordedDecision, decide_all, last_stored
-from plumbline.workflows.monthly_costs import headlines, monthly_costs
 from plumbline.workflows.read_prices import read_and_store_prices
 
 DAY = date(2025, 12, 2)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.unit.alerts.test_message import FINDING
 
+from plumbline.answers.findings import readable_findings
 from plumbline.archive import FindingRecord, open_archive
-from plumbline.workflows.findings import readable_findings
 
 
 @pytest.mark.fault("a stored finding of another shape", ends="an error in the log", keeps="review, prices, watch and budget go on")

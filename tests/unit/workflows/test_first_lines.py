@@ -21,13 +21,13 @@ from typer.testing import CliRunner
 
 from plumbline.alerts import render
 from plumbline.alerts.digest import render_digest
+from plumbline.answers.monthly_costs import headlines
 from plumbline.archive import Archive, open_archive
 from plumbline.cli.app import app
 from plumbline.dashboard.app import create_app
 from plumbline.declarations import load
 from plumbline.declarations.installation import override_home
 from plumbline.workflows.alert import alert_of, build_digest
-from plumbline.workflows.monthly_costs import headlines
 from plumbline.workflows.report import write_files
 
 pytestmark = pytest.mark.full

@@ -14,6 +14,8 @@ from tests.data.result_documents import provider
 from tests.fakes.trials import declared
 
 from plumbline.analysis.availability import availability, find_outages
+from plumbline.answers.provider_use import CAPACITY_HELD_S, budget_balance
+from plumbline.answers.watch_histories import watch_histories
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider
 from plumbline.findings.headline import headline
@@ -22,7 +24,6 @@ from plumbline.launch.simulated.launcher import SimulationLauncher
 from plumbline.presentation.availability import watch_view
 from plumbline.results.finding import Finding
 from plumbline.workflows import observe
-from plumbline.workflows.budget import CAPACITY_HELD_S, budget_balance
 
 BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 EVERY = timedelta(minutes=5)
@@ -211,7 +212,7 @@ def test_maintenance_counts_nowhere_and_opens_no_finding(archive: Archive, monke
     where = simulated([between(1, 6, "server_error")], sla={"maintenance": [window]})
     for n in range(12):
         assert check(monkeypatch, where, after(n)).findings == ()
-    history = observe.watch_histories(archive, where, after(12), months=1)[0]
+    history = watch_histories(archive, where, after(12), months=1)[0]
     assert (history.months[0].share.successes, history.months[0].share.n, history.outages) == (4, 4, ())
     assert history.months[0].down_s == 0
 
@@ -220,7 +221,7 @@ def test_nodes_in_maintenance_are_neither_up_nor_down_and_open_no_finding(archiv
     where = simulated([between(1, 6, "maintenance")])
     for n in range(12):
         assert check(monkeypatch, where, after(n)).findings == ()
-    history = observe.watch_histories(archive, where, after(12), months=1)[0]
+    history = watch_histories(archive, where, after(12), months=1)[0]
     assert (history.months[0].down_s, dict(history.months[0].own), history.outages) == (0, {"maintenance": 5}, ())
     line = watch_view(history).months[0]
     assert line.apart == "5 × maintenance (cordoned nodes)" and line.low is not None and line.low < 0.6

@@ -22,6 +22,7 @@ from tests.parsed import Parsed
 from typer.testing import CliRunner
 
 from plumbline.airflow.tasks.review import note
+from plumbline.answers.watch_histories import watch_histories
 from plumbline.archive import Archive, open_archive
 from plumbline.cli.app import app
 from plumbline.dashboard import access
@@ -33,7 +34,6 @@ from plumbline.results.observation import Observation
 from plumbline.results.operations import LogEntry
 from plumbline.workflows.alert import send_alerts
 from plumbline.workflows.claim import claimable, write_claim
-from plumbline.workflows.observe import watch_histories
 from plumbline.workflows.operations_log import log_operation
 from plumbline.workflows.promises import provider_promises
 from plumbline.workflows.report import campaign_data, write_report

@@ -8,9 +8,9 @@ import pytest
 from tests.data.result_documents import document, training_metrics, trial
 
 from plumbline.analysis.conclusions import conclude
+from plumbline.answers.campaign_bill import campaign_bill
 from plumbline.archive import open_archive
 from plumbline.declarations import load
-from plumbline.workflows.campaign_bill import campaign_bill
 from plumbline.workflows.report import campaign_data
 
 

@@ -12,12 +12,12 @@ from tests.data.result_documents import PLANNED, document, training_metrics, tra
 from tests.fakes.trials import CONFIG
 
 from plumbline.analysis.drift.comparison import Comparison, MetricComparison
+from plumbline.answers.relative_criteria import resolve_criteria
 from plumbline.archive import open_archive
 from plumbline.findings import Reconciliation, provider_finding
 from plumbline.findings.headline import headline
 from plumbline.workflows import alert, report, review
 from plumbline.workflows.findings import apply
-from plumbline.workflows.relative_criteria import resolve_criteria
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse, Response
 from plumbline.analysis.fleet import usual_numbers
 from plumbline.analysis.scorecards.pooling import pool
 from plumbline.analysis.trial_sample import PHASE_ORDER, WorkloadKind
+from plumbline.answers.fleet import primary_number
 from plumbline.archive import Archive, MetricPoint, SeriesView
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.rendering import PageRoutes
@@ -17,7 +18,6 @@ from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import common_scale, format_name
-from plumbline.workflows.fleet import primary_number
 
 CAMPAIGNS = 12
 

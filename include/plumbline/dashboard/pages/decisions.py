@@ -14,6 +14,9 @@ from fastapi.responses import RedirectResponse, Response
 from plumbline.analysis.decisions.decision_record import ranking_document, read_decisions
 from plumbline.analysis.decisions.experiments import Experiment
 from plumbline.analysis.decisions.savings import answer_sentence
+from plumbline.answers.current_results import decide_teams
+from plumbline.answers.experiments import next_experiments
+from plumbline.answers.winner_change import STORED_LOOKED_BACK, last_winner_change
 from plumbline.archive import Archive
 from plumbline.dashboard.acting import Acting
 from plumbline.dashboard.decision_query import (
@@ -47,9 +50,6 @@ from plumbline.presentation.decisions import (
     experiment_rows,
     what_decides,
 )
-from plumbline.workflows.current_results import decide_teams
-from plumbline.workflows.experiments import next_experiments
-from plumbline.workflows.winner_change import STORED_LOOKED_BACK, last_winner_change
 
 
 @dataclass(frozen=True)

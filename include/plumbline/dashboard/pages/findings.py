@@ -11,8 +11,10 @@ from fastapi import HTTPException, Query, Request
 from fastapi.responses import Response
 
 from plumbline.alerts.digest import Entry
-from plumbline.alerts.monthly_cost import sum_costs
 from plumbline.analysis.drift.environment import EnvironmentChange, diff_environments
+from plumbline.answers.compared_series import compared_series
+from plumbline.answers.monthly_costs import SETTLED as SETTLED_STATES
+from plumbline.answers.monthly_costs import monthly_cost_of
 from plumbline.archive import Archive, AuditView, FindingView, TrialView
 from plumbline.archive.repository import Slice
 from plumbline.dashboard.access import can_see_costs
@@ -22,13 +24,14 @@ from plumbline.dashboard.pages.finding_actions import TAKEN, action_forms
 from plumbline.dashboard.rendering import PageRenderer, PageRoutes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
+from plumbline.findings.compared import Compared
 from plumbline.findings.decision_change import decision_impact
 from plumbline.findings.headline import headline
+from plumbline.findings.monthly_cost import sum_costs
 from plumbline.findings.types import type_of
 from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.metrics.formatting import format_change, format_name, join_words
 from plumbline.presentation.charts.chart import Chart
-from plumbline.presentation.compared import Compared
 from plumbline.presentation.findings_inbox import group_findings, inbox_view, workloads_of
 from plumbline.presentation.metric_history import finding_chart, finding_history
 from plumbline.presentation.verdicts import OPERATIONS
@@ -37,9 +40,6 @@ from plumbline.results.signing import published_key
 from plumbline.results.stored import read_finding
 from plumbline.workflows.alert import digest_entries
 from plumbline.workflows.claim import Claimable, claimable
-from plumbline.workflows.compared_series import compared_series
-from plumbline.workflows.monthly_costs import SETTLED as SETTLED_STATES
-from plumbline.workflows.monthly_costs import monthly_cost_of
 from plumbline.workflows.plan import Action
 
 TRIALS_SHOWN = 24

@@ -11,11 +11,14 @@ from typing import Any
 from fastapi import Query, Request
 from fastapi.responses import Response
 
-from plumbline.alerts.monthly_cost import sum_costs
 from plumbline.analysis.cost.budget import SUMS, BudgetUse, sum_known
 from plumbline.analysis.decisions.decision_record import DecisionDocument, read_decisions
 from plumbline.analysis.fleet import Fleet, pooled_costs
 from plumbline.analysis.scorecards.placings import place
+from plumbline.answers.active_runs import ActiveRun, ReadActiveRuns
+from plumbline.answers.fleet import primary_number, read_fleet
+from plumbline.answers.monthly_costs import monthly_costs, stored_switches
+from plumbline.answers.spend import spend_by_campaign
 from plumbline.archive import Archive, FindingView, Outcomes
 from plumbline.archive.pages import CampaignHead
 from plumbline.dashboard.access import can_see_costs
@@ -26,6 +29,7 @@ from plumbline.dashboard.sources import AnswerCache, ArchiveReader, Declarations
 from plumbline.dashboard.status_strip import ask_airflow, status_tiles
 from plumbline.declarations import Declarations
 from plumbline.declarations.teams import CERTAINTY
+from plumbline.findings.monthly_cost import sum_costs
 from plumbline.metrics.formatting import ABSENT, format_amount
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import cost_against_speed_chart, index_chart
@@ -34,11 +38,7 @@ from plumbline.presentation.findings_inbox import InboxGroup, count_severities, 
 from plumbline.presentation.heat_map import LEGEND, VIEWS, HeatMap, HeatView, SeriesStatus, density_of, heat_map
 from plumbline.presentation.series_summary import drifted_series, format_age, shown_state
 from plumbline.presentation.tiles import Tile
-from plumbline.workflows.active_runs import ActiveRun, ReadActiveRuns
 from plumbline.workflows.campaign_history import speed_index
-from plumbline.workflows.fleet import primary_number, read_fleet
-from plumbline.workflows.monthly_costs import monthly_costs, stored_switches
-from plumbline.workflows.spend import spend_by_campaign
 
 CAMPAIGNS_SHOWN, FINDINGS_SHOWN = 12, 5
 TREND_HEIGHT = 300

@@ -11,6 +11,7 @@ from fastapi import HTTPException, Query, Request
 from fastapi.responses import Response
 
 from plumbline.analysis.prices.book import all_with_effective_prices, prices_in_force, with_effective_prices
+from plumbline.answers.monthly_costs import monthly_costs
 from plumbline.archive import Archive, FindingView, PriceReadingView, PriceView
 from plumbline.dashboard.rendering import PageRenderer, PageRoutes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
@@ -22,7 +23,6 @@ from plumbline.metrics.formatting import ABSENT, capitalize_first, format_money,
 from plumbline.presentation.charts.chart import Chart, Part, axis, line, marks
 from plumbline.presentation.findings_inbox import InboxGroup, group_findings
 from plumbline.results.finding import OPEN_STATES
-from plumbline.workflows.monthly_costs import monthly_costs
 
 PURCHASES: tuple[Purchase, ...] = get_args(Purchase)
 MAX_READINGS = 400

@@ -9,12 +9,12 @@ from fastapi import Depends as depends
 from fastapi import HTTPException, Request
 from fastapi.responses import Response
 
+from plumbline.answers.monthly_costs import headlines
 from plumbline.dashboard.access import can_see_costs, require_cost_access
 from plumbline.dashboard.rendering import PageRenderer, PageRoutes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.results import InvalidResult
 from plumbline.workflows.claim import NothingToClaim, claimable, write_claim
-from plumbline.workflows.monthly_costs import headlines
 from plumbline.workflows.promises import DECLARE, provider_promises
 
 

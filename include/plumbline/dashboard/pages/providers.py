@@ -13,6 +13,9 @@ from fastapi.responses import Response
 
 from plumbline.analysis.prices.book import all_with_effective_prices, quote, with_effective_prices
 from plumbline.analysis.scorecards.provisioning import launch_share
+from plumbline.answers.compared_series import compared_series
+from plumbline.answers.monthly_costs import monthly_costs
+from plumbline.answers.watch_histories import watch_histories
 from plumbline.archive import Archive, FindingView, SeriesView
 from plumbline.archive.repository import Span
 from plumbline.archive.trends import LaunchCounts
@@ -22,6 +25,7 @@ from plumbline.dashboard.pages.workloads import cached_rankings, leads
 from plumbline.dashboard.rendering import PageRenderer, PageRoutes, Parts, address_with, waits_for
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations, Provider
+from plumbline.findings.compared import Compared
 from plumbline.findings.headline import headline
 from plumbline.launch.cluster.operate import sweep
 from plumbline.metrics import METRICS, leading_names
@@ -31,16 +35,12 @@ from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import year_chart
 from plumbline.presentation.charts.launches import launch_chart, launch_lines, lead_time_chart
 from plumbline.presentation.charts.trend import Quantity, Trend, TrendEvent, read_trend, trend_chart
-from plumbline.presentation.compared import Compared
 from plumbline.presentation.findings_inbox import InboxGroup, count_severities, group_findings, severity_order, unsettled_findings
 from plumbline.presentation.promises import declared_promises
 from plumbline.presentation.series_summary import SeriesSummary, drifted_series, format_age, series_summaries, shown_state
 from plumbline.results.finding import FLEET
 from plumbline.results.stored import read_finding
 from plumbline.workflows.campaign_history import FleetYear, fleet_lane, fleet_year
-from plumbline.workflows.compared_series import compared_series
-from plumbline.workflows.monthly_costs import monthly_costs
-from plumbline.workflows.observe import watch_histories
 from plumbline.workflows.promises import LAUNCH_CAMPAIGNS
 
 PROVIDERS_PER_PAGE = 20

@@ -14,9 +14,8 @@ from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.dashboard.acting import Acting, Actor, actor_of, reason_error
 from plumbline.dashboard.rendering import PageRenderer, PageRoutes, RefusedForm, TypedField, base_path
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
-from plumbline.workflows.experiments import RepeatRequest
 from plumbline.workflows.finding_action import ActionRun, AlreadyStarted, NotStarted
-from plumbline.workflows.plan import RERUN_DAG
+from plumbline.workflows.plan import RERUN_DAG, RepeatRequest
 
 _REFUSED = f"repeats require a role that may start runs of the DAG {RERUN_DAG} and of the provider's benchmark"
 _PURPOSE = "repeats"

@@ -7,11 +7,12 @@ from fastapi.responses import RedirectResponse, Response
 
 from plumbline.analysis.cost.budget import sum_limits
 from plumbline.analysis.cost.commitments import USE
+from plumbline.answers.spend import spend
 from plumbline.dashboard.rendering import PageRenderer, PageRoutes, base_path
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.metrics.formatting import format_amount
-from plumbline.workflows.commitments import commitment_table
-from plumbline.workflows.spend import NOTE, spend, spend_csv
+from plumbline.presentation.commitments import commitment_table
+from plumbline.presentation.spend import NOTE, spend_csv
 
 
 def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> PageRoutes:

@@ -16,6 +16,7 @@ from urllib.parse import quote
 from fastapi import HTTPException, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
+from plumbline.answers.relative_criteria import resolve_criteria
 from plumbline.archive import Archive
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.rendering import Attempt, PageRenderer, PageRoutes
@@ -29,7 +30,6 @@ from plumbline.presentation.costs import trial_cost
 from plumbline.presentation.trials import published_metrics, trial_page
 from plumbline.results import ResultDocument, ResultStore, evidence_files
 from plumbline.results.document import Evidence
-from plumbline.workflows.relative_criteria import resolve_criteria
 
 _CHARTED_KINDS = ("requests", "steps")
 

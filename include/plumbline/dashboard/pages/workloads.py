@@ -18,6 +18,9 @@ from plumbline.analysis.prices.book import Quote, quote
 from plumbline.analysis.scorecards.pooling import Pooled, pool
 from plumbline.analysis.scorecards.scorecard import Scorecard, primary_of, scorecards
 from plumbline.analysis.trial_sample import TrialSample
+from plumbline.answers.current_results import current_results
+from plumbline.answers.fleet import primary_number, read_fleet
+from plumbline.answers.service_record import service_records
 from plumbline.archive import Archive, FindingView
 from plumbline.archive.pages import SeriesResult, WorkloadName
 from plumbline.dashboard.access import can_see_costs
@@ -35,9 +38,6 @@ from plumbline.presentation.heat_map import WorkloadRanking, rank_fleet
 from plumbline.presentation.imported_runs import ImportedRun, imported_runs
 from plumbline.presentation.scorecard_rows import CriterionRow, ScorecardRows, acceptance_rows, scorecard_rows
 from plumbline.presentation.series_summary import format_age
-from plumbline.workflows.current_results import current_results
-from plumbline.workflows.fleet import primary_number, read_fleet
-from plumbline.workflows.service_record import service_records
 
 PROVIDERS_PER_PAGE = 5
 """Providers beside each other; the next ones have a page of their own."""

@@ -13,10 +13,10 @@ from tests.unit.archive.test_verify import damage
 
 from plumbline.analysis.decisions import current_results as module
 from plumbline.analysis.trial_sample import TrialSample
+from plumbline.answers import current_results as reader
+from plumbline.answers.current_results import current_results, decide_teams
 from plumbline.archive import Archive
 from plumbline.results import Reason
-from plumbline.workflows import current_results as reader
-from plumbline.workflows.current_results import current_results, decide_teams
 
 DAY = date(2025, 12, 2)
 SIMULATED = provider("sim", launcher={"kind": "simulated", "seed": 1}, cloud="simulated")

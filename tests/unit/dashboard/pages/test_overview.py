@@ -15,6 +15,8 @@ from sqlalchemy.exc import OperationalError
 from tests.data.result_documents import PLANNED, document, provider, training_metrics, training_workload, trial
 
 from plumbline.analysis.decisions.decision_record import read_decisions
+from plumbline.answers.active_runs import ActiveRun, ReadActiveRuns
+from plumbline.answers.spend import spend_by_campaign
 from plumbline.archive import Archive, DecisionRecord, FindingRecord, open_archive
 from plumbline.archive.audit import SERIES_REVIEWED
 from plumbline.dashboard.app import create_app
@@ -24,8 +26,6 @@ from plumbline.declarations import Declarations, load
 from plumbline.metrics.formatting import format_amount
 from plumbline.presentation.heat_map import HeatCell, HeatView
 from plumbline.presentation.tiles import Tile
-from plumbline.workflows.active_runs import ActiveRun, ReadActiveRuns
-from plumbline.workflows.spend import spend_by_campaign
 
 
 def cells(shown: Overview) -> dict[tuple[str, str], HeatCell]:

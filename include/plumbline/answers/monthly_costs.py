@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from plumbline.alerts.monthly_cost import MonthlyCost, monthly_cost
 from plumbline.analysis.decisions.decision_record import DecisionDocument
 from plumbline.analysis.decisions.savings import CostAnswer, Savings, answers_of, savings_of
 from plumbline.analysis.prices.book import all_with_effective_prices, price_in_force, quote
@@ -14,6 +13,7 @@ from plumbline.archive import Archive, FindingView, PriceView
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.findings.headline import headline
+from plumbline.findings.monthly_cost import MonthlyCost, monthly_cost
 from plumbline.metrics.formatting import format_amount
 from plumbline.results.finding import UNREADABLE_ERRORS, Finding, FindingState
 from plumbline.results.sample import Series

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from tests.data.result_documents import provider
 
+from plumbline.answers.service_record import service_records
+from plumbline.answers.watch_histories import watch_histories
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Provider
 from plumbline.presentation.scorecard_rows import service_rows
 from plumbline.results.observation import Observation
 from plumbline.results.operations import LogEntry
-from plumbline.workflows.observe import watch_histories
-from plumbline.workflows.service_record import service_records
 
 BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 FIVE, HOUR = timedelta(minutes=5), timedelta(hours=1)

@@ -11,16 +11,17 @@ from tests.fakes.trials import CONFIG
 
 from plumbline.analysis.conclusions import conclude
 from plumbline.analysis.cost.budget import BudgetUse
+from plumbline.answers.campaign_bill import campaign_bill
+from plumbline.answers.provider_use import budget_balance, expected_use, forecast_month
+from plumbline.answers.spend import spend, spend_data
 from plumbline.archive import Archive
 from plumbline.declarations import Declarations, Origin, Provider, load
 from plumbline.launch.monthly_estimate import estimate_trial_s
 from plumbline.metrics.formatting import format_money
 from plumbline.presentation.verdicts import campaign_verdict
 from plumbline.results import Event, LaunchRecord, Reason, ResultDocument, Validity
-from plumbline.workflows.budget import apply_budget, budget_balance, expected_use, forecast_month
-from plumbline.workflows.campaign_bill import campaign_bill
+from plumbline.workflows.budget import apply_budget
 from plumbline.workflows.report import campaign_data
-from plumbline.workflows.spend import spend, spend_data
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 PRICE = {"purchase": "on_demand", "price": "90 USD/h", "since": "2026-01-01", "source": "contract 7"}

@@ -9,12 +9,12 @@ import pytest
 from tests.golden import Golden
 from tests.unit.alerts.test_message import FINDING
 
-from plumbline.alerts.monthly_cost import monthly_cost
 from plumbline.analysis.cost.unit_costs import costs_of
 from plumbline.analysis.decisions.savings import CostAnswer, find_switches
 from plumbline.analysis.prices.book import quote
 from plumbline.declarations import Alerts, Provider, load
 from plumbline.declarations.alerts import RentedVolume
+from plumbline.findings.monthly_cost import monthly_cost
 from plumbline.results.finding import Member
 
 DAY = date(2026, 11, 20)

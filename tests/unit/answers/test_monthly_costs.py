@@ -8,16 +8,16 @@ from pathlib import Path
 
 from tests.data.result_documents import PLANNED, document, trial
 
-from plumbline.alerts.monthly_cost import sum_costs
+from plumbline.answers.monthly_costs import monthly_cost_of, monthly_costs
 from plumbline.archive import open_archive
 from plumbline.dashboard.pages.overview import overview
 from plumbline.declarations import Declarations, load
 from plumbline.declarations.alerts import RentedVolume
+from plumbline.findings.monthly_cost import sum_costs
 from plumbline.metrics.formatting import format_money
 from plumbline.results.finding import Finding, Member
 from plumbline.workflows.campaign_history import campaign_history
 from plumbline.workflows.findings import finding_record
-from plumbline.workflows.monthly_costs import monthly_cost_of, monthly_costs
 
 
 def declared() -> Declarations:

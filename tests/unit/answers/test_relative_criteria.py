@@ -18,12 +18,12 @@ from plumbline.analysis.decisions.cheapest import Requirements, cheapest
 from plumbline.analysis.decisions.current_results import decide_choice
 from plumbline.analysis.decisions.decision_record import Inputs, input_hashes
 from plumbline.analysis.scorecards.acceptance import CriterionVerdict
+from plumbline.answers.current_results import current_results
 from plumbline.archive import Archive, open_archive
 from plumbline.cli.app import app
 from plumbline.cli.output import out
 from plumbline.dashboard.app import create_app
 from plumbline.declarations import Preference, load
-from plumbline.workflows.current_results import current_results
 from plumbline.workflows.report import campaign_data, write_report
 
 FASTER = "step_time within 10% of baseline in steady"

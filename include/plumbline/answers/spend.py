@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,12 +12,11 @@ from typing import Any
 from plumbline.analysis.cost.bill import Money
 from plumbline.analysis.cost.budget import SUMS, Balance, BudgetUse, sum_known, sum_uses
 from plumbline.analysis.cost.commitments import Commitment
-from plumbline.analysis.prices.book import OTHER_GPUS_TEXT
+from plumbline.answers.commitments import contract_commitments
+from plumbline.answers.provider_use import attempt_uses, campaign_uses, forecast_month, undeclared_use
 from plumbline.archive import Archive
 from plumbline.archive.records import TrialView
 from plumbline.declarations import Declarations
-from plumbline.workflows.budget import attempt_uses, campaign_uses, forecast_month, undeclared_use
-from plumbline.workflows.commitments import contract_commitments
 
 
 @dataclass(frozen=True)
@@ -71,9 +68,6 @@ class Spend:
         budgets = [vars(balance) for balance in self.balances]
         rows, sums = spend_data(self.rows), spend_data(self.sums)
         return {"months": self.months, "rows": rows, "sums": sums, "budgets": budgets, "commitments": self.commitments}
-
-
-NOTE = f"Paid: whole instances while they are held, failed trials included. Share: the trials' part of this, {OTHER_GPUS_TEXT}."
 
 
 def spend(archive: Archive, declared: Declarations, now: datetime) -> Spend:
@@ -153,17 +147,3 @@ def spend_data(rows: Iterable[SpendRow]) -> list[dict[str, str | bool | float | 
         }
         for row in rows
     ]
-
-
-def spend_csv(one: Spend) -> str:
-    """The rows and their sums; the columns of a month carry its name."""
-    named = dict(zip(FIELDS, one.months, strict=True))
-    text, columns = io.StringIO(), list[str]()
-    data = spend_data((*one.rows, *one.sums))
-    writer = csv.writer(text, lineterminator="\n")
-    for key in data[0] if data else ():
-        head, _, rest = key.partition("_")
-        columns.append(f"{named[head]} {rest}" if head in named else key)
-    writer.writerow(columns)
-    writer.writerows([["" if value is None else value for value in row.values()] for row in data])
-    return text.getvalue()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plumbline.archive import Archive
-from plumbline.presentation.compared import Compared
+from plumbline.findings.compared import Compared
 
 
 def compared_series(archive: Archive, provider: str | None = None) -> Compared:

@@ -10,11 +10,12 @@ import pytest
 from tests.data.result_documents import document, provider, trial
 from tests.fakes.trials import CONFIG
 
+from plumbline.answers.commitments import contract_commitments
 from plumbline.archive import Archive
 from plumbline.declarations import Contract, Declarations, load
+from plumbline.presentation.commitments import commitment_table
 from plumbline.presentation.html.report import write_report
 from plumbline.results import Event
-from plumbline.workflows.commitments import commitment_table, contract_commitments
 from plumbline.workflows.read_prices import read_and_store_prices
 from plumbline.workflows.report import campaign_data
 

@@ -9,9 +9,9 @@ from tests.data.result_documents import document, failed, provider, trial
 from tests.fakes.trials import CONFIG
 from tests.unit.results.test_published import result
 
+from plumbline.answers.compare import compare_named
 from plumbline.archive import Archive
 from plumbline.declarations import Declarations, load
-from plumbline.workflows.compare import compare_named
 
 
 @pytest.fixture

@@ -1,10 +1,8 @@
-"""The next best experiments of a decision, at today's prices, and the run that measures one."""
+"""The next best experiments of a decision, at today's prices."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 from plumbline.analysis.cost.budget import budget_use, expected_held_s
 from plumbline.analysis.decisions.current_results import Place, TeamDecision
@@ -12,7 +10,6 @@ from plumbline.analysis.decisions.experiments import Experiment, TrialCost, rank
 from plumbline.declarations import Declarations, series_key
 from plumbline.launch.monthly_estimate import estimate_trial_s
 from plumbline.launch.plan import MAX_REPEATS, declared_slots
-from plumbline.workflows.plan import REASON_LIMIT, RERUN_DAG
 
 
 def next_experiments(declared: Declarations, decided: TeamDecision) -> tuple[Experiment, ...]:
@@ -38,33 +35,3 @@ def _costs(declared: Declarations, decided: TeamDecision) -> Iterator[tuple[Plac
         use = budget_use(current.providers[name], each_s, current.day, spec.gpus)
         slots = len(declared_slots(enabled[name], spec))
         yield (name, workload), TrialCost(slots, use.usd, use.unpriced, MAX_REPEATS)
-
-
-@dataclass(frozen=True)
-class RepeatRequest:
-    """A person's request for repeats. `campaign`: whose results it replaces; `why`: their reason; `starts`: the DAG of the provider's benchmark."""
-
-    provider: str
-    workload: str
-    kind: str
-    repeats: int
-    campaign: str
-    why: str
-    starts: str = ""
-
-    dag_id = RERUN_DAG
-
-    @property
-    def key(self) -> str:
-        """The start of the ids of runs that measure this: one until its results are there, whoever asks."""
-        return f"repeats_{self.provider}_{self.workload}_{self.campaign}"
-
-    def to_conf(self) -> dict[str, Any]:
-        """The form of the DAG `rerun`."""
-        return {
-            "reason": f"next best experiment: {self.why}"[:REASON_LIMIT],
-            "providers": [self.provider],
-            "workloads": [self.workload],
-            "kinds": [self.kind],
-            "repeats": self.repeats,
-        }

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from plumbline.analysis.drift.compare import SeriesPair, compare_series
 from plumbline.analysis.drift.comparison import Comparison, Limits
 from plumbline.analysis.drift.trial_comparison import compare_trials
+from plumbline.answers.baseline_comparison import compare_with_baselines, series_by_provider, workloads_of
 from plumbline.archive import Archive
 from plumbline.declarations import AnyWorkload, Declarations
 from plumbline.declarations.trials import requested_specification
@@ -18,7 +19,6 @@ from plumbline.results.finding import Finding
 from plumbline.results.launch_record import effective_environment
 from plumbline.results.published import PublishedResult
 from plumbline.results.sample import CampaignSample, Observation, Series
-from plumbline.workflows.review import compare_with_baselines, series_by_provider, workloads_of
 
 Kind = Literal["campaign", "provider", "trial"]
 

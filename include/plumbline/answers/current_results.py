@@ -23,13 +23,13 @@ from plumbline.analysis.document_sample import sample_of, with_quality_verdict
 from plumbline.analysis.prices.book import all_with_effective_prices
 from plumbline.analysis.service_record import service_metrics
 from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
+from plumbline.answers.relative_criteria import resolve_criteria
+from plumbline.answers.service_record import service_records
 from plumbline.archive import Archive
 from plumbline.archive.samples import CurrentSeries, EffectiveAttempt
 from plumbline.declarations import AnyWorkload, Declarations, Provider, with_weights
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.results import ResultDocument
-from plumbline.workflows.relative_criteria import resolve_criteria
-from plumbline.workflows.service_record import service_records
 
 CACHE_SIZE = 4096
 """Documents in memory, some 50 kB each: hundreds of series with a dozen trials."""

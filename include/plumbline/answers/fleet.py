@@ -11,11 +11,11 @@ from plumbline.analysis.fleet import Fleet, FleetSeries, Number, usual_numbers, 
 from plumbline.analysis.prices.book import Quote, all_with_effective_prices, charged, quote, share_of
 from plumbline.analysis.scorecards.scorecard import primary_of
 from plumbline.analysis.trial_sample import SUSTAINED
+from plumbline.answers.current_results import select_series
 from plumbline.archive import Archive
 from plumbline.archive.samples import CurrentSeries
 from plumbline.declarations import Declarations, Provider, TrainingJob
 from plumbline.declarations.teams import KINDS
-from plumbline.workflows.current_results import select_series
 
 _COST_RATES = {number for c in COSTS for number in c.numbers} | {
     (name, "value") for name in (SUSTAINED, "request_throughput", "error_rate")

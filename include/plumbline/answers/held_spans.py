@@ -1,0 +1,21 @@
+"""When trials held a provider."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta, timezone
+
+from plumbline.analysis.cost.reconciliation import (
+    HeldSpan,
+)
+from plumbline.analysis.document_sample import held_seconds
+from plumbline.archive import Archive
+
+
+def held_spans(archive: Archive, provider: str, since: date) -> Iterator[HeldSpan]:
+    """What trials held a provider since that day (UTC), and in the month before."""
+    for attempt, document in archive.held_since(provider, datetime.combine(since, time(), timezone.utc) - timedelta(days=31)):
+        start, seconds = attempt.started_at or attempt.planned_at, held_seconds(document) if document is not None else None
+        if seconds and document is not None:
+            end = start + timedelta(seconds=seconds / document.trial.workload.nodes)
+            yield HeldSpan(attempt.trial_id, provider, start, end, seconds / 3600)
