@@ -11,6 +11,7 @@ from typing import Any, Literal
 from plumbline.alerts.channel import OPENED, UPDATED, AlertChannel, ChannelError, Delivered, Post, failure
 from plumbline.alerts.message import Message
 from plumbline.archive import IncidentRecord, IncidentView
+from plumbline.findings.types import about_facts
 from plumbline.results.finding import Finding, gravity
 
 POSTING, UNDELIVERED, MOVED = "posting", "undelivered", "moved"
@@ -169,9 +170,9 @@ def complete_threads(threads: Iterable[IncidentView], what: str, send: Callable[
 def is_recurrence(now: Finding, before: Finding) -> bool:
     """Whether `now` is the drift that `before` reported: same provider, kind and subject, and a shared series in the same direction (for
     machines: a shared fact)."""
-    if (now.provider, now.kind, now.subject) != (before.provider, before.kind, before.subject) or now.finding_id == before.finding_id:
+    if now.identity != before.identity or now.finding_id == before.finding_id:
         return False
-    if now.kind == "environment":
+    if about_facts(now):
         return bool({m.name for m in now.members} & {m.name for m in before.members})
     shared = set(now.series) & set(before.series)
     if not now.series or not before.series:  # the provider as a whole

@@ -14,6 +14,7 @@ from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.findings.headline import headline
 from plumbline.findings.monthly_cost import MonthlyCost, monthly_cost
+from plumbline.findings.types import about_price
 from plumbline.metrics.formatting import format_amount
 from plumbline.results.finding import UNREADABLE_ERRORS, Finding, FindingState
 from plumbline.results.sample import Series
@@ -85,7 +86,7 @@ def _cost_by_provider(
 
 def _cost_of(declared: Declarations, view: FindingView, finding: Finding, accepted: Mapping[tuple[str, str], PriceView]) -> MonthlyCost:
     provider, began = declared.providers.get(finding.provider), view.opened_at.date()
-    if finding.kind == "price" and view.state in SETTLED and not finding.prices:
+    if about_price(finding) and view.state in SETTLED and not finding.prices:
         return MonthlyCost(None, "")  # an older version's effect is a fraction of a price that may have changed
 
     def price(purchase: Purchase) -> float | None:

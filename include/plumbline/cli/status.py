@@ -7,8 +7,8 @@ from datetime import datetime, timezone
 from rich.text import Text
 
 from plumbline.cli.output import TONES, Json, clear_errors, emit, out, read_archive
-from plumbline.dashboard.pages.overview import overview
 from plumbline.declarations import DeclarationError, installation_paths, load
+from plumbline.presentation.overview import overview
 
 
 def status(as_json: Json = False) -> None:

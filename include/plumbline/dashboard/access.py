@@ -19,7 +19,8 @@ from plumbline.archive.repository import Slice
 from plumbline.dashboard.money_fields import without_money
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.economics import Economics
-from plumbline.results.stored import DecisionView, rests_on_prices
+from plumbline.findings.types import rests_on_prices
+from plumbline.results.stored import DecisionView
 
 COSTS_REFUSED = "contract prices, invoices and costs require a role with access to costs: docs/team-server.md (Users and roles)"
 

@@ -20,7 +20,6 @@ from pydantic_core import to_jsonable_python
 from plumbline.archive import Archive
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.assets import Assets
-from plumbline.dashboard.filters import Filter
 from plumbline.metrics.formatting import (
     capitalize_first,
     format_amount,
@@ -31,6 +30,7 @@ from plumbline.metrics.formatting import (
     format_percent,
     format_probability,
 )
+from plumbline.presentation.filters import Filter
 from plumbline.presentation.series_summary import format_age
 
 Attempt = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="the last usable one, else the last, if left out")]

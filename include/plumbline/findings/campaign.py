@@ -26,6 +26,7 @@ from plumbline.analysis.drift.comparison import (
 )
 from plumbline.analysis.scorecards.provisioning import OPERATOR_FAULTS, UNPROVEN
 from plumbline.findings.phrases import without_share
+from plumbline.findings.types import about_facts, about_failures
 from plumbline.findings.types.environment import Environment
 from plumbline.findings.types.failed_launches import FailedLaunches
 from plumbline.findings.types.gpu_errors import GpuErrors
@@ -268,7 +269,7 @@ def _lead_with_members(group: list[Finding]) -> Finding:
     if not others:
         return lead
     explained = next((f for f in group if f.attributed_to), lead)
-    if lead.kind == "environment":
+    if about_facts(lead):
         also = f"the same in {shorten([f.concerns for f in others])}"
     else:
         also = f"also affected: {shorten([f'{f.workload} {f.title}' for f in others])}"
@@ -288,7 +289,7 @@ def _lead_with_members(group: list[Finding]) -> Finding:
 
 def _members(group: Sequence[Finding]) -> tuple[Member, ...]:
     """One member for each fact; of metrics one for each series, which its text names."""
-    if group[0].kind in ("environment", "reliability"):
+    if about_facts(group[0]) or about_failures(group[0]):
         first: dict[str, Member] = {}
         for finding in group:
             for member in finding.members:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from plumbline.analysis.drift.environment import FACT_NAMES, fact_name
 from plumbline.findings.headline import cause_of, is_price_change
-from plumbline.findings.types import type_of
+from plumbline.findings.types import about_facts, about_price, about_speed, type_of
 from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_change, format_limit
@@ -129,7 +129,7 @@ def slowdown(metric: str, effect: float) -> float:
 def witnesses(findings: Iterable[Finding]) -> dict[str, str]:
     """Finding → the unsettled finding of its cause, among these; without findings that are more severe than their cause's."""
     known = [f for f in findings if f.state in OPEN_STATES]
-    pooled = sorted((f for f in known if f.cause is not None), key=lambda f: f.kind != "performance")
+    pooled = sorted((f for f in known if f.cause is not None), key=lambda f: not about_speed(f))
     led: dict[str, str] = {}
     for finding in known:
         cause = next((p for p in pooled if p is not finding and _witnesses(finding, p)), None)
@@ -137,7 +137,7 @@ def witnesses(findings: Iterable[Finding]) -> dict[str, str]:
             led[finding.finding_id] = cause.finding_id
     stories: dict[str, list[Finding]] = defaultdict(list)
     for finding in known:
-        if is_price_change(finding) or (FirstChoice.has(finding) and finding.kind == "price" and finding.causes):
+        if is_price_change(finding) or (FirstChoice.has(finding) and about_price(finding) and finding.causes):
             stories[cause_of(finding)].append(finding)
     for story in stories.values():
         lead, *others = sorted(story, key=lambda f: (gravity(f.severity), FirstChoice.has(f), f.finding_id))
@@ -153,11 +153,11 @@ def _witnesses(finding: Finding, pooled: Finding) -> bool:
     if gravity(finding.severity) < gravity(pooled.severity):
         return False
     if not set(cause.facts) & set(map(fact_name, finding.attributed_to)):
-        unexplained = finding.kind == "performance" and finding.cause is None and not finding.attributed_to
+        unexplained = about_speed(finding) and finding.cause is None and not finding.attributed_to
         return bool(cause.cloud) and unexplained and finding.provider in cause.providers and pooled.campaign_id in finding.campaigns
     if finding.cause is None:
         return finding.provider in cause.providers
-    if pooled.kind != "performance" or not set(finding.cause.providers) <= set(cause.providers):
+    if not about_speed(pooled) or not set(finding.cause.providers) <= set(cause.providers):
         return False
     # What a cloud did is a witness of a change that several clouds show, as is a verdict from before the change could be judged.
-    return finding.kind == "environment" or bool(finding.cause.cloud and not cause.cloud)
+    return about_facts(finding) or bool(finding.cause.cloud and not cause.cloud)

@@ -20,7 +20,7 @@ from plumbline.archive import Archive
 from plumbline.findings import Reconciliation
 from plumbline.findings.headline import cause_of, is_price_change
 from plumbline.findings.phrases import price_cause
-from plumbline.findings.types import type_of
+from plumbline.findings.types import about_price, type_of
 from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.findings.types.price_change import PriceChange
 from plumbline.metrics.formatting import format_change, format_count, format_money_change, join_words, shorten
@@ -39,8 +39,8 @@ def reconcile_decision(
     clouds: Mapping[str, str] | None = None,
 ) -> Reconciliation:
     """Compare a ranking of the day with the last one, and with the open findings about the same choice. `clouds`: of declared providers."""
-    subject, first = FirstChoice.of(now.team, now.kind, now.workloads), now.first_name
-    known = [f for f in open_findings if f.subject == subject]
+    first = now.first_name
+    known = [f for f in open_findings if FirstChoice.is_of(f, now.team, now.kind, now.workloads)]
     if before is None or before.question != now.question:
         return Reconciliation(resolved=tuple((f, "resolved: the team's question changed") for f in known if before is not None))
     if before.inputs == now.inputs:
@@ -171,7 +171,7 @@ def _finding(before: DecisionDocument, now: DecisionDocument, why: _Cause, day: 
             kind=why.kind,
             severity="info",
             evidence="",
-            explanation=f"{join_words(why.reasons)}{', the trials are the same' if why.kind == 'price' else ''}; before: {was}",
+            explanation=f"{join_words(why.reasons)}{', the trials are the same' if about_price(why) else ''}; before: {was}",
             provider=provider,
             workload_kind=now.kind,
             workload=now.workloads[0] if len(now.workloads) == 1 else "",
@@ -246,9 +246,9 @@ def _with_shared_prices(findings: Sequence[Finding], clouds: Mapping[str, str]) 
         if finding.finding_id in by_cloud:
             shared = renamed.get(PriceChange().describe(finding, finding.provider))
             causes = () if shared is None else (shared,)
-        elif finding.kind == "price":
+        elif about_price(finding):
             causes = tuple(renamed.get(cause, cause) for cause in causes)
-        prices = together.get(causes[0]) if causes and finding.kind == "price" else None
+        prices = together.get(causes[0]) if causes and about_price(finding) else None
         joined.append(replace(finding, causes=causes, prices=tuple(v for _, v in sorted(prices.items())) if prices else finding.prices))
     return joined
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from fnmatch import fnmatchcase
-from typing import get_args
 
 from plumbline.analysis.campaign_data import MonthlyTotal, sum_monthly
 from plumbline.analysis.cost.monthly_worth import monthly_hours, relative_cost
@@ -16,9 +15,9 @@ from plumbline.analysis.trial_sample import SUSTAINED
 from plumbline.declarations import Alerts, Provider
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.findings.types import type_of
+from plumbline.findings.types import about_price, about_speed, type_of
 from plumbline.findings.types.first_choice import FirstChoice
-from plumbline.findings.types.price_change import format_price_name
+from plumbline.findings.types.price_change import PriceChange
 from plumbline.metrics.formatting import format_money, format_money_change, format_monthly, format_significant
 from plumbline.results.finding import Finding, Member, PriceMove
 from plumbline.results.sample import Series
@@ -82,11 +81,11 @@ def monthly_cost(
     rests_on = type_of(finding).costs
     if FirstChoice.has(finding):
         # The price that moved the choice. Without a text it belongs to no sum: one price may move several choices.
-        moved = _price_change_cost(finding, alerts, provider, on, accepted) if finding.kind == "price" else MonthlyCost(None, "")
+        moved = _price_change_cost(finding, alerts, provider, on, accepted) if about_price(finding) else MonthlyCost(None, "")
         return replace(moved, text="")
     if rests_on == "price":
         return _price_change_cost(finding, alerts, provider, on, accepted)
-    if rests_on != "pace" or finding.kind != "performance":
+    if rests_on != "pace" or not about_speed(finding):
         return MonthlyCost(None, "")
     if not finding.campaigns:
         return MonthlyCost(None, "cost unknown: no workload measured since the change")
@@ -130,7 +129,7 @@ def _time_change(member: Member) -> _TimeChange:
 def _price_change_cost(finding: Finding, alerts: Alerts, provider: Provider | None, on: date, accepted: Accepted | None) -> MonthlyCost:
     if finding.effect is None:
         return MonthlyCost(None, "")
-    purchase = _purchase(finding)
+    purchase = PriceChange.purchase_of(finding)
     if finding.prices:
         return _price_moves_cost(finding.prices, [v for v in alerts.volumes if v.purchase == purchase])
     # Of an older version.
@@ -155,12 +154,6 @@ def _unknown_volume(provider: str) -> MonthlyCost:
         None,
         f"cost unknown: declare the monthly volume of {provider} (`volumes` in alerts.yaml; time_per_month: 730h is one instance all month)",
     )
-
-
-def _purchase(finding: Finding) -> Purchase:
-    """The purchase that the finding's subject names."""
-    kinds: tuple[Purchase, ...] = get_args(Purchase)
-    return next((purchase for purchase in kinds if format_price_name(purchase, None) in finding.subject), "on_demand")
 
 
 def _sum(

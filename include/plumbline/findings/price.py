@@ -40,11 +40,10 @@ def reconcile_prices(
     checks: Sequence[PriceVerdict], open_findings: Sequence[Finding], simulated: bool = False, unit: str = GPU_HOUR
 ) -> Reconciliation:
     """Compare one provider's checks, one for each price, with its open price findings."""
-    known = {f.subject: f for f in open_findings}
     new, continued, unchanged, resolved = [], [], [], []
     for checked in checks:
         reading = checked.reading
-        change, hold = (known.get(each.of(reading.purchase, reading.term)) for each in (PriceChange, HeldPrice))
+        change, hold = (each.find(open_findings, reading.purchase, reading.term) for each in (PriceChange, HeldPrice))
         finding = price_finding(checked, simulated, unit)
         if checked.status == "outdated":  # says nothing about what is open
             unchanged += [open_finding for open_finding in (change, hold) if open_finding is not None]

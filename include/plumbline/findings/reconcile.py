@@ -52,7 +52,7 @@ def reconcile(
 
 def _parts(finding: Finding, open_findings: Sequence[Finding]) -> list[tuple[Finding, Finding | None]]:
     """The finding with the one that it continues; one about several facts is split if only some are known."""
-    same = [s for s in open_findings if (s.provider, s.kind, s.subject) == (finding.provider, finding.kind, finding.subject)]
+    same = [s for s in open_findings if s.identity == finding.identity]
     here = next((s for s in same if s.campaign_id == finding.campaign_id), None)
     known = [s for s in same if s is not here and (s.campaign_id is None or finding.series_key in s.series)]
     if not Environment.has(finding):

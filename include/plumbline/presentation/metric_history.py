@@ -13,7 +13,7 @@ from plumbline.analysis.prices.check import reports_prices, source_rank
 from plumbline.archive import Archive
 from plumbline.findings.price import CORE_HOUR, GPU_HOUR
 from plumbline.findings.probe import USUAL_PROBES
-from plumbline.findings.types import type_of
+from plumbline.findings.types import about_speed, type_of
 from plumbline.findings.types.held_price import HeldPrice
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import Scale, common_scale, format_change, format_name
@@ -72,7 +72,7 @@ def finding_history(archive: Archive, finding: Finding) -> History | None:
     drawn = type_of(finding).history
     if drawn == "probes":
         return _probe_history(archive, finding)
-    if drawn == "series" and finding.kind == "performance" and finding.campaigns and finding.members:
+    if drawn == "series" and about_speed(finding) and finding.campaigns and finding.members:
         return _performance_history(archive, finding)
     if drawn == "price" and finding.effect is not None:
         return _price_history(archive, finding)

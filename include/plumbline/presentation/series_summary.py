@@ -19,6 +19,7 @@ from plumbline.archive import Archive, FindingView, SeriesView
 from plumbline.archive.pages import MetricKey, SeriesResult
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.teams import KINDS
+from plumbline.findings.types import about_speed
 from plumbline.metrics import METRICS, leading, leading_names
 from plumbline.metrics.formatting import common_scale, format_count, format_name
 from plumbline.results.finding import gravity
@@ -71,7 +72,7 @@ def state_in_campaign(campaign_id: str, planned_at: datetime, covered: bool, rev
 
 def drifted_series(findings: Collection[Any]) -> set[str]:
     """The series that performance findings cover. `findings`: as archived; the unsettled ones, or a campaign's."""
-    return {key for f in findings if f.kind == "performance" for key in (f.detail.get("standing") or [f.series_key]) if key}
+    return {key for f in findings if about_speed(f) for key in (f.detail.get("standing") or [f.series_key]) if key}
 
 
 def series_of_shared_causes(findings: Collection[Any]) -> set[str]:

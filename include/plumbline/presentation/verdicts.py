@@ -21,7 +21,7 @@ from plumbline.analysis.drift.series_state import STATES
 from plumbline.analysis.scorecards.scorecard import leaders, leading_metric, leading_row
 from plumbline.analysis.trial_sample import USABLE
 from plumbline.findings.compared import Compared
-from plumbline.findings.types import stored_type, type_by_id
+from plumbline.findings.types import about_price, about_speed, stored_type, type_by_id
 from plumbline.findings.types.base import FindingType
 from plumbline.judgement import together
 from plumbline.metrics.formatting import (
@@ -297,7 +297,7 @@ def _saves(move: Switch) -> str:
 
 def _headline(campaign: CampaignData, choices: Sequence[ChoiceRow]) -> str:
     # Of severity info only what moves a decision is a headline.
-    grave = [f for f in campaign.findings if f.severity != "info" or f.kind in ("performance", "price")]
+    grave = [f for f in campaign.findings if f.severity != "info" or about_speed(f) or about_price(f)]
     parts = _count_by_word(grave)
     if moved := sum(r.verdict == "move" for r in choices):
         parts.append(format_count(moved, "decision changes", "decisions change"))

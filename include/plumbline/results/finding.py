@@ -163,6 +163,11 @@ class Finding:
         return (*([self.campaign_id] if self.campaign_id is not None else []), *self.seen_in)
 
     @property
+    def identity(self) -> tuple[str, str, str]:
+        """Provider, kind and subject: a later finding with the same ones is about the same thing."""
+        return self.provider, self.kind, self.subject
+
+    @property
     def concerns(self) -> str:
         """The affected workload, such as `training gpt`; empty for the provider as a whole."""
         return f"{self.workload_kind} {self.workload}".strip()

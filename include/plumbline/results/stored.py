@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Literal
 
-from plumbline.results.finding import DECISION_CHANGE_PREFIX, UNREADABLE_ERRORS, Finding, FindingKind, FindingState, Severity
+from plumbline.results.finding import UNREADABLE_ERRORS, Finding, FindingKind, FindingState, Severity
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,6 @@ class FindingView(FindingRecord):
         """Whether the campaign showed it, first or again. A silence names the last campaign that was not silent: that one did not."""
         began = campaign_id == self.campaign_id and self.detail.get("subject") != "silence"
         return began or campaign_id in self.detail.get("seen_in", ())
-
-
-def rests_on_prices(view: FindingView) -> bool:
-    """Whether it is about a price or a first choice, which only readers with access to costs see."""
-    return view.kind == "price" or str(view.detail.get("subject", "")).startswith(DECISION_CHANGE_PREFIX)
 
 
 def read_finding(view: FindingView) -> Finding | None:

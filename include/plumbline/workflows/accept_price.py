@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from itertools import product
-from typing import get_args
+from typing import cast, get_args
 
 from plumbline.analysis.prices.book import declared_price
 from plumbline.analysis.prices.check import PriceVerdict
@@ -16,6 +15,7 @@ from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.providers.rates import ListedPurchase, Term
 from plumbline.findings.price import format_price_source, price_unit
 from plumbline.findings.price_check import checked_price
+from plumbline.findings.types import type_of
 from plumbline.findings.types.held_price import HeldPrice
 from plumbline.findings.types.price_change import PriceChange, format_price_name
 from plumbline.metrics.formatting import format_money
@@ -99,11 +99,10 @@ def _valid_price(
 
 def price_of_finding(finding: Finding) -> tuple[ListedPurchase, Term | None]:
     """ListedPurchase and term of the price that a finding is about. ValueError for other findings."""
-    terms: tuple[Term | None, ...] = (None, *get_args(Term))
-    for each, purchase, term in product((PriceChange, HeldPrice), get_args(ListedPurchase), terms):
-        if each.of(purchase, term) == finding.subject:
-            return purchase, term
-    raise ValueError(f'finding {finding.finding_id} has subject "{finding.subject}"; expected a finding about a price')
+    about = PriceChange.price_of(finding) or HeldPrice.price_of(finding)
+    if about is None or about[0] not in get_args(ListedPurchase):
+        raise ValueError(f"finding {finding.finding_id} is about a {type_of(finding).noun}; expected a finding about a price")
+    return cast(ListedPurchase, about[0]), about[1]
 
 
 def accept_command(provider: Provider, purchase: ListedPurchase, term: Term | None) -> str:

@@ -1,32 +1,27 @@
-"""Twelve months of campaigns: what the cover of a report compares with, and a provider's year beside the fleet's."""
+"""What the cover of a campaign's report compares with: open findings with their costs and claims, earlier choices, a year of speed."""
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 
 from plumbline.alerts.digest import Entry
 from plumbline.analysis.campaign_data import CampaignHistory, ChoiceKey, FindingRow
 from plumbline.analysis.decisions.decision_record import read_decisions
-from plumbline.analysis.drift.environment import FACT_NAMES
+from plumbline.answers.fleet_year import MONTHS, speed_index
 from plumbline.archive import Archive, FindingView
 from plumbline.archive.pages import CampaignHead
-from plumbline.archive.repository import Span
 from plumbline.declarations import Declarations
 from plumbline.findings.headline import headline, one_per_headline
 from plumbline.findings.monthly_cost import sum_costs
 from plumbline.findings.types import stored_type
-from plumbline.metrics import METRICS, leading_names
 from plumbline.metrics.formatting import join_words
 from plumbline.results.finding import OPEN_STATES
 from plumbline.results.stored import read_finding
 from plumbline.workflows.alert import digest_entries
 from plumbline.workflows.claim import Claimable, claimable
 
-MONTHS = 12
 _PAGE = 50
 
 
@@ -111,76 +106,3 @@ def _choices(archive: Archive, campaign_id: str) -> Mapping[ChoiceKey, str]:
     earlier = {d.choice: d.before.first for d in read_decisions(archive.newest_decisions()) if d.before is not None}
     choices = {**earlier, **{d.choice: d.first_name for d in decisions}}
     return {choice: first for choice, first in choices.items() if first is not None}
-
-
-def speed_index(archive: Archive, campaigns: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Provider → campaign → 100 × the geometric mean over its series of how much faster they are than in their first campaign: of all these metrics
-    less is faster."""
-    levels: dict[tuple[str, str], dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
-    for level in archive.campaign_levels(campaigns, {name: METRICS[name].statistic for name in leading_names("hardware")}):
-        if level.value > 0:
-            levels[level.provider, level.series_key][level.metric][level.campaign_id] = level.value
-    logs: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for (provider, _), by_metric in levels.items():
-        values = next(by_metric[name] for name in leading_names("hardware") if name in by_metric)
-        base = next(values[c] for c in campaigns if c in values)
-        for campaign, value in values.items():
-            logs[provider][campaign].append(math.log(base / value))
-    return {provider: {c: 100 * math.exp(sum(v) / len(v)) for c, v in own.items()} for provider, own in logs.items()}
-
-
-SHARED_FACTS = ("driver.version", "cuda.version", "rocm.version", "nccl.version")
-"""Facts of an environment that the fleet is counted by."""
-
-
-@dataclass(frozen=True)
-class FleetYear:
-    """`campaigns`: oldest first. `index`: provider → campaign → speed over all its workloads, 100 in its first of these campaigns.
-    `facts`: provider → what its newest environments say of SHARED_FACTS."""
-
-    campaigns: tuple[CampaignHead, ...]
-    index: Mapping[str, Mapping[str, float]]
-    facts: Mapping[str, Mapping[str, str]]
-
-
-@dataclass(frozen=True)
-class LaneFact:
-    """One shared fact: `same` of `known` providers have this one's value."""
-
-    name: str
-    value: str
-    same: int
-    known: int
-
-
-def fleet_year(archive: Archive, between: Span = (None, None)) -> FleetYear:
-    """The newest twelve campaigns, or those of a span; in a fixed number of statements."""
-    most = MONTHS if between == (None, None) else 5 * MONTHS
-    heads = archive.campaigns_page(limit=most, between=between).rows[::-1]
-    newest: dict[str, tuple[datetime, str, str]] = {}
-    for part in archive.newest_usable():
-        newest[part.series.provider] = max(
-            newest.get(part.series.provider, (part.planned_at, "", "")), (part.planned_at, part.series.series_key, part.campaign_id)
-        )
-    newest_facts = archive.newest_facts([(key, campaign) for _, key, campaign in newest.values()])
-    facts = {provider: _shared(newest_facts.get(key, ())) for provider, (_, key, _) in newest.items()}
-    return FleetYear(heads, speed_index(archive, [head.campaign_id for head in heads]) if heads else {}, facts)
-
-
-def _shared(environments: Sequence[Mapping[str, object]]) -> dict[str, str]:
-    """The facts on which all environments agree."""
-    values = {key: {str(facts[key]) for facts in environments if facts.get(key) is not None} for key in SHARED_FACTS}
-    return {key: next(iter(own)) for key, own in values.items() if len(own) == 1}
-
-
-def fleet_lane(year: FleetYear, provider: str) -> tuple[LaneFact, ...]:
-    """How many providers share each of this one's facts."""
-    return tuple(
-        LaneFact(
-            FACT_NAMES[key],
-            value,
-            sum(own.get(key) == value for own in year.facts.values()),
-            sum(key in own for own in year.facts.values()),
-        )
-        for key, value in year.facts.get(provider, {}).items()
-    )

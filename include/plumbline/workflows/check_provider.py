@@ -13,6 +13,7 @@ from plumbline.archive import Archive, FindingView, SnapshotRecord, SnapshotView
 from plumbline.declarations import Declarations, Provider, load_in_force
 from plumbline.findings import Reconciliation, environment_check
 from plumbline.findings.environment_check import AcceptedFacts, EnvironmentReconciliation
+from plumbline.findings.types import about_facts
 from plumbline.findings.types.failing_check import FailingCheck, check_failing_finding
 from plumbline.launch.cluster.api import ApiRefused
 from plumbline.launch.failures import BadDeclaration, Unreachable
@@ -214,7 +215,7 @@ def compare_with_accepted(
 def _concerned_ids(reconciliation: EnvironmentReconciliation, open_findings: Sequence[Finding]) -> list[str]:
     """The findings of what differs now, and those that this check resolved."""
     about = {fact_name(change.key) for change in reconciliation.changes}
-    known = [s for s in open_findings if s.kind == "environment" and about & {fact_name(m.name) for m in s.members}]
+    known = [s for s in open_findings if about_facts(s) and about & {fact_name(m.name) for m in s.members}]
     return sorted({f.finding_id for f in (*known, *reconciliation.opened, *(finding for finding, _ in reconciliation.resolved))})
 
 

@@ -15,6 +15,7 @@ from plumbline.archive import Archive, DecisionRecord, DecisionView, open_archiv
 from plumbline.declarations import Declarations, digest, load_in_force
 from plumbline.findings import Reconciliation
 from plumbline.findings.decision_change import join_stories, reconcile_decision
+from plumbline.findings.types import about_price
 from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.findings.types.price_change import PriceChange
 from plumbline.results.document import MACHINE_BUSY
@@ -83,7 +84,7 @@ def decide_all(archive: Archive, declared: Declarations, on: date, why: str, spo
 def _stories(archive: Archive, clouds: Mapping[str, str]) -> list[Finding]:
     """Open first choices and prices, with all that was ever found about prices of the same clouds: an accepted price has moved what is open now."""
     unsettled = [f for f in _open_findings(archive) if FirstChoice.has(f) or PriceChange.has(f)]
-    concerned = {clouds.get(f.provider, f.provider) for f in unsettled if f.kind == "price"}
+    concerned = {clouds.get(f.provider, f.provider) for f in unsettled if about_price(f)}
     names = [name for name, cloud in clouds.items() if cloud in concerned]
     known = {f.finding_id for f in unsettled}
     return unsettled + [f for f in readable_findings(archive.findings_of(names, "price")) if f.finding_id not in known]

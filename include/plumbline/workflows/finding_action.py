@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from plumbline.archive import Archive, FindingView
 from plumbline.declarations import Declarations
-from plumbline.findings.types import type_of
+from plumbline.findings.types import rests_on_prices, type_of
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.results.finding import Finding
-from plumbline.results.stored import read_finding, rests_on_prices
+from plumbline.results.stored import read_finding
 from plumbline.workflows.baseline_decision import Answer, Rerun, apply_answer, can_reopen, plan_rerun, reopen
 from plumbline.workflows.plan import ACTION_DAG, Action
 

@@ -111,7 +111,7 @@ def _observe(declared: Declarations, provider: Provider, kind: WatchKind, now: d
 def _update_findings(archive: Archive, provider: Provider, kind: WatchKind, now: datetime) -> tuple[str, ...]:
     recent = archive.observations(provider.name, kind, provider.simulated, (now - _LOOK_BACK[kind], None))
     views = archive.findings_of(provider.name, "reliability", unsettled=True)
-    open_findings = [f for f in readable_findings(views) if f.state in OPEN_STATES and f.subject == Outage.of(kind)]
+    open_findings = [f for f in readable_findings(views) if f.state in OPEN_STATES and Outage.saw(f, kind)]
     excluded = maintenance(archive.operations(provider.name), provider.sla, now)
     watch = provider.watch.of(kind)
     outages = find_outages(recent, watch.every, excluded) if watch is not None else ()

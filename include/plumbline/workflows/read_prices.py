@@ -19,6 +19,7 @@ from plumbline.findings.types.commitment import reconcile_commitments
 from plumbline.findings.types.price_change import PriceChange, format_price_name
 from plumbline.findings.types.silent_price_source import SilentPriceSource, silent_price_source_finding
 from plumbline.price_sources import PriceReport, read_prices
+from plumbline.results.finding import Finding
 from plumbline.workflows.accept_price import accept_price
 from plumbline.workflows.decide import decide_all
 from plumbline.workflows.findings import apply
@@ -123,23 +124,22 @@ def _store(
     opened = apply(archive, reconciliation, by=PRICE_AUTHOR, seen_in=at.isoformat())
     _by_rule(archive, provider, checks, at)
     news = [f for f in (*reconciliation.opened, *reconciliation.continued) if f in reconciliation.continued or f.finding_id in opened]
-    fresh = {f.subject for f in news}
     return PriceCheckResult(
         provider.name,
         at,
         unit,
         readings,
         tuple(checks),
-        tuple(row for c in checks if (row := _row(c, fresh)) is not None),
+        tuple(row for c in checks if (row := _row(c, news)) is not None),
         tuple(dict.fromkeys((*(f.finding_id for f in reconciliation.findings), *silences))),
         opened,
         notes,
     )
 
 
-def _row(checked: PriceVerdict, fresh: set[str]) -> dict[str, str] | None:
+def _row(checked: PriceVerdict, news: Sequence[Finding]) -> dict[str, str] | None:
     """The check as a change for the event; None if it is not new, or held."""
-    if checked.status != "changed" or PriceChange.of(checked.reading.purchase, checked.reading.term) not in fresh:
+    if checked.status != "changed" or PriceChange.find(news, checked.reading.purchase, checked.reading.term) is None:
         return None
     fact = f"price.{format_price_name(checked.reading.purchase, checked.reading.term).replace(' ', '.').replace('-', '_')}"
     return {"fact": fact, "old": f"{checked.accepted:.6g}", "new": f"{checked.price:.6g}"}

@@ -21,6 +21,7 @@ from plumbline.declarations import series_key as key_of
 from plumbline.findings import Reconciliation
 from plumbline.findings.campaign import findings_of
 from plumbline.findings.reconcile import reconcile
+from plumbline.findings.types import about_facts, about_speed
 from plumbline.findings.types.silence import campaign_deadline, is_complete, is_monthly, missing_series_findings
 from plumbline.findings.types.unusable_workload import UnusableWorkload, unusable_workload_finding
 from plumbline.results.finding import FLEET, Finding
@@ -116,7 +117,7 @@ class ReviewResult:
     def quiet(self) -> bool:
         """Whether the campaign was compared and shows no change, also none below its threshold, and no doubt that matters."""
         doubted = any(row.verdict in ("suspected", "moved") and row.family == "lead" for row in self.comparison.rows)
-        changed = any(f.kind in ("performance", "environment") for f in self.findings)
+        changed = any(about_speed(f) or about_facts(f) for f in self.findings)
         return bool(self.comparison.baseline_campaigns) and not (self.comparison.problems or doubted or changed)
 
 
@@ -183,7 +184,7 @@ def _with_causes(archive: Archive, declared: Declarations, campaign_id: str, rev
     changed = {
         Series.parse(one.series_key).provider
         for one in reviewed
-        if any(f.kind == "performance" for f in one.findings)
+        if any(about_speed(f) for f in one.findings)
         or any(fact_name(c.key) in FACT_NAMES for c in one.comparison.environment_changes if c.matters)
     }
     pooled = [f for name in sorted(changed) for f in review_causes(archive, declared, name, REVIEWER, campaign_id)]

@@ -10,11 +10,11 @@ from tests.data.result_documents import PLANNED, document, trial
 
 from plumbline.answers.monthly_costs import monthly_cost_of, monthly_costs
 from plumbline.archive import open_archive
-from plumbline.dashboard.pages.overview import overview
 from plumbline.declarations import Declarations, load
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.findings.monthly_cost import sum_costs
 from plumbline.metrics.formatting import format_money
+from plumbline.presentation.overview import overview
 from plumbline.results.finding import Finding, Member
 from plumbline.workflows.campaign_history import campaign_history
 from plumbline.workflows.findings import finding_record

@@ -15,9 +15,9 @@ from plumbline.analysis.prices.book import Basis, Quote
 from plumbline.answers.fleet import read_fleet
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.dashboard.app import create_app
-from plumbline.dashboard.filters import Filter
 from plumbline.declarations import load
 from plumbline.declarations.alerts import RentedVolume
+from plumbline.presentation.filters import Filter
 from plumbline.presentation.series_summary import ORDER
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)

@@ -18,9 +18,9 @@ from plumbline.analysis.conclusions import conclude
 from plumbline.archive import Archive, open_archive
 from plumbline.cli import output
 from plumbline.cli import verdict as shown
-from plumbline.dashboard.pages.overview import overview
 from plumbline.declarations import Declarations
 from plumbline.presentation.html.report import write_report
+from plumbline.presentation.overview import overview
 from plumbline.presentation.tiles import Tile
 from plumbline.presentation.verdicts import campaign_verdict
 from plumbline.workflows.alert import build_digest

@@ -14,15 +14,16 @@ from plumbline.archive import Archive, FindingView, Outcomes, SeriesView, TrialV
 from plumbline.archive.pages import CampaignHead
 from plumbline.archive.repository import Slice
 from plumbline.dashboard.access import can_see_costs, require_cost_access
-from plumbline.dashboard.filters import Chosen, Filter, filter_bar
-from plumbline.dashboard.pages.reports import report_file, table_file, tables
+from plumbline.dashboard.filters import Chosen, filter_bar
 from plumbline.dashboard.rendering import PageRenderer, PageRoutes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.metrics import METRICS
 from plumbline.presentation.decisions import DecisionRow, decision_row
+from plumbline.presentation.filters import Filter
 from plumbline.presentation.findings_inbox import InboxGroup, group_findings
 from plumbline.presentation.series_summary import HEADLINE_NAMES, ShownState, headline_numbers, series_of_shared_causes, state_in_campaign
+from plumbline.presentation.written_reports import report_file, table_file, tables
 
 FINDINGS_SHOWN, FINDINGS_SEARCHED, DECISIONS_SEARCHED = 20, 500, 50
 MAX_SERIES = 10_000

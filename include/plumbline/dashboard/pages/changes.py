@@ -17,6 +17,7 @@ from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.rendering import PageRenderer, PageRoutes, Parts, address_with, waits_for
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.findings.cause import slowdown
+from plumbline.findings.types import about_speed
 from plumbline.metrics.formatting import format_change
 from plumbline.results.finding import UNREADABLE_ERRORS, Finding
 from plumbline.results.sample import Series
@@ -99,7 +100,7 @@ def change_rows(changes: Sequence[FactChange], findings: Sequence[FindingView]) 
 def _pooled_rows(views: Sequence[FindingView]) -> dict[str, PooledRow]:
     """Rows by changed value, such as `driver 570.86.15`; those that changed performance first."""
     rows: dict[str, PooledRow] = {}
-    for view in sorted(views, key=lambda v: v.kind != "performance"):
+    for view in sorted(views, key=lambda v: not about_speed(v)):
         if not view.detail.get("cause"):
             continue
         with suppress(*UNREADABLE_ERRORS):

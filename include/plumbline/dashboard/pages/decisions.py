@@ -30,7 +30,6 @@ from plumbline.dashboard.decision_query import (
     slider_weights,
 )
 from plumbline.dashboard.filters import Chosen, filter_bar
-from plumbline.dashboard.pages.overview import newest_decisions
 from plumbline.dashboard.pages.repeats import repeat_form
 from plumbline.dashboard.rendering import PageRenderer, PageRoutes, Parts, address_with, base_path, waits_for, wants_json
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
@@ -50,6 +49,7 @@ from plumbline.presentation.decisions import (
     experiment_rows,
     what_decides,
 )
+from plumbline.presentation.overview import newest_decisions
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,14 @@ from fastapi.responses import Response
 from plumbline.analysis.prices.book import all_with_effective_prices, quote, with_effective_prices
 from plumbline.analysis.scorecards.provisioning import launch_share
 from plumbline.answers.compared_series import compared_series
+from plumbline.answers.fleet_year import FleetYear, fleet_lane, fleet_year
 from plumbline.answers.monthly_costs import monthly_costs
 from plumbline.answers.watch_histories import watch_histories
 from plumbline.archive import Archive, FindingView, SeriesView
 from plumbline.archive.repository import Span
 from plumbline.archive.trends import LaunchCounts
 from plumbline.dashboard.access import can_see_costs
-from plumbline.dashboard.filters import RANGE, Chosen, Filter, filter_bar
+from plumbline.dashboard.filters import Chosen, filter_bar
 from plumbline.dashboard.pages.workloads import cached_rankings, leads
 from plumbline.dashboard.rendering import PageRenderer, PageRoutes, Parts, address_with, waits_for
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
@@ -34,13 +35,13 @@ from plumbline.presentation.availability import WatchView, watch_view
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import year_chart
 from plumbline.presentation.charts.launches import launch_chart, launch_lines, lead_time_chart
-from plumbline.presentation.charts.trend import Quantity, Trend, TrendEvent, read_trend, trend_chart
+from plumbline.presentation.charts.trend import OF_THE_PROVIDER, Quantity, Trend, TrendEvent, read_trend, trend_chart
+from plumbline.presentation.filters import RANGE, Filter
 from plumbline.presentation.findings_inbox import InboxGroup, count_severities, group_findings, severity_order, unsettled_findings
 from plumbline.presentation.promises import declared_promises
 from plumbline.presentation.series_summary import SeriesSummary, drifted_series, format_age, series_summaries, shown_state
 from plumbline.results.finding import FLEET
 from plumbline.results.stored import read_finding
-from plumbline.workflows.campaign_history import FleetYear, fleet_lane, fleet_year
 from plumbline.workflows.promises import LAUNCH_CAMPAIGNS
 
 PROVIDERS_PER_PAGE = 20
@@ -290,7 +291,7 @@ def _year_chart(archive: Archive, trend: Trend | None, year: FleetYear, name: st
 def year_events(archive: Archive, trend: Trend | None, year: FleetYear, name: str) -> tuple[TrendEvent, ...]:
     """Changes of the year: drifts in words; the environment, such as driver and nodes, and prices, as beside the trend."""
     planned_times = {head.campaign_id: head.planned_at for head in year.campaigns}
-    events = [e for e in (trend.events if trend is not None else ()) if e.kind in ("environment", "price")]
+    events = [e for e in (trend.events if trend is not None else ()) if e.kind in OF_THE_PROVIDER]
     for view in archive.findings_page(provider=name, kind="performance", limit=FINDINGS_DRAWN).rows:
         if (finding := read_finding(view)) is not None:
             at, link = planned_times.get(view.campaign_id or "", view.opened_at), f"/findings/{view.finding_id}"

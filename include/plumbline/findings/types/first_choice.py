@@ -32,6 +32,11 @@ class FirstChoice(FindingType):
         return f"{cls.subject}{team}/{kind}/{'+'.join(workloads)}"
 
     @classmethod
+    def is_of(cls, finding: Finding, team: str, kind: str, workloads: Sequence[str]) -> bool:
+        """Whether the finding is about this choice."""
+        return finding.subject == cls.of(team, kind, workloads)
+
+    @classmethod
     def choice(cls, finding: Finding) -> tuple[str, str, tuple[str, ...]]:
         """Team, kind and workloads."""
         team, kind, workloads = cls.rest(finding).split("/", 2)

@@ -35,6 +35,11 @@ class Outage(FailedLaunches):
         return f"{cls.subject}{watch}"
 
     @classmethod
+    def saw(cls, finding: Finding, watch: WatchKind) -> bool:
+        """Whether the finding is an outage that this watch saw."""
+        return finding.subject == cls.of(watch)
+
+    @classmethod
     def watch_of(cls, finding: Finding) -> WatchKind:
         """ValueError for one of another watch."""
         name = cls.rest(finding)
@@ -51,7 +56,7 @@ def reconcile_outages(
     provider: str, kind: WatchKind, outages: Sequence[Misses], newest: Observation | None, open_findings: Sequence[Finding], simulated: bool
 ) -> Reconciliation:
     """`outages`: oldest first, of the last checks; `newest`: the last one. An outage that ended before it was seen opens none."""
-    known = [f for f in open_findings if f.subject == Outage.of(kind)]
+    known = [f for f in open_findings if Outage.saw(f, kind)]
     lasting = outages[-1] if outages and outages[-1].ended is None else None
     if lasting is None:
         answered = newest is not None and newest.cause is None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterable
+from typing import ClassVar, get_args
 
 from plumbline.declarations.providers.rates import Purchase, Term
 from plumbline.findings.phrases import format_begin, price_cause, titled
@@ -47,6 +48,24 @@ class PriceChange(AboutMoney):
     def of(cls, purchase: Purchase, term: Term | None) -> str:
         """The subject of a finding about a price, such as `price on-demand`."""
         return f"{cls.subject}{format_price_name(purchase, term)}"
+
+    @classmethod
+    def price_of(cls, finding: Finding) -> tuple[Purchase, Term | None] | None:
+        """Purchase and term of the price that a finding of this type is about; None of another."""
+        terms: tuple[Term | None, ...] = (None, *get_args(Term))
+        prices = ((purchase, term) for purchase in get_args(Purchase) for term in terms)
+        return next(((purchase, term) for purchase, term in prices if cls.of(purchase, term) == finding.subject), None)
+
+    @staticmethod
+    def purchase_of(finding: Finding) -> Purchase:
+        """The purchase that the subject of any finding about a price names; on demand where it names none."""
+        kinds: tuple[Purchase, ...] = get_args(Purchase)
+        return next((purchase for purchase in kinds if format_price_name(purchase, None) in finding.subject), "on_demand")
+
+    @classmethod
+    def find(cls, findings: Iterable[Finding], purchase: Purchase, term: Term | None) -> Finding | None:
+        """The last of the findings that is of this type and about this price."""
+        return next((f for f in reversed(list(findings)) if f.subject == cls.of(purchase, term)), None)
 
     def word(self, direction: str, effect: float | None) -> str:
         return "price cut" if (effect or 0.0) < 0 else self.noun

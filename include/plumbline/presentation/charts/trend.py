@@ -17,6 +17,7 @@ from plumbline.archive import Archive, FindingView, MetricPoint, SeriesView
 from plumbline.archive.records import BaselineView
 from plumbline.archive.repository import Span
 from plumbline.declarations import Declarations, Provider
+from plumbline.findings.types import about_failures, about_gaps, about_speed
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import (
     Scale,
@@ -49,6 +50,10 @@ class Quantity:
         """The chart's name, such as `step time median, steady`."""
         statistic_suffix = "" if self.statistic == "value" else f" {self.statistic}"
         return f"{format_name(self.metric)}{statistic_suffix}, {format_name(self.phase)}"
+
+
+OF_THE_PROVIDER: tuple[EventKind, ...] = ("environment", "price")
+"""Events that concern all series of a provider."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +176,7 @@ def _finding_events(findings: Sequence[FindingView], series: SeriesView, planned
     events = []
     for f in findings:
         series_keys = {f.series_key, *(f.detail.get("standing") or ())}
-        if f.kind in ("performance", "reliability", "missing_data") and f.series_key and series.series_key not in series_keys:
+        if (about_speed(f) or about_failures(f) or about_gaps(f)) and f.series_key and series.series_key not in series_keys:
             continue
         at = planned_times.get(f.campaign_id or "") or _day(str(f.detail.get("since") or "")) or f.opened_at
         events.append(TrendEvent(at, "finding", f.headline, f"/findings/{f.finding_id}"))

@@ -19,12 +19,12 @@ from plumbline.answers.active_runs import ActiveRun, ReadActiveRuns
 from plumbline.answers.spend import spend_by_campaign
 from plumbline.archive import Archive, DecisionRecord, FindingRecord, open_archive
 from plumbline.archive.audit import SERIES_REVIEWED
+from plumbline.dashboard.active_runs import ask_airflow
 from plumbline.dashboard.app import create_app
-from plumbline.dashboard.pages.overview import Overview, newest_decisions, overview
-from plumbline.dashboard.status_strip import ask_airflow
 from plumbline.declarations import Declarations, load
 from plumbline.metrics.formatting import format_amount
 from plumbline.presentation.heat_map import HeatCell, HeatView
+from plumbline.presentation.overview import Overview, newest_decisions, overview
 from plumbline.presentation.tiles import Tile
 
 

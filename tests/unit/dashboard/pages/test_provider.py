@@ -15,11 +15,11 @@ from tests.data.result_documents import FACTS, PLANNED, document, failed, infere
 from tests.fakes.trials import CONFIG
 from tests.parsed import Parsed
 
+from plumbline.answers.fleet_year import FleetYear, fleet_lane, fleet_year
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.dashboard.app import create_app
 from plumbline.presentation.charts.fleet import year_chart
 from plumbline.results import Event, LaunchRecord
-from plumbline.workflows.campaign_history import FleetYear, fleet_lane, fleet_year
 
 MONTHS = 14
 CHANGED = 8

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Literal
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from plumbline.analysis.campaign_data import MonthlyTotal
 from plumbline.analysis.decisions.savings import Savings
-from plumbline.answers.active_runs import ActiveRun, ReadActiveRuns
+from plumbline.answers.active_runs import ActiveRun
 from plumbline.archive import FindingView
 from plumbline.declarations import Declarations
 from plumbline.findings.compared import Compared
@@ -24,7 +21,6 @@ from plumbline.presentation.heat_map import SeriesStatus
 from plumbline.presentation.series_summary import ORDER, format_age
 from plumbline.presentation.tiles import Tile, lost_tile, saving_tile
 
-log = logging.getLogger(__name__)
 _RUNS_NAMED = 3
 _NOT_COMPARED = ("cannot_tell", "never_measured", "stale")
 
@@ -75,17 +71,6 @@ def _with_next_slot(note: str, declared: Declarations, now: datetime) -> str:
         return note
     at, names = slot
     return f"{f'{note}; ' if note else ''}next {at:%Y-%m-%d %H:%M} UTC on {names[0] if len(names) == 1 else f'{len(names)} providers'}"
-
-
-def ask_airflow(read_runs: ReadActiveRuns | None) -> Sequence[ActiveRun] | None:
-    """The runs in progress; None outside Airflow, and while its database does not answer."""
-    if read_runs is None:
-        return None
-    try:
-        return read_runs()
-    except SQLAlchemyError:
-        log.warning("Airflow's DAG runs cannot be read", exc_info=True)
-        return None
 
 
 def _running_tile(active: Sequence[ActiveRun] | None, campaign: list[Tile], declared: Declarations, now: datetime) -> list[Tile]:
