@@ -1,4 +1,4 @@
-"""The report in a real browser with the network off: the cover, its charts, folded sections, colours, and the PDF."""
+"""The report in a real browser with the network off: the cover, its charts, folded sections, colours, and what a printer gets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from playwright.sync_api import Browser
 from tests.browser.chromium import QUICK_SHAPES, opened
 from tests.browser.sample import campaign
 
-from plumbline.presentation.html.pdf import NoBrowser, write_pdf
 from plumbline.presentation.html.report import write_report
 
 
@@ -72,13 +71,7 @@ def test_a_folded_section_opens_by_its_link_and_by_keyboard(report: Path, chromi
         page.locator("#raw details.trial").first.wait_for()
 
 
-def test_the_pdf_begins_with_the_cover(report: Path) -> None:
-    data = write_pdf(report).read_bytes()
-    assert data.startswith(b"%PDF-")
+def test_the_printed_page_begins_with_the_cover(report: Path, chromium: Browser) -> None:
+    with opened(chromium, report, "wide-light") as (page, _, _):
+        data = page.pdf()
     assert 2 <= len(re.findall(rb"/Type\s*/Page[^s]", data)) <= 12
-
-
-def test_a_missing_browser_is_named(report: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CHROMIUM", "/no/such/browser")
-    with pytest.raises(NoBrowser, match=r"CHROMIUM is /no/such/browser.*expected"):
-        write_pdf(report)

@@ -1,4 +1,4 @@
-"""`plumbline report`: the report of a campaign as HTML and Markdown, and as PDF and mail."""
+"""`plumbline report`: the report of a campaign as HTML and Markdown, and as a mail."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import typer
 from plumbline.cli.declared import Campaign
 from plumbline.cli.output import Json, clear_errors, emit, out, read_archive
 from plumbline.declarations import DeclarationError
-from plumbline.presentation.html.pdf import NoBrowser
 from plumbline.presentation.tables import TableFormat
 from plumbline.workflows.report import write_files
 
@@ -17,17 +16,16 @@ from plumbline.workflows.report import write_files
 def report(
     campaign: Campaign = None,
     tables: Annotated[TableFormat | None, typer.Option(help="every table as well, for spreadsheets or for programs")] = None,
-    pdf: Annotated[bool, typer.Option("--pdf", help="also as PDF, printed by a Chromium of this machine")] = False,
     mail: Annotated[bool, typer.Option("--mail", help="also report.eml: the cover as a draft to send, the report attached")] = False,
     to: Annotated[list[str] | None, typer.Option(help="a recipient of the mail; repeat it for several")] = None,
     as_json: Json = False,
 ) -> None:
     read_archive().close()
-    with clear_errors(LookupError, DeclarationError, NoBrowser, ValueError):
-        done = write_files(campaign, () if tables is None else (tables,), pdf=pdf, mail=mail or bool(to), to=to or ())
+    with clear_errors(LookupError, DeclarationError, ValueError):
+        done = write_files(campaign, () if tables is None else (tables,), mail=mail or bool(to), to=to or ())
 
     def show() -> None:
-        for place in (done.report, done.pdf, done.mail, done.tables):
+        for place in (done.report, done.mail, done.tables):
             if place is not None:
                 out.print(str(place))
 

@@ -29,7 +29,6 @@ from plumbline.declarations import installation_paths, load_in_force
 from plumbline.presentation.commitments import commitment_table
 from plumbline.presentation.html import report as html_report
 from plumbline.presentation.html.mail import check_recipients, write_mail
-from plumbline.presentation.html.pdf import find_browser, write_pdf
 from plumbline.presentation.series_summary import series_of_shared_causes
 from plumbline.presentation.tables import TableFormat
 from plumbline.results import ResultStore
@@ -56,7 +55,6 @@ class WrittenReport:
 
     report: Path
     tables: Path | None = None
-    pdf: Path | None = None
     mail: Path | None = None
 
 
@@ -70,27 +68,20 @@ def write_report(campaign_id: str | None = None, forms: Sequence[TableFormat] = 
 
 @garbage_collection_paused()
 def write_files(
-    campaign_id: str | None = None, forms: Sequence[TableFormat] = (), *, pdf: bool = False, mail: bool = False, to: Sequence[str] = ()
+    campaign_id: str | None = None, forms: Sequence[TableFormat] = (), *, mail: bool = False, to: Sequence[str] = ()
 ) -> WrittenReport:
-    """`write_report`, and the same as PDF and as a mail to these recipients.
-
-    ValueError for a recipient that is no address; NoBrowser if no Chromium can print the PDF.
-    """
+    """`write_report`, and the same as a mail to these recipients. ValueError for a recipient that is no address."""
     check_recipients(to)
-    if pdf:
-        find_browser()
     with open_archive() as archive:
         conclusions = conclude(campaign_data(archive, campaign_id or newest_campaign(archive)))
         today = _decisions_today(archive, conclusions) if conclusions.decided else {}
         broken = broken_promises(archive, load_in_force(), conclusions.campaign.providers)
         conclusions = replace(conclusions, winner_changes=dict(_winner_changes(archive, conclusions)), today=today)
     page = html_report.write_concluded(conclusions, installation_paths().reports, forms, broken)
-    printed = write_pdf(page) if pdf else None
     return WrittenReport(
         report=page,
         tables=page.parent / "tables" if forms else None,
-        pdf=printed,
-        mail=write_mail(conclusions, page, to, (printed,) if printed else ()) if mail else None,
+        mail=write_mail(conclusions, page, to) if mail else None,
     )
 
 

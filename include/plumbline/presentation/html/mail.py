@@ -17,8 +17,8 @@ from plumbline.presentation.html.report import report_templates
 from plumbline.presentation.verdicts import campaign_verdict
 
 
-def write_mail(conclusions: Conclusions, report: Path, to: Sequence[str] = (), attachments: Sequence[Path] = ()) -> Path:
-    """`report.eml` beside the report: a draft to open, address and send. `to`: its recipients. `attachments`: files that go with it.
+def write_mail(conclusions: Conclusions, report: Path, to: Sequence[str] = ()) -> Path:
+    """`report.eml` beside the report: a draft to open, address and send. `to`: its recipients.
 
     `report`: the HTML file that `write_report` wrote; the text part is the Markdown beside it.
     """
@@ -40,9 +40,7 @@ def write_mail(conclusions: Conclusions, report: Path, to: Sequence[str] = (), a
     assert isinstance(html_part, EmailMessage)  # added above
     for name, _, data in pictures:
         html_part.add_related(data, "image", "png", cid=f"<{name}>", filename=f"{name.partition('@')[0]}.png", disposition="inline")
-    for path in (report, *attachments):
-        kind = {".html": ("text", "html"), ".pdf": ("application", "pdf")}.get(path.suffix, ("application", "octet-stream"))
-        message.add_attachment(path.read_bytes(), maintype=kind[0], subtype=kind[1], filename=path.name)
+    message.add_attachment(report.read_bytes(), maintype="text", subtype="html", filename=report.name)
     # The same report gives the same bytes.
     boundaries(message, hashlib.sha256(html.encode()).hexdigest()[:24])
     target = report.with_suffix(".eml")
