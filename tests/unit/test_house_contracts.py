@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import tomllib
 from tests.fakes.quick_python import search_path
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACTS = re.findall(r'contracts\]\]\nname = "(.+)"', (ROOT / "pyproject.toml").read_text())
+CLUSTER = "A cluster is reached by its launcher, its operator, its trigger and its commands"
 PLANTED = [
     ("A room imports only from floors below it", "metrics/units.py", "import plumbline.declarations"),
     ("A room imports only from floors below it", "workflows/plan.py", "import plumbline.cli.app"),
@@ -25,6 +27,16 @@ PLANTED = [
     ("Analysis is pure: data in, data out", "analysis/drift/effect.py", "import plumbline.archive"),
     ("Analysis is pure: data in, data out", "analysis/cost/budget.py", "import httpx"),
     ("Only airflow, embedded and dags import Airflow", "workflows/retain.py", "import airflow"),
+    (
+        CLUSTER,
+        "workflows/accept.py",
+        "import plumbline.launch.cluster.api",
+    ),
+    (
+        CLUSTER,
+        "cli/check.py",
+        "def late():\n    from plumbline.launch.cluster import names",
+    ),
     ("The supervisor starts with the standard library and psutil", "embedded/supervisor.py", "import plumbline.declarations"),
     (
         "No circle, neither between rooms nor inside one",
@@ -73,3 +85,11 @@ def test_a_planted_violation_breaks_the_contract(planted: Path, contract: str) -
 
 def test_every_contract_has_a_planted_violation() -> None:
     assert {name for name, _, _ in PLANTED} == set(CONTRACTS)
+
+
+def test_no_new_room_reaches_a_cluster() -> None:
+    (contract,) = (
+        c for c in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"] if c["name"] == CLUSTER
+    )
+    rooms = {path.stem for path in (ROOT / "include" / "plumbline").iterdir() if path.name != "__init__.py" and path.suffix in ("", ".py")}
+    assert {f"plumbline.{room}" for room in rooms - {"launch", "airflow", "__pycache__"}} == set(contract["source_modules"])

@@ -18,7 +18,7 @@ from plumbline.airflow.triggers import LaunchTrigger
 from plumbline.declarations import Provider
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.launch import progress
-from plumbline.launch.cluster.api import ApiRefused, ClusterApi
+from plumbline.launch.cluster.api import ClusterApi
 from plumbline.launch.cluster.manifests import gang
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.names import cluster_declaration
@@ -27,7 +27,7 @@ from plumbline.launch.cluster.observe.polling import tolerate
 from plumbline.launch.cluster.operate import replacement
 from plumbline.launch.cluster.operate.attempts import Attempt
 from plumbline.launch.cluster.operate.closing import adopt_or_announce, close_attempt
-from plumbline.launch.failures import BadDeclaration, Interrupted, TrialFailure, Unreachable, raise_failure
+from plumbline.launch.failures import ApiRefused, BadDeclaration, Interrupted, TrialFailure, Unreachable, raise_failure
 from plumbline.results import LaunchRecord
 from plumbline.workflows.benchmark import collect_or_leave
 

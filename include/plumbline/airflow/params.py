@@ -30,7 +30,7 @@ def on_demand_form(declared: Declarations, provider: Provider) -> dict[str, Para
         ),
         "campaign": campaign_field("Empty: a new campaign, named by the time."),
     }
-    if provider.launcher.runs_pods or provider.simulated:
+    if provider.launcher.chooses_nodes or provider.simulated:
         fields["placement"] = Param(
             "any",
             type="string",
@@ -46,7 +46,7 @@ def on_demand_form(declared: Declarations, provider: Provider) -> dict[str, Para
 
 def acceptance_form(declared: Declarations) -> dict[str, Param]:
     """The form of an acceptance: of providers whose nodes can be named."""
-    names = [p.name for p in declared.enabled_providers() if p.launcher.runs_pods or p.simulated]
+    names = [p.name for p in declared.enabled_providers() if p.launcher.chooses_nodes or p.simulated]
     trainings = sorted({w.name for p in declared.enabled_providers() for w in declared.workloads_for(p) if w.kind == "training"})
     return {
         "provider": Param(None, type="string", enum=names, title="Provider", description="Required. Its benchmark DAG must not be paused."),

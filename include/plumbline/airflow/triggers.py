@@ -18,7 +18,7 @@ from plumbline.declarations import TrainingJob
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.launch import progress
 from plumbline.launch.cluster import names
-from plumbline.launch.cluster.api import ApiAnswer, ApiRefused, ClusterApi, RequestFailed
+from plumbline.launch.cluster.api import ApiAnswer, ClusterApi
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.observe.log_reader import LogReader
 from plumbline.launch.cluster.observe.observation import (
@@ -34,7 +34,7 @@ from plumbline.launch.cluster.observe.pod_watch import Decision, Outage, PodWatc
 from plumbline.launch.cluster.observe.replicas import REPLICAS_POLL_S, missing_pods, replica_count
 from plumbline.launch.cluster.observe.verdict import classify_launch
 from plumbline.launch.cluster.operate.attempts import Attempt
-from plumbline.launch.failures import Unreachable
+from plumbline.launch.failures import ApiRefused, RequestFailed, Unreachable
 from plumbline.results.document import ReplicaCount
 
 T = TypeVar("T")

@@ -27,8 +27,7 @@ from plumbline.cli.output import (
     require_stores,
     table,
 )
-from plumbline.launch.cluster.api import ApiRefused
-from plumbline.launch.failures import TrialFailure
+from plumbline.launch.failures import ApiRefused, TrialFailure
 from plumbline.launch.plan import PlanError
 from plumbline.launch.registry import launcher_for
 from plumbline.presentation.acceptance import ORDER, method, node_row, summary, why_of

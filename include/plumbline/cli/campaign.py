@@ -46,8 +46,7 @@ from plumbline.embedded.client import AirflowError
 from plumbline.embedded.connections import airflow_environment, prepare
 from plumbline.embedded.server import AirflowServer, PoolKeeper, ServerError
 from plumbline.launch import stores
-from plumbline.launch.cluster.api import ApiRefused
-from plumbline.launch.failures import TrialFailure
+from plumbline.launch.failures import ApiRefused, TrialFailure
 from plumbline.launch.local.gpu_provider import refresh_declaration
 from plumbline.launch.plan import Placement, PlanError, RunRequest, on_each_node, planned_trials
 from plumbline.metrics.formatting import format_quantity

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,44 +30,18 @@ from plumbline.declarations.compatibility import never_run_on
 from plumbline.declarations.data_places import data_of, describe
 from plumbline.declarations.loader import Placeholder, find_placeholders
 from plumbline.declarations.workloads.container import ContainerWorkload
-from plumbline.launch.cluster.manifests.patch import differences, unknown_fields
-from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
-from plumbline.launch.cluster.names import cluster_declaration
+from plumbline.launch.launcher import PatchedField
 from plumbline.launch.monthly_estimate import MonthlyEstimate, WorkloadEstimate, estimate_month, estimate_workload, measurement_gaps
-from plumbline.launch.plan import typical_trials
+from plumbline.launch.registry import launcher_for
 from plumbline.metrics.formatting import format_amount, format_count, names_by_text
 
 _LONG = 60
 
 
-@dataclass(frozen=True)
-class PatchedField:
-    """A field of a provider's pods that its patch sets or removes. `known`: Kubernetes has such a field."""
-
-    provider: str
-    field: str
-    before: Any
-    after: Any
-    known: bool
-
-
 def patched_fields(declared: Declarations, providers: Sequence[Provider]) -> list[PatchedField]:
-    """Provider with a `pod_patch` → changed fields of a typical trial's pod."""
-    return [field for provider in sorted(providers, key=lambda p: p.name) for field in _patched_fields(declared, provider)]
-
-
-def _patched_fields(declared: Declarations, provider: Provider) -> list[PatchedField]:
-    if not provider.launcher.runs_pods or not (launcher := cluster_declaration(provider)).pod_patch:
-        return []
-    now = datetime.now(timezone.utc)
-    trial = next(iter(typical_trials(declared, provider, now)), None)
-    if trial is None:
-        return []
-    plain = trial.model_copy(update={"provider": provider.model_copy(update={"launcher": launcher.model_copy(update={"pod_patch": {}})})})
-    before, after = (pod_manifest(t, requested_at=now) for t in (plain, trial))
-    unknown = unknown_fields(after)
-    patches = [PatchedField(provider.name, *fields, known=True) for fields in differences(before, after)]
-    return patches + [PatchedField(provider.name, field, None, None, known=False) for field in unknown]
+    """What providers' own patches change of a typical trial there, by provider."""
+    now, patched = datetime.now(timezone.utc), sorted((p for p in providers if p.launcher.patched), key=lambda p: p.name)
+    return [field for provider in patched for field in launcher_for(provider).patched_fields(declared, provider, now)]
 
 
 def show_patched_fields(fields: list[PatchedField]) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from contextlib import redirect_stdout
-from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Literal
@@ -20,16 +19,11 @@ from plumbline.cli.output import TONES, Json, clear_errors, emit, err, fail, out
 from plumbline.declarations import Declarations, KubernetesLauncher, Provider
 from plumbline.embedded.connections import provide_connections, variable
 from plumbline.embedded.doctor.examination import examine
-from plumbline.launch.cluster.api import ApiRefused
-from plumbline.launch.cluster.doctor.doctor import examine_cluster
-from plumbline.launch.cluster.doctor.probe_pod import DOCTOR_PATIENCE
 from plumbline.launch.cluster.launcher_account import MIN_LIFETIME_S, AccessError, admin_client, grant_access
 from plumbline.launch.cluster.names import cluster_declaration
-from plumbline.launch.cluster.operate import sweep as cluster_sweep
-from plumbline.launch.cluster.operate.sweep import campaign_launches
 from plumbline.launch.doctor_check import DoctorCheck, judge_checks
-from plumbline.launch.failures import BadDeclaration, Unreachable
-from plumbline.launch.plan import possible_trials
+from plumbline.launch.failures import ApiRefused, BadDeclaration, Unreachable
+from plumbline.launch.registry import launcher_for
 from plumbline.metrics.units import SECONDS, parse
 
 _MARK = {"ok": ("✓", "green"), "failed": ("✗", "red"), "unknown": ("?", "yellow"), "skipped": ("–", "dim")}
@@ -123,9 +117,8 @@ def doctor(
     """Check a provider's cluster from Airflow's side, each line with its remedy. Leaves nothing behind."""
     chosen, launcher, declared = _chosen(provider)
     _provide_connections(launcher, kubeconfig)
-    lines = []
-    trials = possible_trials(declared, chosen, datetime.now(timezone.utc))
-    for line in examine_cluster(chosen, launcher, trials, patience=None if no_pod else DOCTOR_PATIENCE, gpu=not no_gpu):
+    lines, now = [], datetime.now(timezone.utc)
+    for line in launcher_for(chosen).doctor(declared, chosen, now, start=not no_pod, accelerators=not no_gpu):
         lines.append(line)
         if not as_json:
             show(line)
@@ -144,12 +137,12 @@ def sweep(
     as_json: Json = False,
 ) -> None:
     """Delete now what the hourly upkeep would: pods, Jobs and Services of ours that outlived their launch. Exit code 1 if it is refused."""
-    _, launcher, _ = _chosen(provider)
+    chosen, launcher, _ = _chosen(provider)
     _provide_connections(launcher, kubeconfig)
     try:
         with clear_errors(BadDeclaration, LookupError):
-            gone = cluster_sweep.sweep_expired(launcher, launches=None if campaign is None else campaign_launches(campaign, provider))
-            left = cluster_sweep.count_pods(launcher)
+            gone = launcher_for(chosen).sweep(chosen, campaign)
+            left = launcher_for(chosen).leftovers(chosen)
     except (ApiRefused, Unreachable, OSError) as error:
         fail(str(error), FAILED)
 
@@ -161,7 +154,7 @@ def sweep(
             out.print(f"nothing in {launcher.namespace} {what}")
         out.print(f"left in {launcher.namespace}: {left}")
 
-    emit(as_json, {"provider": provider, "deleted": gone, "left": asdict(left)}, show)
+    emit(as_json, {"provider": provider, "deleted": gone, "left": None if left is None else left.row()}, show)
 
 
 def _chosen(name: str) -> tuple[Provider, KubernetesLauncher, Declarations]:

@@ -21,8 +21,7 @@ from plumbline.declarations import Provider
 from plumbline.embedded.connections import provide_connections
 from plumbline.findings.probe import ProbeVerdict
 from plumbline.findings.types.price_change import format_price_name
-from plumbline.launch.cluster.api import ApiRefused
-from plumbline.launch.failures import TrialFailure
+from plumbline.launch.failures import ApiRefused, TrialFailure
 from plumbline.launch.plan import PlanError
 from plumbline.metrics.formatting import format_count, format_money_change
 from plumbline.presentation.availability import watch_view

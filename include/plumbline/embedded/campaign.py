@@ -254,7 +254,7 @@ class _Campaign:
         for run in started:
             if not self.client.run(run.dag_id, run.run_id).ended:
                 self.client.end_run(run.dag_id, run.run_id, "stopped by the command that started it")
-        pods = any(self.declared.providers[name].launcher.runs_pods for name in self.planned)
+        pods = any(self.declared.providers[name].launcher.outlasts_task for name in self.planned)
         deadline = time.monotonic() + (_STOP_PODS_LIMIT_S if pods else _STOP_LIMIT_S)
         while time.monotonic() < deadline and any(progress_file(t.trial_id).exists() for t in self.trials):
             time.sleep(0.2)

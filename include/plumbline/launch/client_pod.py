@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from plumbline.declarations import Trial
+from datetime import datetime
+
+from plumbline.declarations import Declarations, Provider
 from plumbline.launch.cluster.launcher import ClusterLauncher
 from plumbline.launch.endpoint import EndpointClientLauncher
-from plumbline.launch.launcher import OnProgress
-from plumbline.results import LaunchRecord, ResultStore
+from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, ProbeSkipped, ProviderFacts
+from plumbline.results.probe_document import ProbeDocument
 
 
-class ClientPods(EndpointClientLauncher):
-    """Trials are pods that Airflow launches; what is asked without a trial is asked of the endpoint, from here."""
+class ClientPods(ClusterLauncher):
+    """Trials are pods of a cluster; what is asked without a trial is asked of the endpoint, from here."""
 
-    operator = ClusterLauncher.operator
+    _endpoint = EndpointClientLauncher()
 
-    def launch(self, trial: Trial, store: ResultStore, on_progress: OnProgress | None = None) -> LaunchRecord:
-        return ClusterLauncher().launch(trial, store, on_progress)
+    def discover(self, provider: Provider, at: datetime, *, patience_s: float = DISCOVERY_PATIENCE_S) -> ProviderFacts:
+        return self._endpoint.discover(provider, at, patience_s=patience_s)
+
+    def probe(self, declared: Declarations, provider: Provider, now: datetime, limit_s: float) -> ProbeDocument | ProbeSkipped:
+        return self._endpoint.probe(declared, provider, now, limit_s)
+
+    def check_uptime(self, declared: Declarations, provider: Provider, now: datetime) -> float:
+        return self._endpoint.check_uptime(declared, provider, now)
+
+    def ask_capacity(self, declared: Declarations, provider: Provider, now: datetime) -> float | None:
+        return self._endpoint.ask_capacity(declared, provider, now)

@@ -39,6 +39,26 @@ Unreachable = _kind("Unreachable", "unreachable")
 BadDeclaration = _kind("BadDeclaration", "bad_declaration")
 EXCEPTIONS: dict[FailureClass, type[TrialFailure]] = {kind.failure_class: kind for kind in TrialFailure.__subclasses__()}
 
+NODES_FULL = "every node that matches lacked free GPUs"
+"""What a launch's record says where all nodes that fit were in use."""
+
+
+class ApiRefused(Exception):
+    """A trial's place refused a request, and a retry would not change that. `status`: the HTTP status, 0 without one; `detail`: its message."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(f"HTTP {status}: {detail}" if status else detail)
+        self.status, self.detail = status, detail
+
+
+class RequestFailed(Exception):
+    """A request that a retry may repair. `status`: the HTTP status of an answer; `retry_after_s`: least seconds until the retry."""
+
+    def __init__(self, detail: str, status: int | None = None, retry_after_s: float = 0.0) -> None:
+        super().__init__(detail)
+        self.status, self.retry_after_s = status, retry_after_s
+
+
 _HOST_REFUSED = re.compile(r"(?:HTTP|error) 5\d\d|Errno (?:104|111)\b|refused|reset", re.IGNORECASE)
 
 

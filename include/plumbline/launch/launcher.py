@@ -1,16 +1,18 @@
-"""The launcher interface: how trials reach a provider, and its facts and probe without a trial."""
+"""The launcher interface: how trials reach a provider and what they leave there; its facts, probe and checks without a trial."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from plumbline.declarations import Declarations, Provider, Trial
 from plumbline.harness.launcher_protocol import ProgressLine
+from plumbline.launch.doctor_check import DoctorCheck, skipped
 from plumbline.launch.failures import BadDeclaration
+from plumbline.launch.leftovers import Leftovers
 from plumbline.results import LaunchRecord, ResultStore, Scalar
 from plumbline.results.probe_document import ProbeDocument
 
@@ -42,6 +44,17 @@ class ProbeSkipped:
     why: str
 
 
+@dataclass(frozen=True)
+class PatchedField:
+    """A field of what a launch creates that the provider's own patch sets. `known`: the place has such a field, else it would be dropped."""
+
+    provider: str
+    field: str
+    before: Any
+    after: Any
+    known: bool
+
+
 class Launcher(ABC):
     """How trials reach the providers of one kind of launcher; `launch.registry` knows the kinds."""
 
@@ -56,6 +69,43 @@ class Launcher(ABC):
         in the store is never overwritten: the trial then runs as the next attempt. OSError if the store cannot be written, after a running
         trial was ended. PlanError where only Airflow's operator can run it.
         """
+
+    def settle(self, spec: Mapping[str, str]) -> list[str]:
+        """End and record the launches that a trial's ended task left unrecorded; their names. `spec`: the trial's {campaign_id, trial_id}.
+
+        None by default: what `launch` starts ends with its task. OSError if a store cannot be reached.
+        """
+        return []
+
+    def sweep(self, provider: Provider, campaign_id: str | None = None) -> list[str]:
+        """Delete what outlived its launch at the provider, or all launches of a campaign; what was deleted.
+
+        Unreachable and BadDeclaration as of a launch; ApiRefused after everything else was swept. LookupError without such a campaign.
+        """
+        return []
+
+    def leftovers(self, provider: Provider) -> Leftovers | None:
+        """What is at the provider now; None where nothing outlasts its task. Unreachable, BadDeclaration, ApiRefused."""
+        return None
+
+    def fresh_node(self, trial: Trial, used: Collection[str]) -> Trial:
+        """The trial as one that keeps off the nodes `used`. BadDeclaration where a provider has one place only."""
+        if not trial.provider.launcher.chooses_nodes and not trial.provider.simulated:
+            raise BadDeclaration(f"{trial.provider.name} has one place only; expected a provider that can choose among nodes")
+        return trial.model_copy(update={"placement": "fresh_node", "avoid_nodes": tuple(used)})
+
+    def doctor(
+        self, declared: Declarations, provider: Provider, now: datetime, *, start: bool = True, accelerators: bool = True
+    ) -> Iterator[DoctorCheck]:
+        """Check the provider as a launch would use it, one check at a time; leaves nothing behind. `start`: also start what a trial starts, with
+        its `accelerators`."""
+        yield skipped(
+            "launcher", f"no checks of its own for launcher.kind {provider.launcher.kind}: `plumbline doctor` checks this machine"
+        )
+
+    def patched_fields(self, declared: Declarations, provider: Provider, now: datetime) -> list[PatchedField]:
+        """What the declaration's own patch changes of a typical trial; none where a declaration has no patch."""
+        return []
 
     def discover(self, provider: Provider, at: datetime, *, patience_s: float = DISCOVERY_PATIENCE_S) -> ProviderFacts:
         """The provider's facts, without starting anything there. `at`: the time, for a simulated provider.

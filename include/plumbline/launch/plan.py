@@ -150,7 +150,7 @@ def planned_trials(
         wanted = None if request.workloads is None else tuple(w for w in request.workloads if w in fitting)
         if trials := plan(declared, provider, replace(request, workloads=wanted), now):
             planned[provider.name] = trials
-    if request.placement == "fresh_node" and (fixed := [p.name for p in chosen if p.name in planned and not p.launcher.runs_pods]):
+    if request.placement == "fresh_node" and (fixed := [p.name for p in chosen if p.name in planned and not p.launcher.chooses_nodes]):
         raise PlanError(f"placement fresh_node needs providers on clusters; {', '.join(fixed)} has one place only")
     if not planned:
         misfits = [

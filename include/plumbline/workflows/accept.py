@@ -19,8 +19,7 @@ from plumbline.findings.probe import distinct_metrics
 from plumbline.findings.types.slow_node import CAMPAIGNS, SlowNode, reconcile_nodes
 from plumbline.harness.environment import hardware_judgements
 from plumbline.launch import stores
-from plumbline.launch.cluster.observe.scheduling import NODES_FULL
-from plumbline.launch.failures import Interrupted
+from plumbline.launch.failures import NODES_FULL, Interrupted
 from plumbline.launch.monthly_estimate import estimate_trial_s
 from plumbline.launch.plan import PlanError, RunRequest, enabled_provider, fitting_workload, pairs_by_rounds
 from plumbline.metrics import METRICS

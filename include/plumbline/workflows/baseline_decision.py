@@ -155,7 +155,7 @@ def plan_rerun(declared: Declarations, finding: Finding) -> Rerun:
         "workloads": names,
         "kinds": sorted({fits[name] for name in names}),
     }
-    if provider.launcher.runs_pods:
+    if provider.launcher.chooses_nodes:
         # Elsewhere there is one machine, or the provider chooses the node.
         conf["placement"] = "fresh_node"
     return Rerun(provider.dag_id, conf)

@@ -20,12 +20,9 @@ from plumbline.declarations import Declarations, Provider, Trial, installation, 
 from plumbline.declarations import trial_id as make_trial_id
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.launch import progress, stores
-from plumbline.launch.cluster.names import cluster_declaration
-from plumbline.launch.cluster.operate import sweep
-from plumbline.launch.cluster.operate.closing import settle_abandoned as settled
-from plumbline.launch.cluster.operate.sweep import sweep_expired as swept
 from plumbline.launch.collect import collect as collected
 from plumbline.launch.failures import Interrupted, QuotaExceeded, is_retryable, is_usable, raise_failure
+from plumbline.launch.leftovers import store_leftovers
 from plumbline.launch.plan import PlanError, RunRequest, enabled_provider, fitting_workload, on_each_node, plan, single_trial
 from plumbline.launch.registry import launcher_for
 from plumbline.quality import check
@@ -169,8 +166,8 @@ def collect_trial(spec: Mapping[str, str], *, settle: bool = False) -> Row:
 
     `settle`: the task that ran the trial has ended, so its leftovers on a cluster are deleted and recorded first.
     """
-    if settle and stores.planned_trial(stores.home(), spec).provider.launcher.runs_pods:
-        settled(spec)
+    if settle:
+        launcher_for(stores.planned_trial(stores.home(), spec).provider).settle(spec)
     documents = collected(stores.home(), spec["campaign_id"], spec["trial_id"])
     last = documents[-1].validity
     return {"trial_id": spec["trial_id"], "attempts": len(documents), "status": last.status, "failure_class": last.failure_class}
@@ -310,7 +307,7 @@ def _within_budget(
 def _on_fresh_nodes(trials: list[Trial]) -> list[Trial]:
     with open_archive() as archive:
         used = {key: recent_nodes(archive, key) for key in {trial.series_key for trial in trials}}
-    return [t.model_copy(update={"placement": "fresh_node", "avoid_nodes": used[t.series_key]}) for t in trials]
+    return [launcher_for(trial.provider).fresh_node(trial, used[trial.series_key]) for trial in trials]
 
 
 def recent_nodes(archive: Archive, series_key: str) -> tuple[str, ...]:
@@ -323,19 +320,18 @@ def recent_nodes(archive: Archive, series_key: str) -> tuple[str, ...]:
 
 
 def cluster_providers() -> list[str]:
-    return [provider.name for provider in load_in_force().enabled_providers() if provider.launcher.runs_pods]
+    return [provider.name for provider in load_in_force().enabled_providers() if provider.launcher.outlasts_task]
 
 
 def sweep_cluster(provider: str) -> list[str]:
-    """Delete leftovers of launches on the provider's cluster past their deadline, and return them; counts what remains."""
+    """Delete leftovers of launches at the provider past their deadline, and return them; counts what remains."""
     declared = load_in_force().providers[provider]
-    if not declared.launcher.runs_pods:
-        return []
-    launcher = cluster_declaration(declared)
-    deleted = swept(launcher)
-    pods = sweep.count_pods(launcher)
-    sweep.store_count(provider, pods)
-    _log.info("%s has %s", provider, pods)
+    launcher = launcher_for(declared)
+    deleted = launcher.sweep(declared)
+    left = launcher.leftovers(declared)
+    if left is not None:
+        store_leftovers(provider, left)
+        _log.info("%s has %s", provider, left)
     return deleted
 
 

@@ -15,8 +15,7 @@ from plumbline.findings import Reconciliation, environment_check
 from plumbline.findings.environment_check import AcceptedFacts, EnvironmentReconciliation
 from plumbline.findings.types import about_facts
 from plumbline.findings.types.failing_check import FailingCheck, check_failing_finding
-from plumbline.launch.cluster.api import ApiRefused
-from plumbline.launch.failures import BadDeclaration, Unreachable
+from plumbline.launch.failures import ApiRefused, BadDeclaration, Unreachable
 from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, ProviderFacts
 from plumbline.launch.registry import launcher_for
 from plumbline.results.finding import OPEN_STATES, Finding

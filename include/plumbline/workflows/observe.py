@@ -15,8 +15,7 @@ from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider, load_in_force
 from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.findings.types.outage import Outage, reconcile_outages
-from plumbline.launch.cluster.api import ApiRefused
-from plumbline.launch.failures import InMaintenance, TrialFailure
+from plumbline.launch.failures import ApiRefused, InMaintenance, TrialFailure
 from plumbline.launch.registry import launcher_for
 from plumbline.results.finding import OPEN_STATES
 from plumbline.results.observation import MAINTENANCE, Observation

@@ -13,8 +13,8 @@ from tests.fakes.trials import a_trial, cluster_provider
 from plumbline.declarations import DeclarationError, EndpointLauncher, KubernetesLauncher, Provider, Trial, load, series_key
 from plumbline.declarations.providers.launchers import ClientPodLauncher
 from plumbline.declarations.trials import requested_specification
+from plumbline.launch.client_pod import ClientPods
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
-from plumbline.launch.endpoint import EndpointClientLauncher
 from plumbline.launch.registry import launcher_for
 
 ENDPOINT = {"kind": "endpoint", "url": "https://api.example.com/v1", "protocol": "openai", "model": "m", "timeout": "5min"}
@@ -52,7 +52,7 @@ def test_the_client_is_a_pod_of_the_other_provider_without_its_accelerators(conf
     assert key["valueFrom"] == {"secretKeyRef": {"name": "api-key", "key": "PLUMBLINE_ENDPOINT_KEY"}}
     assert not pod_manifest(trial, requested_at=trial.planned_at)["spec"].get("nodeSelector")
     runs = launcher_for(provider)
-    assert isinstance(runs, EndpointClientLauncher) and runs.operator is not None, "Airflow launches its pods"
+    assert isinstance(runs, ClientPods) and runs.operator is not None, "Airflow launches its pods"
 
 
 def test_another_client_place_is_another_specification_of_the_same_series(config: Path) -> None:

@@ -19,7 +19,7 @@ from plumbline.analysis.acceptance import Node, judge_fleet, with_pairs
 from plumbline.archive import open_archive
 from plumbline.declarations import Declarations, Provider, Thresholds, load
 from plumbline.declarations.providers.provider import ServiceLevel
-from plumbline.launch.cluster.observe.scheduling import NODES_FULL
+from plumbline.launch.failures import NODES_FULL
 from plumbline.launch.monthly_estimate import estimate_trial_s
 from plumbline.launch.plan import PlanError, RunRequest, on_each_node, pairs_by_rounds, plan
 from plumbline.launch.simulated import training

@@ -19,7 +19,7 @@ from plumbline.answers.watch_histories import watch_histories
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider
 from plumbline.findings.headline import headline
-from plumbline.launch.cluster.api import ApiRefused
+from plumbline.launch.failures import ApiRefused
 from plumbline.launch.simulated.launcher import SimulationLauncher
 from plumbline.presentation.availability import watch_view
 from plumbline.results.finding import Finding

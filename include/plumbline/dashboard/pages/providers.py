@@ -28,7 +28,7 @@ from plumbline.dashboard.sources import AnswerCache, ArchiveReader, Declarations
 from plumbline.declarations import Declarations, Provider
 from plumbline.findings.compared import Compared
 from plumbline.findings.headline import headline
-from plumbline.launch.cluster.operate import sweep
+from plumbline.launch.leftovers import stored_leftovers
 from plumbline.metrics import METRICS, leading_names
 from plumbline.metrics.formatting import format_money
 from plumbline.presentation.availability import WatchView, watch_view
@@ -275,9 +275,9 @@ def _facts(provider: Provider | None, priced: Provider | None, series: Sequence[
 
 def _cluster_facts(provider: Provider, now: datetime) -> tuple[tuple[str, str], ...]:
     """The pods of ours on its cluster when the hourly upkeep last counted them."""
-    if not provider.launcher.runs_pods:
+    if not provider.launcher.outlasts_task:
         return ()
-    counted = sweep.stored_count(provider.name)
+    counted = stored_leftovers(provider.name)
     if counted is None:
         return (("On the cluster", "not counted yet: `upkeep` counts every hour"),)
     return (("On the cluster", f"{counted}, counted {format_age(datetime.fromisoformat(counted.utc), now)}"),)

@@ -49,6 +49,10 @@ class LauncherBase(Declared):
     """`module:class` of the launcher of another package's kind; empty of our own kinds."""
     runs_pods: ClassVar[bool] = False
     """Trials are pods of a Kubernetes cluster: each sees only its own accelerators, and a retry may get another node."""
+    outlasts_task: ClassVar[bool] = False
+    """Trials go on without the task that started them: what an ended task leaves is settled, swept and counted."""
+    chooses_nodes: ClassVar[bool] = False
+    """A trial can be kept off named nodes, or on one."""
     hosted: ClassVar[bool] = False
     """Another party serves the model: only the client runs here."""
     simulated: ClassVar[bool] = False
@@ -129,6 +133,11 @@ class LauncherBase(Declared):
     def machines(self, nodes: int) -> int:
         """Machines that so many nodes of a trial are."""
         return nodes
+
+    @property
+    def patched(self) -> bool:
+        """Whether the declaration changes what a launch creates by a patch of its own."""
+        return False
 
     @property
     def connections(self) -> tuple[str, ...]:

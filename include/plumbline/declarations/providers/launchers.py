@@ -217,6 +217,8 @@ class KubernetesLauncher(LauncherBase):
         check_patch(self.pod_patch, {container.name for container in (*self.init_containers, *self.sidecars)})
 
     runs_pods: ClassVar[bool] = True
+    outlasts_task: ClassVar[bool] = True
+    chooses_nodes: ClassVar[bool] = True
     watches: ClassVar[frozenset[WatchKind]] = frozenset({"uptime", "capacity"})
 
     @property
@@ -235,6 +237,10 @@ class KubernetesLauncher(LauncherBase):
     @property
     def remote_store(self) -> RemoteStore:
         return RemoteStore(self.results_url, self.results_connection)
+
+    @property
+    def patched(self) -> bool:
+        return bool(self.pod_patch)
 
     @property
     def connections(self) -> tuple[str, ...]:

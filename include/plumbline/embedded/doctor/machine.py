@@ -20,8 +20,8 @@ from plumbline.declarations import Declarations
 from plumbline.declarations.urls import url_problem
 from plumbline.embedded.doctor.databases import AirflowPlace, clock_of
 from plumbline.harness.environment import described_gpus, hardware_judgements
-from plumbline.launch.cluster.operate import sweep
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, skipped, unknown
+from plumbline.launch.leftovers import stored_leftovers
 from plumbline.launch.local.gpu_provider import gpu_facts
 from plumbline.metrics.formatting import shorten
 from plumbline.results import ResultStore
@@ -136,8 +136,8 @@ def _served_time(place: AirflowPlace) -> datetime | None:
 def pods(declared: Declarations | None) -> Iterator[DoctorCheck]:
     """One for each cluster. No cluster is asked: one that does not answer would hold up every other line."""
     providers = list(declared.enabled_providers()) if declared else []
-    for provider in (p for p in providers if p.launcher.runs_pods):
-        check, counted = f"pods on {provider.name}", sweep.stored_count(provider.name)
+    for provider in (p for p in providers if p.launcher.outlasts_task):
+        check, counted = f"pods on {provider.name}", stored_leftovers(provider.name)
         if counted is None:
             yield unknown(check, "not counted yet", "wait for `upkeep`, which counts hourly")
         elif counted.expired:

@@ -19,7 +19,7 @@ from pydantic_core import from_json
 from plumbline.declarations.urls import sends_in_clear
 from plumbline.launch.cluster.names import LAUNCH, Row
 from plumbline.launch.connections import require_answer
-from plumbline.launch.failures import BadDeclaration, Unreachable
+from plumbline.launch.failures import ApiRefused, BadDeclaration, RequestFailed, Unreachable
 
 _log = logging.getLogger(__name__)
 
@@ -45,14 +45,6 @@ _COLLECTIONS = {
 _WHOLE = "application/json, */*"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 """Media types: objects as they are, or their metadata alone."""
-
-
-class ApiRefused(Exception):
-    """A refusal that a retry would not change. `status`: the HTTP status; `detail`: the API's message."""
-
-    def __init__(self, status: int, detail: str) -> None:
-        super().__init__(f"HTTP {status}: {detail}")
-        self.status, self.detail = status, detail
 
 
 class NoAnswer(Exception):
@@ -106,14 +98,6 @@ class ApiAnswer:
         """The API's own message about a refusal."""
         message = self.row.get("message") or ("" if self.row else self.text[:300].strip())
         return str(message or responses.get(self.status, f"HTTP {self.status}"))
-
-
-class RequestFailed(Exception):
-    """A request that a retry may repair. `status`: the HTTP status, if there was an answer; `retry_after_s`: least seconds until the retry."""
-
-    def __init__(self, detail: str, status: int | None = None, retry_after_s: float = 0.0) -> None:
-        super().__init__(detail)
-        self.status, self.retry_after_s = status, retry_after_s
 
 
 class ClusterApi:

@@ -8,13 +8,17 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 
 from plumbline.declarations import Declarations, KubernetesLauncher, Provider, Trial
 from plumbline.launch import stores
 from plumbline.launch.cluster import names
-from plumbline.launch.cluster.api import ApiRefused, ClusterApi
+from plumbline.launch.cluster.api import ClusterApi
+from plumbline.launch.cluster.doctor.doctor import examine_cluster
+from plumbline.launch.cluster.doctor.probe_pod import DOCTOR_PATIENCE
+from plumbline.launch.cluster.manifests.patch import differences, unknown_fields
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.observe import node_facts
@@ -22,11 +26,15 @@ from plumbline.launch.cluster.observe.node_room import check_nodes
 from plumbline.launch.cluster.observe.observation import Row, has_ended, has_succeeded, name_of, parse_time, scheduled_at
 from plumbline.launch.cluster.observe.uptime import check_cluster
 from plumbline.launch.cluster.observe.verdict import classify_launch
+from plumbline.launch.cluster.operate import sweep
+from plumbline.launch.cluster.operate.closing import settle_abandoned
 from plumbline.launch.cluster.short_pod import PodPatience, harness_container, run_short_pod, short_pod
-from plumbline.launch.failures import EXCEPTIONS, BadDeclaration, HarnessError
-from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, Launcher, OnProgress, ProbeSkipped, ProviderFacts
+from plumbline.launch.doctor_check import DoctorCheck
+from plumbline.launch.failures import EXCEPTIONS, ApiRefused, BadDeclaration, HarnessError
+from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, Launcher, OnProgress, PatchedField, ProbeSkipped, ProviderFacts
+from plumbline.launch.leftovers import Leftovers
 from plumbline.launch.local.process_launcher import PROBE_START_S, read_probe
-from plumbline.launch.plan import PlanError, typical_trials
+from plumbline.launch.plan import PlanError, possible_trials, typical_trials
 from plumbline.results import LaunchRecord, ResultStore
 from plumbline.results.probe_document import ProbeDocument
 
@@ -151,6 +159,32 @@ class ClusterLauncher(Launcher):
             f'Airflow launches the trials of "{provider.name}" ({provider.launcher.kind}): run '
             f"`plumbline run --provider {provider.name}`, or trigger the DAG {provider.dag_id}"
         )
+
+    def settle(self, spec: Mapping[str, str]) -> list[str]:
+        return settle_abandoned(spec)
+
+    def sweep(self, provider: Provider, campaign_id: str | None = None) -> list[str]:
+        launches = None if campaign_id is None else sweep.campaign_launches(campaign_id, provider.name)
+        return sweep.sweep_expired(cluster_declaration(provider), launches=launches)
+
+    def leftovers(self, provider: Provider) -> Leftovers:
+        return sweep.count_pods(cluster_declaration(provider))
+
+    def doctor(
+        self, declared: Declarations, provider: Provider, now: datetime, *, start: bool = True, accelerators: bool = True
+    ) -> Iterator[DoctorCheck]:
+        trials, patience = possible_trials(declared, provider, now), DOCTOR_PATIENCE if start else None
+        return examine_cluster(provider, cluster_declaration(provider), trials, patience=patience, gpu=accelerators)
+
+    def patched_fields(self, declared: Declarations, provider: Provider, now: datetime) -> list[PatchedField]:
+        launcher, trial = cluster_declaration(provider), next(iter(typical_trials(declared, provider, now)), None)
+        if trial is None or not launcher.patched:
+            return []
+        plain = provider.model_copy(update={"launcher": launcher.model_copy(update={"pod_patch": {}})})
+        before = pod_manifest(trial.model_copy(update={"provider": plain}), requested_at=now)
+        after = pod_manifest(trial, requested_at=now)
+        changed = [PatchedField(provider.name, *fields, known=True) for fields in differences(before, after)]
+        return changed + [PatchedField(provider.name, field, None, None, known=False) for field in unknown_fields(after)]
 
     def discover(self, provider: Provider, at: datetime, *, patience_s: float = DISCOVERY_PATIENCE_S) -> ProviderFacts:
         return node_facts.discover_nodes(provider, cluster_declaration(provider), patience_s=patience_s)

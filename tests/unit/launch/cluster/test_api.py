@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.fakes.fake_kubernetes import FakeKubernetes, Script
 
-from plumbline.launch.cluster.api import ApiRefused, ClusterApi
-from plumbline.launch.failures import BadDeclaration, Unreachable
+from plumbline.launch.cluster.api import ClusterApi
+from plumbline.launch.failures import ApiRefused, BadDeclaration, Unreachable
 
 NS = "plumbline"
 SELECTOR = "plumbline/launch=pl-a"

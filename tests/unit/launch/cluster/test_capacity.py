@@ -14,12 +14,12 @@ from tests.fakes.trials import H100, a_trial, cluster_provider, declared
 from plumbline.analysis.availability import whose_fault
 from plumbline.declarations import Provider
 from plumbline.launch.cluster import launcher
-from plumbline.launch.cluster.api import ApiRefused, ClusterApi
+from plumbline.launch.cluster.api import ClusterApi
 from plumbline.launch.cluster.launcher import ask_cluster
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.short_pod import PodPatience
-from plumbline.launch.failures import TrialFailure
+from plumbline.launch.failures import ApiRefused, TrialFailure
 
 QUICK = PodPatience(node_s=0.3, start_s=1.0, trouble_s=0.1, gone_s=2.0, poll_s=0.02)
 CORDONED = "0/2 nodes are available: 2 node(s) were unschedulable."

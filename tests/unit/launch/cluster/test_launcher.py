@@ -15,11 +15,11 @@ from tests.fakes.trials import H100, a_trial, cluster_provider, declared
 from plumbline.declarations import KubernetesLauncher, Provider
 from plumbline.harness.run import quick_probe, store_probe
 from plumbline.launch.cluster import launcher
-from plumbline.launch.cluster.api import ApiRefused, ClusterApi
+from plumbline.launch.cluster.api import ClusterApi
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.operate.sweep import sweep_expired
 from plumbline.launch.cluster.short_pod import PodPatience
-from plumbline.launch.failures import HarnessError, ImageError, Interrupted, OutOfMemory, Unreachable
+from plumbline.launch.failures import ApiRefused, HarnessError, ImageError, Interrupted, OutOfMemory, Unreachable
 from plumbline.launch.launcher import ProbeSkipped
 from plumbline.results.probe_document import ProbeDocument
 

@@ -13,7 +13,7 @@ from plumbline.declarations import KubernetesLauncher, Provider, Trial
 from plumbline.declarations.providers.serving import Serving
 from plumbline.launch import stores
 from plumbline.launch.cluster import node_gpus
-from plumbline.launch.cluster.api import ApiAnswer, ApiRefused, ClusterApi, NoAnswer
+from plumbline.launch.cluster.api import ApiAnswer, ClusterApi, NoAnswer
 from plumbline.launch.cluster.doctor import probe_pod
 from plumbline.launch.cluster.doctor.credentials import credential_lifetime, credentials_rejected, renews_credentials
 from plumbline.launch.cluster.doctor.permissions import Permission, compare_permissions, granted_permissions, required_permissions
@@ -23,7 +23,7 @@ from plumbline.launch.cluster.observe import node_room
 from plumbline.launch.cluster.observe.observation import Row
 from plumbline.launch.cluster.short_pod import PodPatience
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, skipped, unknown
-from plumbline.launch.failures import BadDeclaration, Unreachable
+from plumbline.launch.failures import ApiRefused, BadDeclaration, Unreachable
 from plumbline.results.store_check import StoreFault, check_access
 
 _TIMEOUT_S, _PATIENCE_S = 15.0, 20.0

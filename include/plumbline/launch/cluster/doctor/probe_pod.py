@@ -11,7 +11,7 @@ from pydantic_core import from_json
 from plumbline.declarations import KubernetesLauncher, Provider
 from plumbline.harness.environment import accelerator_mismatch, locked_memory_shortage
 from plumbline.launch.cluster import names, store_credentials
-from plumbline.launch.cluster.api import ApiRefused, ClusterApi
+from plumbline.launch.cluster.api import ClusterApi
 from plumbline.launch.cluster.observe.observation import (
     CONFIG_FAILURES,
     PERMANENT_FAILURES,
@@ -23,6 +23,7 @@ from plumbline.launch.cluster.observe.observation import (
 )
 from plumbline.launch.cluster.short_pod import PodPatience, ShortPodRun, harness_container, run_short_pod, short_pod
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, skipped, unknown
+from plumbline.launch.failures import ApiRefused
 from plumbline.results import Scalar
 
 _BUILDS = {"nvidia": ("torch.cuda", "CUDA"), "amd": ("torch.rocm", "ROCm")}

@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from plumbline.declarations import KubernetesLauncher, Provider
-from plumbline.launch.cluster.api import API_PATIENCE_S, ApiRefused, ClusterApi
+from plumbline.launch.cluster.api import API_PATIENCE_S, ClusterApi
 from plumbline.launch.cluster.manifests.trial_pod import node_selector, tolerations
 from plumbline.launch.cluster.node_gpus import PRODUCT, NodeGpus
 from plumbline.launch.cluster.observe.node_room import amounts, nothing_selected, selector_text, untolerated_taints
 from plumbline.launch.cluster.observe.observation import Row
 from plumbline.launch.cluster.observe.pod_records import node_labels_facts
+from plumbline.launch.failures import ApiRefused
 from plumbline.launch.launcher import ProviderFacts
 from plumbline.metrics.formatting import shorten
 from plumbline.results import Scalar

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from plumbline.launch.cluster.api import RequestFailed
 from plumbline.launch.cluster.observe.observation import (
     CONFIG_FAILURES,
     CONTAINER,
@@ -38,6 +37,7 @@ from plumbline.launch.cluster.observe.observation import (
     trim_pod,
     unscheduled_reason,
 )
+from plumbline.launch.failures import RequestFailed
 
 _FIRST_S, _LONGEST_S, _LONGEST_RETRY_AFTER_S = 1.0, 30.0, 300.0
 

@@ -11,11 +11,11 @@ from functools import partial
 from typing import TypeVar
 
 from plumbline.harness.launcher_protocol import parse_progress
-from plumbline.launch.cluster.api import ApiRefused, ClusterApi
+from plumbline.launch.cluster.api import ClusterApi
 from plumbline.launch.cluster.node_gpus import PASSING_TAINT
 from plumbline.launch.cluster.observe.observation import CONTAINER, LaunchObservation, Row, has_ended, has_succeeded, name_of, rank_of
 from plumbline.launch.cluster.observe.pod_records import keep_ready_time
-from plumbline.launch.failures import Interrupted, TrialFailure
+from plumbline.launch.failures import ApiRefused, Interrupted, TrialFailure
 from plumbline.launch.local.process import TrialOutput
 from plumbline.results import log_transport
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from plumbline.declarations.providers.endpoint import Deployment
-from plumbline.launch.cluster.api import ApiRefused, ClusterApi
+from plumbline.launch.cluster.api import ClusterApi
 from plumbline.launch.cluster.names import Row
-from plumbline.launch.failures import BadDeclaration, Unreachable
+from plumbline.launch.failures import ApiRefused, BadDeclaration, Unreachable
 from plumbline.results.document import ReplicaCount
 
 REPLICAS_POLL_S = 2.0

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from plumbline.launch.cluster.node_gpus import PASSING_TAINT
 from plumbline.launch.cluster.observe.observation import Row, event_time, unscheduled_reason
 from plumbline.launch.cluster.observe.pod_records import events_of
+from plumbline.launch.failures import NODES_FULL
 from plumbline.results import FailureClass
 
 Judged = tuple[FailureClass, str]
@@ -46,9 +47,6 @@ _CLOUD_IS_EMPTY = re.compile(
     re.IGNORECASE,
 )
 _BACKOFF = re.compile(r"backoff|required offering", re.IGNORECASE)
-
-
-NODES_FULL = "every node that matches lacked free GPUs"
 
 
 def judge_unscheduled(waiting: Sequence[Row], events: Iterable[Row], detail: str) -> Judged | None:

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plumbline.declarations import KubernetesLauncher, Provider
-from plumbline.launch.cluster.api import ApiRefused, ClusterApi, RequestFailed
+from plumbline.launch.cluster.api import ClusterApi
 from plumbline.launch.cluster.manifests.trial_pod import node_selector
 from plumbline.launch.cluster.node_gpus import NodeGpus
 from plumbline.launch.cluster.observe.node_room import selector_text
 from plumbline.launch.cluster.observe.observation import Row
-from plumbline.launch.failures import BadDeclaration, InMaintenance, ProviderFault, ServerError, Unreachable, is_refusal_of_host
+from plumbline.launch.failures import (
+    ApiRefused,
+    BadDeclaration,
+    InMaintenance,
+    ProviderFault,
+    RequestFailed,
+    ServerError,
+    Unreachable,
+    is_refusal_of_host,
+)
 from plumbline.metrics.formatting import format_count, shorten
 
 _TIMEOUT_S = 20.0

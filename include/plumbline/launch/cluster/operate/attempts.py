@@ -16,7 +16,7 @@ from plumbline.analysis.scorecards.provisioning import PROVIDER_FAULTS
 from plumbline.declarations import KubernetesLauncher, Trial
 from plumbline.launch import stores
 from plumbline.launch.cluster import names, store_credentials
-from plumbline.launch.cluster.api import API_PATIENCE_S, ApiRefused, ClusterApi
+from plumbline.launch.cluster.api import API_PATIENCE_S, ClusterApi
 from plumbline.launch.cluster.manifests import gang, serving
 from plumbline.launch.cluster.manifests.trial_pod import signing_key_secret
 from plumbline.launch.cluster.names import cluster_declaration, serving_of
@@ -24,7 +24,7 @@ from plumbline.launch.cluster.observe import pod_records
 from plumbline.launch.cluster.observe.observation import LaunchObservation, Row, decode_observation, encode_observation, name_of
 from plumbline.launch.cluster.observe.polling import merge_observations, poll_launch, tolerate
 from plumbline.launch.cluster.operate.replaced_pods import Replacements
-from plumbline.launch.failures import BadDeclaration, TrialFailure, Unreachable
+from plumbline.launch.failures import ApiRefused, BadDeclaration, TrialFailure, Unreachable
 from plumbline.results import Event, FailureClass, InvalidResult, LaunchRecord, ResultStore, Scalar, Validity
 from plumbline.results.signing import KeyPair
 

@@ -10,12 +10,11 @@ from functools import partial
 
 from plumbline.launch import progress, stores
 from plumbline.launch.cluster import names, store_credentials
-from plumbline.launch.cluster.api import ApiRefused
 from plumbline.launch.cluster.observe.observation import LaunchObservation, StopCause, has_ended
 from plumbline.launch.cluster.observe.polling import merge_observations, poll_first_node, poll_launch, read_logs, tolerate
 from plumbline.launch.cluster.observe.verdict import classify_launch
 from plumbline.launch.cluster.operate.attempts import GRACE_S, UNFINISHED, Attempt
-from plumbline.launch.failures import Interrupted, Outcome, TrialFailure, is_retryable, is_usable
+from plumbline.launch.failures import ApiRefused, Interrupted, Outcome, TrialFailure, is_retryable, is_usable
 from plumbline.results import FailureClass, InvalidResult, LaunchRecord, log_transport
 
 _log = logging.getLogger(__name__)
@@ -59,7 +58,7 @@ def settle_abandoned(spec: Mapping[str, str]) -> list[str]:
         except (FileNotFoundError, InvalidResult) as error:
             _log.warning("Skipping %s: %s", folder, error)
             continue
-        if not attempt.trial.provider.launcher.runs_pods or not _is_unsettled(attempt):
+        if not attempt.trial.provider.launcher.outlasts_task or not _is_unsettled(attempt):
             continue
         name = names.launch_name(attempt.trial)
         if tolerate(f"look for launch {name}", attempt.lives, _is_unfinished(attempt)):

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
-from pathlib import Path
 
-from plumbline.declarations import KubernetesLauncher, installation_paths
+from plumbline.declarations import KubernetesLauncher
 from plumbline.launch import stores
 from plumbline.launch.cluster import names
-from plumbline.launch.cluster.api import API_PATIENCE_S, ApiRefused, ClusterApi
+from plumbline.launch.cluster.api import API_PATIENCE_S, ClusterApi
 from plumbline.launch.cluster.names import EXPIRES, LAUNCH, MANAGED_BY, MANAGER, launch_name
 from plumbline.launch.cluster.observe.observation import Row
-from plumbline.metrics.formatting import format_count
+from plumbline.launch.failures import ApiRefused
+from plumbline.launch.leftovers import Leftovers
 from plumbline.results import InvalidResult
-from plumbline.whole_file import write_whole
 
 _log = logging.getLogger(__name__)
 # Owners first: what they own goes with them.
@@ -105,46 +102,11 @@ def expires_s(item: Row) -> float | None:
     return float(text) if text is not None and text.isdigit() else None
 
 
-@dataclass(frozen=True)
-class Census:
-    """Our pods on a cluster. `pods`: campaign label ("" without one) → number, without pods in deletion. `expired`: number of pods whose launch is
-    over. `utc`: time of the count, ISO 8601."""
-
-    pods: dict[str, int]
-    expired: int
-    utc: str
-
-    def __str__(self) -> str:
-        total = sum(self.pods.values())
-        if not total:
-            return "no pods"
-        campaigns = ", ".join(f"{n} of {campaign}" if campaign else f"{n} of no campaign" for campaign, n in sorted(self.pods.items()))
-        over = f"; {self.expired} past {'its' if self.expired == 1 else 'their'} end" if self.expired else ""
-        return f"{format_count(total, 'pod')} ({campaigns}){over}"
-
-
-def count_pods(launcher: KubernetesLauncher, patience_s: float = API_PATIENCE_S) -> Census:
+def count_pods(launcher: KubernetesLauncher, patience_s: float = API_PATIENCE_S) -> Leftovers:
     """BadDeclaration, ApiRefused or Unreachable if the cluster cannot be read."""
     now = datetime.now(timezone.utc)
     every = ClusterApi(launcher.connection, launcher.namespace, patience_s=patience_s).pods(f"{names.MANAGED_BY}={names.MANAGER}")
     pods = [pod for pod in every if "deletionTimestamp" not in pod["metadata"]]
     campaigns = Counter(str((pod["metadata"].get("labels") or {}).get(names.CAMPAIGN, "")) for pod in pods)
     over = [pod for pod in pods if (at := expires_s(pod)) is not None and at < now.timestamp()]
-    return Census(dict(campaigns), len(over), now.isoformat(timespec="seconds"))
-
-
-def store_count(provider: str, census: Census) -> None:
-    """Store a provider's newest count, atomically."""
-    write_whole(_count_file(provider), json.dumps(asdict(census)))
-
-
-def stored_count(provider: str) -> Census | None:
-    """The newest stored count; None without a readable one."""
-    try:
-        return Census(**json.loads(_count_file(provider).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return None
-
-
-def _count_file(provider: str) -> Path:
-    return installation_paths().work / f"{provider}.cluster"
+    return Leftovers(dict(campaigns), len(over), now.isoformat(timespec="seconds"))

@@ -12,9 +12,8 @@ from tests.fakes.trials import H100, cluster_provider
 from tests.golden import Golden
 
 from plumbline.declarations import KubernetesLauncher, Provider
-from plumbline.launch.cluster.api import ApiRefused
 from plumbline.launch.cluster.observe.node_facts import discover_nodes, node_facts
-from plumbline.launch.failures import BadDeclaration, Unreachable
+from plumbline.launch.failures import ApiRefused, BadDeclaration, Unreachable
 from plumbline.launch.launcher import ProviderFacts
 
 NFD = {

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import random
 
-from plumbline.launch.cluster.api import RequestFailed
 from plumbline.launch.cluster.observe.pod_watch import Outage
+from plumbline.launch.failures import RequestFailed
 
 REFUSED = RequestFailed("GET /api: connection refused")
 

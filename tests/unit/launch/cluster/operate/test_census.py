@@ -16,6 +16,7 @@ from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.operate import sweep
 from plumbline.launch.cluster.operate.sweep import campaign_launches, sweep_expired
+from plumbline.launch.leftovers import stored_leftovers
 from plumbline.workflows import benchmark
 
 __all__ = ["kube", "world"]
@@ -42,7 +43,7 @@ def deleted(two: tuple[str, str]) -> list[str]:
 @pytest.mark.fault("pods of a campaign are left on a cluster", ends="deleted by plumbline cluster sweep --campaign", keeps="all other pods")
 def test_a_campaigns_own_launches_are_deleted_and_no_other_installations(world: World, two: tuple[str, str]) -> None:
     launcher = cluster_declaration(world.provider)
-    assert sweep.count_pods(launcher).pods == {world.trial.campaign_id: 2}
+    assert sweep.count_pods(launcher).running == {world.trial.campaign_id: 2}
     assert sweep_expired(launcher, 0.0) == [], "none of them is past its end"
     assert sweep_expired(launcher, launches=campaign_launches(world.trial.campaign_id, world.provider.name)) == deleted(two)
     world.kube.wait_for(lambda: set(world.kube.pods()) == {two[1]}, "the other one stays")
@@ -52,13 +53,13 @@ def test_a_campaigns_own_launches_are_deleted_and_no_other_installations(world: 
 
 def test_a_count_is_kept_for_the_providers_page(world: World, two: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     now = datetime.now(timezone.utc)
-    assert sweep.stored_count(world.provider.name) is None
+    assert stored_leftovers(world.provider.name) is None
     assert "not counted yet" in _cluster_facts(world.provider, now)[0][1]
     declared = type("Declared", (), {"providers": {world.provider.name: world.provider}})
     monkeypatch.setattr(benchmark, "load_in_force", lambda: declared)
     assert benchmark.sweep_cluster(world.provider.name) == [f"Pod {two[1]}"], "its launch was over in 2020"
-    kept = sweep.stored_count(world.provider.name)
-    assert kept is not None and (kept.pods, kept.expired) == ({world.trial.campaign_id: 1}, 0)
+    kept = stored_leftovers(world.provider.name)
+    assert kept is not None and (kept.running, kept.expired) == ({world.trial.campaign_id: 1}, 0)
     ((_, shown),) = _cluster_facts(world.provider, now)
     assert shown.startswith("1 pod ") and world.trial.campaign_id in shown
 

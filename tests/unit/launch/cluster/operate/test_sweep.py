@@ -11,11 +11,11 @@ from tests.fakes.fake_kubernetes import FakeKubernetes, Script
 from tests.fakes.trials import a_trial, cluster_provider
 
 from plumbline.declarations import KubernetesLauncher
-from plumbline.launch.cluster.api import ApiRefused, ClusterApi
+from plumbline.launch.cluster.api import ClusterApi
 from plumbline.launch.cluster.manifests.gang import jobset_manifest
 from plumbline.launch.cluster.manifests.trial_pod import signing_key_secret
 from plumbline.launch.cluster.operate.sweep import sweep_expired
-from plumbline.launch.failures import Unreachable
+from plumbline.launch.failures import ApiRefused, Unreachable
 from plumbline.results import signing
 
 NS, NOW = "plumbline", 1_800_000_000.0
