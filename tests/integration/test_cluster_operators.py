@@ -19,7 +19,7 @@ from tests.fakes.pod_harness import harness
 from tests.fakes.trials import EXTERNAL, a_trial, cluster_provider, serving
 
 from plumbline.launch import stores
-from plumbline.launch.cluster.operate.attempts import UNFINISHED
+from plumbline.launch.remote import UNFINISHED
 from plumbline.results import LaunchRecord
 
 NS = "plumbline"
@@ -315,12 +315,12 @@ def test_a_cluster_that_goes_away_is_recorded_and_the_pod_taken_up_when_it_is_ba
 
 def test_what_a_dead_worker_left_is_taken_up_by_the_next_try(make: Any, kube: FakeKubernetes) -> None:
     """The worker is killed after it created the pod, before it deferred: the pod goes on without anybody."""
+    from plumbline.launch.cluster.launcher import ClusterLauncher
     from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
-    from plumbline.launch.cluster.operate.closing import adopt_or_announce
 
     kube.script("*", Script().started().runs(harness(lasts_s=0.5)))
     world = make()
-    attempt, _ = adopt_or_announce({"campaign_id": world.trial.campaign_id, "trial_id": world.trial.trial_id})
+    attempt, _ = ClusterLauncher().adopt({"campaign_id": world.trial.campaign_id, "trial_id": world.trial.trial_id})
     attempt.create_key_secret(attempt.api())
     attempt.api().create(pod_manifest(attempt.trial, requested_at=attempt.requested_at))
     assert world.run() == "success"
@@ -330,12 +330,12 @@ def test_what_a_dead_worker_left_is_taken_up_by_the_next_try(make: Any, kube: Fa
 
 def test_a_cluster_that_does_not_let_us_look_is_named_as_such(make: Any, kube: FakeKubernetes) -> None:
     from plumbline.airflow.operators import TrialPodOperator
-    from plumbline.launch.cluster.operate.closing import adopt_or_announce
+    from plumbline.launch.cluster.launcher import ClusterLauncher
     from plumbline.launch.failures import BadDeclaration, Unreachable
 
     world = make()
     spec = {"campaign_id": world.trial.campaign_id, "trial_id": world.trial.trial_id, "title": "a trial"}
-    adopt_or_announce(spec)
+    ClusterLauncher().adopt(spec)
     operator = TrialPodOperator(task_id="run", provider=world.provider, spec=spec)
     kube.forbidden.add(("list", "pods"))
     with pytest.raises(BadDeclaration, match="cannot list resource"):
@@ -351,14 +351,14 @@ def test_a_trigger_that_breaks_leaves_nothing(make: Any, kube: FakeKubernetes) -
     from airflow.sdk.exceptions import TaskDeferralTimeout
 
     from plumbline.airflow.operators import TrialPodOperator
+    from plumbline.launch.cluster.launcher import ClusterLauncher
     from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
-    from plumbline.launch.cluster.operate.closing import adopt_or_announce
     from plumbline.launch.failures import Interrupted
 
     kube.script("*", Script().started())
     world = make()
     spec = {"campaign_id": world.trial.campaign_id, "trial_id": world.trial.trial_id, "title": "a trial"}
-    attempt, _ = adopt_or_announce(spec)
+    attempt, _ = ClusterLauncher().adopt(spec)
     attempt.create_key_secret(attempt.api())
     attempt.api().create(pod_manifest(attempt.trial, requested_at=attempt.requested_at))
     operator = TrialPodOperator(task_id="run", provider=world.provider, spec=spec)
@@ -380,7 +380,7 @@ def test_the_event_of_an_earlier_version_that_a_pod_started_does_not_end_it(make
     spec = {"campaign_id": world.trial.campaign_id, "trial_id": world.trial.trial_id, "title": "a trial"}
     operator = TrialPodOperator(task_id="run", provider=world.provider, spec=spec)
     operator.open(CONTEXT)
-    operator.create(lambda api: api.create(_manifest(operator)))
+    operator.create(lambda: operator.attempt.api().create(_manifest(operator)))
     with pytest.raises(TaskDeferred):
         operator.trigger_reentry({}, {"status": "started", **encode_observation(LaunchObservation(expected=1))})
     assert len(kube.pods()) == 1 and world.attempts[0].failure_detail == UNFINISHED
@@ -395,7 +395,7 @@ def test_a_killed_task_deletes_at_once_and_goes_no_further(make: Any, kube: Fake
     operator = TrialPodOperator(task_id="run", provider=world.provider, spec=spec)
     operator.on_kill()  # before anything was announced there is nothing to do
     operator.open(CONTEXT)
-    operator.create(lambda api: api.create(_manifest(operator)))
+    operator.create(lambda: operator.attempt.api().create(_manifest(operator)))
     with pytest.raises(Interrupted):
         operator.on_kill()
     kube.wait_for(lambda: kube.leftovers() == [], "nothing is left")
@@ -426,12 +426,12 @@ def test_a_gang_of_which_one_pod_is_refused_is_not_kept(make: Any, kube: FakeKub
 @pytest.mark.full
 def test_a_part_of_a_gang_is_completed_by_the_next_try(make: Any, kube: FakeKubernetes) -> None:
     """The worker died between the Service with rank 0, and rank 1."""
+    from plumbline.launch.cluster.launcher import ClusterLauncher
     from plumbline.launch.cluster.manifests import gang
-    from plumbline.launch.cluster.operate.closing import adopt_or_announce
 
     kube.script("*", Script().started().runs(harness(lasts_s=1.5)))
     world = make(declare=GANG)
-    attempt, _ = adopt_or_announce({"campaign_id": world.trial.campaign_id, "trial_id": world.trial.trial_id})
+    attempt, _ = ClusterLauncher().adopt({"campaign_id": world.trial.campaign_id, "trial_id": world.trial.trial_id})
     attempt.create_key_secret(attempt.api())
     wanted = gang.gang_manifests(attempt.trial, requested_at=attempt.requested_at)
     owner = attempt.api().create(wanted.owner)

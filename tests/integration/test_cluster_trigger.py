@@ -149,7 +149,7 @@ async def test_a_store_that_is_away_at_the_start_ends_nothing(kube: FakeKubernet
     def away(*_: object) -> None:
         raise ConnectionError("the store is away")
 
-    monkeypatch.setattr(Attempt, "newest", away)
+    monkeypatch.setattr(stores, "newest_attempt", away)
     with structlog.testing.capture_logs() as lines:
         assert (await fired(watching))[0] == "finished"
     assert [line["event"] for line in lines if "could not be read or stored" in line["event"]]

@@ -6,28 +6,24 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
 from airflow.providers.cncf.kubernetes.pod_generator import PodGenerator
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import TaskDeferralError, TaskDeferralTimeout
+from airflow.triggers.base import BaseTrigger
 
 from plumbline.airflow.retries import request_of
-from plumbline.airflow.triggers import LaunchTrigger
+from plumbline.airflow.triggers import EARLIEST_S, LaunchTrigger, RemoteTrigger
 from plumbline.declarations import Provider
-from plumbline.harness.launcher_protocol import ProgressLine
-from plumbline.launch import progress
-from plumbline.launch.cluster.api import ClusterApi
-from plumbline.launch.cluster.manifests import gang
-from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
+from plumbline.launch.cluster.launcher import ClusterLauncher
 from plumbline.launch.cluster.names import cluster_declaration
-from plumbline.launch.cluster.observe.observation import CONTAINER, StopCause, decode_observation
-from plumbline.launch.cluster.observe.polling import tolerate
-from plumbline.launch.cluster.operate import replacement
-from plumbline.launch.cluster.operate.attempts import Attempt
-from plumbline.launch.cluster.operate.closing import adopt_or_announce, close_attempt
+from plumbline.launch.cluster.observe.observation import CONTAINER
 from plumbline.launch.failures import ApiRefused, BadDeclaration, Interrupted, TrialFailure, Unreachable, raise_failure
+from plumbline.launch.registry import launcher_for
+from plumbline.launch.remote import CANCEL_S, RemoteLauncher, Stop, tolerate
 from plumbline.results import LaunchRecord
 from plumbline.workflows.benchmark import collect_or_leave
 
@@ -45,71 +41,72 @@ _AIRFLOW_SLACK_S = 600.0
 
 
 class LaunchOperator(_Base):  # type: ignore[misc]  # airflow's types are not followed
-    """Mixin of operators whose `spec` names a planned trial. Each method may run in another process: the stores hold the state."""
+    """Mixin of operators whose `spec` names a planned trial of a provider with a RemoteLauncher: submit, wait in the triggerer, collect.
 
+    Each method may run in another process: the stores hold the state.
+    """
+
+    provider: Provider
     spec: Mapping[str, str]
-    _attempt: Attempt | None = None
+    _attempt: Any = None
+
+    @property
+    def launcher(self) -> RemoteLauncher[Any]:
+        launcher = launcher_for(self.provider)
+        if not isinstance(launcher, RemoteLauncher):
+            raise BadDeclaration(f"{self.provider.name}: trials of launcher.kind {self.provider.launcher.kind} end with their task")
+        return launcher
 
     def open(self, context: Any) -> Row | None:
         """Adopt or announce this try's attempt; the row that the task returns, if the attempt has ended."""
         with _as_failure():
-            self._attempt, record = adopt_or_announce(self.spec, request_of(context["ti"]))
+            self._attempt, record = self.launcher.adopt(self.spec, request_of(context["ti"]))
         return None if record is None else self._ended(record)
 
     @property
-    def attempt(self) -> Attempt:
+    def attempt(self) -> Any:
         if self._attempt is None:
             with _as_failure():
-                self._attempt = Attempt.newest(self.spec)
+                self._attempt = self.launcher.newest(self.spec)
         if self._attempt is None:
             raise FileNotFoundError(f"campaign {self.spec['campaign_id']} has no announced attempt of {self.spec['trial_id']}")
         return self._attempt
 
-    def create(self, creation: Callable[[ClusterApi], object]) -> None:
-        """Run `creation` completely; else nothing is left, and the refusal is recorded and raised as its failure class."""
+    def create(self, step: Callable[[], object]) -> None:
+        """Run a step of the submission completely; else nothing is left, and the refusal is recorded and raised as its failure class."""
         attempt = self.attempt
-        # From here on, processes on this machine see that the trial may be running.
-        progress.write_progress(ProgressLine(attempt.trial.trial_id, "queued", 0.0, "requested a node from the cluster"))
-        try:
-            creation(attempt.api())
-            return
-        except BadDeclaration as failure:  # found here: no request reached the cluster
-            progress.remove_progress(attempt.trial.trial_id)
-            with _as_failure():
-                attempt.refuse(failure)
-            raise
-        except ApiRefused as refusal:
-            stop = StopCause("refused", refusal.detail, refusal.status)
-        except Unreachable as failure:
-            stop = StopCause("unreachable", str(failure))
         with _as_failure():
-            self._ended(close_attempt(attempt, stop=stop))
-        raise AssertionError(f"a stopped launch ({stop.reason}) has no failure class")
+            refused = self.launcher.create(attempt, step)
+            if refused is None:
+                return
+            self._ended(refused)
+        raise AssertionError(f"a refused launch ({refused.failure_detail}) has no failure class")
+
+    def trigger(self) -> BaseTrigger:
+        """The trigger of the attempt."""
+        launcher = type(self.launcher)
+        return RemoteTrigger(f"{launcher.__module__}:{launcher.__qualname__}", self.launcher.ticket(self.attempt), EARLIEST_S)
 
     def wait(self) -> NoReturn:
-        """Defer until the pods ended."""
-        attempt = self.attempt
-        trigger = LaunchTrigger.of(attempt)
-        # From now, not from the request: a clock change must not end a healthy launch.
-        left = trigger.deadline - trigger.requested_at + attempt.launcher.unreachable_timeout + _AIRFLOW_SLACK_S
-        self.defer(trigger=trigger, method_name="trigger_reentry", timeout=timedelta(seconds=left))
+        """Defer until the launch ended."""
+        # Airflow's limit, which ends nothing, comes after those of the launch and of the trigger.
+        left = self.launcher.wait_s(self.attempt) + _AIRFLOW_SLACK_S
+        self.defer(trigger=self.trigger(), method_name="trigger_reentry", timeout=timedelta(seconds=left))
         raise AssertionError("defer() returned")
 
     def trigger_reentry(self, context: Any, event: Row) -> Row:
-        """Resume from the triggerer: the pods ended."""
-        if event["status"] == "started":  # fired by an earlier version, whose triggers ended there: the pods run
-            return self.wait()
+        """Resume from the triggerer: the launch ended."""
         with _as_failure():
-            return self._ended(close_attempt(self.attempt, decode_observation(event)))
+            return self._ended(self.launcher.collect(self.attempt, event))
 
     def resume_execution(self, next_method: str, next_kwargs: Row | None, context: Any) -> Any:
         """Resume; a failed or timed-out trigger also cleans up the cluster and records the attempt, where Airflow would only fail the task."""
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except (TaskDeferralError, TaskDeferralTimeout) as error:
-            stop = StopCause("killed", f"Airflow's trigger ended: {error}")
+            stop = Stop("killed", f"Airflow's trigger ended: {error}")
             with _as_failure():
-                return self._ended(close_attempt(self.attempt, stop=stop))
+                return self._ended(self.launcher.collect(self.attempt, stop=stop))
 
     def on_kill(self) -> None:
         """Request the deletion of everything: Airflow ends this process within seconds. The preliminary record stays.
@@ -118,7 +115,9 @@ class LaunchOperator(_Base):  # type: ignore[misc]  # airflow's types are not fo
         """
         if self._attempt is None:
             return
-        tolerate("delete the launch's objects before the task is ended", self._attempt.kill, None)
+        ticket = self.launcher.ticket(self._attempt)
+        cancel = partial(self.launcher.cancel, ticket, patience_s=CANCEL_S, timeout_s=CANCEL_S)
+        tolerate("delete the launch's objects before the task is ended", cancel, None)
         raise Interrupted("Airflow ended the task while its launch was being created or recorded; its objects were deleted")
 
     def _ended(self, record: LaunchRecord) -> Row:
@@ -146,7 +145,45 @@ def _as_failure() -> Iterator[None]:
         raise kind(f"the cluster refuses to list earlier launches of the trial: {refusal}; see `plumbline cluster doctor`") from refusal
 
 
-class TrialGangOperator(LaunchOperator, BaseOperator):  # type: ignore[misc]  # airflow's types are not followed
+class RemoteTrialOperator(LaunchOperator, BaseOperator):  # type: ignore[misc]  # airflow's types are not followed
+    """Runs the planned trial that `spec` names ({campaign_id, trial_id, title}) by the provider's RemoteLauncher.
+
+    Returns {trial_id, exit_code}; raises the typed exception of the failure class after everything is stored and ended.
+    """
+
+    # Only `spec`: rendered fields are stored and shown.
+    template_fields = ("spec",)
+
+    def __init__(self, *, provider: Provider, spec: Mapping[str, str], **kwargs: Any) -> None:
+        super().__init__(do_xcom_push=False, **kwargs)
+        self.provider, self.spec = provider, spec
+
+    def execute(self, context: Any) -> Row:
+        """Submit the trial, or adopt all or part of an earlier try's, and wait for it in the triggerer."""
+        if (over := self.open(context)) is not None:
+            return over
+        if not self.attempt.began:
+            self.create(lambda: self.launcher.submit(self.attempt))
+        return self.wait()
+
+
+class ClusterOperator(LaunchOperator):
+    """Mixin of operators whose trials are pods."""
+
+    @property
+    def launcher(self) -> ClusterLauncher:
+        return ClusterLauncher()
+
+    def trigger(self) -> BaseTrigger:
+        return LaunchTrigger.of(self.attempt)
+
+    def trigger_reentry(self, context: Any, event: Row) -> Row:
+        if event["status"] == "started":  # fired by an earlier version, whose triggers ended there: the pods run
+            return self.wait()
+        return super().trigger_reentry(context, event)
+
+
+class TrialGangOperator(ClusterOperator, RemoteTrialOperator):  # type: ignore[misc]  # airflow's types are not followed
     """Runs the planned trial that `spec` names ({campaign_id, trial_id, title}) as a gang of pods on the provider's cluster.
 
     One object owns the pods, so that deleting it deletes all: a headless Service, or the JobSet whose controller creates them.
@@ -154,31 +191,12 @@ class TrialGangOperator(LaunchOperator, BaseOperator):  # type: ignore[misc]  # 
     Returns {trial_id, exit_code} of rank 0; raises the typed exception of the failure class after everything is stored and deleted.
     """
 
-    template_fields = ("spec",)
-
     def __init__(self, *, provider: Provider, spec: Mapping[str, str], **kwargs: Any) -> None:
         cluster_declaration(provider)  # a wrong launcher is an error of the DAG file
-        super().__init__(do_xcom_push=False, **kwargs)
-        self.provider, self.spec = provider, spec
-
-    def execute(self, context: Any) -> Row:
-        """Create the gang, or adopt all or part of an earlier try's, and wait for it in the triggerer."""
-        if (over := self.open(context)) is not None:
-            return over
-        # A missing pod of a gang that has started is a failure: do not create it again.
-        if self.attempt.started_at is None:
-            self.create(self._gang)
-        return self.wait()
-
-    def _gang(self, api: ClusterApi) -> None:
-        self.attempt.create_key_secret(api)
-        wanted = gang.gang_manifests(self.attempt.trial, requested_at=self.attempt.requested_at)
-        owner = api.create(wanted.owner)
-        for pod in gang.with_owner(wanted.pods, owner):
-            api.create(pod)
+        super().__init__(provider=provider, spec=spec, **kwargs)
 
 
-class TrialPodOperator(LaunchOperator, KubernetesPodOperator):  # type: ignore[misc]  # airflow's types are not followed
+class TrialPodOperator(ClusterOperator, KubernetesPodOperator):  # type: ignore[misc]  # airflow's types are not followed
     """Runs the planned trial that `spec` names ({campaign_id, trial_id, title}) as a pod on the provider's cluster.
 
     KubernetesPodOperator builds the pod (labels for DAG, run and try, the site's pod_mutation_hook) from the trial's manifest and holds the
@@ -227,16 +245,15 @@ class TrialPodOperator(LaunchOperator, KubernetesPodOperator):  # type: ignore[m
     def trigger_reentry(self, context: Any, event: Row) -> Row:
         """Resume from the triggerer; or the pod requests its deletion, as declared by the trial."""
         if event["status"] == "deletion_asked":
-            observation = decode_observation(event)
             with _as_failure():
-                begun = replacement.begin_replacement(self.attempt, observation)
+                begun = self.launcher.begin_replacement(self.attempt, event)
             if begun:
                 return self._replace(context)
             event = {**event, "status": "finished"}
         return super().trigger_reentry(context, event)
 
     def _replace(self, context: Any) -> NoReturn:
-        self.create(lambda api: replacement.delete_replaced_pod(self.attempt, api))
+        self.create(lambda: self.launcher.delete_replaced(self.attempt))
         self._launch(context)
 
     def _launch(self, context: Any) -> NoReturn:
@@ -247,27 +264,23 @@ class TrialPodOperator(LaunchOperator, KubernetesPodOperator):  # type: ignore[m
     def get_or_create_pod(self, pod_request_obj: V1Pod, context: Any) -> V1Pod:
         """Create the pod, or adopt this attempt's in any state: its result is in the store."""
         row = PodGenerator.serialize_pod(pod_request_obj)
-
-        def creation(api: ClusterApi) -> None:
-            self.attempt.create_key_secret(api)
-            self.attempt.create_servers(api)
-            api.create(row)
-
-        self.create(creation)
-        with _as_failure():
-            replacement.confirm_replacement(self.attempt)
+        self.create(lambda: self.launcher.submit(self.attempt, row))
         return pod_request_obj
 
     def invoke_defer_method(self, last_log_time: Any = None, context: Any = None) -> None:
         """Wait with our own trigger, which survives outages of the cluster and keeps the pod's last state."""
         self.wait()
 
-    def _prepare_pod(self, api: ClusterApi) -> None:
+    def _prepare_pod(self) -> None:
         """Set the pod template to the trial's manifest, and read the connection here, where errors are classified."""
-        api.open()
-        attempt = self.attempt
-        self.pod_template_dict = pod_manifest(attempt.trial, requested_at=attempt.requested_at, deletions=attempt.replaced.deletions)
+        self.attempt.api().open()
+        self.pod_template_dict = self.launcher.pod(self.attempt)
 
 
 def operator_for(*, gang: bool) -> type[TrialPodOperator]:
     return TrialGangOperator if gang else TrialPodOperator
+
+
+def remote_operator(*, gang: bool) -> type[RemoteTrialOperator]:
+    """The operator of every other launcher that outlasts a task."""
+    return RemoteTrialOperator

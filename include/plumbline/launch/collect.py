@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from plumbline.declarations import InferenceWorkload, Trial
 from plumbline.launch import stores
 from plumbline.launch.cluster import store_credentials
-from plumbline.launch.cluster.operate.attempts import UNFINISHED
+from plumbline.launch.remote import UNFINISHED
 from plumbline.results import (
     FailureClass,
     InvalidResult,

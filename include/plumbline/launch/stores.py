@@ -56,6 +56,13 @@ def next_attempt(trial: Trial, store: ResultStore) -> Trial:
     return trial.model_copy(update={"attempt": max([trial.attempt - 1, *numbers]) + 1})
 
 
+def newest_attempt(spec: Mapping[str, str]) -> tuple[ResultStore, str] | None:
+    """The home store and the folder of a trial's attempt that was announced last; None without one."""
+    store = home()
+    folders = store.announced(spec["campaign_id"], spec["trial_id"])
+    return (store, folders[-1]) if folders else None
+
+
 def attempts_for(request: str, store: ResultStore, spec: Mapping[str, str]) -> list[str]:
     """Folders of the attempts that this request launched, oldest first; a new request is noted beside them. `request`: its name, of any form."""
     path = f"{spec['campaign_id']}/{spec['trial_id']}/{_REQUEST_FILE}"

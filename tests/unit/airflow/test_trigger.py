@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,6 +16,7 @@ from plumbline.launch.cluster import names
 from plumbline.launch.cluster.observe.observation import LaunchObservation, Row
 from plumbline.launch.cluster.observe.pod_watch import PodWatch, WatchLimits
 from plumbline.launch.cluster.operate.attempts import Attempt
+from plumbline.launch.cluster.operate.launch_watch import LaunchWatch
 from plumbline.launch.failures import BadDeclaration
 from plumbline.results.document import ReplicaCount
 
@@ -85,7 +87,7 @@ def test_servers_that_were_ready_once_are_not_judged_by_the_next_triggerer(
     if served_before:
         home.put_replicas(trial, (ReplicaCount(at=REQUESTED.timestamp(), ready=1, wanted=1),))
     limits = WatchLimits(1, REQUESTED.timestamp(), 600, 600, REQUESTED.timestamp() + 5000, 160, 60)
-    decision = asyncio.run(made_for(trial)._watch_servers(OneServerCrashes(), PodWatch(limits)))  # type: ignore[arg-type]
+    decision = asyncio.run(LaunchWatch(made_for(trial), logging.getLogger())._watch_servers(OneServerCrashes(), PodWatch(limits)))  # type: ignore[arg-type]
     if served_before:
         assert decision is None
     else:

@@ -11,8 +11,8 @@ from tests.fakes.trials import PLANNED_AT, a_trial, cluster_provider, put_eviden
 
 from plumbline.declarations import Trial
 from plumbline.launch import stores
-from plumbline.launch.cluster.operate.attempts import UNFINISHED
 from plumbline.launch.collect import collect
+from plumbline.launch.remote import UNFINISHED
 from plumbline.results import (
     Environment,
     Event,

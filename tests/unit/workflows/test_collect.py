@@ -24,9 +24,10 @@ from plumbline.declarations import Declarations, Trial, installation_paths
 from plumbline.harness import delivery
 from plumbline.harness.interruption import Interruption
 from plumbline.launch import stores
+from plumbline.launch.cluster.launcher import ClusterLauncher
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.operate.attempts import Attempt
-from plumbline.launch.cluster.operate.closing import adopt_or_announce, close_attempt
+from plumbline.launch.cluster.operate.closing import close_attempt
 from plumbline.launch.plan import RunRequest, plan
 from plumbline.results import Environment, Event, Evidence, Reason, ResultDocument, ResultStore, Validity
 from plumbline.results import store as result_store
@@ -144,7 +145,7 @@ def pod(left_s: float) -> Callable[[PodRun], int]:
 
 
 def announced(trial: Trial) -> Attempt:
-    return adopt_or_announce(spec(trial))[0]
+    return ClusterLauncher().adopt(spec(trial))[0]
 
 
 def measured(kube: FakeKubernetes, attempt: Attempt, left_s: float) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from plumbline.declarations import Declarations, KubernetesLauncher, Provider, Trial
 from plumbline.launch import stores
@@ -18,23 +19,38 @@ from plumbline.launch.cluster import names
 from plumbline.launch.cluster.api import ClusterApi
 from plumbline.launch.cluster.doctor.doctor import examine_cluster
 from plumbline.launch.cluster.doctor.probe_pod import DOCTOR_PATIENCE
+from plumbline.launch.cluster.manifests import gang
 from plumbline.launch.cluster.manifests.patch import differences, unknown_fields
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.observe import node_facts
+from plumbline.launch.cluster.observe.launch_api import checked
 from plumbline.launch.cluster.observe.node_room import check_nodes
-from plumbline.launch.cluster.observe.observation import Row, has_ended, has_succeeded, name_of, parse_time, scheduled_at
+from plumbline.launch.cluster.observe.observation import (
+    Row,
+    StopCause,
+    decode_observation,
+    has_ended,
+    has_succeeded,
+    name_of,
+    parse_time,
+    scheduled_at,
+)
 from plumbline.launch.cluster.observe.uptime import check_cluster
 from plumbline.launch.cluster.observe.verdict import classify_launch
-from plumbline.launch.cluster.operate import sweep
-from plumbline.launch.cluster.operate.closing import settle_abandoned
+from plumbline.launch.cluster.operate import replacement, sweep
+from plumbline.launch.cluster.operate.attempts import Attempt
+from plumbline.launch.cluster.operate.closing import close_attempt, settle_attempt
+from plumbline.launch.cluster.operate.launch_watch import LaunchWatch
+from plumbline.launch.cluster.operate.ticket import ClusterTicket, ticket_of
 from plumbline.launch.cluster.short_pod import PodPatience, harness_container, run_short_pod, short_pod
 from plumbline.launch.doctor_check import DoctorCheck
 from plumbline.launch.failures import EXCEPTIONS, ApiRefused, BadDeclaration, HarnessError
-from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, Launcher, OnProgress, PatchedField, ProbeSkipped, ProviderFacts
+from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, OnProgress, PatchedField, ProbeSkipped, ProviderFacts
 from plumbline.launch.leftovers import Leftovers
 from plumbline.launch.local.process_launcher import PROBE_START_S, read_probe
 from plumbline.launch.plan import PlanError, possible_trials, typical_trials
+from plumbline.launch.remote import Poll, RemoteLauncher, Stop
 from plumbline.results import LaunchRecord, ResultStore
 from plumbline.results.probe_document import ProbeDocument
 
@@ -150,8 +166,11 @@ def _running_trials(api: ClusterApi, provider: Provider) -> list[str]:
     return [name_of(pod) for pod in pods if not has_ended(pod)]
 
 
-class ClusterLauncher(Launcher):
+class ClusterLauncher(RemoteLauncher[Attempt]):
+    """A trial is a pod, or a gang of pods with one owner."""
+
     operator = "plumbline.airflow.operators:operator_for"
+    place = "the cluster"
 
     def launch(self, trial: Trial, store: ResultStore, on_progress: OnProgress | None = None) -> LaunchRecord:
         provider = trial.provider
@@ -160,8 +179,60 @@ class ClusterLauncher(Launcher):
             f"`plumbline run --provider {provider.name}`, or trigger the DAG {provider.dag_id}"
         )
 
-    def settle(self, spec: Mapping[str, str]) -> list[str]:
-        return settle_abandoned(spec)
+    def announce(self, spec: Mapping[str, str]) -> Attempt:
+        return Attempt.next(spec)
+
+    def attempt_at(self, home: ResultStore, folder: str) -> Attempt:
+        return Attempt.at(home, folder)
+
+    def submit(self, attempt: Attempt, pod: Row | None = None) -> None:
+        """See RemoteLauncher.submit. `pod`: the manifest of a single pod, as Airflow completed it; the trial's own without one."""
+        api = attempt.api()
+        attempt.create_key_secret(api)
+        if attempt.trial.workload.nodes > 1:
+            wanted = gang.gang_manifests(attempt.trial, requested_at=attempt.requested_at)
+            owner = api.create(wanted.owner)
+            for each in gang.with_owner(wanted.pods, owner):
+                api.create(each)
+            return
+        attempt.create_servers(api)
+        api.create(self.pod(attempt) if pod is None else pod)
+        replacement.confirm_replacement(attempt)
+
+    def pod(self, attempt: Attempt) -> Row:
+        """The manifest of a single pod."""
+        return pod_manifest(attempt.trial, requested_at=attempt.requested_at, deletions=attempt.replaced.deletions)
+
+    def begin_replacement(self, attempt: Attempt, seen: Mapping[str, Any]) -> bool:
+        """Store that the trial asked for its pod's replacement. False if the pod has ended or vanished, which ends the attempt."""
+        return replacement.begin_replacement(attempt, decode_observation(dict(seen)))
+
+    def delete_replaced(self, attempt: Attempt) -> None:
+        """Delete the pod that is replaced without grace, and wait until it is gone. ApiRefused; Unreachable, also if it remains."""
+        replacement.delete_replaced_pod(attempt, attempt.api())
+
+    def ticket(self, attempt: Attempt) -> Mapping[str, Any]:
+        return ticket_of(attempt).row
+
+    def poll(self, ticket: Mapping[str, Any], log: Any) -> AsyncGenerator[Poll, None]:
+        return LaunchWatch(ClusterTicket(**ticket), log).polls()
+
+    def collect(self, attempt: Attempt, seen: Mapping[str, Any] | None = None, stop: Stop | None = None) -> LaunchRecord:
+        observed = None if seen is None else decode_observation(dict(seen))
+        return close_attempt(attempt, observed, None if stop is None else StopCause.of(stop))
+
+    def cancel(self, ticket: Mapping[str, Any], *, patience_s: float, timeout_s: float) -> None:
+        of = ClusterTicket(**ticket)
+        api = ClusterApi(of.connection, of.namespace, patience_s=patience_s, timeout_s=min(of.request_timeout_s, timeout_s))
+        checked(of.connection, lambda: api.request_deletion(of.owner_row, of.selector, of.secret))
+
+    def wait_s(self, attempt: Attempt) -> float:
+        of = ticket_of(attempt)
+        # From now, not from the request: a clock change must not end a healthy launch.
+        return of.deadline - of.requested_at + of.unreachable_timeout_s
+
+    def settle_attempt(self, attempt: Attempt) -> LaunchRecord | None:
+        return settle_attempt(attempt)
 
     def sweep(self, provider: Provider, campaign_id: str | None = None) -> list[str]:
         launches = None if campaign_id is None else sweep.campaign_launches(campaign_id, provider.name)

@@ -12,7 +12,7 @@ from plumbline.launch.cluster.api import ClusterApi
 from plumbline.launch.cluster.manifests.trial_pod import QUEUE, remove_key
 from plumbline.launch.cluster.observe.observation import CONTAINER, LaunchObservation, Row, is_running, name_of, parse_time
 from plumbline.launch.cluster.observe.pod_watch import PodWatch, WatchLimits
-from plumbline.launch.cluster.observe.polling import tolerate
+from plumbline.launch.remote import tolerate
 
 _LOG_BYTES = 2**20
 _POD_LABELS = (names.MANAGED_BY, names.PROVIDER, QUEUE)

@@ -7,10 +7,11 @@ from tests.fakes.fake_kubernetes import Script
 from tests.fakes.pod_harness import harness
 from tests.unit.launch.cluster.operate.test_attempt import NS, World, kube, world
 
+from plumbline.launch.cluster.launcher import ClusterLauncher
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.observe.observation import LaunchObservation
-from plumbline.launch.cluster.operate.attempts import UNFINISHED
-from plumbline.launch.cluster.operate.closing import close_attempt, settle_abandoned
+from plumbline.launch.cluster.operate.closing import close_attempt
+from plumbline.launch.remote import UNFINISHED
 from plumbline.workflows import benchmark
 
 __all__ = ["kube", "world"]
@@ -60,7 +61,7 @@ def test_what_is_recorded_already_is_not_asked_of_the_cluster(world: World) -> N
     world.pod_is("Succeeded")
     close_attempt(attempt)
     asked = len(world.kube.requests)
-    assert settle_abandoned(world.spec) == []
+    assert ClusterLauncher().settle(world.spec) == []
     assert len(world.kube.requests) == asked
 
 

@@ -10,7 +10,8 @@ from tests.fakes.trials import cluster_provider
 from tests.golden import Golden
 from tests.unit.launch.cluster.operate.test_attempt import World, kube, world
 
-from plumbline.launch.cluster.operate.closing import adopt_or_announce, close_attempt
+from plumbline.launch.cluster.launcher import ClusterLauncher
+from plumbline.launch.cluster.operate.closing import close_attempt
 from plumbline.launch.cluster.store_credentials import explain_refusal
 from plumbline.launch.failures import BadDeclaration
 
@@ -63,7 +64,7 @@ def test_a_key_that_is_refused_here_names_the_connection(world: World, monkeypat
 
     monkeypatch.setattr(type(world.away), "put_trial", _only_away(refused, type(world.away).put_trial))
     with pytest.raises(BadDeclaration, match=r"launcher\.results_connection.*`store from here`"):
-        adopt_or_announce(world.spec)
+        ClusterLauncher().adopt(world.spec)
 
 
 def _only_away(refused: object, real: object) -> object:

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from plumbline.launch.cluster.names import RANK
 from plumbline.launch.cluster.names import Row as Row
+from plumbline.launch.remote import Stop
 from plumbline.results import FailureClass
 
 StopReason = Literal[
@@ -33,6 +34,11 @@ class StopCause:
     detail: str
     status: int | None = None
     judged: FailureClass | None = None
+
+    @classmethod
+    def of(cls, stop: Stop) -> StopCause:
+        """The cause of a stop from here."""
+        return cls(stop.reason, stop.detail, stop.status)
 
 
 @dataclass(frozen=True)

@@ -5,36 +5,23 @@ from __future__ import annotations
 import io
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
 from plumbline.harness.launcher_protocol import parse_progress
 from plumbline.launch.cluster.api import ClusterApi
 from plumbline.launch.cluster.node_gpus import PASSING_TAINT
 from plumbline.launch.cluster.observe.observation import CONTAINER, LaunchObservation, Row, has_ended, has_succeeded, name_of, rank_of
 from plumbline.launch.cluster.observe.pod_records import keep_ready_time
-from plumbline.launch.failures import ApiRefused, Interrupted, TrialFailure
 from plumbline.launch.local.process import TrialOutput
+from plumbline.launch.remote import tolerate
 from plumbline.results import log_transport
 
-T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _LOG_BYTES = 8 * 2**20
 """The most of each pod's log that is read, from its end."""
-
-
-def tolerate(what: str, action: Callable[[], T], instead: T) -> T:
-    """The action's result; if the cluster or a store fails, `instead` and a warning in the log."""
-    try:
-        return action()
-    except Interrupted:  # Airflow ends the task
-        raise
-    except (TrialFailure, ApiRefused, OSError) as error:
-        _log.warning("Could not %s: %s", what, error)
-        return instead
 
 
 def merge_observations(before: LaunchObservation, now: LaunchObservation) -> LaunchObservation:

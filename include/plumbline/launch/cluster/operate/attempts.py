@@ -7,7 +7,6 @@ within an hour and pods on deletion, and another process may adopt the attempt a
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -22,24 +21,21 @@ from plumbline.launch.cluster.manifests.trial_pod import signing_key_secret
 from plumbline.launch.cluster.names import cluster_declaration, serving_of
 from plumbline.launch.cluster.observe import pod_records
 from plumbline.launch.cluster.observe.observation import LaunchObservation, Row, decode_observation, encode_observation, name_of
-from plumbline.launch.cluster.observe.polling import merge_observations, poll_launch, tolerate
+from plumbline.launch.cluster.observe.polling import merge_observations, poll_launch
 from plumbline.launch.cluster.operate.replaced_pods import Replacements
 from plumbline.launch.failures import ApiRefused, BadDeclaration, TrialFailure, Unreachable
-from plumbline.results import Event, FailureClass, InvalidResult, LaunchRecord, ResultStore, Scalar, Validity
+from plumbline.launch.remote import UNFINISHED, RemoteAttempt, tolerate
+from plumbline.results import Event, FailureClass, LaunchRecord, ResultStore, Scalar
 from plumbline.results.signing import KeyPair
 
-_log = logging.getLogger(__name__)
-
-UNFINISHED = "the launch was ended from outside, and its outcome was not recorded"
-"""Detail of the preliminary record, which remains if every process of the launch dies."""
 GRACE_S = 30
 """Between SIGTERM and SIGKILL of a pod."""
-_POLL_PATIENCE_S, _KILL_S = 30.0, 2.0
+_POLL_PATIENCE_S = 30.0
 _STATE = "cluster.json"
 
 
 @dataclass
-class Attempt:
+class Attempt(RemoteAttempt):
     """An announced attempt. `started_at` is None until all its pods ran; `seen`: its observation so far.
 
     `replaced`: pods that the trial's fault deleted; `seen` and `started_at` are of their successor. `signs`: a signing key was issued.
@@ -53,13 +49,6 @@ class Attempt:
     replaced: Replacements = field(default_factory=Replacements)
     signs: bool = False
     key: KeyPair | None = field(default=None, repr=False)
-
-    @classmethod
-    def newest(cls, spec: Mapping[str, str]) -> Attempt | None:
-        """The attempt that was announced last, or None."""
-        home = stores.home()
-        folders = home.announced(spec["campaign_id"], spec["trial_id"])
-        return cls.at(home, folders[-1]) if folders else None
 
     @classmethod
     def at(cls, home: ResultStore, folder: str) -> Attempt:
@@ -103,6 +92,14 @@ class Attempt:
             attempt.refuse(kind(why))
             raise kind(why) from error
         return attempt
+
+    @property
+    def name(self) -> str:
+        return names.launch_name(self.trial)
+
+    @property
+    def began(self) -> bool:
+        return self.started_at is not None
 
     @property
     def launcher(self) -> KubernetesLauncher:
@@ -156,9 +153,9 @@ class Attempt:
         items = [*api.pods(names.selector(self.trial)), *([api.get(owner["kind"], owner["metadata"]["name"])] if owner else [])]
         return any(item is not None and "deletionTimestamp" not in item["metadata"] for item in items)
 
-    def refuse(self, failure: TrialFailure) -> None:
-        """Record why nothing was requested of the cluster."""
-        self.record(failure.failure_class, str(failure))
+    def goes_on(self) -> bool:
+        # Between a pod and its replacement nothing of the launch may exist.
+        return self.replaced.pending is not None or self.lives()
 
     def started(self, observation: LaunchObservation) -> None:
         """All its pods run: store the observation of their start."""
@@ -166,32 +163,6 @@ class Attempt:
         self.seen = poll_launch(self.api(self.poll_patience_s), names.selector(self.trial), merge_observations(self.seen, observation))
         # A store's outage must not end the watch of the pods.
         tolerate("keep what was seen when the pods started", self.keep, None)
-
-    def kill(self) -> None:
-        """Request the deletion of everything, without waiting and without a record: the caller has seconds to live."""
-        api = ClusterApi(self.launcher.connection, self.launcher.namespace, patience_s=_KILL_S, timeout_s=_KILL_S)
-        api.request_deletion(self.owner, names.selector(self.trial), self.secret)
-
-    def validity(self) -> Validity | None:
-        """Validity of the pods' document, also of one from their log; None without a valid one. OSError if their store does not answer and home has no
-        document."""
-        folder = self.home.folder(self.trial)
-        try:
-            try:
-                document = stores.store_of(self.trial.provider).document(folder)
-            except OSError as error:
-                if not self.home.exists(f"{folder}/result.json"):
-                    if isinstance(error, FileNotFoundError):
-                        return None
-                    raise
-                document = self.home.document(folder)
-        except InvalidResult as error:
-            _log.warning("%s", error)
-            return None
-        if document.trial != self.trial:  # of another installation, or of this one with another home
-            _log.warning("Ignoring the document of another trial: %s", document.trial.trial_id)
-            return None
-        return document.validity
 
     def keep(self) -> None:
         """Store the observation so far and the preliminary record."""
@@ -231,7 +202,7 @@ class Attempt:
             exit_code=current[0].exit_code if current else None,
             failure_class=failure,
             failure_detail=detail,
-            node={"kubernetes.launch": names.launch_name(self.trial), "kubernetes.namespace": self.launcher.namespace, **host},
+            node={"kubernetes.launch": self.name, "kubernetes.namespace": self.launcher.namespace, **host},
             log_tail=log_tail,
             pods=pods,
         )

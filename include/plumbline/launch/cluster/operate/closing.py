@@ -1,9 +1,8 @@
-"""Adopt or announce an attempt, and close it: poll, delete, record."""
+"""Close an attempt: poll, delete, record."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
@@ -11,63 +10,16 @@ from functools import partial
 from plumbline.launch import progress, stores
 from plumbline.launch.cluster import names, store_credentials
 from plumbline.launch.cluster.observe.observation import LaunchObservation, StopCause, has_ended
-from plumbline.launch.cluster.observe.polling import merge_observations, poll_first_node, poll_launch, read_logs, tolerate
+from plumbline.launch.cluster.observe.polling import merge_observations, poll_first_node, poll_launch, read_logs
 from plumbline.launch.cluster.observe.verdict import classify_launch
-from plumbline.launch.cluster.operate.attempts import GRACE_S, UNFINISHED, Attempt
-from plumbline.launch.failures import ApiRefused, Interrupted, Outcome, TrialFailure, is_retryable, is_usable
-from plumbline.results import FailureClass, InvalidResult, LaunchRecord, log_transport
+from plumbline.launch.cluster.operate.attempts import GRACE_S, Attempt
+from plumbline.launch.failures import ApiRefused, Interrupted, Outcome, TrialFailure
+from plumbline.launch.remote import tolerate
+from plumbline.results import FailureClass, LaunchRecord, log_transport
 
 _log = logging.getLogger(__name__)
 
 _GONE_S = GRACE_S + 90.0
-
-
-def adopt_or_announce(spec: Mapping[str, str], request: str | None = None) -> tuple[Attempt, LaunchRecord | None]:
-    """The attempt of this try of the task, and its record if it is over already. `request`: the same in each retry of the task.
-
-    Adopts an attempt that still runs. Records one that is over; that, or one that an earlier try of the request recorded, is the result if it
-    was measured or failed in a way that a retry would not change. Otherwise announces the next attempt. OSError if a store, Unreachable if the cluster cannot be reached.
-    """
-    newest, record = Attempt.newest(spec), None
-    earlier = [] if request is None else stores.attempts_for(request, stores.home(), spec)
-    if newest is not None and _is_unsettled(newest):
-        # Between a pod and its replacement nothing of the launch may exist.
-        if newest.replaced.pending is not None or newest.lives():
-            _log.info("Launch %s exists on the cluster: adopting it.", names.launch_name(newest.trial))
-            return newest, None
-        record = _settle_attempt(newest)
-    elif newest is not None and newest.home.folder(newest.trial) in earlier:
-        record = newest.home.launch(newest.home.folder(newest.trial))
-        if record is not None and is_usable(newest.validity()):  # its pods were ended, or the task was, after it had been measured
-            return newest, record.model_copy(update={"failure_class": None, "failure_detail": None})
-    if newest is not None and record is not None and not is_retryable(record, newest.validity()):
-        return newest, record
-    return Attempt.next(spec), None
-
-
-def settle_abandoned(spec: Mapping[str, str]) -> list[str]:
-    """End and record the launches that a trial's ended task left unrecorded; their names.
-
-    A task that a person marks between its pod's start and its worker's return has no trigger and no process that deletes the pod. Deletes
-    only objects with the launch's own labels. OSError if a store cannot be reached; an unreachable cluster is recorded as the failure.
-    """
-    home, settled = stores.home(), []
-    for folder in home.announced(spec["campaign_id"], spec["trial_id"]):
-        try:
-            attempt = Attempt.at(home, folder)
-        except (FileNotFoundError, InvalidResult) as error:
-            _log.warning("Skipping %s: %s", folder, error)
-            continue
-        if not attempt.trial.provider.launcher.outlasts_task or not _is_unsettled(attempt):
-            continue
-        name = names.launch_name(attempt.trial)
-        if tolerate(f"look for launch {name}", attempt.lives, _is_unfinished(attempt)):
-            _log.warning("No task watches launch %s: ending and recording it.", name)
-            close_attempt(attempt, stop=StopCause("killed", "its task was ended in Airflow between worker and triggerer"))
-        else:
-            _settle_attempt(attempt)
-        settled.append(name)
-    return settled
 
 
 def close_attempt(attempt: Attempt, observation: LaunchObservation | None = None, stop: StopCause | None = None) -> LaunchRecord:
@@ -103,24 +55,7 @@ def _store_printed_result(attempt: Attempt, log: bytes) -> None:
         _log.error("%s", error)
 
 
-def _is_unsettled(attempt: Attempt) -> bool:
-    """Whether the attempt's record does not show its end."""
-    try:
-        record = attempt.home.launch(attempt.home.folder(attempt.trial))
-    except InvalidResult:  # its pods may still exist
-        return True
-    return record is None or record.failure_class == "unreachable" or _is_unfinished(attempt)
-
-
-def _is_unfinished(attempt: Attempt) -> bool:
-    try:
-        record = attempt.home.launch(attempt.home.folder(attempt.trial))
-    except InvalidResult:
-        return True
-    return record is not None and (record.failure_class, record.failure_detail) == ("interrupted", UNFINISHED)
-
-
-def _settle_attempt(attempt: Attempt) -> LaunchRecord | None:
+def settle_attempt(attempt: Attempt) -> LaunchRecord | None:
     """Record the end of an attempt that no longer runs; None if its record cannot be improved. OSError if the pods' store cannot be read."""
     record = attempt.home.launch(attempt.home.folder(attempt.trial))
     if record is not None and record.failure_class == "unreachable" and attempt.validity() is None:

@@ -10,10 +10,11 @@ from functools import partial
 from plumbline.launch.cluster import names
 from plumbline.launch.cluster.api import ClusterApi
 from plumbline.launch.cluster.observe.observation import LaunchObservation, has_ended
-from plumbline.launch.cluster.observe.polling import merge_observations, poll_launch, read_logs, tolerate
+from plumbline.launch.cluster.observe.polling import merge_observations, poll_launch, read_logs
 from plumbline.launch.cluster.operate.attempts import Attempt
 from plumbline.launch.cluster.operate.replaced_pods import ReplacedPod
 from plumbline.launch.failures import Unreachable
+from plumbline.launch.remote import tolerate
 
 _log = logging.getLogger(__name__)
 _POLL_S = 0.5

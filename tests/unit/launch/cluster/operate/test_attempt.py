@@ -16,13 +16,15 @@ from tests.golden import Golden
 from plumbline.declarations import Trial
 from plumbline.launch import stores
 from plumbline.launch.cluster import names
+from plumbline.launch.cluster.launcher import ClusterLauncher
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.observe.observation import LaunchObservation, StopCause
-from plumbline.launch.cluster.operate.attempts import UNFINISHED, Attempt
-from plumbline.launch.cluster.operate.closing import adopt_or_announce, close_attempt
+from plumbline.launch.cluster.operate.attempts import Attempt
+from plumbline.launch.cluster.operate.closing import close_attempt
 from plumbline.launch.cluster.operate.sweep import sweep_expired
 from plumbline.launch.collect import collect
 from plumbline.launch.failures import BadDeclaration, Interrupted, Unreachable
+from plumbline.launch.remote import UNFINISHED
 from plumbline.results import Environment, LaunchRecord, ResultDocument, ResultStore, Validity, log_transport
 
 NS = "plumbline"
@@ -42,7 +44,7 @@ class World:
 
     def begin(self) -> Attempt:
         """The next attempt, its pod created."""
-        attempt, record = adopt_or_announce(self.spec)
+        attempt, record = ClusterLauncher().adopt(self.spec)
         assert record is None
         attempt.create_key_secret(attempt.api())
         attempt.create_servers(attempt.api())
@@ -73,7 +75,7 @@ def world(kube: FakeKubernetes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_attempt_is_announced_in_both_stores_before_anything_exists(world: World) -> None:
-    attempt, record = adopt_or_announce(world.spec)
+    attempt, record = ClusterLauncher().adopt(world.spec)
     assert record is None and attempt.trial.attempt == 1
     folder = world.home.folder(attempt.trial)
     assert world.home.trial(folder) == world.away.trial(folder) == attempt.trial
@@ -102,7 +104,7 @@ def test_what_the_cluster_forgets_is_kept_from_the_start_on(world: World) -> Non
     attempt = world.begin()
     world.pod_is("Running")
     attempt.started(LaunchObservation(expected=1))
-    kept = Attempt.newest(world.spec)
+    kept = ClusterLauncher().newest(world.spec)
     assert kept is not None and kept.started_at == attempt.started_at and kept.requested_at == attempt.requested_at
     assert world.record().failure_detail == UNFINISHED and world.record().pods[0].node == "node-1"
     for key in [key for key in world.kube.store.rows if key[0] == "events"]:
@@ -116,13 +118,13 @@ def test_what_the_cluster_forgets_is_kept_from_the_start_on(world: World) -> Non
 def test_a_running_attempt_is_taken_up_again(world: World) -> None:
     world.kube.script("*", Script().started().runs(harness(lasts_s=0.3)))
     first = world.begin()
-    again, record = adopt_or_announce(world.spec)
+    again, record = ClusterLauncher().adopt(world.spec)
     assert record is None and again.trial == first.trial
     again.create_key_secret(again.api())
     again.api().create(pod_manifest(again.trial, requested_at=again.requested_at))
     assert len(world.kube.pods()) == 1
     world.pod_is("Succeeded")
-    assert adopt_or_announce(world.spec)[0].trial == first.trial, "a finished pod is adopted too: its result lies in the store"
+    assert ClusterLauncher().adopt(world.spec)[0].trial == first.trial, "a finished pod is adopted too: its result lies in the store"
 
 
 def test_a_measured_attempt_that_nobody_recorded_is_the_result(world: World) -> None:
@@ -131,7 +133,7 @@ def test_a_measured_attempt_that_nobody_recorded_is_the_result(world: World) -> 
     attempt = world.begin()
     world.pod_is("Succeeded")
     attempt.api().remove(None, names.selector(attempt.trial), wait_s=5.0)
-    again, record = adopt_or_announce(world.spec)
+    again, record = ClusterLauncher().adopt(world.spec)
     assert again.trial == attempt.trial
     assert record is not None and record.failure_class is None
     assert world.record() == record
@@ -140,24 +142,24 @@ def test_a_measured_attempt_that_nobody_recorded_is_the_result(world: World) -> 
 def test_a_retry_takes_what_an_earlier_try_recorded_and_a_cleared_task_measures_again(world: World) -> None:
     """The worker stored the end, but Airflow's API did not hear of it."""
     world.kube.script("*", Script().started().runs(harness()))
-    first, record = adopt_or_announce(world.spec, "run-1 0")
+    first, record = ClusterLauncher().adopt(world.spec, "run-1 0")
     assert record is None
     first.create_key_secret(first.api())
     first.api().create(pod_manifest(first.trial, requested_at=first.requested_at))
     world.pod_is("Succeeded")
     closed = close_attempt(first)
-    again, record = adopt_or_announce(world.spec, "run-1 0")
+    again, record = ClusterLauncher().adopt(world.spec, "run-1 0")
     assert (again.trial.attempt, record) == (1, closed)
     world.home.put_launch(first.trial, closed.model_copy(update={"failure_class": "interrupted", "failure_detail": "its task was ended"}))
-    again, record = adopt_or_announce(world.spec, "run-1 0")
+    again, record = ClusterLauncher().adopt(world.spec, "run-1 0")
     assert (again.trial.attempt, record) == (1, closed), "it was measured, whatever happened to its task then"
-    cleared, record = adopt_or_announce(world.spec, "run-1 1")
+    cleared, record = ClusterLauncher().adopt(world.spec, "run-1 1")
     assert (cleared.trial.attempt, record) == (2, None)
 
 
 def test_an_attempt_of_which_nothing_is_left_is_recorded_and_followed_by_the_next(world: World) -> None:
-    adopt_or_announce(world.spec)
-    following, record = adopt_or_announce(world.spec)
+    ClusterLauncher().adopt(world.spec)
+    following, record = ClusterLauncher().adopt(world.spec)
     assert record is None and following.trial.attempt == 2
     assert world.record(1).failure_class == "interrupted" and world.record(1).failure_detail != UNFINISHED
     assert world.record(2).failure_detail == UNFINISHED
@@ -168,8 +170,8 @@ def test_pods_that_are_being_deleted_are_not_taken_up(world: World) -> None:
     world.kube.script("*", Script().started())
     attempt = world.begin()
     world.pod_is("Running")
-    attempt.kill()
-    following, _ = adopt_or_announce(world.spec)
+    ClusterLauncher().cancel(ClusterLauncher().ticket(attempt), patience_s=2.0, timeout_s=2.0)
+    following, _ = ClusterLauncher().adopt(world.spec)
     assert following.trial.attempt == 2
     assert world.kube.leftovers() == []
     assert world.record(1).failure_class == "interrupted"
@@ -180,7 +182,7 @@ def test_a_closed_attempt_is_not_taken_up(world: World) -> None:
     attempt = world.begin()
     world.pod_is("Failed")
     assert close_attempt(attempt).failure_class == "out_of_memory"
-    following, record = adopt_or_announce(world.spec)
+    following, record = ClusterLauncher().adopt(world.spec)
     assert record is None and following.trial.attempt == 2
     assert world.record(1).failure_class == "out_of_memory"
 
@@ -193,7 +195,7 @@ def test_an_attempt_that_was_given_up_is_taken_up_if_it_still_lives(world: World
     record = close_attempt(attempt, stop=stop)
     assert record.failure_class == "unreachable" and stop.detail in str(record.failure_detail)
     world.kube.up()
-    again, over = adopt_or_announce(world.spec)
+    again, over = ClusterLauncher().adopt(world.spec)
     assert over is None and again.trial == attempt.trial
     world.pod_is("Succeeded")
     assert close_attempt(again).failure_class is None
@@ -207,7 +209,7 @@ def test_an_attempt_that_was_given_up_and_is_gone_stays_as_it_was_recorded(world
     close_attempt(attempt, stop=StopCause("unreachable", "no answer for 900 s"))
     before = world.record(1)
     assert before.failure_class == "unreachable"
-    assert adopt_or_announce(world.spec)[0].trial.attempt == 2
+    assert ClusterLauncher().adopt(world.spec)[0].trial.attempt == 2
     assert world.record(1) == before
 
 
@@ -235,7 +237,7 @@ def test_a_deletion_that_is_forbidden_is_the_records_failure(world: World, golde
 def test_a_result_store_that_cannot_be_written_is_recorded_and_nothing_is_created(world: World, tmp_path: Path) -> None:
     (tmp_path / "away").write_text("a file where the store should be")
     with pytest.raises((Unreachable, BadDeclaration)) as refusal:
-        adopt_or_announce(world.spec)
+        ClusterLauncher().adopt(world.spec)
     assert world.kube.requests == []
     assert world.record().failure_detail == str(refusal.value) and world.away.url in str(refusal.value)
 
@@ -247,11 +249,11 @@ def test_a_store_whose_credentials_do_not_suit_it_is_a_bad_declaration(
     monkeypatch.setenv("AIRFLOW_CONN_STORE", json.dumps({"conn_type": "aws"}))
     world = World(kube, tmp_path, results_connection="store")
     with pytest.raises(BadDeclaration, match=r"connection store\b.*results_connection") as unsuitable:
-        adopt_or_announce(world.spec)
+        ClusterLauncher().adopt(world.spec)
     assert world.record().failure_class == "bad_declaration"
     monkeypatch.delenv("AIRFLOW_CONN_STORE")
     with pytest.raises(BadDeclaration, match="connection store") as undefined:
-        adopt_or_announce(world.spec)
+        ClusterLauncher().adopt(world.spec)
     assert str(undefined.value) != str(unsuitable.value)
 
 
@@ -259,7 +261,7 @@ def test_killing_asks_for_the_deletion_and_touches_no_record(world: World) -> No
     world.kube.script("*", Script().started())
     attempt = world.begin()
     world.pod_is("Running")
-    attempt.kill()
+    ClusterLauncher().cancel(ClusterLauncher().ticket(attempt), patience_s=2.0, timeout_s=2.0)
     world.kube.wait_for(lambda: world.kube.leftovers() == [], "nothing is left")
     assert world.record().failure_detail == UNFINISHED
 
@@ -289,7 +291,7 @@ def test_how_the_pods_ended_outlives_whoever_deletes_them(world: World, monkeypa
         close_attempt(attempt)
     attempt.api().delete("Pod", names.pod_name(attempt.trial, 0), grace_s=0)
     assert world.record().failure_detail == UNFINISHED
-    again, record = adopt_or_announce(world.spec)
+    again, record = ClusterLauncher().adopt(world.spec)
     assert again.trial == attempt.trial
     assert record is not None and record.failure_class == "out_of_memory" and world.record() == record
 
@@ -305,7 +307,7 @@ def test_a_store_that_hid_how_it_ended_is_asked_again(world: World, tmp_path: Pa
     assert close_attempt(attempt).failure_class == "unreachable"
     hidden.unlink()
     (tmp_path / "elsewhere").rename(hidden)
-    _, record = adopt_or_announce(world.spec)
+    _, record = ClusterLauncher().adopt(world.spec)
     assert record is not None and record.failure_class == "out_of_memory"
 
 
@@ -340,7 +342,7 @@ def test_a_bucket_that_does_not_exist_is_a_bad_declaration(world: World, monkeyp
 
     monkeypatch.setattr(ResultStore, "_put", no_bucket)
     with pytest.raises(BadDeclaration, match=str(missing)):
-        adopt_or_announce(world.spec)
+        ClusterLauncher().adopt(world.spec)
 
 
 @pytest.mark.fault("our store is away when pods start", ends="measured", keeps="the trial")
@@ -409,7 +411,7 @@ def test_servers_go_with_their_service(kube: FakeKubernetes, tmp_path: Path, by:
     made = {left.partition("/")[0] for left in kube.leftovers()}
     assert made == {"deployments", "pods", "scaledobjects", "secrets", "services"}
     if by == "kill":
-        attempt.kill()
+        ClusterLauncher().cancel(ClusterLauncher().ticket(attempt), patience_s=2.0, timeout_s=2.0)
     else:
         assert any("Service" in each for each in sweep_expired(attempt.launcher, now_s=attempt.requested_at.timestamp() + 10 * 86400))
     kube.wait_for(lambda: kube.leftovers() == [], "all of it is gone")
