@@ -183,7 +183,7 @@ class ClusterOperator(LaunchOperator):
         return super().trigger_reentry(context, event)
 
 
-class TrialGangOperator(ClusterOperator, RemoteTrialOperator):  # type: ignore[misc]  # airflow's types are not followed
+class TrialGangOperator(ClusterOperator, RemoteTrialOperator):
     """Runs the planned trial that `spec` names ({campaign_id, trial_id, title}) as a gang of pods on the provider's cluster.
 
     One object owns the pods, so that deleting it deletes all: a headless Service, or the JobSet whose controller creates them.
