@@ -22,9 +22,9 @@ from torch.nn import functional as F
 
 from plumbline.declarations import load
 from plumbline.declarations.workloads.training import TrainingWorkload
-from plumbline.harness.training.flops import flops_per_step
+from plumbline.kinds.arithmetic.flops import flops_per_step
 from plumbline.harness.training.models import build_model, repeated_layers
-from plumbline.harness.training.peak_flops import published_peak
+from plumbline.kinds.arithmetic.peak_flops import published_peak
 from plumbline.harness.training.worker.torch_setup import attention_kernel, build_optimizer, clip_gradients
 
 WARM, STEPS, KERNELS = 3, 8, 30

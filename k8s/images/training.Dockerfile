@@ -11,6 +11,7 @@ COPY include/plumbline/metrics /src/include/plumbline/metrics
 COPY include/plumbline/loadclient /src/include/plumbline/loadclient
 COPY include/plumbline/declarations /src/include/plumbline/declarations
 COPY include/plumbline/formats /src/include/plumbline/formats
+COPY include/plumbline/kinds /src/include/plumbline/kinds
 COPY include/plumbline/results /src/include/plumbline/results
 COPY include/plumbline/harness /src/include/plumbline/harness
 COPY include/plumbline/reporter /src/include/plumbline/reporter

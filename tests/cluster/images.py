@@ -30,6 +30,7 @@ _SOURCES = (
     "requirements",
     "include/plumbline/declarations",
     "include/plumbline/formats",
+    "include/plumbline/kinds",
     "include/plumbline/loadclient",
     "include/plumbline/harness",
     "include/plumbline/reporter",

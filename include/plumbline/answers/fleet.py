@@ -14,7 +14,7 @@ from plumbline.analysis.trial_sample import SUSTAINED
 from plumbline.answers.current_results import select_series
 from plumbline.archive import Archive
 from plumbline.archive.samples import CurrentSeries
-from plumbline.declarations import Declarations, Provider, TrainingJob
+from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.teams import KINDS
 
 _COST_RATES = {number for c in COSTS for number in c.numbers} | {
@@ -63,7 +63,7 @@ def _series(part: CurrentSeries, declared: Declarations, numbers: Sequence[objec
     price: Quote | None = None
     if provider is not None and listed is not None and same is not None and not provider.token_prices:
         price = charged(listed, share_of(provider, same.gpus))
-    epoch = same.epoch_size if isinstance(same, TrainingJob) else None
+    epoch = same.epoch_size if same is not None else None
     return FleetSeries(
         provider=one.provider,
         kind="training" if one.kind == "training" else "inference",

@@ -31,7 +31,6 @@ from plumbline.archive.schema import (
     Telemetry,
     Trial,
 )
-from plumbline.declarations.workloads.container import ContainerWorkload
 from plumbline.results import MetricRow, Reason, ResultDocument
 from plumbline.results.launch_record import effective_environment, launch_metrics
 
@@ -75,7 +74,7 @@ def _record(
     uri: str,
 ) -> Recorded:
     metrics = metric_rows(document, action)
-    if isinstance(document.trial.workload, ContainerWorkload) and action != "reject":
+    if document.trial.workload.own_metrics and action != "reject":
         for conflict in metric_conflicts(session, {row.metric: (row.unit, row.direction) for row in metrics}).values():
             raise Refused(f"{document.trial.trial_id}: {conflict}")
     _insert_parents(session, document, now)

@@ -21,15 +21,12 @@ from plumbline.declarations import (
     AnyWorkload,
     DeclarationError,
     Declarations,
-    InferenceWorkload,
     Provider,
-    ScriptWorkload,
     load,
 )
 from plumbline.declarations.compatibility import never_run_on
 from plumbline.declarations.data_places import data_of, describe
 from plumbline.declarations.loader import Placeholder, find_placeholders
-from plumbline.declarations.workloads.container import ContainerWorkload
 from plumbline.launch.launcher import PatchedField
 from plumbline.launch.monthly_estimate import MonthlyEstimate, WorkloadEstimate, estimate_month, estimate_workload, measurement_gaps
 from plumbline.launch.registry import launcher_for
@@ -158,13 +155,13 @@ def _archived(declared: Declarations, providers: Sequence[Provider]) -> tuple[li
     from plumbline.archive import NoArchive, SchemaMismatch, open_archive
 
     now = datetime.now(timezone.utc)
-    containers = [workload for workload in declared.workloads.values() if isinstance(workload, ContainerWorkload)]
     try:
         with open_archive(create=False) as archive:
             conflicts = [
                 f"{workload.name}: {conflict}"
-                for workload in containers
-                for conflict in archive.metric_conflicts({n: (m.unit, m.direction) for n, m in workload.task.metrics.items()}).values()
+                for workload in declared.workloads.values()
+                if workload.declared_metrics
+                for conflict in archive.metric_conflicts({n: (m.unit, m.direction) for n, m in workload.declared_metrics.items()}).values()
             ]
             return [forecast_month(archive, declared, p, now) for p in providers], conflicts
     except (NoArchive, SchemaMismatch, OperationalError, ValueError):
@@ -188,10 +185,10 @@ def _row(provider: Provider, workload: AnyWorkload, each: WorkloadEstimate, mont
         **fields_of(each, "trial_s", "measured"),
         "node_hours": each.node_hours if runs else 0.0,
         "on_demand_only": not monthly,
-        "servers": workload.replicas_on(provider.accelerator.count) if isinstance(workload, InferenceWorkload) else None,
+        "servers": workload.replicas_on(provider.accelerator.count) if workload.serving is not None else None,
         "charged": _charged(provider, workload),
         "data": describe(data, provider) if (data := data_of(workload)) is not None else None,
-        "reads_steps_from": workload.task.reading if isinstance(workload, ScriptWorkload) else None,
+        "reads_steps_from": workload.reads_steps_from,
         "caveats": [share.caveat] if share is not None and share.caveat else [],
         # What the archive has trials of was run here.
         "never_run_on": None if each.measured else never_run_on(workload, provider),
@@ -204,7 +201,7 @@ def _charged(provider: Provider, workload: AnyWorkload) -> str:
         return str(share)
     if provider.launcher.hosted:
         return _PLAIN[1]
-    servers = workload.replicas_on(provider.accelerator.count) if isinstance(workload, InferenceWorkload) else 1
+    servers = workload.replicas_on(provider.accelerator.count)
     return f"the whole node, {servers} servers at once" if servers > 1 else _PLAIN[0]
 
 

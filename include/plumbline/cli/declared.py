@@ -34,7 +34,7 @@ def declared_providers(declared: Declarations, names: Iterable[str]) -> list[Pro
 
 def inference_workload(name: str) -> InferenceWorkload:
     """The inference workload of this name, with or without `inference/` before it; exit code 2 if it is not declared."""
-    inference = {w.name: w for w in load_declared().workloads.values() if isinstance(w, InferenceWorkload)}
+    inference = load_declared().inference_workloads
     if (found := inference.get(name.removeprefix("inference/"))) is None:
         fail(unknown_name("inference workload", name, inference))
     return found

@@ -11,7 +11,7 @@ import typer
 from plumbline.cli.declared import load_declared
 from plumbline.cli.exit_status import FAILED
 from plumbline.cli.output import Json, emit, err, fail, out
-from plumbline.declarations import InferenceWorkload, installation_paths
+from plumbline.declarations import installation_paths
 from plumbline.declarations.loader import display_path
 from plumbline.declarations.workloads.models import ServingPrecision
 from plumbline.harness.inference.checkpoint.contents import BrokenCheckpoint, Contents
@@ -69,8 +69,7 @@ def add(
         fail(f"{source}: {error}")
     except (AccessRefused, ValueError, OSError) as error:
         fail(str(error))
-    workload = declared.workloads[chosen]
-    assert isinstance(workload, InferenceWorkload)
+    workload = declared.inference_workloads[chosen]
     answer = Added(str(display_path(path)), chosen, section, list(add_model.provider_fits(workload, declared)))
     emit(as_json, answer, lambda: _show(answer))
 

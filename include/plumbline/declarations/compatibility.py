@@ -20,7 +20,6 @@ from plumbline.declarations.workloads.training import (
     SyntheticImages,
     SyntheticTokens,
     TokenFileData,
-    TrainingJob,
     TrainingWorkload,
 )
 from plumbline.metrics.formatting import format_bytes, format_percent
@@ -209,7 +208,7 @@ def incompatibility(workload: AnyWorkload, provider: Provider) -> str | None:
         or provider.launcher.missing(workload)
         or _unmounted_data(workload, provider)
         or scratch_shortage(workload, provider.launcher)
-        or (too_large(workload, provider) if isinstance(workload, InferenceWorkload) else None)
+        or (too_large(workload.serving, provider) if workload.serving is not None else None)
     )
 
 
@@ -231,19 +230,13 @@ def _unsuitable(workload: AnyWorkload, provider: Provider) -> str | None:
         return f"it needs {needs.count} {needs.accelerator}, but the provider has {has.count} {has.kind}"
     if needs.whole_node and needs.count != has.count:
         return f"it needs whole nodes of {needs.count} {needs.accelerator}, but the provider has {has.count}"
-    if isinstance(workload, InferenceWorkload) and (idle := workload.unfilled_by(has.count)) is not None:
+    if (idle := workload.unfilled_by(has.count)) is not None:
         return idle
     return provider.launcher.unsuitable(workload)
 
 
 def _missing_engine(workload: AnyWorkload, provider: Provider) -> str | None:
-    """Triton's GPU backends need CUDA, except its Python backend, which uses the image's PyTorch."""
-    if not isinstance(workload, InferenceWorkload) or provider.accelerator.kind != "amd" or provider.simulated:
-        return None
-    backend = workload.server.backend
-    if engine(backend).amd:
-        return None
-    return f"its server.backend {backend} needs NVIDIA's Triton images, which have no ROCm; expected backend: python"
+    return None if provider.accelerator.kind != "amd" or provider.simulated else workload.refused_by_amd
 
 
 def reason_to_skip(workload: AnyWorkload, provider: Provider) -> str | None:
@@ -255,12 +248,12 @@ def reason_to_skip(workload: AnyWorkload, provider: Provider) -> str | None:
 
 
 _TITLES = {
-    "vllm": "vLLM on GPUs",
-    "tensorrtllm": "TensorRT-LLM",
-    "openai": "an engine's own server on GPUs",
-    "onnxruntime": "ONNX Runtime on GPUs",
+    "triton-vllm": "vLLM on GPUs",
+    "triton-tensorrtllm": "TensorRT-LLM",
+    "triton-openai": "an engine's own server on GPUs",
+    "triton-onnxruntime": "ONNX Runtime on GPUs",
 }
-"""Values of `server.backend` that were never run on a GPU, with their names. docs/hardware-probes.md has what was measured: training and Triton's
+"""Engines by `engine_name` that were never run on a GPU, with their names. docs/hardware-probes.md has what was measured: training and Triton's
 Python backend on one NVIDIA GPU; CPUs."""
 
 
@@ -271,13 +264,9 @@ def never_run_on(workload: AnyWorkload, provider: Provider) -> str | None:
     if accelerator.kind == "cpu" or provider.simulated or provider.launcher.hosted:
         return None
     kinds = ["AMD GPUs"] if accelerator.kind == "amd" else []
-    if isinstance(workload, InferenceWorkload):
-        kinds += [title] if (title := _TITLES.get(workload.server.backend)) is not None else []
-        gpus = workload.needs.count * workload.replicas_on(accelerator.count)
-    else:
-        gpus = workload.parallelism.processes if isinstance(workload, TrainingJob) else workload.needs.count
+    kinds += [title] if (title := _TITLES.get(workload.engine_name)) is not None else []
     if workload.nodes > 1:
         kinds.append("several nodes of GPUs")
-    elif gpus > 1:
+    elif workload.devices_on(accelerator.count) > 1:
         kinds.append("several GPUs")
     return ", ".join(kinds) or None

@@ -29,13 +29,13 @@ from plumbline.declarations.teams import KINDS, Preference, Team
 from plumbline.declarations.thresholds import Thresholds
 from plumbline.declarations.trials import flatten
 from plumbline.declarations.workloads.any_workload import OF_TASK, AnyWorkload, class_of_training
-from plumbline.declarations.workloads.container import ContainerMetric, ContainerWorkload
+from plumbline.declarations.workloads.container_metric import ContainerMetric
 from plumbline.declarations.workloads.evaluation import load_passage, load_questions
 from plumbline.declarations.workloads.inference import InferenceWorkload
 from plumbline.declarations.workloads.prompts import load_prompts
 from plumbline.declarations.workloads.script_files import load_files
 from plumbline.declarations.workloads.traces import load_trace_rows
-from plumbline.declarations.workloads.training import TrainingJob, TrainingWorkload
+from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.declarations.workloads.workload import RelativeCriterion, Workload, refused_run_cost
 from plumbline.declarations.yaml_source import FieldPath, UnreadableYaml, expected_shape, format_path, locate, locate_in_message, read_yaml
 from plumbline.metrics.formatting import unknown_name
@@ -115,6 +115,11 @@ class Declarations:
             w for _, w in sorted(self.workloads.items()) if (kind is None or w.kind == kind) and incompatibility(w, provider) is None
         )
 
+    @property
+    def inference_workloads(self) -> dict[str, InferenceWorkload]:
+        """Workloads that answer requests, by name."""
+        return {name: served for name, w in self.workloads.items() if (served := w.serving) is not None}
+
     def monthly_workloads(self, provider: Provider, kind: str | None = None, month: int | None = None) -> tuple[AnyWorkload, ...]:
         """Workloads of the provider's rerun in `month` (1 to 12; None: in any), by name: its own `workloads`, else all fitting ones of the
         standard set."""
@@ -140,10 +145,8 @@ class Declarations:
 
 def _in_standard_set(workload: AnyWorkload, provider: Provider) -> bool:
     """Not on demand only, on no more nodes than a trial may take, and deleting a pod only where a declared volume outlives it."""
-    deletes = isinstance(workload, TrainingJob) and bool(workload.pod_deletions)
-    return (
-        not workload.on_demand_only and workload.nodes <= provider.nodes_of_a_trial and (not deletes or provider.launcher.checkpoint_volume)
-    )
+    lasts = not workload.pod_deletions or provider.launcher.checkpoint_volume
+    return not workload.on_demand_only and workload.nodes <= provider.nodes_of_a_trial and lasts
 
 
 def load(config: Path | None = None, *, generated: bool = False) -> Declarations:
@@ -391,8 +394,8 @@ def _unknown_references(
     def missing(group: str, owner: str, field: FieldPath, wanted: str, kind: str, known: dict[str, Any]) -> Problem:
         return _problem(*origin[group, owner], field, unknown_name(kind, wanted, known))
 
-    for name, workload in items["workloads"].items():
-        assert isinstance(workload, Workload)
+    workloads: dict[str, AnyWorkload] = items["workloads"]
+    for name, workload in workloads.items():
         named: list[tuple[FieldPath, str]] = [(("providers", i), each) for i, each in enumerate(workload.providers or ())]
         relative = ((i, each) for i, each in enumerate(workload.acceptance) if isinstance(each, RelativeCriterion))
         named += [(("acceptance", i), each.provider) for i, each in relative if each.provider is not None]
@@ -401,12 +404,12 @@ def _unknown_references(
                 yield missing("workloads", name, field, provider, "provider", items["providers"])
         judged: list[tuple[FieldPath, str]] = [(("acceptance", i), each.metric) for i, each in enumerate(workload.acceptance)]
         judged += [(("primary",), workload.primary.metric)] if workload.primary else []
-        for field, metric in judged if isinstance(workload, InferenceWorkload) else ():  # archived trials may have one, and are read
+        for field, metric in judged if workload.kind == "inference" else ():  # archived trials may have one, and are read
             if (refused := refused_run_cost([metric])) is not None:
                 yield _problem(*origin["workloads", name], field, refused)
     first: dict[str, tuple[str, ContainerMetric]] = {}
-    for name, workload in items["workloads"].items():
-        for metric, own in workload.task.metrics.items() if isinstance(workload, ContainerWorkload) else ():
+    for name, workload in workloads.items():
+        for metric, own in workload.declared_metrics.items():
             owner, other = first.setdefault(metric, (name, own))
             if (other.unit, other.better) != (own.unit, own.better):
                 expected = f"expected these, or another name: {owner} declares unit {other.unit}, better {other.better}"
@@ -418,10 +421,10 @@ def _unknown_references(
         references += [(("watch", "workloads", i), each) for i, each in enumerate(place.watch.workloads or ())]
         references += [(("sla", "speed_floors", each), each) for each in place.sla.speed_floors]
         for field, workload_name in references:
-            workload = items["workloads"].get(workload_name)
-            if workload is None and ("workloads", workload_name) not in unread:
+            named_workload = workloads.get(workload_name)
+            if named_workload is None and ("workloads", workload_name) not in unread:
                 yield missing("providers", name, field, workload_name, "workload", items["workloads"])
-            elif workload is not None and (why := incompatibility(workload, place)) is not None:
+            elif named_workload is not None and (why := incompatibility(named_workload, place)) is not None:
                 sentence = f'"{workload_name}" does not fit the provider: {why}; expected one that fits'
                 yield _problem(*origin["providers", name], field, sentence)
     for name, place in items["providers"].items():

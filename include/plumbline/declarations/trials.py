@@ -15,8 +15,6 @@ from plumbline.declarations.providers.provider import Provider
 from plumbline.declarations.thresholds import ValidityLimits
 from plumbline.declarations.workloads.any_workload import AnyWorkload, TaggedWorkload
 from plumbline.declarations.workloads.checkpoints import DESCRIPTIVE
-from plumbline.declarations.workloads.inference import InferenceWorkload
-from plumbline.declarations.workloads.training import TrainingWorkload
 
 HARNESS_PROTOCOL = {"training": 6, "inference": 7}
 """Version of the measurement by kind. A change that makes new numbers incomparable with old ones raises it, which starts new series."""
@@ -64,7 +62,7 @@ class Trial(Declared):
     @property
     def hosted(self) -> bool:
         """Whether its server runs elsewhere, so that only the client is seen here."""
-        return isinstance(self.workload, InferenceWorkload) and self.workload.server.backend == "external"
+        return self.workload.served_elsewhere
 
     @model_validator(mode="after")
     def _hashes_hold(self) -> Trial:
@@ -92,8 +90,8 @@ def without_defaults(trial: Trial) -> dict[str, Any]:
     A task's kind stays, default or not: without it nobody can tell which task the rest is of.
     """
     data = trial.model_dump(mode="json", exclude_defaults=True)
-    if isinstance(trial.workload, TrainingWorkload) and "task" in data["workload"]:
-        data["workload"]["task"]["kind"] = trial.workload.task.kind
+    if "task" in data["workload"]:
+        data["workload"]["task"]["kind"] = trial.workload.task_kind
     return data
 
 
@@ -138,15 +136,11 @@ def criteria_hash(workload: AnyWorkload, validity: ValidityLimits) -> str:
 
 def series_key(workload: AnyWorkload, provider: Provider) -> str:
     """Key of a trial's series, without driver and image: an upgrade shows as drift within the series."""
-    if isinstance(workload, InferenceWorkload):
-        engine = "external" if workload.server.backend == "external" else f"triton-{workload.server.backend}"
-    else:
-        engine = "torch" if isinstance(workload, TrainingWorkload) else workload.task.kind
     parts = (
         workload.kind,
         f"{workload.name}@{workload.version}",
         f"h{HARNESS_PROTOCOL[workload.kind]}",
-        engine,
+        workload.engine_name,
         provider.name,
         provider.region,
         provider.instance_type,

@@ -19,7 +19,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from plumbline.declarations import TrainingJob, Trial
+from plumbline.declarations import Trial
 from plumbline.harness.contention_monitor import MonitorSnapshot
 from plumbline.harness.launcher_protocol import DELETIONS_VARIABLE, VOLUME_VARIABLE, Deletion, parse_deletions
 from plumbline.harness.measurement import Judgement, TrialFailed, degraded
@@ -95,7 +95,7 @@ def persistent_state_of(trial: Trial, variables: Mapping[str, str]) -> Persisten
 
     TrialFailed if the environment names no volume."""
     workload, launcher = trial.workload, trial.provider.launcher
-    if not isinstance(workload, TrainingJob) or not workload.pod_deletions:
+    if not workload.pod_deletions:
         return None
     root = variables.get(VOLUME_VARIABLE)
     if not root or not launcher.runs_pods:

@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from plumbline.declarations import ContainerWorkload, TrainingJob, Trial, installation
+from plumbline.declarations import Trial, installation
 from plumbline.harness import environment, hardware_faults, measurement, probes, selfcheck
 from plumbline.harness.contention_monitor import ContentionMonitor, ResumedContentionMonitor
 from plumbline.harness.delivery import StoreUnreachable, UnusableStore, deliver, evidence_entries, open_store
@@ -28,6 +28,7 @@ from plumbline.harness.launcher_protocol import Progress, progress_printer
 from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, TrialFailed, scratch_folder
 from plumbline.harness.persistent_state import PersistentState, StartState, environment_changes, load_monitor, persistent_state_of
 from plumbline.harness.selfcheck import clocks
+from plumbline.kinds import kind_of
 from plumbline.results import (
     CheckLine,
     Environment,
@@ -57,11 +58,6 @@ Probe = Callable[[Sequence[int], Path, Literal["cpu", "cuda"], int, float], list
 
 _PROGRESS_BEFORE, _PROGRESS_AFTER = 0.04, 0.98
 """The parts of the progress bar before and after the measurement itself."""
-
-
-_MEASURES = {"training": "plumbline.harness.training.job.trial", "inference": "plumbline.harness.inference.trial"}
-_CONTAINERS = "plumbline.harness.training.container.trial"
-"""Module of each kind of workload, imported on demand: each has heavy dependencies."""
 
 
 def run(
@@ -185,15 +181,15 @@ class _Run:
                 if not hosted and earlier is None:
                     self._progress("environment", 0.01, "probing the hardware")
                     device: Literal["cpu", "cuda"] = "cpu" if trial.provider.accelerator.kind == "cpu" else "cuda"
-                    ranks = _local_ranks(trial)
+                    ranks = trial.workload.collective_ranks
                     with monitor.phase("environment"):
                         self._probed = self._probe(cpus[: allotted_cores()], workdir, device, ranks, trial.provider.launcher.collective_s)
                 self._record_event("measurement_started" if earlier is None else "measurement_continued")
                 if self._state is not None:
                     StartState(self._facts, self._probed, self._events).save(self._state)
-                kind, container = trial.workload.kind, isinstance(trial.workload, ContainerWorkload)
-                module = _CONTAINERS if container else _MEASURES[kind]
-                measure: Measure = self._measures[kind] if self._measures else import_module(module).measure
+                # Imported on demand: each has heavy dependencies.
+                module = kind_of(trial.workload).measured_by
+                measure: Measure = self._measures[trial.workload.kind] if self._measures else import_module(module).measure
                 self._measurement = measure(trial, workdir, self._report_part, monitor, self._probed)
                 self._record_event("measurement_finished")
             finally:
@@ -296,14 +292,6 @@ class _Run:
 
 def _event_now(name: str) -> Event:
     return Event(name=name, utc=datetime.now(timezone.utc), monotonic_s=time.monotonic())
-
-
-def _local_ranks(trial: Trial) -> int:
-    """The job's ranks; at least two in a job of several nodes, to compare with the figure between nodes."""
-    if not isinstance(trial.workload, TrainingJob):
-        return 1
-    job = trial.workload.parallelism
-    return job.processes if job.nodes == 1 else max(job.processes, 2)
 
 
 def _is_out_of_memory(error: Exception) -> bool:

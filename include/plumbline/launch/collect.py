@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from plumbline.declarations import InferenceWorkload, Trial
+from plumbline.declarations import Trial
 from plumbline.launch import stores
 from plumbline.launch.cluster import store_credentials
 from plumbline.launch.remote import UNFINISHED
@@ -181,7 +181,7 @@ def _read_launch(store: ResultStore, folder: str) -> tuple[LaunchRecord | None, 
 
 
 def _with_replicas(store: ResultStore, folder: str, record: LaunchRecord, trial: Trial) -> LaunchRecord:
-    if not isinstance(trial.workload, InferenceWorkload) or (trial.workload.scale_out is None and not trial.hosted):
+    if trial.workload.scale_out is None and not trial.hosted:
         return record
     try:
         return record.model_copy(update={"replicas": store.replicas(folder)})

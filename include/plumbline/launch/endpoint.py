@@ -6,7 +6,7 @@ from datetime import datetime
 
 import numpy as np
 
-from plumbline.declarations import Declarations, InferenceWorkload, Provider, Trial
+from plumbline.declarations import Declarations, Provider, Trial
 from plumbline.declarations import EndpointLauncher as Declared
 from plumbline.harness import launcher_protocol
 from plumbline.harness.inference.endpoint import Endpoint, classify_failure
@@ -57,7 +57,7 @@ class EndpointClientLauncher(ProcessLauncher):
 
     def check_uptime(self, declared: Declarations, provider: Provider, now: datetime) -> float:
         launcher = provider.launcher_as(Declared)
-        workload = next((w for w in declared.workloads_for(provider, "inference") if isinstance(w, InferenceWorkload)), None)
+        workload = next((served for w in declared.workloads_for(provider) if (served := w.serving) is not None), None)
         if workload is None:
             raise BadDeclaration(f"no declared workload fits {provider.name}; expected one of inference, whose request the check sends")
         try:

@@ -255,16 +255,16 @@ def _check(request: RunRequest, planned_at: datetime) -> None:
 
 
 def _schedule_hash(workload: AnyWorkload) -> str | None:
-    if not isinstance(workload, InferenceWorkload):
+    if (served := workload.serving) is None:
         return None
     # NumPy stays out of the parse of DAG files, which import this module.
     from plumbline.harness.inference.load.schedule import schedule_of
 
     try:
-        hashed = schedule_of(workload).sha256
+        hashed = schedule_of(served).sha256
     except ValueError as error:
         raise PlanError(f'workload "{workload.name}" has no arrival schedule: {error}') from error
-    _check_prompts(workload)
+    _check_prompts(served)
     return hashed
 
 

@@ -15,7 +15,7 @@ from plumbline.analysis.cost.spot_forecast import SpotForecast, spot_forecast
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import AnyWorkload
 from plumbline.declarations.economics import Economics
-from plumbline.declarations.workloads.container import ContainerWorkload
+from plumbline.kinds import kind_of
 from plumbline.metrics.formatting import capitalize_first, common_scale, format_money, format_name, format_percent
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.costs import forecast_charts
@@ -90,7 +90,7 @@ def _pairs(campaign: CampaignData, trials: Iterable[TrialSample]) -> list[tuple[
     """Every provider and workload with a usable trial, training first; no container, which counts no work."""
     specs = {d.trial.workload.name: d.trial.workload for d in campaign.documents}
     keys = {(t.kind != "training", t.workload, t.provider) for t in trials if t.usable and t.provider in campaign.providers}
-    return [(provider, specs[name]) for _, name, provider in sorted(keys) if not isinstance(specs[name], ContainerWorkload)]
+    return [(provider, specs[name]) for _, name, provider in sorted(keys) if kind_of(specs[name]).has_outcome]
 
 
 def _range(o: CostForecast) -> RangeRow:

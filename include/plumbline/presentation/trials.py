@@ -10,8 +10,7 @@ from datetime import datetime
 from plumbline.analysis.campaign_data import CampaignData, Quality
 from plumbline.analysis.trial_sample import PHASE_ORDER
 from plumbline.archive import TrialView
-from plumbline.declarations import ContainerWorkload, Criterion, InferenceWorkload
-from plumbline.declarations.workloads.models import Llama
+from plumbline.declarations import Criterion
 from plumbline.metrics import METRICS, PHASES, leading_names
 from plumbline.metrics.formatting import common_scale, format_name, format_percent, format_quantity, join_words
 from plumbline.presentation.charts.chart import Chart
@@ -105,9 +104,7 @@ def _bandwidth(document: ResultDocument, phase: str) -> AchievedRate:
     if share is None or probed is None:
         return AchievedRate(None, "not measured")
     workload = document.trial.workload
-    split = workload.needs.count if isinstance(workload, InferenceWorkload) and isinstance(workload.model, Llama) else 1
-    if isinstance(workload, InferenceWorkload):  # each replica reads its own weights
-        split *= workload.replicas_on(document.trial.provider.accelerator.count)
+    split = workload.weight_shards * workload.replicas_on(document.trial.provider.accelerator.count)
     value = share * probed * split
     return AchievedRate(value, f"{format_quantity(value, 'bytes/s')} in decoding", f"{format_percent(share)} of the probed bandwidth")
 
@@ -299,9 +296,7 @@ def leading_lines(document: ResultDocument) -> tuple[tuple[str, MetricLine], ...
     """(phase, line) of each leading metric with its p99, in the first phase that has it; empty for a trial without numbers."""
     rows = _rows_by_metric(document)
     leading: dict[tuple[str, str], list[MetricRow]] = {}
-    workload = document.trial.workload
-    own = workload.task.measures if isinstance(workload, ContainerWorkload) else ()
-    for metric in (*own, *leading_names("trial")):
+    for metric in (*document.trial.workload.own_metrics, *leading_names("trial")):
         phases = (p for p in PHASE_ORDER if any(r.value is not None for r in rows.get((p, metric), ())))
         if phase := next(phases, None):
             statistics = (METRICS[metric].statistic, "p99")

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from plumbline.declarations import ContainerWorkload, InferenceWorkload, ScriptWorkload, TrainingJob, Trial
-from plumbline.metrics import METRICS
+from plumbline.declarations import Trial
+from plumbline.kinds import kind_of
 from plumbline.quality.tables import interval_is_valid, range_of
 from plumbline.results import ResultDocument
 
@@ -172,36 +172,14 @@ def _join_names(names: Iterable[str]) -> str | None:
 
 def _steps(document: ResultDocument) -> dict[str, Any]:
     workload = document.trial.workload
-    if isinstance(workload, InferenceWorkload):
+    if workload.serving is not None:
         return {}
     # From where on they are steady is found, so it is all of them together that were declared.
     whole = ("effective_tokens_per_second", "effective_samples_per_second")
     steps = next((r.n for r in document.metrics if r.phase == "steady" and r.statistic == "value" and r.metric in whole), None)
-    return {"steps_done": steps, "steps_declared": workload.steps.total if isinstance(workload, TrainingJob) else None}
+    return {"steps_done": steps, "steps_declared": workload.step_count}
 
 
 def required_metrics(trial: Trial) -> tuple[str, ...]:
     """Numbers (phase.metric.statistic) without which a trial that may be believed has measured nothing."""
-    workload = trial.workload
-    if isinstance(workload, TrainingJob):
-        recovered = ("recovery.restart_penalty.value",) if workload.fault else ()
-        rate, loss = f"steady.{workload.work_per_step[0]}_per_second.median", "steady.final_loss.value"
-        if isinstance(workload, ScriptWorkload):  # of which only what its log holds is known
-            known = {rate: workload.counts_work, loss: "loss" in (workload.task.reported or ())}
-            return ("steady.step_time.median", *(name for name, is_known in known.items() if is_known), *recovered)
-        return ("steady.step_time.median", rate, loss, *recovered)
-    if isinstance(workload, ContainerWorkload):
-        first = workload.primary
-        own = () if first is None or METRICS[first.metric].group == "cost" else (f"steady.{first.metric}.{first.statistic}",)
-        return ("steady.command_time.value", *own)
-    # A hosted model was ready before anybody looked.
-    hosted = workload.server.backend == "external"
-    return (
-        f"cold_start.{'first_inference_latency' if hosted else 'time_to_ready'}.value",
-        "steady.time_to_first_token.p50",
-        "steady.request_scheduled_latency.p50",
-        "steady.request_throughput.value",
-        "steady.output_token_throughput.value",
-        "steady.goodput.value",
-        "steady.error_rate.value",
-    )
+    return kind_of(trial.workload).required(trial.workload)

@@ -13,11 +13,12 @@ from plumbline.analysis.acceptance import PAIR_METRICS, FleetVerdict, Node, abso
 from plumbline.analysis.scorecards.provisioning import PROVIDER_FAULTS
 from plumbline.answers.findings import readable_findings
 from plumbline.archive import Archive, open_archive
-from plumbline.declarations import Criterion, Declarations, Provider, TrainingWorkload, installation_paths
+from plumbline.declarations import Criterion, Declarations, Provider, installation_paths
 from plumbline.declarations.references import References
 from plumbline.findings.probe import distinct_metrics
 from plumbline.findings.types.slow_node import CAMPAIGNS, SlowNode, reconcile_nodes
 from plumbline.harness.environment import hardware_judgements
+from plumbline.kinds import kind_of
 from plumbline.launch import stores
 from plumbline.launch.failures import NODES_FULL, Interrupted
 from plumbline.launch.monthly_estimate import estimate_trial_s
@@ -62,11 +63,11 @@ def plan_acceptance(
 
 
 def _shortest(declared: Declarations, place: Provider, nodes: int) -> str:
-    fitting = [w for w in declared.workloads_for(place) if isinstance(w, TrainingWorkload) and w.nodes == nodes]
+    fitting = [w for w in declared.workloads_for(place) if kind_of(w).compares_nodes and w.nodes == nodes]
     if not fitting:
         what = "one node" if nodes == 1 else f"{nodes} nodes"
         raise PlanError(f"no declared training workload of {what} fits {place.name}; expected one, such as a short pretraining")
-    return min(fitting, key=lambda w: (-w.parallelism.world, w.steps.total, w.name)).name
+    return min(fitting, key=lambda w: (-w.devices, w.step_count or 0, w.name)).name
 
 
 def pair_time(declared: Declarations, place: Provider, request: RunRequest, names: Sequence[str]) -> str:

@@ -126,7 +126,7 @@ def _fewest(workload: InferenceWorkload, provider: Provider) -> int | None:
 
 def template_of(declared: Declarations, like: str | None) -> InferenceWorkload:
     """The workload whose load, limits and repeats the new one gets. ValueError."""
-    known = {name: w for name, w in declared.workloads.items() if isinstance(w, InferenceWorkload)}
+    known = declared.inference_workloads
     if like is None and _DEFAULT_TEMPLATE not in known:
         raise ValueError(f"no workload is called {_DEFAULT_TEMPLATE}; expected --like with one of {', '.join(sorted(known))}")
     template = known.get(like or _DEFAULT_TEMPLATE)

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from plumbline.archive import Archive
 from plumbline.archive.published import PublishedImport
-from plumbline.declarations import Declarations, InferenceWorkload
+from plumbline.declarations import Declarations
 from plumbline.formats import TOOL_FILES, UnreadableFile, read_benchmark_file
 from plumbline.formats.reading.fields import check_file_size
 from plumbline.metrics.formatting import unknown_name
@@ -38,13 +38,13 @@ def import_benchmark_file(
     if tool not in TOOL_FILES:
         raise LookupError(unknown_name("tool", tool, TOOL_FILES))
     place, measured = _declared("provider", provider, declared.providers), _declared("workload", workload, declared.workloads)
-    if not isinstance(measured, InferenceWorkload):
+    if (served := measured.serving) is None:
         raise ValueError(f'workload "{workload}" is of kind {measured.kind}; expected one of kind inference, which {tool} measures')
     if not path.is_file():
         raise UnreadableFile(f"{path} is not a file; expected {TOOL_FILES[tool].file}")
     check_file_size(path.stat().st_size, str(path))
     raw = path.read_bytes()
-    results = published_results(read_benchmark_file(raw, path.name, tool), raw, path.name, place, measured, day)
+    results = published_results(read_benchmark_file(raw, path.name, tool), raw, path.name, place, served, day)
     return ImportedFile(tuple(results), archive.import_outside(results))
 
 

@@ -9,7 +9,7 @@ import pytest
 from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.declarations.workloads.workload import parse_metric_value
-from plumbline.harness.training.peak_flops import published_peak
+from plumbline.kinds.arithmetic.peak_flops import published_peak
 from plumbline.metrics import METRICS
 
 BOOK = load(REPOSITORY / "include" / "config").references

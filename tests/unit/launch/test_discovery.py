@@ -9,10 +9,10 @@ import pytest
 from tests.data.result_documents import provider, trial
 from tests.fakes.trials import local_provider
 
+from plumbline.kinds.simulation.draw import TrialDraw
 from plumbline.launch.local.machine_access import machine_lock
 from plumbline.launch.registry import launcher_for
 from plumbline.launch.simulated.launcher import simulated_environment
-from plumbline.launch.simulated.model import TrialDraw
 
 NOW = datetime(2026, 11, 21, tzinfo=timezone.utc)
 

@@ -19,11 +19,11 @@ from plumbline.analysis.acceptance import Node, judge_fleet, with_pairs
 from plumbline.archive import open_archive
 from plumbline.declarations import Declarations, Provider, Thresholds, load
 from plumbline.declarations.providers.provider import ServiceLevel
+from plumbline.kinds.simulation import steps
+from plumbline.kinds.simulation.draw import TrialDraw, hardware_of, node_name, probe_rows
 from plumbline.launch.failures import NODES_FULL
 from plumbline.launch.monthly_estimate import estimate_trial_s
 from plumbline.launch.plan import PlanError, RunRequest, on_each_node, pairs_by_rounds, plan
-from plumbline.launch.simulated import training
-from plumbline.launch.simulated.model import TrialDraw, hardware_of, node_name, probe_rows
 from plumbline.metrics.formatting import format_quantity
 from plumbline.results import Reason, Validity
 from plumbline.workflows import accept, benchmark
@@ -161,7 +161,7 @@ def test_200_healthy_fleets_have_at_most_four_nodes_in_doubt(noise: dict[str, An
         has, nodes, names = hardware_of(where), [], [node_name(where, i) for i in range(64)]
         for each in on_each_node(trials, names):
             draw = TrialDraw(each)
-            rows = [*probe_rows(draw, has, 8), *training.step_rows(each.workload, 1.0 * draw.slowness("training"), 1.0, draw)]  # type: ignore[arg-type]
+            rows = [*probe_rows(draw, has, 8), *steps.step_rows(each.workload, 1.0 * draw.slowness("training"), 1.0, draw)]  # type: ignore[arg-type]
             nodes.append(Node(each.on_nodes[0], draw.facts(), accept.compared_figures(rows), {}))
         assert {"step_time", "matmul_tflops"} <= nodes[0].figures.keys()
         pairs = [

@@ -19,7 +19,7 @@ from plumbline.analysis.cost.interruptions import unknown_loss
 from plumbline.analysis.cost.scenarios import Range
 from plumbline.analysis.cost.trial_bill import MONTH_H
 from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COSTS, HOUR_S, Cost, MetricLookup, Outcome
-from plumbline.declarations import AnyWorkload, Provider, TrainingJob
+from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.economics import Economics
 from plumbline.metrics.formatting import format_significant, join_words
 
@@ -128,7 +128,7 @@ def _amount(outcome: Outcome | None, workload: AnyWorkload) -> float:
     """Outcomes that a cost is for; of a run one."""
     if outcome is None:
         return 1.0
-    return float(outcome.amount or (workload.epoch_size if isinstance(workload, TrainingJob) else None) or 1.0)
+    return float(outcome.amount or workload.epoch_size or 1.0)
 
 
 def _beside(inputs: _TrialInputs) -> tuple[_Beside, set[str], dict[str, str]]:

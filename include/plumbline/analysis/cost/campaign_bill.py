@@ -19,7 +19,7 @@ from plumbline.analysis.cost.unit_costs import Cost, costs_of
 from plumbline.analysis.document_sample import began_on, billed_seconds, sample_of
 from plumbline.analysis.prices.book import Basis, Quote, charged, paid_of, share_of
 from plumbline.analysis.trial_sample import USABLE, WorkloadKind
-from plumbline.declarations import InferenceWorkload, Provider, TrainingJob, Trial
+from plumbline.declarations import Provider, Trial
 from plumbline.declarations.data_places import fetches_from_outside
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.providers.rates import Purchase
@@ -61,8 +61,7 @@ def usage_of(document: ResultDocument, *, retention_s: float | None = None) -> T
 
 
 def _answers_leave(trial: Trial) -> bool:
-    placed = isinstance(trial.workload, InferenceWorkload) and trial.workload.server.client_placement != "same_node"
-    return placed and trial.provider.launcher.hosted  # else both are in one cluster
+    return trial.workload.client_apart and trial.provider.launcher.hosted  # else both are in one cluster
 
 
 def measured_s(document: ResultDocument) -> float | None:
@@ -98,7 +97,6 @@ def outcome_costs(
     if provider.token_prices:
         charges = token_costs(provider, day, use.tokens, document.value)
         return charges if economics is None else all_in(charges, provider, workload, declared, day, measured, workload.nodes).costs
-    epoch = workload.epoch_size if isinstance(workload, TrainingJob) else None
     price = hour_price(provider, day, purchase)
     if isinstance(price, str):
         quoted = Quote(None, price)
@@ -107,7 +105,9 @@ def outcome_costs(
         quoted = Quote(Basis(paid_as, price.unit_price.amount, price.since, price.source), None)
     paid, share = (charged(quoted, part(provider, workload.gpus)) for part in (paid_of, share_of))
     loss = loss_rate(declared, provider.name, workload, purchase)
-    hours = costs_of(workload.kind, share, measured, paid=paid, held_s=use.held_s, epoch_size=epoch, nodes=workload.nodes, loss=loss)
+    hours = costs_of(
+        workload.kind, share, measured, paid=paid, held_s=use.held_s, epoch_size=workload.epoch_size, nodes=workload.nodes, loss=loss
+    )
     return hours if economics is None else all_in(hours, provider, workload, declared, day, measured, workload.nodes).costs
 
 

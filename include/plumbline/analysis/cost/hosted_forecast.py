@@ -210,7 +210,7 @@ def hosted_forecast(
     """A self-hosted model at the prices of the day `on` against each hosted one that the economics name for the workload."""
     case = ForecastInputs(provider, workload, trials, economics, on)
     about = (provider.name, workload.name, purchase)
-    if not isinstance(workload, InferenceWorkload):
+    if (served := workload.serving) is None:
         return HostedForecast(*about, reason=f"{workload.name} is training, and hosted models are priced by token or request")
     hosted = economics.hosted_for(workload.name)
     if not hosted:
@@ -235,7 +235,7 @@ def hosted_forecast(
         utilisation=utilisation,
         expected=expected,
         volume=volume,
-        against=tuple(_break_even(case, workload, own, each, expected, volume) for each in hosted),
+        against=tuple(_break_even(case, served, own, each, expected, volume) for each in hosted),
         unknown=tuple(m for m in case.unknown if m.what != "price"),  # only the middle of its range counts here
         sources=tuple(case.sources.items()),
         trials=delivered.trials,

@@ -101,19 +101,20 @@ class LossRate:
 
 def loss_rate(economics: Economics, provider: str, workload: AnyWorkload | None, purchase: Purchase) -> LossRate | None:
     """Where it is declared, of training: instances that fail, however they are paid for, and those on spot that are taken away."""
-    if not isinstance(workload, TrainingJob):
+    job = workload.job if workload is not None else None
+    if job is None:
         return None
     taken, failing = economics.interruptions(provider) if purchase == "spot" else None, economics.failures(provider)
     rates = [(each, source) for each, source in ((taken and taken.interruptions, taken), (failing and failing.failures, failing)) if source]
     if not rates:
         return None
-    return LossRate(sum(rate or 0.0 for rate, _ in rates) * _HOUR_S * workload.nodes, "; ".join(e.source for _, e in rates), workload)
+    return LossRate(sum(rate or 0.0 for rate, _ in rates) * _HOUR_S * job.nodes, "; ".join(e.source for _, e in rates), job)
 
 
 def unknown_loss(economics: Economics, provider: str, workload: AnyWorkload, value: Callable[[str, str, str], float | None]) -> str:
     """Why the cost of a training is without the failures of its nodes; empty where it has them, or none is expected to matter: one node whose
     failures are not declared."""
-    if not isinstance(workload, TrainingJob):
+    if workload.job is None:
         return ""
     if economics.failures(provider) is None:
         return "failures of nodes are not declared" if workload.nodes > 1 else ""

@@ -14,12 +14,12 @@ from typing import Any
 from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COSTS, Outcome, fitting_cost, not_measured
 from plumbline.analysis.scorecards.pooling import Pooled, pool
 from plumbline.analysis.trial_sample import SUSTAINED, TrialSample
-from plumbline.declarations import AnyWorkload, InferenceWorkload, TrainingWorkload
+from plumbline.declarations import AnyWorkload
 from plumbline.declarations.workloads.checkpoints import Checkpoint
+from plumbline.kinds import kind_of
 from plumbline.metrics import leading_names
 from plumbline.metrics.formatting import common_scale, format_name, format_percent
 
-_OfModel = TrainingWorkload | InferenceWorkload
 FINEST = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "int4")
 _NOT_MEASURED = frozenset(
     {
@@ -90,41 +90,40 @@ def format_saving(saving: float) -> str:
 def precision_levers(trials: Sequence[TrialSample], workloads: Mapping[str, AnyWorkload]) -> tuple[Lever, ...]:
     """A lever for each provider that ran at least two precisions of one model; empty where none did. `trials`: priced, of one campaign of each
     series; `workloads`: as they were measured, by name."""
-    families: dict[tuple[str, str], list[_OfModel]] = {}
+    families: dict[tuple[str, str], list[AnyWorkload]] = {}
     for provider, name in sorted({(t.provider, t.workload) for t in trials if t.usable}):
         workload = workloads.get(name)
-        if isinstance(workload, TrainingWorkload | InferenceWorkload):  # of a script it is not known what else differs
+        if workload is not None and kind_of(workload).names_model:  # of a script it is not known what else differs
             families.setdefault((provider, family(workload)), []).append(workload)
     levers = (_lever(provider, trials, members) for (provider, _), members in families.items())
     return tuple(lever for lever in levers if lever is not None)
 
 
-def family(workload: _OfModel) -> str:
+def family(workload: AnyWorkload) -> str:
     """Equal for workloads that differ in their precision alone. A quantised checkpoint has other files; it belongs to its reference."""
     plain: dict[str, Any] = {k: v for k, v in workload.model_dump(mode="json").items() if k not in _NOT_MEASURED}
-    model: Any = workload.model
+    model: Any = getattr(workload, "model", None)
     if isinstance(model, Checkpoint):
-        quality = workload.quality if isinstance(workload, InferenceWorkload) else None
-        model = quality.reference if quality is not None and isinstance(quality.reference, Checkpoint) else model
+        model = workload.reference_checkpoint or model
         plain["model"] = model.model_dump(mode="json", include={"source", "id", "revision", "url", "path"})
     else:
         plain["model"] = {k: v for k, v in plain["model"].items() if k != "precision"}
     return json.dumps(plain, sort_keys=True)
 
 
-def precision_of(workload: _OfModel) -> str:
-    """The precision of the served weights and arithmetic, or of the trained matrix products."""
-    return workload.model.precision if isinstance(workload, InferenceWorkload) else workload.precision
+def precision_of(workload: AnyWorkload) -> str:
+    """The precision of the served weights and arithmetic, or of the trained matrix products, of a workload that names its model."""
+    return str(workload.number_format)
 
 
-def _lever(provider: str, trials: Sequence[TrialSample], members: Sequence[_OfModel]) -> Lever | None:
+def _lever(provider: str, trials: Sequence[TrialSample], members: Sequence[AnyWorkload]) -> Lever | None:
     ordered = sorted(members, key=lambda w: FINEST.index(precision_of(w)))
     if len({precision_of(w) for w in ordered}) < 2:
         return None
     own = {w.name: [t for t in trials if t.usable and (t.provider, t.workload) == (provider, w.name)] for w in ordered}
     first = ordered[0]
     outcome = _outcome(first, own)
-    declared = {w.quality.reference_precision for w in ordered if isinstance(w, InferenceWorkload) and w.quality is not None}
+    declared = {w.reference_precision for w in ordered}
     reference = next((w for w in ordered if precision_of(w) in declared), first)
     measure, phase = ("output_agreement", "cold_start") if first.kind == "inference" else ("final_loss", "steady")
     amount = outcome.shown_amount
@@ -157,7 +156,7 @@ def _lever(provider: str, trials: Sequence[TrialSample], members: Sequence[_OfMo
     )
 
 
-def _outcome(first: _OfModel, own: Mapping[str, Sequence[TrialSample]]) -> Outcome:
+def _outcome(first: AnyWorkload, own: Mapping[str, Sequence[TrialSample]]) -> Outcome:
     """What the workload is paid for, of inference at the highest rate that keeps the SLO: an open loop costs the same in every precision.
 
     All of them at that rate, or none: one that was searched beside one that was not would look better than it is.
@@ -189,14 +188,13 @@ def _accuracy(trials: Sequence[TrialSample]) -> str:
     return "" if accuracy is None else f"; {format_percent(accuracy.value, 1)} of the questions are answered right"
 
 
-def _difference(w: _OfModel, reference: _OfModel, measure: str, own: Pooled | None, base: Pooled | None) -> str:
+def _difference(w: AnyWorkload, reference: AnyWorkload, measure: str, own: Pooled | None, base: Pooled | None) -> str:
     if w is reference:
         return "the reference" if measure == "output_agreement" or base is None else f"the reference, final loss {base.value:.4g} nats"
     if own is None:
         return "not measured"
     if measure == "output_agreement":
-        against = w.quality.reference_precision if isinstance(w, InferenceWorkload) and w.quality is not None else precision_of(reference)
-        return f"{format_percent(own.value, 1)} of the outputs are those of {against}"
+        return f"{format_percent(own.value, 1)} of the outputs are those of {w.reference_precision or precision_of(reference)}"
     if base is None:
         return f"final loss {own.value:.4g} nats; that of {precision_of(reference)} was not measured"
     # Without a run of its own for each seed it is unknown how much of so small a difference is chance, so the spread of the repeats is shown.

@@ -12,7 +12,7 @@ from plumbline.analysis.cost.token_costs import UNCOUNTED, charged_usd, token_co
 from plumbline.analysis.cost.unit_costs import Cost, cost_per_finished_run, costs_of
 from plumbline.analysis.prices.book import InstanceShare, charged, paid_of, quote, share_of
 from plumbline.analysis.trial_sample import MetricValue, TrialSample
-from plumbline.declarations import AnyWorkload, Provider, TrainingJob
+from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics import METRICS
@@ -57,7 +57,7 @@ def with_costs(
             trial.value,
             paid=paid,
             held_s=trial.held_s,
-            epoch_size=workload.epoch_size if isinstance(workload, TrainingJob) else None,
+            epoch_size=workload.epoch_size if workload is not None else None,
             nodes=trial.nodes,
             loss=loss,
         )

@@ -107,16 +107,16 @@ def spot_forecast(
     def without(reason: str) -> SpotForecast:
         return SpotForecast(provider.name, workload.name, reason=reason)
 
-    if not isinstance(workload, TrainingJob):
+    if (job := workload.job) is None:
         return without(f"{workload.name} is inference: a service has no finished run, and interruptions cost it requests")
     on_demand, spot = case.price("on_demand"), case.price("spot")
     for priced in (on_demand, spot):
         if isinstance(priced, str):
             return without(priced)
-    work = _work(case, workload, work_s)
+    work = _work(case, job, work_s)
     if isinstance(work, str):
         return without(work)
-    run = _run(case, workload, work[0])
+    run = _run(case, job, work[0])
     if isinstance(run, str):
         return without(run)
     rate = loss_rate(economics, provider.name, workload, "spot")

@@ -44,7 +44,9 @@ class ImportedComparison:
 def compare_imported(result: PublishedResult, card: Scorecard | None, workload: AnyWorkload | None) -> ImportedComparison:
     """The run's figures beside the provider's scorecard. Pure. Without a card or a declared workload nothing is compared."""
     differs = (
-        tuple(_differs(result, card, workload)) if isinstance(workload, InferenceWorkload) else ("the workload is no longer declared",)
+        ("the workload is no longer declared",)
+        if workload is None or (served := workload.serving) is None
+        else tuple(_differs(result, card, served))
     )
     rows = [row for row in result.metrics if row.statistic in _STATISTICS and row.value is not None]
     rows.sort(key=lambda row: (list(METRICS).index(row.metric), _STATISTICS.index(row.statistic)))

@@ -8,8 +8,9 @@ from datetime import date
 from typing import Literal
 
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard
-from plumbline.declarations import AnyWorkload, InferenceWorkload, Provider, TrainingJob, TrainingWorkload
+from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.references import AcceleratorSheet, PublishedFigure, References
+from plumbline.kinds import kind_of
 
 SAME = 0.02
 """Relative difference up to which two shapes count as the same: publishers round the number of parameters."""
@@ -100,41 +101,17 @@ def _differs(entry: PublishedFigure, workload: AnyWorkload, together: int) -> tu
     differences = []
     if abs(here / shape.parameters - 1) > SAME:
         differences.append(f"{shape.parameters / 1e9:.2f} billion parameters, here {here / 1e9:.2f}")
-    if shape.precision != (precision := _precision(workload)):
+    if shape.precision != (precision := workload.number_format):
         differences.append(f"{shape.precision}, here {precision}")
     if entry.count != together:
         differences.append(f"{entry.count} accelerators together, here {together}")
-    differences += _differs_in_work(entry, workload)
+    differences += kind_of(workload).differences(workload, shape)
     return tuple(differences)
-
-
-def _differs_in_work(entry: PublishedFigure, workload: AnyWorkload) -> Iterator[str]:
-    shape = entry.shape
-    assert shape is not None
-    if isinstance(workload, TrainingWorkload):
-        if workload.task.kind != "language_model":
-            yield f"pretraining, here {workload.task.kind}"
-        if shape.sequence is not None and shape.sequence != workload.batch.sequence:
-            yield f"sequences of {shape.sequence} tokens, here {workload.batch.sequence}"
-        step = workload.samples_per_step * workload.parallelism.replicas
-        if shape.batch is not None and shape.batch != step:
-            yield f"{shape.batch} sequences a step, here {step}"
-    elif isinstance(workload, InferenceWorkload) and shape.load is not None:
-        yield f"{shape.load}, here the load that the workload declares"
-
-
-def _devices(workload: AnyWorkload) -> int:
-    return workload.parallelism.world if isinstance(workload, TrainingJob) else workload.needs.count
 
 
 def _pooled_accelerators(workload: AnyWorkload, provider: Provider) -> int:
     """Accelerators whose results a trial adds up: those of one model, times its replicas."""
-    replicas = workload.replicas_on(provider.accelerator.count) if isinstance(workload, InferenceWorkload) else 1
-    return _devices(workload) * replicas
-
-
-def _precision(workload: AnyWorkload) -> str | None:
-    return workload.model.precision if isinstance(workload, InferenceWorkload) else getattr(workload, "precision", None)
+    return workload.devices * workload.replicas_on(provider.accelerator.count)
 
 
 def _parameters(workload: AnyWorkload) -> int | None:
@@ -183,9 +160,9 @@ def _physical(card: Scorecard, sheet: AcceleratorSheet | None, workload: AnyWork
 
 def _limits(card: Scorecard, sheet: AcceleratorSheet, workload: AnyWorkload) -> dict[str, float | None]:
     """By metric, the rate that the data sheet allows; of a model's arithmetic that of all devices together."""
-    precision = _precision(workload)
+    precision = workload.number_format
     peak = None if precision is None else sheet.flops(precision)
-    limits = dict.fromkeys(("model_flops", "prefill_flops"), None if peak is None else peak * _devices(workload))
+    limits = dict.fromkeys(("model_flops", "prefill_flops"), None if peak is None else peak * workload.devices)
     probes = [name for name in _OF_PRECISION if name != "matmul_tflops" or card.row("matmul_tflops_bf16") is None]  # the two are one
     return {**limits, **{name: sheet.flops(_OF_PRECISION[name]) for name in probes}, "memory_bandwidth": sheet.bytes_per_second}
 

@@ -14,9 +14,9 @@ from plumbline.analysis.scorecards.pooling import pooled_fields
 from plumbline.analysis.scorecards.promises import PromisedShare, SpeedFloor, judge_speed
 from plumbline.analysis.scorecards.provisioning import Capacity, Friction, capacity, friction
 from plumbline.analysis.trial_sample import PHASE_ORDER, SUSTAINED, Conditions, MetricValue, TrialSample, WorkloadKind, leading_phase
-from plumbline.declarations import AnyCriterion, AnyWorkload, InferenceWorkload, Provider, ScriptWorkload, TrainingWorkload
-from plumbline.declarations.workloads.models import Encoder
+from plumbline.declarations import AnyCriterion, AnyWorkload, Provider
 from plumbline.declarations.workloads.workload import Primary
+from plumbline.kinds import kind_of
 from plumbline.metrics import METRICS, PHASES, catalogue_order, leading_names
 from plumbline.results.limit import Limit
 from plumbline.results.sample import no_usable_trial
@@ -271,31 +271,6 @@ def leaders(rows: dict[str, Row | None]) -> tuple[str, ...]:
     return tuple(p for p in measured if p in ahead)
 
 
-_TRAINING = {
-    "language_model": "tokens_per_second_per_device",
-    "lora": "tokens_per_second_per_device",
-    "contrastive": "samples_per_second",
-    "classification": "samples_per_second_per_device",
-    "reinforcement": "samples_per_second",
-}
-"""By task: what is trained a second, in the unit that the task is told in; per device where the harness reports it so."""
-
-
 def primary_of(workload: AnyWorkload) -> Primary:
-    """What the workload declares; else of training what one device trains a second, of inference how much load it holds within its SLO.
-
-    Without a search for that load, the wait for the first token (of an encoder: for the answer) at the load that is declared.
-    """
-    if workload.primary is not None:
-        return workload.primary
-    if isinstance(workload, TrainingWorkload):
-        return Primary.model_validate(_TRAINING.get(workload.task.kind, "tokens_per_second_per_device"))
-    if isinstance(workload, ScriptWorkload):
-        counted = f"{workload.work_per_step[0]}_per_second_per_device"
-        return Primary.model_validate(counted if workload.counts_work else "median step_time in steady")
-    assert isinstance(workload, InferenceWorkload)  # a container declares it
-    if any(phase.name == "sweep" for phase in workload.phases):
-        return Primary.model_validate("highest_sustained_rate")
-    if isinstance(workload.model, Encoder):
-        return Primary.model_validate("p95 request_scheduled_latency in steady")
-    return Primary.model_validate("p95 time_to_first_token in steady")
+    """What the workload declares, else what leads for its kind."""
+    return workload.primary or kind_of(workload).primary(workload)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, field_validator, model_validator
@@ -9,10 +10,11 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError
 
 from plumbline.declarations.base import Declared, is_archived
+from plumbline.declarations.workloads.container_metric import ContainerMetric
 from plumbline.declarations.workloads.script import OF_HARNESS, PATH, Variable
 from plumbline.declarations.workloads.workload import Workload
 from plumbline.formats import COMMAND_OUTPUTS, DeclaredNumbers
-from plumbline.metrics import METRICS, Direction, Unit, declare
+from plumbline.metrics import METRICS, declare
 from plumbline.metrics.units import Duration
 
 
@@ -33,20 +35,6 @@ class _Listed:
 OutputName = Annotated[str, BeforeValidator(_registered), _Listed()]
 """The name of a registered format of a command's output."""
 _EVERY_CONTAINER = ("command_time", "cost_per_run", "cost_per_finished_run")
-
-
-class ContainerMetric(Declared):
-    """A number of the results. `field`: the path of keys in a line of JSON, such as summary.latency, or the group of the pattern; the metric's
-    own name if omitted. Of several values the last one counts."""
-
-    unit: Unit
-    better: Literal["higher", "lower", "none"]
-    field: str | None = Field(None, min_length=1, max_length=500)
-    scale: float = Field(1.0, gt=0, description="what the output's own unit is in `unit`: 0.001 of milliseconds, 1e9 of GB/s")
-
-    @property
-    def direction(self) -> Direction:
-        return "informative" if self.better == "none" else "higher_is_better" if self.better == "higher" else "lower_is_better"
 
 
 class Results(Declared):
@@ -142,6 +130,16 @@ class ContainerWorkload(Workload, _TaskFirst):
         return 1
 
     @property
-    def pod_deletions(self) -> int:
-        """See TrainingJob."""
-        return 0
+    def task_kind(self) -> str:
+        """See Workload."""
+        return self.task.kind
+
+    @property
+    def own_metrics(self) -> tuple[str, ...]:
+        """See Workload."""
+        return self.task.measures
+
+    @property
+    def declared_metrics(self) -> Mapping[str, ContainerMetric]:
+        """See Workload."""
+        return self.task.metrics

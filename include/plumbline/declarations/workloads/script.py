@@ -314,8 +314,33 @@ class ScriptWorkload(TrainingJob):
 
     @property
     def checkpoint_every(self) -> int | None:
-        """See TrainingJob."""
+        """See Workload."""
         return self.task.checkpoints.every if self.task.checkpoints is not None else None
+
+    @property
+    def private(self) -> bool:
+        """See TrainingJob."""
+        return self.task.private
+
+    @property
+    def repeats_losses(self) -> bool:
+        """See TrainingJob; only a script that says so repeats its losses at all."""
+        return self.deterministic
+
+    @property
+    def task_kind(self) -> str:
+        """See Workload."""
+        return self.task.kind
+
+    @property
+    def number_format(self) -> str | None:
+        """See Workload."""
+        return self.precision
+
+    @property
+    def reads_steps_from(self) -> str:
+        """See Workload."""
+        return self.task.reading
 
     @property
     def started_processes(self) -> int:

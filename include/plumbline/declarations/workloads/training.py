@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared, extensible, removed_values
 from plumbline.declarations.urls import DeclaredUrl
+from plumbline.declarations.workloads.loss_check import LossCheck
 from plumbline.declarations.workloads.models import BertShape, HubModel, LlamaShape, TransformerShape, VitShape
 from plumbline.declarations.workloads.workload import Seed, Workload
 from plumbline.metrics.units import Percent
@@ -263,20 +264,6 @@ class Parallelism(Declared):
         return self.world // self.tensor
 
 
-class LossCheck(Declared):
-    """A valid trial has the loss of step `at_step` (the last one if omitted) within `low`…`high`."""
-
-    low: float
-    high: float
-    at_step: int | None = Field(None, ge=0, description="counted from 0, warm-up included")
-
-    @model_validator(mode="after")
-    def _ordered(self) -> LossCheck:
-        if self.high <= self.low:
-            raise ValueError(f"high {self.high} is not above low {self.low}; expected a range such as low: 2.0, high: 6.5")
-        return self
-
-
 class TrainingJob(Workload):
     """Base of what trains in steps: our own loop, and a team's script (script.py)."""
 
@@ -289,13 +276,37 @@ class TrainingJob(Workload):
     loss: LossCheck | None = None
 
     @property
+    def job(self) -> TrainingJob:  # type: ignore[override]  # the base, of no job, cannot name this class: that would be a circle
+        """See Workload."""
+        return self
+
+    @property
     def nodes(self) -> int:
         """Pods of its gang."""
         return self.parallelism.nodes
 
     @property
+    def devices(self) -> int:
+        """See Workload."""
+        return self.parallelism.world
+
+    def devices_on(self, accelerators: int) -> int:
+        """See Workload."""
+        return self.parallelism.processes
+
+    @property
+    def collective_ranks(self) -> int:
+        """See Workload; at least two in a job of several nodes, to compare with the figure between nodes."""
+        return self.parallelism.processes if self.nodes == 1 else max(self.parallelism.processes, 2)
+
+    @property
+    def step_count(self) -> int:
+        """See Workload."""
+        return self.steps.total
+
+    @property
     def pod_deletions(self) -> int:
-        """How often the launcher deletes the trial's pod and starts another."""
+        """See Workload."""
         return self.fault.times if self.fault is not None and self.fault.inject == "pod_delete" else 0
 
     @property
@@ -304,14 +315,14 @@ class TrainingJob(Workload):
         raise NotImplementedError
 
     @property
-    def epoch_size(self) -> int | None:
-        """One pass over the data: tokens, or images; None if it is not declared."""
-        return None
+    def private(self) -> bool:
+        """Whether documents, evidence and messages never hold what it writes."""
+        return False
 
     @property
-    def checkpoint_every(self) -> int | None:
-        """Steps between two checkpoints; None without any."""
-        raise NotImplementedError
+    def repeats_losses(self) -> bool:
+        """Whether a step that is done again after a restart has the same loss, but for rounding."""
+        return True
 
     @property
     def started_processes(self) -> int:
@@ -453,13 +464,28 @@ class TrainingWorkload(TrainingJob):
 
     @property
     def checkpoint_every(self) -> int:
-        """See TrainingJob."""
+        """See Workload."""
         return self.checkpoint.every
 
     @property
     def epoch_size(self) -> int:
-        """See TrainingJob."""
+        """See Workload."""
         return self.data.images if self.data.source == "images" else self.data.tokens
+
+    @property
+    def engine_name(self) -> str:
+        """See Workload."""
+        return "torch"
+
+    @property
+    def task_kind(self) -> str:
+        """See Workload."""
+        return self.task.kind
+
+    @property
+    def number_format(self) -> str:
+        """See Workload."""
+        return self.precision
 
     @property
     def tokens_per_step(self) -> int:

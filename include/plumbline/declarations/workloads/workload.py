@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from plumbline.declarations.base import Declared, Name
+from plumbline.declarations.workloads.kind_defaults import KindDefaults
 from plumbline.metrics import METRICS, PHASES, STATISTICS, Metric, Unit, metric, units
 from plumbline.metrics.formatting import common_scale, format_limit
 from plumbline.metrics.proportions import (
@@ -314,7 +315,7 @@ LimitsByMetric = Annotated[dict[str, DriftLimits], AfterValidator(_check_metric_
 """Thresholds by the name of a metric of the catalogue."""
 
 
-class Workload(Declared):
+class Workload(Declared, KindDefaults):
     """Base of both workload kinds. A change of anything that is measured needs a new `version`: it starts a new series."""
 
     name: Name
@@ -352,16 +353,10 @@ class Workload(Declared):
         return self.needs.count
 
     @property
-    def nodes(self) -> int:
-        """Nodes of one trial."""
-        return 1
+    def devices(self) -> int:
+        """Accelerators that compute together, on all of its nodes."""
+        return self.needs.count
 
-    @property
-    def own_image(self) -> str | None:
-        """The image of its pods, which replaces the provider's."""
-        return None
-
-    @property
-    def folder_variable(self) -> str | None:
-        """The variable that must name the folder of its private files where a trial runs elsewhere; None if the trial brings or fetches them."""
-        return None
+    def devices_on(self, accelerators: int) -> int:
+        """Accelerators that one trial keeps busy on a node that has so many."""
+        return self.needs.count * self.replicas_on(accelerators)

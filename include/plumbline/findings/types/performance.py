@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from plumbline.findings.phrases import format_begin, titled
 from plumbline.findings.types.base import FindingType, History, Step, register
+from plumbline.kinds import kind_of_series
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_change, format_name
 from plumbline.results.finding import Finding
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from plumbline.analysis.drift.comparison import Comparison
 
 _SPEED = ("latency", "throughput")
-_VERBS = {"training": "trains", "inference": "serves"}
 
 
 @register
@@ -44,7 +44,8 @@ class Performance(FindingType):
 
     def consequence(self, finding: Finding, caused: bool) -> str:
         metric = METRICS.get(finding.metric or "")
-        if finding.effect is None or metric is None or finding.workload_kind not in _VERBS:
+        kind = kind_of_series(finding.workload_kind, finding.series_key)
+        if finding.effect is None or metric is None or kind is None:
             return titled(finding, caused)
         share = format_change(finding.effect)[1:]
         if metric.group not in _SPEED or metric.direction == "informative":
@@ -52,11 +53,11 @@ class Performance(FindingType):
             what = what if caused else f"{finding.provider}: {what}"
         else:
             better = (finding.effect > 0) == (metric.direction == "higher_is_better")
-            change, verb = f"{share} {'faster' if better else 'slower'}", _VERBS[finding.workload_kind]
+            change = f"{share} {'faster' if better else 'slower'}"
             what = (
-                f"{finding.workload} {verb} {change}"
-                if caused and verb == "trains"
-                else f"{finding.provider} {verb} {finding.workload} {change}"
+                f"{finding.workload} {kind.verb} {change}"
+                if caused and kind.workload_acts
+                else f"{finding.provider} {kind.verb} {finding.workload} {change}"
             )
         others = len(finding.series) - 1
         also = f", {others} more series moved too" if others > 0 else ""

@@ -41,13 +41,13 @@ class Endpoint:
     @classmethod
     def of(cls, trial: Trial) -> Endpoint:
         """TypeError if the trial's provider is not an endpoint and serves none. Takes the key out of the environment."""
-        declared, workload = trial.provider.launcher, trial.workload
+        declared, workload = trial.provider.launcher, trial.workload.serving
         if isinstance(declared, KubernetesLauncher) and declared.serving is not None:
             launcher = declared.serving.endpoint(os.environ[launcher_protocol.SERVERS_VARIABLE])
         else:
             launcher = trial.provider.launcher_as(EndpointLauncher)
-        if not isinstance(workload, InferenceWorkload):
-            raise TypeError(f"trial {trial.trial_id} is {workload.kind}; expected inference on an endpoint")
+        if workload is None:
+            raise TypeError(f"trial {trial.trial_id} is {trial.workload.kind}; expected inference on an endpoint")
         return cls(launcher, workload, launcher_protocol.take_endpoint_key())
 
     @property

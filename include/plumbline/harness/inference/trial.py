@@ -63,9 +63,8 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMo
     bad_declaration  the load cannot be computed, or the backend cannot serve what is declared
     harness_error    another schedule was planned than is computed here, or the model runs in another Python environment
     An endpoint's failures: see `endpoint.classify_failure`."""
-    workload = trial.workload
-    if not isinstance(workload, InferenceWorkload):
-        raise TypeError(f"trial {trial.trial_id} is a {workload.kind} trial; expected an inference trial")
+    if (workload := trial.workload.serving) is None:
+        raise TypeError(f"trial {trial.trial_id} is a {trial.workload.kind} trial; expected an inference trial")
     checkpoint = isinstance(workload.model, Checkpoint)
     result = Measurement(seeds={"requests": workload.requests.seed, "sampling" if checkpoint else "weights": workload.model.seed})
     record = TrialRecord(trial, workload, workdir, progress, watch, probed, result)
@@ -369,8 +368,8 @@ def _facts(record: TrialRecord, served: ManagedTriton | ManagedOpenAi) -> None:
 
 def _as_declared(record: TrialRecord) -> InferenceWorkload:
     """The workload with the sources of its companions: where a cache has them is no fact of the engine."""
-    declared = record.trial.workload
-    assert isinstance(declared, InferenceWorkload)
+    declared = record.trial.workload.serving
+    assert declared is not None
     own = {name: getattr(declared.server, name) for name in ("speculative", "adapters")}
     return record.workload.model_copy(update={"server": record.workload.server.model_copy(update=own)})
 

@@ -18,9 +18,9 @@ from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.harness.gpu_meters import Meters, open_meters
 from plumbline.harness.selfcheck import ARCHITECTURES
 from plumbline.harness.training.dataset.preparation import prepare_inputs
-from plumbline.harness.training.flops import flops_per_step
 from plumbline.harness.training.learners import build_learner
 from plumbline.harness.training.plan import undisturbed_spec
+from plumbline.kinds.arithmetic.flops import flops_per_step
 from plumbline.results import CheckLine, CheckName
 
 _FLOP_TOLERANCE = 0.001

@@ -16,11 +16,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from plumbline.declarations import Declarations, InferenceWorkload, LocalLauncher, Provider, Trial, installation, installation_paths
+from plumbline.declarations import Declarations, LocalLauncher, Provider, Trial, installation, installation_paths
 from plumbline.declarations.addresses import local_path
 from plumbline.declarations.compatibility import scratch_needed
 from plumbline.declarations.data_places import address_of, data_of, fetched_source
-from plumbline.declarations.workloads.prompts import UrlPrompts
 from plumbline.harness.environment import collect_facts
 from plumbline.harness.launcher_protocol import ProgressLine, parse_progress
 from plumbline.launch import stores
@@ -299,8 +298,8 @@ def read_probe(text: bytes, where: str) -> ProbeDocument:
 
 
 def _prompt_urls(trial: Trial) -> tuple[str, ...]:
-    prompts = trial.workload.requests.prompts if isinstance(trial.workload, InferenceWorkload) else None
-    return (prompts.url,) if isinstance(prompts, UrlPrompts) else ()
+    url = trial.workload.prompts_url
+    return () if url is None else (url,)
 
 
 def _allocation(trial: Trial, declared: LocalLauncher) -> Allocation | StartRefused:

@@ -7,32 +7,22 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from itertools import takewhile
 from typing import Literal, get_args
 
 from plumbline.declarations import (
-    AnyWorkload,
-    ContainerWorkload,
     Declarations,
-    InferenceWorkload,
     Provider,
-    ScriptWorkload,
-    TrainingJob,
     Trial,
 )
 from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.declarations.providers.simulation import DriverChange, PerformanceEvent, Probe, SimulatedLauncher
-from plumbline.declarations.workloads.load import max_phase_seconds
-from plumbline.harness.inference.analysis.scale_out import ScaleOut
-from plumbline.harness.inference.analysis.validity import too_few_requests
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.harness.measurement import Judgement, verdict
+from plumbline.kinds import kind_of
+from plumbline.kinds.simulation.draw import TrialDraw, UnknownHardware, hardware_of, node_name, probe_rows
 from plumbline.launch.failures import EXCEPTIONS, BadDeclaration, InMaintenance
 from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, Launcher, OnProgress, ProbeSkipped, ProviderFacts
-from plumbline.launch.simulated import inference, training
-from plumbline.launch.simulated.model import TrialDraw, UnknownHardware, hardware_of, node_name, probe_rows
 from plumbline.launch.stores import next_attempt
-from plumbline.metrics import METRICS
 from plumbline.results import (
     Environment,
     Event,
@@ -42,17 +32,14 @@ from plumbline.results import (
     Limit,
     LimitName,
     MetricRow,
-    Reason,
     ReplicaCount,
     Reproducibility,
     ResultDocument,
     ResultStore,
     Scalar,
-    Stage,
-    Validity,
     metric_row,
 )
-from plumbline.results.launch_record import NODE_READY, SCALED, STEP_DOWN, STEP_UP
+from plumbline.results.launch_record import NODE_READY, STEP_UP
 from plumbline.results.probe_document import ProbeDocument
 
 _GIB = 2**30
@@ -120,9 +107,6 @@ MODEL_VERSION = "simulated-3"
 TIME_SCALE = 1000.0
 """Simulated seconds of the trial in one second of the wall clock, so that no event lies in the future."""
 _PROBING_S = 20.0
-_CONTAINER_S = 60.0
-_CONTAINER_LEVELS = {"s": 0.01, "bytes/s": 2e9, "ratio": 0.5}
-"""By unit; of all others 100."""
 
 
 @dataclass(frozen=True)
@@ -145,28 +129,13 @@ def simulate(trial: Trial) -> ResultDocument:
     """The document of a trial that does not fail; deterministic. ValueError if its provider is not simulated, UnknownHardware (a ValueError) if
     the provider's accelerator is not known and has no declared level."""
     draw = TrialDraw(trial)
-    workload, has = trial.workload, hardware_of(trial.provider)
-    ranks = workload.parallelism.processes if isinstance(workload, TrainingJob) else min(workload.gpus or has.count, has.count)
-    metrics: list[MetricRow] = probe_rows(draw, has, ranks)
-    stages: Sequence[Stage]
-    if isinstance(workload, ContainerWorkload):
-        took = workload.task.expected or _CONTAINER_S
-        metrics += [draw.row(name, _CONTAINER_LEVELS.get(METRICS[name].unit, 100.0), 1) for name in workload.task.measures]
-        metrics.append(draw.row("command_time", took, 1))
-        stages = ()
-    elif isinstance(workload, InferenceWorkload):
-        metrics += inference.rows(workload, has, draw)
-        stages = inference.stages(workload, has, draw)
-        took = _inference_s(metrics, workload)
-    elif isinstance(workload, ScriptWorkload):
-        metrics += training.script_rows(workload, has, draw)
-        stages, took = (), _training_s(metrics, workload)
-    else:
-        metrics += training.rows(workload, has, draw)
-        stages, took = training.stages(workload, has, draw), _training_s(metrics, workload)
+    workload, provider = trial.workload, trial.provider
+    has = hardware_of(provider)
+    ranks = min(workload.devices_on(provider.accelerator.count), has.count)
+    probed = probe_rows(draw, has, ranks)
+    found = kind_of(workload).simulate(workload, has, draw)
+    metrics = [*probed, *found.metrics]
     clock, begin = Clock(trial.planned_at), lead_time_s(draw)
-    scaled = workload.scale_out if isinstance(workload, InferenceWorkload) else None
-    steps = inference.scale_out(scaled, workload, has, draw) if scaled and isinstance(workload, InferenceWorkload) else None
     hashes = {"spec": trial.spec_hash, **({"schedule": trial.schedule_hash} if trial.schedule_hash else {})}
     return ResultDocument.sealed(
         trial=trial,
@@ -179,35 +148,18 @@ def simulate(trial: Trial) -> ResultDocument:
             clock.event("harness_started", begin),
             clock.event("environment_probed", begin + 1.0),
             clock.event("measurement_started", begin + _PROBING_S),
-            *_scaling_events(workload, metrics, clock, begin + _PROBING_S),
-            clock.event("measurement_finished", begin + _PROBING_S + took),
+            *(clock.event(name, begin + _PROBING_S + after) for name, after in found.moments),
+            clock.event("measurement_finished", begin + _PROBING_S + found.took_s),
         ),
-        validity=_validity(workload, metrics, steps),
-        curves=tuple(steps.curves) if steps else (),
+        validity=verdict(Judgement("degraded", reason) for reason in found.reasons),
+        curves=tuple(found.curves),
         limits=tuple(_limits(trial, metrics)),
         metrics=tuple(metrics),
-        stages=tuple(stages),
+        stages=tuple(found.stages),
         gpu_health=_gpu_health(draw),
         gpu_serials=_gpu_serials(draw),
         simulated=True,
     )
-
-
-def _scaling_events(workload: AnyWorkload, metrics: Sequence[MetricRow], clock: Clock, begin: float) -> Iterator[Event]:
-    if not isinstance(workload, InferenceWorkload) or (spec := workload.scale_out) is None:
-        return
-    before = takewhile(lambda phase: phase != spec, workload.phases)
-    at = begin + _value(metrics, "time_to_ready", "cold_start") + sum(map(max_phase_seconds, before))
-    for name, after in ((STEP_UP, spec.hold), (STEP_DOWN, spec.hold * len(spec.rates)), (SCALED, max_phase_seconds(spec))):
-        yield clock.event(name, at + after)
-
-
-def _validity(workload: AnyWorkload, metrics: Sequence[MetricRow], steps: ScaleOut | None) -> Validity:
-    """The verdict by those of the harness's judgements that need no machine."""
-    if not isinstance(workload, InferenceWorkload):
-        return Validity(status="valid")
-    reasons = (too_few_requests(workload.acceptance, metrics), _search_open(metrics), steps.judgement if steps else None)
-    return verdict(each for each in reasons if each is not None)
 
 
 def _limits(trial: Trial, metrics: Sequence[MetricRow]) -> Iterator[Limit]:
@@ -216,26 +168,6 @@ def _limits(trial: Trial, metrics: Sequence[MetricRow]) -> Iterator[Limit]:
         if row.metric == "highest_sustained_rate" and row.value is not None:
             hardware: LimitName = "cores" if trial.provider.accelerator.kind == "cpu" else "accelerator"
             yield Limit.shown(row.phase, hardware, "simulated: the hardware's capacity is what the rate is computed from")
-
-
-def _search_open(metrics: Sequence[MetricRow]) -> Judgement | None:
-    """The harness's judgement on a highest rate outside the searched range; None if it lies inside, or nothing was searched."""
-    if not any(r.metric == "highest_sustained_rate" and r.value is None for r in metrics):
-        return None
-    return Judgement("degraded", Reason(code="search_open", detail="no highest rate in sweep: it lies outside the declared range"))
-
-
-def _value(metrics: Sequence[MetricRow], metric: str, phase: str) -> float:
-    return next((r.value for r in metrics if (r.metric, r.phase) == (metric, phase) and r.value is not None), 0.0)
-
-
-def _training_s(metrics: Sequence[MetricRow], workload: TrainingJob) -> float:
-    steps = workload.steps.total * _value(metrics, "step_time", "steady")
-    return _value(metrics, "time_to_first_step", "cold_start") + steps + _value(metrics, "restart_penalty", "recovery")
-
-
-def _inference_s(metrics: Sequence[MetricRow], workload: InferenceWorkload) -> float:
-    return _value(metrics, "time_to_ready", "cold_start") + sum(max_phase_seconds(phase) for phase in workload.phases)
 
 
 _NEVER_STARTED = ("quota_exceeded", "insufficient_capacity", "image_error", "launch_timeout")
@@ -290,9 +222,8 @@ class SimulationLauncher(Launcher):
         except UnknownHardware as error:
             return "bad_declaration", str(error), None
         store.put_document(document)
-        if isinstance(trial.workload, InferenceWorkload) and (spec := trial.workload.scale_out) is not None:
+        if (seen := kind_of(trial.workload).simulated_replicas(trial.workload, hardware_of(trial.provider), draw)) is not None:
             up = next(event.utc.timestamp() for event in document.timeline if event.name == STEP_UP)
-            seen = inference.replica_changes(spec, trial.workload, hardware_of(trial.provider), draw)
             store.put_replicas(trial, [ReplicaCount(at=up + after, ready=ready, wanted=ready) for after, ready in seen])
         return None, None, document
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard
-from plumbline.declarations import InferenceWorkload
 from plumbline.metrics import METRICS, leading, leading_names
 from plumbline.metrics.formatting import Scale, capitalize_first, common_scale, format_name, format_percent
 from plumbline.presentation.chart_evidence import ChartEvidence
@@ -50,7 +49,7 @@ def campaign_charts(campaign: CampaignData, cards: Sequence[Scorecard], evidence
             charts += run_charts(key, suffix, providers, campaign, workload)
         else:
             specs = (d.trial.workload for d in campaign.documents if d.trial.workload.name == workload)
-            slo = next((w.slo for w in specs if isinstance(w, InferenceWorkload)), None)
+            slo = next((served.slo for w in specs if (served := w.serving) is not None), None)
             latencies = [r for r in evidence.latencies if r.workload == workload]
             charts += [latency_distribution_chart(key, suffix, providers, latencies, name, getattr(slo, name, None)) for name in LATENCIES]
             for quantities in PHASE_CURVES:

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.declarations.test_broken import only_problem
 
 from plumbline.declarations import InferenceWorkload, load, spec_hash
-from plumbline.declarations.workloads.inference import Retrieval
+from plumbline.declarations.workloads.retrieval import Retrieval
 
 Break = Callable[[str, str, str], Path]
 CHAT = "workloads/inference/chat.yaml"

@@ -6,7 +6,7 @@ import pytest
 
 from plumbline.harness.selfcheck import ARCHITECTURES
 from plumbline.harness.selfcheck.torch_checks import flop_lines
-from plumbline.harness.training.flops import flops_per_step
+from plumbline.kinds.arithmetic.flops import flops_per_step
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

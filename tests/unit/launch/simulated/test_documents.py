@@ -12,9 +12,9 @@ from tests.data.result_documents import inference_workload, provider, trial
 
 from plumbline.declarations import Provider, Trial, load
 from plumbline.declarations.compatibility import incompatibility
+from plumbline.kinds.simulation.draw import UnknownHardware
 from plumbline.launch.plan import RunRequest, plan
 from plumbline.launch.simulated.launcher import simulate
-from plumbline.launch.simulated.model import UnknownHardware
 from plumbline.quality import check
 from plumbline.results import ResultDocument
 

@@ -132,5 +132,5 @@ def test_an_engine_reports_no_stages_of_its_own_and_no_agreement() -> None:
 def test_an_invented_number_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check itself: with the engine's model taken for one that reports its times, its stages are too many."""
     (engine,) = (t for t in every_workload() if t.workload.name == "chat-8b")
-    monkeypatch.setattr("plumbline.launch.simulated.inference._reports_times", lambda workload: True)
+    monkeypatch.setattr("plumbline.kinds.simulation.serving._reports_times", lambda workload: True)
     assert {each[1] for each in invented(engine)} >= {"prefill_time", "decode_time"}

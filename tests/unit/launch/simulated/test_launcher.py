@@ -63,7 +63,7 @@ def test_a_failure_is_recorded_with_its_class_and_marked_simulated(store: Result
 
 
 def test_failures_come_about_as_often_as_declared() -> None:
-    from plumbline.launch.simulated.model import TrialDraw
+    from plumbline.kinds.simulation.draw import TrialDraw
 
     planned = asked(place(failures={"interrupted": "20%", "timeout": "10%"}))
     ends = [TrialDraw(planned.model_copy(update={"attempt": attempt})).ends_as() for attempt in range(1, 1001)]

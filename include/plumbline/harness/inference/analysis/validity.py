@@ -9,9 +9,9 @@ import numpy as np
 
 from plumbline.declarations import AnyCriterion, InferenceWorkload
 from plumbline.declarations.thresholds import ClientLimits
-from plumbline.declarations.workloads.workload import insufficient_observations
 from plumbline.harness.inference.analysis.metrics import ServerCounters, achieved_rate_ratio, cpu_utilization, dispatch_p99, without_pace
 from plumbline.harness.measurement import Judgement, degraded, invalid
+from plumbline.kinds.arithmetic.few_requests import unanswered
 from plumbline.loadclient.request_log import CACHED, COMPLETION, PROMPT, WAITED, RequestLog
 from plumbline.results import MetricRow, Reason
 
@@ -126,15 +126,9 @@ def unexpected_answers(log: RequestLog) -> list[Judgement]:
 
 
 def too_few_requests(criteria: Iterable[AnyCriterion], metrics: Sequence[MetricRow]) -> Judgement | None:
-    """Criteria that the trial was too small to answer, and the needed size. `metrics`: the whole trial's."""
-    absent = [
-        (c, m.n)
-        for c in criteria
-        for m in metrics
-        if (m.metric, m.statistic, m.phase) == (c.metric, c.statistic, c.phase) and m.value is None
-    ]
-    missing = [f'"{criterion.text}": {reason}' for criterion, n in absent if (reason := insufficient_observations(criterion, n))]
-    return degraded("too_few_requests", "; ".join(missing)) if missing else None
+    """See `unanswered`."""
+    few = unanswered(criteria, metrics)
+    return None if few is None else Judgement("degraded", few)
 
 
 _MIN_HIT_SHARE = 0.5

@@ -105,7 +105,7 @@ def probe_load(workload: InferenceWorkload, phase: int, probe: int, rate: float,
 def request_rng(workload: InferenceWorkload | Requests, *stream: int) -> Random:
     """A generator of a stream of its own, of the requests' seed. Streams: [phase] its arrivals and lengths, [phase, 1] its prompts,
     [phase, 2, probe] and [phase, 3, probe] a probe's or a length's, [0, 4] shared prefixes, [0, 5] the cold start's prompt."""
-    requests = workload.requests if isinstance(workload, InferenceWorkload) else workload
+    requests = workload if isinstance(workload, Requests) else workload.requests
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([requests.seed, *stream])))
 
 

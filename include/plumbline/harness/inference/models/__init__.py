@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from plumbline.declarations import InferenceWorkload
-from plumbline.declarations.workloads.inference import Retrieval
 from plumbline.declarations.workloads.models import Encoder, ServedGpt
+from plumbline.declarations.workloads.retrieval import Retrieval
 
 _HERE = Path(__file__).parent
 _TOKENIZER = _HERE.parent / "load" / "tokenizer.json"

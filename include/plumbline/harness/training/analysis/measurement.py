@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from plumbline.declarations import ValidityLimits
+from plumbline.declarations.workloads.loss_check import LossCheck
 from plumbline.declarations.workloads.script import ScriptWorkload
-from plumbline.declarations.workloads.training import LossCheck, TrainingJob, TrainingWorkload
+from plumbline.declarations.workloads.training import TrainingJob, TrainingWorkload
 from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, degraded, invalid
 from plumbline.harness.training.analysis import performance, recovery, script
 from plumbline.harness.training.analysis.records import TrainingRecords, UndisturbedRun, clear_trend, median_interval
@@ -90,7 +91,7 @@ def _evidence(workload: TrainingJob, undisturbed: UndisturbedRun, records: Train
     if flat:
         files.append(EvidenceFile.of_table("steps", pa.Table.from_pylist(flat, schema=_STEPS_SCHEMA), folder))
     files += recovery.attempts_evidence(records, folder)
-    for name in () if isinstance(workload, ScriptWorkload) and workload.task.private else records.runs:
+    for name in () if workload.private else records.runs:
         logs = [folder / f"{name}.worker.log", *sorted(folder.glob(f"{name}.rank*.worker.log"))]
         files += [EvidenceFile("log", log) for log in logs if log.is_file() and log.stat().st_size]
     if names := undisturbed.record.variables:

@@ -14,9 +14,9 @@ import numpy as np
 from plumbline.declarations.workloads.script import ScriptWorkload
 from plumbline.declarations.workloads.training import TrainingJob, TrainingWorkload
 from plumbline.harness.training.analysis.records import UndisturbedRun, median_interval, straggler_stats
-from plumbline.harness.training.flops import flops_per_step, script_flops
-from plumbline.harness.training.peak_flops import published_peak
 from plumbline.harness.training.worker_protocol import CheckpointSave, RunRecord, Step
+from plumbline.kinds.arithmetic.flops import flops_per_step, script_flops
+from plumbline.kinds.arithmetic.peak_flops import published_peak
 from plumbline.metrics import Phase
 from plumbline.results import Curve, MetricRow, Point, metric_curve, metric_row
 
@@ -40,7 +40,7 @@ def performance_rows(workload: TrainingJob, undisturbed: UndisturbedRun, peaks: 
     rows = _start_up_rows(run, steps)
     if steps:
         rows += [*_step_time_rows(steps), *_rate_rows(workload, run, steps, peaks)]
-        if isinstance(workload, TrainingWorkload) and workload.task.kind == "reinforcement" and steps[-1].loss is not None:
+        if workload.task_kind == "reinforcement" and steps[-1].loss is not None:
             rows.append(metric_row("mean_reward", 1.0 - steps[-1].loss, 1))
     rows += _whole_run_rows(workload, run)
     if steps:

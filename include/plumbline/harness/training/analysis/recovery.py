@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from plumbline.declarations.workloads.script import ScriptWorkload
 from plumbline.declarations.workloads.training import TrainingJob
 from plumbline.harness.launcher_protocol import Deletion
 from plumbline.harness.measurement import EvidenceFile, Judgement, degraded, invalid
@@ -79,10 +78,9 @@ def attempts_evidence(records: TrainingRecords, folder: Path) -> list[EvidenceFi
 
 
 def loss_tolerance(workload: TrainingJob) -> float:
-    """Allowed relative difference of a repeated step's loss: none where the same sums come in the same order. Only a script that says so
-    repeats its losses at all."""
-    if isinstance(workload, ScriptWorkload):
-        return 0.0 if workload.deterministic else math.inf
+    """Allowed relative difference of a repeated step's loss: none where the same sums come in the same order."""
+    if not workload.repeats_losses:
+        return math.inf
     return 0.0 if workload.needs.accelerator == "cpu" or workload.deterministic else _GPU_TOLERANCE
 
 

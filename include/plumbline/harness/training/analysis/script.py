@@ -11,9 +11,9 @@ from plumbline.declarations.workloads.script import FolderFiles, GitFiles, Repor
 from plumbline.harness.measurement import Judgement, degraded
 from plumbline.harness.training.analysis.performance import Peaks
 from plumbline.harness.training.analysis.records import UndisturbedRun
-from plumbline.harness.training.flops import script_flops
-from plumbline.harness.training.peak_flops import published_peak
 from plumbline.harness.training.worker_protocol import RunRecord, Step
+from plumbline.kinds.arithmetic.flops import script_flops
+from plumbline.kinds.arithmetic.peak_flops import published_peak
 from plumbline.metrics.formatting import format_count
 from plumbline.results import MetricRow, Scalar
 

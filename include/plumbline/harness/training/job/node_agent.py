@@ -139,7 +139,8 @@ class NodeAgent:
         run: RunName = message["run"]
         spec = self._inputs.spec(run, resume=message["resume"])
         self._explanation, self._reported, self._done = CauseResolver(), False, False
-        fault = plan.plan_fault(self._workload) if isinstance(self._workload, TrainingJob) else None
+        job = self._workload.job
+        fault = None if job is None else plan.plan_fault(job)
         if fault is not None and run_kind(run) != "run":
             isolate_fault_checkpoint(self._folder, fault)
         store = Address(self._meeting, int(message["port"]))

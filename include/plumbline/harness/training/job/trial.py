@@ -55,9 +55,8 @@ def measure(trial: Trial, workdir: Path, progress: Progress, monitor: Contention
     """Run one training trial below `workdir` (must exist) and return the measurement with its judgements.
 
     TrialFailed with a failure class when it cannot be measured; no process of the trial outlives the call."""
-    workload = trial.workload
-    if not isinstance(workload, TrainingJob):
-        raise TypeError(f"{workload.name} is an {workload.kind} workload; expected a training workload")
+    if (workload := trial.workload.job) is None:
+        raise TypeError(f"{trial.workload.name} is an {trial.workload.kind} workload; expected a training workload")
     # What must outlive the pod lies where its successor finds it.
     state = persistent_state_of(trial, os.environ)
     folder = workdir if state is None else state.folder

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from plumbline.declarations import KubernetesLauncher, Provider, TrainingJob, Trial
+from plumbline.declarations import KubernetesLauncher, Provider, Trial
 from plumbline.declarations.compatibility import scratch_needed
 from plumbline.declarations.devices import mig_profile, part_of_card
 from plumbline.declarations.installation import REPOSITORY
@@ -277,7 +277,7 @@ def pod_template(trial: Trial, *, requested_at: datetime) -> Row:
     for volume in spec["volumes"]:
         if (size := sizes.get(volume["name"])) is not None:
             volume["emptyDir"]["sizeLimit"] = quantity(size)
-    if isinstance(trial.workload, TrainingJob) and trial.workload.pod_deletions:
+    if trial.workload.pod_deletions:
         _mount_volume(spec, trial)
     add_declared_parts(spec, launcher)
     try:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from plumbline.declarations import TrainingJob
 from plumbline.launch.cluster import names
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.observe.replicas import REPLICAS_POLL_S
@@ -65,7 +64,7 @@ def ticket_of(attempt: Attempt) -> ClusterTicket:
     """The ticket of an attempt. A pod that replaces another has the start time limit of the first one; the trial's own limit covers all."""
     trial, owner, requested_at, replaced = attempt.trial, attempt.owner, attempt.requested_at, len(attempt.replaced.done)
     launcher, serving = cluster_declaration(trial.provider), names.serving_of(trial)
-    declared = trial.workload.pod_deletions if isinstance(trial.workload, TrainingJob) else 0
+    declared = trial.workload.pod_deletions
     grace_s = 60.0
     return ClusterTicket(
         connection=launcher.connection,

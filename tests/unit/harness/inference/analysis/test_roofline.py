@@ -8,8 +8,8 @@ import pytest
 from tests.unit.harness.inference.load.test_arrivals import workload
 
 from plumbline.declarations import InferenceWorkload
-from plumbline.declarations.workloads.inference import Retrieval
 from plumbline.declarations.workloads.models import Encoder, Llama, ServedGpt
+from plumbline.declarations.workloads.retrieval import Retrieval
 from plumbline.harness.inference.analysis import roofline
 from plumbline.loadclient.phase_load import PhaseLoad
 from plumbline.loadclient.request_log import RequestLog

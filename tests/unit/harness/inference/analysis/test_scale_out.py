@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from plumbline.declarations.workloads.load import ScaleOutPhaseSpec
-from plumbline.harness.inference.analysis.scale_out import ScaleOut, find_steps
+from plumbline.harness.inference.analysis.scale_out import find_steps
+from plumbline.kinds.arithmetic.scale_out import ScaleOut
 from plumbline.loadclient.phase_load import PhaseLoad
 from plumbline.loadclient.request_log import RequestLog
 
@@ -35,7 +36,7 @@ def row(found: ScaleOut, metric: str) -> tuple[float | None, float | None, float
 
 def test_a_step_takes_until_the_slo_holds_to_its_end() -> None:
     found = scaled((10.5, 14.0), (20.0, 22.0), failed=(12.0, 13.0))
-    assert found.judgement is None
+    assert found.problem is None
     assert [step.took_s for step in found.steps] == pytest.approx([0, 4.0, 2.0])
     assert row(found, "time_to_scale_out") == pytest.approx((4.0, 3.95, 4.0))
     assert [step.failed for step in found.steps] == [0, 20, 0]
@@ -63,23 +64,23 @@ def test_a_step_that_goes_on_missing_is_not_back_by_its_lucky_end() -> None:
 
 def test_an_slo_that_never_broke_takes_no_time_and_says_so() -> None:
     found = scaled((12.0, 12.01), (20.0, 20.02))  # one miss in a window is within 90 %
-    assert found.judgement is None and row(found, "time_to_scale_out") == (0, None, None)
+    assert found.problem is None and row(found, "time_to_scale_out") == (0, None, None)
     assert [each.method for each in found.metrics] == ["the SLO did not break", None]
 
 
 def test_a_step_that_is_not_back_within_its_hold_has_no_time() -> None:
     found = scaled((10.5, 12.0), (25.0, 30.0))
     assert [step.took_s for step in found.steps] == [0, pytest.approx(2.0), None]
-    assert found.judgement is not None and found.judgement.reason.code == "no_scale_out"
-    assert "40/s (200 of 400" in found.judgement.reason.detail and "20/s" not in found.judgement.reason.detail
+    assert found.problem is not None and found.problem.code == "no_scale_out"
+    assert "40/s (200 of 400" in found.problem.detail and "20/s" not in found.problem.detail
     assert row(found, "time_to_scale_out") == (None, None, None)
 
 
 def test_a_start_capacity_below_the_first_rate_measures_no_step() -> None:
     found = scaled((5.0, 10.0))
-    assert found.judgement is not None and found.judgement.reason.code == "no_start_capacity"
+    assert found.problem is not None and found.problem.code == "no_start_capacity"
     assert row(found, "time_to_scale_out")[0] is None
 
 
 def test_what_misses_after_the_step_down_is_no_step() -> None:
-    assert scaled((30.0, 35.0)).judgement is None
+    assert scaled((30.0, 35.0)).problem is None

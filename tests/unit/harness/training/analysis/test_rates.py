@@ -11,7 +11,7 @@ import pytest
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.harness.training.analysis.performance import performance_rows
 from plumbline.harness.training.analysis.records import TrainingRecords
-from plumbline.harness.training.flops import flops_per_step
+from plumbline.kinds.arithmetic.flops import flops_per_step
 
 Tiny = Callable[..., TrainingWorkload]
 IMAGES: dict[str, Any] = {

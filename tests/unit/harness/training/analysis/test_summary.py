@@ -13,7 +13,7 @@ from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.harness.training.analysis.measurement import build_measurement
 from plumbline.harness.training.analysis.performance import losses_sha256
 from plumbline.harness.training.analysis.records import TrainingRecords, merge_ranks
-from plumbline.harness.training.flops import flops_per_step
+from plumbline.kinds.arithmetic.flops import flops_per_step
 
 Tiny = Callable[..., TrainingWorkload]
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from plumbline.declarations import ValidityLimits, load
-from plumbline.declarations.workloads.training import LossCheck, TrainingWorkload
+from plumbline.declarations.workloads.loss_check import LossCheck
+from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.harness.training.analysis.measurement import (
     diverged_losses,
     judge_training,

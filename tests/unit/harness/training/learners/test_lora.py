@@ -9,9 +9,9 @@ import torch
 
 from plumbline.declarations.workloads.models import LlamaShape
 from plumbline.declarations.workloads.training import Lora
-from plumbline.harness.training.flops import adapter_parameters
 from plumbline.harness.training.learners import build_learner
 from plumbline.harness.training.models import weights_sha256
+from plumbline.kinds.arithmetic.flops import adapter_parameters
 
 ALL = ["query", "key", "value", "output", "feed_forward"]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from plumbline.declarations import InferenceWorkload, digest
-from plumbline.declarations.workloads.inference import Retrieval
 from plumbline.declarations.workloads.models import PATCH_BYTES, Encoder
+from plumbline.declarations.workloads.retrieval import Retrieval
 from plumbline.harness import engine_python
 from plumbline.harness.inference import models
 from plumbline.harness.inference.load import model_wires

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
@@ -19,10 +19,10 @@ from plumbline.declarations.workloads.load import (
     max_phase_seconds,
     mean_tokens,
 )
-from plumbline.harness.inference.analysis.scale_out import ScaleOut, Step
-from plumbline.launch.simulated.model import Hardware, TrialDraw
+from plumbline.kinds.arithmetic.scale_out import ScaleOut, Step
+from plumbline.kinds.simulation.draw import Hardware, TrialDraw, value_of
 from plumbline.metrics import Phase
-from plumbline.metrics.quantiles import PERCENTILES, supported
+from plumbline.metrics.proportions import QUANTILES, min_observations_for_quantile
 from plumbline.results import MetricRow, Stage, metric_row, share_row
 
 _BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
@@ -140,6 +140,16 @@ def stages(workload: InferenceWorkload, has: Hardware, draw: TrialDraw) -> list[
     if _reports_times(workload):
         spent |= {"prefill": server.prefill_s, "decode": (server.outputs - 1) * server.token_s}
     return [Stage(phase="steady", stage=name, total_s=seconds * n, n=n) for name, seconds in spent.items()]
+
+
+def ready_s(metrics: Sequence[MetricRow]) -> float:
+    """Seconds until the server was ready; 0 of one that was before."""
+    return value_of(metrics, "time_to_ready", "cold_start")
+
+
+def took_s(workload: InferenceWorkload, metrics: Sequence[MetricRow]) -> float:
+    """Seconds of the measurement with these rows."""
+    return ready_s(metrics) + sum(max_phase_seconds(phase) for phase in workload.phases)
 
 
 def load_periods(spec: object, server: Server) -> Iterator[LoadPeriod]:
@@ -265,9 +275,9 @@ _LATENCIES = ("time_to_first_token", "time_per_output_token", "inter_token_laten
 
 def _percentiles(metric: str, median: float, sigma: float, n: int, lost: int, phase: Phase) -> Iterator[MetricRow]:
     """Percentiles of a lognormal distribution; a lost request counts as infinitely slow."""
-    for name, q in PERCENTILES.items():
+    for name, q in QUANTILES.items():
         share = q * n / (n - lost) if n > lost else 1.0
-        known = supported(n, q) and share < 1
+        known = n >= min_observations_for_quantile(q) and share < 1
         value = median * math.exp(sigma * _NORMAL.inv_cdf(share)) if known else None
         half = 1.96 * 1.25 * sigma / math.sqrt(n) if name == "p50" and n > 5 and value is not None else 0.0
         ci = (value * (1 - half), value * (1 + half)) if value is not None and 0 < half < 1 else None
@@ -323,7 +333,7 @@ def scale_out(spec: ScaleOutPhaseSpec, workload: InferenceWorkload, has: Hardwar
 def replica_changes(spec: ScaleOutPhaseSpec, workload: InferenceWorkload, has: Hardware, draw: TrialDraw) -> list[tuple[float, int]]:
     """(seconds after the first step up, replicas that are ready from then on); empty where nothing scales."""
     scaling, found = draw.declared.scaling, scale_out(spec, workload, has, draw)
-    if scaling is None or found.judgement is not None:
+    if scaling is None or found.problem is not None:
         return []
     sustained = _sustained(spec.goodput, workload, server_of(workload, has, draw))
     grown = [(i * spec.hold + step.took_s, math.ceil(step.rate / sustained)) for i, step in enumerate(found.steps[1:]) if step.took_s]

@@ -14,10 +14,10 @@ from plumbline.declarations.workloads.models import LlamaShape, TransformerShape
 from plumbline.declarations.workloads.script import ScriptWorkload
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.harness.training.dataset.preparation import prepare_inputs
-from plumbline.harness.training.flops import flops_per_step, forward_flops_per_token, script_flops, script_flops_per_step
 from plumbline.harness.training.learners import Learner, build_learner
 from plumbline.harness.training.models import build_model
 from plumbline.harness.training.plan import undisturbed_spec
+from plumbline.kinds.arithmetic.flops import flops_per_step, forward_flops_per_token, script_flops, script_flops_per_step
 
 SHAPE = TransformerShape(architecture="gpt", layers=3, width=48, heads=4, vocabulary=300, context=32)
 GPT: dict[str, Any] = {"architecture": "gpt", "layers": 3, "width": 48, "heads": 4, "vocabulary": 300, "context": 32}

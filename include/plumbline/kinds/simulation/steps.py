@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from plumbline.declarations.workloads.script import ScriptWorkload
 from plumbline.declarations.workloads.training import TrainingJob, TrainingWorkload
-from plumbline.harness.training.flops import flops_per_step, script_flops_per_step
-from plumbline.launch.simulated.model import Hardware, TrialDraw
+from plumbline.kinds.arithmetic.flops import flops_per_step, script_flops_per_step
+from plumbline.kinds.simulation.draw import Hardware, TrialDraw, value_of
 from plumbline.results import MetricRow, Stage, metric_row
 
 # Of the arithmetic that the probe reaches, and what a step costs besides; each doubling of the job costs some of its communication.
@@ -189,6 +190,12 @@ def recovery_rows(workload: TrainingJob, step: float, start: float, load: float,
         draw.row("training_goodput", useful / (useful + lost * fault.times), workload.steps.total, phase="recovery"),
         draw.row("training_restarts", float(fault.times), 1, phase="recovery"),
     ]
+
+
+def took_s(workload: TrainingJob, metrics: Sequence[MetricRow]) -> float:
+    """Seconds of the measurement with these rows."""
+    steps = workload.steps.total * value_of(metrics, "step_time", "steady")
+    return value_of(metrics, "time_to_first_step", "cold_start") + steps + value_of(metrics, "restart_penalty", "recovery")
 
 
 _SCRIPT_TOKENS = 8192.0

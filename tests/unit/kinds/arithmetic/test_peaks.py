@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plumbline.harness.training.peak_flops import published_peak
+from plumbline.kinds.arithmetic.peak_flops import published_peak
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from plumbline.declarations import Provider, SimulatedLauncher, Trial
 from plumbline.declarations.providers.simulation import DriverChange, Family, Level, NodeFault, PerformanceEvent
 from plumbline.declarations.workloads.workload import parse_metric_value
-from plumbline.harness.training.peak_flops import published_peak
+from plumbline.kinds.arithmetic.peak_flops import published_peak
 from plumbline.metrics import METRICS, Phase
 from plumbline.results import MetricRow, metric_row
 
@@ -251,3 +252,8 @@ def probe_rows(draw: TrialDraw, has: Hardware, ranks: int) -> list[MetricRow]:
     if ranks > 1:
         rows.append(draw.row("all_reduce_bus_bandwidth", has.all_reduce, 20, phase="environment"))
     return [*rows, draw.row("peer_bandwidth", has.peer, 20, phase="environment")] if len(draw.nodes) > 1 else rows
+
+
+def value_of(metrics: Sequence[MetricRow], metric: str, phase: str) -> float:
+    """The first value of a metric in a phase; 0 without one."""
+    return next((r.value for r in metrics if (r.metric, r.phase) == (metric, phase) and r.value is not None), 0.0)
