@@ -14,11 +14,12 @@ import yaml
 from tests.cluster.admin import Cluster
 from tests.fakes.trials import cluster_provider, declared
 
-from plumbline.analysis.availability import availability, find_outages, month_span
+from plumbline.analysis.availability import availability, find_outages
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.launch.cluster import launcher_account
+from plumbline.metrics.time_spans import month_span
 from plumbline.results.observation import MAINTENANCE, Observation
 from plumbline.workflows import observe
 

@@ -24,12 +24,13 @@ from plumbline.analysis.decisions.decision import Decision, Gate, Ranked
 from plumbline.analysis.drift.comparison import MetricComparison
 from plumbline.analysis.drift.pooled import SeriesShift, pooled_effect
 from plumbline.analysis.drift.verdicts import judge_series
-from plumbline.analysis.operations import MonthAvailability, month_availability
 from plumbline.analysis.scorecards.acceptance import judge
-from plumbline.analysis.scorecards.promises import judge_share, judge_speed
 from plumbline.analysis.trial_sample import MetricValue, TrialSample
 from plumbline.declarations import Criterion
-from plumbline.declarations.providers.provider import ServiceLevel
+from plumbline.declarations.promises.availability import MonthAvailability, month_availability
+from plumbline.declarations.promises.judging.share import judge_share
+from plumbline.declarations.promises.speed_floors import judge_speed
+from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.declarations.thresholds import DriftRules
 from plumbline.harness.inference.analysis.capacity_limit import CapacityEvidence, judge_capacity
 from plumbline.harness.training.analysis.step_limit import StepEvidence, judge_step

@@ -21,6 +21,7 @@ import numpy as np
 
 from plumbline.analysis.drift.comparison import format_probe_name
 from plumbline.declarations import Provider
+from plumbline.declarations.promises.speed_floors import SpeedFloors
 from plumbline.declarations.references import References
 from plumbline.judgement import Judgement, broken, is_measured, judges, met, not_shown, together
 from plumbline.metrics import METRICS
@@ -190,7 +191,7 @@ def absolute_limits(provider: Provider, workload: str, references: References) -
         ):
             value = entry.amount * LEAST_OF_PUBLISHED ** -_sign(entry.metric)
             limits[entry.metric] = AbsoluteLimit(value, f"{LEAST_OF_PUBLISHED:.0%} of {entry.by}'s figure for {sheet.name}")
-    floor = provider.sla.speed_floors.get(workload)
+    floor = SpeedFloors.floors(provider.sla).get(workload)
     return limits if floor is None else {**limits, floor.metric: AbsoluteLimit(floor.limit, f"promised in sla.speed_floors: {floor.text}")}
 
 

@@ -17,9 +17,10 @@ from datetime import datetime, timedelta, timezone
 from statistics import median
 from typing import Literal
 
-from plumbline.analysis.scorecards.provisioning import OPERATOR_FAULTS, PROVIDER_FAULTS
+from plumbline.declarations.promises.judging.launches import OPERATOR_FAULTS, PROVIDER_FAULTS
 from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.metrics.proportions import Proportion, wilson_interval
+from plumbline.metrics.time_spans import TimeSpan, month_span, total_s, without
 from plumbline.results.observation import MAINTENANCE, Observation
 
 MISSES = 3
@@ -31,8 +32,6 @@ REACH = 1.5
 _SILENT = 3
 """Intervals without a check that counts, after which misses are no longer in a row."""
 Whose = Literal["provider", "operator", "unproven"]
-TimeSpan = tuple[datetime, datetime]
-"""Begin and end (exclusive)."""
 
 
 @dataclass(frozen=True)
@@ -143,12 +142,6 @@ class WatchHistory:
 def whose_fault(cause: str) -> Whose:
     """Whose fault a miss of this failure class is. Nodes that are out of service on purpose are not the provider's, whoever closed them."""
     return "provider" if cause in _PROVIDER else "operator" if cause in _OPERATOR else "unproven"
-
-
-def month_span(at: datetime) -> TimeSpan:
-    """The calendar month (UTC) that an instant lies in."""
-    begin = at.astimezone(timezone.utc).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    return begin, (begin + timedelta(days=32)).replace(day=1)
 
 
 def find_outages(observations: Iterable[Observation], every_s: float, excluded: Sequence[TimeSpan] = ()) -> tuple[Outage, ...]:
@@ -280,17 +273,3 @@ def by_hour_of_week(observations: Iterable[Observation]) -> tuple[HourOfWeek, ..
 
 def _within(at: datetime, spans: Sequence[TimeSpan]) -> bool:
     return any(begin <= at < end for begin, end in spans)
-
-
-def total_s(spans: Iterable[TimeSpan]) -> float:
-    """Seconds of disjoint spans."""
-    return sum((end - begin for begin, end in spans), timedelta()).total_seconds()
-
-
-def without(spans: Sequence[TimeSpan], holes: Iterable[TimeSpan]) -> list[TimeSpan]:
-    """What the holes leave of disjoint spans."""
-    left = list(spans)
-    for first, last in holes:
-        parts = [part for begin, end in left for part in ((begin, min(end, first)), (max(begin, last), end))] if last > first else left
-        left = [(begin, end) for begin, end in parts if begin < end]
-    return left

@@ -12,10 +12,10 @@ from plumbline.analysis.cost.monthly_worth import monthly_hours
 from plumbline.analysis.cost.unit_costs import costs_of
 from plumbline.analysis.prices.book import Quote
 from plumbline.analysis.scorecards.placings import Placing, place
-from plumbline.analysis.scorecards.pooling import Pooled, pool
 from plumbline.analysis.trial_sample import PHASE_ORDER, WorkloadKind
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.metrics import METRICS, leading, leading_names
+from plumbline.metrics.pooling import Pooled, pool
 
 Key = tuple[str, str, str]
 """(metric, statistic, phase)"""

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from plumbline.analysis.campaign_data import CampaignData
-from plumbline.analysis.scorecards.pooling import PooledMetric, pool_measurements
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import Trial
 from plumbline.declarations.data_places import address_of, data_of
+from plumbline.metrics.pooling import PooledMetric, pool_measurements
 
 Number = tuple[str, str, str]
 """(metric, statistic, phase)"""

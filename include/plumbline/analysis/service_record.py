@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from plumbline.analysis.availability import TimeSpan, WatchHistory, total_s, without
-from plumbline.analysis.scorecards.pooling import PooledMetric, pool_measurements
+from plumbline.analysis.availability import WatchHistory
 from plumbline.analysis.trial_sample import MetricValue, TrialSample
 from plumbline.declarations import Preference
 from plumbline.declarations.workloads.workload import PROVIDER_PHASE
 from plumbline.metrics import METRICS
+from plumbline.metrics.pooling import PooledMetric, pool_measurements
 from plumbline.metrics.proportions import CONFIDENCE, wilson_interval
+from plumbline.metrics.time_spans import TimeSpan, total_s, without
 from plumbline.results.operations import LogEntryView, LogKind
 
 NOT_KNOWN = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time, timedelta, timezone
 
-from plumbline.analysis.availability import month_span
-from plumbline.analysis.operations import maintenance
 from plumbline.analysis.service_record import ServiceRecord, service_record
 from plumbline.answers.watch_histories import watch_histories
 from plumbline.archive import Archive
 from plumbline.declarations import Provider
+from plumbline.declarations.promises.judging.evidence import maintenance
+from plumbline.metrics.time_spans import month_span
 
 _YEAR = timedelta(days=365)
 _INSTANT = timedelta(microseconds=1)

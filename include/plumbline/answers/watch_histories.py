@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from typing import get_args
 
 from plumbline.analysis.availability import REACH, WatchHistory, availability, by_hour_of_week, find_outages, month_span
-from plumbline.analysis.operations import maintenance
 from plumbline.archive import Archive
 from plumbline.declarations import Provider
+from plumbline.declarations.promises.judging.evidence import maintenance
 from plumbline.declarations.providers.launcher_base import WatchKind
 
 WATCHES: tuple[WatchKind, ...] = get_args(WatchKind)

@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from plumbline.analysis.availability import month_span
 from plumbline.analysis.prices.check import PriceVerdict
 from plumbline.answers.watch_histories import WATCHES, watch_histories
 from plumbline.cli.declared import declared_providers, load_declared
@@ -24,6 +23,7 @@ from plumbline.findings.types.price_change import format_price_name
 from plumbline.launch.failures import ApiRefused, TrialFailure
 from plumbline.launch.plan import PlanError
 from plumbline.metrics.formatting import format_count, format_money_change
+from plumbline.metrics.time_spans import month_span
 from plumbline.presentation.availability import watch_view
 from plumbline.workflows.check_provider import FIRST_CHECK, EnvironmentCheck, check_environment
 from plumbline.workflows.observe import Checked, check

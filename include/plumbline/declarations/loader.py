@@ -18,6 +18,7 @@ from plumbline.declarations.alerts import Alerts
 from plumbline.declarations.compatibility import incompatibility, reason_to_skip
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.installation import REPOSITORY, Upkeep, installation_paths
+from plumbline.declarations.promises import PROMISES
 from plumbline.declarations.providers.contract import Contract
 from plumbline.declarations.providers.endpoint import EndpointLauncher
 from plumbline.declarations.providers.launcher_base import LauncherBase
@@ -419,7 +420,7 @@ def _unknown_references(
     for name, place in items["providers"].items():
         references: list[tuple[FieldPath, str]] = [(("workloads", i), each) for i, each in enumerate(place.workloads or ())]
         references += [(("watch", "workloads", i), each) for i, each in enumerate(place.watch.workloads or ())]
-        references += [(("sla", "speed_floors", each), each) for each in place.sla.speed_floors]
+        references += [(("sla", *where), each) for promise in PROMISES for where, each in promise.workloads(place.sla)]
         for field, workload_name in references:
             named_workload = workloads.get(workload_name)
             if named_workload is None and ("workloads", workload_name) not in unread:

@@ -24,7 +24,7 @@ from plumbline.analysis.drift.comparison import (
     format_interval,
     format_metric_name,
 )
-from plumbline.analysis.scorecards.provisioning import OPERATOR_FAULTS, UNPROVEN
+from plumbline.declarations.promises.judging.launches import OPERATOR_FAULTS, UNPROVEN
 from plumbline.findings.phrases import without_share
 from plumbline.findings.types import about_facts, about_failures
 from plumbline.findings.types.environment import Environment

@@ -26,6 +26,11 @@ USD_PER_REQUEST = {"USD/request": 1.0, "USD/1krequests": 1e-3, "USD/1Mrequests":
 MULTIPLE = {"x": 1.0}
 
 
+def exact(value: float) -> Fraction:
+    """The decimal that a float stands for: the shortest one that reads back as it."""
+    return Fraction(repr(float(value)))
+
+
 def parse(text: object, units: Mapping[str, float], what: str, example: str) -> float:
     """The value of `text` in SI.
 

@@ -8,10 +8,10 @@ from itertools import groupby
 from typing import Literal
 
 from plumbline.analysis.scorecards.placings import place
-from plumbline.analysis.scorecards.pooling import Pooled
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard, leaders
 from plumbline.metrics import METRICS, catalogue_order
 from plumbline.metrics.formatting import Scale, common_scale, format_name, format_percent
+from plumbline.metrics.pooling import Pooled
 
 NumberKey = tuple[str, str, str]
 """(metric, statistic, phase)"""

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from plumbline.analysis.places import PlaceMatrix
-from plumbline.analysis.scorecards.pooling import PooledMetric
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import Scale, common_scale
+from plumbline.metrics.pooling import PooledMetric
 
 _TITLES = {
     "inference": ("client at", "median round trip · p50 first token with its interval"),

@@ -10,20 +10,24 @@ from plumbline.analysis.campaign_data import CampaignData, Quality
 from plumbline.analysis.document_sample import sample_of
 from plumbline.analysis.scorecards.acceptance import CriterionVerdict, judge_all
 from plumbline.analysis.scorecards.comparability import Incomparable, incomparable
-from plumbline.analysis.scorecards.pooling import PooledMetric
 from plumbline.analysis.scorecards.provisioning import ScaleTime
 from plumbline.analysis.scorecards.references import ReferenceShare, reference_shares
 from plumbline.analysis.scorecards.scorecard import Scorecard
 from plumbline.analysis.service_record import ServiceRecord
 from plumbline.declarations import AnyWorkload, Criterion, Provider
+from plumbline.declarations.promises.judging.row import PromiseRow, format_interval
+from plumbline.declarations.promises.launch_success import launch_row
+from plumbline.declarations.promises.provisioning_lead_time import lead_time_row
+from plumbline.declarations.promises.speed_floors import speed_row
 from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.declarations.references import References
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import Scale, common_scale, format_change, format_count, format_name, format_percent
+from plumbline.metrics.pooling import PooledMetric
 from plumbline.metrics.proportions import Proportion
 from plumbline.presentation.availability import MonthLine, watch_view
 from plumbline.presentation.card_tables import CardTable, Cell, TableRow, card_tables
-from plumbline.presentation.promises import PromiseRow, format_interval, format_share, launch_row, lead_time_row, speed_row
+from plumbline.presentation.promises import format_share
 from plumbline.results import ResultDocument
 from plumbline.results.operations import LogKind
 

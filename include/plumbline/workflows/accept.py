@@ -10,10 +10,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from plumbline.analysis.acceptance import PAIR_METRICS, FleetVerdict, Node, absolute_limits, judge_fleet, with_pairs
-from plumbline.analysis.scorecards.provisioning import PROVIDER_FAULTS
 from plumbline.answers.findings import readable_findings
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Criterion, Declarations, Provider, installation_paths
+from plumbline.declarations.promises.judging.launches import PROVIDER_FAULTS
+from plumbline.declarations.promises.speed_floors import SpeedFloors
 from plumbline.declarations.references import References
 from plumbline.findings.probe import distinct_metrics
 from plumbline.findings.types.slow_node import CAMPAIGNS, SlowNode, reconcile_nodes
@@ -121,7 +122,7 @@ def acceptance_verdict(
         raise LookupError(f"campaign {campaign_id} has no trial on each node of {provider}; `plumbline accept {provider}` measures them")
     own = [document for document in last.values() if len(document.trial.on_nodes) == 1]
     workload = own[0].trial.workload.name if own else ""
-    floor = None if declared is None else declared[0].sla.speed_floors.get(workload)
+    floor = None if declared is None else SpeedFloors.floors(declared[0].sla).get(workload)
     nodes = [_node(document, floor) for document in own]
     pairs = [(d.trial.on_nodes, _pair_figures(d)) for d in last.values() if len(d.trial.on_nodes) == 2]
     limits = {} if declared is None else absolute_limits(declared[0], workload, declared[1])

@@ -94,7 +94,9 @@ def _rows(archive: Archive, declared: Declarations, views: Sequence[FindingView]
 def _with_promises(row: FindingRow, claim: Claimable | None) -> FindingRow:
     """The finding with the promises that it bears on and that are broken, and the credit of each."""
     broken = (
-        [f"broken promise: {each.sentence}{f'; credit: {each.credit}' if each.credit else ''}" for each in claim.broken] if claim else []
+        [f"broken promise: {each.row.sentence}{f'; credit: {each.row.credit}' if each.row.credit else ''}" for each in claim.broken]
+        if claim
+        else []
     )
     return replace(row, explanation="; ".join(filter(None, (row.explanation, *broken))))
 

@@ -17,17 +17,18 @@ from typing import Any
 
 from plumbline.analysis.availability import Outage
 from plumbline.analysis.drift.environment import Group, fact_rule
-from plumbline.analysis.scorecards.provisioning import OPERATOR_FAULTS, PROVIDER_FAULTS, UNPROVEN, launch_share
 from plumbline.answers.monthly_costs import monthly_cost_of
 from plumbline.archive import Archive, FindingView
 from plumbline.archive.trends import LaunchCounts
 from plumbline.declarations import Declarations, Provider
-from plumbline.declarations.providers.provider import ServiceLevel
+from plumbline.declarations.promises import PROMISES, JudgedPromise
+from plumbline.declarations.promises.judging.launches import OPERATOR_FAULTS, PROVIDER_FAULTS, UNPROVEN, launch_share
+from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.findings.monthly_cost import MonthlyCost
-from plumbline.findings.types import type_of
+from plumbline.findings.types import about_failures, about_speed, type_of
 from plumbline.metrics.formatting import capitalize_first, first_lines, join_words
 from plumbline.presentation.availability import outage_line
-from plumbline.presentation.promises import AVAILABILITY, PromiseRow, total_credit
+from plumbline.presentation.promises import promisable, total_credit
 from plumbline.results.finding import UNREADABLE_ERRORS, Finding
 from plumbline.results.sample import Series
 from plumbline.whole_file import sha256_file
@@ -47,10 +48,15 @@ class Claimable:
     """A claim with a finding: `broken` promises, the `launches` they were counted in and the `outages` that checks found, or in `why` one sentence
     on what is missing."""
 
-    broken: tuple[PromiseRow, ...]
+    broken: tuple[JudgedPromise, ...]
     launches: tuple[LaunchCounts, ...] = ()
     outages: tuple[Outage, ...] = ()
     why: str = ""
+
+    @property
+    def view(self) -> dict[str, Any]:
+        rows = [each.row for each in self.broken]
+        return {"broken": rows, "launches": self.launches, "outages": self.outages, "why": self.why}
 
 
 class NothingToClaim(ValueError):
@@ -76,20 +82,21 @@ def _beyond_promises(finding: Finding, provider: Provider | None) -> str:
     """Why no measurement can prove a breach here."""
     kind = type_of(finding)
     if not kind.claimable:
-        return f"No promise covers a {kind.noun}: availability, launch success, lead time, answers and speed can be promised."
+        return f"No promise covers a {kind.noun}: {promisable()} can be promised."
     if finding.cause is not None and len(finding.cause.providers) > 1:
         return "Several providers share the cause: claim from each by the finding of its own."
     if provider is None:
         return f"{finding.provider} is no longer declared, so its promises are unknown."
     file, sla = f"providers/{provider.name}.yaml", provider.sla
-    if finding.kind == "reliability" and all(getattr(sla, name) is None for name in sla.PROMISES):
-        return f"{file} declares no promise but of speed (expected one of {', '.join(f'sla.{name}' for name in sla.PROMISES)})."
-    if finding.kind == "reliability" and (causes := _causes(finding)) and not causes & PROVIDER_FAULTS:
+    covering = [promise for promise in PROMISES if promise.claimed_with == finding.kind]
+    if about_failures(finding) and not any(promise.declared(sla) for promise in covering):
+        return f"{file} declares no promise but of speed (expected one of {', '.join(f'sla.{promise.id}' for promise in covering)})."
+    if about_failures(finding) and (causes := _causes(finding)) and not causes & PROVIDER_FAULTS:
         return f"No failure of it is proven to be the provider's: {join_words(sorted(causes))}."
-    if finding.kind == "performance" and not set(sla.speed_floors) & _workloads(finding):
+    if about_speed(finding) and not {name for one in covering for _, name in one.workloads(sla)} & _workloads(finding):
         return f"{file} declares no promised speed of {join_words(sorted(_workloads(finding)))} (sla.speed_floors)."
     ours = [key for key in finding.attributed_to if fact_rule(key).group in _OURS and not key.startswith(_THEIRS)]
-    if finding.kind == "performance" and ours:
+    if about_speed(finding) and ours:
         return f"The cause is not proven to be the provider's: {join_words(ours)} changed too, which our image brings."
     return ""
 
@@ -104,17 +111,15 @@ def _workloads(finding: Finding) -> set[str]:
 
 
 def _proven(finding: Finding, judged: ProviderPromises) -> Claimable:
-    if finding.kind == "performance":
-        rows = [row for workload, row in judged.speed_rows.items() if workload in _workloads(finding)]
-    else:
-        rows = [row for row in (*judged.launch_rows, *judged.log_rows) if row.promised]
-    broken = tuple(row for row in rows if row.verdict == "broken")
+    of = _workloads(finding)
+    covering = [each for each in judged.judged if each.row.promised and each.promise.claimed_with == finding.kind]
+    covering = [each for each in covering if not each.workload or each.workload in of]
+    broken = tuple(each for each in covering if each.broken)
     if broken:
-        checked = judged.outages if {*broken} & {*judged.log_rows} else ()
-        return Claimable(broken, judged.launches if {*broken} & {*judged.launch_rows} else (), checked)
-    return Claimable(
-        (), why=f"No promise is proven broken. {'. '.join(f'{capitalize_first(row.sentence)}: {row.verdict_text}' for row in rows)}."
-    )
+        checked = judged.outages if any(not each.shown_by_trials for each in broken) else ()
+        return Claimable(broken, judged.launches if any(each.source == "launches" for each in broken) else (), checked)
+    shown = ". ".join(f"{capitalize_first(each.row.sentence)}: {each.row.verdict_text}" for each in covering)
+    return Claimable((), why=f"No promise is proven broken. {shown}.")
 
 
 @dataclass(frozen=True)
@@ -160,7 +165,7 @@ def write_claim(archive: Archive, declared: Declarations, finding_id: str, folde
     sha256 = sha256_file(pack.file)
     cost = monthly_cost_of(archive, declared, view)
     usd = total_credit(answer.broken)
-    subject = f"{'REHEARSAL, do not send: ' if finding.simulated else ''}Service claim: {finding.provider}, {join_words(row.name for row in answer.broken)} ({finding_id})"
+    subject = f"{'REHEARSAL, do not send: ' if finding.simulated else ''}Service claim: {finding.provider}, {join_words(each.row.name for each in answer.broken)} ({finding_id})"
     text = _letter(finding, provider, answer, cost, pack, sha256)
     letter = folder / "claim.txt"
     letter.write_text(text, encoding="utf-8")
@@ -171,9 +176,9 @@ def write_claim(archive: Archive, declared: Declarations, finding_id: str, folde
 
 def _promises(archive: Archive, answer: Claimable) -> dict[str, bytes]:
     """`promises.json` of the pack: broken promises with credits, every revision of the entries of the operations log that show them, and outages."""
-    log = [asdict(state) for row in answer.broken for entry in row.evidence for state in archive.operations_history(entry)]
+    log = [asdict(state) for each in answer.broken for entry in each.row.evidence for state in archive.operations_history(entry)]
     outages = [asdict(outage) for outage in answer.outages]
-    data = {"broken": [asdict(row) for row in answer.broken], "operations_log": log, "outages": outages}
+    data = {"broken": [asdict(each.row) for each in answer.broken], "operations_log": log, "outages": outages}
     return {"promises.json": json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False, default=datetime.isoformat).encode()}
 
 
@@ -190,7 +195,7 @@ def _missing(declared: Declarations, provider: Provider, answer: Claimable, reci
     expected = [
         (provider.sla.clause, f"{file}: sla.clause, such as 'Annex B, 4.2'"),
         (
-            all(row.credit for row in answer.broken),
+            all(each.row.credit for each in answer.broken),
             f"{file}: sla.credit, the share of a month's bill such as 10%; sla.credits for availability",
         ),
         (recipient, f"{file}: sla.contact, or --to"),
@@ -213,15 +218,15 @@ def _letter(
         f"To the support of {provider.cloud}",
         "",
         f"We claim a service credit for {provider.instance_type} in {provider.region}, our name {provider.name}.",
-        f"Your promise of {join_words(row.name for row in answer.broken)} is broken. We noticed it in {finding.began}.",
+        f"Your promise of {join_words(each.row.name for each in answer.broken)} is broken. We noticed it in {finding.began}.",
         *(["", "This is a rehearsal with simulated results. Do not send it."] if finding.simulated else []),
         "",
         "PROMISED AND MEASURED",
         "",
-        *[f"- {capitalize_first(row.sentence)}" for row in answer.broken],
+        *[f"- {capitalize_first(each.row.sentence)}" for each in answer.broken],
         *_counted(answer.launches),
         *first_lines([f"- Our checks: {outage_line(o).text}" for o in answer.outages], _MOST_LINES, "- and {} more, in promises.json"),
-        *(["- Chance explains it less than once in 40."] if any(row.interval for row in answer.broken) else []),
+        *(["- Chance explains it less than once in 40."] if any(each.row.interval for each in answer.broken) else []),
         "",
         "WHAT WE FOUND",
         "",
@@ -274,12 +279,12 @@ def _measured(finding: Finding) -> list[str]:
     return [*shown, *lines]
 
 
-def _demand(sla: ServiceLevel, cost: MonthlyCost, broken: Sequence[PromiseRow]) -> list[str]:
+def _demand(sla: ServiceLevel, cost: MonthlyCost, broken: Sequence[JudgedPromise]) -> list[str]:
     lines = [f"Clause: {sla.clause}."] if sla.clause else []
-    months = [f"Credit for {row.name}: {row.credit}." for row in broken if row.credit and row.name.startswith(AVAILABILITY)]
-    others = [row.credit for row in broken if row.credit and not row.name.startswith(AVAILABILITY)]
+    months = [f"Credit for {each.row.name}: {each.row.credit}." for each in broken if each.row.credit and each.month is not None]
+    others = [each.row.credit for each in broken if each.row.credit and each.month is None]
     lines += [*months, *(f"Credit: {credit} at our volume, for each month since the change until it is repaired." for credit in others[:1])]
-    if not all(row.credit for row in broken):
+    if not all(each.row.credit for each in broken):
         lines.append("Please state the credit that our contract grants for it.")
     if cost.usd is not None and cost.usd > 0:
         lines.append(f"For comparison, the change {cost.text}.")

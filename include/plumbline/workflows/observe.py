@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from plumbline.analysis.availability import find_outages
-from plumbline.analysis.operations import maintenance
 from plumbline.answers.findings import readable_findings
 from plumbline.answers.provider_use import CAPACITY_HELD_S, over_budget
 from plumbline.answers.watch_histories import WATCHES
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider, load_in_force
+from plumbline.declarations.promises.judging.evidence import maintenance
 from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.findings.types.outage import Outage, reconcile_outages
 from plumbline.launch.failures import ApiRefused, InMaintenance, TrialFailure

@@ -14,7 +14,6 @@ from plumbline.declarations import Declarations
 from plumbline.findings import Reconciliation, provider_finding
 from plumbline.findings.types.broken_promise import BrokenPromise
 from plumbline.metrics.formatting import unknown_name
-from plumbline.presentation.promises import AVAILABILITY
 from plumbline.results.operations import LogEntry, LogEntryView
 from plumbline.workflows.findings import apply
 from plumbline.workflows.promises import provider_promises
@@ -48,16 +47,17 @@ def report_breaches(archive: Archive, declared: Declarations, name: str, by: str
     correction of the log, or time, takes back."""
     judged = provider_promises(archive, declared, name)
     simulated = declared.providers[name].simulated
-    broken = {f"{BrokenPromise.subject}{row.name}": row for row in judged.log_rows if row.verdict == "broken"}
+    broken = {f"{BrokenPromise.subject}{each.row.name}": each for each in judged.judged if each.broken and not each.shown_by_trials}
     found = []
-    for subject, row in broken.items():
+    for subject, each in broken.items():
+        row = each.row
         last = row.last or datetime.now(timezone.utc)
         noted = (
             "It was noted in the operations log."
             if row.evidence
             else "Checks between campaigns showed it; `plumbline availability` lists them."
         )
-        began = "" if row.name.startswith(AVAILABILITY) else f"{last:%Y-%m}"
+        began = "" if each.month is not None else f"{last:%Y-%m}"
         about: dict[str, Any] = {"since": f"{last:%Y-%m-%d}", "began": began, "evidence": row.sentence, "simulated": simulated}
         about |= {"title": f"broke its promise of {row.name}", "explanation": noted}
         found.append(provider_finding(name, "reliability", subject, severity="warn", **about))

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
-from plumbline.analysis.availability import month_span
 from plumbline.archive import open_archive
 from plumbline.declarations import Declarations, Provider, Trial
 from plumbline.launch import stores
 from plumbline.launch.failures import RETRIED, TrialFailure
 from plumbline.launch.plan import PlanError, RunRequest, declared_slots, plan
+from plumbline.metrics.time_spans import month_span
 from plumbline.workflows import benchmark
 from plumbline.workflows.alert import send_alerts
 from plumbline.workflows.observe import simulate_checks

@@ -7,8 +7,9 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from plumbline.analysis.availability import Availability, availability, by_hour_of_week, find_outages, month_span, whose_fault
+from plumbline.analysis.availability import Availability, availability, by_hour_of_week, find_outages, whose_fault
 from plumbline.metrics.proportions import wilson_interval
+from plumbline.metrics.time_spans import month_span
 from plumbline.results.observation import Observation
 
 BEGIN = datetime(2026, 2, 1, tzinfo=timezone.utc)

@@ -12,13 +12,13 @@ from tests.data.decision_trials import preference, repeats
 from plumbline.analysis.availability import Availability, WatchHistory
 from plumbline.analysis.decisions.current_results import CurrentResults, TeamDecision, decide_choice
 from plumbline.analysis.decisions.decision_record import input_hashes
-from plumbline.analysis.scorecards.pooling import pool_measurements
 from plumbline.analysis.service_record import ServiceRecord, service_metrics, with_service
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import AnyCriterion, Criterion, Preference
-from plumbline.declarations.providers.provider import ServiceLevel
+from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.declarations.workloads.workload import Primary
 from plumbline.metrics import declare
+from plumbline.metrics.pooling import pool_measurements
 from plumbline.metrics.proportions import wilson_interval
 
 NOVEMBER = datetime(2026, 11, 1, tzinfo=timezone.utc)

@@ -17,7 +17,8 @@ from tests.documented import ROOT, page, sections
 
 from plumbline.declarations.alerts import DeclaredChannel
 from plumbline.declarations.providers.launchers import Launcher
-from plumbline.declarations.providers.provider import DeclaredSource, ServiceLevel
+from plumbline.declarations.providers.provider import DeclaredSource
+from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.declarations.workloads.engines import ENGINES, GROUP
 from plumbline.declarations.workloads.training import Task
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.fakes.grafana_macros import used_variables
 
-from plumbline.analysis.scorecards.provisioning import NOT_STARTED, OPERATOR_FAULTS, UNPROVEN
 from plumbline.archive.schema import Base
+from plumbline.declarations.promises.judging.launches import NOT_STARTED, OPERATOR_FAULTS, UNPROVEN
 
 FILE = Path(__file__).resolve().parents[3] / "k8s" / "grafana" / "plumbline.json"
 

@@ -43,6 +43,7 @@ def test_another_room_is_noticed() -> None:
         "loadclient",
         "declarations",
         "formats",
+        "judgement",
         "metrics",
         "whole_file",
     }

@@ -18,7 +18,7 @@ from tests.data.result_documents import VALIDITY, document, provider, training_w
 from plumbline.analysis.acceptance import Node, judge_fleet, with_pairs
 from plumbline.archive import open_archive
 from plumbline.declarations import Declarations, Provider, Thresholds, load
-from plumbline.declarations.providers.provider import ServiceLevel
+from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.kinds.simulation import steps
 from plumbline.kinds.simulation.draw import TrialDraw, hardware_of, node_name, probe_rows
 from plumbline.launch.failures import NODES_FULL

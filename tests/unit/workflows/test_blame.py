@@ -13,7 +13,8 @@ from tests.data.result_documents import document, failed, trial
 
 from plumbline.archive import Archive, FindingRecord, open_archive
 from plumbline.declarations import Declarations, load
-from plumbline.declarations.providers.provider import Price, ServiceLevel
+from plumbline.declarations.providers.provider import Price
+from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.findings.headline import headline
 from plumbline.launch.cluster.observe.observation import LaunchObservation, StopCause, StopReason
 from plumbline.launch.cluster.observe.verdict import classify_launch

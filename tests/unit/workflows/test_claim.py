@@ -15,7 +15,8 @@ from tests.data.result_documents import document, failed, trial
 from plumbline.archive import Archive, FindingRecord, open_archive
 from plumbline.declarations import Declarations, load
 from plumbline.declarations.alerts import Alerts
-from plumbline.declarations.providers.provider import Price, ServiceLevel
+from plumbline.declarations.providers.provider import Price
+from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.findings.headline import headline
 from plumbline.results.finding import Finding, Member
 from plumbline.workflows import claim as claim_module
@@ -163,8 +164,13 @@ def test_a_speed_that_six_repeats_miss_is_claimed_unless_we_changed_too(archive:
         archive.record(document(trial(campaign="2025-11", repeat=repeat)), uri="file:///store")
     installed = declared(speed_floors={NEW.workload.name: "tokens_per_second >= 700tokens/s in steady"})
     found = claimable(archive, installed, [archive.finding(name) for name in ("f1", "f3", "f4")])
-    (row,) = found["f3"].broken
-    assert row.sentence.startswith(f"tokens per second of {NEW.workload.name}: promised at least 700") and "640" in row.measured
+    (each,) = found["f3"].broken
+    row = each.row
+    assert (
+        each.workload == NEW.workload.name
+        and row.sentence.startswith(f"tokens per second of {NEW.workload.name}: promised at least 700")
+        and "640" in row.measured
+    )
     assert not found["f1"].broken and not found["f4"].broken
 
 

@@ -28,7 +28,8 @@ from plumbline.cli.app import app
 from plumbline.dashboard import access
 from plumbline.dashboard.app import create_app
 from plumbline.declarations import Declarations, load
-from plumbline.declarations.providers.provider import MonitoringConfig, ServiceLevel
+from plumbline.declarations.providers.provider import MonitoringConfig
+from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.presentation.availability import watch_view
 from plumbline.results.observation import Observation
 from plumbline.results.operations import LogEntry
@@ -215,8 +216,8 @@ def test_measured_outages_alone_break_promises_and_the_log_takes_it_back(
     assert "2.08 h down" in found[month] and "USD" not in found[month], "not every reader may see money"
     (view,) = archive.findings_of(NAME, unsettled=True)
     assert "Checks between campaigns" in view.detail["explanation"] and view.detail["since"] == f"{LAST:%Y-%m-%d}"
-    (row,) = claimable(archive, declared, [view])[view.finding_id].broken
-    assert (row.usd, row.evidence) == (100.0, ())
+    (each,) = claimable(archive, declared, [view])[view.finding_id].broken
+    assert (each.grants, each.row.usd, each.row.evidence) == (0.10, 100.0, ())
     claim = write_claim(archive, declared, view.finding_id, tmp_path / "claim")
     assert "Our checks: " in claim.letter.read_text() and "2.08 h  server error" in claim.letter.read_text()
     with zipfile.ZipFile(claim.pack.file) as pack:

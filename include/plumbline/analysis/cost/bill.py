@@ -12,6 +12,7 @@ from typing import get_args
 
 from plumbline.declarations.cost_plan import CostBasis as CostBasis
 from plumbline.declarations.cost_plan import CostItem
+from plumbline.metrics.units import exact
 
 _CENT = Decimal("0.01")
 
@@ -22,11 +23,6 @@ class MixedUnits(ValueError):
     def __init__(self, message: str, expected: str, actual: str) -> None:
         super().__init__(message)
         self.expected, self.actual = expected, actual
-
-
-def exact(value: float) -> Fraction:
-    """The decimal that a float stands for: the shortest one that reads back as it."""
-    return Fraction(repr(float(value)))
 
 
 def _finite(value: float, what: str) -> None:

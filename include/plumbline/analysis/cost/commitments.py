@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from fractions import Fraction
 
-from plumbline.analysis.cost.bill import Money, exact
+from plumbline.analysis.cost.bill import Money
 from plumbline.analysis.cost.reconciliation import HeldSpan
 from plumbline.analysis.prices.book import quote
 from plumbline.declarations import Contract, Provider
 from plumbline.declarations.providers.contract import ContractPrice
 from plumbline.declarations.providers.provider import ContractSource
 from plumbline.metrics.formatting import format_count, format_money, format_percent
+from plumbline.metrics.units import exact
 
 _DAY = timedelta(days=1)
 USE = "Used: hours that trials held, or `committed.used` of the contract: other uses are not seen."

@@ -15,13 +15,13 @@ from plumbline.analysis.cost.scenarios import CostModel, Fleet, Range, Scenarios
 from plumbline.analysis.cost.trial_bill import BYTES
 from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COSTS, Outcome, not_measured
 from plumbline.analysis.prices.book import charged, quote, share_of
-from plumbline.analysis.scorecards.pooling import pool
 from plumbline.analysis.trial_sample import SUSTAINED, TrialSample
 from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.economics import Checkpoints, DataRange, Economics, SourcedFigure, Utilisation
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics import leading_names
 from plumbline.metrics.formatting import format_significant
+from plumbline.metrics.pooling import pool
 
 RATES = {
     "requests": ("request_throughput", "value"),

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COSTS, Outcome, fitting_cost, not_measured
-from plumbline.analysis.scorecards.pooling import Pooled, pool
 from plumbline.analysis.trial_sample import SUSTAINED, TrialSample
 from plumbline.declarations import AnyWorkload
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.kinds import kind_of
 from plumbline.metrics import leading_names
 from plumbline.metrics.formatting import common_scale, format_name, format_percent
+from plumbline.metrics.pooling import Pooled, pool
 
 FINEST = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "int4")
 _NOT_MEASURED = frozenset(

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from plumbline.analysis.cost.bill import Item, Line, Quantity, UnitPrice, Unknown, exact
+from plumbline.analysis.cost.bill import Item, Line, Quantity, UnitPrice, Unknown
 from plumbline.analysis.cost.unit_costs import COSTS, Cost, MetricLookup, Outcome
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.token_rate import TokenRate
+from plumbline.metrics.units import exact
 from plumbline.results.token_usage import TokenUsage
 
 _MILLION = 1e6

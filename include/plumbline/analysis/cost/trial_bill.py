@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from plumbline.analysis.cost.bill import Bill, CostBasis, Item, Line, Money, Quantity, UnitPrice, Unknown, exact
+from plumbline.analysis.cost.bill import Bill, CostBasis, Item, Line, Money, Quantity, UnitPrice, Unknown
 from plumbline.analysis.cost.token_costs import token_lines, token_rate
 from plumbline.analysis.cost.unit_costs import HOUR_S
 from plumbline.analysis.prices.book import InstanceShare, paid_of, quote, share_of
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.amounts import SourcedAmount
 from plumbline.declarations.providers.rates import Purchase, RateItem
+from plumbline.metrics.units import exact
 from plumbline.results.token_usage import TokenUsage
 
 MONTH_H = 730.5

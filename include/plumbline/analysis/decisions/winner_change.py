@@ -19,7 +19,7 @@ import numpy as np
 from plumbline.analysis.decisions.decision import Column
 from plumbline.analysis.decisions.decision_record import DecisionDocument
 from plumbline.analysis.decisions.value_functions import log_worths, worth
-from plumbline.analysis.scorecards.pooling import pool
+from plumbline.metrics.pooling import pool
 
 Cause = Literal["price", "speed", "noise", "cost", "weights"]
 """speed: a measured number outside the repeats' intervals; noise: one inside them; cost: a cost whose price is not stored, so that price and

@@ -3,49 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from plumbline.analysis.scorecards.pooling import PooledMetric, pool_measurements
-from plumbline.analysis.scorecards.promises import PromisedShare, judge_share
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import Provider
-from plumbline.declarations.providers.provider import ServiceLevel
+from plumbline.declarations.promises.judging.launches import OPERATOR_FAULTS, UNPROVEN
+from plumbline.declarations.promises.judging.share import PromisedShare
+from plumbline.declarations.promises.launch_success import LaunchSuccess, launch_success
+from plumbline.declarations.promises.provisioning_lead_time import LeadTime, judge_lead_time
+from plumbline.declarations.providers.service_level import ServiceLevel
+from plumbline.metrics.pooling import PooledMetric, pool_measurements
 from plumbline.metrics.proportions import Proportion, wilson_interval
 from plumbline.results.launch_record import GANG_NODES, gang_metric
-
-NOT_STARTED = frozenset({"insufficient_capacity", "wrong_hardware"})
-"""Failure classes in which the provider, as is proven, did not deliver what was asked."""
-PROVIDER_FAULTS = NOT_STARTED | {"provider_fault"}
-"""Failure classes whose cause is proven to be the provider's. A provider_fault comes after the start: its launch succeeded."""
-OPERATOR_FAULTS = frozenset({"bad_declaration", "image_error", "quota_exceeded"})
-"""Failure classes that are no launch of the provider's: what was asked for was wrong, or more than was agreed."""
-UNPROVEN = frozenset({"launch_timeout", "unreachable"})
-"""Failure classes whose cause may be ours or the provider's: a slow registry, an expired token, a network. No verdict rests on them."""
 
 
 def provider_launches(trials: Sequence[TrialSample]) -> tuple[TrialSample, ...]:
     """Attempts that were launches of the provider's. Missing trials were not seen to launch or to fail; what failed by our fault is none, and
     what failed for an unproven cause is counted apart."""
     return tuple(t for t in trials if t.status != "missing" and t.failure_class not in OPERATOR_FAULTS | UNPROVEN)
-
-
-def launch_share(ended: Mapping[str | None, int]) -> Proportion:
-    """Launches that started of those that did or that failed by the provider. `ended`: failure class → attempts, None for those that did not
-    fail."""
-    tried = sum(n for cause, n in ended.items() if cause not in OPERATOR_FAULTS | UNPROVEN)
-    return wilson_interval(tried - sum(n for cause, n in ended.items() if cause in NOT_STARTED), tried)
-
-
-def launch_success(ended: Mapping[str | None, int], promised: float | None) -> PromisedShare:
-    """Launch success against what the contract promises; `ended` as of `launch_share`."""
-    return judge_share(launch_share(ended), promised, sum(n for cause, n in ended.items() if cause in UNPROVEN))
-
-
-def capacity_kept(ended: Mapping[str | None, int], promised: float | None) -> PromisedShare:
-    """Launches that got the nodes they asked for, of those of `launch_share`; a gang's nodes come together, so that a launch is one try."""
-    tried = launch_share(ended).n
-    return judge_share(wilson_interval(tried - ended.get("insufficient_capacity", 0), tried), promised)
 
 
 PHASE = "cold_start"
@@ -56,19 +32,6 @@ _NO_POD = {
     "simulated": "the simulation has no pods",
     "endpoint": "the endpoint's server already runs",
 }
-
-
-@dataclass(frozen=True)
-class LeadTime:
-    """Times from the request for a trial to its running process (of a gang: the last pod's), in seconds, against what the contract promises.
-
-    `kept`: launches within `promised_s`, against the share of launches that the contract promises it for. Launches that never ran have no lead
-    time: launch success counts them.
-    """
-
-    time: PooledMetric
-    promised_s: float | None
-    kept: PromisedShare
 
 
 @dataclass(frozen=True)
@@ -92,7 +55,7 @@ def friction(trials: Sequence[TrialSample], provider: Provider | None) -> Fricti
         lead_time=judge_lead_time(lead_time_of(trials, provider), sla),
         pod_scheduling=_of_pods(trials, "pod_scheduling_time", provider),
         image_pull=_of_pods(trials, "image_pull_time", provider),
-        launch=launch_success(Counter(t.failure_class for t in trials if t.status != "missing"), sla.launch_success),
+        launch=launch_success(Counter(t.failure_class for t in trials if t.status != "missing"), LaunchSuccess.promised(sla)),
         manual_steps=provider.manual_steps if provider is not None else None,
     )
 
@@ -102,15 +65,6 @@ def lead_time_of(trials: Sequence[TrialSample], provider: Provider | None) -> Po
     if provider is not None and (reason := provider.launcher.not_provisioned) is not None:
         return pool_measurements("provisioning_lead_time", (), reason)
     return pool_measurements("provisioning_lead_time", _values(trials, "provisioning_lead_time"), _unmeasured(trials))
-
-
-def judge_lead_time(time: PooledMetric, sla: ServiceLevel) -> LeadTime:
-    """The lead times of launches against the promised one."""
-    promised = sla.provisioning_lead_time
-    if promised is None:
-        return LeadTime(time, None, judge_share(wilson_interval(0, 0), None))
-    kept = wilson_interval(sum(value <= promised for value in time.values), time.n)
-    return LeadTime(time, promised, judge_share(kept, sla.lead_time_share))
 
 
 def _of_pods(trials: Sequence[TrialSample], metric: str, provider: Provider | None) -> PooledMetric:

@@ -10,14 +10,15 @@ from itertools import groupby
 from plumbline.analysis.prices.book import InstanceShare
 from plumbline.analysis.scorecards.acceptance import CriterionVerdict, judge_all
 from plumbline.analysis.scorecards.placings import place
-from plumbline.analysis.scorecards.pooling import pooled_fields
-from plumbline.analysis.scorecards.promises import PromisedShare, SpeedFloor, judge_speed
 from plumbline.analysis.scorecards.provisioning import Capacity, Friction, capacity, friction
 from plumbline.analysis.trial_sample import PHASE_ORDER, SUSTAINED, Conditions, MetricValue, TrialSample, WorkloadKind, leading_phase
 from plumbline.declarations import AnyCriterion, AnyWorkload, Provider
+from plumbline.declarations.promises.judging.share import PromisedShare
+from plumbline.declarations.promises.speed_floors import SpeedFloor, SpeedFloors, judge_speed
 from plumbline.declarations.workloads.workload import Primary
 from plumbline.kinds import kind_of
 from plumbline.metrics import METRICS, PHASES, catalogue_order, leading_names
+from plumbline.metrics.pooling import pooled_fields
 from plumbline.results.limit import Limit
 from plumbline.results.sample import no_usable_trial
 
@@ -165,7 +166,7 @@ def scorecard(
 
 
 def _speed(place: Provider | None, workload: str, usable: Sequence[TrialSample]) -> SpeedFloor | None:
-    floor = place.sla.speed_floors.get(workload) if place is not None else None
+    floor = SpeedFloors.floors(place.sla).get(workload) if place is not None else None
     if floor is None:
         return None
     values = [(t.trial_id, v) for t in usable if (v := t.value(floor.metric, floor.statistic, floor.phase)) is not None]

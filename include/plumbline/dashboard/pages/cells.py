@@ -8,7 +8,6 @@ from fastapi import HTTPException, Request
 from fastapi.responses import JSONResponse, Response
 
 from plumbline.analysis.fleet import usual_numbers
-from plumbline.analysis.scorecards.pooling import pool
 from plumbline.analysis.trial_sample import PHASE_ORDER, WorkloadKind
 from plumbline.answers.fleet import primary_number
 from plumbline.archive import Archive, MetricPoint, SeriesView
@@ -18,6 +17,7 @@ from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import common_scale, format_name
+from plumbline.metrics.pooling import pool
 
 CAMPAIGNS = 12
 

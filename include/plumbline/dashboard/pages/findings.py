@@ -93,8 +93,9 @@ class FindingPage:
 
     def as_json(self) -> dict[str, Any]:
         """The page's values by name; `finding` is the archived one, whose `detail` has all of it."""
-        names = ("audit", "threads", "commands", "members", "changes", "cost", "usd", "choice", "trials", "claim")
-        return {"finding": replace(self.view, headline=self.words), **{name: getattr(self, name) for name in names}}
+        names = ("audit", "threads", "commands", "members", "changes", "cost", "usd", "choice", "trials")
+        values = {name: getattr(self, name) for name in names}
+        return {"finding": replace(self.view, headline=self.words), **values, "claim": self.claim and self.claim.view}
 
 
 def finding_page(archive: Archive, declared: Declarations | None, finding_id: str, now: datetime) -> FindingPage:

@@ -12,7 +12,6 @@ from fastapi import HTTPException, Query, Request
 from fastapi.responses import Response
 
 from plumbline.analysis.prices.book import all_with_effective_prices, quote, with_effective_prices
-from plumbline.analysis.scorecards.provisioning import launch_share
 from plumbline.answers.compared_series import compared_series
 from plumbline.answers.fleet_year import FleetYear, fleet_lane, fleet_year
 from plumbline.answers.monthly_costs import monthly_costs
@@ -26,6 +25,9 @@ from plumbline.dashboard.pages.workloads import cached_rankings, leads
 from plumbline.dashboard.rendering import PageRenderer, PageRoutes, Parts, address_with, waits_for
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations, Provider
+from plumbline.declarations.promises.judging.launches import launch_share
+from plumbline.declarations.promises.launch_success import LaunchSuccess
+from plumbline.declarations.promises.provisioning_lead_time import ProvisioningLeadTime
 from plumbline.findings.compared import Compared
 from plumbline.findings.headline import headline
 from plumbline.launch.leftovers import stored_leftovers
@@ -198,8 +200,8 @@ def provider_page(
         quantities=quantities,
         trend=trend,
         launches=launches,
-        promised_launches=provider.sla.launch_success if provider is not None else None,
-        promised_lead_s=provider.sla.provisioning_lead_time if provider is not None else None,
+        promised_launches=LaunchSuccess.promised(provider.sla) if provider is not None else None,
+        promised_lead_s=ProvisioningLeadTime.promised(provider.sla) if provider is not None else None,
         simulated=any(s.source == "simulated" for s in series) or (provider is not None and provider.simulated),
         watches=() if provider is None else tuple(map(watch_view, watch_histories(archive, provider, now))),
         compared=Compared(0, 0) if open_findings else compared_series(archive, name),

@@ -15,7 +15,6 @@ from plumbline.analysis.cost.unit_costs import phase_of
 from plumbline.analysis.decisions.current_results import CurrentResults, ExcludedSeries
 from plumbline.analysis.fleet import COST_UNITS, CostUnit, pooled
 from plumbline.analysis.prices.book import Quote, quote
-from plumbline.analysis.scorecards.pooling import Pooled, pool
 from plumbline.analysis.scorecards.scorecard import Scorecard, primary_of, scorecards
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.answers.current_results import current_results
@@ -28,6 +27,7 @@ from plumbline.dashboard.filters import Chosen, filter_bar
 from plumbline.dashboard.rendering import PageRenderer, PageRoutes, Parts, Waiting, address_with, waits_for
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
+from plumbline.metrics.pooling import Pooled, pool
 from plumbline.presentation.card_tables import CardTable, NumberKey, card_tables, row_keys
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import cost_against_speed_chart

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date
-from itertools import pairwise
 from typing import Annotated, ClassVar, Literal, TypeVar, get_args
 
-from pydantic import AfterValidator, AwareDatetime, Field, model_validator
+from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared, Name, Residency, extensible
 from plumbline.declarations.devices import part_of_card
@@ -16,12 +15,12 @@ from plumbline.declarations.providers.launcher_base import LauncherBase, WatchKi
 from plumbline.declarations.providers.launchers import Launcher
 from plumbline.declarations.providers.price_kinds import Ownership, ServerlessRate, SupportPlan
 from plumbline.declarations.providers.rates import DeclaredRate, Invoice, ListedPurchase, Overhead, Purchase, check_invoices
+from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.declarations.providers.token_rate import TokenRate
 from plumbline.declarations.urls import DeclaredUrl
 from plumbline.declarations.workloads.engines import EngineArgs, check_engine_args
 from plumbline.declarations.workloads.script import DataAddress
-from plumbline.declarations.workloads.workload import Criterion, measured_by_trials
-from plumbline.metrics.units import ByteSize, Duration, HourlyPrice, Pause, Share
+from plumbline.metrics.units import ByteSize, Duration, HourlyPrice, Pause
 
 
 class PriceSourceBase(Declared):
@@ -168,59 +167,6 @@ class Price(Dated):
     source: str = Field(min_length=3, description="of the figure, such as 'contract 2026-114' or a price page with its date")
 
 
-class Maintenance(Declared):
-    """Announced work of the provider, whose time counts neither as available nor as down."""
-
-    since: AwareDatetime
-    until: AwareDatetime
-    source: str = Field(min_length=3, description="where it was announced, such as 'mail of 3 November'")
-
-
-class CreditTier(Declared):
-    """A month whose availability is `below` a share earns this `credit`."""
-
-    below: Share
-    credit: Share = Field(description="of the month's bill, such as 10%")
-
-
-class ServiceLevel(Declared):
-    """The provider's contractual service level, which scorecards compare with the measurements."""
-
-    launch_success: Share | None = None
-    provisioning_lead_time: Duration | None = None
-    lead_time_share: Share = Field(0.95, description="of the launches, for which the lead time is promised")
-    speed_floors: dict[Name, Annotated[Criterion, AfterValidator(measured_by_trials)]] = Field(
-        default_factory=dict, description="by workload a limit on one of its numbers, such as 'tokens_per_second >= 9000tokens/s in steady'"
-    )
-    availability: Share | None = Field(None, description="of the time of each calendar month (UTC), such as 99.9%")
-    capacity: Share | None = Field(None, description="of the launches that get the nodes they ask for, such as 95%")
-    time_to_recover: Duration | None = Field(None, description="from the begin of an incident to its end, such as 4h")
-    support_response: Duration | None = Field(None, description="from a support ticket to its first answer, such as 1h")
-    quota_response: Duration | None = Field(None, description="from a request for more quota to its first answer, such as 2d")
-    response_share: Share = Field(0.95, description="of incidents, tickets and quota requests, for which these three times are promised")
-    maintenance: tuple[Maintenance, ...] = Field((), max_length=500, description="further windows come from the operations log")
-    clause: Annotated[str, Field(min_length=3, description="where the contract says so, such as 'Annex B, 4.2'")] | None = None
-    credit: Share | None = Field(None, description="of a month's bill, which the contract grants for another breach, such as 10%")
-    credits: tuple[CreditTier, ...] = Field((), max_length=20, description="by the availability of a month; the last one that fits counts")
-    PROMISES: ClassVar[tuple[str, ...]] = (
-        *("launch_success", "provisioning_lead_time", "availability", "capacity"),
-        *("time_to_recover", "support_response", "quota_response"),
-    )
-    """Fields of one promise each, a share or a time; `speed_floors` has one a workload."""
-    contact: Annotated[str, Field(pattern=r"^[^@\s<>,;]+@[^@\s<>,;]+$", description="the mail address of its support")] | None = None
-
-    @model_validator(mode="after")
-    def _tiers_fall(self) -> ServiceLevel:
-        for i, window in enumerate(self.maintenance):
-            if window.until <= window.since:
-                raise ValueError(f"maintenance[{i}].until is {window.until.isoformat()}; expected an instant after since")
-        limits = [(self.availability or 0.0, 0.0), *((tier.below, tier.credit) for tier in self.credits)]
-        for i, ((above, granted), (below, credit)) in enumerate(pairwise(limits)):
-            if below > above or credit <= granted or (i and below == above):
-                raise ValueError(f"credits[{i}] overlaps; expected `below` to fall from `availability` on, and `credit` to rise")
-        return self
-
-
 class Provider(Declared):
     """One YAML file under `include/config/providers/`."""
 
@@ -345,7 +291,7 @@ class Provider(Declared):
         measurement, and an earlier harness would refuse them as unknown."""
         paid = {"sold_by": "instance", "price_sources": (), "token_prices": (), "rates": (), "overhead": (), "invoices": ()}
         paid |= {"owned": (), "serverless": (), "support": ()}
-        promised = ServiceLevel(**self.sla.model_dump(include={"launch_success", "provisioning_lead_time"}))
+        promised = self.sla.of_trial()
         unseen = {
             "workloads": None,
             "nodes": 1,

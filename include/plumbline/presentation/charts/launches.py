@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from plumbline.analysis.scorecards.provisioning import NOT_STARTED, UNPROVEN, launch_share
 from plumbline.archive.trends import LaunchCounts
+from plumbline.declarations.promises.judging.launches import NOT_STARTED, UNPROVEN, launch_share
+from plumbline.declarations.promises.judging.row import format_interval
 from plumbline.metrics.formatting import common_scale, format_name, format_percent
 from plumbline.presentation.charts.chart import Chart, Part, axis, error_bars, line, marks, plotly_time
-from plumbline.presentation.promises import format_interval
 
 
 @dataclass(frozen=True)

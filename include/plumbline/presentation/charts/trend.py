@@ -12,7 +12,6 @@ from typing import Literal
 
 from plumbline.analysis.drift.change_detection import MINIMUM_CHANGE, detect_changes
 from plumbline.analysis.drift.environment import diff_environments
-from plumbline.analysis.scorecards.pooling import Pooled, pool
 from plumbline.archive import Archive, FindingView, MetricPoint, SeriesView
 from plumbline.archive.records import BaselineView
 from plumbline.archive.repository import Span
@@ -29,6 +28,7 @@ from plumbline.metrics.formatting import (
     format_percent,
     shorten,
 )
+from plumbline.metrics.pooling import Pooled, pool
 from plumbline.presentation.charts.chart import BETTER, Chart, Part, axis, line, marks, plotly_time, vertical
 
 EventKind = Literal["change point", "environment", "price", "baseline", "finding"]

@@ -19,6 +19,7 @@ from plumbline.analysis.conclusions import Conclusions, conclude
 from plumbline.analysis.cost.campaign_bill import sum_costs
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.winner_change import StoredChange, WinnerChange
+from plumbline.declarations.promises.judging.row import PromiseRow
 from plumbline.metrics.formatting import capitalize_first, format_bytes, format_monthly, format_name
 from plumbline.presentation.availability import watch_view
 from plumbline.presentation.card_tables import TableRow, card_tables
@@ -36,7 +37,6 @@ from plumbline.presentation.html.excerpt import MOST, cut_costs, dearest, leadin
 from plumbline.presentation.imported_runs import imported_runs
 from plumbline.presentation.limits import comparison_limits
 from plumbline.presentation.places import place_tables
-from plumbline.presentation.promises import PromiseRow
 from plumbline.presentation.scorecard_rows import acceptance_rows, campaign_rows, fact_rows, launch_rows
 from plumbline.presentation.tables import TableFormat, campaign_tables, write_tables
 from plumbline.presentation.trials import attempt_rows

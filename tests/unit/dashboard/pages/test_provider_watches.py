@@ -12,9 +12,10 @@ from fastapi.testclient import TestClient
 from tests.fakes.trials import CONFIG
 from tests.parsed import Parsed
 
-from plumbline.analysis.availability import HourOfWeek, month_span
+from plumbline.analysis.availability import HourOfWeek
 from plumbline.archive import open_archive
 from plumbline.dashboard.app import create_app
+from plumbline.metrics.time_spans import month_span
 from plumbline.presentation.availability import week_chart
 from plumbline.presentation.charts.static import svg
 from plumbline.results.observation import Observation

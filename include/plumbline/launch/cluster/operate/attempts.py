@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
-from plumbline.analysis.scorecards.provisioning import PROVIDER_FAULTS
 from plumbline.declarations import KubernetesLauncher, Trial
+from plumbline.declarations.promises.judging.launches import PROVIDER_FAULTS
 from plumbline.launch import stores
 from plumbline.launch.cluster import names, store_credentials
 from plumbline.launch.cluster.api import API_PATIENCE_S, ClusterApi

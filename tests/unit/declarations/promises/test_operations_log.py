@@ -10,12 +10,18 @@ from decimal import Decimal
 import pytest
 from tests.data.result_documents import provider
 
-from plumbline.analysis.availability import Availability, availability, find_outages, month_span
-from plumbline.analysis.operations import MonthAvailability, credit_of, month_availability, response_times
+from plumbline.analysis.availability import Availability, availability, find_outages
+from plumbline.analysis.cost.service_credit import credit_of
 from plumbline.declarations import Provider
 from plumbline.declarations.alerts import RentedVolume
-from plumbline.declarations.providers.provider import Price, ServiceLevel
-from plumbline.presentation.promises import availability_row
+from plumbline.declarations.promises.availability import MonthAvailability, availability_row, month_availability
+from plumbline.declarations.promises.judging.response import ResponseTime
+from plumbline.declarations.promises.quota_response import QuotaResponse
+from plumbline.declarations.promises.support_response import SupportResponse
+from plumbline.declarations.promises.time_to_recover import TimeToRecover
+from plumbline.declarations.providers.provider import Price
+from plumbline.declarations.providers.service_level import ServiceLevel
+from plumbline.metrics.time_spans import month_span
 from plumbline.results.observation import Observation
 from plumbline.results.operations import LogEntryView
 
@@ -203,6 +209,11 @@ def test_a_credit_without_a_volume_or_a_days_price_is_unknown() -> None:
     always, begun = priced(("1 USD/h", "2026-01-01", None)), priced(("1 USD/h", "2026-11-02", None))
     assert credit_of(0.1, always, [], NOVEMBER) is None
     assert credit_of(0.1, begun, hours("1h"), NOVEMBER) is None
+
+
+def response_times(log: Sequence[LogEntryView], sla: ServiceLevel, now: datetime) -> tuple[ResponseTime, ...]:
+    """Of incidents, tickets and quota requests."""
+    return tuple(one().times(log, sla, now) for one in (TimeToRecover, SupportResponse, QuotaResponse))
 
 
 def test_answers_are_judged_by_the_rule_of_all_promises() -> None:

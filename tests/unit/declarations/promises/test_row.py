@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from plumbline.analysis.scorecards.pooling import pool_measurements
-from plumbline.analysis.scorecards.promises import judge_speed
-from plumbline.analysis.scorecards.provisioning import judge_lead_time, launch_success
 from plumbline.declarations import Criterion
-from plumbline.declarations.providers.provider import ServiceLevel
-from plumbline.presentation.promises import launch_row, lead_time_row, speed_row
+from plumbline.declarations.promises.launch_success import launch_row, launch_success
+from plumbline.declarations.promises.provisioning_lead_time import judge_lead_time, lead_time_row
+from plumbline.declarations.promises.speed_floors import judge_speed, speed_row
+from plumbline.declarations.providers.service_level import ServiceLevel
+from plumbline.metrics.pooling import pool_measurements
 
 
 def test_launches_that_prove_nothing_name_those_still_needed() -> None:

@@ -8,20 +8,15 @@ one time in ten. What neither shows is not shown.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from plumbline.analysis.scorecards.pooling import PooledMetric, pool_measurements
-from plumbline.declarations import Criterion
-from plumbline.judgement import Judgement, broken, is_measured, judges, met, not_shown
-from plumbline.metrics import METRICS
+from plumbline.judgement import Judgement, broken, judges, met, not_shown
 from plumbline.metrics.formatting import format_limit
 from plumbline.metrics.proportions import CONFIDENCE, Proportion, binomial_at_most, wilson_interval
 
 PromiseVerdict = Literal["kept", "broken", "not_shown", "not_promised"]
 _LEVEL = (1 - CONFIDENCE) / 2
-_MEDIAN = 0.5
 
 
 @dataclass(frozen=True)
@@ -89,27 +84,3 @@ def tries_to_keep(promised: float, failures: int = 0) -> int | None:
         middle = (least + most) // 2
         least, most = (least, middle) if _shows_kept(middle, failures, promised) else (middle, most)
     return most
-
-
-@dataclass(frozen=True)
-class SpeedFloor:
-    """A promised speed of one workload. `measured`: median and interval over repeats; `reached`: the repeats that meet the limit, of which a
-    promise about the median needs half."""
-
-    workload: str
-    criterion: Criterion
-    measured: PooledMetric
-    reached: PromisedShare
-
-    @property
-    def judgement(self) -> Judgement:
-        return self.reached.judgement
-
-
-@judges("promised speed")
-def judge_speed(workload: str, criterion: Criterion, measurements: Sequence[tuple[str, float]]) -> SpeedFloor:
-    """Judge a promised speed by repeats (trial id, value in the metric's unit). What is no measurement counts neither for nor against it."""
-    share = METRICS[criterion.metric].unit == "ratio"  # of which 0 is a measurement
-    usable = [(trial, value) for trial, value in measurements if is_measured(value) or (share and value == 0)]
-    reached = judge_share(wilson_interval(sum(criterion.met_by(value) for _, value in usable), len(usable)), _MEDIAN)
-    return SpeedFloor(workload, criterion, pool_measurements(criterion.metric, usable, "not measured in any usable trial"), reached)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from plumbline.analysis.scorecards.promises import judge_share, judge_speed, tries_to_keep
 from plumbline.declarations import Criterion
+from plumbline.declarations.promises.judging.share import judge_share, tries_to_keep
+from plumbline.declarations.promises.speed_floors import judge_speed
 from plumbline.metrics.proportions import binomial_at_most, min_successes_to_prove, wilson_interval
 
 

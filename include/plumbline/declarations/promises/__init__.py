@@ -1,0 +1,22 @@
+"""Promises of a contract, one file a promise: its fields of `sla`, how it is measured, judged, worded and credited. A new file with `@register` is all
+that a promise needs.
+
+judging      what promises share: evidence, the rule of a share, words, the base class
+the others   one promise each, called as its field
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+from typing import Any
+
+from plumbline.declarations.promises.judging.promise import REGISTERED, JudgedPromise, Promise
+
+__all__ = ["PROMISES", "JudgedPromise", "Promise"]
+
+for _module in pkgutil.iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
+
+PROMISES: tuple[Promise[Any], ...] = tuple(sorted(REGISTERED, key=lambda one: (one.order, one.id)))
+"""Every promise, in the order of lists."""

@@ -1,0 +1,138 @@
+"""What promises are judged by, and the terms that several of them read.
+
+Rooms above collect it: launches and repeats from trials, entries of the operations log, and what checks between campaigns saw. The protocols here
+name what a promise reads of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from plumbline.declarations.workloads.workload import Criterion
+from plumbline.metrics.pooling import PooledMetric
+from plumbline.metrics.proportions import Proportion
+from plumbline.metrics.time_spans import TimeSpan
+
+
+class Window(Protocol):
+    """Declared maintenance."""
+
+    @property
+    def since(self) -> datetime: ...
+    @property
+    def until(self) -> datetime: ...
+
+
+class Terms(Protocol):
+    """Terms of `sla` that several promises share. `credit`: the share of a month's bill."""
+
+    @property
+    def maintenance(self) -> Sequence[Window]: ...
+    @property
+    def credit(self) -> float | None: ...
+
+
+class Entry(Protocol):
+    """An entry of the operations log. `kind`, `whose`: as of `results.operations`."""
+
+    @property
+    def entry_id(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def whose(self) -> str: ...
+    @property
+    def opened(self) -> datetime: ...
+    @property
+    def answered(self) -> datetime | None: ...
+    @property
+    def solved(self) -> datetime | None: ...
+
+
+class Outage(Protocol):
+    """Misses in a row. `ended`: None while it lasts; `recovery_s`: None where its end was not seen."""
+
+    @property
+    def began(self) -> datetime: ...
+    @property
+    def ended(self) -> datetime | None: ...
+    @property
+    def whose(self) -> str: ...
+    @property
+    def recovery_s(self) -> float | None: ...
+
+
+class WatchedMonth(Protocol):
+    """What checks of the uptime saw in a calendar month; see `analysis.availability.Availability`."""
+
+    @property
+    def share(self) -> Proportion: ...
+    @property
+    def up(self) -> Sequence[TimeSpan]: ...
+    @property
+    def single(self) -> Sequence[TimeSpan]: ...
+    @property
+    def single_proven_s(self) -> float: ...
+    @property
+    def own(self) -> Mapping[str, int]: ...
+    @property
+    def unproven(self) -> int: ...
+    @property
+    def checked(self) -> bool: ...
+
+
+class CapacityChecks(Protocol):
+    """What checks of the capacity saw."""
+
+    @property
+    def share(self) -> Proportion: ...
+    @property
+    def outages(self) -> Sequence[Outage]: ...
+
+
+def no_repeats(workload: str, criterion: Criterion) -> Sequence[tuple[str, float]]:
+    """Of a provider whose trials nobody reads."""
+    return ()
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was measured and noted of one provider until `now`.
+
+    `ended`: launches by failure class, None for those that did not fail. `lead_times`: request to running process, in seconds. `repeats`: (trial,
+    value) of the newest repeats of what a criterion limits, by workload. `log`: of operations. `outages`: those that checks of the uptime found to be
+    the provider's, without those that the log says are ours. `months`: what these checks saw, by a month's begin. `capacity`: None without checks of
+    it.
+    """
+
+    now: datetime
+    ended: Mapping[str | None, int]
+    lead_times: PooledMetric
+    repeats: Callable[[str, Criterion], Sequence[tuple[str, float]]] = no_repeats
+    log: Sequence[Entry] = ()
+    outages: Sequence[Outage] = ()
+    months: Mapping[datetime, WatchedMonth] = field(default_factory=dict)
+    capacity: CapacityChecks | None = None
+
+
+_Outage = TypeVar("_Outage", bound=Outage)
+
+
+def provider_outages(outages: Iterable[_Outage], entries: Sequence[Entry], now: datetime) -> tuple[_Outage, ...]:
+    """Outages that checks found to be the provider's, without those that the log says are ours."""
+    return tuple(o for o in outages if o.whose == "provider" and not is_logged(o, entries, ("us",), now))
+
+
+def is_logged(outage: Outage, entries: Iterable[Entry], whose: tuple[str, ...], now: datetime) -> bool:
+    """Whether the log has an incident of theirs at that time."""
+    incidents = (e for e in entries if e.kind == "incident" and e.whose in whose)
+    return any(e.opened < (outage.ended or now) and outage.began < (e.solved or now) for e in incidents)
+
+
+def maintenance(entries: Iterable[Entry], terms: Terms, now: datetime) -> tuple[TimeSpan, ...]:
+    """The provider's maintenance as declared and as logged; until now where its end is not known."""
+    logged = ((e.opened, e.solved or now) for e in entries if e.kind == "maintenance" and e.whose != "us")
+    return (*((window.since, window.until) for window in terms.maintenance), *logged)

@@ -1,0 +1,107 @@
+"""What every promise says of itself. A promise is one file of the folder above with one class, under `@register`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
+
+from plumbline.declarations.promises.judging.evidence import Evidence, Terms
+from plumbline.declarations.promises.judging.row import Amount, PromiseRow, format_seconds
+from plumbline.metrics.formatting import format_limit
+
+Source = Literal["launches", "repeats", "log", "checks", "months"]
+"""What shows it: launches or repeats of trials, entries of the operations log, checks between campaigns, or both in a calendar month."""
+SOURCES: tuple[Source, ...] = get_args(Source)
+"""In the order of the rows that they show."""
+Value = TypeVar("Value")
+Place = tuple[str, ...]
+"""Of a value in a declaration: its keys from outside in."""
+
+
+class Promise(Generic[Value]):
+    """One promise. The defaults are those of a share or a time whose breach earns the contract's credit.
+
+    `fields`: of `sla`, by name, each its type and default as of pydantic's `create_model`; the one called `id` is the promise itself.
+    """
+
+    id: ClassVar[str]
+    fields: ClassVar[Mapping[str, tuple[Any, Any]]]
+    order: ClassVar[int] = 1000
+    """Its place in lists; a promise without one comes last."""
+    noun: ClassVar[str]
+    unit: ClassVar[Literal["ratio", "s"]] = "ratio"
+    claimed_with: ClassVar[Literal["reliability", "performance"]] = "reliability"
+    """The kind of findings that it is claimed with."""
+    checked: ClassVar[bool] = False
+    """Whether checks between campaigns bear on it."""
+    in_trials: ClassVar[bool] = False
+    """Whether documents of trials carry it, as those of the first harness did."""
+
+    @staticmethod
+    def term(terms: Terms, name: str) -> Any:
+        """A further field of its own."""
+        return getattr(terms, name)
+
+    @classmethod
+    def promised(cls, terms: Terms) -> Value | None:
+        """The declared value, a share or seconds; None without one."""
+        value: Value | None = getattr(terms, cls.id)
+        return value
+
+    def declared(self, terms: Terms) -> list[str]:
+        """What a contract promises, such as `availability 99.9 %`; empty if nothing."""
+        value: Any = self.promised(terms)
+        return [] if value is None else [f"{self.noun} {format_limit(value) if self.unit == 'ratio' else format_seconds(value)}"]
+
+    def check(self, terms: Terms) -> None:
+        """ValueError for terms that contradict each other."""
+
+    def workloads(self, terms: Terms) -> list[tuple[Place, str]]:
+        """Workloads that it names, each with its place in `sla`."""
+        return []
+
+    def judge(self, terms: Terms, seen: Evidence) -> Iterable[JudgedPromise]:
+        """The promise against what was measured: no row, one, or one for each month or workload. A row without a promise shows the measurement."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class JudgedPromise:
+    """A promise beside what was measured. `row`: in words. `month`: the begin of the month that it is of alone, None of one without an end.
+    `workload`: the one that it is of, if any. `grants`: the share of a month's bill that its breach earns, None where none is declared."""
+
+    promise: Promise[Any]
+    row: PromiseRow
+    source: Source
+    grants: float | None
+    month: datetime | None = None
+    workload: str = ""
+
+    @property
+    def broken(self) -> bool:
+        return self.row.verdict == "broken"
+
+    @property
+    def shown_by_trials(self) -> bool:
+        return self.source in ("launches", "repeats")
+
+    def credited(self, money: Amount | None) -> JudgedPromise:
+        """With its credit, in USD if that is known; the same unless it is broken and grants one."""
+        return self if self.grants is None or not self.broken else replace(self, row=self.row.granting(self.grants, money))
+
+
+REGISTERED: list[Promise[Any]] = []
+_Kind = TypeVar("_Kind", bound=type[Promise[Any]])
+
+
+def register(made: _Kind) -> _Kind:
+    """Add a promise. ValueError if it does not declare its own field, or if it declares another promise's otherwise."""
+    if made.id not in made.fields:
+        raise ValueError(f"the promise {made.id} declares {', '.join(made.fields) or 'no field'}; expected a field {made.id}")
+    for known in REGISTERED:
+        if taken := [name for name, field in made.fields.items() if known.fields.get(name, field) is not field]:
+            raise ValueError(f"the promise {made.id} declares {', '.join(taken)} of the promise {known.id}; expected fields of its own")
+    REGISTERED.append(made())
+    return made

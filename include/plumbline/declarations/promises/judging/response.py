@@ -1,0 +1,94 @@
+"""Promises of a time in which the provider ends what the operations log has, or answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from plumbline.declarations.promises.judging.evidence import Entry, Evidence, Outage, Terms, is_logged, maintenance
+from plumbline.declarations.promises.judging.promise import JudgedPromise, Promise
+from plumbline.declarations.promises.judging.row import PromiseRow, format_interval, format_needed, format_seconds
+from plumbline.declarations.promises.judging.share import PromisedShare, judge_share
+from plumbline.metrics.formatting import format_count, format_percent
+from plumbline.metrics.proportions import wilson_interval
+from plumbline.metrics.time_spans import total_s, without
+from plumbline.metrics.units import Share
+
+RESPONSE_SHARE = {
+    "response_share": (
+        Share,
+        Field(0.95, description="of incidents, tickets and quota requests, for which these three times are promised"),
+    ),
+}
+"""A field that all of these promises have."""
+
+
+class ResponsePromise(Promise[float]):
+    """`kind`: of entries of the operations log. `thing`: one of them in words."""
+
+    unit = "s"
+    kind: ClassVar[Literal["incident", "ticket", "quota"]]
+    thing: ClassVar[str]
+
+    def judge(self, terms: Terms, seen: Evidence) -> Iterator[JudgedPromise]:
+        yield JudgedPromise(self, self.row(self.times(seen.log, terms, seen.now, seen.outages)), "log", terms.credit)
+
+    def ended(self, entry: Entry) -> datetime | None:
+        """When the provider had done what it promises."""
+        return entry.answered or entry.solved
+
+    def times(self, entries: Sequence[Entry], terms: Terms, now: datetime, measured: Iterable[Outage] = ()) -> ResponseTime:
+        """The times of the log's entries against the promised one. `measured`: the provider's outages that checks found. Pure."""
+        excluded, promised = maintenance(entries, terms, now), self.promised(terms)
+        listed = [e for e in entries if e.kind == self.kind and e.whose != "us"]
+        unknown = [e for e in listed if self.kind == "incident" and e.whose == "unknown"]
+        tries = [(e.entry_id, e.opened, self.ended(e)) for e in listed if e not in unknown]
+        outages = [o for o in measured if not is_logged(o, entries, ("provider", "unknown"), now)] if self.kind == "incident" else []
+        checked = [("", o.began, o.ended or now, o.recovery_s is not None) for o in outages]
+        kept, late = 0, []
+        for entry_id, begin, until, ended in (*((name, at, end or now, end is not None) for name, at, end in tries), *checked):
+            if promised is not None and total_s(without([(begin, until)], excluded)) > promised:
+                late.append((begin, entry_id))
+            else:
+                kept += ended
+        share: float | None = None if promised is None else self.term(terms, "response_share")
+        judged = judge_share(wilson_interval(kept, kept + len(late)), share, len(unknown))
+        ids, last = tuple(entry_id for _, entry_id in late if entry_id), max((begin for begin, _ in late), default=None)
+        return ResponseTime(promised, judged, ids, last, len(checked))
+
+    def row(self, response: ResponseTime) -> PromiseRow:
+        """Entries that ended in time."""
+        kept = response.kept
+        promised = (
+            ""
+            if response.promised_s is None
+            else f"{format_seconds(response.promised_s)} for {format_percent(kept.promised)} of {self.thing}s"
+        )
+        measured = (
+            f"{kept.share.successes} of {format_count(kept.share.n, self.thing)} within it"
+            if kept.share.n
+            else f"no {self.thing} is logged"
+        )
+        if response.checked and kept.share.n:
+            measured += f", {response.checked} by checks of its uptime"
+        if kept.unproven:
+            measured += f"; {kept.unproven} more not known to be the provider's"
+        needed = format_needed(kept, self.thing, "late one")
+        return PromiseRow(self.noun, promised, measured, format_interval(kept.share), needed, kept, response.late, last=response.last)
+
+
+@dataclass(frozen=True)
+class ResponseTime:
+    """How many entries of a kind the provider ended within `promised_s`, maintenance not counted. Open ones count once they are late; `late`: ids of
+    those that took longer, `last`: when the last of them began. Incidents that are not known to be the provider's are unproven. `checked`: incidents
+    that checks of its uptime found and the log does not have."""
+
+    promised_s: float | None
+    kept: PromisedShare
+    late: tuple[str, ...]
+    last: datetime | None = None
+    checked: int = 0

@@ -1,0 +1,91 @@
+"""A promise in words: the same on scorecards, the page of promises, the command line and in a claim."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal, Protocol
+
+from plumbline.declarations.promises.judging.share import PromisedShare, PromiseVerdict, tries_to_keep
+from plumbline.metrics.formatting import common_scale, format_limit, format_name, format_percent
+from plumbline.metrics.proportions import Proportion
+
+_MARKS: dict[PromiseVerdict, Literal["good", "bad"]] = {"kept": "good", "broken": "bad"}
+
+
+class Amount(Protocol):
+    """An amount of USD that prints itself."""
+
+    @property
+    def amount(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class PromiseRow:
+    """One promise. `promised`: empty without one. `measured` with its interval; `needed`: what would show it kept, in words; `tries`: the numbers.
+
+    `evidence`: entries of the operations log that show it. `credit`: what a broken one grants, in words; `usd`: in money, None if unknown.
+    `last`: when the last of what breaks it began, None where that is not known.
+    """
+
+    name: str
+    promised: str
+    measured: str
+    interval: str
+    needed: str
+    tries: PromisedShare
+    evidence: tuple[str, ...] = ()
+    credit: str = ""
+    usd: float | None = None
+    last: datetime | None = None
+
+    @property
+    def verdict(self) -> PromiseVerdict:
+        return self.tries.verdict
+
+    @property
+    def verdict_text(self) -> str:
+        return f"{format_name(self.verdict)}{f', needs {self.needed}' if self.needed else ''}"
+
+    @property
+    def judged(self) -> str:
+        """The promise and its verdict, beside a measurement."""
+        return f"promised {self.promised}: {self.verdict_text}"
+
+    @property
+    def sentence(self) -> str:
+        shown = f"; operations log: {', '.join(self.evidence)}" if self.evidence else ""
+        return f"{self.name}: promised {self.promised}, measured {self.measured}{f' ({self.interval})' if self.interval else ''}{shown}"
+
+    def granting(self, share: float, credit: Amount | None) -> PromiseRow:
+        """The row with its credit: a share of the month's bill, and in money if that is known."""
+        money = f", {credit}" if credit is not None else ""
+        return replace(self, credit=f"{format_limit(share)} of the month's bill{money}", usd=None if credit is None else credit.amount)
+
+    @property
+    def mark(self) -> Literal["good", "bad", ""]:
+        return _MARKS.get(self.verdict, "")
+
+
+def format_seconds(value: float) -> str:
+    return common_scale("s", [value]).text(value)
+
+
+def format_interval(share: Proportion) -> str:
+    """The interval of a share; empty without observations."""
+    return "" if share.low is None else f"{format_percent(share.low)} … {format_percent(share.high)}"
+
+
+def plural(tried: str) -> str:
+    return f"{tried}{'es' if tried.endswith('h') else 's'}"
+
+
+def format_needed(judged: PromisedShare, tried: str, failed: str) -> str:
+    """`381 launches without a failure, or 563 with 1, 532 more`: of a flawless record, and of this one."""
+    if judged.verdict != "not_shown" or judged.promised is None:
+        return ""
+    tries = plural(tried)
+    if judged.needed is None:
+        return f"an endless record of {tries} without a {failed}"
+    flawless, more = f"{tries_to_keep(judged.promised)} {tries} without a {failed}", f"{judged.needed - judged.share.n} more"
+    return f"{flawless}, or {judged.needed} with {judged.failures}, {more}" if judged.failures else f"{flawless}, {more}"

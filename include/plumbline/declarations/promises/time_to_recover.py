@@ -1,0 +1,30 @@
+"""Incidents that end in time, as logged or as checks of the uptime found them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import ClassVar
+
+from pydantic import Field
+
+from plumbline.declarations.promises.judging.evidence import Entry
+from plumbline.declarations.promises.judging.promise import register
+from plumbline.declarations.promises.judging.response import RESPONSE_SHARE, ResponsePromise
+from plumbline.metrics.units import Duration
+
+
+@register
+class TimeToRecover(ResponsePromise):
+    id = "time_to_recover"
+    fields: ClassVar = {
+        "time_to_recover": (Duration | None, Field(None, description="from the begin of an incident to its end, such as 4h")),
+        **RESPONSE_SHARE,
+    }
+    order = 50
+    noun = "time to recover"
+    checked = True
+    kind = "incident"
+    thing = "incident"
+
+    def ended(self, entry: Entry) -> datetime | None:
+        return entry.solved
