@@ -37,7 +37,7 @@ from plumbline.launch.plan import RunRequest, plan
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_quantity
 from plumbline.results import ResultDocument
-from plumbline.workflows.benchmark import run_directly
+from plumbline.workflows.run import run_directly
 
 FIRST, SECOND, HALF = "aa-1", "aa-2", "half-the-cores"
 CALM = ("unchanged", "insufficient_data")

@@ -27,7 +27,7 @@ from tests.cluster.world import World, world  # noqa: E402
 from plumbline.archive import open_archive  # noqa: E402
 from plumbline.declarations import KubernetesLauncher, Trial, load  # noqa: E402
 from plumbline.results import ResultDocument, ResultStore  # noqa: E402
-from plumbline.workflows.benchmark import plan_single_trial  # noqa: E402
+from plumbline.workflows.plan_trials import plan_single_trial  # noqa: E402
 
 LEAST_EFFICIENCY, MOST_WALL = 0.85, 1.05
 

@@ -53,7 +53,7 @@ def plan_one_to_s3() -> None:
 
     from plumbline.declarations import load
     from plumbline.launch.plan import RunRequest
-    from plumbline.workflows import benchmark
+    from plumbline.workflows import plan_trials
     from plumbline.workflows.plan import TRAINING
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
@@ -80,7 +80,7 @@ def plan_one_to_s3() -> None:
     for name in ("the first time", "again"):
         counts.clear()
         began = time.perf_counter()
-        rows = benchmark.plan_trials(provider, TRAINING, RunRequest("2026-11", "scale"))
+        rows = plan_trials.plan_trials(provider, TRAINING, RunRequest("2026-11", "scale"))
         requests = ", ".join(f"{count} {method}" for method, count in counts.most_common())
         print(
             f"plan {len(rows)} trials of a lane to S3, {name}: {sum(counts.values()) / len(rows):.1f} requests a trial ({requests}),",

@@ -22,10 +22,10 @@ from torch.nn import functional as F
 
 from plumbline.declarations import load
 from plumbline.declarations.workloads.training import TrainingWorkload
-from plumbline.kinds.arithmetic.flops import flops_per_step
 from plumbline.harness.training.models import build_model, repeated_layers
-from plumbline.kinds.arithmetic.peak_flops import published_peak
 from plumbline.harness.training.worker.torch_setup import attention_kernel, build_optimizer, clip_gradients
+from plumbline.kinds.arithmetic.flops import flops_per_step
+from plumbline.kinds.arithmetic.peak_flops import published_peak
 
 WARM, STEPS, KERNELS = 3, 8, 30
 

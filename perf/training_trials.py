@@ -27,7 +27,7 @@ def no_change(declared: Declarations, workload: str, count: int, until: float) -
     from plumbline.answers.compare import compare_named
     from plumbline.archive import open_archive
     from plumbline.launch.plan import RunRequest, plan
-    from plumbline.workflows.benchmark import run_directly
+    from plumbline.workflows.run import run_directly
 
     home = installation_paths().home / "aa-training"
     shutil.rmtree(home, ignore_errors=True)

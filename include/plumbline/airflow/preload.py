@@ -15,7 +15,8 @@ MODULES = (
     "plumbline.airflow.every_format",
     "plumbline.airflow.params",
     "plumbline.airflow.tasks.benchmark",
-    "plumbline.workflows.benchmark",
+    "plumbline.workflows.plan_trials",
+    "plumbline.workflows.run",
     "plumbline.workflows.record",
 )
 LOCAL = ("plumbline.quality.data_docs", "plumbline.workflows.report")

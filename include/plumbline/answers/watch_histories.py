@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import get_args
 
-from plumbline.analysis.availability import REACH, WatchHistory, availability, by_hour_of_week, find_outages, month_span
+from plumbline.analysis.availability import REACH, WatchHistory, availability, by_hour_of_week, find_outages
 from plumbline.archive import Archive
 from plumbline.declarations import Provider
 from plumbline.declarations.promises.judging.evidence import maintenance
 from plumbline.declarations.providers.launcher_base import WatchKind
+from plumbline.metrics.time_spans import month_span
 
 WATCHES: tuple[WatchKind, ...] = get_args(WatchKind)
 

@@ -33,9 +33,9 @@ from plumbline.launch.registry import launcher_for
 from plumbline.presentation.acceptance import ORDER, method, node_row, summary, why_of
 from plumbline.results import InvalidResult
 from plumbline.workflows.accept import Acceptance, accept_here, pair_time, plan_acceptance, write_sheet
-from plumbline.workflows.benchmark import stopped_by_sigterm
 from plumbline.workflows.budget import BudgetReached
 from plumbline.workflows.plan import node_names
+from plumbline.workflows.run import stopped_by_sigterm
 
 _ALL_ROUNDS = 10_000
 _SHOWN = ("driver", "pcie", "rows", "step_time")

@@ -274,7 +274,7 @@ def collect(campaign: Annotated[str, typer.Argument(help="the campaign's id, suc
     # Only for results that are there an archive is made, where there is none.
     opening = open_archive if stores.home().trial_ids(campaign) else read_archive
     with clear_errors(LookupError), recorded_later(campaign), opening() as opened:
-        done = workflows.benchmark.collect_campaign(opened, campaign)
+        done = workflows.collect.collect_campaign(opened, campaign)
     new = [one for one in done if {"inserted", "corrected"} & set(one.recorded)]
     failed = [one for one in done if one.problem is not None]
     refused = [(one, reason) for one in done for reason in one.quarantined]

@@ -57,7 +57,8 @@ from plumbline.presentation.trials import (
 )
 from plumbline.results import CheckLine, ResultDocument
 from plumbline.workflows import budget
-from plumbline.workflows.benchmark import plan_replay, plan_single_trial, run_directly, stopped_by_sigterm
+from plumbline.workflows.plan_trials import plan_replay, plan_single_trial
+from plumbline.workflows.run import run_directly, stopped_by_sigterm
 
 CHECK_STYLE = {"pass": "green", "fail": "red", "not_applicable": "dim"}
 _STYLE = {"valid": "green", "degraded": "yellow", "invalid": "red", "failed": "red", "missing": "red"}

@@ -30,7 +30,7 @@ from plumbline.presentation.acceptance import sheets
 from plumbline.results import MetricRow, ResultDocument
 from plumbline.results.document import CONTENTION
 from plumbline.results.finding import OPEN_STATES
-from plumbline.workflows import benchmark, rehearse
+from plumbline.workflows import collect, plan_trials, record, rehearse, validate
 from plumbline.workflows.evidence_pack import EvidencePack, write_evidence_pack
 from plumbline.workflows.findings import apply
 from plumbline.workflows.plan import GANG, TRAINING
@@ -82,7 +82,7 @@ def pair_time(declared: Declarations, place: Provider, request: RunRequest, name
 def accept_here(provider: Provider, request: RunRequest, on_trial: Callable[[str], None]) -> None:
     """Measure, collect, check and record each node's trial in this process, as many at a time as the provider permits. A node whose trial ended is
     not measured again. PlanError or BudgetReached before anything runs."""
-    lanes = [(lane, specs) for lane in (TRAINING, GANG) if (specs := benchmark.plan_trials(provider.name, lane, request))]
+    lanes = [(lane, specs) for lane in (TRAINING, GANG) if (specs := plan_trials.plan_trials(provider.name, lane, request))]
     store = stores.home()
 
     def one(spec: Mapping[str, str]) -> None:
@@ -101,8 +101,8 @@ def accept_here(provider: Provider, request: RunRequest, on_trial: Callable[[str
         raise
     pool.shutdown()
     for lane, specs in lanes:
-        benchmark.collect_group(specs)
-        benchmark.record_group(benchmark.validate_group(provider.name, lane.name, specs)).require_all()
+        collect.collect_group(specs)
+        record.record_group(validate.validate_group(provider.name, lane.name, specs)).require_all()
 
 
 def acceptance_verdict(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
-from plumbline.archive import Archive, QuarantineRecord, Refused, TrialView
+from plumbline.archive import Archive, QuarantineRecord, Refused, TrialView, open_archive
 from plumbline.archive.audit import require_author
 from plumbline.archive.records import Action
 from plumbline.declarations import Trial, installation_paths
@@ -19,6 +20,7 @@ from plumbline.quality import check
 from plumbline.results import InvalidResult, Reason, ResultDocument, ResultStore, evidence_files, quarantine, signing
 from plumbline.results.evidence_files import damaged_files
 from plumbline.results.quarantine import QUARANTINE_FOLDER, QuarantineNote
+from plumbline.workflows.lane_outcome import LaneOutcome, Row, each_trial
 
 BY_HAND = "verdict_by_hand"
 _log = logging.getLogger(__name__)
@@ -274,3 +276,25 @@ def list_quarantined(archive: Archive, store: ResultStore, folder: str, note: Qu
             reason=note.reason,
         )
     )
+
+
+def record_group(checked: Iterable[Mapping[str, Any]]) -> LaneOutcome:
+    """Record the checked trials of one lane, each in transactions of its own: repeating writes nothing twice."""
+    with open_archive() as archive:
+        return each_trial(checked, partial(record_trial, archive), "recorded")
+
+
+def record_trial(archive: Archive, checked: Mapping[str, Any]) -> Row:
+    """Write every attempt of one trial to the archive with its verdict; rejected ones are never compared. Invalid documents go into quarantine."""
+    store = stores.home()
+    done = [
+        record_attempt(
+            archive,
+            store,
+            f"{checked['campaign_id']}/{checked['trial_id']}/attempt-{verdict['attempt']}",
+            verdict["action"],
+            tuple(Reason(**reason) for reason in verdict["reasons"]),
+        )
+        for verdict in checked["verdicts"]
+    ]
+    return {"campaign_id": checked["campaign_id"], "trial_id": checked["trial_id"], "recorded": done}

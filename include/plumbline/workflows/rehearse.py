@@ -14,8 +14,9 @@ from plumbline.launch import stores
 from plumbline.launch.failures import RETRIED, TrialFailure
 from plumbline.launch.plan import PlanError, RunRequest, declared_slots, plan
 from plumbline.metrics.time_spans import month_span
-from plumbline.workflows import benchmark
+from plumbline.workflows import collect, plan_trials, record, run, validate
 from plumbline.workflows.alert import send_alerts
+from plumbline.workflows.lane_outcome import Row
 from plumbline.workflows.observe import simulate_checks
 from plumbline.workflows.plan import trial_groups
 from plumbline.workflows.review import review_campaign
@@ -102,7 +103,7 @@ def rehearse_months(
         raise PlanError(f"{', '.join(unknown)}: unknown workload on {', '.join(fits)}; expected some of {expected}")
     campaigns = [f"{month:%Y-%m}" for month in months]
     statuses: dict[tuple[str, str], Counter[str]] = {(c, place.name): Counter() for c in campaigns for place in places}
-    checked: dict[tuple[str, str], list[benchmark.Row]] = {key: [] for key in statuses}
+    checked: dict[tuple[str, str], list[Row]] = {key: [] for key in statuses}
     for place in places:
         wanted = None if workloads is None else tuple(w for w in workloads if w in fits[place.name])
         trials = [
@@ -114,9 +115,9 @@ def rehearse_months(
             specs = [{"campaign_id": trial.campaign_id, "trial_id": trial.trial_id} for trial in lane.of(trials)]
             for trial, spec in zip(lane.of(trials), specs, strict=True):
                 launch_with_retries(trial, spec)
-                statuses[trial.campaign_id, place.name][benchmark.collect_trial(spec)["status"]] += 1
+                statuses[trial.campaign_id, place.name][collect.collect_trial(spec)["status"]] += 1
             # The checks look at rows one by one: all months in one table cost hardly more than one.
-            for row in benchmark.validate_group(place.name, lane.name, specs) if specs else ():
+            for row in validate.validate_group(place.name, lane.name, specs) if specs else ():
                 checked[row["campaign_id"], place.name].append(row)
     if not any(checked.values()):
         on_demand = sorted({w.name for place in places for w in declared.workloads_for(place)} - set(workloads or ()))
@@ -130,7 +131,7 @@ def rehearse_months(
         # Month by month: a review must not see the future.
         with open_archive() as archive:
             for row in (row for place in places for row in checked[campaign_id, place.name]):
-                benchmark.record_trial(archive, row)
+                record.record_trial(archive, row)
             for place in places:
                 simulate_checks(archive, declared, place, *_checked_time(campaign_id))
         for place in places:
@@ -155,10 +156,10 @@ def launch_with_retries(trial: Trial, spec: dict[str, str]) -> None:
     ended = ("result.json", "launch.json")
     if any(store.exists(f"{folder}/{file}") for folder in store.attempts(trial.campaign_id, trial.trial_id) for file in ended):
         return
-    benchmark.store_planned_trial(store, trial)
+    plan_trials.store_planned_trial(store, trial)
     for _ in range(_TRIES):
         try:
-            benchmark.run_trial(spec)
+            run.run_trial(spec)
         except TrialFailure as failure:
             if failure.failure_class not in RETRIED:
                 return  # recorded by collect: a failed trial is data

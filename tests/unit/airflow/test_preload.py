@@ -19,7 +19,7 @@ from plumbline import workflows
 known = {*sys.modules}
 for file in sys.argv[1:]:
     runpy.run_path(file)
-workflows.benchmark, workflows.record
+workflows.plan_trials, workflows.run, workflows.collect, workflows.validate, workflows.record
 print(json.dumps(sorted({*sys.modules} - known)))
 """
 

@@ -105,7 +105,7 @@ class Launches:
 @pytest.mark.parametrize("days", [0, 30])
 def test_a_trial_that_the_archive_rejects_says_so(plumbline, home, monkeypatch, days):
     launches = Launches(timedelta(days=days))
-    monkeypatch.setattr("plumbline.workflows.benchmark.launcher_for", lambda provider: launches)
+    monkeypatch.setattr("plumbline.workflows.run.launcher_for", lambda provider: launches)
     result = plumbline("trial", "gpt-tiny-cpu", "--provider", "local-1core")
     assert ("rejected by the archive" in result.output) == bool(days), result.output
     assert result.exit_code == (1 if days else 0), result.output
@@ -117,7 +117,7 @@ def test_a_trial_that_the_archive_rejects_says_so(plumbline, home, monkeypatch, 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_archive_that_fails_ends_in_a_sentence_that_names_the_campaign(plumbline, home, monkeypatch, when):
     launches = Launches(timedelta())
-    monkeypatch.setattr("plumbline.workflows.benchmark.launcher_for", lambda provider: launches)
+    monkeypatch.setattr("plumbline.workflows.run.launcher_for", lambda provider: launches)
     with monkeypatch.context() as failing:
 
         def fails(*arguments, **named):

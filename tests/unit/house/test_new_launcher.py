@@ -32,7 +32,7 @@ from plumbline.launch.plan import RunRequest, plan
 from plumbline.launch.registry import launcher_for
 from plumbline.launch.remote import UNFINISHED, RemoteLauncher
 from plumbline.results import LaunchRecord
-from plumbline.workflows import benchmark
+from plumbline.workflows import collect, run, sweep
 
 ROOT = Path(__file__).resolve().parents[3]
 TOY = """
@@ -203,7 +203,9 @@ class Queue:
 
     def task(self) -> subprocess.Popen[bytes]:
         """The trial's task in a process of its own, as Airflow starts it."""
-        code = f"from plumbline.workflows.benchmark import run_trial, stopped_by_sigterm\nwith stopped_by_sigterm():\n    run_trial({self.spec!r})"
+        code = (
+            f"from plumbline.workflows.run import run_trial, stopped_by_sigterm\nwith stopped_by_sigterm():\n    run_trial({self.spec!r})"
+        )
         env = {**os.environ, "PYTHONPATH": search_path(self.folder / "site", ROOT)}
         return subprocess.Popen([sys.executable, "-c", code], env=env, stderr=subprocess.DEVNULL)
 
@@ -248,17 +250,17 @@ def test_its_trials_are_planned(queue: Queue) -> None:
 
 
 def test_a_task_launches_and_collects_it(queue: Queue) -> None:
-    assert benchmark.run_trial(queue.spec) == {"trial_id": queue.trial.trial_id, "exit_code": 0}
+    assert run.run_trial(queue.spec) == {"trial_id": queue.trial.trial_id, "exit_code": 0}
     (record,) = queue.records
     assert (record.launcher, record.failure_class) == ("batch", None)
-    assert benchmark.collect_trial(queue.spec)["status"] == "valid"
-    assert benchmark.run_trial(queue.spec)["exit_code"] == 0 and len(queue.records) == 2, "another run of the task measures again"
+    assert collect.collect_trial(queue.spec)["status"] == "valid"
+    assert run.run_trial(queue.spec)["exit_code"] == 0 and len(queue.records) == 2, "another run of the task measures again"
 
 
 def test_a_refusal_is_recorded(queue: Queue) -> None:
     (queue.folder / "spool").rmdir()
     with pytest.raises(BadDeclaration, match="no queue at"):
-        benchmark.run_trial(queue.spec)
+        run.run_trial(queue.spec)
     assert [record.failure_class for record in queue.records] == ["bad_declaration"]
 
 
@@ -272,7 +274,7 @@ def test_a_job_outlives_its_killed_task_is_adopted_and_settled(long_queue: Queue
     assert [record.failure_detail for record in long_queue.records] == [UNFINISHED]
     attempt, record = long_queue.launcher.adopt(long_queue.spec)
     assert record is None and attempt.trial.attempt == 1 and attempt.lives()
-    assert benchmark.collect_trial(long_queue.spec, settle=True)["failure_class"] == "interrupted" and not attempt.lives()
+    assert collect.collect_trial(long_queue.spec, settle=True)["failure_class"] == "interrupted" and not attempt.lives()
     assert long_queue.records[0].failure_detail != UNFINISHED
     assert long_queue.launcher.settle(long_queue.spec) == []
 
@@ -287,16 +289,16 @@ def test_a_task_that_is_stopped_cancels_its_job(long_queue: Queue) -> None:
 
 def test_upkeep_sweeps_and_counts(long_queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     here = Declarations({long_queue.provider.name: long_queue.provider}, {}, {}, declared().thresholds)
-    monkeypatch.setattr(benchmark, "load_in_force", lambda: here)
-    assert benchmark.cluster_providers() == [long_queue.provider.name]
+    monkeypatch.setattr(sweep, "load_in_force", lambda: here)
+    assert sweep.cluster_providers() == [long_queue.provider.name]
     attempt, _ = long_queue.launcher.adopt(long_queue.spec)
     long_queue.launcher.submit(attempt)
-    assert benchmark.sweep_cluster(long_queue.provider.name) == []
+    assert sweep.sweep_cluster(long_queue.provider.name) == []
     kept = stored_leftovers(long_queue.provider.name)
     assert kept is not None and kept.row()["jobs"] == {long_queue.trial.campaign_id: 1}
     row = json.loads(attempt.file.read_text())
     attempt.file.write_text(json.dumps({**row, "ends": 0}))
-    assert benchmark.sweep_cluster(long_queue.provider.name) == [f"job {attempt.name}"]
+    assert sweep.sweep_cluster(long_queue.provider.name) == [f"job {attempt.name}"]
     assert not attempt.lives()
 
 

@@ -26,7 +26,7 @@ from plumbline.launch.monthly_estimate import estimate_trial_s
 from plumbline.launch.plan import PlanError, RunRequest, on_each_node, pairs_by_rounds, plan
 from plumbline.metrics.formatting import format_quantity
 from plumbline.results import Reason, Validity
-from plumbline.workflows import accept, benchmark
+from plumbline.workflows import accept, plan_trials
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 BAD = (
@@ -90,7 +90,7 @@ def accepted(
     nodes: int | None = None,
     rounds: int | None = None,
 ) -> accept.Acceptance:
-    monkeypatch.setattr(benchmark, "load_in_force", lambda **_: known)
+    monkeypatch.setattr(plan_trials, "load_in_force", lambda **_: known)
     (where,) = known.providers.values()
     request = accept.plan_acceptance(known, where.name, nodes=nodes, workload=None, campaign=campaign, now=NOW, rounds=rounds)
     accept.accept_here(where, request, lambda _: None)
@@ -199,7 +199,7 @@ def test_a_campaign_goes_on_and_a_sample_is_of_the_first_nodes(home: Path, monke
 
 def test_requests_that_cannot_be_met(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = declared(place(nodes=8))
-    monkeypatch.setattr(benchmark, "load_in_force", lambda **_: known)
+    monkeypatch.setattr(plan_trials, "load_in_force", lambda **_: known)
     with pytest.raises(PlanError, match="has 8 nodes"):
         accepted(known, monkeypatch, home, "accept-1", nodes=9)
     with pytest.raises(PlanError, match="no declared training workload"):

@@ -19,7 +19,7 @@ from plumbline.declarations import Budget, Origin, Provider, Trial
 from plumbline.launch.plan import RunRequest, plan
 from plumbline.results import Event
 from plumbline.results.finding import Finding
-from plumbline.workflows import benchmark
+from plumbline.workflows import plan_trials
 from plumbline.workflows.budget import BudgetReached, Cut, apply_budget, budget_blocks, store_budget_finding
 from plumbline.workflows.plan import TRIAL_GROUPS
 
@@ -164,9 +164,9 @@ def budget_of(home: Path, trials: float) -> None:
 def test_a_lane_plans_what_the_budget_carries_of_the_whole_run(home: Path, archive: Archive) -> None:
     wanted = RunRequest("od-1", "a test", workloads=("gpt-tiny-cpu", "chat-tiny-cpu"), repeats=2)
     budget_of(home, 2.0)
-    assert [row["title"] for row in benchmark.plan_trials(NAME, TRIAL_GROUPS["inference"], wanted)] == ["chat-tiny-cpu 02:00 r1"]
+    assert [row["title"] for row in plan_trials.plan_trials(NAME, TRIAL_GROUPS["inference"], wanted)] == ["chat-tiny-cpu 02:00 r1"]
     assert stored(archive) == [], "the first lane tells of it"
-    assert [row["title"] for row in benchmark.plan_trials(NAME, TRIAL_GROUPS["training"], wanted)] == ["gpt-tiny-cpu 02:00 r1"]
+    assert [row["title"] for row in plan_trials.plan_trials(NAME, TRIAL_GROUPS["training"], wanted)] == ["gpt-tiny-cpu 02:00 r1"]
     assert [f.subject for f in stored(archive)] == ["budget"]
     assert len(list((home / "home" / "results").rglob("planned.json"))) == 2, "what is left out is not planned"
 
@@ -175,9 +175,9 @@ def test_a_lane_of_which_nothing_fits_says_why_and_other_providers_go_on(home: P
     wanted = RunRequest("od-1", "a test", workloads=("gpt-tiny-cpu", "chat-tiny-cpu"), repeats=1)
     budget_of(home, 0.5)
     with pytest.raises(BudgetReached, match=r"local-1core: .*`budget`"):
-        benchmark.plan_trials(NAME, TRIAL_GROUPS["training"], wanted)
+        plan_trials.plan_trials(NAME, TRIAL_GROUPS["training"], wanted)
     assert len(stored(archive)) == 1
-    assert len(benchmark.plan_trials("local-2core", TRIAL_GROUPS["training"], wanted)) == 1
+    assert len(plan_trials.plan_trials("local-2core", TRIAL_GROUPS["training"], wanted)) == 1
 
 
 def test_a_rerun_that_would_measure_nothing_is_held_back_and_told_of_once(archive: Archive) -> None:

@@ -31,8 +31,8 @@ from plumbline.launch.cluster.operate.closing import close_attempt
 from plumbline.launch.plan import RunRequest, plan
 from plumbline.results import Environment, Event, Evidence, Reason, ResultDocument, ResultStore, Validity
 from plumbline.results import store as result_store
-from plumbline.workflows import benchmark
-from plumbline.workflows.benchmark import collect_campaign
+from plumbline.workflows import collect, plan_trials, record, validate
+from plumbline.workflows.collect import collect_campaign
 
 NS, CAMPAIGN, HOUR = "plumbline", "2026-11", 3600.0
 METRICS = believed_training_metrics()
@@ -97,7 +97,7 @@ def planned(repeats: int, *, timeout: str = "4h") -> list[Trial]:
     trials = plan(world, provider, RunRequest(CAMPAIGN, "a test", workloads=(workload.name,), repeats=repeats), PLANNED_AT)
     trials = [trial.model_copy(update={"selfcheck": False}) for trial in trials[:repeats]]
     for trial in trials:
-        benchmark.store_planned_trial(stores.home(), trial)
+        plan_trials.store_planned_trial(stores.home(), trial)
     return trials
 
 
@@ -164,21 +164,21 @@ def test_every_measured_trial_outlives_a_bucket_that_is_away_for_two_hours(clock
     trials = planned(4)
     before, uncollected, waits, prints = map(announced, trials)
     measured(kube, before, 4 * HOUR)
-    benchmark.collect_trial(spec(before.trial))
+    collect.collect_trial(spec(before.trial))
     measured(kube, uncollected, 4 * HOUR)
     clock.away = (clock.now, clock.now + 2 * HOUR)
     for _ in range(7):  # the first try of its `collect` and the six that follow
         with pytest.raises(OSError, match="no route"):
-            benchmark.collect_trial(spec(uncollected.trial))
+            collect.collect_trial(spec(uncollected.trial))
     measured(kube, prints, 0.5 * HOUR)
     assert clock.now < clock.away[1], "its time was over before the bucket was back: its log brings it home"
     measured(kube, waits, 4 * HOUR)
     assert clock.now >= clock.away[1]
     for attempt in (prints, waits):
-        benchmark.collect_trial(spec(attempt.trial))
-    rows = benchmark.validate_group("cluster-a", "training", map(spec, trials))
+        collect.collect_trial(spec(attempt.trial))
+    rows = validate.validate_group("cluster-a", "training", map(spec, trials))
     assert [row["trial_id"] for row in rows] == [attempt.trial.trial_id for attempt in (before, waits, prints)]
-    benchmark.record_group(rows).require_all()
+    record.record_group(rows).require_all()
     assert recorded_by_hand() == {trial.trial_id: "valid" for trial in trials}
     assert kube.leftovers() == []
 
@@ -188,15 +188,15 @@ def test_every_measured_trial_outlives_an_archive_that_is_away(clock: Clock, kub
     trials = planned(3)
     for trial in trials:
         measured(kube, announced(trial), 4 * HOUR)
-        benchmark.collect_trial(spec(trial))
-    first, *others = benchmark.validate_group("cluster-a", "training", map(spec, trials))
-    benchmark.record_group([first]).require_all()
+        collect.collect_trial(spec(trial))
+    first, *others = validate.validate_group("cluster-a", "training", map(spec, trials))
+    record.record_group([first]).require_all()
     database = installation_paths().archive_url
     with closing(socket.socket()) as taken:  # a port that refuses
         taken.bind(("127.0.0.1", 0))
         monkeypatch.setenv("PLUMBLINE_ARCHIVE_URL", f"postgresql+psycopg://plumbline@127.0.0.1:{taken.getsockname()[1]}/archive")
         with pytest.raises(OperationalError):
-            benchmark.record_group(others)
+            record.record_group(others)
     monkeypatch.setenv("PLUMBLINE_ARCHIVE_URL", database)
     assert recorded_by_hand() == {trial.trial_id: "valid" for trial in trials}
 

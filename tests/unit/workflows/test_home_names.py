@@ -22,7 +22,7 @@ from plumbline.embedded.doctor import databases, machine
 from plumbline.launch import stores
 from plumbline.launch.plan import RunRequest
 from plumbline.results import ResultStore
-from plumbline.workflows import benchmark, record, retain
+from plumbline.workflows import collect, plan_trials, record, retain, validate
 from plumbline.workflows.plan import TRIAL_GROUPS
 
 STRANGE = "ada's füß %20 #1?"
@@ -37,15 +37,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def measure_campaign(folder: Path, repeats: int = 1) -> list[str]:
     """Plan, measure with one evidence file each, collect, check, record; the trials' ids."""
-    specs = benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], RunRequest(CAMPAIGN, "a test", repeats=repeats))
+    specs = plan_trials.plan_trials("local-1core", TRIAL_GROUPS["training"], RunRequest(CAMPAIGN, "a test", repeats=repeats))
     store = stores.home()
     for spec in specs:
         trial = stores.next_attempt(stores.planned_trial(store, spec), store)
         store.put_trial(trial)
         (folder / "steps.json").write_text("[0.1]")
         store.put_document(measured(trial, ended=trial.planned_at, evidence=(put_evidence(store, trial, "log", folder / "steps.json"),)))
-        benchmark.collect_trial(spec)
-    recorded = benchmark.record_group(benchmark.validate_group("local-1core", "training", specs))
+        collect.collect_trial(spec)
+    recorded = record.record_group(validate.validate_group("local-1core", "training", specs))
     recorded.require_all()
     assert [row["recorded"] for row in recorded.done] == [["inserted"]] * len(specs)
     return [spec["trial_id"] for spec in specs]

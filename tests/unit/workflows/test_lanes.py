@@ -13,7 +13,7 @@ from tests.fakes.trials import a_trial, cluster_provider, declared
 from plumbline.archive import open_archive
 from plumbline.declarations import Declarations, TrainingWorkload
 from plumbline.results import Environment, LaunchRecord, PodRecord, ResultDocument, Validity
-from plumbline.workflows import benchmark
+from plumbline.workflows import plan_trials
 from plumbline.workflows.plan import GANG, INFERENCE, TRAINING, TRIAL_GROUPS, trial_groups
 
 SHIPPED = declared()
@@ -49,10 +49,10 @@ def test_a_fresh_node_is_one_that_the_series_newest_campaigns_did_not_run_on(tmp
         trial=trial, harness_version="1", environment=Environment.of({"cpu.model": "x"}), validity=Validity(status="valid")
     ).with_launch(LaunchRecord(launcher="kubernetes", events=(), pods=pods))
     with open_archive() as archive:
-        assert benchmark.recent_nodes(archive, trial.series_key) == ()
+        assert plan_trials.recent_nodes(archive, trial.series_key) == ()
         archive.record(measured, uri="s3://x")
-        assert benchmark.recent_nodes(archive, trial.series_key) == ("node-3", "node-7")
-        assert benchmark.recent_nodes(archive, trial.series_key.replace("cluster-a", "cluster-b")) == ()
-    (fresh,) = benchmark._on_fresh_nodes([trial])
+        assert plan_trials.recent_nodes(archive, trial.series_key) == ("node-3", "node-7")
+        assert plan_trials.recent_nodes(archive, trial.series_key.replace("cluster-a", "cluster-b")) == ()
+    (fresh,) = plan_trials._on_fresh_nodes([trial])
     assert (fresh.placement, fresh.avoid_nodes) == ("fresh_node", ("node-3", "node-7"))
     assert replace(TRAINING, name="x").of([fresh]) == [fresh]

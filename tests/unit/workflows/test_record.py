@@ -30,7 +30,7 @@ from plumbline.results import (
     signing,
 )
 from plumbline.results.evidence_files import damaged_files
-from plumbline.workflows import benchmark
+from plumbline.workflows import collect, plan_trials, record, validate
 from plumbline.workflows.plan import TRIAL_GROUPS
 from plumbline.workflows.record import override_verdict, record_attempt, retry_all_quarantined, retry_quarantined
 
@@ -63,7 +63,7 @@ def plain(document: ResultDocument) -> bytes:
 
 
 def planned(repeats: int) -> tuple[ResultStore, list[dict[str, Any]], list[Trial]]:
-    specs = benchmark.plan_trials("local-1core", LANE, RunRequest("2026-11", "a test", repeats=repeats))
+    specs = plan_trials.plan_trials("local-1core", LANE, RunRequest("2026-11", "a test", repeats=repeats))
     store = stores.home()
     trials = [stores.planned_trial(store, spec) for spec in specs]
     for trial in trials:
@@ -73,8 +73,8 @@ def planned(repeats: int) -> tuple[ResultStore, list[dict[str, Any]], list[Trial
 
 def through(specs: list[dict[str, Any]]) -> list[Any]:
     for spec in specs:
-        benchmark.collect_trial(spec)
-    return [row["recorded"] for row in benchmark.record_group(benchmark.validate_group("local-1core", LANE.name, specs)).done]
+        collect.collect_trial(spec)
+    return [row["recorded"] for row in record.record_group(validate.validate_group("local-1core", LANE.name, specs)).done]
 
 
 BAD: dict[str, tuple[Callable[[Trial], bytes], str]] = {
@@ -193,10 +193,10 @@ def test_a_collected_document_that_was_spoilt_later_does_not_end_the_checks_of_t
     store, specs, trials = planned(2)
     for trial, spec in zip(trials, specs, strict=True):
         store.put_document(measured(trial))
-        benchmark.collect_trial(spec)
+        collect.collect_trial(spec)
     store.put(f"{store.folder(trials[0])}/collected.json", b"{")
-    rows = benchmark.validate_group("local-1core", LANE.name, specs)
-    assert benchmark.record_group(rows).done[1]["recorded"] == ["inserted"]
+    rows = validate.validate_group("local-1core", LANE.name, specs)
+    assert record.record_group(rows).done[1]["recorded"] == ["inserted"]
     with open_archive() as archive:
         (held,) = archive.quarantined()
         assert held.trial_id == trials[0].trial_id
@@ -238,7 +238,7 @@ def test_a_correction_that_was_ended_anywhere_never_counts_twice(
     recorded = STEPS.index(step) + after > STEPS.index("correct")
     assert usable() == ([] if recorded else [1])
     with open_archive() as archive:
-        benchmark.collect_campaign(archive, "2026-11")  # it neither finds a new measurement, nor loses the correction
+        collect.collect_campaign(archive, "2026-11")  # it neither finds a new measurement, nor loses the correction
         assert len(archive.trials()) == 1 + recorded
         assert usable() == ([] if recorded else [1])
         if not recorded:
@@ -280,7 +280,7 @@ def test_a_signed_result_cannot_be_turned_into_the_customers_failure(tmp_path: P
     away = ResultStore((tmp_path / "away").as_uri())
     trial = a_trial(provider=cluster_provider(results_url=away.url))
     spec = {"campaign_id": trial.campaign_id, "trial_id": trial.trial_id}
-    benchmark.store_planned_trial(store, trial)
+    plan_trials.store_planned_trial(store, trial)
     store.put_trial(trial)
     store.put_launch(trial, LAUNCHED)
     signed = signing.sign(measured(trial), key)
@@ -292,10 +292,10 @@ def test_a_signed_result_cannot_be_turned_into_the_customers_failure(tmp_path: P
             bad = bad.with_launch(LAUNCHED.model_copy(update={"failure_class": "quota_exceeded", "failure_detail": QUOTA.detail}))
         if file == "result.json":
             away.put_document(bad)
-            benchmark.collect_trial(spec)
+            collect.collect_trial(spec)
             assert store.collected(store.folder(trial)).validity.failure_class == "harness_error"
         else:
-            benchmark.collect_trial(spec)
+            collect.collect_trial(spec)
             store.put_collected(bad)
         said = record_attempt(archive, store, store.folder(trial), "accept", ())
         assert said == ("inserted" if file == "result.json" else "quarantined")

@@ -17,7 +17,7 @@ from plumbline.launch import stores
 from plumbline.launch.plan import RunRequest
 from plumbline.quality.report import QualityReport, Verdict
 from plumbline.results import ResultDocument, ResultStore
-from plumbline.workflows import benchmark
+from plumbline.workflows import collect, plan_trials, record, validate
 from plumbline.workflows.plan import TRIAL_GROUPS
 
 
@@ -54,7 +54,7 @@ def tried_again(step: Callable[[], Any], away: Away) -> Any:
 
 
 def recorded(rows: list[Any]) -> list[Any]:
-    outcome = benchmark.record_group(rows)
+    outcome = record.record_group(rows)
     outcome.require_all()
     return outcome.done
 
@@ -67,14 +67,14 @@ def test_a_store_that_is_away_at_any_operation_costs_a_retry_and_no_result(tmp_p
     monkeypatch.setattr(quality, "check", accepted)
     for operation in range(1, 100):
         campaign = f"away-{operation:02}"
-        (spec,) = benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], RunRequest(campaign, "a test", repeats=1))
+        (spec,) = plan_trials.plan_trials("local-1core", TRIAL_GROUPS["training"], RunRequest(campaign, "a test", repeats=1))
         trial = stores.planned_trial(stores.home(), spec)
         stores.home().put_trial(trial)
         stores.home().put_document(measured(trial))
         with monkeypatch.context() as patch:
             away = Away(operation, patch)
-            tried_again(partial(benchmark.collect_trial, spec), away)
-            (checked,) = tried_again(partial(benchmark.validate_group, "local-1core", "training", [spec]), away)
+            tried_again(partial(collect.collect_trial, spec), away)
+            (checked,) = tried_again(partial(validate.validate_group, "local-1core", "training", [spec]), away)
             (done,) = tried_again(partial(recorded, [checked]), away)
         assert done["recorded"] in (["inserted"], ["unchanged"])
         with open_archive() as archive:

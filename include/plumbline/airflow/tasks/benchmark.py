@@ -36,7 +36,7 @@ def plan(
     except SlotMissed as missed:
         raise AirflowSkipException(str(missed)) from None
     try:
-        rows = workflows.benchmark.plan_trials(provider, TRIAL_GROUPS[lane], request, most=conf.getint("core", "max_map_length"))
+        rows = workflows.plan_trials.plan_trials(provider, TRIAL_GROUPS[lane], request, most=conf.getint("core", "max_map_length"))
     except workflows.budget.BudgetReached as reached:
         raise AirflowSkipException(str(reached)) from None
     if not rows:
@@ -60,26 +60,26 @@ def trial(provider: Provider, lane: TrialGroup, spec: Any) -> Any:
 @task(map_index_template="{{ task.op_kwargs['spec']['title'] }}")
 def run(spec: Row, *, ti: Any = None) -> Row:
     """Run and collect one trial. A failure raises after everything is stored."""
-    with workflows.benchmark.stopped_by_sigterm():
-        return workflows.benchmark.run_trial(spec, request_of(ti))
+    with workflows.run.stopped_by_sigterm():
+        return workflows.run.run_trial(spec, request_of(ti))
 
 
 @task(trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS, execution_timeout=LANE_LIMIT)
 def collect(specs: list[Row]) -> None:
     """Collect what the lane's own tasks left: of failed trials, and of tasks that were ended. Leftovers on a cluster are deleted first."""
-    workflows.benchmark.collect_group(specs)
+    workflows.collect.collect_group(specs)
 
 
 @task(trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS)
 def validate(provider: str, lane: str, specs: list[Row]) -> list[Row]:
     """Check one lane's results as one table, so that missing ones show."""
-    return workflows.benchmark.validate_group(provider, lane, specs)
+    return workflows.validate.validate_group(provider, lane, specs)
 
 
 @task(execution_timeout=LANE_LIMIT)
 def record(checked: list[Row], *, ti: Any = None) -> None:
     """Write the attempts of a lane's trials to the archive."""
-    outcome = workflows.benchmark.record_group(checked)
+    outcome = workflows.record.record_group(checked)
     # Before it fails: `publish` starts the review of the trials that are recorded.
     ti.xcom_push("return_value", outcome.done)
     outcome.require_all()
@@ -110,7 +110,7 @@ def choose(*, dag_run: Any = None, params: Any = None) -> list[Row]:
         repeats=params["repeats"],
     )
     planned = plan_runs(load_in_force(), request, params["providers"])
-    workflows.benchmark.note_rerun(request, params["providers"], dag_run.triggering_user_name or "Airflow", dag_run.run_id)
+    workflows.plan_trials.note_rerun(request, params["providers"], dag_run.triggering_user_name or "Airflow", dag_run.run_id)
     return [
         # The same id in each try, so that no run starts twice.
         {"trigger_dag_id": start.dag_id, "conf": start.conf, "trigger_run_id": f"rerun_{dag_run.run_id}"}

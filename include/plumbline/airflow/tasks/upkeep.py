@@ -134,7 +134,7 @@ _PATIENT: dict[str, Any] = {"execution_timeout": timedelta(hours=6), "retries": 
 def clusters() -> list[str]:
     """List the enabled providers that are clusters. Skipped without any."""
     # Read at run time, as above.
-    names = workflows.benchmark.cluster_providers()
+    names = workflows.sweep.cluster_providers()
     if not names:
         raise AirflowSkipException("no enabled provider is a cluster")
     return names
@@ -143,7 +143,7 @@ def clusters() -> list[str]:
 @task(map_index_template="{{ task.op_kwargs['provider'] }}")
 def sweep(provider: str) -> list[str]:
     """Delete expired objects on one provider's cluster."""
-    return workflows.benchmark.sweep_cluster(provider)
+    return workflows.sweep.sweep_cluster(provider)
 
 
 @task

@@ -16,7 +16,7 @@ from plumbline.declarations.workloads.remote_code import argument_with_code, opt
 from plumbline.harness.inference.server.backends import vllm
 from plumbline.harness.inference.server.backends.generation import Weights
 from plumbline.launch.plan import PlanError
-from plumbline.workflows.benchmark import plan_replay
+from plumbline.workflows.plan_trials import plan_replay
 
 SERVE = [
     "vllm",

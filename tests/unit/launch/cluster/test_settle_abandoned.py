@@ -12,7 +12,7 @@ from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.observe.observation import LaunchObservation
 from plumbline.launch.cluster.operate.closing import close_attempt
 from plumbline.launch.remote import UNFINISHED
-from plumbline.workflows import benchmark
+from plumbline.workflows import collect
 
 __all__ = ["kube", "world"]
 
@@ -27,7 +27,7 @@ def test_a_pod_without_a_watch_is_deleted_and_recorded_before_its_trial_is_colle
     world.kube.store.create("pods", NS, stranger)
     another = world.trial.model_copy(update={"campaign_id": "another"})
     attempt.api().create(pod_manifest(another, requested_at=attempt.requested_at))
-    result = benchmark.collect_trial(world.spec, settle=True)
+    result = collect.collect_trial(world.spec, settle=True)
     assert (result["attempts"], result["failure_class"]) == (1, "interrupted")
     record = world.record()
     assert record.failure_class == "interrupted" and record.failure_detail != UNFINISHED
@@ -40,7 +40,7 @@ def test_a_pod_that_had_ended_well_is_a_result(world: World) -> None:
     world.kube.script("*", Script().started().runs(harness()))
     world.begin()
     world.pod_is("Succeeded")
-    assert benchmark.collect_trial(world.spec, settle=True)["status"] == "valid"
+    assert collect.collect_trial(world.spec, settle=True)["status"] == "valid"
     assert world.record().failure_class is None and world.kube.leftovers() == []
 
 
@@ -51,7 +51,7 @@ def test_a_cluster_that_is_away_is_recorded_with_what_may_still_run(world: World
     world.pod_is("Running")
     attempt.started(LaunchObservation(expected=1))
     world.kube.answer_next(403, times=1000)
-    assert benchmark.collect_trial(world.spec, settle=True)["failure_class"] == "bad_declaration"
+    assert collect.collect_trial(world.spec, settle=True)["failure_class"] == "bad_declaration"
     assert "HTTP 403" in str(world.record().failure_detail) and world.kube.leftovers() != []
 
 
@@ -70,5 +70,5 @@ def test_collecting_a_campaign_by_hand_ends_no_pod(world: World) -> None:
     world.kube.script("*", Script().started())
     world.begin()
     world.pod_is("Running")
-    benchmark.collect_trial(world.spec)
+    collect.collect_trial(world.spec)
     assert len(world.kube.pods()) == 1

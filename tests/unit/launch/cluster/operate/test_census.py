@@ -17,7 +17,7 @@ from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.operate import sweep
 from plumbline.launch.cluster.operate.sweep import campaign_launches, sweep_expired
 from plumbline.launch.leftovers import stored_leftovers
-from plumbline.workflows import benchmark
+from plumbline.workflows import sweep as sweep_workflow
 
 __all__ = ["kube", "world"]
 
@@ -56,8 +56,8 @@ def test_a_count_is_kept_for_the_providers_page(world: World, two: tuple[str, st
     assert stored_leftovers(world.provider.name) is None
     assert "not counted yet" in _cluster_facts(world.provider, now)[0][1]
     declared = type("Declared", (), {"providers": {world.provider.name: world.provider}})
-    monkeypatch.setattr(benchmark, "load_in_force", lambda: declared)
-    assert benchmark.sweep_cluster(world.provider.name) == [f"Pod {two[1]}"], "its launch was over in 2020"
+    monkeypatch.setattr(sweep_workflow, "load_in_force", lambda: declared)
+    assert sweep_workflow.sweep_cluster(world.provider.name) == [f"Pod {two[1]}"], "its launch was over in 2020"
     kept = stored_leftovers(world.provider.name)
     assert kept is not None and (kept.running, kept.expired) == ({world.trial.campaign_id: 1}, 0)
     ((_, shown),) = _cluster_facts(world.provider, now)
