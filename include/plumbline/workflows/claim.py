@@ -192,11 +192,12 @@ def _recipient(text: str) -> str:
 
 def _missing(declared: Declarations, provider: Provider, answer: Claimable, recipient: str) -> tuple[str, ...]:
     file = f"providers/{provider.name}.yaml"
+    own = "".join(f"; sla.{promise.credits} for {promise.noun}" for promise in PROMISES if promise.credits)
     expected = [
         (provider.sla.clause, f"{file}: sla.clause, such as 'Annex B, 4.2'"),
         (
             all(each.row.credit for each in answer.broken),
-            f"{file}: sla.credit, the share of a month's bill such as 10%; sla.credits for availability",
+            f"{file}: sla.credit, the share of a month's bill such as 10%{own}",
         ),
         (recipient, f"{file}: sla.contact, or --to"),
         (declared.alerts.volumes_of(provider.name), "alerts.yaml: volumes, the instance time a month"),

@@ -136,7 +136,7 @@ def test_a_wrong_recipient_is_refused_before_anything_is_written(archive: Archiv
 def test_what_is_not_declared_is_named_and_not_made_up(archive: Archive, tmp_path: Path) -> None:
     claim = write_claim(archive, declared(launch_success="99%"), "f1", tmp_path / "claim", to="ada@example.com")
     assert claim.usd is None and len(claim.missing) == 2
-    assert all(any(name in text for text in claim.missing) for name in ("sla.clause", "sla.credit"))
+    assert all(any(name in text for text in claim.missing) for name in ("sla.clause", "sla.credit, ", "; sla.credits for availability"))
     assert "credit" in claim.letter.read_text() and "USD" not in claim.letter.read_text()
 
 
@@ -149,9 +149,23 @@ def test_what_is_not_promised_or_not_proven_is_not_claimed(archive: Archive) -> 
     floor = {NEW.workload.name: "tokens_per_second >= 700tokens/s in steady"}
     assert why("f1", launch_success="99%") == ""
     assert "measured 2 of 6" in why("f1", launch_success="20%") and "needs" in why("f1", launch_success="20%")
-    assert "declares no promise but of speed" in why("f1", speed_floors=floor)
+    named = (
+        "launch_success",
+        "provisioning_lead_time",
+        "availability",
+        "capacity",
+        "time_to_recover",
+        "support_response",
+        "quota_response",
+    )
+    assert why("f1", speed_floors=floor).endswith(
+        f"declares no promise but of speed (expected one of {', '.join(f'sla.{name}' for name in named)})."
+    )
     assert why("f5", launch_success="99%") == "No failure of it is proven to be the provider's: image_error and unreachable."
-    assert "covers a price rise" in why("f2", launch_success="99%")
+    assert why("f2", launch_success="99%") == (
+        "No promise covers a price rise: launch success, lead time, availability, capacity, time to recover, support response, "
+        "quota response and speed can be promised."
+    )
     assert "no promised speed" in why("f3", launch_success="99%")
     assert "needs 6 repeats" in why("f3", speed_floors=floor), "two repeats below a floor prove nothing"
     assert "not proven to be the provider's: torch.version changed too" in why("f4", speed_floors=floor)

@@ -11,9 +11,12 @@ import pkgutil
 from importlib import import_module
 from typing import Any
 
-from plumbline.declarations.promises.judging.promise import REGISTERED, JudgedPromise, Promise
+from plumbline.declarations.promises.judging.evidence import Evidence, Terms
+from plumbline.declarations.promises.judging.promise import REGISTERED, JudgedPromise, Promise, register
+from plumbline.declarations.promises.judging.row import PromiseRow, format_seconds
+from plumbline.declarations.promises.judging.share import judge_share
 
-__all__ = ["PROMISES", "JudgedPromise", "Promise"]
+__all__ = ["PROMISES", "Evidence", "JudgedPromise", "Promise", "PromiseRow", "Terms", "format_seconds", "judge_share", "register"]
 
 for _module in pkgutil.iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

@@ -44,11 +44,12 @@ class Availability(Promise[float]):
     }
     order = 30
     noun = "availability"
+    credits = "credits"
     checked = True
 
     @classmethod
     def tiers(cls, terms: Terms) -> tuple[CreditTier, ...]:
-        tiers: tuple[CreditTier, ...] = cls.term(terms, "credits")
+        tiers: tuple[CreditTier, ...] = cls.term(terms, cls.credits)
         return tiers
 
     def check(self, terms: Terms) -> None:

@@ -11,7 +11,7 @@ from pydantic import Field
 from plumbline.declarations.promises.judging.evidence import Evidence, Terms
 from plumbline.declarations.promises.judging.launches import launch_share
 from plumbline.declarations.promises.judging.promise import JudgedPromise, Promise, register
-from plumbline.declarations.promises.judging.row import PromiseRow, format_interval, format_needed, plural
+from plumbline.declarations.promises.judging.row import PromiseRow, plural
 from plumbline.declarations.promises.judging.share import PromisedShare, judge_share
 from plumbline.metrics.formatting import format_limit
 from plumbline.metrics.proportions import wilson_interval
@@ -47,4 +47,4 @@ def capacity_row(capacity: PromisedShare, name: str = Capacity.noun, tried: str 
     promised = "" if capacity.promised is None else format_limit(capacity.promised)
     share = capacity.share
     measured = f"{share.successes} of {share.n} {plural(tried)} got their nodes" if share.n else f"no {plural(tried)}"
-    return PromiseRow(name, promised, measured, format_interval(share), format_needed(capacity, tried, "refusal"), capacity, last=last)
+    return PromiseRow.of_tries(name, promised, measured, capacity, tried, "refusal", last=last)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from plumbline.declarations.promises.judging.evidence import Evidence, Terms
 from plumbline.declarations.promises.judging.launches import UNPROVEN, launch_share
 from plumbline.declarations.promises.judging.promise import JudgedPromise, Promise, register
-from plumbline.declarations.promises.judging.row import PromiseRow, format_interval, format_needed
+from plumbline.declarations.promises.judging.row import PromiseRow
 from plumbline.declarations.promises.judging.share import PromisedShare, judge_share
 from plumbline.metrics.formatting import format_percent
 from plumbline.metrics.units import Share
@@ -36,5 +36,4 @@ def launch_row(launch: PromisedShare) -> PromiseRow:
     measured = f"{launch.share.successes} of {launch.share.n} launches" if launch.share.n else "no launches"
     if launch.unproven:
         measured += f"; {launch.unproven} more failed for a cause that is not proven to be the provider's"
-    needed = format_needed(launch, "launch", "failure")
-    return PromiseRow(LaunchSuccess.noun, promised, measured, format_interval(launch.share), needed, launch)
+    return PromiseRow.of_tries(LaunchSuccess.noun, promised, measured, launch, "launch", "failure")

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from plumbline.declarations.promises.judging.evidence import Evidence, Terms
 from plumbline.declarations.promises.judging.promise import JudgedPromise, Promise, register
-from plumbline.declarations.promises.judging.row import PromiseRow, format_interval, format_needed, format_seconds
+from plumbline.declarations.promises.judging.row import PromiseRow, format_seconds
 from plumbline.declarations.promises.judging.share import PromisedShare, judge_share
 from plumbline.metrics.formatting import format_percent
 from plumbline.metrics.pooling import PooledMetric
@@ -64,5 +64,4 @@ def lead_time_row(lead: LeadTime) -> PromiseRow:
     measured = lead.time.reason or "not measured"
     if middle is not None:
         measured = f"{share.successes} of {share.n} within it, median {format_seconds(middle)}"
-    needed = format_needed(lead.kept, "launch", "late one")
-    return PromiseRow(ProvisioningLeadTime.noun, promised, measured, format_interval(share), needed, lead.kept)
+    return PromiseRow.of_tries(ProvisioningLeadTime.noun, promised, measured, lead.kept, "launch", "late one")

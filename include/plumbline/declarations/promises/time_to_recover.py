@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import ClassVar
 
 from pydantic import Field
 
-from plumbline.declarations.promises.judging.evidence import Entry
+from plumbline.declarations.promises.judging.evidence import Entry, Outage, is_logged
 from plumbline.declarations.promises.judging.promise import register
 from plumbline.declarations.promises.judging.response import RESPONSE_SHARE, ResponsePromise
 from plumbline.metrics.units import Duration
@@ -28,3 +29,9 @@ class TimeToRecover(ResponsePromise):
 
     def ended(self, entry: Entry) -> datetime | None:
         return entry.solved
+
+    def is_unproven(self, entry: Entry) -> bool:
+        return entry.whose == "unknown"
+
+    def found(self, outages: Iterable[Outage], entries: Sequence[Entry], now: datetime) -> list[Outage]:
+        return [o for o in outages if not is_logged(o, entries, ("provider", "unknown"), now)]

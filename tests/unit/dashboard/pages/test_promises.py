@@ -68,6 +68,22 @@ def promised(file: Path, sla: str) -> None:
     file.write_text(re.sub(r"^sla:.*$", sla, file.read_text(), flags=re.MULTILINE))
 
 
+@pytest.mark.parametrize(
+    ("sla", "listed"),
+    [
+        ("{availability: 99.9%}", "availability 99.9 %"),
+        (
+            "{availability: 99.9%, capacity: 95%, time_to_recover: 4h, support_response: 2h}",
+            "availability 99.9 %, capacity 95 %, time to recover 4.00 h, support response 2.00 h",
+        ),
+        ("{clause: Annex B}", "none declared"),
+    ],
+)
+def test_the_page_of_a_provider_lists_its_promises(client: TestClient, config: Path, sla: str, listed: str) -> None:
+    promised(config, f"sla: {sla}")
+    assert f"Contract {listed} " in Parsed(client.get("/providers/local-1core").text).text
+
+
 def test_a_broken_promise_leads_to_its_claim(client: TestClient, config: Path) -> None:
     page = client.get("/providers/local-1core/promises").text
     said = Parsed(page).one('tr[data-promise="launch success"]').text

@@ -34,6 +34,8 @@ class Promise(Generic[Value]):
     unit: ClassVar[Literal["ratio", "s"]] = "ratio"
     claimed_with: ClassVar[Literal["reliability", "performance"]] = "reliability"
     """The kind of findings that it is claimed with."""
+    credits: ClassVar[str] = ""
+    """Its own field of credits; empty of a promise whose breach earns `credit`."""
     checked: ClassVar[bool] = False
     """Whether checks between campaigns bear on it."""
     in_trials: ClassVar[bool] = False

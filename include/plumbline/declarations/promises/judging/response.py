@@ -9,9 +9,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from plumbline.declarations.promises.judging.evidence import Entry, Evidence, Outage, Terms, is_logged, maintenance
+from plumbline.declarations.promises.judging.evidence import Entry, Evidence, Outage, Terms, maintenance
 from plumbline.declarations.promises.judging.promise import JudgedPromise, Promise
-from plumbline.declarations.promises.judging.row import PromiseRow, format_interval, format_needed, format_seconds
+from plumbline.declarations.promises.judging.row import PromiseRow, format_seconds
 from plumbline.declarations.promises.judging.share import PromisedShare, judge_share
 from plumbline.metrics.formatting import format_count, format_percent
 from plumbline.metrics.proportions import wilson_interval
@@ -41,14 +41,21 @@ class ResponsePromise(Promise[float]):
         """When the provider had done what it promises."""
         return entry.answered or entry.solved
 
+    def is_unproven(self, entry: Entry) -> bool:
+        """Whether it is not known to be the provider's."""
+        return False
+
+    def found(self, outages: Iterable[Outage], entries: Sequence[Entry], now: datetime) -> list[Outage]:
+        """Those of the provider's outages that checks found which count beside the log."""
+        return []
+
     def times(self, entries: Sequence[Entry], terms: Terms, now: datetime, measured: Iterable[Outage] = ()) -> ResponseTime:
         """The times of the log's entries against the promised one. `measured`: the provider's outages that checks found. Pure."""
         excluded, promised = maintenance(entries, terms, now), self.promised(terms)
         listed = [e for e in entries if e.kind == self.kind and e.whose != "us"]
-        unknown = [e for e in listed if self.kind == "incident" and e.whose == "unknown"]
+        unknown = [e for e in listed if self.is_unproven(e)]
         tries = [(e.entry_id, e.opened, self.ended(e)) for e in listed if e not in unknown]
-        outages = [o for o in measured if not is_logged(o, entries, ("provider", "unknown"), now)] if self.kind == "incident" else []
-        checked = [("", o.began, o.ended or now, o.recovery_s is not None) for o in outages]
+        checked = [("", o.began, o.ended or now, o.recovery_s is not None) for o in self.found(measured, entries, now)]
         kept, late = 0, []
         for entry_id, begin, until, ended in (*((name, at, end or now, end is not None) for name, at, end in tries), *checked):
             if promised is not None and total_s(without([(begin, until)], excluded)) > promised:
@@ -77,8 +84,8 @@ class ResponsePromise(Promise[float]):
             measured += f", {response.checked} by checks of its uptime"
         if kept.unproven:
             measured += f"; {kept.unproven} more not known to be the provider's"
-        needed = format_needed(kept, self.thing, "late one")
-        return PromiseRow(self.noun, promised, measured, format_interval(kept.share), needed, kept, response.late, last=response.last)
+        more = {"evidence": response.late, "last": response.last}
+        return PromiseRow.of_tries(self.noun, promised, measured, kept, self.thing, "late one", **more)
 
 
 @dataclass(frozen=True)

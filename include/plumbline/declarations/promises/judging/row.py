@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from plumbline.declarations.promises.judging.share import PromisedShare, PromiseVerdict, tries_to_keep
 from plumbline.metrics.formatting import common_scale, format_limit, format_name, format_percent
@@ -38,6 +38,11 @@ class PromiseRow:
     credit: str = ""
     usd: float | None = None
     last: datetime | None = None
+
+    @classmethod
+    def of_tries(cls, name: str, promised: str, measured: str, tries: PromisedShare, noun: str, failure: str, **more: Any) -> PromiseRow:
+        """Of a share of tries, with its interval and what it needs. `noun`, `failure`: a try and one that failed. `more`: further fields."""
+        return cls(name, promised, measured, format_interval(tries.share), format_needed(tries, noun, failure), tries, **more)
 
     @property
     def verdict(self) -> PromiseVerdict:
