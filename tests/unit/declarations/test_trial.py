@@ -9,6 +9,7 @@ import pytest
 from tests.fakes.trials import CONFIG, a_trial, declared
 
 from plumbline.declarations import ContainerWorkload, Trial, criteria_hash, digest, load, series_key, spec_hash
+from plumbline.declarations.providers.provider import Place, Provider, Terms
 from plumbline.declarations.trials import flatten, specification, without_defaults
 
 TRIAL = a_trial()
@@ -30,6 +31,23 @@ def test_every_shipped_workload_reads_back_from_its_brief_form(workload: str) ->
     # What a harness from before these fields would refuse as unknown.
     assert not {"rates", "overhead", "invoices", "manual_steps", "price_sources"} & set(short["provider"])
     assert "primary" not in short["workload"] or isinstance(asked, ContainerWorkload), "checks of containers require it"
+
+
+@pytest.mark.parametrize("name", sorted(SHIPPED.providers))
+def test_a_trial_carries_the_place_alone(name: str) -> None:
+    declared = SHIPPED.providers[name]
+    carried = declared.of_trial()
+    assert {field: getattr(carried, field) for field in Place.model_fields} == {
+        field: getattr(declared, field) for field in Place.model_fields
+    }
+    assert set(without_defaults(TRIAL.model_copy(update={"provider": carried}))["provider"]) <= {*Place.model_fields, "sla"}
+    assert set(carried.sla.model_dump(exclude_defaults=True)) <= {"launch_success", "provisioning_lead_time"}
+
+
+def test_a_field_of_a_provider_is_of_its_place_or_of_its_terms() -> None:
+    place, terms = set(Place.model_fields), set(Terms.model_fields)
+    assert place | terms == set(Provider.model_fields) and not place & terms
+    assert not any(field.is_required() for field in Terms.model_fields.values()), "a trial has none of them"
 
 
 @pytest.mark.parametrize(

@@ -167,23 +167,40 @@ class Price(Dated):
     source: str = Field(min_length=3, description="of the figure, such as 'contract 2026-114' or a price page with its date")
 
 
-class Provider(Declared):
-    """One YAML file under `include/config/providers/`."""
+class Place(Declared):
+    """Where trials run, and how to reach it. Documents of trials have it whole, with the instance's declared prices and slots."""
 
     name: Name
     enabled: bool = True
     description: str = ""
     cloud: Name
-    group: Name | None = Field(
-        None, description="providers that can change together, such as a reseller's and its cloud's; those of one `cloud` if omitted"
-    )
     region: Name
     zone: Name | None = None
-    residency: tuple[Residency, ...] = Field((), description="all that hold, such as [DE, EU]: a team may require one of them")
     instance_type: str = Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     accelerator: Accelerator
     launcher: Launcher
     prices: tuple[Price, ...] = ()
+    engine_args: dict[Literal["vllm", "tensorrtllm"], EngineArgs] = Field(
+        default_factory=dict,
+        description="of this provider's own stack, by server.backend: they go before a workload's server.engine_args, and results show them",
+    )
+    data_places: dict[Name, DataAddress] = Field(
+        default_factory=dict,
+        description="addresses at this provider of data that a script's `task.data.name` names: a bucket in its region, a volume",
+    )
+    slots: tuple[Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")], ...] | None = Field(
+        None, description='overrides the workloads\' slots for the monthly schedule (UTC), such as ["02:00"]'
+    )
+
+
+class Terms(Declared):
+    """What it costs beside declared prices, what it promises, what is planned there, and who may use it. It does not change a measurement, so that no
+    trial carries it; an earlier harness would refuse what it does not know. Each has a default."""
+
+    group: Name | None = Field(
+        None, description="providers that can change together, such as a reseller's and its cloud's; those of one `cloud` if omitted"
+    )
+    residency: tuple[Residency, ...] = Field((), description="all that hold, such as [DE, EU]: a team may require one of them")
     sold_by: Literal["gpu", "instance"] = Field(
         "instance", description="gpu: parts of an instance can be rented; instance: all its accelerators are billed together"
     )
@@ -209,19 +226,12 @@ class Provider(Declared):
         min_length=1,
         description="workloads of its monthly rerun; every fitting one that is not on demand only if omitted",
     )
-    engine_args: dict[Literal["vllm", "tensorrtllm"], EngineArgs] = Field(
-        default_factory=dict,
-        description="of this provider's own stack, by server.backend: they go before a workload's server.engine_args, and results show them",
-    )
-    data_places: dict[Name, DataAddress] = Field(
-        default_factory=dict,
-        description="addresses at this provider of data that a script's `task.data.name` names: a bucket in its region, a volume",
-    )
     watch: MonitoringConfig = MonitoringConfig()
     budget: Budget | None = None
-    slots: tuple[Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")], ...] | None = Field(
-        None, description='overrides the workloads\' slots for the monthly schedule (UTC), such as ["02:00"]'
-    )
+
+
+class Provider(Terms, Place):
+    """One YAML file under `include/config/providers/`: a place with its terms."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Provider:
@@ -287,22 +297,9 @@ class Provider(Declared):
             raise ValueError("budget.usd_per_month, but no on_demand price is declared; expected one in prices, or gpu_hours_per_month")
 
     def of_trial(self) -> Provider:
-        """The provider as its trials carry it, without schedule, budget, price sources, rates and manual steps: they do not change the
-        measurement, and an earlier harness would refuse them as unknown."""
-        paid = {"sold_by": "instance", "price_sources": (), "token_prices": (), "rates": (), "overhead": (), "invoices": ()}
-        paid |= {"owned": (), "serverless": (), "support": ()}
-        promised = self.sla.of_trial()
-        unseen = {
-            "workloads": None,
-            "nodes": 1,
-            "watch": MonitoringConfig(),
-            "budget": None,
-            "residency": (),
-            "group": None,
-            "manual_steps": None,
-            "sla": promised,
-        }
-        return self.model_copy(update={**unseen, **paid})
+        """The provider as its trials carry it: the place alone, and those promises that documents have had from the first harness on."""
+        unset = {name: field.get_default(call_default_factory=True) for name, field in Terms.model_fields.items()}
+        return self.model_copy(update={**unset, "sla": self.sla.of_trial()})
 
     def places(self, facts: Mapping[str, object]) -> dict[str, tuple[str, bool]]:
         """By those of `host.region` and `host.zone` that a node's facts have: the declared one, and whether it is the node's, in any case of letters."""
