@@ -16,6 +16,7 @@ import pytest
 from tests.documented import ROOT, page, sections
 
 from plumbline.declarations.alerts import DeclaredChannel
+from plumbline.declarations.promises import PROMISES
 from plumbline.declarations.providers.launchers import Launcher
 from plumbline.declarations.providers.provider import DeclaredSource
 from plumbline.declarations.providers.service_level import ServiceLevel
@@ -176,6 +177,14 @@ def test_every_launcher_is_on_the_page_of_providers() -> None:
 def test_the_page_of_promises_has_every_field_of_a_service_level() -> None:
     table = rows(sections("promises")["Declare the terms"])
     assert sorted(name for field, *_ in table for name in quoted(field)) == sorted(ServiceLevel.model_fields)
+
+
+def test_the_page_of_promises_says_what_each_is_judged_by() -> None:
+    table = rows(sections("promises")["Declare the terms"])
+    for promise in PROMISES:
+        ((_, meaning, judged_by),) = [row for row in table if promise.id in quoted(row[0])]
+        assert meaning and judged_by, promise.id
+        assert not promise.checked or "checks of" in judged_by, promise.id
 
 
 # Pages

@@ -69,19 +69,12 @@ class ResponsePromise(Promise[float]):
 
     def row(self, response: ResponseTime) -> PromiseRow:
         """Entries that ended in time."""
-        kept = response.kept
-        promised = (
-            ""
-            if response.promised_s is None
-            else f"{format_seconds(response.promised_s)} for {format_percent(kept.promised)} of {self.thing}s"
-        )
-        measured = (
-            f"{kept.share.successes} of {format_count(kept.share.n, self.thing)} within it"
-            if kept.share.n
-            else f"no {self.thing} is logged"
-        )
-        if response.checked and kept.share.n:
-            measured += f", {response.checked} by checks of its uptime"
+        kept, promised, measured = response.kept, "", f"no {self.thing} is logged"
+        if response.promised_s is not None:
+            promised = f"{format_seconds(response.promised_s)} for {format_percent(kept.promised)} of {self.thing}s"
+        if kept.share.n:
+            measured = f"{kept.share.successes} of {format_count(kept.share.n, self.thing)} within it"
+            measured += f", {response.checked} by checks of its uptime" if response.checked else ""
         if kept.unproven:
             measured += f"; {kept.unproven} more not known to be the provider's"
         more = {"evidence": response.late, "last": response.last}
