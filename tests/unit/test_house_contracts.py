@@ -42,6 +42,7 @@ PLANTED = [
         "cli/check.py",
         "def late():\n    from plumbline.launch.cluster import names",
     ),
+    ("Commands read the views of presentation, not the pages", "cli/status.py", "import plumbline.dashboard.app"),
     ("The supervisor starts with the standard library and psutil", "embedded/supervisor.py", "import plumbline.declarations"),
     (
         "No circle, neither between rooms nor inside one",

@@ -13,29 +13,19 @@ from plumbline.alerts.channel import OPENED, AlertChannel
 from plumbline.alerts.message import HEADER_LIMIT, SECTION_LIMIT, TEXT_LIMIT, Message
 from plumbline.alerts.slack.mrkdwn import escape, truncate
 from plumbline.alerts.thread import POSTING, Thread
+from plumbline.answers.costed_findings import Entry
 from plumbline.archive import Archive, IncidentRecord
 from plumbline.findings.compared import Compared
 from plumbline.findings.headline import headline, one_per_headline
 from plumbline.findings.monthly_cost import MonthlyCost, sum_costs
 from plumbline.metrics.formatting import first_lines, format_count, format_monthly
 from plumbline.presentation.tiles import lost_tile
-from plumbline.results.finding import SYMBOLS, Finding, gravity
+from plumbline.results.finding import SYMBOLS, gravity
 
 _MOST_OPEN, _MOST_SUMS, _MOST_CHANGED = 8, 6, 5
 _LINE_LIMIT = 250
 _LIST_LIMIT = 3000
 """Characters that Slack takes in one section."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A finding with its monthly cost. `settled`: the day it was closed, None while open. `teams`: those that use its workloads."""
-
-    finding: Finding
-    cost: MonthlyCost
-    opened: date
-    settled: date | None = None
-    teams: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ def show(finding_id: FindingId, as_json: Json = False) -> None:
     """Show one finding in full, with its members and history."""
     # With statistics, which a list of findings does not wait for.
     from plumbline.alerts import AlertContext, render
-    from plumbline.dashboard.pages.findings import finding_page
+    from plumbline.presentation.finding_page import finding_page
 
     with clear_errors(LookupError), read_archive() as archive:
         page = finding_page(archive, _declared(), finding_id, datetime.now(timezone.utc))

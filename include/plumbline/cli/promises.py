@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from plumbline.answers.promises import DECLARE, ProviderPromises, provider_promises
 from plumbline.cli.declared import declared_providers, load_declared
 from plumbline.cli.output import Json, emit, out, read_archive, table
 from plumbline.cli.tables import TOP, print_table
 from plumbline.metrics.formatting import format_name
-from plumbline.workflows.promises import DECLARE, ProviderPromises, provider_promises
 
 _COLOURS = {"good": "green", "bad": "red", "": "yellow"}
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from plumbline.declarations.promises import PROMISES, JudgedPromise
 from plumbline.declarations.promises.judging.row import format_interval
 from plumbline.declarations.providers.service_level import ServiceLevel
-from plumbline.metrics.formatting import join_words
 from plumbline.metrics.proportions import Proportion
 from plumbline.metrics.units import exact
 
@@ -15,11 +14,6 @@ from plumbline.metrics.units import exact
 def declared_promises(sla: ServiceLevel) -> list[str]:
     """What a contract promises, such as `availability 99.9 %` and `lead time 15.0 min`."""
     return [text for promise in PROMISES for text in promise.declared(sla)]
-
-
-def promisable() -> str:
-    """What can be promised, in words."""
-    return join_words(promise.noun for promise in PROMISES)
 
 
 def format_share(share: Proportion) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
@@ -14,30 +13,28 @@ from plumbline.alerts import Alert, AlertContext, Delivery, connect, deliver, re
 from plumbline.alerts.channel import ChannelError, Channels
 from plumbline.alerts.chart import attach, picture
 from plumbline.alerts.delivery import route
-from plumbline.alerts.digest import Digest, Entry, post_digest, render_digest
+from plumbline.alerts.digest import Digest, post_digest, render_digest
 from plumbline.alerts.message import finding_links, render_details
 from plumbline.alerts.slack.connection import Slack, is_channel_id
 from plumbline.alerts.slack_channel import attach_details
 from plumbline.alerts.thread import MOVED, is_recurrence
 from plumbline.answers.compared_series import compared_series
-from plumbline.answers.monthly_costs import SETTLED, monthly_cost_of, monthly_costs
+from plumbline.answers.costed_findings import costed_findings
+from plumbline.answers.monthly_costs import SETTLED, monthly_cost_of
+from plumbline.answers.promises import checkable
 from plumbline.archive import open_archive
 from plumbline.declarations import Alerts, DeclarationError, Declarations, load_in_force
 from plumbline.declarations.installation import airflow_url
-from plumbline.declarations.teams import KINDS
 from plumbline.findings.decision_change import decision_impact
 from plumbline.findings.monthly_cost import MonthlyCost
-from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.findings.types.installation import InstallationFailure
 from plumbline.presentation.metric_history import finding_history
 from plumbline.results.finding import OPEN_STATES, UNREADABLE_ERRORS, Finding
-from plumbline.results.sample import Series
 from plumbline.results.stored import read_finding
 from plumbline.workflows.baseline_decision import undecided_findings
 from plumbline.workflows.causes import unsettled_witnesses
 from plumbline.workflows.check_installation import reconcile_failures
 from plumbline.workflows.operations_log import report_breaches
-from plumbline.workflows.promises import checkable
 
 if TYPE_CHECKING:
     from plumbline.alerts.chart import Picture
@@ -202,7 +199,7 @@ def build_digest(archive: Archive, declared: Declarations, month: str, now: date
     views = [f for f in archive.findings() if f.state not in SETTLED or month in (f"{f.opened_at:%Y-%m}", f"{f.updated_at:%Y-%m}")]
     views = [view for view in views if view.finding_id not in covered]
     compared = compared_series(archive)
-    return Digest(month, now.date(), tuple(digest_entries(archive, declared, views).values()), simulated, compared)
+    return Digest(month, now.date(), tuple(costed_findings(archive, declared, views).values()), simulated, compared)
 
 
 def send_digest(month: str | None = None) -> str:
@@ -231,26 +228,3 @@ def send_digest(month: str | None = None) -> str:
         if failures:
             raise failures[0]
         return ", ".join(outcomes)
-
-
-def digest_entries(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> dict[str, Entry]:
-    """Finding's id → the finding with its monthly cost and the teams that use its workloads; one that cannot be read is left out."""
-    costs, entries = monthly_costs(archive, declared, views), {}
-    for view in views:
-        with suppress(*UNREADABLE_ERRORS):
-            entries[view.finding_id] = _entry(declared, view, costs[view.finding_id])
-    return entries
-
-
-def _entry(declared: Declarations, view: FindingView, cost: MonthlyCost) -> Entry:
-    finding = Finding.of(view.detail).with_state(view.state)
-    workloads = {(s.kind, s.workload) for s in (Series.parse(key) for key in finding.series if key)}
-    teams = tuple(
-        team.name
-        for team in declared.teams.values()
-        if any((kind, name) in workloads for kind in KINDS for choice in team.preferences(kind) for name in choice.workloads)
-    )
-    if FirstChoice.has(finding):
-        teams = (FirstChoice.choice(finding)[0],)
-    settled = view.updated_at.date() if view.state in SETTLED else None
-    return Entry(finding, cost, view.opened_at.date(), settled, teams)

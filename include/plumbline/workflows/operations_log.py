@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from plumbline.answers.findings import readable_findings
+from plumbline.answers.promises import provider_promises
 from plumbline.archive import Archive
 from plumbline.declarations import Declarations
 from plumbline.findings import Reconciliation, provider_finding
@@ -16,7 +17,6 @@ from plumbline.findings.types.broken_promise import BrokenPromise
 from plumbline.metrics.formatting import unknown_name
 from plumbline.results.operations import LogEntry, LogEntryView
 from plumbline.workflows.findings import apply
-from plumbline.workflows.promises import provider_promises
 
 
 def log_operation(archive: Archive, declared: Declarations, given: Mapping[str, str | None], by: str) -> LogEntryView:

@@ -18,8 +18,10 @@ from plumbline.analysis.document_sample import began_on
 from plumbline.analysis.drift.series_state import state_of
 from plumbline.analysis.prices.book import all_with_effective_prices
 from plumbline.answers.baseline_comparison import compare_with_baselines, series_by_provider
+from plumbline.answers.campaign_history import campaign_history, finding_row
 from plumbline.answers.commitments import contract_commitments
 from plumbline.answers.current_results import decide_teams
+from plumbline.answers.promises import broken_promises
 from plumbline.answers.relative_criteria import resolve_criteria
 from plumbline.answers.service_record import service_records
 from plumbline.answers.winner_change import team_winner_change
@@ -32,8 +34,6 @@ from plumbline.presentation.html.mail import check_recipients, write_mail
 from plumbline.presentation.series_summary import series_of_shared_causes
 from plumbline.presentation.tables import TableFormat
 from plumbline.results import ResultStore
-from plumbline.workflows.campaign_history import campaign_history, finding_row
-from plumbline.workflows.promises import broken_promises
 
 
 @contextmanager

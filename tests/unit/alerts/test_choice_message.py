@@ -8,8 +8,9 @@ from tests.golden import Golden
 from tests.unit.findings.test_decision_change import CHEAPER, COREWEAVE, NEBIUS, choice, opened
 
 from plumbline.alerts import AlertContext, render
-from plumbline.alerts.digest import Digest, Entry, render_digest
+from plumbline.alerts.digest import Digest, render_digest
 from plumbline.alerts.message import finding_links
+from plumbline.answers.costed_findings import Entry
 from plumbline.declarations import Alerts
 from plumbline.findings.decision_change import reconcile_decision
 from plumbline.findings.monthly_cost import MonthlyCost, monthly_cost

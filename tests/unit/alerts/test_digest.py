@@ -10,8 +10,9 @@ from typing import Any
 from tests.fakes.slack_blocks import checked
 from tests.golden import Golden
 
-from plumbline.alerts.digest import Digest, Entry, render_digest
+from plumbline.alerts.digest import Digest, render_digest
 from plumbline.alerts.slack.mrkdwn import TRUNCATION_MARK
+from plumbline.answers.costed_findings import Entry
 from plumbline.findings.monthly_cost import MonthlyCost
 from plumbline.results.finding import Finding
 

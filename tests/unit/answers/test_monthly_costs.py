@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.data.result_documents import PLANNED, document, trial
 
+from plumbline.answers.campaign_history import campaign_history
 from plumbline.answers.monthly_costs import monthly_cost_of, monthly_costs
 from plumbline.archive import open_archive
 from plumbline.declarations import Declarations, load
@@ -16,7 +17,6 @@ from plumbline.findings.monthly_cost import sum_costs
 from plumbline.metrics.formatting import format_money
 from plumbline.presentation.overview import overview
 from plumbline.results.finding import Finding, Member
-from plumbline.workflows.campaign_history import campaign_history
 from plumbline.workflows.findings import finding_record
 
 

@@ -19,17 +19,17 @@ from tests.fakes.simulated_campaigns import config, months, run
 
 from plumbline.alerts import render
 from plumbline.alerts.message import render_details
+from plumbline.answers.campaign_history import finding_row
 from plumbline.archive import Archive, open_archive
 from plumbline.dashboard.pages.finding_actions import _label
-from plumbline.dashboard.pages.findings import finding_page
 from plumbline.declarations import load
 from plumbline.declarations.installation import override_home
 from plumbline.findings.headline import headline
 from plumbline.findings.types import base, stored_type, type_of
+from plumbline.presentation.finding_page import finding_page
 from plumbline.results.finding import Finding
 from plumbline.results.price_reading import Reading
 from plumbline.workflows.alert import alert_of
-from plumbline.workflows.campaign_history import finding_row
 from plumbline.workflows.finding_action import ActionRequest, apply_action, possible_actions
 
 ROOM = Path(base.__file__).parents[2]

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from tests.data.result_documents import document, failed, trial
 
+from plumbline.answers.claims import claimable
+from plumbline.answers.promises import provider_promises
 from plumbline.archive import Archive, FindingRecord, open_archive
 from plumbline.declarations import Declarations, load
 from plumbline.declarations.providers.provider import Price
@@ -20,8 +22,7 @@ from plumbline.launch.cluster.observe.observation import LaunchObservation, Stop
 from plumbline.launch.cluster.observe.verdict import classify_launch
 from plumbline.results import FailureClass
 from plumbline.results.finding import Finding, Member
-from plumbline.workflows.claim import claimable, write_claim
-from plumbline.workflows.promises import provider_promises
+from plumbline.workflows.claim import write_claim
 
 MONTHS = ("2025-09", "2025-10", "2025-11")
 STARTED, EACH = 30, 5

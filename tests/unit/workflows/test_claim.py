@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.data.result_documents import document, failed, trial
 
+from plumbline.answers.claims import claimable
 from plumbline.archive import Archive, FindingRecord, open_archive
 from plumbline.declarations import Declarations, load
 from plumbline.declarations.alerts import Alerts
@@ -20,7 +21,7 @@ from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.findings.headline import headline
 from plumbline.results.finding import Finding, Member
 from plumbline.workflows import claim as claim_module
-from plumbline.workflows.claim import NothingToClaim, claimable, write_claim
+from plumbline.workflows.claim import NothingToClaim, write_claim
 
 BASE, NEW = (trial(campaign=campaign) for campaign in ("2025-10", "2025-11"))
 REFUSED = [trial(campaign="2025-11", repeat=repeat) for repeat in range(2, 6)]

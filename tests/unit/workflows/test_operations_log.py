@@ -22,6 +22,8 @@ from tests.parsed import Parsed
 from typer.testing import CliRunner
 
 from plumbline.airflow.tasks.review import note
+from plumbline.answers.claims import claimable
+from plumbline.answers.promises import provider_promises
 from plumbline.answers.watch_histories import watch_histories
 from plumbline.archive import Archive, open_archive
 from plumbline.cli.app import app
@@ -34,9 +36,8 @@ from plumbline.presentation.availability import watch_view
 from plumbline.results.observation import Observation
 from plumbline.results.operations import LogEntry
 from plumbline.workflows.alert import send_alerts
-from plumbline.workflows.claim import claimable, write_claim
+from plumbline.workflows.claim import write_claim
 from plumbline.workflows.operations_log import log_operation
-from plumbline.workflows.promises import provider_promises
 from plumbline.workflows.report import campaign_data, write_report
 
 NAME = "local-1core"

@@ -9,13 +9,14 @@ from fastapi import Depends as depends
 from fastapi import HTTPException, Request
 from fastapi.responses import Response
 
+from plumbline.answers.claims import claimable
 from plumbline.answers.monthly_costs import headlines
+from plumbline.answers.promises import DECLARE, provider_promises
 from plumbline.dashboard.access import can_see_costs, require_cost_access
 from plumbline.dashboard.rendering import PageRenderer, PageRoutes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.results import InvalidResult
-from plumbline.workflows.claim import NothingToClaim, claimable, write_claim
-from plumbline.workflows.promises import DECLARE, provider_promises
+from plumbline.workflows.claim import NothingToClaim, write_claim
 
 
 def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> PageRoutes:

@@ -15,6 +15,7 @@ from plumbline.analysis.prices.book import all_with_effective_prices, quote, wit
 from plumbline.answers.compared_series import compared_series
 from plumbline.answers.fleet_year import FleetYear, fleet_lane, fleet_year
 from plumbline.answers.monthly_costs import monthly_costs
+from plumbline.answers.promises import LAUNCH_CAMPAIGNS
 from plumbline.answers.watch_histories import watch_histories
 from plumbline.archive import Archive, FindingView, SeriesView
 from plumbline.archive.repository import Span
@@ -44,7 +45,6 @@ from plumbline.presentation.promises import declared_promises
 from plumbline.presentation.series_summary import SeriesSummary, drifted_series, format_age, series_summaries, shown_state
 from plumbline.results.finding import FLEET
 from plumbline.results.stored import read_finding
-from plumbline.workflows.promises import LAUNCH_CAMPAIGNS
 
 PROVIDERS_PER_PAGE = 20
 """Providers on a page of their list."""

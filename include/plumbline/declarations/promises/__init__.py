@@ -15,6 +15,7 @@ from plumbline.declarations.promises.judging.evidence import Evidence, Terms
 from plumbline.declarations.promises.judging.promise import REGISTERED, JudgedPromise, Promise, register
 from plumbline.declarations.promises.judging.row import PromiseRow, format_seconds
 from plumbline.declarations.promises.judging.share import judge_share
+from plumbline.metrics.formatting import join_words
 
 __all__ = ["PROMISES", "Evidence", "JudgedPromise", "Promise", "PromiseRow", "Terms", "format_seconds", "judge_share", "register"]
 
@@ -23,3 +24,8 @@ for _module in pkgutil.iter_modules(__path__):
 
 PROMISES: tuple[Promise[Any], ...] = tuple(sorted(REGISTERED, key=lambda one: (one.order, one.id)))
 """Every promise, in the order of lists."""
+
+
+def promisable() -> str:
+    """What can be promised, in words."""
+    return join_words(promise.noun for promise in PROMISES)

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from plumbline.analysis.availability import WatchHistory, availability, find_outages
-from plumbline.declarations.promises import PROMISES, JudgedPromise
+from plumbline.declarations.promises import PROMISES, JudgedPromise, promisable
 from plumbline.declarations.promises.judging.evidence import Evidence
 from plumbline.declarations.promises.judging.promise import SOURCES
 from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.metrics.pooling import pool_measurements
-from plumbline.presentation.promises import declared_promises, promisable, total_credit
+from plumbline.presentation.promises import declared_promises, total_credit
 from plumbline.results.observation import Observation
 from plumbline.results.operations import LogEntryView
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 
-from plumbline.alerts.digest import Entry
 from plumbline.analysis.campaign_data import CampaignHistory, ChoiceKey, FindingRow
 from plumbline.analysis.decisions.decision_record import read_decisions
+from plumbline.answers.claims import Claimable, claimable
+from plumbline.answers.costed_findings import Entry, costed_findings
 from plumbline.answers.fleet_year import MONTHS, speed_index
 from plumbline.archive import Archive, FindingView
 from plumbline.archive.pages import CampaignHead
@@ -19,8 +20,6 @@ from plumbline.findings.types import stored_type
 from plumbline.metrics.formatting import join_words
 from plumbline.results.finding import OPEN_STATES
 from plumbline.results.stored import read_finding
-from plumbline.workflows.alert import digest_entries
-from plumbline.workflows.claim import Claimable, claimable
 
 _PAGE = 50
 
@@ -82,7 +81,7 @@ def finding_row(view: FindingView, entry: Entry | None = None) -> FindingRow:
 
 def _rows(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> list[tuple[FindingRow, Entry]]:
     """The findings with their digest entries; first choices that one cause moved are one."""
-    entries, claims = digest_entries(archive, declared, views), claimable(archive, declared, views)
+    entries, claims = costed_findings(archive, declared, views), claimable(archive, declared, views)
     rows = [
         (_with_promises(finding_row(view, entries[view.finding_id]), claims.get(view.finding_id)), entries[view.finding_id])
         for view in views
