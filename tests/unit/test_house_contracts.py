@@ -27,6 +27,7 @@ PLANTED = [
     ("A room imports only from floors below it", "loadclient/wire.py", "import plumbline.declarations"),
     ("A room imports only from floors below it", "formats/jsonl.py", "import plumbline.declarations"),
     ("A room imports only from floors below it", "kinds/script.py", "import plumbline.analysis"),
+    ("A room imports only from floors below it", "declarations/promises/capacity.py", "import plumbline.analysis.availability"),
     ("The harness runs in a pod: no airflow, no database, no cluster client", "harness/run.py", "import sqlalchemy"),
     ("A room imports only from floors below it", "answers/held_spans.py", "import plumbline.presentation"),
     ("Analysis is pure: data in, data out", "analysis/drift/effect.py", "import plumbline.archive"),
