@@ -1,7 +1,7 @@
-"""State of a trial that outlives its pod: a folder on the provider's volume, for trials whose fault deletes the pod.
+"""State of a trial that outlives its pod: a folder on the provider's volume, for trials whose fault replaces the pod.
 
-The first pod saves what later pods need, requests its deletion and waits. The next pod resumes and writes the document. The trial's end
-deletes the folder; an abandoned one is deleted by a later trial on the same volume after its expiry."""
+Earlier pods save what later pods need; the last one writes the document. The trial's end deletes the folder; an abandoned one is deleted by a
+later trial on the same volume after its expiry."""
 
 from __future__ import annotations
 
@@ -101,7 +101,8 @@ def persistent_state_of(trial: Trial, variables: Mapping[str, str]) -> Persisten
     if not root or not launcher.runs_pods:
         raise TrialFailed(
             "bad_declaration",
-            f"the fault pod_delete needs a volume that outlives the pod, but {VOLUME_VARIABLE} is not set; expected a kubernetes launcher with volume_claim",
+            f"the fault {workload.replacing_fault} needs a volume that outlives the pod, but {VOLUME_VARIABLE} is not set; "
+            "expected a kubernetes launcher with volume_claim",
         )
     identity = hashlib.sha256(trial.model_dump_json().encode()).hexdigest()[:16]
     lasts_s = launcher.gang_assembly_s + launcher.trial_limit_s + launcher.unreachable_s + _RETENTION_S

@@ -201,8 +201,9 @@ class LauncherBase(Declared):
         """Why trials of the workload cannot be launched this way, or None. The default is that of one machine."""
         if (wrong := self.server_mismatch(workload)) is not None:
             return wrong
-        if workload.kind == "training" and workload.pod_deletions:
-            return f"its fault pod_delete needs the kubernetes launcher, but launcher.kind is {self.kind}; expected rank_kill or group_kill"
+        if workload.pod_deletions:
+            fault, kind = workload.replacing_fault, self.kind
+            return f"its fault {fault} needs the kubernetes launcher, but launcher.kind is {kind}; expected rank_kill or group_kill"
         nodes, most = workload.nodes, self.most_nodes
         return f"it needs {nodes} nodes, but a {self.kind} provider has {'one' if most == 1 else most}" if nodes > most else None
 

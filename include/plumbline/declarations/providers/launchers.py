@@ -290,9 +290,9 @@ class KubernetesLauncher(LauncherBase):
     def missing(self, workload: AnyWorkload) -> str | None:
         if self.image_for(workload.kind, workload.own_image) is None:
             return f"the provider declares no image for {workload.kind} (launcher.images.{workload.kind})"
-        if workload.kind == "training" and workload.pod_deletions and self.volume_claim is None:
+        if workload.pod_deletions and self.volume_claim is None:
             return (
-                "its fault pod_delete needs checkpoints that outlive the pod, but launcher.volume_claim is not declared; "
+                f"its fault {workload.replacing_fault} needs checkpoints that outlive the pod, but launcher.volume_claim is not declared; "
                 "expected the name of a PersistentVolumeClaim in its namespace"
             )
         return None

@@ -70,6 +70,11 @@ class KindDefaults:
         return 0
 
     @property
+    def replacing_fault(self) -> str:
+        """The declared fault for which the launcher replaces the trial's pod; empty without one."""
+        return ""
+
+    @property
     def step_count(self) -> int | None:
         """Steps of a trial; None of what has none."""
         return None

@@ -90,7 +90,14 @@ Times = Annotated[
 ]
 
 
-class RankKill(Declared):
+class DeclaredFault(Declared):
+    """Base of all declared faults: when they strike, and how often."""
+
+    replaces_pod: ClassVar[bool] = False
+    """The launcher ends the trial's pod and starts another."""
+
+
+class RankKill(DeclaredFault):
     """A training process is killed (SIGKILL) in the middle of step `at_step` and resumed from the newest valid checkpoint.
 
     Of several ranks it is the last one of the first node; all of them start again, since no step can be done without it.
@@ -101,7 +108,7 @@ class RankKill(Declared):
     times: Times = 1
 
 
-class GroupKill(Declared):
+class GroupKill(DeclaredFault):
     """All training processes of the first node are killed in the middle of step `at_step`, like the loss of a machine."""
 
     inject: Literal["group_kill"]
@@ -109,7 +116,7 @@ class GroupKill(Declared):
     times: Times = 1
 
 
-class CheckpointKill(Declared):
+class CheckpointKill(DeclaredFault):
     """A training process is killed half way through writing the checkpoint that follows step `at_step`: the one before it is resumed from."""
 
     inject: Literal["checkpoint_kill"]
@@ -117,11 +124,13 @@ class CheckpointKill(Declared):
     times: Times = 1
 
 
-class PodDelete(Declared):
+class PodDelete(DeclaredFault):
     """The trial's pod is deleted without grace in the middle of step `at_step`; a new one resumes from the newest valid checkpoint.
 
     Kubernetes only, on one node, with a volume that outlives the pod (the provider's `launcher.volume_claim`).
     """
+
+    replaces_pod: ClassVar[bool] = True
 
     inject: Literal["pod_delete"]
     at_step: AtStep
@@ -307,7 +316,12 @@ class TrainingJob(Workload):
     @property
     def pod_deletions(self) -> int:
         """See Workload."""
-        return self.fault.times if self.fault is not None and self.fault.inject == "pod_delete" else 0
+        return self.fault.times if self.fault is not None and self.fault.replaces_pod else 0
+
+    @property
+    def replacing_fault(self) -> str:
+        """See Workload."""
+        return self.fault.inject if self.fault is not None and self.fault.replaces_pod else ""
 
     @property
     def work_per_step(self) -> tuple[Literal["tokens", "samples"], float | None]:
@@ -336,9 +350,9 @@ class TrainingJob(Workload):
             return "fault without checkpoints, from which the job would resume; expected them declared, or no fault"
         if fault is not None and every is not None and not every <= fault.at_step < total:
             return f"fault.at_step {fault.at_step} is outside {every}…{total - 1}; expected a step after the first checkpoint and before the end"
-        if fault is not None and fault.inject == "pod_delete" and self.nodes > 1:
+        if fault is not None and fault.replaces_pod and self.nodes > 1:
             return (
-                f"fault.inject pod_delete with parallelism.nodes {self.nodes}; expected nodes: 1, or rank_kill or group_kill, "
+                f"fault.inject {fault.inject} with parallelism.nodes {self.nodes}; expected nodes: 1, or rank_kill or group_kill, "
                 "because a gang's checkpoints are lost with its pods"
             )
         if self.loss is not None and self.loss.at_step is not None and self.loss.at_step >= total:

@@ -81,17 +81,18 @@ def _differ_clearly(head: npt.NDArray[np.float64], rest: npt.NDArray[np.float64]
     return abs(middle / usual - 1.0) >= _TREND_MIN_CHANGE and mixed <= _STEADY_OVERLAP
 
 
-Ending = Literal["rank_kill", "group_kill", "checkpoint_kill", "pod_delete", "unplanned"]
+UNPLANNED = "unplanned"
+"""The ending of an attempt that no declared fault ended."""
 
 
 @dataclass(frozen=True)
 class Incident:
     """An attempt's early end. Monotonic seconds of the end and of its detection; of an unplanned end the first is when a process was seen gone.
 
-    `step` was running, or with `inside` the checkpoint after it; None for an unplanned end before the first step."""
+    `ending`: the declared fault, or `UNPLANNED`. `step` was running, or with `inside` the checkpoint after it; None for an unplanned end before the first step."""
 
     run: RunName
-    ending: Ending
+    ending: str
     began_s: float
     noticed_s: float
     step: int | None

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
 from plumbline.declarations.workloads.training import TrainingJob
-from plumbline.harness.launcher_protocol import Deletion
 from plumbline.harness.measurement import EvidenceFile, Judgement, degraded, invalid
-from plumbline.harness.training.analysis.records import COST_PARTS, Ending, RestartCost, TrainingRecords
+from plumbline.harness.training.analysis.records import COST_PARTS, UNPLANNED, RestartCost, TrainingRecords
+from plumbline.harness.training.fault import FaultKind, fault_kind
 from plumbline.results import FAILED_AS_DECLARED, MetricRow, metric_row
 
-_INTERRUPTION_EVENTS: dict[Ending, str] = {
-    "rank_kill": "rank_killed",
-    "group_kill": "group_killed",
-    "checkpoint_kill": "rank_killed_in_checkpoint",
-    "pod_delete": "pod_deleted",
-    "unplanned": "training_broke_off",
-}
-_DETECTION_EVENTS: dict[Ending, str] = {"pod_delete": "pod_seen_gone"}
+
+class _Unplanned(FaultKind):
+    name, event = UNPLANNED, "training_broke_off"
+
+
 _MAX_SHOWN = 5
 _GPU_TOLERANCE = 0.01
 """A GPU's atomic additions come in any order, and what begins as a last digit grows with each step. A state that did not come back shows
@@ -50,10 +46,8 @@ def recovery_moments(records: TrainingRecords) -> list[tuple[str, float]]:
     moments: list[tuple[str, float]] = []
     for cost in records.restarts():
         incident = cost.incident
-        moments += [
-            (_INTERRUPTION_EVENTS[incident.ending], incident.began_s),
-            (_DETECTION_EVENTS.get(incident.ending, "rank_death_detected"), incident.noticed_s),
-        ]
+        kind = _Unplanned() if incident.ending == UNPLANNED else fault_kind(incident.ending)
+        moments += [(kind.event, incident.began_s), (kind.detected, incident.noticed_s)]
         if cost.after is None:
             continue
         after = records.runs[cost.after]
@@ -96,7 +90,7 @@ def loss_guarantees(workload: TrainingJob, records: TrainingRecords) -> list[str
 
 def unplanned_restarts(records: TrainingRecords) -> list[Judgement]:
     """Unplanned ends of attempts: the numbers come from a restarted training."""
-    restarts = [cost for cost in records.restarts() if cost.incident.ending == "unplanned"]
+    restarts = [cost for cost in records.restarts() if cost.incident.ending == UNPLANNED]
     if not restarts:
         return []
     total = sum(cost.penalty_s for cost in restarts)
@@ -127,22 +121,11 @@ _ATTEMPTS_SCHEMA = pa.schema(
 
 def declared_failure(workload: TrainingJob, records: TrainingRecords) -> list[Judgement]:
     """Whether a failed trial's declared fault alone exceeded the allowed restarts, as it would in another try."""
-    planned = sum(incident.ending != "unplanned" for incident in records.incidents)
+    planned = sum(incident.ending != UNPLANNED for incident in records.incidents)
     if planned <= workload.restarts:
         return []
     detail = f"the declared fault ended {planned} attempts, and restarts is {workload.restarts}: another try of the trial would end alike"
     return [invalid(FAILED_AS_DECLARED, detail)]
-
-
-def launcher_interruptions(records: TrainingRecords, deletions: Sequence[Deletion]) -> list[Judgement]:
-    """Pods whose replacement a second process of the launcher had to finish: the penalty holds the launcher's own outage."""
-    count = sum(deletion.late for deletion in deletions)
-    if not count or not records.incidents:
-        return []
-    detail = (
-        f"the launcher was interrupted in {count} of {len(deletions)} replacements of the pod, and the restart penalty holds its absence"
-    )
-    return [degraded("launcher_interrupted", detail)]
 
 
 def _attempt_row(records: TrainingRecords, name: str, cost: RestartCost | None) -> dict[str, object]:

@@ -24,14 +24,13 @@ from plumbline.harness.training import plan
 from plumbline.harness.training.analysis import recovery
 from plumbline.harness.training.analysis.measurement import build_measurement, judge_training
 from plumbline.harness.training.analysis.performance import energy_rows
-from plumbline.harness.training.analysis.records import Incident, TrainingRecords
+from plumbline.harness.training.analysis.records import UNPLANNED, Incident, TrainingRecords
 from plumbline.harness.training.analysis.script import device_peaks
 from plumbline.harness.training.analysis.step_limit import judge_step, step_evidence
-from plumbline.harness.training.job import fault_injection
 from plumbline.harness.training.job.coordinator import Coordinator
-from plumbline.harness.training.job.fault_injection import inject_fault
 from plumbline.harness.training.job.inputs import Inputs, ScriptInputs, prepare
 from plumbline.harness.training.job.job import Job, JobContext, isolate_fault_checkpoint, rendezvous
+from plumbline.harness.training.job.job_fault import HeldAttempt, HeldTrial, job_fault
 from plumbline.harness.training.job.supervisor import RunAborted
 from plumbline.harness.training.plan import share_cores
 from plumbline.harness.training.worker_protocol import HoldPoint, RunKind, RunName, RunRecord, RunSpec, run_kind
@@ -92,7 +91,8 @@ def measure(trial: Trial, workdir: Path, progress: Progress, monitor: Contention
     measured.curves += session.between.curves
     measured.facts |= session.between.facts
     measured.judgements += judge_training(workload, trial.validity, session.records)
-    measured.judgements += recovery.launcher_interruptions(session.records, state.deletions if state else ())
+    if workload.fault is not None:
+        measured.judgements += job_fault(workload.fault.inject).judge(session.records, state)
     return measured
 
 
@@ -174,7 +174,7 @@ class _TrialRun:
         while True:
             if len(ended) > allowed:
                 raise _too_many_restarts(ended, allowed)
-            struck = sum(incident.ending != "unplanned" for incident in ended)
+            struck = sum(incident.ending != UNPLANNED for incident in ended)
             kind = "fault" if goal == "recovery" and fault is not None and struck < fault.times else goal
             name = self.records.next_name(kind)
             spec = inputs.spec(name, resume=inputs.resumes(name))
@@ -204,9 +204,7 @@ class _TrialRun:
             steps = record.steps if record is not None else []
             step = min(steps[-1].step + 1, spec.until - 1) if steps else None
             cause = broken.cause
-            return Incident(
-                name, "unplanned", broken.seen_s, broken.noticed_s, step, failure_class=cause.failure_class, detail=cause.detail
-            )
+            return Incident(name, UNPLANNED, broken.seen_s, broken.noticed_s, step, failure_class=cause.failure_class, detail=cause.detail)
         if spec.hold is not None:
             raise TrialFailed("harness_error", f"{name} ended without reaching {_describe_fault_point(spec.hold)}")
         return None
@@ -214,17 +212,18 @@ class _TrialRun:
     def _inject(self, name: RunName, spec: RunSpec, job: Job) -> Incident:
         fault = self._workload.fault
         assert fault is not None and spec.hold is not None
-        if self._state is not None:
-            attempt = fault_injection.HeldAttempt(name, spec.hold.step)
-            fault_injection.save_for_next_pod(
-                self._state, self.records, attempt, self._monitor, self._trial, self._fraction, self._shifts_s
-            )
-            fault_injection.wait_for_deletion(
-                len(self._state.deletions) + 1,
-                fault_injection.deletion_timeout_s(self._trial),
-                lambda: self._report("waiting for the launcher to delete the pod"),
-            )
-        began, noticed = inject_fault(fault, job, lambda: self._report("waiting for fault detection"))
+        held = HeldTrial(
+            self._trial,
+            job,
+            HeldAttempt(name, spec.hold.step),
+            self.records,
+            self._monitor,
+            self._state,
+            self._fraction,
+            self._shifts_s,
+            self._report,
+        )
+        began, noticed = job_fault(fault.inject).strike(held)
         return Incident(name, fault.inject, began, noticed, spec.hold.step, spec.hold.inside)
 
     def _report_steps(self, name: RunName, spec: RunSpec, record: RunRecord, began: float, end: float) -> None:
@@ -238,10 +237,12 @@ class _TrialRun:
         self._report(note if name == run_kind(name) else f"{name}: {note}")
 
     def _resume(self, ranks: int) -> None:
-        if self._state is not None and self._state.deletions and self.records.fault is not None:
-            taken = fault_injection.resume_from_last_pod(
-                self._state, self.records.fault, ranks, self._began_s, script=isinstance(self._workload, ScriptWorkload)
-            )
+        fault = self._workload.fault
+        if self._state is None or fault is None or self.records.fault is None:
+            return
+        script = isinstance(self._workload, ScriptWorkload)
+        taken = job_fault(fault.inject).resume(self._state, self.records.fault, ranks, self._began_s, script=script)
+        if taken is not None:
             self.records, self._fraction, self._shifts_s = taken.records, taken.fraction, taken.shifts_s
 
     def clear(self) -> None:

@@ -293,8 +293,9 @@ def _mount_volume(spec: Row, trial: Trial) -> None:
     """Mount the provider's volume, which the trial's next pod mounts too."""
     claim = cluster_declaration(trial.provider).volume_claim
     if claim is None:
+        fault = trial.workload.replacing_fault
         raise BadDeclaration(
-            f"{trial.provider.name}: launcher.volume_claim is not declared, and the fault pod_delete of {trial.workload.name} needs checkpoints "
+            f"{trial.provider.name}: launcher.volume_claim is not declared, and the fault {fault} of {trial.workload.name} needs checkpoints "
             "that outlive the pod; expected the name of a PersistentVolumeClaim in the namespace"
         )
     spec["volumes"].append({"name": _VOLUME, "persistentVolumeClaim": {"claimName": claim}})

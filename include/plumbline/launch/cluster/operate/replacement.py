@@ -56,7 +56,7 @@ def delete_replaced_pod(attempt: Attempt, api: ClusterApi) -> None:
                 )
             time.sleep(_POLL_S)
     replaced.gone_at = datetime.now(timezone.utc)
-    _log.info("Pod %s is gone for the fault pod_delete; pod %s replaces it.", replaced.name, attempt.pod_names[0])
+    _log.info("Pod %s is gone, as its trial asked; pod %s replaces it.", replaced.name, attempt.pod_names[0])
     attempt.save_state()
 
 

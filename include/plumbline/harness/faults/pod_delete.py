@@ -1,4 +1,7 @@
-"""Inject the declared fault: kill ranks, or have the trial's pod deleted and continue in the next pod."""
+"""The fault pod_delete: the launcher deletes the trial's pod, and another pod of the same attempt continues from the newest valid checkpoint.
+
+The first pod saves what later pods need, requests its deletion and waits. The next pod resumes and writes the document.
+"""
 
 from __future__ import annotations
 
@@ -6,48 +9,22 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from plumbline.declarations import Trial
-from plumbline.declarations.workloads.training import Fault, GroupKill
-from plumbline.harness.contention_monitor import ContentionMonitor, MonitorSnapshot
+from plumbline.harness.contention_monitor import MonitorSnapshot
 from plumbline.harness.launcher_protocol import Deletion, request_pod_deletion
-from plumbline.harness.measurement import TrialFailed
+from plumbline.harness.measurement import Judgement, TrialFailed, degraded
 from plumbline.harness.persistent_state import PersistentState, save_monitor
 from plumbline.harness.training.analysis import records
 from plumbline.harness.training.analysis.records import Incident, TrainingRecords
-from plumbline.harness.training.job.job import Job
-from plumbline.harness.training.job.supervisor import KILL_TIMEOUT_S, RankProcess, wait_for_any
+from plumbline.harness.training.fault import register
+from plumbline.harness.training.job.job_fault import HeldTrial, JobFault, ResumedTrial
 from plumbline.harness.training.plan import FaultPlan
 from plumbline.harness.training.worker_protocol import LogLine, LogTail, RunName, RunRecord
-
-_TURN_S = 0.5
-
-
-def inject_fault(fault: Fault, job: Job, meanwhile: Callable[[], None]) -> tuple[float, float]:
-    """Inject the fault into the job, whose held rank waits for it, and end the rest.
-
-    Returns the moments of injection and detection in monotonic seconds. TrialFailed if a process does not die."""
-    holding = [worker for worker in job.workers if worker.spec.hold is not None][-1]
-    victims = job.workers if isinstance(fault, GroupKill) else [holding]
-    began = min(victim.kill() for victim in victims)
-    noticed = _wait_until_dead(victims, began, meanwhile)
-    job.end(meanwhile)
-    return began, noticed
-
-
-def _wait_until_dead(victims: Sequence[RankProcess], killed_s: float, meanwhile: Callable[[], None]) -> float:
-    while not any(victim.ended for victim in victims):
-        wait_for_any(victims, (), _TURN_S)
-        meanwhile()
-        if time.monotonic_ns() / 1e9 - killed_s > KILL_TIMEOUT_S:
-            titles = ", ".join(victim.title for victim in victims)
-            raise TrialFailed("harness_error", f"the worker ({titles}) was still there {KILL_TIMEOUT_S:.0f} s after SIGKILL")
-    return time.monotonic_ns() / 1e9
-
 
 _STATE_KEY = "replacement"
 _REQUEST_INTERVAL_S = 1.0
@@ -56,58 +33,33 @@ _LAUNCHER_TIMEOUT_S = 900.0
 _SIGTERM_STATUS = 128 + signal.SIGTERM
 
 
-@dataclass(frozen=True)
-class HeldAttempt:
-    """The attempt that waits for its end, and the step that it is in."""
-
-    run: RunName
-    step: int
-
-
-@dataclass(frozen=True)
-class ResumedTrial:
-    """State of a later pod. `fraction`: of the measurement's progress. `shifts_s`: offset of each run's log to this pod's monotonic clock."""
-
-    records: TrainingRecords
-    fraction: float
-    shifts_s: dict[RunName, float]
-
-
-def deletion_timeout_s(trial: Trial) -> float:
+def _deletion_timeout_s(trial: Trial) -> float:
     """Seconds that a pod waits for its deletion: the launcher's longest outage, and its reaction."""
     return _LAUNCHER_TIMEOUT_S + trial.provider.launcher.unreachable_s
 
 
-def save_for_next_pod(
-    state: PersistentState,
-    records: TrainingRecords,
-    attempt: HeldAttempt,
-    watch: ContentionMonitor,
-    trial: Trial,
-    fraction: float,
-    shifts_s: Mapping[RunName, float],
-) -> None:
-    """Save the state of the next pod. `shifts_s`: of earlier pods' runs, from their log's clock to ours."""
+def _save_for_next_pod(state: PersistentState, held: HeldTrial) -> None:
     for log in state.folder.glob("*.steps.jsonl"):
         with log.open("rb") as file:
             os.fsync(file.fileno())
-    save_monitor(state, MonitorSnapshot.of(watch, trial.validity))
+    save_monitor(state, MonitorSnapshot.of(held.monitor, held.trial.validity))
+    records = held.records
     state.put(
         _STATE_KEY,
         {
             "deletion": len(state.deletions) + 1,
-            "held": {**asdict(attempt), "at_s": time.monotonic()},
+            "held": {**asdict(held.attempt), "at_s": time.monotonic()},
             "runs": [
-                {"name": name, "launched_s": run.launched_s, "shift_s": shifts_s.get(name, 0.0)} for name, run in records.runs.items()
+                {"name": name, "launched_s": run.launched_s, "shift_s": held.shifts_s.get(name, 0.0)} for name, run in records.runs.items()
             ],
             "incidents": [asdict(incident) for incident in records.incidents],
             "data_sha256": records.data_sha256,
-            "fraction": fraction,
+            "fraction": held.fraction,
         },
     )
 
 
-def wait_for_deletion(number: int, patience: float, meanwhile: Callable[[], None]) -> None:
+def wait_for_deletion(number: int, patience: float, meanwhile: Callable[[], None]) -> NoReturn:
     """Ask for the deletion until it comes. TrialFailed if it does not.
 
     SIGTERM is the deletion on its way, and ends the process at once: a document of this pod would be taken for the trial's.
@@ -151,7 +103,7 @@ def resume_from_last_pod(state: PersistentState, fault: FaultPlan, ranks: int, s
         incident = Incident(**row)
         records.incidents.append(replace(incident, began_s=incident.began_s + shift_s, noticed_s=incident.noticed_s + shift_s))
     attempt = saved["held"]
-    records.incidents.append(Incident(attempt["run"], "pod_delete", asked_s, gone_s, attempt["step"], detail=remark))
+    records.incidents.append(Incident(attempt["run"], PodDelete.name, asked_s, gone_s, attempt["step"], detail=remark))
     return ResumedTrial(records, saved["fraction"], shifts)
 
 
@@ -187,3 +139,32 @@ def _read_lines(path: Path, shift_s: float) -> list[LogLine]:
 
 def _shift_line(line: LogLine, shift: int) -> dict[str, Any]:
     return {**line, **{key: line[key] + shift for key in ("ns", "start") if key in line}}
+
+
+@register
+class PodDelete(JobFault):
+    name, event, detected = "pod_delete", "pod_deleted", "pod_seen_gone"
+
+    def strike(self, held: HeldTrial) -> tuple[float, float]:
+        """Save the trial's state and wait for the deletion, which ends this process. TrialFailed if it does not come."""
+        state = held.state
+        if state is None:
+            raise TrialFailed("harness_error", f"the fault {self.name} has no volume to save the trial's state on")
+        _save_for_next_pod(state, held)
+        wait_for_deletion(
+            len(state.deletions) + 1, _deletion_timeout_s(held.trial), lambda: held.report("waiting for the launcher to delete the pod")
+        )
+
+    def resume(
+        self, state: PersistentState, fault: FaultPlan, ranks: int, started_s: float, *, script: bool = False
+    ) -> ResumedTrial | None:
+        return resume_from_last_pod(state, fault, ranks, started_s, script=script) if state.deletions else None
+
+    def judge(self, records: TrainingRecords, state: PersistentState | None) -> Sequence[Judgement]:
+        """Pods whose replacement a second process of the launcher had to finish: the penalty holds the launcher's own outage."""
+        deletions = state.deletions if state is not None else ()
+        count = sum(deletion.late for deletion in deletions)
+        if not count or not records.incidents:
+            return []
+        detail = f"the launcher was interrupted in {count} of {len(deletions)} replacements of the pod, and the restart penalty holds its absence"
+        return [degraded("launcher_interrupted", detail)]

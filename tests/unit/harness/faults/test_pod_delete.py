@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from plumbline.harness.faults import pod_delete
 from plumbline.harness.launcher_protocol import Deletion
 from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.persistent_state import PersistentState
-from plumbline.harness.training.job import fault_injection
 from plumbline.harness.training.plan import FaultPlan
 
 FAULT = FaultPlan(resume_from=6, kill_in=10, until=12)
@@ -55,7 +55,7 @@ def at(seconds: float) -> float:
 
 def test_the_half_done_step_is_put_where_the_deletion_was_asked_for(tmp_path: Path) -> None:
     asked = time.monotonic() - 20
-    taken = fault_injection.resume_from_last_pod(kept(tmp_path, Deletion(at(asked), at(asked + 3))), FAULT, 1, started_s=time.monotonic())
+    taken = pod_delete.resume_from_last_pod(kept(tmp_path, Deletion(at(asked), at(asked + 3))), FAULT, 1, started_s=time.monotonic())
     (incident,) = taken.records.incidents
     assert (incident.run, incident.ending, incident.step, incident.detail) == ("fault", "pod_delete", 10, "")
     assert (incident.began_s, incident.noticed_s) == (pytest.approx(asked, abs=0.01), pytest.approx(asked + 3, abs=0.01))
@@ -68,7 +68,7 @@ def test_the_half_done_step_is_put_where_the_deletion_was_asked_for(tmp_path: Pa
 
 def test_a_launcher_whose_clock_is_ahead_does_not_make_the_start_negative(tmp_path: Path) -> None:
     started = time.monotonic() - 1
-    taken = fault_injection.resume_from_last_pod(kept(tmp_path, Deletion(at(started + 60), at(started + 62))), FAULT, 1, started_s=started)
+    taken = pod_delete.resume_from_last_pod(kept(tmp_path, Deletion(at(started + 60), at(started + 62))), FAULT, 1, started_s=started)
     (incident,) = taken.records.incidents
     assert (incident.began_s, incident.noticed_s) == (pytest.approx(started - 2, abs=0.01), started)
     assert "≥ 62 s" in incident.detail
@@ -78,7 +78,7 @@ def test_incidents_of_pods_before_stay_in_their_order(tmp_path: Path) -> None:
     earlier = {"run": "fault", "ending": "pod_delete", "began_s": 4000.0, "noticed_s": 4001.0, "step": 10}
     asked = time.monotonic() - 20
     first, last = Deletion(at(asked - 1000), at(asked - 999)), Deletion(at(asked), at(asked + 3))
-    taken = fault_injection.resume_from_last_pod(
+    taken = pod_delete.resume_from_last_pod(
         kept(tmp_path, first, last, number=2, incidents=(earlier,)), FAULT, 1, started_s=time.monotonic()
     )
     began = [incident.began_s for incident in taken.records.incidents]
@@ -87,7 +87,7 @@ def test_incidents_of_pods_before_stay_in_their_order(tmp_path: Path) -> None:
 
 def test_the_steps_of_several_ranks_are_those_of_the_job(tmp_path: Path) -> None:
     asked = time.monotonic() - 20
-    taken = fault_injection.resume_from_last_pod(
+    taken = pod_delete.resume_from_last_pod(
         kept(tmp_path, Deletion(at(asked), at(asked + 3)), ranks=2), FAULT, 2, started_s=time.monotonic()
     )
     run = taken.records.runs["fault"]
@@ -98,9 +98,9 @@ def test_the_steps_of_several_ranks_are_those_of_the_job(tmp_path: Path) -> None
 def test_state_of_another_deletion_is_refused(tmp_path: Path) -> None:
     now = time.time()
     with pytest.raises(TrialFailed, match=r"\b1 pods.*deletion 2"):
-        fault_injection.resume_from_last_pod(kept(tmp_path, Deletion(now, now), number=2), FAULT, 1, started_s=0.0)
+        pod_delete.resume_from_last_pod(kept(tmp_path, Deletion(now, now), number=2), FAULT, 1, started_s=0.0)
 
 
 def test_nobody_deletes_the_pod(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(TrialFailed, match=r"\b0 s\b.*pods/log"):
-        fault_injection.wait_for_deletion(1, 0.0, lambda: None)
+        pod_delete.wait_for_deletion(1, 0.0, lambda: None)
