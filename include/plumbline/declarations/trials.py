@@ -13,7 +13,7 @@ from pydantic import AwareDatetime, Field, model_validator
 from plumbline.declarations.base import Declared, archived
 from plumbline.declarations.providers.provider import Provider
 from plumbline.declarations.thresholds import ValidityLimits
-from plumbline.declarations.workloads.any_workload import AnyWorkload, TaggedWorkload
+from plumbline.declarations.workloads.any_workload import ADDED_KINDS, AnyWorkload, TaggedWorkload
 from plumbline.declarations.workloads.checkpoints import DESCRIPTIVE
 
 HARNESS_PROTOCOL = {"training": 6, "inference": 7}
@@ -39,7 +39,7 @@ class Trial(Declared):
     reason: str = Field(min_length=1)
     planned_at: AwareDatetime
     provider: Annotated[Provider, archived(Provider)]
-    workload: Annotated[TaggedWorkload, archived(TaggedWorkload)]
+    workload: Annotated[TaggedWorkload, ADDED_KINDS.serializer, archived(TaggedWorkload), ADDED_KINDS.validator]
     validity: ValidityLimits
     slot: str
     repeat: int = Field(ge=1)

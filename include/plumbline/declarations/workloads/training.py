@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -81,6 +81,7 @@ class Reinforcement(TrainingTask):
 
 
 _OwnTask = Annotated[LanguageModel | Lora | Contrastive | Classification | Reinforcement, Field(discriminator="kind")]
+OWN_TASKS = frozenset(get_args(each.model_fields["kind"].annotation)[0] for each in get_args(get_args(_OwnTask)[0]))
 _EXTENSIBLE = extensible(_OwnTask, TrainingTask, "plumbline.training_tasks")
 Task = Annotated[_OwnTask, _EXTENSIBLE.validator, _EXTENSIBLE.serializer]
 
