@@ -25,7 +25,7 @@ def asked(sources: Mapping[str, str]) -> Iterator[tuple[str, int]]:
     for file, text in sources.items():
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
-                wanted: ast.AST | None = node.args[1]
+                wanted: ast.AST = node.args[1]
             elif isinstance(node, ast.MatchClass):
                 wanted = node.cls
             elif isinstance(node, ast.Compare) and isinstance(node.left, ast.Call) and ast.unparse(node.left.func) == "type":
