@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fastapi import Depends as depends
 from fastapi import FastAPI, Request
 from fastapi.exception_handlers import http_exception_handler, request_validation_exception_handler
 from fastapi.exceptions import RequestValidationError
@@ -21,25 +20,9 @@ from plumbline.archive import SchemaMismatch
 from plumbline.dashboard import access
 from plumbline.dashboard import assets as static_files
 from plumbline.dashboard.acting import Acting
-from plumbline.dashboard.pages import (
-    campaigns,
-    cells,
-    changes,
-    decisions,
-    finding_actions,
-    findings,
-    jump,
-    overview,
-    prices,
-    promises,
-    providers,
-    repeats,
-    spend,
-    trials,
-    workloads,
-)
-from plumbline.dashboard.pages import reports as report_pages
+from plumbline.dashboard.pages import all_routes
 from plumbline.dashboard.rendering import base_path, make_renderer, wants_json
+from plumbline.dashboard.site import Site
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader, NoArchive
 from plumbline.declarations import DeclarationError, installation_paths
 from plumbline.results import InvalidResult
@@ -70,10 +53,7 @@ def create_app(
     )
     app.add_middleware(DefaultHeaders)
     reader = ArchiveReader(archive_url or installation_paths().archive_url)
-    folder = reports or installation_paths().reports
     pages = make_renderer(all_simulated=reader.all_simulated)
-    declared = DeclarationsReader()
-    choices, fleets = AnswerCache(), AnswerCache()
 
     @app.exception_handler(NoArchive)
     def _empty(request: Request, error: Exception) -> Response:
@@ -119,25 +99,13 @@ def create_app(
             return pages.refused_query(request, errors)
         return await request_validation_exception_handler(request, error)
 
-    # Reports and their tables contain costs; pages of measurements are shown without them.
-    money = [depends(access.require_cost_access)]
-    overview.router(pages, reader, declared, fleets, folder, active_runs).add_to(app)
-    providers.router(pages, reader, declared, fleets).add_to(app)
-    promises.router(pages, reader, declared).add_to(app)
-    workloads.router(pages, reader, declared, fleets).add_to(app)
-    campaigns.router(pages, reader, declared, folder).add_to(app)
-    trials.router(pages, reader, declared).add_to(app)
-    decisions.router(pages, reader, declared, choices, acting).add_to(app, money)
-    if acting is not None:
-        finding_actions.router(pages, reader, declared, acting).add_to(app)
-        repeats.router(pages, reader, declared, acting).add_to(app, money)
-    findings.router(pages, reader, declared, acting).add_to(app)
-    prices.router(pages, reader, declared).add_to(app, money)
-    spend.router(pages, reader, declared).add_to(app, money)
-    changes.router(pages, reader, declared, fleets).add_to(app)
-    jump.router(reader, declared).add_to(app)
-    cells.router(reader, declared).add_to(app)
-    report_pages.router(folder).add_to(app, money)
+    site = Site(
+        pages, reader, DeclarationsReader(), reports or installation_paths().reports, AnswerCache(), AnswerCache(), acting, active_runs
+    )
+    for routes in all_routes(site):
+        routes.add_to(app)
+        if routes.entry is not None:
+            pages.navigation.append((routes.entry, routes.money))
     app.include_router(static_files.router(pages.assets))
 
     @app.get("/openapi.json", include_in_schema=False)

@@ -11,14 +11,14 @@ from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, FastAPI, Query, Request
-from fastapi.params import Depends
+from fastapi import Depends as depends
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from pydantic_core import to_jsonable_python
 
 from plumbline.archive import Archive
-from plumbline.dashboard.access import can_see_costs
+from plumbline.dashboard.access import can_see_costs, require_cost_access
 from plumbline.dashboard.assets import Assets
 from plumbline.metrics.formatting import (
     capitalize_first,
@@ -36,17 +36,6 @@ from plumbline.presentation.series_summary import format_age
 Attempt = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="the last usable one, else the last, if left out")]
 """No larger than what the archive's column holds."""
 
-NAV = (
-    ("Overview", "/"),
-    ("Providers", "/providers"),
-    ("Workloads", "/workloads"),
-    ("Decisions", "/decisions"),
-    ("Findings", "/findings"),
-    ("Changes", "/changes"),
-    ("Prices", "/prices"),
-    ("Spend", "/spend"),
-)
-COST_PAGES = ("/decisions", "/prices", "/spend")
 # A page loads only its own style sheets and scripts, none of them inline. Plotly places its letters and layers by style
 # attributes and one style element of its own: hence 'unsafe-inline' for styles, and for styles alone.
 PAGE_POLICY = (
@@ -81,13 +70,28 @@ class RefusedForm:
 
 
 @dataclass(frozen=True)
+class NavEntry:
+    """An entry of the navigation, by its place from left to right."""
+
+    place: int
+    title: str
+    path: str
+
+
+@dataclass(frozen=True)
 class PageRenderer:
-    """Renders templates for one app. `now` is the clock of every page; `all_simulated`: whether nothing in the archive was measured."""
+    """Renders templates for one app. `now` is the clock of every page; `all_simulated`: whether nothing in the archive was measured.
+    `navigation`: the entries of the app's pages, each with whether it is of costs alone."""
 
     templates: Environment
     assets: Assets
     now: Callable[[], datetime]
     all_simulated: Callable[[], bool]
+    navigation: list[tuple[NavEntry, bool]]
+
+    def entries(self, money: bool) -> list[NavEntry]:
+        """The navigation of a reader, in order; `money`: with access to costs."""
+        return sorted((entry for entry, costs in self.navigation if money or not costs), key=lambda entry: (entry.place, entry.title))
 
     def page(self, request: Request, name: str, view: Any = None, /, *, status: int = 200, **context: Any) -> Response:
         """The view model as JSON where the address ends with `.json`, else the template as a page, with `base` (mount path), `now`, `money` (access to costs), `nav`, `here` (its entry), `all_simulated`
@@ -98,7 +102,7 @@ class PageRenderer:
         sees_costs = can_see_costs(request)
         context_filter = context.get("chosen")
         chosen = context_filter if isinstance(context_filter, Filter) else Filter()
-        nav = [(title, path, chosen.carried(path)) for title, path in NAV if sees_costs or path not in COST_PAGES]
+        nav = [(each.title, each.path, chosen.carried(each.path)) for each in self.entries(sees_costs)]
         context |= {
             "base": base,
             "now": self.now(),
@@ -107,11 +111,16 @@ class PageRenderer:
             "chosen_fields": {name: str(value) for name, value in vars(chosen).items() if value and (name, value) != ("per", "token")},
             "money": sees_costs,
             "all_simulated": self.all_simulated(),
-            "here": _current_entry(request.url.path.removeprefix(base)),
+            "here": self._current_entry(request.url.path.removeprefix(base)),
             "request": request,
         }
         html = self.templates.get_template(name).render(**context)
         return HTMLResponse(html, status, {"Content-Security-Policy": PAGE_POLICY, "Cache-Control": "no-store"})
+
+    def _current_entry(self, path: str) -> str:
+        """The entry of the navigation that a path belongs to; empty for campaigns, trials and reports, which have none."""
+        first = f"/{path.split('/')[1]}" if path.count("/") else "/"
+        return first if first in {entry.path for entry, _ in self.navigation} else ""
 
     def message(self, request: Request, title: str, text: str, status: int = 200) -> Response:
         """A page of one sentence. As JSON it is an error also where a page says "no results yet"."""
@@ -142,7 +151,7 @@ class PageRenderer:
 def make_renderer(all_simulated: Callable[[], bool] = lambda: False) -> PageRenderer:
     """Pages over this package's templates."""
     templates, assets = _templates()
-    return PageRenderer(templates, assets, lambda: datetime.now(timezone.utc), all_simulated)
+    return PageRenderer(templates, assets, lambda: datetime.now(timezone.utc), all_simulated, [])
 
 
 @cache
@@ -190,17 +199,22 @@ def wants_json(request: Request) -> bool:
 
 
 class PageRoutes(APIRouter):
-    """Routes of pages. Each page answers its view model as JSON too: at its own address with `.json`, the overview at `/overview.json`."""
+    """Routes of pages. Each page answers its view model as JSON too: at its own address with `.json`, the overview at `/overview.json`.
 
-    def __init__(self, *, include_in_schema: bool = True) -> None:
+    `entry`: in the navigation; None of pages that have none. `money`: only readers with access to costs see them.
+    """
+
+    def __init__(self, entry: NavEntry | None = None, *, money: bool = False, include_in_schema: bool = True) -> None:
         super().__init__(include_in_schema=include_in_schema)
+        self.entry, self.money = entry, money
         self._declared: list[tuple[str, Callable[..., Any], dict[str, Any]]] = []
 
     def add_api_route(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         self._declared.append((path, endpoint, options))
 
-    def add_to(self, app: FastAPI, dependencies: Sequence[Depends] = ()) -> None:
+    def add_to(self, app: FastAPI) -> None:
         """Add the routes to the app; including a router of FastAPI would analyze the signature of each endpoint twice."""
+        dependencies = [depends(require_cost_access)] if self.money else []
         for path, endpoint, options in self._declared:
             behind = [*dependencies, *(options["dependencies"] or ())]
             shown = options["include_in_schema"] and self.include_in_schema
@@ -223,12 +237,6 @@ def anchor(text: str) -> str:
     return _SEPARATORS.sub("-", text).strip("-").lower()
 
 
-def _current_entry(path: str) -> str:
-    """The entry of the navigation that a path belongs to; empty for campaigns, trials and reports, which have none."""
-    first = f"/{path.split('/')[1]}" if path.count("/") else "/"
-    return first if first in {entry for _, entry in NAV} else ""
-
-
 def explanation(detail: Mapping[str, object]) -> str:
     """A finding's attribution; empty without one."""
     return str(detail.get("explanation") or "")
@@ -245,7 +253,7 @@ def read_parts(request: Request, parts: Waiting = "") -> Waiting:
     return "all" if wants_json(request) else parts
 
 
-Parts = Annotated[Waiting, Depends(read_parts)]
+Parts = Annotated[Waiting, depends(read_parts)]
 """The parts that a page waits for: the parts that are cached, its main part too, or everything."""
 
 

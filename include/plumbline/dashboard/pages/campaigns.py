@@ -15,8 +15,8 @@ from plumbline.archive.pages import CampaignHead
 from plumbline.archive.repository import Slice
 from plumbline.dashboard.access import can_see_costs, require_cost_access
 from plumbline.dashboard.filters import Chosen, filter_bar
-from plumbline.dashboard.rendering import PageRenderer, PageRoutes
-from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.dashboard.rendering import PageRoutes
+from plumbline.dashboard.site import Site
 from plumbline.declarations import Declarations
 from plumbline.metrics import METRICS
 from plumbline.presentation.decisions import DecisionRow, decision_row
@@ -122,9 +122,10 @@ def _is_about(finding: FindingView, series: Collection[SeriesView]) -> bool:
     return any(s.series_key in series_keys if series_keys else s.provider == finding.provider for s in series)
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, reports: Path) -> PageRoutes:
+def router(site: Site) -> PageRoutes:
     """`/campaigns/{campaign_id}` and the tables that were exported of it."""
     routes = PageRoutes()
+    pages, reader, declared, reports = site.pages, site.reader, site.declared, site.reports
 
     @routes.page("/campaigns/{campaign_id}")
     def show_campaign(

@@ -13,7 +13,7 @@ from plumbline.answers.fleet import primary_number
 from plumbline.archive import Archive, MetricPoint, SeriesView
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.rendering import PageRoutes
-from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.dashboard.site import Site
 from plumbline.declarations import Declarations
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import common_scale, format_name
@@ -60,9 +60,10 @@ def _first_measured(archive: Archive, declared: Declarations, series: SeriesView
     return "", []
 
 
-def router(reader: ArchiveReader, declared: DeclarationsReader) -> PageRoutes:
+def router(site: Site) -> PageRoutes:
     """`/cells/{provider}/{workload}`."""
     routes = PageRoutes(include_in_schema=False)
+    reader, declared = site.reader, site.declared
 
     @routes.get("/cells/{provider}/{workload}")
     def show_cell(request: Request, provider: str, workload: str) -> Response:

@@ -14,8 +14,8 @@ from fastapi.responses import Response
 from plumbline.analysis.drift.environment import FACT_NAMES, Adoption, FactChange, FactReading, fact_changes
 from plumbline.archive import FindingView
 from plumbline.dashboard.access import can_see_costs
-from plumbline.dashboard.rendering import PageRenderer, PageRoutes, Parts, address_with, waits_for
-from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
+from plumbline.dashboard.rendering import NavEntry, PageRoutes, Parts, address_with, waits_for
+from plumbline.dashboard.site import Site
 from plumbline.findings.cause import slowdown
 from plumbline.findings.types import about_speed
 from plumbline.metrics.formatting import format_change
@@ -133,9 +133,10 @@ def _effect(finding: FindingView) -> Effect:
     return Effect(finding.finding_id, workload, finding.metric or "", format_change(finding.effect), interval)
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, fleets: AnswerCache) -> PageRoutes:
+def router(site: Site) -> PageRoutes:
     """`/changes`."""
-    routes = PageRoutes()
+    routes = PageRoutes(NavEntry(60, "Changes", "/changes"))
+    pages, reader, declared, fleets = site.pages, site.reader, site.declared, site.fleets
 
     @routes.page("/changes")
     def show_changes(request: Request, parts: Parts) -> Response:

@@ -18,7 +18,6 @@ from plumbline.answers.current_results import decide_teams
 from plumbline.answers.experiments import next_experiments
 from plumbline.answers.winner_change import STORED_LOOKED_BACK, last_winner_change
 from plumbline.archive import Archive
-from plumbline.dashboard.acting import Acting
 from plumbline.dashboard.decision_query import (
     PROVIDERS_SHOWN,
     SLIDER_PREFIX,
@@ -31,8 +30,8 @@ from plumbline.dashboard.decision_query import (
 )
 from plumbline.dashboard.filters import Chosen, filter_bar
 from plumbline.dashboard.pages.repeats import repeat_form
-from plumbline.dashboard.rendering import PageRenderer, PageRoutes, Parts, address_with, base_path, waits_for, wants_json
-from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
+from plumbline.dashboard.rendering import NavEntry, PageRoutes, Parts, address_with, base_path, waits_for, wants_json
+from plumbline.dashboard.site import Site
 from plumbline.declarations import Preference
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_name, format_percent
@@ -142,11 +141,10 @@ def _trials(adjusted: AdjustedDecision) -> list[TrialsPart]:
 STORED_PER_PAGE = 25
 
 
-def router(
-    pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: AnswerCache, acting: Acting | None = None
-) -> PageRoutes:
+def router(site: Site) -> PageRoutes:
     """`/decisions` and `/decisions/{team}/{kind}`, with the old address of what a price must be to change a choice."""
-    routes = PageRoutes()
+    routes = PageRoutes(NavEntry(40, "Decisions", "/decisions"), money=True)
+    pages, reader, declared, choices, acting = site.pages, site.reader, site.declared, site.choices, site.acting
 
     @routes.page("/decisions")
     def show_decisions(request: Request, chosen: Chosen, parts: Parts, after: str = Query("", max_length=200)) -> Response:

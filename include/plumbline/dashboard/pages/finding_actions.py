@@ -13,8 +13,8 @@ from fastapi.responses import RedirectResponse, Response
 from plumbline.archive import Archive, FindingView
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.acting import REFUSED, Acting, Actor, actor_of, reason_error
-from plumbline.dashboard.rendering import PageRenderer, PageRoutes, RefusedForm, TypedField, base_path
-from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.dashboard.rendering import PageRoutes, RefusedForm, TypedField, base_path
+from plumbline.dashboard.site import Site
 from plumbline.declarations import Declarations
 from plumbline.findings.types import stored_type
 from plumbline.workflows.baseline_decision import action_key
@@ -103,9 +103,12 @@ def _allowed_actions(actor: Actor, declared: Declarations, view: FindingView) ->
     return actions
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, acting: Acting) -> PageRoutes:
+def router(site: Site) -> PageRoutes:
     """`POST /findings/act`."""
     routes = PageRoutes(include_in_schema=False)
+    pages, reader, declared, acting = site.pages, site.reader, site.declared, site.acting
+    if acting is None:
+        return routes
 
     @routes.post("/findings/act")
     def act(

@@ -14,11 +14,10 @@ from plumbline.answers.monthly_costs import SETTLED as SETTLED_STATES
 from plumbline.archive import Archive, FindingView
 from plumbline.archive.repository import Slice
 from plumbline.dashboard.access import can_see_costs
-from plumbline.dashboard.acting import Acting
 from plumbline.dashboard.filters import ChosenOfFindings, filter_bar
 from plumbline.dashboard.pages.finding_actions import TAKEN, action_forms
-from plumbline.dashboard.rendering import PageRenderer, PageRoutes
-from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.dashboard.rendering import NavEntry, PageRoutes
+from plumbline.dashboard.site import Site
 from plumbline.findings.compared import Compared
 from plumbline.findings.monthly_cost import sum_costs
 from plumbline.metrics.formatting import join_words
@@ -36,9 +35,10 @@ MAX_PROVIDER_NAMES = 50
 """Providers that the form offers by name; of more, one is typed."""
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, acting: Acting | None = None) -> PageRoutes:
+def router(site: Site) -> PageRoutes:
     """`/findings` and `/findings/{finding_id}`."""
-    routes = PageRoutes()
+    routes = PageRoutes(NavEntry(50, "Findings", "/findings"))
+    pages, reader, declared, acting = site.pages, site.reader, site.declared, site.acting
 
     @routes.page("/findings")
     def show_findings(

@@ -9,8 +9,8 @@ from fastapi import Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from plumbline.dashboard.access import can_see_costs
-from plumbline.dashboard.rendering import COST_PAGES, NAV, PageRoutes
-from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.dashboard.rendering import PageRoutes
+from plumbline.dashboard.site import Site
 
 CAMPAIGNS = 50
 """Newest campaigns that a jump finds."""
@@ -18,15 +18,16 @@ SHORTEST, MOST = 3, 6
 """Characters of a part of an id that is looked up, and ids of a kind that are found."""
 
 
-def router(reader: ArchiveReader, declared: DeclarationsReader) -> PageRoutes:
+def router(site: Site) -> PageRoutes:
     """`/jump`: (kind, name, path) of each place, for the script of the pages; `/jump/ids`: the same of ids that contain a text."""
     routes = PageRoutes(include_in_schema=False)
+    reader, declared = site.reader, site.declared
 
     @routes.get("/jump")
     def show_places(request: Request) -> Response:
         money = can_see_costs(request)
         archive, known = reader.archive(money), declared.now(money)
-        places = [("page", name, path) for name, path in NAV if money or path not in COST_PAGES]
+        places = [("page", each.title, each.path) for each in site.pages.entries(money)]
         places += [("provider", n, f"/providers/{quote(n)}") for n in sorted({*known.providers, *archive.provider_names()})]
         workloads = sorted({*known.workloads, *(w.workload for w in archive.workload_names())})
         places += [("workload", n, f"/workloads/{quote(n)}") for n in workloads]

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from fastapi import Query, Request
 from fastapi.responses import Response
 
-from plumbline.answers.active_runs import ReadActiveRuns
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.active_runs import ask_airflow
 from plumbline.dashboard.filters import Chosen, filter_bar
-from plumbline.dashboard.rendering import PageRenderer, PageRoutes, Parts, address_with, waits_for
-from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
+from plumbline.dashboard.rendering import NavEntry, PageRoutes, Parts, address_with, waits_for
+from plumbline.dashboard.site import Site
 from plumbline.presentation.heat_map import LEGEND, VIEWS, HeatView
 from plumbline.presentation.overview import PAID, overview
 
 
-def router(
-    pages: PageRenderer,
-    reader: ArchiveReader,
-    declared: DeclarationsReader,
-    fleets: AnswerCache,
-    reports: Path,
-    active_runs: ReadActiveRuns | None = None,
-) -> PageRoutes:
-    """`/`: every workload on every provider. `active_runs`: None outside Airflow."""
-    routes = PageRoutes()
+def router(site: Site) -> PageRoutes:
+    """`/`: every workload on every provider."""
+    routes = PageRoutes(NavEntry(10, "Overview", "/"))
+    pages, reader, declared, fleets, reports, active_runs = (
+        site.pages,
+        site.reader,
+        site.declared,
+        site.fleets,
+        site.reports,
+        site.active_runs,
+    )
 
     @routes.page("/")
     def show_overview(

@@ -13,8 +13,8 @@ from fastapi.responses import Response
 from plumbline.analysis.prices.book import all_with_effective_prices, prices_in_force, with_effective_prices
 from plumbline.answers.monthly_costs import monthly_costs
 from plumbline.archive import Archive, FindingView, PriceReadingView, PriceView
-from plumbline.dashboard.rendering import PageRenderer, PageRoutes
-from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.dashboard.rendering import NavEntry, PageRoutes
+from plumbline.dashboard.site import Site
 from plumbline.declarations import Declarations, Price, Provider
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.findings.types.held_price import HeldPrice
@@ -251,9 +251,10 @@ def _choices(archive: Archive, declared: Declarations, provider: str) -> list[di
     ]
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> PageRoutes:
+def router(site: Site) -> PageRoutes:
     """`/prices` and `/prices/{provider}`."""
-    routes = PageRoutes()
+    routes = PageRoutes(NavEntry(70, "Prices", "/prices"), money=True)
+    pages, reader, declared = site.pages, site.reader, site.declared
 
     @routes.page("/prices")
     def show_prices(request: Request, after: str = Query("", max_length=200)) -> Response:

@@ -13,15 +13,16 @@ from plumbline.answers.claims import claimable
 from plumbline.answers.monthly_costs import headlines
 from plumbline.answers.promises import DECLARE, provider_promises
 from plumbline.dashboard.access import can_see_costs, require_cost_access
-from plumbline.dashboard.rendering import PageRenderer, PageRoutes
-from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.dashboard.rendering import PageRoutes
+from plumbline.dashboard.site import Site
 from plumbline.results import InvalidResult
 from plumbline.workflows.claim import NothingToClaim, write_claim
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> PageRoutes:
+def router(site: Site) -> PageRoutes:
     """`/providers/{provider}/promises` and `/findings/{finding_id}/claim.eml`."""
     routes = PageRoutes()
+    pages, reader, declared = site.pages, site.reader, site.declared
 
     @routes.page("/providers/{provider}/promises")
     def show_promises(request: Request, provider: str) -> Response:

@@ -23,8 +23,8 @@ from plumbline.archive.trends import LaunchCounts
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.filters import Chosen, filter_bar
 from plumbline.dashboard.pages.workloads import cached_rankings, leads
-from plumbline.dashboard.rendering import PageRenderer, PageRoutes, Parts, address_with, waits_for
-from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
+from plumbline.dashboard.rendering import NavEntry, PageRoutes, Parts, address_with, waits_for
+from plumbline.dashboard.site import Site
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.promises.judging.launches import launch_share
 from plumbline.declarations.promises.launch_success import LaunchSuccess
@@ -301,9 +301,10 @@ def year_events(archive: Archive, trend: Trend | None, year: FleetYear, name: st
     return tuple(sorted(events, key=lambda event: event.at))
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, fleets: AnswerCache) -> PageRoutes:
+def router(site: Site) -> PageRoutes:
     """`/providers` and `/providers/{provider}`."""
-    routes = PageRoutes()
+    routes = PageRoutes(NavEntry(20, "Providers", "/providers"))
+    pages, reader, declared, fleets = site.pages, site.reader, site.declared, site.fleets
 
     @routes.page("/providers")
     def show_providers(request: Request, chosen: Chosen, parts: Parts, after: str = "") -> Response:

@@ -12,8 +12,9 @@ from fastapi.responses import RedirectResponse, Response
 from plumbline.analysis.decisions.experiments import Experiment
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.dashboard.acting import Acting, Actor, actor_of, reason_error
-from plumbline.dashboard.rendering import PageRenderer, PageRoutes, RefusedForm, TypedField, base_path
-from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.dashboard.rendering import PageRoutes, RefusedForm, TypedField, base_path
+from plumbline.dashboard.site import Site
+from plumbline.dashboard.sources import DeclarationsReader
 from plumbline.workflows.finding_action import ActionRun, AlreadyStarted, NotStarted
 from plumbline.workflows.plan import RERUN_DAG, RepeatRequest
 
@@ -56,9 +57,12 @@ def _may_start(actor: Actor, declared: DeclarationsReader, provider: str) -> boo
     return declaration is not None and declaration.enabled and actor.may_start(declaration.dag_id)
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, acting: Acting) -> PageRoutes:
+def router(site: Site) -> PageRoutes:
     """`POST /decisions/repeats`."""
-    routes = PageRoutes(include_in_schema=False)
+    routes = PageRoutes(include_in_schema=False, money=True)
+    pages, reader, declared, acting = site.pages, site.reader, site.declared, site.acting
+    if acting is None:
+        return routes
 
     @routes.post("/decisions/repeats")
     def start_repeats(

@@ -8,6 +8,7 @@ from fastapi import HTTPException
 from fastapi.responses import FileResponse
 
 from plumbline.dashboard.rendering import PageRoutes
+from plumbline.dashboard.site import Site
 from plumbline.presentation.written_reports import raw_file, report_file
 
 # Its scripts run in an origin of their own: what a campaign's names or logs might smuggle in reaches no login of Airflow's.
@@ -18,9 +19,10 @@ _POLICY = (
 )
 
 
-def router(reports: Path) -> PageRoutes:
+def router(site: Site) -> PageRoutes:
     """`/reports/{campaign_id}`, and what lies beside it."""
-    routes = PageRoutes(include_in_schema=False)
+    routes = PageRoutes(include_in_schema=False, money=True)
+    reports = site.reports
 
     def send(file: Path | None, missing: str) -> FileResponse:
         if file is None:

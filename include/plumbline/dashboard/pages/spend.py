@@ -8,16 +8,17 @@ from fastapi.responses import RedirectResponse, Response
 from plumbline.analysis.cost.budget import sum_limits
 from plumbline.analysis.cost.commitments import USE
 from plumbline.answers.spend import spend
-from plumbline.dashboard.rendering import PageRenderer, PageRoutes, base_path
-from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.dashboard.rendering import NavEntry, PageRoutes, base_path
+from plumbline.dashboard.site import Site
 from plumbline.metrics.formatting import format_amount
 from plumbline.presentation.commitments import commitment_table
 from plumbline.presentation.spend import NOTE, spend_csv
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> PageRoutes:
+def router(site: Site) -> PageRoutes:
     """`/spend` and its CSV; `/budgets` is its old address."""
-    routes = PageRoutes()
+    routes = PageRoutes(NavEntry(80, "Spend", "/spend"), money=True)
+    pages, reader, declared = site.pages, site.reader, site.declared
 
     @routes.page("/spend")
     def show_spend(request: Request) -> Response:

@@ -19,8 +19,8 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from plumbline.answers.relative_criteria import resolve_criteria
 from plumbline.archive import Archive
 from plumbline.dashboard.access import can_see_costs
-from plumbline.dashboard.rendering import Attempt, PageRenderer, PageRoutes
-from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.dashboard.rendering import Attempt, PageRoutes
+from plumbline.dashboard.site import Site
 from plumbline.metrics.formatting import format_bytes
 from plumbline.presentation.chart_evidence import MOST_BYTES, Latencies, StepTimes, evidence_of
 from plumbline.presentation.charts.chart import Chart
@@ -144,9 +144,10 @@ def read_chunks(file: IO[bytes]) -> Iterator[bytes]:
             yield piece
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> PageRoutes:
+def router(site: Site) -> PageRoutes:
     """`/trials/{trial_id}`, its charts and its files."""
     routes = PageRoutes()
+    pages, reader, declared = site.pages, site.reader, site.declared
 
     @routes.page("/trials/{trial_id}")
     def show_trial(request: Request, trial_id: str, attempt: Attempt = None) -> Response:

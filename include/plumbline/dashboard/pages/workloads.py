@@ -24,7 +24,8 @@ from plumbline.archive import Archive, FindingView
 from plumbline.archive.pages import SeriesResult, WorkloadName
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.filters import Chosen, filter_bar
-from plumbline.dashboard.rendering import PageRenderer, PageRoutes, Parts, Waiting, address_with, waits_for
+from plumbline.dashboard.rendering import NavEntry, PageRoutes, Parts, Waiting, address_with, waits_for
+from plumbline.dashboard.site import Site
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.metrics.pooling import Pooled, pool
@@ -259,9 +260,10 @@ def _teams(declared: Declarations, workload: str) -> tuple[str, ...]:
     return tuple(sorted({team for team, _, preference in declared.choices() if workload in preference.workloads}))
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, fleets: AnswerCache) -> PageRoutes:
+def router(site: Site) -> PageRoutes:
     """`/workloads` and `/workloads/{workload}`."""
-    routes = PageRoutes()
+    routes = PageRoutes(NavEntry(30, "Workloads", "/workloads"))
+    pages, reader, declared, fleets = site.pages, site.reader, site.declared, site.fleets
 
     @routes.page("/workloads")
     def show_workloads(request: Request, chosen: Chosen, parts: Parts) -> Response:

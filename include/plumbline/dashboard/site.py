@@ -1,0 +1,26 @@
+"""What the pages of one app share: the one argument of each page's `router`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from plumbline.answers.active_runs import ReadActiveRuns
+from plumbline.dashboard.acting import Acting
+from plumbline.dashboard.rendering import PageRenderer
+from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
+
+
+@dataclass(frozen=True)
+class Site:
+    """`reports`: the folder of written reports. `fleets`, `choices`: answers that several pages share. `acting`: how users act; None without
+    buttons. `active_runs`: what Airflow runs now; None outside Airflow."""
+
+    pages: PageRenderer
+    reader: ArchiveReader
+    declared: DeclarationsReader
+    reports: Path
+    fleets: AnswerCache
+    choices: AnswerCache
+    acting: Acting | None = None
+    active_runs: ReadActiveRuns | None = None
