@@ -62,7 +62,7 @@ with create_session() as session:
 from airflow import plugins_manager
 plugins = plugins_manager.get_plugin_info()
 from plumbline.airflow.action_runs import ActionRuns
-from plumbline.workflows.experiments import RepeatRequest
+from plumbline.workflows.plan import RepeatRequest
 from plumbline.workflows.finding_action import AlreadyStarted
 
 repeats = RepeatRequest("local-1core", "gpt-tiny-cpu", "training", 6, "2026-11", "x")
