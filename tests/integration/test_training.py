@@ -248,7 +248,7 @@ def test_the_worker_ends_with_a_harness_that_is_killed(tmp_path: Path) -> None:
 
 @pytest.mark.exclusive
 def test_the_cost_of_tokens_is_the_price_of_the_stopwatch(tmp_path: Path) -> None:
-    """Price × wall time ÷ tokens, from the end of one checkpoint to the end of another, against the cost by the reported rate: within 1 %."""
+    """Price × wall time ÷ tokens, a checkpoint at each declared interval, against the cost by the reported rate: within 1 %."""
     every = 20
     measured = run(tmp_path, steps={"discard": 20, "measure": 600}, checkpoint={"every": every, "keep": 1})
     values = {(row.metric, row.statistic, row.phase): row.value for row in measured.metrics}
@@ -257,13 +257,15 @@ def test_the_cost_of_tokens_is_the_price_of_the_stopwatch(tmp_path: Path) -> Non
     cost = next(c for c in costs_of("training", quoted, lambda *key: values.get(key)) if c.metric == "cost_per_1m_trained_tokens")
 
     steps = [s for s in pq.read_table(next(e.path for e in measured.evidence if e.kind == "steps")).to_pylist() if s["phase"] == "steady"]
-    after = [i + 1 for i, step in enumerate(steps[:-1]) if step["checkpoint_s"] is not None]
-    first, last = after[0], after[-1]
-    assert (last - first) % every == 0
-    assert last - first >= len(steps) - 2 * every, "nearly all that the rate was made of"
-    # Our own checksum of a checkpoint is nobody's training.
-    wall_s = steps[last]["start_s"] - steps[first]["start_s"] - sum(step["checksum_s"] or 0.0 for step in steps[first:last])
-    stopwatch = usd_per_hour / 3600 * wall_s / ((last - first) * 4 * 2 * 16) * 1e6
+    saves = [step["checkpoint_s"] for step in steps if step["checkpoint_s"] is not None]
+    assert len(saves) >= len(steps) // every - 1 > 10
+    # From the first step's begin to the last one's, on one clock; a window of whole intervals alone would be other steps than the rate's, and this
+    # machine's speed changes. Our own checksum of a checkpoint is nobody's training.
+    before_last = steps[:-1]
+    wall_s = steps[-1]["start_s"] - steps[0]["start_s"] - sum(step["checksum_s"] or 0.0 for step in before_last)
+    held_up_s = sum(step["checkpoint_s"] or 0.0 for step in before_last)
+    each_s = (wall_s - held_up_s) / len(before_last) + sum(saves) / len(saves) / every
+    stopwatch = usd_per_hour / 3600 * each_s / (4 * 2 * 16) * 1e6
     assert cost.value == pytest.approx(stopwatch, rel=0.01)
     median = values["tokens_per_second", "median", "steady"]
     assert median is not None

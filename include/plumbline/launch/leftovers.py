@@ -54,7 +54,7 @@ def stored_leftovers(provider: str) -> Leftovers | None:
     """The newest stored count; None without a readable one."""
     try:
         return Leftovers.read(json.loads(_file(provider).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, LookupError, AttributeError):
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return None
 
 

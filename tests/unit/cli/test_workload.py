@@ -17,7 +17,7 @@ from plumbline.declarations.workloads.prompts import load_prompts
 
 class _Declared:
     def __init__(self, *workloads: InferenceWorkload) -> None:
-        self.workloads = {each.name: each for each in workloads}
+        self.inference_workloads = {each.name: each for each in workloads}
 
 
 def invoke(monkeypatch: pytest.MonkeyPatch, folder: Path, *words: str, name: str = "p.jsonl", **prompts: Any) -> Any:
