@@ -48,6 +48,7 @@ def test_a_set_scaling_delay_is_measured_within_five_percent(tmp_path: Path) -> 
     assert [step["took_s"] for step in evidence["steps"]] == [0, took.value]
 
 
+@pytest.mark.full  # the one above drives the same path; what its verdict makes of the steps is test_scale_out.py's
 def test_a_server_that_never_scales_has_no_time(tmp_path: Path) -> None:
     result = scaled(tmp_path, "6s", burst=6)
     took = row(result, "time_to_scale_out", "max")
@@ -55,6 +56,7 @@ def test_a_server_that_never_scales_has_no_time(tmp_path: Path) -> None:
     assert "no_scale_out" in [judgement.reason.code for judgement in result.judgements]
 
 
+@pytest.mark.full
 def test_a_server_that_holds_every_step_takes_no_time(tmp_path: Path) -> None:
     result = scaled(tmp_path, "6s")
     took = row(result, "time_to_scale_out", "max")
