@@ -74,7 +74,7 @@ def trigger(**changed: Any) -> LaunchTrigger:
 
 
 async def fired(watching: LaunchTrigger) -> tuple[str, LaunchObservation]:
-    """What the trigger fires, through JSON and from a trigger made anew from its row, as Airflow does both."""
+    """What the trigger fires, through JSON and from a trigger made again from its row, as Airflow does both."""
     path, arguments = watching.serialize()
     assert path == "plumbline.airflow.triggers.LaunchTrigger"
     events = [event async for event in LaunchTrigger(**json.loads(json.dumps(arguments))).run()]

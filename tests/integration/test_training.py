@@ -260,13 +260,19 @@ def test_the_cost_of_tokens_is_the_price_of_the_stopwatch(tmp_path: Path) -> Non
     saves = [step["checkpoint_s"] for step in steps if step["checkpoint_s"] is not None]
     assert len(saves) >= len(steps) // every - 1 > 10
     # From the first step's begin to the last one's, on one clock; a window of whole intervals alone would be other steps than the rate's, and this
-    # machine's speed changes. Our own checksum of a checkpoint is nobody's training.
+    # machine's speed changes. Our own checksum of a checkpoint is no training.
     before_last = steps[:-1]
     wall_s = steps[-1]["start_s"] - steps[0]["start_s"] - sum(step["checksum_s"] or 0.0 for step in before_last)
     held_up_s = sum(step["checkpoint_s"] or 0.0 for step in before_last)
     each_s = (wall_s - held_up_s) / len(before_last) + sum(saves) / len(saves) / every
     stopwatch = usd_per_hour / 3600 * each_s / (4 * 2 * 16) * 1e6
     assert cost.value == pytest.approx(stopwatch, rel=0.01)
+    # From the end of one checkpoint to the end of another, whatever lies between: other steps than the rate's, so only nearly the same.
+    after = [i + 1 for i, step in enumerate(before_last) if step["checkpoint_s"] is not None]
+    whole = steps[after[0] : after[-1]]
+    whole_s = steps[after[-1]]["start_s"] - whole[0]["start_s"] - sum(step["checksum_s"] or 0.0 for step in whole)
+    assert len(whole) % every == 0 and len(whole) >= len(steps) - 2 * every
+    assert cost.value == pytest.approx(usd_per_hour / 3600 * whole_s / (len(whole) * 4 * 2 * 16) * 1e6, rel=0.05)
     median = values["tokens_per_second", "median", "steady"]
     assert median is not None
     assert usd_per_hour / 3600 / median * 1e6 < stopwatch, "the median step leaves something out"

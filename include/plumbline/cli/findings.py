@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from plumbline import answers, workflows
+from plumbline import workflows
 from plumbline.answers.compared_series import compared_series
 from plumbline.archive import FindingView
 from plumbline.cli.exit_status import BROKEN, FAILED, OK
@@ -57,7 +57,9 @@ def list_findings(settled: Settled = False, provider: Of = None, verbose: Verbos
                 fail(unknown_name("provider", provider, names))
             views = [view for view in views if provider in view.providers]
         compared = Compared(0, 0) if views else compared_series(archive, provider)
-        costs = answers.monthly_costs.monthly_costs(archive, declared, views) if declared else {}
+        from plumbline.answers.monthly_costs import monthly_costs  # with statistics, which an empty list does not wait for
+
+        costs = monthly_costs(archive, declared, views) if declared else {}
     from plumbline.findings.monthly_cost import sum_costs
 
     views.sort(key=lambda f: f.opened_at, reverse=True)

@@ -18,7 +18,7 @@ PACKAGE = Path(plumbline.__file__).parent
 DECLARED = {one.model_fields["inject"].annotation: one for one in get_args(get_args(Fault)[0])}
 KNOWN_IN = {
     "declarations/providers/launchers.py",  # its word in the description of launcher.volume_claim
-    "declarations/workloads/training.py",
+    "declarations/workloads/faults.py",
     "harness/faults/pod_delete.py",
 }
 

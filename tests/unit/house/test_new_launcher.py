@@ -308,7 +308,7 @@ def operator(queue: Queue) -> LaunchOperator:
 
 
 def deferred(queue: Queue) -> RemoteTrigger:
-    """The trigger of the trial's task, made anew from its row."""
+    """The trigger of the trial's task, made again from its row."""
     with pytest.raises(TaskDeferred) as waiting:
         operator(queue).execute(CONTEXT)
     path, row = waiting.value.trigger.serialize()

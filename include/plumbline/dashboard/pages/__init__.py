@@ -11,8 +11,6 @@ from plumbline.dashboard.site import Site
 
 
 def all_routes(site: Site) -> Iterator[PageRoutes]:
-    """The routes of each file that has a `router`, by name."""
+    """The routes of each file, by name."""
     for found in sorted(pkgutil.iter_modules(__path__), key=lambda module: module.name):
-        router = getattr(import_module(f"{__name__}.{found.name}"), "router", None)
-        if router is not None:
-            yield router(site)
+        yield import_module(f"{__name__}.{found.name}").router(site)

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared, extensible, removed_values
 from plumbline.declarations.urls import DeclaredUrl
+from plumbline.declarations.workloads.faults import Fault
 from plumbline.declarations.workloads.loss_check import LossCheck
 from plumbline.declarations.workloads.models import BertShape, HubModel, LlamaShape, TransformerShape, VitShape
 from plumbline.declarations.workloads.workload import Seed, Workload
@@ -84,61 +85,6 @@ _OwnTask = Annotated[LanguageModel | Lora | Contrastive | Classification | Reinf
 OWN_TASKS = frozenset(get_args(each.model_fields["kind"].annotation)[0] for each in get_args(get_args(_OwnTask)[0]))
 _EXTENSIBLE = extensible(_OwnTask, TrainingTask, "plumbline.training_tasks")
 Task = Annotated[_OwnTask, _EXTENSIBLE.validator, _EXTENSIBLE.serializer]
-
-AtStep = Annotated[int, Field(ge=1, description="counted from 0, warm-up included")]
-Times = Annotated[
-    int, Field(ge=1, le=1000, description="number of consecutive attempts with the fault; more than restarts makes the trial fail")
-]
-
-
-class DeclaredFault(Declared):
-    """Base of all declared faults: when they strike, and how often."""
-
-    replaces_pod: ClassVar[bool] = False
-    """The launcher ends the trial's pod and starts another."""
-
-
-class RankKill(DeclaredFault):
-    """A training process is killed (SIGKILL) in the middle of step `at_step` and resumed from the newest valid checkpoint.
-
-    Of several ranks it is the last one of the first node; all of them start again, since no step can be done without it.
-    """
-
-    inject: Literal["rank_kill"]
-    at_step: AtStep
-    times: Times = 1
-
-
-class GroupKill(DeclaredFault):
-    """All training processes of the first node are killed in the middle of step `at_step`, like the loss of a machine."""
-
-    inject: Literal["group_kill"]
-    at_step: AtStep
-    times: Times = 1
-
-
-class CheckpointKill(DeclaredFault):
-    """A training process is killed half way through writing the checkpoint that follows step `at_step`: the one before it is resumed from."""
-
-    inject: Literal["checkpoint_kill"]
-    at_step: AtStep
-    times: Times = 1
-
-
-class PodDelete(DeclaredFault):
-    """The trial's pod is deleted without grace in the middle of step `at_step`; a new one resumes from the newest valid checkpoint.
-
-    Kubernetes only, on one node, with a volume that outlives the pod (the provider's `launcher.volume_claim`).
-    """
-
-    replaces_pod: ClassVar[bool] = True
-
-    inject: Literal["pod_delete"]
-    at_step: AtStep
-    times: Times = 1
-
-
-Fault = Annotated[RankKill | GroupKill | CheckpointKill | PodDelete, Field(discriminator="inject")]
 
 
 TrainedModel = Annotated[TransformerShape | LlamaShape | BertShape | VitShape | HubModel, Field(discriminator="architecture")]

@@ -94,7 +94,7 @@ class CapacityChecks(Protocol):
 
 
 def no_repeats(workload: str, criterion: Criterion) -> Sequence[tuple[str, float]]:
-    """Of a provider whose trials nobody reads."""
+    """Of a provider without trials."""
     return ()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -20,7 +21,7 @@ Place = tuple[str, ...]
 """Of a value in a declaration: its keys from outside in."""
 
 
-class Promise(Generic[Value]):
+class Promise(ABC, Generic[Value]):
     """One promise. The defaults are those of a share or a time whose breach earns the contract's credit.
 
     `fields`: of `sla`, by name, each its type and default as of pydantic's `create_model`; the one called `id` is the promise itself.
@@ -64,9 +65,9 @@ class Promise(Generic[Value]):
         """Workloads that it names, each with its place in `sla`."""
         return []
 
+    @abstractmethod
     def judge(self, terms: Terms, seen: Evidence) -> Iterable[JudgedPromise]:
         """The promise against what was measured: no row, one, or one for each month or workload. A row without a promise shows the measurement."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -51,12 +52,12 @@ class ResumedTrial:
     shifts_s: dict[RunName, float]
 
 
-class JobFault(FaultKind):
+class JobFault(FaultKind, ABC):
     """A kind of fault as a training job meets it."""
 
+    @abstractmethod
     def strike(self, held: HeldTrial) -> tuple[float, float]:
         """Inject the fault; the moments of injection and detection in monotonic seconds. TrialFailed if it cannot be injected."""
-        raise NotImplementedError
 
     def resume(
         self, state: PersistentState, fault: FaultPlan, ranks: int, started_s: float, *, script: bool = False
