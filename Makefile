@@ -6,6 +6,8 @@ BIN := .venv/bin
 UV_VERSION := 0.13.8
 # Processes that run tests.
 WORKERS ?= 2
+# A run and the tests start hundreds of Python processes: told to write no bytecode, each would compile the same thousands of modules again.
+export PYTHONDONTWRITEBYTECODE :=
 
 # uv is quick; where it cannot reach the index that pip is configured for, pip installs the same locked files.
 define install
