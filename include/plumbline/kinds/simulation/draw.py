@@ -7,7 +7,7 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from plumbline.declarations import Provider, SimulatedLauncher, Trial
@@ -29,12 +29,19 @@ _STORAGE_METRICS = frozenset(
     }
 )
 _SLOWEST_HOUR = 18.0
+_NODE = "{}-node-{}"
 # What a trial's metrics have in common is most of what moves them; each has a little of its own.
 _OWN_SHARE = 0.3
 
 
 def node_name(provider: Provider, node: int) -> str:
-    return f"{provider.name}-node-{node}"
+    return _NODE.format(provider.name, node)
+
+
+@lru_cache
+def _node_indices(provider: str, count: int) -> dict[str, int]:
+    """By name, of the first `count` nodes: an acceptance of a fleet asks for thousands."""
+    return {_NODE.format(provider, i): i for i in range(count)}
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,7 @@ class TrialDraw:
 
     trial: Trial
     _random: random.Random = field(init=False, repr=False)
+    _noise: dict[Family, float] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.trial.provider.simulated:
@@ -51,7 +59,7 @@ class TrialDraw:
             )
         object.__setattr__(self, "_random", random.Random(f"{self.declared.seed}|{self.trial.trial_id}|{self.trial.attempt}"))
 
-    @property
+    @cached_property
     def declared(self) -> SimulatedLauncher:
         return self.trial.provider.launcher_as(SimulatedLauncher)
 
@@ -71,8 +79,10 @@ class TrialDraw:
     @cached_property
     def nodes(self) -> tuple[int, ...]:
         """Of a trial on named nodes all of them, else its node. ValueError for one that does not exist."""
-        names = [self.node_name(i) for i in range(self.declared.nodes)]
-        return tuple(map(names.index, self.trial.on_nodes)) or (self.node,)
+        known = _node_indices(self.trial.provider.name, self.declared.nodes)
+        if unknown := [name for name in self.trial.on_nodes if name not in known]:
+            raise ValueError(f"{self.trial.provider.name} has no node {unknown[0]}; expected one of {', '.join(known)}")
+        return tuple(known[name] for name in self.trial.on_nodes) or (self.node,)
 
     def node_name(self, node: int) -> str:
         return node_name(self.trial.provider, node)
@@ -101,6 +111,8 @@ class TrialDraw:
     def slowness(self, family: Family) -> float:
         """The common factor of a family in this trial; the workload's own family includes drift without `metrics`."""
         drift = sum(self._shift(e) for e in self._moving if e.metrics is None) if family == self.trial.workload.kind else 0.0
+        if family not in self._noise:
+            self._noise[family] = math.exp(self._scatter(family))
         return self._noise[family] * math.exp(drift)
 
     def _shift(self, event: PerformanceEvent) -> float:
@@ -152,10 +164,6 @@ class TrialDraw:
     @cached_property
     def _moving(self) -> tuple[PerformanceEvent, ...]:
         return tuple(event for event in self.events if isinstance(event, PerformanceEvent))
-
-    @cached_property
-    def _noise(self) -> dict[Family, float]:
-        return {family: math.exp(self._scatter(family)) for family in ("training", "inference", "start_up", "storage", "hardware")}
 
     def _scatter(self, family: Family) -> float:
         noise = self.declared.noise_of(family)
