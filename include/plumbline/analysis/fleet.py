@@ -14,7 +14,7 @@ from plumbline.analysis.prices.book import Quote
 from plumbline.analysis.scorecards.placings import Placing, place
 from plumbline.analysis.trial_sample import PHASE_ORDER, WorkloadKind
 from plumbline.declarations.alerts import RentedVolume
-from plumbline.metrics import METRICS, leading, leading_names
+from plumbline.metrics import METRICS, Metric, leading, leading_names, with_own
 from plumbline.metrics.pooling import Pooled, pool
 
 Key = tuple[str, str, str]
@@ -34,7 +34,8 @@ def usual_numbers(kind: WorkloadKind) -> tuple[Number, ...]:
 class FleetSeries:
     """One provider's current results on one workload. `measured`: the numbers of each usable trial; `price`: of the share of an instance that
     its trials hold, None where none can be charged. `planned_at`: of its campaign. `usd_per_hour`: of a whole instance; `outcomes_per_month`: of its workload at
-    the declared volumes, whatever the provider, in the outcomes that the fitting cost is of. `beside`: what is paid beside the hours; None: nothing."""
+    the declared volumes, whatever the provider, in the outcomes that the fitting cost is of. `beside`: what is paid beside the hours; None: nothing.
+    `own_metrics`: those that the workload declares."""
 
     provider: str
     kind: WorkloadKind
@@ -51,6 +52,7 @@ class FleetSeries:
     usd_per_hour: float | None = None
     outcomes_per_month: float | None = None
     beside: Priced | None = None
+    own_metrics: tuple[Metric, ...] = ()
 
     def values(self, metric: str, statistic: str, phase: str | None = None) -> tuple[float, ...]:
         """One number of each trial; without a phase, of the first phase of PHASE_ORDER in which it was measured."""
@@ -147,6 +149,11 @@ def leading_number(own: Sequence[FleetSeries], first: Number | None) -> Number:
     return next((number for number in candidates if any(s.values(*number) for s in own)), usual[0])
 
 
+def metric_among(own: Sequence[FleetSeries], name: str) -> Metric:
+    """A metric of one workload, which may be its own."""
+    return with_own(own[0].own_metrics if own else ())[name]
+
+
 def placings_of(own: Sequence[FleetSeries], metric: str, statistic: str, phase: str | None = None) -> tuple[Placing, ...]:
     """Every provider's place on one measured number."""
-    return place(pooled(own, metric, statistic, phase), METRICS[metric].direction == "lower_is_better")
+    return place(pooled(own, metric, statistic, phase), metric_among(own, metric).direction == "lower_is_better")

@@ -10,7 +10,7 @@ from plumbline.analysis.availability import WatchHistory
 from plumbline.analysis.trial_sample import MetricValue, TrialSample
 from plumbline.declarations import Preference
 from plumbline.declarations.workloads.workload import PROVIDER_PHASE
-from plumbline.metrics import METRICS
+from plumbline.metrics import METRICS, is_of_provider
 from plumbline.metrics.pooling import PooledMetric, pool_measurements
 from plumbline.metrics.proportions import CONFIDENCE, wilson_interval
 from plumbline.metrics.time_spans import TimeSpan, total_s, without
@@ -69,7 +69,7 @@ def with_service(trials: Iterable[TrialSample], records: Mapping[str, ServiceRec
 
 def service_metrics(preference: Preference) -> frozenset[str]:
     """Metrics of providers that it weighs or has a gate on."""
-    return frozenset(name for name in (*preference.weights, *(g.metric for g in preference.gates)) if METRICS[name].of_provider)
+    return frozenset(name for name in (*preference.weights, *(g.metric for g in preference.gates)) if is_of_provider(name))
 
 
 def service_record(watches: tuple[WatchHistory, ...], log: Sequence[LogEntryView], excluded: Sequence[TimeSpan]) -> ServiceRecord:

@@ -15,7 +15,6 @@ from plumbline.answers.findings import readable_findings
 from plumbline.archive import Archive
 from plumbline.declarations import AnyWorkload, Declarations
 from plumbline.findings.types.slow_node import slow_nodes
-from plumbline.metrics import METRICS
 from plumbline.results.launch_record import nodes_of
 from plumbline.results.sample import CampaignSample, Series
 
@@ -76,7 +75,10 @@ def compare_with_baselines(
     """One comparison for each series of the provider, corrected together, by the thresholds of the trials' plan, with the baseline of that
     time. `judged_only`: without informative rows. `decided`: also a campaign that a person accepted as the baseline since."""
     drifted, limits = _drifted(archive, provider), declared.thresholds.drift_limits
-    judged = {key: [metric for metric in METRICS if limits(workload, metric) is not None] for key, workload in workloads.items()}
+    judged = {
+        key: [name for name, metric in workload.catalogue.items() if limits(workload, metric) is not None]
+        for key, workload in workloads.items()
+    }
     # A campaign of the baseline is compared with what was accepted before it, as in its review.
     accepted = {
         key: [b.campaign_id for b in archive.baselines_of_campaigns(key, [campaign_id]).get(campaign_id, ())]

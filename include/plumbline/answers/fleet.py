@@ -71,6 +71,7 @@ def _series(part: CurrentSeries, declared: Declarations, numbers: Sequence[objec
         version=one.version,
         series_key=one.series_key,
         campaign_id=part.campaign_id,
+        own_metrics=() if spec is None else tuple(m for m in spec.catalogue.values() if m.declared),
         planned_at=part.planned_at,
         simulated=one.source == "simulated",
         measured=tuple(numbers),  # type: ignore[arg-type]

@@ -51,9 +51,7 @@ def open_archive(url: str | None = None, *, migrate: bool | None = None, create:
     except BaseException:
         engine.dispose()
         raise
-    archive = Archive(engine)
-    archive.declare_metrics()
-    return archive
+    return Archive(engine)
 
 
 def _refuse_misplaced(home: Path) -> None:
@@ -180,7 +178,6 @@ class Archive:
     document = reads(trial_rows.document)
     documents = reads(trial_rows.documents)
     metric_history = reads(trial_rows.metric_history)
-    declare_metrics = reads(sample_rows.declare_metrics)
     metric_conflicts = reads(sample_rows.metric_conflicts)
     sample = reads(sample_rows.sample)
     samples = reads(sample_rows.samples)

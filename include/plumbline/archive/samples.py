@@ -15,7 +15,7 @@ from plumbline.archive.records import Action, SeriesView
 from plumbline.archive.repository import batches, view_of, where_equal
 from plumbline.archive.schema import Document, Environment, Metric, Series, SeriesCampaign, Trial
 from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, outcome_status, usable
-from plumbline.metrics import METRICS, Direction, Unit, declare
+from plumbline.metrics import Direction, Unit
 from plumbline.results import Reason
 from plumbline.results.sample import CampaignSample, Observation, TrialOutcome
 
@@ -103,25 +103,9 @@ def _observations(session: Session, trials: Mapping[int, Any], metrics: Collecti
         query = where_equal(select(*columns).where(Metric.trial_pk.in_(batch), Metric.value.is_not(None)), (Metric.metric, metrics))
         rows: Any = session.execute(query)  # without an absent value, which the columns' types allow
         for trial_pk, metric, statistic, phase, unit, direction, value in rows:
-            if metric not in METRICS:  # imported since the archive was opened
-                declare(metric, unit, direction)
             own, slot, repeat = places[trial_pk]
             own.append(Observation(metric, statistic, phase, unit, direction, slot, repeat, value))
     return observations
-
-
-_declared: dict[str, int | None] = {}
-"""By an archive's address, its newest trial when this process read the metrics of containers."""
-
-
-def declare_metrics(session: Session) -> None:
-    """Add to the catalogue what containers measured, whose workloads may be declared no more. Nothing is read until another trial is recorded."""
-    address, newest = str(session.get_bind().engine.url), session.scalar(select(func.max(Trial.id)))
-    if _declared.get(address) != newest:
-        for metric, unit, direction, _ in _container_metrics(session):
-            if metric not in METRICS:
-                declare(metric, unit, direction)
-        _declared[address] = newest
 
 
 def _container_metrics(session: Session) -> Any:

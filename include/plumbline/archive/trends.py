@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, and_, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
@@ -35,11 +35,22 @@ class LaunchCounts:
     lead_times: tuple[float, ...]
 
 
-def measured_names(session: Session, series_key: str, campaign_id: str) -> list[tuple[str, str, str]]:
-    """The (phase, metric, statistic) triples that a usable trial of the series measured in the campaign."""
+class MeasuredName(NamedTuple):
+    """What a number is of."""
+
+    phase: str
+    metric: str
+    statistic: str
+    unit: str
+    direction: str
+
+
+def measured_names(session: Session, series_key: str, campaign_id: str) -> list[MeasuredName]:
+    """What a usable trial of the series measured in the campaign."""
     of = select(Trial.id).where(Trial.series_key == series_key, Trial.campaign_id == campaign_id, *USABLE)
-    query = select(Metric.phase, Metric.metric, Metric.statistic).where(Metric.trial_pk.in_(of), Metric.value.is_not(None))
-    return sorted((phase, metric, statistic) for phase, metric, statistic in session.execute(query.distinct()))
+    columns = (Metric.phase, Metric.metric, Metric.statistic, Metric.unit, Metric.direction)
+    query = select(*columns).where(Metric.trial_pk.in_(of), Metric.value.is_not(None))
+    return sorted(MeasuredName(*row) for row in session.execute(query.distinct()))
 
 
 def facts_by_campaign(session: Session, series_key: str, campaigns: Sequence[str]) -> dict[str, tuple[Mapping[str, Any], ...]]:

@@ -134,10 +134,12 @@ def extensible(own: Any, base: type[Declared], group: str) -> Extensible:
                 raise PydanticKnownError("union_tag_invalid", {"discriminator": "'kind'", "tag": kind, "expected_tags": kinds})
             model = TypeAdapter(entries[kind].load())
         if info.mode == "json":
-            return model.validate_json(json.dumps(value))  # the handler would validate Python values, whose lists are not tuples
+            return model.validate_json(
+                json.dumps(value), context=info.context
+            )  # the handler would validate Python values, whose lists are not tuples
         if isinstance(value, base) and not isinstance(value, own_types):
             return value
-        return handler(value) if model is adapter else model.validate_python(value)
+        return handler(value) if model is adapter else model.validate_python(value, context=info.context)
 
     def serialize(value: Any, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
         if isinstance(value, own_types):

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, lru_cache
@@ -30,15 +31,16 @@ from plumbline.declarations.teams import KINDS, Preference, Team
 from plumbline.declarations.thresholds import Thresholds
 from plumbline.declarations.trials import flatten
 from plumbline.declarations.workloads.any_workload import OF_TASK, AnyWorkload, class_of_training
-from plumbline.declarations.workloads.container_metric import ContainerMetric
+from plumbline.declarations.workloads.container_metric import ContainerMetric, metrics_in
 from plumbline.declarations.workloads.evaluation import load_passage, load_questions
 from plumbline.declarations.workloads.inference import InferenceWorkload
 from plumbline.declarations.workloads.prompts import load_prompts
 from plumbline.declarations.workloads.script_files import load_files
 from plumbline.declarations.workloads.traces import load_trace_rows
 from plumbline.declarations.workloads.training import TrainingWorkload
-from plumbline.declarations.workloads.workload import RelativeCriterion, Workload, refused_run_cost
+from plumbline.declarations.workloads.workload import CATALOGUE, RelativeCriterion, Workload, refused_run_cost
 from plumbline.declarations.yaml_source import FieldPath, UnreadableYaml, expected_shape, format_path, locate, locate_in_message, read_yaml
+from plumbline.metrics import METRICS, Metric, with_own
 from plumbline.metrics.formatting import unknown_name
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -161,6 +163,7 @@ def load(config: Path | None = None, *, generated: bool = False) -> Declarations
         raise DeclarationError(
             [Problem(display_path(root), 1, "", "is not a folder; expected one with providers/, workloads/, teams/ and thresholds.yaml")]
         )
+    own = _own_metrics(root)
     defaults, wrong = read_optional(root / "defaults.yaml", LauncherDefaults)
     broken = bool(wrong)
     problems += wrong
@@ -169,7 +172,7 @@ def load(config: Path | None = None, *, generated: bool = False) -> Declarations
         group = folder.split("/")[0]
         for path in sorted((root / folder).glob("*.y*ml")):
             added: list[str] = []
-            declared, lines, wrong = _read_file(path, model, root, defaults, added)
+            declared, lines, wrong = _read_file(path, model, root, defaults, added, own)
             # An invalid defaults.yaml is reported once, not also by the images that each provider then lacks.
             problems += [problem for problem in wrong if not (broken and problem.field == "launcher.images")]
             if declared is None:
@@ -186,7 +189,7 @@ def load(config: Path | None = None, *, generated: bool = False) -> Declarations
             items[group][name] = declared
             if added:
                 from_defaults[name] = tuple(added)
-    thresholds, _, wrong = _read_file(root / "thresholds.yaml", Thresholds)
+    thresholds, _, wrong = _read_file(root / "thresholds.yaml", Thresholds, own=own)
     problems += wrong
     unread = {(folder.split("/")[0], path.stem) for folder, _ in FOLDERS for path in (root / folder).glob("*.y*ml")} - set(origin)
     problems += _place_clients(items["providers"], origin, unread)
@@ -213,6 +216,15 @@ def load(config: Path | None = None, *, generated: bool = False) -> Declarations
         references=references,
         from_defaults=from_defaults,
     )
+
+
+def _own_metrics(root: Path) -> tuple[Metric, ...]:
+    """Metrics that workloads declare beside the catalogue: other files may name them. Of two with one name the first; the other is reported."""
+    own: dict[str, Metric] = {}
+    for path in sorted((root / "workloads/training").glob("*.y*ml"), reverse=True):
+        with suppress(UnreadableYaml):  # reported where it is read
+            own |= metrics_in(read_yaml(path)[0])
+    return tuple(own[name] for name in sorted(own.keys() - METRICS.keys()))
 
 
 def _generated_providers(folder: Path, items: dict[str, dict[str, Any]]) -> dict[str, Provider]:
@@ -287,10 +299,12 @@ def _read_file(
     root: Path | None = None,
     defaults: LauncherDefaults | None = None,
     added: list[str] | None = None,
+    own: tuple[Metric, ...] = (),
 ) -> tuple[Model | None, dict[FieldPath, int], list[Problem]]:
     """The file's declaration, the lines of its fields and its problems; adds a provider's fields from `defaults` to `added`.
 
-    `root`: the declarations, with folders for traces, prompts, evaluations and scripts; None: all lie beside the file."""
+    `root`: the declarations, with folders for traces, prompts, evaluations and scripts; None: all lie beside the file. `own`: metrics that
+    workloads declare; a workload may name those of its own task alone."""
     try:
         data, lines = read_yaml(path)
     except UnreadableYaml as error:
@@ -303,15 +317,15 @@ def _read_file(
         added += fill_in_defaults(data, defaults)
     try:
         # JSON mode: strict about types, yet lists become tuples and ISO dates dates.
-        return _validated(model, json.dumps(data)), lines, []
+        return _validated(model, json.dumps(data), () if issubclass(model, Workload) and not metrics_in(data) else own), lines, []
     except ValidationError as error:
         return None, lines, list(_problems(path, model, data, lines, error))
 
 
 @lru_cache(maxsize=256)
-def _validated(model: type[Model], text: str) -> Model:
+def _validated(model: type[Model], text: str, own: tuple[Metric, ...]) -> Model:
     """The instance of a text, from a cache: instances never change, and most files stay the same between readings."""
-    return model.model_validate_json(text)
+    return model.model_validate_json(text, context={CATALOGUE: with_own(own)})
 
 
 @cache

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from plumbline.declarations.base import Declared, Name, Residency
-from plumbline.declarations.workloads.workload import Criterion, parse_metric_value, refused_run_cost
-from plumbline.metrics import METRICS, Metric, metric
+from plumbline.declarations.workloads.workload import CATALOGUE, Criterion, catalogue_of, parse_metric_value, refused_run_cost
+from plumbline.metrics import METRICS, Metric, metric, with_own
 
 KINDS: tuple[Literal["training"], Literal["inference"]] = ("training", "inference")
 
@@ -98,12 +98,12 @@ class Preference(Declared):
 
     @field_validator("groups")
     @classmethod
-    def _check_groups(cls, value: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    def _check_groups(cls, value: dict[str, tuple[str, ...]], info: ValidationInfo) -> dict[str, tuple[str, ...]]:
         for group, names in value.items():
             if not names:
                 raise ValueError(f'"{group}" lists no metric; expected at least one of its group')
             for name in names:
-                if (metric := _weighable(name)).group != group:
+                if (metric := _weighable(name, info)).group != group:
                     raise ValueError(f'"{name}" is of the group {metric.group}, not of {group}; expected metrics of that group')
         return value
 
@@ -130,7 +130,7 @@ class Preference(Declared):
         for name in value:
             if name in _GROUPS and name not in METRICS:
                 raise ValueError(f'"{name}" is a group without metrics; expected such as groups: {{{name}: [{_GROUPS[name]}]}}')
-            _weighable(name)
+            _weighable(name, info)
         idle = [group for group, names in info.data["groups"].items() if any(n not in value for n in names)]
         if idle:
             raise ValueError(f'"{idle[0]}" is in groups but has no weight; expected such as {idle[0]}: 0.4')
@@ -156,19 +156,27 @@ class Preference(Declared):
     @classmethod
     def _check_functions(cls, value: dict[str, LinearValue], info: ValidationInfo) -> dict[str, LinearValue]:
         for name, function in value.items():
-            if "weights" in info.data and (wrong := value_function_error(function, _weighable(name))):
+            if "weights" in info.data and (wrong := value_function_error(function, _weighable(name, info))):
                 raise ValueError(wrong)
         return value
+
+    _own: tuple[Metric, ...] = PrivateAttr(())
+
+    def model_post_init(self, context: Any) -> None:
+        """Remember which weighed metrics are a workload's own."""
+        catalogue = (context or {}).get(CATALOGUE, METRICS)
+        self._own = tuple(catalogue[name] for name in self.weights if name not in METRICS)
+
+    def metric(self, name: str) -> Metric:
+        """A metric that it weighs, which may be a workload's own."""
+        return metric(name, with_own(self._own))
 
 
 _GROUPS = {m.group: m.name for m in METRICS.values() if m.direction != "informative"}
 
 
-def _weighable(name: str) -> Metric:
-    try:
-        known = metric(name)
-    except KeyError as error:
-        raise ValueError(error.args[0]) from None
+def _weighable(name: str, info: ValidationInfo) -> Metric:
+    known = metric(name, catalogue_of(info))
     if known.direction == "informative":
         raise ValueError(f'"{name}" has no better direction and cannot have a weight; expected a metric with a direction')
     return known

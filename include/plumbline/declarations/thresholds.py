@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from plumbline.declarations.base import Declared
 from plumbline.declarations.workloads.workload import DriftLimits, LimitsByMetric, Workload
-from plumbline.metrics import METRICS
+from plumbline.metrics import Metric
 from plumbline.metrics.units import Duration, Percent, Share
 
 
@@ -114,14 +114,13 @@ class Thresholds(Declared):
     drift: DriftRules
     commitments: CommitmentRules = CommitmentRules()
 
-    def drift_limits(self, workload: Workload | None, name: str) -> DriftLimits | None:
+    def drift_limits(self, workload: Workload | None, known: Metric) -> DriftLimits | None:
         """The thresholds of one metric from the workload, else this file, else the catalogue; None if it never alarms alone.
 
         `workload` is None of an imported result, which has no declaration of ours.
         """
-        if workload is not None and name in workload.drift:
-            return workload.drift[name]
-        if name in self.drift.metrics:
-            return self.drift.metrics[name]
-        known = METRICS[name]
+        if workload is not None and known.name in workload.drift:
+            return workload.drift[known.name]
+        if known.name in self.drift.metrics:
+            return self.drift.metrics[known.name]
         return None if known.warn is None or known.page is None else DriftLimits.model_construct(warn=known.warn, page=known.page)

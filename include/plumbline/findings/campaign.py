@@ -32,7 +32,7 @@ from plumbline.findings.types.failed_launches import FailedLaunches
 from plumbline.findings.types.gpu_errors import GpuErrors
 from plumbline.findings.types.missing_trials import MissingTrials
 from plumbline.findings.types.performance import Performance
-from plumbline.metrics import METRICS, leading_order
+from plumbline.metrics import leading_order, metric_of
 from plumbline.metrics.formatting import format_limit, shorten
 from plumbline.results.finding import Finding, FindingKind, Member, Severity, finding_id, gravity
 from plumbline.results.sample import Series
@@ -97,7 +97,7 @@ def _severity(moved: Sequence[MetricComparison]) -> Severity:
 
 
 def _name(row: MetricComparison) -> str:
-    return format_metric_name(row, METRICS[row.metric].statistic)
+    return format_metric_name(row, metric_of(row).statistic)
 
 
 def _member(row: MetricComparison) -> Member:

@@ -17,7 +17,6 @@ from plumbline.analysis.drift.environment import FACT_NAMES, fact_name
 from plumbline.findings.headline import cause_of, is_price_change
 from plumbline.findings.types import about_facts, about_price, about_speed, type_of
 from plumbline.findings.types.first_choice import FirstChoice
-from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_change, format_limit
 from plumbline.results.finding import FLEET, OPEN_STATES, CauseEvidence, Finding, FindingKind, Member, Severity, finding_id, gravity
 from plumbline.results.sample import Series
@@ -116,14 +115,21 @@ def _what(effect: PooledEffect) -> str:
 def _member(shift: SeriesShift) -> Member:
     """The change of the series' own number, which may be a rate."""
     series = Series.parse(shift.series_key)
-    effect = slowdown(shift.metric, shift.change)
+    effect = shift.change if shift.direction == "lower_is_better" else _mirrored(shift.change)
     text = f"{series.provider} · {series.kind} {series.workload}: {shift.metric} {format_change(effect)}"
     return Member(shift.metric, text, effect, verdict="regressed" if shift.shift > 0 else "improved", series_key=shift.series_key)
 
 
-def slowdown(metric: str, effect: float) -> float:
-    """How much worse a change of the metric is, a fraction: a rate that falls by a fifth is slower by a quarter. Its own inverse."""
-    return effect if METRICS[metric].direction == "lower_is_better" else 1 / (1 + effect) - 1
+def slowdown(member: Member) -> float | None:
+    """How much worse a member of a cause's finding became, a fraction: a rate that falls by a fifth is slower by a quarter."""
+    if member.effect is None:
+        return None
+    return member.effect if (member.effect > 0) == (member.verdict == "regressed") else _mirrored(member.effect)
+
+
+def _mirrored(change: float) -> float:
+    """A change of a rate as that of a time, and back."""
+    return 1 / (1 + change) - 1
 
 
 def witnesses(findings: Iterable[Finding]) -> dict[str, str]:

@@ -7,7 +7,6 @@ from plumbline.declarations.workloads.workload import Primary
 from plumbline.kinds.arithmetic.allowance import Allowance
 from plumbline.kinds.base import Simulated, WorkloadKind, register
 from plumbline.kinds.simulation.draw import Hardware, TrialDraw
-from plumbline.metrics import METRICS
 
 _SIMULATED_S = 60.0
 """A simulated command whose time is not declared."""
@@ -30,7 +29,7 @@ class Container(WorkloadKind[ContainerWorkload]):
 
     def required(self, workload: ContainerWorkload) -> tuple[str, ...]:
         first = workload.primary
-        own = () if first is None or METRICS[first.metric].group == "cost" else (f"steady.{first.metric}.{first.statistic}",)
+        own = () if first is None or first.known.group == "cost" else (f"steady.{first.metric}.{first.statistic}",)
         return ("steady.command_time.value", *own)
 
     def trial_s(self, workload: ContainerWorkload, provider: Provider, allow: Allowance) -> float | None:
@@ -38,5 +37,5 @@ class Container(WorkloadKind[ContainerWorkload]):
 
     def simulate(self, workload: ContainerWorkload, has: Hardware, draw: TrialDraw) -> Simulated:
         took = workload.task.expected or _SIMULATED_S
-        rows = [draw.row(name, _LEVELS.get(METRICS[name].unit, 100.0), 1) for name in workload.task.measures]
+        rows = [draw.row(name, _LEVELS.get(workload.catalogue[name].unit, 100.0), 1) for name in workload.task.measures]
         return Simulated([*rows, draw.row("command_time", took, 1)], took)

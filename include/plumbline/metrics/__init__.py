@@ -6,11 +6,13 @@ The rows are in `catalogue.toml`. Metric, statistic, unit and direction are sepa
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import lru_cache
 from importlib.resources import files
-from typing import Any, Literal, get_args
+from types import MappingProxyType
+from typing import Any, Literal, Protocol, get_args
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -33,6 +35,24 @@ LoadPhase = Literal["warmup", "steady", "context", "stress", "sweep", "burst", "
 
 
 @dataclass(frozen=True)
+class Range:
+    """Possible values, in the metric's unit. `low` itself is allowed unless `above` (strictly above low)."""
+
+    low: float
+    high: float
+    above: bool = True
+
+    def __contains__(self, value: float) -> bool:
+        return (self.low < value if self.above else self.low <= value) and value <= self.high
+
+    def __str__(self) -> str:
+        return f"{'above' if self.above else 'at least'} {self.low:g} and at most {self.high:g}"
+
+
+_OF_CV = Range(0.0, 1e3, above=False)
+
+
+@dataclass(frozen=True)
 class Metric:
     """One row of the catalogue; `catalogue.toml` describes the columns."""
 
@@ -42,6 +62,7 @@ class Metric:
     statistic: str
     group: Group
     description: str
+    range: Range
     warn: float | None = None
     page: float | None = None
     sample: Sample | None = None
@@ -49,18 +70,34 @@ class Metric:
     declared: bool = False
     of_provider: bool = False
 
+    def possible(self, statistic: str) -> Range:
+        """The possible values of a statistic, in the metric's unit; of `cv` a plain ratio."""
+        if statistic == "cv":
+            return _OF_CV
+        return replace(self.range, above=False) if statistic == "stddev" else self.range
 
-def _row(group: Any, name: str, better: str | None = None, statistic: str = "value", **columns: Any) -> Metric:
+
+def _range(ends: Mapping[str, float], of_unit: Mapping[str, float]) -> Range:
+    """The range with these ends; an absent one is that of the unit."""
+    lower = ends if "from" in ends or "above" in ends else of_unit
+    above = "above" in lower
+    return Range(float(lower["above" if above else "from"]), float(ends.get("to", of_unit["to"])), above)
+
+
+def _row(group: Any, name: str, unit: Unit, better: str | None = None, statistic: str = "value", **columns: Any) -> Metric:
     direction: Any = f"{better}_is_better" if better else "informative"
-    return Metric(name=name, group=group, direction=direction, statistic=statistic, **columns)
+    columns["range"] = _range(columns.get("range", {}), _UNITS[unit])
+    return Metric(name=name, group=group, unit=unit, direction=direction, statistic=statistic, **columns)
 
 
-def _read() -> dict[str, Metric]:
-    tables = tomllib.loads(files(__name__).joinpath("catalogue.toml").read_text(encoding="utf-8"))
-    return {name: _row(group, name, **columns) for group, rows in tables.items() for name, columns in rows.items()}
+_TABLES = tomllib.loads(files(__name__).joinpath("catalogue.toml").read_text(encoding="utf-8"))
+_UNITS: Mapping[str, Mapping[str, float]] = MappingProxyType(_TABLES["units"])
+"""The possible values of each unit, as `catalogue.toml` writes a range."""
 
-
-METRICS = _read()
+METRICS: Mapping[str, Metric] = MappingProxyType(
+    {name: _row(group, name, **columns) for group, rows in _TABLES.items() if group != "units" for name, columns in rows.items()}
+)
+"""Every metric of the catalogue by name. It never changes: what a workload declares beside it is an `own_metric`."""
 _ORDER = {name: i for i, name in enumerate(METRICS)}
 
 
@@ -69,19 +106,53 @@ def catalogue_order(name: str) -> tuple[int, str]:
     return _ORDER.get(name, len(_ORDER)), name
 
 
-_DECLARED_WARN, _DECLARED_PAGE = 0.05, 0.10
+_OWN_WARN, _OWN_PAGE = 0.05, 0.10
 
 
-def declare(name: str, unit: Unit, direction: Direction, *, replace: bool = False) -> None:
-    """Add a metric that is a workload's own, and that drifts from 5 % on if one side is better. A declared one with the same name stays, unless
-    `replace`. ValueError if the catalogue has the name with another unit or direction."""
-    known = METRICS.get(name)
-    if known is not None and not known.declared and (known.of_provider or (known.unit, known.direction) != (unit, direction)):
-        raise ValueError(f"{name} is a metric of the catalogue, in {known.unit}, {known.direction}; expected these, or another name")
-    if known is None or (known.declared and replace):
-        warn, page = (None, None) if direction == "informative" else (_DECLARED_WARN, _DECLARED_PAGE)
-        group: Group = "latency" if unit == "s" else "throughput"
-        METRICS[name] = Metric(name, unit, direction, "value", group, "as the workload declares it", warn, page, declared=True)
+@lru_cache(maxsize=1024)
+def own_metric(name: str, unit: Unit, direction: Direction) -> Metric:
+    """A metric that is a workload's own, and that drifts from 5 % on if one side is better; the catalogue's row of that name if it has one.
+    ValueError if the catalogue has the name with another unit or direction."""
+    if (known := METRICS.get(name)) is not None:
+        if known.of_provider or (known.unit, known.direction) != (unit, direction):
+            raise ValueError(f"{name} is a metric of the catalogue, in {known.unit}, {known.direction}; expected these, or another name")
+        return known
+    if unit not in _UNITS or direction not in get_args(Direction):
+        raise ValueError(f'"{name}" is in {unit}, {direction}; expected a unit and a direction of plumbline.metrics')
+    warn, page = (None, None) if direction == "informative" else (_OWN_WARN, _OWN_PAGE)
+    group: Group = "latency" if unit == "s" else "throughput"
+    return Metric(name, unit, direction, "value", group, "as the workload declares it", _range({}, _UNITS[unit]), warn, page, declared=True)
+
+
+class Measured(Protocol):
+    """A number with the name of its metric, such as a row of a document, a sample, a card or a comparison."""
+
+    @property
+    def metric(self) -> str: ...
+    @property
+    def unit(self) -> str: ...
+    @property
+    def direction(self) -> str: ...
+
+
+def metric_of(number: Measured) -> Metric:
+    """The metric of a number: the catalogue's, else its workload's own, by the number's unit and direction. ValueError for another unit."""
+    return METRICS.get(number.metric) or own_metric(number.metric, number.unit, number.direction)
+
+
+def with_own(own: Iterable[Metric]) -> Mapping[str, Metric]:
+    """The catalogue and a workload's own metrics, by name."""
+    return _with_own(tuple(own))
+
+
+@lru_cache(maxsize=256)
+def _with_own(own: tuple[Metric, ...]) -> Mapping[str, Metric]:
+    return MappingProxyType({**METRICS, **{known.name: known for known in own}}) if own else METRICS
+
+
+def is_of_provider(name: str) -> bool:
+    """Whether it is a number of the provider, which no trial measures."""
+    return (known := METRICS.get(name)) is not None and known.of_provider
 
 
 def _leads() -> dict[str, tuple[tuple[str, ...], ...]]:
@@ -129,10 +200,10 @@ class UnknownMetric(KeyError, ValueError):
         return str(self.args[0])
 
 
-def metric(name: str) -> Metric:
+def metric(name: str, catalogue: Mapping[str, Metric] = METRICS) -> Metric:
     """The metric called `name`. Raises UnknownMetric with the nearest names."""
     try:
-        return METRICS[name]
+        return catalogue[name]
     except KeyError:
-        near = get_close_matches(name, METRICS, n=3) or sorted(METRICS)[:3]
+        near = get_close_matches(name, catalogue, n=3) or sorted(catalogue)[:3]
         raise UnknownMetric(f'unknown metric "{name}"; expected one of the catalogue, such as {", ".join(near)}') from None

@@ -6,13 +6,13 @@ Base and plain types of every part of a result document are here too.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, model_validator
 
-from plumbline.metrics import METRICS, STATISTICS, Direction, Phase, Unit
+from plumbline.metrics import METRICS, STATISTICS, Direction, Metric, Phase, Unit
 from plumbline.metrics.proportions import wilson_interval
 
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -50,7 +50,9 @@ MAX_REASON_LENGTH = 300
 
 
 class MetricRow(Part):
-    """One number. `value` is None when it could not be measured: absent is never zero."""
+    """One number. `value` is None when it could not be measured: absent is never zero.
+
+    Unit and direction are the catalogue's. Of a name that it lacks, whoever holds the row checks that a workload declares it (`check_names`)."""
 
     phase: Phase
     metric: str
@@ -71,16 +73,32 @@ class MetricRow(Part):
     @model_validator(mode="after")
     def _in_catalogue(self) -> MetricRow:
         known = METRICS.get(self.metric)
-        if known is None:
-            raise ValueError(f'unknown metric "{self.metric}"; expected one of the catalogue in plumbline.metrics')
         if self.statistic not in STATISTICS:
             raise ValueError(f'unknown statistic "{self.statistic}"; expected one of {", ".join(STATISTICS)}')
-        # The unit of a workload's own metric is its declaration's, which another one of the same name may have replaced.
-        if self.statistic != "cv" and not known.declared and (self.unit, self.direction) != (known.unit, known.direction):
-            raise ValueError(f"{self.metric} is in {known.unit}, {known.direction}; got {self.unit}, {self.direction}")
+        if self.statistic != "cv" and known is not None:
+            _check_unit(self, known)
         if self.reason is not None and self.value is not None:
             raise ValueError(f"{self.metric} has both the value {self.value} and a reason why it has none; expected one of them")
         return self
+
+
+def _check_unit(row: MetricRow, known: Metric) -> None:
+    if (row.unit, row.direction) != (known.unit, known.direction):
+        raise ValueError(f"{row.metric} is in {known.unit}, {known.direction}; got {row.unit}, {row.direction}")
+
+
+def check_names(rows: tuple[MetricRow, ...], catalogue: Mapping[str, Metric] = METRICS) -> tuple[MetricRow, ...]:
+    """The rows; ValueError for one that the catalogue lacks, or that has another unit or direction. `catalogue`: with a workload's own metrics."""
+    for row in rows:
+        if row.metric not in METRICS:
+            if row.metric not in catalogue:
+                raise ValueError(f'unknown metric "{row.metric}"; expected one of the catalogue in plumbline.metrics')
+            _check_unit(row, catalogue[row.metric])
+    return rows
+
+
+CatalogueRows = Annotated[Many[MetricRow], AfterValidator(lambda rows: check_names(rows))]
+"""Rows of what no workload of ours declares."""
 
 
 class Point(Part):
@@ -116,7 +134,7 @@ class Curve(Part):
 
 
 def metric_row(
-    metric: str,
+    metric: str | Metric,
     value: float | None,
     n: int,
     *,
@@ -126,15 +144,15 @@ def metric_row(
     reason: str | None = None,
     method: str | None = None,
 ) -> MetricRow:
-    """A metric row with unit and direction from the catalogue; NaN and infinity become absent.
+    """A metric row with unit and direction from the catalogue, or of a workload's own metric; NaN and infinity become absent.
 
     `reason` is kept only if the value is absent; it and `method` are cut to MAX_REASON_LENGTH characters."""
-    known = METRICS[metric]
+    known = METRICS[metric] if isinstance(metric, str) else metric
     chosen = statistic or known.statistic
     absent = value is None or not math.isfinite(value)
     return MetricRow(
         phase=phase,
-        metric=metric,
+        metric=known.name,
         statistic=chosen,
         value=None if absent else value,
         unit="ratio" if chosen == "cv" else known.unit,

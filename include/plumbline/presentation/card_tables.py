@@ -9,7 +9,7 @@ from typing import Literal
 
 from plumbline.analysis.scorecards.placings import place
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard, leaders
-from plumbline.metrics import METRICS, catalogue_order
+from plumbline.metrics import catalogue_order, metric_of
 from plumbline.metrics.formatting import Scale, common_scale, format_name, format_percent
 from plumbline.metrics.pooling import Pooled
 
@@ -140,7 +140,7 @@ def _row(
 ) -> TableRow:
     rows = {c.provider: c.row(metric, statistic, phase) for c in cards}
     present = [r for r in rows.values() if r is not None and r.value is not None]
-    definition = METRICS[metric]
+    definition = next(metric_of(r) for r in rows.values() if r is not None)
     numbers = (fleet or {}).get((metric, statistic, phase), {})
     scale = common_scale(definition.unit, [n.value for n in numbers.values()] or [r.value for r in present], metric)
     unranked = definition.group == "client" or not all(c.ranked for c in cards)  # the load client is not the provider

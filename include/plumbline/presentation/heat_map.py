@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, get_args
 
-from plumbline.analysis.fleet import CostUnit, FleetSeries, Number, leading_number, placings_of, pooled_costs, unit_of
+from plumbline.analysis.fleet import CostUnit, FleetSeries, Number, leading_number, metric_among, placings_of, pooled_costs, unit_of
 from plumbline.analysis.scorecards.placings import Placing, place
-from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import Scale, common_scale, format_count, format_name
 from plumbline.presentation.series_summary import ShownState
 
@@ -77,7 +76,7 @@ def rank_fleet(series: Sequence[FleetSeries], primary: Number | None, per: CostU
     speeds = {p.provider: p for p in placings_of(series, metric, statistic, phase)}
     cost_metric, pooled = pooled_costs(series, per)
     costs = {p.provider: p for p in place(pooled, lower_is_better=True)}
-    speed_scale = common_scale(METRICS[metric].unit if metric else "", [p.value for p in speeds.values()], metric)
+    speed_scale = common_scale(metric_among(series, metric).unit if metric else "", [p.value for p in speeds.values()], metric)
     cost_scale = common_scale(unit_of(cost_metric), [p.value for p in costs.values()], cost_metric)
     order = sorted(series, key=lambda s: (_place(speeds, s.provider), _place(costs, s.provider), s.provider))
     return WorkloadRanking(
@@ -261,7 +260,7 @@ def _column(
         else:
             metric, pooled = pooled_costs(series, per)
             placings, name = place(pooled, lower_is_better=True), format_name(metric)
-        scale = common_scale(METRICS[metric].unit if view == "speed" else unit_of(metric), [p.value for p in placings], metric)
+        scale = common_scale(metric_among(series, metric).unit if view == "speed" else unit_of(metric), [p.value for p in placings], metric)
         return (
             name,
             {"/s": "per second"}.get(scale.suffix, scale.suffix),

@@ -15,7 +15,7 @@ from plumbline.findings.price import CORE_HOUR, GPU_HOUR
 from plumbline.findings.probe import USUAL_PROBES
 from plumbline.findings.types import about_speed, type_of
 from plumbline.findings.types.held_price import HeldPrice
-from plumbline.metrics import METRICS
+from plumbline.metrics import METRICS, metric_of
 from plumbline.metrics.formatting import Scale, common_scale, format_change, format_name
 from plumbline.presentation.charts.chart import PAPER, Chart, Part, axis, band, line, marks, vertical
 from plumbline.results.finding import Finding
@@ -82,10 +82,12 @@ def finding_history(archive: Archive, finding: Finding) -> History | None:
 def _performance_history(archive: Archive, finding: Finding) -> History | None:
     name = finding.members[0].name
     metric, statistic, phase = comparison.parse_metric_name(name)
-    definition = METRICS[metric]
     planned_times = dict(archive.series_campaigns(finding.series_key, HISTORY_CAMPAIGNS))
     older = [c for c in finding.baseline_campaigns if c not in planned_times]  # the baseline of a slow drift may be older
     levels = archive.levels(finding.series_key, [*older, *planned_times], [metric])
+    definition = next((metric_of(o) for own in levels.values() for o in own), None)
+    if definition is None:
+        return None
     row_key = (statistic or definition.statistic, phase)
     measured = {c: [o.value for o in levels.get(c, ()) if (o.statistic, o.phase) == row_key] for c in (*older, *planned_times)}
     campaigns = {c: (c if len(c) <= _LABEL_LENGTH else f"{at:%Y-%m-%d}", measured[c]) for c, at in planned_times.items() if measured[c]}

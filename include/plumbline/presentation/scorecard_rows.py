@@ -119,7 +119,7 @@ def _primary_row(table: CardTable) -> TableRow | None:
     primary = next((c.primary_metric for c in table.cards if c.primary_metric is not None), None)
     if primary is None:
         return None
-    definition = METRICS[primary.metric]
+    definition = primary.known
     scale = common_scale(definition.unit, [c.primary.value for c in table.cards if c.primary is not None], primary.metric)
     return TableRow(primary.text.replace("_", " "), definition.description, tuple(_primary_cell(c, scale) for c in table.cards))
 
@@ -190,7 +190,7 @@ def _speed_cell(card: Scorecard) -> Cell:
     if card.speed is None:
         return Cell("–", reason="none promised")
     measured = card.speed.measured
-    cell = _cell(measured, common_scale(METRICS[measured.metric].unit, [measured.value], measured.metric))
+    cell = _cell(measured, common_scale(card.speed.criterion.known.unit, [measured.value], measured.metric))
     return cell if cell.reason else _with_promise(cell, speed_row(card.speed))
 
 

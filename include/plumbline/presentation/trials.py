@@ -11,7 +11,7 @@ from plumbline.analysis.campaign_data import CampaignData, Quality
 from plumbline.analysis.trial_sample import PHASE_ORDER
 from plumbline.archive import TrialView
 from plumbline.declarations import Criterion
-from plumbline.metrics import METRICS, PHASES, leading_names
+from plumbline.metrics import PHASES, leading_names, metric_of
 from plumbline.metrics.formatting import common_scale, format_name, format_percent, format_quantity, join_words
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.trial import curve_charts, event_clock, replica_chart, timeline_chart
@@ -299,7 +299,7 @@ def leading_lines(document: ResultDocument) -> tuple[tuple[str, MetricLine], ...
     for metric in (*document.trial.workload.own_metrics, *leading_names("trial")):
         phases = (p for p in PHASE_ORDER if any(r.value is not None for r in rows.get((p, metric), ())))
         if phase := next(phases, None):
-            statistics = (METRICS[metric].statistic, "p99")
+            statistics = (metric_of(rows[phase, metric][0]).statistic, "p99")
             leading[phase, metric] = [r for r in rows[phase, metric] if r.statistic in statistics] or rows[phase, metric]
     if all(phase in BEFORE_THE_MEASUREMENT for phase, _ in leading):
         return ()
@@ -334,14 +334,15 @@ def phase_parts(document: ResultDocument) -> tuple[PhasePart, ...]:
 
 
 def _metric_line(rows: list[MetricRow]) -> MetricLine:
-    lead = next((row for row in rows if row.statistic == METRICS[row.metric].statistic), rows[0])
+    definition = metric_of(rows[0])
+    lead = next((row for row in rows if row.statistic == definition.statistic), rows[0])
     # A value of 0 takes the scale of its interval.
     scale = common_scale(lead.unit, [lead.value] if lead.value else [lead.ci_low, lead.ci_high], lead.metric)
     other_rows = [row for row in rows if row is not lead and row.value is not None]
     notes = [f"{row.statistic} {common_scale(row.unit, [row.value], row.metric).text(row.value)}" for row in other_rows]
     return MetricLine(
         name=format_name(lead.metric),
-        meaning=METRICS[lead.metric].description,
+        meaning=definition.description,
         statistic="" if lead.statistic == "value" else lead.statistic,
         value=scale.text(lead.value),
         interval=scale.interval(lead.ci_low, lead.ci_high),

@@ -16,8 +16,8 @@ import pandas as pd
 
 from plumbline.declarations import Trial
 from plumbline.kinds import kind_of
-from plumbline.quality.tables import interval_is_valid, range_of
-from plumbline.results import ResultDocument
+from plumbline.metrics import METRICS, Metric
+from plumbline.results import MetricRow, ResultDocument
 
 Kind = Literal["training", "inference"]
 USABLE_STATUSES = ("valid", "degraded")
@@ -83,12 +83,23 @@ def facts_table(documents: Sequence[ResultDocument], kind: Kind) -> pd.DataFrame
 def numbers_table(documents: Sequence[ResultDocument], kind: Kind) -> pd.DataFrame:
     """One row for each bound of a number of those documents: the check's code, the number's name (phase.metric.statistic), its value, what it
     must at least and at most be (absent: no upper end), and this in words."""
-    rows = [{"key": attempt_key(d), **bound} for d in _believed(documents, kind) for bound in _bounds(numbers_of(d))]
+    rows = [
+        {"key": attempt_key(d), **bound} for d in _believed(documents, kind) for bound in _bounds(numbers_of(d), d.trial.workload.catalogue)
+    ]
     return pd.DataFrame(rows, columns=["key", "code", "number", "value", "at_least", "at_most", "expected"])
 
 
 def _believed(documents: Sequence[ResultDocument], kind: Kind) -> list[ResultDocument]:
     return [d for d in documents if d.trial.workload.kind == kind and d.validity.status in USABLE_STATUSES]
+
+
+def interval_is_valid(row: MetricRow) -> bool:
+    """Whether a row's confidence interval is one: both ends or none, in order, around the value."""
+    if row.ci_low is None and row.ci_high is None:
+        return True
+    if row.ci_low is None or row.ci_high is None or row.value is None:
+        return False
+    return row.ci_low <= row.value <= row.ci_high
 
 
 def numbers_of(document: ResultDocument) -> dict[str, float]:
@@ -101,11 +112,11 @@ def numbers_of(document: ResultDocument) -> dict[str, float]:
     }
 
 
-def _bounds(numbers: Mapping[str, float]) -> Iterator[dict[str, Any]]:
+def _bounds(numbers: Mapping[str, float], catalogue: Mapping[str, Metric]) -> Iterator[dict[str, Any]]:
     """Range of each number; order of statistics that must not fall and of latencies that contain others."""
     for name, value in numbers.items():
         phase, metric, statistic = name.split(".")
-        possible = range_of(metric, statistic)
+        possible = catalogue[metric].possible(statistic)
         lowest = math.nextafter(possible.low, math.inf) if possible.above else possible.low
         yield _bound("out_of_range", name, value, f"expected {possible}", lowest, possible.high)
         above = (
@@ -146,7 +157,7 @@ def _facts_row(document: ResultDocument) -> dict[str, Any]:
             f"{point.value:.6g} at {point.at:g} of {curve.phase} {curve.metric} {curve.statistic}"
             for curve in document.curves
             for point in curve.points
-            if point.value is not None and point.value not in range_of(curve.metric, curve.statistic)
+            if point.value is not None and point.value not in METRICS[curve.metric].possible(curve.statistic)
         ),
         "broken_intervals": _join_names(f"{r.phase} {r.metric} {r.statistic}" for r in document.metrics if not interval_is_valid(r)),
         "missing_numbers": _join_names(name for name in required_metrics(document.trial) if name not in numbers),

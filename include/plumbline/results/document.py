@@ -6,12 +6,12 @@ import hashlib
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from plumbline.declarations import Trial, canonical, digest
-from plumbline.metrics import METRICS, Phase
-from plumbline.metrics.rows import Count, Curve, Many, MetricRow, Part, Reason, Scalar, Text, without_nul
+from plumbline.metrics import Phase
+from plumbline.metrics.rows import Count, Curve, Many, MetricRow, Part, Reason, Scalar, Text, check_names, without_nul
 from plumbline.results.check_line import CheckLine
 from plumbline.results.limit import Limit
 from plumbline.results.token_usage import TokenUsage
@@ -266,6 +266,12 @@ class _Content(Part):
         None, description="of a trial whose launcher gave its pod a key; covers all but itself, checksum, launch"
     )
 
+    @field_validator("metrics")
+    @classmethod
+    def _of_the_workload(cls, rows: tuple[MetricRow, ...], info: ValidationInfo) -> tuple[MetricRow, ...]:
+        trial = info.data.get("trial")  # absent: reported for the trial
+        return rows if trial is None else check_names(rows, trial.workload.catalogue)
+
     @property
     def replay(self) -> str | None:
         """The command that repeats the trial; None if it failed too early. Computed: the document's own could name any command."""
@@ -331,7 +337,7 @@ class ResultDocument(_Content):
 
     def value(self, metric: str, statistic: str | None = None, phase: str = "steady") -> float | None:
         """One measured number, or None if it is absent."""
-        wanted = statistic or METRICS[metric].statistic
+        wanted = statistic or self.trial.workload.catalogue[metric].statistic
         return next((r.value for r in self.metrics if (r.metric, r.statistic, r.phase) == (metric, wanted, phase)), None)
 
 

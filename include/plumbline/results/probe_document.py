@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from plumbline.metrics.rows import MetricRow, Part
+from plumbline.metrics.rows import CatalogueRows, Part
 from plumbline.results import bounded_json
 from plumbline.results.document import Environment
 
@@ -29,7 +29,7 @@ class ProbeDocument(Part):
     taken_at: datetime
     seconds: float = Field(ge=0)
     environment: Environment
-    metrics: tuple[MetricRow, ...]
+    metrics: CatalogueRows
     foreign_cpu: float | None = None
     left_out: dict[str, str] = Field(default_factory=dict)
 

@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, Field, model_validator
 from plumbline.declarations import digest
 from plumbline.declarations.base import Name
 from plumbline.formats.reading.run import Gap
-from plumbline.metrics.rows import Many, MetricRow, Part, Scalar
+from plumbline.metrics.rows import CatalogueRows, Part, Scalar
 from plumbline.results.document import Environment, Validity
 
 
@@ -44,7 +44,7 @@ class PublishedResult(Part):
     spec: dict[str, Scalar]
     environment: Environment
     validity: Validity
-    metrics: Many[MetricRow]
+    metrics: CatalogueRows
     url: str | None = Field(None, pattern=r"^https://[^\s]+$", description="where the publisher keeps the results")
     original: Annotated[dict[str, str], Field(min_length=1)]
     source: SourceFile | None = None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from plumbline.metrics import METRICS, Direction
+from plumbline.metrics import Direction, metric_of
 
 Scalar = str | int | float | bool | None
 Facts = Mapping[str, Scalar]
@@ -16,7 +16,7 @@ OutcomeStatus = Literal["valid", "degraded", "invalid", "failed", "missing"]
 
 @dataclass(frozen=True)
 class Observation:
-    """One number of one trial: `value` in the metric's unit, finite. The repeat is the unit of replication, never a step or a request."""
+    """One number of one trial: `value` in the metric's unit, finite; ValueError for a unit that is none. The repeat is the unit of replication, never a step or a request."""
 
     metric: str
     statistic: str
@@ -28,8 +28,7 @@ class Observation:
     value: float
 
     def __post_init__(self) -> None:
-        if self.metric not in METRICS:
-            raise ValueError(f'observation of an unknown metric "{self.metric}"; expected one of the catalogue')
+        metric_of(self)
         if not math.isfinite(self.value):
             raise ValueError(
                 f"{self.metric} {self.statistic} in {self.phase}, slot {self.slot} repeat {self.repeat}, is {self.value}; "

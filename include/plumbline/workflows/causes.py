@@ -28,7 +28,6 @@ from plumbline.archive.samples import SeriesPoint
 from plumbline.declarations import Declarations
 from plumbline.findings import Reconciliation
 from plumbline.findings.cause import cause_finding, cause_finding_id, witnesses
-from plumbline.metrics import METRICS
 from plumbline.results.finding import OPEN_STATES, Finding, FindingKind
 from plumbline.results.sample import Series
 from plumbline.workflows.findings import apply
@@ -242,17 +241,18 @@ def _shifts(archive: Archive, declared: Declarations, windows: Sequence[_Window]
             if first is None:
                 continue
             old, new = (_values(side.get(w.series_key, ()), *first) for side in (before, after))
-            estimated = estimate_shift(old, new, 1 if METRICS[first[0]].direction == "lower_is_better" else -1)
+            known = declared.workloads[w.series.workload].catalogue[first[0]]
+            estimated = estimate_shift(old, new, 1 if known.direction == "lower_is_better" else -1)
             if estimated is not None:
-                measured.append((w, first[0], estimated, (len(old), len(new))))
+                measured.append((w, known, estimated, (len(old), len(new))))
     scatters: dict[str, list[float]] = defaultdict(list)
     for w, _, (_, scatter, df), _ in measured:
         if df:
             scatters[w.series.workload].append(scatter)
     shifts = []
-    for w, metric, (shift, scatter, df), sizes in measured:
+    for w, known, (shift, scatter, df), sizes in measured:
         spec = declared.workloads[w.series.workload]
-        limits = declared.thresholds.drift_limits(spec, metric)
+        limits = declared.thresholds.drift_limits(spec, known)
         warn = limits.warn if limits is not None else _USUAL_WARN
         error = standard_error(scatter, df, scatters[w.series.workload], warn * USUAL_SPREAD, sizes)
         shifts.append(
@@ -267,8 +267,9 @@ def _shifts(archive: Archive, declared: Declarations, windows: Sequence[_Window]
                     shift,
                     error,
                     warn,
-                    metric,
+                    known.name,
                     _witness(declared, w.series.provider),
+                    known.direction,
                 ),
             )
         )

@@ -17,7 +17,7 @@ from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import AnyCriterion, Criterion, Preference
 from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.declarations.workloads.workload import Primary
-from plumbline.metrics import declare
+from plumbline.metrics import own_metric
 from plumbline.metrics.pooling import pool_measurements
 from plumbline.metrics.proportions import wilson_interval
 
@@ -129,4 +129,4 @@ def test_shapes_of_a_gate() -> None:
     with pytest.raises(ValidationError, match="of the provider"):
         ServiceLevel.model_validate({"speed_floors": {"w": "availability >= 99%"}})
     with pytest.raises(ValueError, match="expected these, or another name"):
-        declare("availability", "ratio", "higher_is_better")
+        own_metric("availability", "ratio", "higher_is_better")

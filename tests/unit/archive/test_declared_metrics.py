@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import event
 from tests.fakes.trials import CONFIG
 from tests.unit.declarations.workloads.test_container import container
 
+from plumbline.analysis.document_sample import sample_of
+from plumbline.analysis.drift.compare import compare
+from plumbline.analysis.scorecards.scorecard import scorecard
 from plumbline.archive import Refused, open_archive
-from plumbline.declarations import Trial, criteria_hash, load, series_key, spec_hash
+from plumbline.declarations import DriftRules, Trial, criteria_hash, load, series_key, spec_hash
 from plumbline.declarations.trials import trial_id
+from plumbline.declarations.workloads.workload import DriftLimits
 from plumbline.launch.simulated.launcher import simulate
-from plumbline.metrics import METRICS
+from plumbline.metrics import Metric
+from plumbline.presentation.card_tables import card_tables
+
+RULES = DriftRules.model_validate({"confidence": "95%", "false_discovery_rate": "5%", "bootstrap_trials": 2})
+
+
+def usual(known: Metric) -> DriftLimits | None:
+    return None if known.warn is None or known.page is None else DriftLimits.model_construct(warn=known.warn, page=known.page)
 
 
 def simulated_trial(unit: str = "count", better: str = "higher", name: str = "box") -> Trial:
@@ -40,27 +54,52 @@ def simulated_trial(unit: str = "count", better: str = "higher", name: str = "bo
     return Trial.model_validate_json(json.dumps(fields))
 
 
-def test_an_archive_that_is_opened_declares_what_it_holds(tmp_path: Path) -> None:
+_READER = """
+import sys
+from plumbline.archive import open_archive
+from plumbline.metrics import METRICS, metric_of
+
+with open_archive(sys.argv[1]) as archive:
+    (seen,) = [o for o in archive.sample(sys.argv[2], "2026-11").observations if o.metric == "lid_count"]
+    document = archive.document(sys.argv[3])
+    known = metric_of(seen)
+    print("lid_count" in METRICS, known.unit, known.direction, known.warn, document.value("lid_count") == seen.value)
+"""
+
+
+def test_a_process_that_never_read_the_workload_reads_what_it_measured(tmp_path: Path) -> None:
     trial, url = simulated_trial(), f"sqlite:///{tmp_path}/archive.db"
     with open_archive(url) as archive:
         archive.record(simulate(trial), uri="file:///nowhere")
-        known = METRICS.pop("lid_count")
-        (observed,) = [o for o in archive.sample(trial.series_key, "2026-11").observations if o.metric == "lid_count"]
-    assert (observed.unit, METRICS.pop("lid_count")) == ("count", known)
-    with open_archive(url):
-        assert METRICS["lid_count"] == known
+    reader = [sys.executable, "-c", _READER, url, trial.series_key, trial.trial_id]
+    read = subprocess.run(reader, capture_output=True, text=True, check=True, timeout=120)
+    assert read.stdout.split() == ["False", "count", "higher_is_better", "0.05", "True"]
 
 
-def test_an_archive_s_metrics_are_read_again_when_a_trial_was_recorded(tmp_path: Path) -> None:
-    url, statements = f"sqlite:///{tmp_path}/archive.db", list[str]()
-    with open_archive(url) as archive:
-        event.listen(archive.engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
-        for recorded, reads in (("box", 1), (None, 0), ("crate", 1)):
-            if recorded is not None:
-                archive.record(simulate(simulated_trial(name=recorded)), uri="file:///nowhere")
-            statements.clear()
-            archive.declare_metrics()
-            assert sum("FROM metrics" in each for each in statements) == reads
+def test_two_workloads_with_one_name_in_two_units_are_read_in_any_order(tmp_path: Path) -> None:
+    """Two archives, since one refuses the second unit: documents, samples and cards are those of each workload, whichever is read first."""
+    kinds = {"count": ("count", "higher"), "bytes": ("bytes", "lower")}
+    for name, (unit, better) in kinds.items():
+        with open_archive(f"sqlite:///{tmp_path}/{name}.db") as archive:
+            archive.record(simulate(simulated_trial(unit, better)), uri="file:///nowhere")
+
+    def read(name: str) -> tuple[Any, ...]:
+        trial = simulated_trial(*kinds[name])
+        with open_archive(f"sqlite:///{tmp_path}/{name}.db") as archive:
+            document, sample = archive.document(trial.trial_id), archive.sample(trial.series_key, "2026-11")
+        assert document is not None
+        card = scorecard([sample_of(document)], acceptance=document.trial.workload.acceptance, primary=document.trial.workload.primary)
+        (table,) = card_tables([card])
+        compared = compare([replace(sample, campaign_id="2026-10")], sample, rules=RULES, limits=usual)
+        return document, sample, card, table, compared
+
+    first = {name: read(name) for name in ("count", "bytes")}
+    second = {name: read(name) for name in ("bytes", "count")}
+    assert first == second
+    for name, (document, sample, card, _, compared) in first.items():
+        unit, direction = kinds[name][0], f"{kinds[name][1]}_is_better"
+        rows = [row for row in (*document.metrics, *sample.observations, *card.rows, *compared.rows) if row.metric == "lid_count"]
+        assert {(row.unit, row.direction) for row in rows} == {(unit, direction)} and len(rows) == 4
 
 
 @pytest.mark.fault("a container's metric has another unit than in the archive", ends="refused", keeps="nothing is recorded")

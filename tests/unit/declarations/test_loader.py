@@ -9,6 +9,7 @@ import pytest
 
 from plumbline.declarations import DeclarationError, Declarations, load
 from plumbline.declarations.yaml_source import format_path, read_yaml
+from plumbline.metrics import METRICS
 
 SHIPPED = Path(__file__).resolve().parents[3] / "include" / "config"
 
@@ -84,10 +85,10 @@ def test_thresholds_the_workload_the_file_the_catalogue(broken: Callable[[str, s
     declared = load(broken("workloads/training/gpt.yaml", "precision:", "drift: {tokens_per_second: {warn: 7%, page: 8%}}\nprecision:"))
     gpt, thresholds = declared.workloads["gpt"], declared.thresholds
     for metric, expected in (("tokens_per_second", (0.07, 0.08)), ("step_time", (0.02, 0.05)), ("goodput", (0.05, 0.10))):
-        limits = thresholds.drift_limits(gpt, metric)
+        limits = thresholds.drift_limits(gpt, METRICS[metric])
         assert limits is not None
         assert (limits.warn, limits.page) == pytest.approx(expected)
-    assert thresholds.drift_limits(gpt, "final_loss") is None
+    assert thresholds.drift_limits(gpt, METRICS["final_loss"]) is None
 
 
 def test_declarations_never_change(config: Path) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from plumbline.metrics import METRICS
-from plumbline.quality.tables import interval_is_valid, range_of
+from plumbline.quality.attempt_rows import interval_is_valid
 from plumbline.results import metric_row
 
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_every_metric_has_a_range_in_words(metric: str) -> None:
-    possible = range_of(metric, METRICS[metric].statistic)
+    possible = METRICS[metric].possible(METRICS[metric].statistic)
     assert possible.low < possible.high
     assert possible.low >= 0 or METRICS[metric].unit == "1", "only a plain number can be below nothing"
     assert "and at most" in str(possible)
@@ -32,13 +32,13 @@ def test_every_metric_has_a_range_in_words(metric: str) -> None:
     ],
 )
 def test_zero(metric: str, statistic: str, zero_is_possible: bool) -> None:
-    assert range_of(metric, statistic).above is not zero_is_possible
+    assert METRICS[metric].possible(statistic).above is not zero_is_possible
 
 
 def test_a_ratio_ends_at_one_but_a_cv_does_not() -> None:
-    assert range_of("error_rate", "value").high == 1.0
-    assert range_of("error_rate", "cv").high > 1.0
-    assert range_of("final_loss", "value").high > 1.0
+    assert METRICS["error_rate"].possible("value").high == 1.0
+    assert METRICS["error_rate"].possible("cv").high > 1.0
+    assert METRICS["final_loss"].possible("value").high > 1.0
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,6 @@ def test_an_interval_around_nothing_is_none() -> None:
 
 
 def test_what_a_range_holds() -> None:
-    time, ratio = range_of("time_to_first_token", "p50"), range_of("error_rate", "value")
+    time, ratio = METRICS["time_to_first_token"].possible("p50"), METRICS["error_rate"].possible("value")
     assert 0.1 in time and 0.0 not in time and -0.1 not in time and 1e9 not in time
     assert 0.0 in ratio and 1.0 in ratio and 1.01 not in ratio

@@ -118,7 +118,6 @@ def test_no_nan_and_no_infinity_anywhere(number: float) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"metric": "speed"}, "unknown metric"),
         ({"statistic": "p42"}, "unknown statistic"),
         ({"unit": "ratio"}, "step_time is in s"),
         ({"direction": "higher_is_better"}, "lower_is_better"),
@@ -129,6 +128,13 @@ def test_no_nan_and_no_infinity_anywhere(number: float) -> None:
 def test_a_metric_is_one_of_the_catalogue(change: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         MetricRow.model_validate({**metric_row("step_time", 0.1, 5).model_dump(), **change})
+
+
+@pytest.mark.parametrize(("unit", "said"), [("s", 'unknown metric "speed"'), ("furlongs", "unit")])
+def test_a_document_holds_no_metric_that_neither_catalogue_nor_workload_has(unit: str, said: str) -> None:
+    row = {**metric_row("step_time", 0.1, 5).model_dump(), "metric": "speed", "unit": unit}
+    with pytest.raises(ValidationError, match=said):
+        sealed(metrics=(row,))
 
 
 def test_each_metric_of_the_catalogue_can_be_a_row() -> None:

@@ -30,7 +30,7 @@ from plumbline.analysis.service_record import NOT_KNOWN
 from plumbline.analysis.trial_sample import SUSTAINED, TrialSample, WorkloadKind, leading_phase
 from plumbline.declarations import Criterion, Preference
 from plumbline.declarations.teams import CERTAINTY
-from plumbline.metrics import METRICS
+from plumbline.metrics import METRICS, is_of_provider
 from plumbline.metrics.formatting import format_percent
 
 DRAWS = 4000
@@ -78,9 +78,10 @@ class Repricing:
             numbers = np.repeat(self._numbers[:, j, None], len(whose), axis=1)
             numbers[whose, at] += (factors - 1) * self._per_factor[whose, j]
             numbers = np.where(eligible, numbers, numbers[stand_in, at])
-            best = worth(column.metric, numbers).max(axis=0)
-            worths = log_worths(column.metric, numbers, best)
-            scores += column.weight * log_values(column.metric, self._preference.values.get(column.metric), worths, best)
+            known = self._preference.metric(column.metric)
+            best = worth(known, numbers).max(axis=0)
+            worths = log_worths(known, numbers, best)
+            scores += column.weight * log_values(known, self._preference.values.get(column.metric), worths, best)
         first = np.where(eligible, scores, -np.inf).argmax(axis=0)
         return [self.providers[i] if known else None for i, known in zip(first, there, strict=True)]
 
@@ -155,7 +156,7 @@ def _columns(preference: Preference, trials: Sequence[TrialSample]) -> tuple[Col
     for workload in preference.workloads:
         of_workload = [t for t in trials if t.workload == workload]
         for name, weight in preference.weights.items():
-            known = METRICS[name]
+            known = preference.metric(name)
             phase = leading_phase(of_workload, name, known.statistic) or phase_of(name)
             columns.append(
                 Column(
@@ -192,7 +193,7 @@ def _closed(gate: Gate, criterion: Criterion, trials: Sequence[TrialSample]) -> 
     if gate.value is None:
         known = NOT_KNOWN.get(criterion.metric)
         return f"is not shown: {known}" if known else "was not measured"
-    number = trials[0].number(criterion.metric, criterion.statistic, criterion.phase) if METRICS[criterion.metric].of_provider else None
+    number = trials[0].number(criterion.metric, criterion.statistic, criterion.phase) if is_of_provider(criterion.metric) else None
     if number is not None and number.ci_high is not None and criterion.op == ">=" and criterion.met_by(number.ci_high):
         return f"is not shown: at least {format_percent(gate.value, 3)}, at most {format_percent(number.ci_high, 3)}; the rest is unknown"
     return _NOT_MET
@@ -214,7 +215,7 @@ def _middle(trials: Sequence[TrialSample], workload: str, metric: str, statistic
 def gate_of(gate: Criterion, workload: str, trials: Sequence[TrialSample]) -> Gate:
     """One provider's gate on one workload, judged on the median over its usable repeats."""
     value = _middle(trials, workload, gate.metric, gate.statistic, gate.phase)
-    return Gate(workload, gate.text, METRICS[gate.metric].unit, value, gate.limit, value is not None and gate.met_by(value))
+    return Gate(workload, gate.text, gate.known.unit, value, gate.limit, value is not None and gate.met_by(value))
 
 
 def _values(preference: Preference, columns: Sequence[Column], eligible: Sequence[Ranked]) -> dict[str, Array]:
@@ -224,9 +225,10 @@ def _values(preference: Preference, columns: Sequence[Column], eligible: Sequenc
     table = np.empty((len(eligible), len(columns)))
     for j, column in enumerate(columns):
         numbers = np.array([c.values[j] for c in eligible], dtype=float)
-        best = float(worth(column.metric, numbers).max())
-        worths = log_worths(column.metric, numbers, best)
-        table[:, j] = np.exp(log_values(column.metric, preference.values.get(column.metric), worths, best))
+        known = preference.metric(column.metric)
+        best = float(worth(known, numbers).max())
+        worths = log_worths(known, numbers, best)
+        table[:, j] = np.exp(log_values(known, preference.values.get(column.metric), worths, best))
     return dict(zip((c.provider for c in eligible), table, strict=True))
 
 
@@ -275,7 +277,7 @@ def no_sweep(metric: str, trials: Sequence[TrialSample]) -> bool:
 def cost_gap(metric: str, trials: Sequence[TrialSample]) -> str:
     """Why usable trials of one workload and provider lack a cost, of an endpoint that scales to zero or at the highest rate that keeps the SLO;
     empty where that is not the reason."""
-    if METRICS[metric].unit == "USD" and (uncosted := next((t.uncosted for t in trials if t.uncosted), "")):
+    if metric in METRICS and METRICS[metric].unit == "USD" and (uncosted := next((t.uncosted for t in trials if t.uncosted), "")):
         return f"{metric} is not known: {uncosted}"
     if not sustained(metric):
         return ""

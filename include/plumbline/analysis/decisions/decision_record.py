@@ -21,7 +21,7 @@ from plumbline.analysis.prices.book import Quote
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import digest
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.metrics import METRICS
+from plumbline.metrics import is_of_provider, metric_of
 from plumbline.results.stored import DecisionView
 
 _log = logging.getLogger(__name__)
@@ -162,7 +162,7 @@ def input_hashes(decided: TeamDecision) -> Inputs:
     """Hashes of a live decision's inputs."""
     current = decided.current
     own = sorted((t for t in current.trials if t.usable and not t.apart), key=lambda t: (t.trial_id, t.attempt))
-    money = [{m.metric: m.value for m in t.metrics if METRICS[m.metric].unit == "USD"} for t in own]
+    money = [{m.metric: m.value for m in t.metrics if metric_of(m).unit == "USD"} for t in own]
     acceptance = {name: [c.text for c in w.acceptance] for name, w in current.workloads.items()}
     preference = decided.preference.model_dump(mode="json", exclude={"groups", "certainty", "current"})  # none changes the ranking
     return Inputs(
@@ -173,7 +173,7 @@ def input_hashes(decided: TeamDecision) -> Inputs:
 
 
 def _of_provider(trial: TrialSample) -> list[float | None]:
-    return [m.value for m in trial.metrics if METRICS[m.metric].of_provider]
+    return [m.value for m in trial.metrics if is_of_provider(m.metric)]
 
 
 def _price(current: CurrentResults, provider: str, quote: Quote) -> PriceAtDecision:

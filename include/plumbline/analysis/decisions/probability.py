@@ -25,7 +25,7 @@ from plumbline.analysis.decisions.repeat_noise import Draws, RepeatScatter, draw
 from plumbline.analysis.decisions.value_functions import Array, log_values, log_worths, worth
 from plumbline.analysis.trial_sample import SUSTAINED, TrialSample
 from plumbline.declarations import Criterion, Preference
-from plumbline.metrics import METRICS
+from plumbline.metrics import is_of_provider
 from plumbline.metrics.proportions import CONFIDENCE
 
 USUAL_SPREAD = 0.1
@@ -83,9 +83,15 @@ def draw_scores(
     """The scores of the eligible providers in every draw; None where no probability can be computed."""
     if len(eligible) < 2 or min(c.n for c in eligible) < 2:
         return None
-    best = [max(float(worth(c.metric, np.array([p.values[j]], dtype=float))[0]) for p in eligible) for j, c in enumerate(columns)]
+    best = [
+        max(float(worth(preference.metric(c.metric), np.array([p.values[j]], dtype=float))[0]) for p in eligible)
+        for j, c in enumerate(columns)
+    ]
     middle = np.array(
-        [[log_worths(c.metric, np.array([p.values[j]], dtype=float), best[j])[0] for p in eligible] for j, c in enumerate(columns)]
+        [
+            [log_worths(preference.metric(c.metric), np.array([p.values[j]], dtype=float), best[j])[0] for p in eligible]
+            for j, c in enumerate(columns)
+        ]
     )
     worths = np.empty((len(columns), len(eligible), draws))
     variances, own_moves = np.zeros((2, len(eligible), draws))
@@ -115,13 +121,13 @@ def draw_scores(
                 open_gates[i] &= level <= gate.limit if gate.op == "<=" else level >= gate.limit
     for i, candidate in enumerate(eligible):
         own_trials = [t for t in trials if t.usable and t.provider == candidate.provider]
-        for name in {c.metric for c in columns if METRICS[c.metric].of_provider}:
+        for name in {c.metric for c in columns if is_of_provider(c.metric)}:
             at = [j for j, c in enumerate(columns) if c.metric == name]
-            weight, first = sum(columns[j].weight for j in at), at[0]
+            weight, first, known = sum(columns[j].weight for j in at), at[0], preference.metric(name)
             if (drawn := _of_provider(own_trials, columns[first], seed, draws)) is not None:
-                worths[at, i] = log_worths(name, drawn, best[first])
+                worths[at, i] = log_worths(known, drawn, best[first])
                 both = np.stack([np.append(worths[first, i], middle[first, i]), np.zeros(draws + 1)])
-                values_drawn = log_values(name, preference.values.get(name), both, best[first])[0]
+                values_drawn = log_values(known, preference.values.get(name), both, best[first])[0]
                 own_moves[i] += weight * (values_drawn[:-1] - values_drawn[-1])
                 variances[i] += weight**2 * float(np.var(values_drawn[:-1]))
     scores = _scores(preference, columns, worths, best)
@@ -145,7 +151,7 @@ def _bracket(trials: Sequence[TrialSample], seed: int, provider: str, draws: int
 
 def _of_provider(trials: Sequence[TrialSample], what: Column | Criterion, seed: int, draws: int) -> Array | None:
     """A number of the provider in every draw: a normal distribution whose halves end with those of its 95 % interval; None of a trial's."""
-    number = trials[0].number(what.metric, what.statistic, what.phase) if trials and METRICS[what.metric].of_provider else None
+    number = trials[0].number(what.metric, what.statistic, what.phase) if trials and is_of_provider(what.metric) else None
     if number is None or number.value is None or number.ci_low is None or number.ci_high is None:
         return None
     z = np.random.default_rng([seed, 3, *what.metric.encode(), *trials[0].provider.encode()]).standard_normal(draws) / _TWO_SIDED
@@ -165,7 +171,8 @@ def _move(
 ) -> list[_Moved]:
     """Draws of one workload; `middle`: columns × providers, `trials`: by provider."""
     numbers = [
-        _deviations(np.array([log_worths(c.metric, _numbers(own, c), b) for c, b in zip(columns, best, strict=True)]).T) for own in trials
+        _deviations(np.array([log_worths(preference.metric(c.metric), _numbers(own, c), b) for c, b in zip(columns, best, strict=True)]).T)
+        for own in trials
     ]
     scores = [_by_trial(preference, columns, best, middle[:, i], own) for i, own in enumerate(numbers)]
     slots = [np.unique([t.slot for t in own], return_inverse=True)[1] for own in trials]
@@ -182,7 +189,10 @@ def _move(
 
 def _scores(preference: Preference, columns: Sequence[Column], worths: Array, best: Sequence[float]) -> Array:
     """Log scores (providers × draws) of logarithms of worths (columns × providers × draws)."""
-    values = (c.weight * log_values(c.metric, preference.values.get(c.metric), worths[j], best[j]) for j, c in enumerate(columns))
+    values = (
+        c.weight * log_values(preference.metric(c.metric), preference.values.get(c.metric), worths[j], best[j])
+        for j, c in enumerate(columns)
+    )
     total: Array = np.sum(list(values), axis=0)
     return total
 
@@ -192,7 +202,7 @@ def _by_trial(preference: Preference, columns: Sequence[Column], best: Sequence[
     score = np.zeros(len(deviations))
     for j, column in enumerate(columns):
         candidates = np.stack([middle[j] + deviations[:, j], np.zeros(len(deviations))])
-        score += column.weight * log_values(column.metric, preference.values.get(column.metric), candidates, best[j])[0]
+        score += column.weight * log_values(preference.metric(column.metric), preference.values.get(column.metric), candidates, best[j])[0]
     return score
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from plumbline.declarations import Preference
 from plumbline.declarations.teams import LinearValue, is_failure_share
-from plumbline.metrics import METRICS
+from plumbline.metrics import Metric
 
 FLOOR = 1e-3
 """A thousandfold worse than the best counts as a thousandfold, and nothing is worth less: one dreadful number must not make the score 0."""
@@ -19,9 +19,8 @@ FLOOR = 1e-3
 Array = NDArray[np.float64]
 
 
-def worth(metric: str, values: Array) -> Array:
+def worth(known: Metric, values: Array) -> Array:
     """Values of one metric turned so that more is better and ratios mean something: shape and order kept, unit gone."""
-    known = METRICS[metric]
     if known.direction == "higher_is_better":
         return np.maximum(values, 0.0)
     if is_failure_share(known):
@@ -30,12 +29,12 @@ def worth(metric: str, values: Array) -> Array:
         return np.where(values > 0, 1.0 / np.maximum(values, 1e-300), np.inf)
 
 
-def log_worths(metric: str, values: Array, reference: float | Array) -> Array:
+def log_worths(known: Metric, values: Array, reference: float | Array) -> Array:
     """Logarithms of the worths' ratios to a reference worth, within a thousandfold of it; a number that is missing (NaN) stays so.
 
     `reference`: one, or one for each column of `values`.
     """
-    worths = worth(metric, values)
+    worths = worth(known, values)
     with np.errstate(invalid="ignore", divide="ignore"):
         ratios = np.clip(worths / reference, FLOOR, 1 / FLOOR)
     ratios = np.where(np.equal(reference, 0), 1.0, ratios)
@@ -45,7 +44,7 @@ def log_worths(metric: str, values: Array, reference: float | Array) -> Array:
     return log_ratios
 
 
-def log_values(metric: str, function: LinearValue | None, measured: Array, reference: float | Array) -> Array:
+def log_values(known: Metric, function: LinearValue | None, measured: Array, reference: float | Array) -> Array:
     """Logarithms of the values, from 0 (worth 1) down to that of `FLOOR`.
 
     `measured`: as `logs` gives them, shape (providers, …); each column is one state of the world, in which the best provider is looked for.
@@ -54,20 +53,18 @@ def log_values(metric: str, function: LinearValue | None, measured: Array, refer
     if function is None:
         ratios: Array = np.maximum(behind, np.log(FLOOR))
         return ratios
-    known = METRICS[metric]
     worst, best = function.ends(known)
     with np.errstate(over="ignore"):  # beyond every number is beyond worst or best all the same
         if function.relative:
             numbers = np.exp(behind if known.direction == "higher_is_better" else -behind)
         else:
-            numbers = _numbers(metric, measured, reference)
+            numbers = _numbers(known, measured, reference)
     logarithms: Array = np.log(np.clip((numbers - worst) / (best - worst), FLOOR, 1.0))
     return logarithms
 
 
-def _numbers(metric: str, measured: Array, reference: float | Array) -> Array:
+def _numbers(known: Metric, measured: Array, reference: float | Array) -> Array:
     """Back from logarithms of worths to the metric's own unit."""
-    known = METRICS[metric]
     worths = np.exp(measured) * reference
     if known.direction == "higher_is_better":
         return worths

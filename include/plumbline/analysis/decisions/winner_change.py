@@ -19,6 +19,7 @@ import numpy as np
 from plumbline.analysis.decisions.decision import Column
 from plumbline.analysis.decisions.decision_record import DecisionDocument
 from plumbline.analysis.decisions.value_functions import log_worths, worth
+from plumbline.metrics import METRICS, own_metric
 from plumbline.metrics.pooling import pool
 
 Cause = Literal["price", "speed", "noise", "cost", "weights"]
@@ -120,7 +121,9 @@ def interval_half(metric: str, value: float, low: float | None, high: float | No
     """Half of an interval, as a logarithm of the value's ratio; None without an interval."""
     if low is None or high is None:
         return None
-    ends = log_worths(metric, np.array([low, high]), float(worth(metric, np.array([value]))[0]))
+    # Of a workload's own metric neither unit nor direction changes the width of a ratio: only a share of failures is turned into its complement.
+    known = METRICS.get(metric) or own_metric(metric, "1", "higher_is_better")
+    ends = log_worths(known, np.array([low, high]), float(worth(known, np.array([value]))[0]))
     return abs(float(ends[1] - ends[0])) / 2
 
 

@@ -88,8 +88,9 @@ def attribute(lead: MetricComparison, rows: Sequence[MetricComparison], changes:
 
 
 def _is_probe(row: MetricComparison) -> bool:
-    known = METRICS[row.metric]
-    return row.metric in _PROBES and row.phase == "environment" and row.statistic == known.statistic and row.effect is not None
+    if row.metric not in _PROBES or row.phase != "environment":
+        return False
+    return row.statistic == METRICS[row.metric].statistic and row.effect is not None
 
 
 def _probe(row: MetricComparison, lead: MetricComparison) -> ProbeEvidence:

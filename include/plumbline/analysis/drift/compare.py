@@ -29,7 +29,7 @@ from plumbline.analysis.drift.effect import Effect, estimate_effect
 from plumbline.analysis.drift.verdicts import RowWithEffect, judge_series
 from plumbline.declarations.thresholds import DriftRules
 from plumbline.declarations.trials import REQUIRED_EQUAL, SOURCES_NEVER_MIX, difference_reason, specification_differences
-from plumbline.metrics import METRICS
+from plumbline.metrics import Metric, metric_of
 from plumbline.results.sample import CampaignSample, Series
 
 _TAILS = ("p95", "p99")
@@ -107,8 +107,9 @@ def _measured(pair: SeriesPair, confidence: float, judged_only: bool) -> list[Ro
     measured: list[RowWithEffect] = []
     for key in keys:
         metric, statistic, phase = key
-        known = limits(metric)
-        family = _family(key, known is not None, metric in steady)
+        definition = metric_of(about[key])
+        known = limits(definition)
+        family = _family(definition, statistic, phase, known is not None, metric in steady)
         if judged_only and family == "informative":
             continue
         accepted = [campaign[key] for campaign in before if key in campaign]
@@ -143,9 +144,7 @@ def _by_metric(sample: CampaignSample) -> dict[_Key, dict[str, list[float]]]:
     return values
 
 
-def _family(key: _Key, has_limits: bool, in_steady: bool) -> Family:
-    metric, statistic, phase = key
-    known = METRICS[metric]
+def _family(known: Metric, statistic: str, phase: str, has_limits: bool, in_steady: bool) -> Family:
     if not has_limits or known.direction == "informative" or phase == "warmup" or (in_steady and phase != "steady"):
         return "informative"
     if statistic == known.statistic:

@@ -13,7 +13,7 @@ from plumbline.analysis.drift.effect import Scale
 from plumbline.analysis.drift.environment import EnvironmentChange
 from plumbline.declarations.workloads.workload import DriftLimits
 from plumbline.judgement import Judgement, broken, met, not_shown
-from plumbline.metrics import Direction
+from plumbline.metrics import Direction, Metric
 from plumbline.metrics.formatting import format_change
 from plumbline.results.sample import CampaignSample, TrialOutcome
 
@@ -96,7 +96,7 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 """The most severe first."""
 Family = Literal["lead", "tail", "informative"]
 RepeatsWhere = Literal["candidate", "both"]
-Limits = Callable[[str], DriftLimits | None]
+Limits = Callable[[Metric], DriftLimits | None]
 
 
 @dataclass(frozen=True)

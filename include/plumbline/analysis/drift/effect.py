@@ -143,7 +143,7 @@ def to_analysis_scale(change: float, scale: Scale) -> float:
 
 def _scale(metric: str, before: Sequence[float], after: Sequence[float]) -> tuple[Scale, float]:
     """The scale and what differences are divided by."""
-    if METRICS[metric].group == "reliability":
+    if (known := METRICS.get(metric)) is not None and known.group == "reliability":
         return "difference", 1.0
     if min(min(before), min(after)) > 0:
         return "ratio", 1.0

@@ -85,6 +85,8 @@ class SeriesShift:
     metric: str = ""
     group: str = ""
     """The cloud or declared group of the provider; empty for one that shares nothing with others."""
+    direction: str = "lower_is_better"
+    """Of the metric."""
 
     @property
     def witness(self) -> str:

@@ -27,7 +27,7 @@ from plumbline.analysis.trial_sample import MetricValue, TrialSample
 from plumbline.declarations import Criterion, RelativeCriterion
 from plumbline.declarations.workloads.workload import PER_REQUEST_LATENCIES, REQUEST_SHARES, insufficient_observations
 from plumbline.judgement import Judgement, broken, is_measured, judges, met, not_shown
-from plumbline.metrics import LENGTH_DEPENDENT, METRICS, NATURAL_LENGTHS
+from plumbline.metrics import LENGTH_DEPENDENT, NATURAL_LENGTHS, metric_of
 from plumbline.metrics.formatting import format_quantity
 from plumbline.metrics.proportions import (
     CONFIDENCE,
@@ -118,7 +118,7 @@ def judge(criterion: Criterion, trials: Sequence[TrialSample]) -> CriterionVerdi
         metric=criterion.metric,
         statistic=criterion.statistic,
         phase=criterion.phase,
-        unit=METRICS[criterion.metric].unit,
+        unit=criterion.known.unit,
         limit=criterion.limit,
         outcome=outcome,
         value=_finite(middle),
@@ -215,7 +215,7 @@ def _contains_the_limit(criterion: Criterion, number: MetricValue) -> bool:
 
 
 def _format_bounds(number: MetricValue) -> str:
-    unit = METRICS[number.metric].unit
+    unit = metric_of(number).unit
     return f"{format_quantity(number.ci_low, unit)} … {format_quantity(number.ci_high, unit)}"
 
 

@@ -17,7 +17,7 @@ from plumbline.declarations.promises.judging.share import PromisedShare
 from plumbline.declarations.promises.speed_floors import SpeedFloor, SpeedFloors, judge_speed
 from plumbline.declarations.workloads.workload import Primary
 from plumbline.kinds import kind_of
-from plumbline.metrics import METRICS, PHASES, catalogue_order, leading_names
+from plumbline.metrics import PHASES, catalogue_order, leading_names, metric_of
 from plumbline.metrics.pooling import pooled_fields
 from plumbline.results.limit import Limit
 from plumbline.results.sample import no_usable_trial
@@ -193,7 +193,8 @@ def _rows(trials: Sequence[TrialSample]) -> tuple[Row, ...]:
     for t in usable:
         for m in t.metrics:
             readings.setdefault((m.metric, m.statistic, m.phase), []).append((t.trial_id, m))
-    homes = {name: leading_phase(usable, name, METRICS[name].statistic) for name in {metric for metric, _, _ in readings}}
+    known = {metric: metric_of(numbers[0][1]) for (metric, _, _), numbers in readings.items()}
+    homes = {name: leading_phase(usable, name, definition.statistic) for name, definition in known.items()}
     rows = []
     for (metric, statistic, phase), numbers in readings.items():
         measured = [(trial_id, m.value) for trial_id, m in numbers if m.value is not None]
@@ -201,7 +202,7 @@ def _rows(trials: Sequence[TrialSample]) -> tuple[Row, ...]:
         ends = [(m.ci_low, m.ci_high) for _, m in numbers if metric == SUSTAINED and m.ci_low is not None and m.ci_high is not None]
         rows.append(
             Row(
-                group=METRICS[metric].group,
+                group=known[metric].group,
                 metric=metric,
                 statistic=statistic,
                 phase=phase,
@@ -211,7 +212,7 @@ def _rows(trials: Sequence[TrialSample]) -> tuple[Row, ...]:
                 observations=sum(m.n for _, m in numbers if m.value is not None),
                 values=values,
                 trials=tuple(trial_id for trial_id, _ in measured),
-                leading=statistic == METRICS[metric].statistic and phase == (homes[metric] or phase),
+                leading=statistic == known[metric].statistic and phase == (homes[metric] or phase),
             )
         )
     return tuple(sorted(rows, key=lambda r: (GROUPS.index(r.group), catalogue_order(r.metric), PHASES.index(r.phase), r.statistic)))

@@ -15,7 +15,7 @@ from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.rendering import PageRoutes
 from plumbline.dashboard.site import Site
 from plumbline.declarations import Declarations
-from plumbline.metrics import METRICS
+from plumbline.metrics import METRICS, Metric
 from plumbline.metrics.formatting import common_scale, format_name
 from plumbline.metrics.pooling import pool
 
@@ -32,32 +32,35 @@ def cell_history(archive: Archive, declared: Declarations, provider: str, worklo
         raise LookupError(f"{provider} never ran {workload}")
     current = archive.newest_by_place(series)[provider, workload].series
     campaigns = dict(archive.series_campaigns(current.series_key, CAMPAIGNS))
-    metric, points = _first_measured(archive, declared, current, list(campaigns))
+    known, points = _first_measured(archive, declared, current, list(campaigns))
     values: dict[str, list[float]] = {}
     for point in points:
         values.setdefault(point.campaign_id, []).append(point.value)
     pooled = {campaign: pool(values[campaign]) for campaign in campaigns if campaign in values}
-    if not pooled:
+    if known is None or not pooled:
         return {"metric": "", "text": "", "interval": "", "points": []}
     last = list(pooled.values())[-1]
-    scale = common_scale(METRICS[metric].unit, [median.value for median in pooled.values()], metric)
+    scale = common_scale(known.unit, [median.value for median in pooled.values()], known.name)
     return {
-        "metric": format_name(metric),
+        "metric": format_name(known.name),
         "text": scale.text(last.value),
         "interval": scale.interval(last.low, last.high),
         "points": [{"campaign": c, "value": median.value / scale.factor, "text": scale.text(median.value)} for c, median in pooled.items()],
     }
 
 
-def _first_measured(archive: Archive, declared: Declarations, series: SeriesView, campaigns: list[str]) -> tuple[str, list[MetricPoint]]:
-    """The first of the workload's numbers that a trial measured; an empty name without one."""
+def _first_measured(
+    archive: Archive, declared: Declarations, series: SeriesView, campaigns: list[str]
+) -> tuple[Metric | None, list[MetricPoint]]:
+    """The first of the workload's numbers that a trial measured; None without one."""
     first = primary_number(declared, series.workload)
     kind: WorkloadKind = "training" if series.kind == "training" else "inference"
     for metric, statistic, phase in (*((first,) if first is not None else ()), *usual_numbers(kind)):
         for candidate_phase in (phase,) if phase else PHASE_ORDER:
             if points := archive.metric_history(series.series_key, metric, statistic, candidate_phase, campaigns):
-                return metric, points
-    return "", []
+                spec = declared.workloads.get(series.workload)
+                return (METRICS if spec is None else spec.catalogue)[metric], points
+    return None, []
 
 
 def router(site: Site) -> PageRoutes:

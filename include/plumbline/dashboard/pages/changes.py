@@ -108,8 +108,8 @@ def _pooled_rows(views: Sequence[FindingView]) -> dict[str, PooledRow]:
             names = finding.cause.names if finding.cause is not None else ()
             effects: dict[str, list[float]] = defaultdict(list)
             for member in finding.members:
-                if member.series_key and member.effect is not None:
-                    effects[Series.parse(member.series_key).provider].append(slowdown(member.name, member.effect))
+                if member.series_key and (slower := slowdown(member)) is not None:
+                    effects[Series.parse(member.series_key).provider].append(slower)
             by_provider = {name: _middle(own) for name, own in effects.items()}
             for name in names:
                 rows.setdefault(name, PooledRow(view.finding_id, finding.severity, finding.title, finding.explanation, by_provider))

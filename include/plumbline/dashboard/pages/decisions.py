@@ -33,7 +33,6 @@ from plumbline.dashboard.pages.repeats import repeat_form
 from plumbline.dashboard.rendering import NavEntry, PageRoutes, Parts, address_with, base_path, waits_for, wants_json
 from plumbline.dashboard.site import Site
 from plumbline.declarations import Preference
-from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_name, format_percent
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.decisions import price_swings_chart, probability_first_chart, weight_swings_chart, winner_change_chart
@@ -98,25 +97,25 @@ def decision_page(adjusted: AdjustedDecision) -> DecisionPage:
         current=current_place(decided),
         decides=what_decides(decided.decision),
         view=decision_tables(decided, listed, PROVIDERS_SHOWN),
-        sliders=_sliders(decided.preference.weights, adjusted.declared.weights),
+        sliders=_sliders(decided.preference.weights, adjusted.declared),
         likely=probability_first_chart(listed.decision),
         charts=tuple(chart for chart in charts if chart is not None),
         trials=tuple(_trials(adjusted)),
     )
 
 
-def _sliders(weights: Mapping[str, float], declared: Mapping[str, float]) -> tuple[Slider, ...]:
+def _sliders(weights: Mapping[str, float], declared: Preference) -> tuple[Slider, ...]:
     return tuple(
         Slider(
             name=f"{SLIDER_PREFIX}{metric}",
             metric=metric,
             title=format_name(metric),
-            meaning=METRICS[metric].description,
+            meaning=declared.metric(metric).description,
             value=round(100 * weights.get(metric, 0.0)),
             now=format_percent(weights.get(metric, 0.0)),
             declared=format_percent(weight),
         )
-        for metric, weight in declared.items()
+        for metric, weight in declared.weights.items()
     )
 
 
@@ -228,7 +227,7 @@ def router(site: Site) -> PageRoutes:
             kind=kind,
             workloads=preference.workloads,
             answer=_stored_answer(archive, team, kind, preference, pages.now()) if page is None else page.answer,
-            sliders=_sliders(preference.weights, preference.weights) if page is None else page.sliders,
+            sliders=_sliders(preference.weights, preference) if page is None else page.sliders,
             ranking_later="" if page is not None else address_with(request, "main"),
             experiments_later="" if experiments is not None else address_with(request, "all"),
             workload=workload,

@@ -32,7 +32,7 @@ from plumbline.declarations.promises.provisioning_lead_time import ProvisioningL
 from plumbline.findings.compared import Compared
 from plumbline.findings.headline import headline
 from plumbline.launch.leftovers import stored_leftovers
-from plumbline.metrics import METRICS, leading_names
+from plumbline.metrics import leading_names, metric_of
 from plumbline.metrics.formatting import format_money
 from plumbline.presentation.availability import WatchView, watch_view
 from plumbline.presentation.charts.chart import Chart
@@ -216,13 +216,13 @@ def quantity_id(quantity: Quantity) -> str:
 def _quantities(archive: Archive, series: SeriesView) -> tuple[Quantity, ...]:
     campaign = archive.latest_campaign(series.series_key)
     names = archive.measured_names(series.series_key, campaign) if campaign is not None else []
-    return tuple(Quantity(metric, statistic, phase) for phase, metric, statistic in names if metric in METRICS)
+    return tuple(Quantity(n.metric, n.statistic, n.phase, metric_of(n)) for n in names)
 
 
 def _leading_quantity(kind: str, quantities: Sequence[Quantity]) -> Quantity:
     for name in leading_names(kind):
         for q in quantities:
-            if (q.metric, q.statistic, q.phase) == (name, METRICS[name].statistic, "steady"):
+            if (q.metric, q.statistic, q.phase) == (name, q.definition.statistic, "steady"):
                 return q
     return quantities[0]
 

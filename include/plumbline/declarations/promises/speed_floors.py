@@ -15,7 +15,6 @@ from plumbline.declarations.promises.judging.row import PromiseRow, format_neede
 from plumbline.declarations.promises.judging.share import PromisedShare, judge_share
 from plumbline.declarations.workloads.workload import Criterion, measured_by_trials
 from plumbline.judgement import Judgement, is_measured, judges
-from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import common_scale, format_name
 from plumbline.metrics.pooling import PooledMetric, pool_measurements
 from plumbline.metrics.proportions import CONFIDENCE, wilson_interval
@@ -72,7 +71,7 @@ class SpeedFloor:
 @judges("promised speed")
 def judge_speed(workload: str, criterion: Criterion, measurements: Sequence[tuple[str, float]]) -> SpeedFloor:
     """Judge a promised speed by repeats (trial id, value in the metric's unit). What is no measurement counts neither for nor against it."""
-    share = METRICS[criterion.metric].unit == "ratio"  # of which 0 is a measurement
+    share = criterion.known.unit == "ratio"  # of which 0 is a measurement
     usable = [(trial, value) for trial, value in measurements if is_measured(value) or (share and value == 0)]
     reached = judge_share(wilson_interval(sum(criterion.met_by(value) for _, value in usable), len(usable)), _MEDIAN)
     return SpeedFloor(workload, criterion, pool_measurements(criterion.metric, usable, "not measured in any usable trial"), reached)
@@ -81,8 +80,8 @@ def judge_speed(workload: str, criterion: Criterion, measurements: Sequence[tupl
 def speed_row(speed: SpeedFloor) -> PromiseRow:
     """The median speed of a workload, with the interval over its repeats."""
     measured, criterion = speed.measured, speed.criterion
-    scale = common_scale(METRICS[measured.metric].unit, [criterion.limit, measured.value], measured.metric)
-    statistic = "" if criterion.statistic == METRICS[measured.metric].statistic else f" {criterion.statistic}"
+    scale = common_scale(criterion.known.unit, [criterion.limit, measured.value], measured.metric)
+    statistic = "" if criterion.statistic == criterion.known.statistic else f" {criterion.statistic}"
     return PromiseRow(
         name=f"{format_name(measured.metric)}{statistic} of {speed.workload}",
         promised=f"{'at least' if criterion.op == '>=' else 'at most'} {scale.text(criterion.limit)}",

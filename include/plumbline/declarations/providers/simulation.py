@@ -6,11 +6,11 @@ import math
 from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, ValidationInfo, model_validator
 
-from plumbline.declarations.base import Declared, Name
+from plumbline.declarations.base import Declared, Name, is_archived
 from plumbline.declarations.providers.launcher_base import LauncherBase, WatchKind
-from plumbline.declarations.workloads.workload import Seed, parse_metric_value
+from plumbline.declarations.workloads.workload import Seed, catalogue_of, parse_metric_value
 from plumbline.metrics import metric
 from plumbline.metrics.units import Duration, HourlyPrice, Percent, Spread
 
@@ -39,11 +39,9 @@ def _parse_day(value: object) -> object:
 Day = Annotated[date, BeforeValidator(_parse_day), Field(description="a day such as 2026-11-15, or a campaign's month such as 2026-11")]
 
 
-def _known_metric(value: str) -> str:
-    try:
-        metric(value)
-    except KeyError as error:
-        raise ValueError(error.args[0]) from None
+def _known_metric(value: str, info: ValidationInfo) -> str:
+    if not is_archived():  # a trial has no other declarations beside it, whose own metrics an event may name
+        metric(value, catalogue_of(info))
     return value
 
 

@@ -9,12 +9,12 @@ from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, field_validat
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError
 
-from plumbline.declarations.base import Declared, is_archived
-from plumbline.declarations.workloads.container_metric import ContainerMetric
+from plumbline.declarations.base import Declared
+from plumbline.declarations.workloads.container_metric import ContainerMetric, catalogue_with
 from plumbline.declarations.workloads.script import OF_HARNESS, PATH, Variable
 from plumbline.declarations.workloads.workload import Workload
 from plumbline.formats import COMMAND_OUTPUTS, DeclaredNumbers
-from plumbline.metrics import METRICS, declare
+from plumbline.metrics import Metric
 from plumbline.metrics.units import Duration
 
 
@@ -71,7 +71,7 @@ class ContainerTask(Declared):
     @classmethod
     def _in_catalogue(cls, value: dict[str, ContainerMetric]) -> dict[str, ContainerMetric]:
         for name, each in value.items():
-            declare(name, each.unit, each.direction, replace=not is_archived())
+            each.known(name)
         return value
 
     @model_validator(mode="after")
@@ -85,6 +85,11 @@ class ContainerTask(Declared):
     def measures(self) -> tuple[str, ...]:
         """Names of its metrics."""
         return tuple(self.metrics) or COMMAND_OUTPUTS[self.results.format].metrics
+
+    @property
+    def catalogue(self) -> Mapping[str, Metric]:
+        """The catalogue with its own metrics."""
+        return catalogue_with(self.metrics)
 
     @property
     def declared_numbers(self) -> DeclaredNumbers:
@@ -107,7 +112,9 @@ class ContainerWorkload(Workload, _TaskFirst):
         known = (*self.task.measures, *_EVERY_CONTAINER)
         if self.primary is None or self.primary.metric not in known:
             named = "is missing" if self.primary is None else f"names {self.primary.metric}"
-            raise ValueError(f"primary {named}; expected one of {', '.join(n for n in known if METRICS[n].direction != 'informative')}")
+            raise ValueError(
+                f"primary {named}; expected one of {', '.join(n for n in known if self.catalogue[n].direction != 'informative')}"
+            )
         return self
 
     def of_trial(self) -> ContainerWorkload:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import Field
 
 from plumbline.declarations.base import Declared
-from plumbline.metrics import Direction, Unit
+from plumbline.metrics import Direction, Metric, Unit, own_metric, with_own
 
 
 class ContainerMetric(Declared):
@@ -22,3 +23,25 @@ class ContainerMetric(Declared):
     @property
     def direction(self) -> Direction:
         return "informative" if self.better == "none" else "higher_is_better" if self.better == "higher" else "lower_is_better"
+
+    def known(self, name: str) -> Metric:
+        """The metric of that name; ValueError if the catalogue has it with another unit or direction."""
+        return own_metric(name, self.unit, self.direction)
+
+
+def catalogue_with(declared: Mapping[str, ContainerMetric]) -> Mapping[str, Metric]:
+    """The catalogue and the metrics that a workload declares, by name."""
+    return with_own(each.known(name) for name, each in declared.items())
+
+
+def metrics_in(data: Any) -> dict[str, Metric]:
+    """The metrics that a workload's data declares, by name, whatever else is wrong in it."""
+    for key in ("task", "metrics"):
+        data = data.get(key) if isinstance(data, dict) else None
+    found = {}
+    for name, fields in data.items() if isinstance(data, dict) else ():
+        try:
+            found[name] = ContainerMetric.model_validate(fields).known(name)
+        except ValueError:
+            continue  # reported where the workload is read
+    return found

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from plumbline.declarations.base import Declared
-from plumbline.declarations.workloads.container_metric import ContainerMetric
+from plumbline.declarations.workloads.container_metric import ContainerMetric, catalogue_with
+from plumbline.metrics import Metric
 
 
 class KindDefaults:
@@ -140,6 +141,11 @@ class KindDefaults:
         return ()
 
     @property
+    def catalogue(self) -> Mapping[str, Metric]:
+        """The catalogue with the metrics that it declares."""
+        return catalogue_with(self.declared_metrics)
+
+    @property
     def declared_metrics(self) -> Mapping[str, ContainerMetric]:
-        """Metrics that its declaration adds to the catalogue, by name."""
+        """Metrics that it declares beside those of the catalogue, by name."""
         return {}

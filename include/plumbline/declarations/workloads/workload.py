@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from plumbline.declarations.base import Declared, Name
 from plumbline.declarations.workloads.kind_defaults import KindDefaults
-from plumbline.metrics import METRICS, PHASES, STATISTICS, Metric, Unit, metric, units
+from plumbline.metrics import METRICS, PHASES, STATISTICS, Metric, Unit, UnknownMetric, is_of_provider, metric, units
 from plumbline.metrics.formatting import common_scale, format_limit
 from plumbline.metrics.proportions import (
     CONFIDENCE,
@@ -45,7 +45,48 @@ PER_REQUEST_LATENCIES = frozenset(
 _PERCENTILE_RANK = {"min": 0.0, "p50": 50.0, "median": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
 
 
-class Criterion(Declared):
+CATALOGUE = "catalogue"
+"""Key of a validation's context: the catalogue with the metrics that the declared workloads add."""
+
+
+def catalogue_of(info: ValidationInfo) -> Mapping[str, Metric]:
+    """The metrics that a line may name: those of the workload that is read, else of the context, else of the catalogue alone."""
+    task = (info.data or {}).get("task")
+    own: Mapping[str, Metric] | None = getattr(task, "catalogue", None)
+    return own if own is not None else (info.context or {}).get(CATALOGUE, METRICS)
+
+
+class NamesMetric(Declared):
+    """Base of a line about a metric, which may be a workload's own."""
+
+    if TYPE_CHECKING:
+        metric: str
+    _own: Metric | None = PrivateAttr(None)
+
+    def model_post_init(self, context: Any) -> None:
+        """Remember the metric, if it is not of the catalogue but of the declared workloads."""
+        self._take((context or {}).get(CATALOGUE, METRICS))
+
+    def _take(self, catalogue: Mapping[str, Metric]) -> None:
+        if self.metric not in METRICS and self.metric in catalogue:
+            self._own = catalogue[self.metric]
+
+    @property
+    def known(self) -> Metric:
+        """The metric. UnknownMetric for one that neither the catalogue nor the workload has."""
+        return self._own or metric(self.metric)
+
+
+_Names = TypeVar("_Names", bound=NamesMetric)
+
+
+def with_metric(line: _Names, info: ValidationInfo) -> _Names:
+    """The line of a workload, which knows the workload's own metric."""
+    line._take(catalogue_of(info))
+    return line
+
+
+class Criterion(NamesMetric):
     """One acceptance criterion. `limit` is in the metric's unit (seconds, per second, fraction …)."""
 
     text: str
@@ -57,15 +98,15 @@ class Criterion(Declared):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_line(cls, value: object) -> object:
-        return parse_criterion(value) if isinstance(value, str) else value
+    def _from_line(cls, value: object, info: ValidationInfo) -> object:
+        return parse_criterion(value, catalogue_of(info)) if isinstance(value, str) else value
 
     def met_by(self, value: float) -> bool:
         """Whether a measured value (in the metric's unit) meets the limit."""
         return value <= self.limit if self.op == "<=" else value >= self.limit
 
 
-class RelativeCriterion(Declared):
+class RelativeCriterion(NamesMetric):
     """One acceptance criterion whose limit a reference sets: the accepted baseline of the provider's series, or the newest comparable result
     of `provider`. `within`: the fraction by which a value may be worse."""
 
@@ -80,16 +121,18 @@ class RelativeCriterion(Declared):
     def limited_by(self, reference: float, source: str) -> Criterion:
         """The criterion with the limit that a reference, in the metric's unit, sets; its text has both."""
         limit = reference + self.within * abs(reference) * (1 if self.op == "<=" else -1)
-        scale = common_scale(METRICS[self.metric].unit, [limit, reference], self.metric)
+        scale = common_scale(self.known.unit, [limit, reference], self.metric)
         origin = f"within {format_limit(self.within)} of {scale.text(reference)}, {source}"
         text = f"{self.text.partition(' within ')[0]} {self.op} {scale.text(limit)} in {self.phase} ({origin})"
-        return Criterion(**self.model_dump(exclude={"text", "within", "provider"}), text=text, limit=limit)
+        limited = Criterion(**self.model_dump(exclude={"text", "within", "provider"}), text=text, limit=limit)
+        limited._own = self._own
+        return limited
 
 
-def _parse(value: object) -> object:
+def _parse(value: object, info: ValidationInfo) -> object:
     if isinstance(value, dict | Declared):
         return value
-    return (_parse_relative_criterion if "within" in str(value).split() else parse_criterion)(str(value))
+    return (_parse_relative_criterion if "within" in str(value).split() else parse_criterion)(str(value), catalogue_of(info))
 
 
 _Criterion = TypeVar("_Criterion", bound=Criterion | RelativeCriterion)
@@ -97,20 +140,22 @@ _Criterion = TypeVar("_Criterion", bound=Criterion | RelativeCriterion)
 
 def measured_by_trials(criterion: _Criterion) -> _Criterion:
     """The criterion; ValueError for a metric that no trial measures."""
-    if (known := METRICS.get(criterion.metric)) is not None and known.of_provider:
-        raise ValueError(f'"{criterion.text}": {known.name} is of the provider, not of a trial; {_IN_TEAMS}')
+    if is_of_provider(criterion.metric):
+        raise ValueError(f'"{criterion.text}": {criterion.metric} is of the provider, not of a trial; {_IN_TEAMS}')
     return criterion
 
 
 _IN_TEAMS = "expected it in the weights or gates of a team"
-AnyCriterion = Annotated[Criterion | RelativeCriterion, BeforeValidator(_parse), AfterValidator(measured_by_trials)]
+AnyCriterion = Annotated[
+    Criterion | RelativeCriterion, BeforeValidator(_parse), AfterValidator(measured_by_trials), AfterValidator(with_metric)
+]
 
 
-def _parse_relative_criterion(line: str) -> dict[str, object]:
+def _parse_relative_criterion(line: str, catalogue: Mapping[str, Metric]) -> dict[str, object]:
     match = _RELATIVE.match(line)
     if match is None:
         raise ValueError(f'"{line}" is not a criterion; expected {RELATIVE_SHAPE}')
-    known, fields = _named_number(match, line)
+    known, fields = _named_number(match, line, catalogue)
     if known.direction == "informative" or known.group == "cost":
         why = "follows its price" if known.group == "cost" else "has no better direction"
         raise ValueError(f'"{line}": {known.name} {why}; expected a measured metric that has a better direction')
@@ -118,12 +163,12 @@ def _parse_relative_criterion(line: str) -> dict[str, object]:
     return {**fields, "op": op, "within": within, "provider": match["provider"]}
 
 
-def parse_criterion(line: str) -> dict[str, object]:
-    """The fields of one criterion. ValueError."""
+def parse_criterion(line: str, catalogue: Mapping[str, Metric] = METRICS) -> dict[str, object]:
+    """The fields of one criterion, whose metric is of the catalogue. ValueError."""
     match = _CRITERION.match(line)
     if match is None:
         raise ValueError(f'"{line}" is not a criterion; expected {CRITERION_SHAPE}')
-    known, fields = _named_number(match, line)
+    known, fields = _named_number(match, line, catalogue)
     if (fields["phase"] is None) is not known.of_provider:
         raise ValueError(
             f'"{line}" is not a criterion; expected {f"{known.name} without a phase" if known.of_provider else CRITERION_SHAPE}'
@@ -136,12 +181,12 @@ def parse_criterion(line: str) -> dict[str, object]:
     }
 
 
-def _named_number(match: re.Match[str], line: str) -> tuple[Metric, dict[str, object]]:
+def _named_number(match: re.Match[str], line: str, catalogue: Mapping[str, Metric]) -> tuple[Metric, dict[str, object]]:
     """The metric that a line names, and the fields text, metric, statistic and phase. ValueError."""
     try:
-        known = metric(match["metric"])
-    except KeyError as error:
-        raise ValueError(f'{error.args[0]} (in "{line}")') from None
+        known = metric(match["metric"], catalogue)
+    except UnknownMetric as error:
+        raise UnknownMetric(f'{error.args[0]} (in "{line}")') from None
     statistic, phase = match["statistic"] or known.statistic, match["phase"]
     if statistic not in STATISTICS:
         raise ValueError(f'unknown statistic "{statistic}" in "{line}"; expected one of {", ".join(STATISTICS)}')
@@ -237,7 +282,7 @@ PRIMARY_SHAPE = "[STATISTIC] METRIC [in PHASE], such as: p95 time_to_first_token
 _PRIMARY = re.compile(r"^\s*(?:(?P<statistic>[a-z]\w*)\s+)?(?P<metric>[a-z][a-z0-9_]*)(?:\s+in\s+(?P<phase>[a-z_]+))?\s*$")
 
 
-class Primary(Declared):
+class Primary(NamesMetric):
     """The main number of a scorecard. `phase` None: the leading phase of the metric."""
 
     text: str
@@ -247,16 +292,16 @@ class Primary(Declared):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_line(cls, value: object) -> object:
-        return parse_primary(value) if isinstance(value, str) else value
+    def _from_line(cls, value: object, info: ValidationInfo) -> object:
+        return parse_primary(value, catalogue_of(info)) if isinstance(value, str) else value
 
 
-def parse_primary(line: str) -> dict[str, object]:
-    """The fields of a `primary:`. ValueError."""
+def parse_primary(line: str, catalogue: Mapping[str, Metric] = METRICS) -> dict[str, object]:
+    """The fields of a `primary:`, whose metric is of the catalogue. ValueError."""
     match = _PRIMARY.match(line)
     if match is None:
         raise ValueError(f'"{line}" is not a primary metric; expected {PRIMARY_SHAPE}')
-    known, fields = _named_number(match, line)
+    known, fields = _named_number(match, line, catalogue)
     if known.direction == "informative" or known.of_provider:
         raise ValueError(
             f'"{line}": {known.name} {"is of the provider" if known.of_provider else "has no better direction"}; expected a metric that has one'
@@ -302,12 +347,9 @@ class DriftLimits(Declared):
         return self
 
 
-def _check_metric_names(value: dict[str, DriftLimits]) -> dict[str, DriftLimits]:
+def _check_metric_names(value: dict[str, DriftLimits], info: ValidationInfo) -> dict[str, DriftLimits]:
     for name in value:
-        try:
-            metric(name)
-        except KeyError as error:
-            raise ValueError(error.args[0]) from None
+        metric(name, catalogue_of(info))
     return value
 
 
@@ -329,7 +371,7 @@ class Workload(Declared, KindDefaults):
     )
     repeats: Repeats
     acceptance: tuple[AnyCriterion, ...] = ()
-    primary: Primary | None = Field(
+    primary: Annotated[Primary, AfterValidator(with_metric)] | None = Field(
         None, description="the main number, such as p95 time_to_first_token in steady; one that fits the task if omitted"
     )
     drift: LimitsByMetric = Field(default_factory=dict, description="thresholds by metric that differ from thresholds.yaml")

@@ -43,16 +43,20 @@ class Performance(FindingType):
         return direction == "improved"
 
     def consequence(self, finding: Finding, caused: bool) -> str:
-        metric = METRICS.get(finding.metric or "")
+        metric = finding.metric
         kind = kind_of_series(finding.workload_kind, finding.series_key)
-        if finding.effect is None or metric is None or kind is None:
+        if finding.effect is None or not metric or kind is None:
             return titled(finding, caused)
         share = format_change(finding.effect)[1:]
-        if metric.group not in _SPEED or metric.direction == "informative":
-            what = f"{format_name(metric.name)} of {finding.workload} {share} {'higher' if finding.effect > 0 else 'lower'}"
+        # A workload's own metric is a latency or a throughput, whose side the finding knows.
+        known, direction = METRICS.get(metric), finding.direction_of(finding.series_key)
+        if known is None and direction is None:
+            return titled(finding, caused)
+        if known is not None and (known.group not in _SPEED or known.direction == "informative"):
+            what = f"{format_name(metric)} of {finding.workload} {share} {'higher' if finding.effect > 0 else 'lower'}"
             what = what if caused else f"{finding.provider}: {what}"
         else:
-            better = (finding.effect > 0) == (metric.direction == "higher_is_better")
+            better = direction == "improved" if known is None else (finding.effect > 0) == (known.direction == "higher_is_better")
             change = f"{share} {'faster' if better else 'slower'}"
             what = (
                 f"{finding.workload} {kind.verb} {change}"

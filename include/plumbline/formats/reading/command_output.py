@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from plumbline.formats.registry import Format, Formats
+from plumbline.metrics import Direction, Unit, own_metric
 from plumbline.metrics.rows import Curve, MetricRow, Reason, metric_row
 
 
@@ -18,6 +19,10 @@ class UnreadableOutput(ValueError):
 class DeclaredNumber(Protocol):
     """A metric as a workload declares it. `field`: where the number is, by its format; its name if None. `scale`: its unit in the metric's."""
 
+    @property
+    def unit(self) -> Unit: ...
+    @property
+    def direction(self) -> Direction: ...
     @property
     def field(self) -> str | None: ...
     @property
@@ -37,7 +42,14 @@ class DeclaredNumbers:
 
     def rows(self, values: Mapping[str, Sequence[float]], nothing: str) -> list[MetricRow]:
         """A row of each metric, with the last finite one of its values. UnreadableOutput with `nothing` if none has any."""
-        rows = [metric_row(name, *_last(seen), reason=f"the results have no {self.field(name)}") for name, seen in values.items()]
+        rows = [
+            metric_row(
+                own_metric(name, self.numbers[name].unit, self.numbers[name].direction),
+                *_last(seen),
+                reason=f"the results have no {self.field(name)}",
+            )
+            for name, seen in values.items()
+        ]
         if all(row.value is None for row in rows):
             raise UnreadableOutput(nothing)
         return rows

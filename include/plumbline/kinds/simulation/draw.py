@@ -139,25 +139,25 @@ class TrialDraw:
     ) -> MetricRow:
         """The row of a metric from its level without noise. `spread`: relative standard deviation of one observation, which gives the interval.
         `moved`: apply the common factor of the metric's family. `scatter`: add noise of the metric's own."""
+        known = self.trial.workload.catalogue[metric]
         if level is None:
-            return metric_row(metric, None, n, phase=phase, statistic=statistic)
+            return metric_row(known, None, n, phase=phase, statistic=statistic)
         family = self.family(metric, phase)
         factor = (self.slowness(family) if moved else 1.0) * self.own(metric, phase, self.declared.noise_of(family).run if scatter else 0.0)
-        known = METRICS[metric]
         value = (
             level / factor if known.direction == "higher_is_better" else level * factor if known.direction == "lower_is_better" else level
         )
         if known.unit == "ratio" and level <= 1.0:
             value = min(value, 1.0)  # a share of everything stays one
         half = 1.96 * 1.25 * spread / math.sqrt(n) if spread and n > 5 else 0.0  # 1.25: a median scatters more than a mean
-        return metric_row(metric, value, n, phase=phase, statistic=statistic, ci=(value * (1 - half), value * (1 + half)) if half else None)
+        return metric_row(known, value, n, phase=phase, statistic=statistic, ci=(value * (1 - half), value * (1 + half)) if half else None)
 
     def family(self, metric: str, phase: Phase) -> Family:
         if metric in _STORAGE_METRICS:
             return "storage"
         if phase == "environment" or metric == "device_matmul_peak":
             return "hardware"
-        if phase == "cold_start" or METRICS[metric].group in ("start_up", "recovery"):
+        if phase == "cold_start" or self.trial.workload.catalogue[metric].group in ("start_up", "recovery"):
             return "start_up"
         return self.trial.workload.kind
 

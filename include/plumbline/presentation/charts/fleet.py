@@ -9,9 +9,9 @@ from statistics import median, quantiles
 from typing import Protocol
 
 from plumbline.analysis.conclusions import Conclusions
-from plumbline.analysis.fleet import CostUnit, FleetSeries, Number, leading_number, pooled, pooled_costs, unit_of
+from plumbline.analysis.fleet import CostUnit, FleetSeries, Number, leading_number, metric_among, pooled, pooled_costs, unit_of
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard
-from plumbline.metrics import METRICS, leading_names
+from plumbline.metrics import METRICS, Metric, leading_names
 from plumbline.metrics.formatting import common_scale, format_name
 from plumbline.presentation.charts.chart import BETTER, PAPER, Chart, Part, axis, error_bars, labels, line, marks, plotly_time, significant
 from plumbline.presentation.charts.trend import TrendEvent, event_lanes
@@ -39,7 +39,7 @@ def cost_against_speed_chart(series: Sequence[FleetSeries], first: Number | None
     providers = sorted(speeds.keys() & costs.keys())
     if len(providers) < 2:
         return None
-    return _scatter(series[0].workload, (cost_metric, unit_of(cost_metric), costs), (metric, METRICS[metric].unit, speeds), providers)
+    return _scatter(series[0].workload, (cost_metric, unit_of(cost_metric), costs), (metric_among(series, metric), speeds), providers)
 
 
 class _Measured(Protocol):
@@ -55,10 +55,10 @@ _Quantity = tuple[str, str, Mapping[str, _Measured]]
 """A metric, its unit, and its value by provider."""
 
 
-def _scatter(workload: str, cost: _Quantity, speed: _Quantity, providers: Sequence[str]) -> Chart:
+def _scatter(workload: str, cost: _Quantity, speed: tuple[Metric, Mapping[str, _Measured]], providers: Sequence[str]) -> Chart:
     """A mark for each of `providers`, which have both numbers; a line through those that no other one beats on both."""
-    (cost_metric, cost_unit, costs), (metric, unit, speeds) = cost, speed
-    direction = METRICS[metric].direction
+    (cost_metric, cost_unit, costs), (known, speeds) = cost, speed
+    metric, unit, direction = known.name, known.unit, known.direction
     x, y = ({p: numbers[p].value or 0.0 for p in providers} for numbers in (costs, speeds))
     x_scale, y_scale = common_scale(cost_unit, x.values(), cost_metric), common_scale(unit, y.values(), metric)
     front = pareto({p: (x[p], y[p]) for p in providers}, direction == "lower_is_better")
@@ -117,7 +117,7 @@ def pareto_chart(conclusions: Conclusions) -> Chart | None:
     if workload is None or len(points_by_workload[workload][2]) < 2:
         return None
     cost, speed, rows = points_by_workload[workload]
-    quantities = (cost, "USD", {p: c for p, (c, _) in rows.items()}), (speed, METRICS[speed].unit, {p: s for p, (_, s) in rows.items()})
+    quantities = (cost, "USD", {p: c for p, (c, _) in rows.items()}), (METRICS[speed], {p: s for p, (_, s) in rows.items()})
     chart = _scatter(workload, *quantities, sorted(rows))
     if len(rows) > 12:  # fifty crosses hide each other
         chart = replace(chart, data=[{name: v for name, v in part.items() if not name.startswith("error_")} for part in chart.data])

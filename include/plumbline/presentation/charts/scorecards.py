@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard
-from plumbline.metrics import METRICS, leading, leading_names
+from plumbline.metrics import METRICS, leading, leading_names, metric_of
 from plumbline.metrics.formatting import Scale, capitalize_first, common_scale, format_name, format_percent
 from plumbline.presentation.chart_evidence import ChartEvidence
 from plumbline.presentation.charts.chart import (
@@ -159,7 +159,8 @@ def headline_charts(cards: Sequence[Scorecard]) -> tuple[Chart, ...]:
 
 def _dot_chart(cards: Sequence[Scorecard], metric: str) -> Chart:
     providers = [c.provider for c in cards]
-    rows, definition = _measured_rows(cards, metric), METRICS[metric]
+    rows = _measured_rows(cards, metric)
+    definition = metric_of(rows[0][1])
     scale = common_scale(definition.unit, [v for _, _, v in rows], metric)
     data = []
     for provider, row, value in reversed(rows):

@@ -17,7 +17,7 @@ from plumbline.archive.records import BaselineView
 from plumbline.archive.repository import Span
 from plumbline.declarations import Declarations, Provider
 from plumbline.findings.types import about_failures, about_gaps, about_speed
-from plumbline.metrics import METRICS
+from plumbline.metrics import Metric
 from plumbline.metrics.formatting import (
     Scale,
     capitalize_first,
@@ -39,11 +39,12 @@ _MOST_FINDINGS = 60
 
 @dataclass(frozen=True)
 class Quantity:
-    """A metric by one statistic in one phase."""
+    """A metric by one statistic in one phase. `definition`: the metric, which may be a workload's own."""
 
     metric: str
     statistic: str
     phase: str
+    definition: Metric
 
     @property
     def name(self) -> str:
@@ -138,7 +139,7 @@ def read_trend(
     events_in_span = (e for e in events if first is not None and e.at >= first and (end is None or e.at < end))
     sorted_events = tuple(sorted(events_in_span, key=lambda e: (e.at, EVENT_KINDS.index(e.kind))))
     values = [v for p in points for v in p.values]
-    unit = common_scale(METRICS[quantity.metric].unit, values, quantity.metric)
+    unit = common_scale(quantity.definition.unit, values, quantity.metric)
     return Trend(series, quantity, points, steps, sorted_events, unit)
 
 
@@ -224,7 +225,7 @@ def _price_events(provider: Provider) -> list[TrendEvent]:
 def _change_point_events(
     points: Sequence[CampaignPoint], declared: Declarations, series: SeriesView, quantity: Quantity
 ) -> list[TrendEvent]:
-    limits = declared.thresholds.drift_limits(declared.workloads.get(series.workload), quantity.metric)
+    limits = declared.thresholds.drift_limits(declared.workloads.get(series.workload), quantity.definition)
     floor = limits.warn if limits is not None and limits.warn > 0 else MINIMUM_CHANGE
     return [
         TrendEvent(
@@ -250,7 +251,7 @@ _MANY_REPEATS = 24
 
 def trend_chart(trend: Trend) -> Chart:
     """All repeats, the campaigns' medians and the baseline's interval, with the events above them on the same time axis."""
-    definition, unit = METRICS[trend.quantity.metric], trend.shown
+    definition, unit = trend.quantity.definition, trend.shown
     suffix = unit.suffix or definition.unit
     repeats = [(plotly_time(p.at), v / unit.factor, t) for p in trend.points for v, t in zip(p.values, p.trials, strict=True)]
     lanes, layout = event_lanes(trend.events)

@@ -7,12 +7,13 @@ import pytest
 
 from plumbline.analysis.decisions.value_functions import FLOOR, log_values, log_worths, worth
 from plumbline.declarations.teams import LinearValue
+from plumbline.metrics import METRICS
 
 
 def values(metric: str, *numbers: float, function: LinearValue | None = None) -> list[float]:
-    found = np.array(numbers)
-    best = float(np.nanmax(worth(metric, found)))
-    return [round(float(v), 6) for v in np.exp(log_values(metric, function, log_worths(metric, found, best), best))]
+    found, known = np.array(numbers), METRICS[metric]
+    best = float(np.nanmax(worth(known, found)))
+    return [round(float(v), 6) for v in np.exp(log_values(known, function, log_worths(known, found, best), best))]
 
 
 def test_ratios_to_the_best() -> None:
@@ -44,9 +45,9 @@ def test_lines_in_multiples_of_the_best() -> None:
 
 
 def test_what_is_missing_stays_missing() -> None:
-    assert np.isnan(log_worths("time_to_first_token", np.array([0.1, np.nan]), 10.0)).tolist() == [False, True]
+    assert np.isnan(log_worths(METRICS["time_to_first_token"], np.array([0.1, np.nan]), 10.0)).tolist() == [False, True]
 
 
 def test_each_state_of_the_world_has_its_own_best() -> None:
-    found = log_worths("time_to_first_token", np.array([[0.1, 0.4], [0.2, 0.2]]), 10.0)
-    assert np.exp(log_values("time_to_first_token", None, found, 10.0)) == pytest.approx(np.array([[1.0, 0.5], [0.5, 1.0]]))
+    found = log_worths(METRICS["time_to_first_token"], np.array([[0.1, 0.4], [0.2, 0.2]]), 10.0)
+    assert np.exp(log_values(METRICS["time_to_first_token"], None, found, 10.0)) == pytest.approx(np.array([[1.0, 0.5], [0.5, 1.0]]))

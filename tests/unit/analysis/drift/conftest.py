@@ -10,7 +10,7 @@ import pytest
 
 from plumbline.declarations import DriftRules
 from plumbline.declarations.workloads.workload import DriftLimits
-from plumbline.metrics import METRICS
+from plumbline.metrics import METRICS, Metric
 from plumbline.results.sample import CampaignSample, Observation, TrialOutcome
 
 KEY = "training/gpt@1/h1/torch/local-2core/here/host-2core"
@@ -27,11 +27,10 @@ def rules() -> DriftRules:
 
 
 @pytest.fixture
-def limits() -> Callable[[str], DriftLimits | None]:
+def limits() -> Callable[[Metric], DriftLimits | None]:
     """The catalogue's own thresholds."""
 
-    def of(name: str) -> DriftLimits | None:
-        known = METRICS[name]
+    def of(known: Metric) -> DriftLimits | None:
         return None if known.warn is None or known.page is None else DriftLimits.model_construct(warn=known.warn, page=known.page)
 
     return of

@@ -1,4 +1,4 @@
-"""Container workloads: their metrics join the catalogue, and a wrong declaration says what was expected."""
+"""Container workloads: their metrics stand beside the catalogue, and a wrong declaration says what was expected."""
 
 from __future__ import annotations
 
@@ -31,25 +31,36 @@ def container(primary: str | None = "box_rate", acceptance: tuple[str, ...] = ()
     return ContainerWorkload.model_validate_json(json.dumps(declared))
 
 
-def test_its_metrics_join_the_catalogue_before_its_criteria_are_read() -> None:
+def test_its_criteria_name_its_metrics() -> None:
     box = container(
         primary="crate_rate", acceptance=("crate_rate >= 3/s in steady",), metrics={"crate_rate": {**RATE, "field": "box_rate"}}
     )
     assert box.acceptance[0].limit == 3.0
-    known = METRICS["crate_rate"]
+    known = box.catalogue["crate_rate"]
+    assert box.acceptance[0].known == known and box.primary is not None and box.primary.known == known
+    assert "crate_rate" not in METRICS and box.catalogue.keys() - METRICS.keys() == {"crate_rate"}
     assert (known.unit, known.direction, known.declared, known.warn, known.page) == ("1/s", "higher_is_better", True, 0.05, 0.10)
 
 
 def test_a_metric_without_a_better_side_never_drifts() -> None:
-    container(metrics={"box_rate": RATE, "box_size": {"unit": "bytes", "better": "none", "field": "box_rate"}})
-    assert (METRICS["box_size"].direction, METRICS["box_size"].warn) == ("informative", None)
+    box = container(metrics={"box_rate": RATE, "box_size": {"unit": "bytes", "better": "none", "field": "box_rate"}})
+    assert (box.catalogue["box_size"].direction, box.catalogue["box_size"].warn) == ("informative", None)
 
 
-def test_a_declaration_that_changed_its_unit_counts() -> None:
+def test_two_workloads_with_one_name_keep_their_own_unit() -> None:
     lids = {"unit": "s", "better": "lower", "field": "box_rate"}
-    container(primary="lid_time", metrics={"lid_time": lids})
-    container(primary="lid_time", metrics={"lid_time": {**lids, "unit": "count"}})
-    assert METRICS["lid_time"].unit == "count"
+    timed = container(primary="lid_time", metrics={"lid_time": lids}, acceptance=("lid_time <= 900ms in steady",))
+    counted = container(primary="lid_time", metrics={"lid_time": {**lids, "unit": "count"}}, acceptance=("lid_time <= 9 in steady",))
+    assert [box.catalogue["lid_time"].unit for box in (timed, counted)] == ["s", "count"]
+    assert [box.acceptance[0].limit for box in (timed, counted)] == [0.9, 9.0]  # type: ignore[union-attr]
+
+
+def test_a_line_knows_its_metric_again_when_it_is_read_back() -> None:
+    lids = {"unit": "s", "better": "lower", "field": "box_rate"}
+    box = container(primary="lid_time", metrics={"lid_time": lids}, acceptance=("lid_time within 10% of baseline in steady",))
+    again = ContainerWorkload.model_validate_json(box.model_dump_json())
+    assert again == box and again.acceptance[0].known.unit == "s"
+    assert again.acceptance[0].limited_by(2.0, "a baseline").known.unit == "s"  # type: ignore[union-attr]
 
 
 def test_a_trial_keeps_its_primary() -> None:
@@ -80,8 +91,57 @@ def test_a_folder_of_declarations(config: Path) -> None:
         (config / f"workloads/training/{name}.yaml").write_text(BOX.replace("NAME", name))
     declared = load(config)
     assert isinstance(declared.workloads["small-box"], ContainerWorkload)
-    limits = declared.thresholds.drift_limits(declared.workloads["small-box"], "sheet_rate")
+    box = declared.workloads["small-box"]
+    limits = declared.thresholds.drift_limits(box, box.catalogue["sheet_rate"])
     assert limits is not None and limits.page == 0.02
+
+
+TEAM = """\
+name: own
+training:
+  workloads: [small-box]
+  weights: {NAMED: 0.5, command_time: 0.5}
+  values: {NAMED: {worst: 1/s, best: 9/s}}
+  gates: [NAMED >= 2/s in steady]
+"""
+
+
+def test_other_files_name_the_metrics_of_workloads(config: Path) -> None:
+    (config / "workloads/training/small-box.yaml").write_text(BOX.replace("NAME", "small-box"))
+    (config / "teams/own.yaml").write_text(TEAM.replace("NAMED", "sheet_rate"))
+    thresholds = config / "thresholds.yaml"
+    thresholds.write_text(thresholds.read_text().replace("  metrics:", "  metrics:\n    sheet_rate: {warn: 3%, page: 4%}"))
+    declared = load(config)
+    preference = declared.teams["own"].training
+    assert preference is not None and preference.metric("sheet_rate").unit == "1/s" and preference.gates[0].known.unit == "1/s"
+    assert declared.thresholds.drift.metrics["sheet_rate"].page == 0.04
+
+
+def test_a_metric_that_no_workload_declares_is_named_with_its_place(config: Path) -> None:
+    (config / "workloads/training/small-box.yaml").write_text(BOX.replace("NAME", "small-box"))
+    (config / "teams/own.yaml").write_text(TEAM.replace("NAMED", "sheets_rate"))
+    with pytest.raises(DeclarationError) as raised:
+        load(config)
+    place, *_ = [problem for problem in raised.value.problems if problem.file.endswith("own.yaml")]
+    assert (place.line, place.field) == (4, "training.weights.sheets_rate") and "such as sheet_rate" in place.message
+
+
+def test_a_broken_workload_leaves_its_metrics_known(config: Path) -> None:
+    (config / "workloads/training/small-box.yaml").write_text(BOX.replace("NAME", "small-box").replace("2/s", "two"))
+    (config / "teams/own.yaml").write_text(TEAM.replace("NAMED", "sheet_rate"))
+    with pytest.raises(DeclarationError) as raised:
+        load(config)
+    assert [problem.file.rpartition("/")[2] for problem in raised.value.problems] == ["small-box.yaml"]
+
+
+def test_another_workload_s_metric_is_unknown(broken: Any, config: Path) -> None:
+    (config / "workloads/training/small-box.yaml").write_text(BOX.replace("NAME", "small-box"))
+    (config / "workloads/training/large-box.yaml").write_text(
+        BOX.replace("NAME", "large-box").replace("sheet_rate: {unit", "lid_rate: {unit").replace("primary: sheet_rate", "primary: lid_rate")
+    )
+    with pytest.raises(DeclarationError) as raised:
+        load(config)
+    assert {problem.field.partition(".")[0].partition("[")[0] for problem in raised.value.problems} == {"acceptance", "drift"}
 
 
 def test_one_name_has_one_unit(config: Path) -> None:
