@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from datetime import datetime, time, timezone
 from itertools import groupby, pairwise
 from statistics import median
@@ -39,12 +39,20 @@ _MOST_FINDINGS = 60
 
 @dataclass(frozen=True)
 class Quantity:
-    """A metric by one statistic in one phase. `definition`: the metric, which may be a workload's own."""
+    """A metric by one statistic in one phase. `known`: the metric, which may be a workload's own; the page's JSON has its name alone."""
 
     metric: str
     statistic: str
     phase: str
-    definition: Metric
+    known: InitVar[Metric]
+
+    def __post_init__(self, known: Metric) -> None:
+        object.__setattr__(self, "_definition", known)
+
+    @property
+    def definition(self) -> Metric:
+        known: Metric = self.__dict__["_definition"]
+        return known
 
     @property
     def name(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from plumbline.declarations import DeclarationError, load
+from plumbline.declarations import DeclarationError, Declarations, load
 from plumbline.declarations.workloads.container import ContainerWorkload
 from plumbline.metrics import METRICS
 
@@ -115,6 +115,22 @@ def test_other_files_name_the_metrics_of_workloads(config: Path) -> None:
     preference = declared.teams["own"].training
     assert preference is not None and preference.metric("sheet_rate").unit == "1/s" and preference.gates[0].known.unit == "1/s"
     assert declared.thresholds.drift.metrics["sheet_rate"].page == 0.04
+
+
+def test_what_was_read_before_changes_nothing(config: Path) -> None:
+    (config / "teams/own.yaml").write_text("name: own\ntraining: {workloads: [small-box], weights: {sheet_rate: 1.0}}\n")
+
+    def read(unit: str, least: str) -> Declarations:
+        box = BOX.replace("NAME", "small-box").replace("unit: 1/s", f"unit: {unit}").replace("2/s", least)
+        (config / "workloads/training/small-box.yaml").write_text(box)
+        return load(config)
+
+    rates, counts = read("1/s", "2/s"), read("count", "2")
+    for declared, unit in ((rates, "1/s"), (counts, "count")):
+        preference = declared.teams["own"].training
+        assert preference is not None and preference.metric("sheet_rate").unit == unit
+        assert declared.workloads["small-box"].acceptance[0].known.unit == unit
+    assert (read("1/s", "2/s"), read("count", "2")) == (rates, counts)
 
 
 def test_a_metric_that_no_workload_declares_is_named_with_its_place(config: Path) -> None:
