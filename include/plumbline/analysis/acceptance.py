@@ -25,7 +25,8 @@ from plumbline.declarations.promises.speed_floors import SpeedFloors
 from plumbline.declarations.references import References
 from plumbline.judgement import Judgement, broken, is_measured, judges, met, not_shown, together
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import format_change, format_quantity, join_words, natural_order
+from plumbline.metrics.formatting import format_change, format_quantity, join_words
+from plumbline.metrics.names import natural_order
 from plumbline.results import Scalar
 
 FALSE_ALARMS = 0.005

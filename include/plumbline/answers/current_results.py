@@ -11,14 +11,7 @@ from pydantic import ValidationError
 
 from plumbline.analysis.campaign_data import Quality
 from plumbline.analysis.cost.priced_trials import with_costs
-from plumbline.analysis.decisions.current_results import (
-    CurrentResults,
-    ExcludedSeries,
-    Place,
-    TeamDecision,
-    decide_choice,
-    matching_preferences,
-)
+from plumbline.analysis.decisions.current_results import CurrentResults, ExcludedSeries, Place, TeamDecision, decide_choice
 from plumbline.analysis.document_sample import sample_of, with_quality_verdict
 from plumbline.analysis.prices.book import all_with_effective_prices
 from plumbline.analysis.service_record import service_metrics
@@ -28,6 +21,7 @@ from plumbline.answers.service_record import service_records
 from plumbline.archive import Archive
 from plumbline.archive.samples import CurrentSeries, EffectiveAttempt
 from plumbline.declarations import AnyWorkload, Declarations, Provider, with_weights
+from plumbline.declarations.choices import matching_preferences
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.results import ResultDocument
 

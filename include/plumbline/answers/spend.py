@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from plumbline.analysis.cost.bill import Money
 from plumbline.analysis.cost.budget import SUMS, Balance, BudgetUse, sum_known, sum_uses
 from plumbline.analysis.cost.commitments import Commitment
 from plumbline.answers.commitments import contract_commitments
@@ -37,13 +36,6 @@ class SpendRow:
         return self.last, self.current, self.coming
 
     @property
-    def cells(self) -> tuple[str, ...]:
-        """The figures under `Spend.headings`, in USD; of a sum without some of its prices at least so much."""
-        least = "≥ " if self.why and not self.workload else ""
-        values = (self.last.usd, self.current.usd, self.current.share, self.coming.usd)
-        return tuple("unknown" if value is None else f"{least}{Money(value)}".removesuffix(" USD") for value in values)
-
-    @property
     def why(self) -> str:
         return "; ".join(dict.fromkeys(use.unpriced for use in self.months if use.unpriced))
 
@@ -57,11 +49,6 @@ class Spend:
     sums: tuple[SpendRow, ...]
     balances: tuple[Balance, ...]
     commitments: tuple[Commitment, ...] = ()
-
-    @property
-    def headings(self) -> tuple[str, ...]:
-        last, this, coming = self.months
-        return f"{last} paid", f"{this} paid", f"{this} share", f"{coming} forecast"
 
     @property
     def view(self) -> dict[str, Any]:

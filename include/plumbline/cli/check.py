@@ -30,7 +30,8 @@ from plumbline.declarations.loader import Placeholder, find_placeholders
 from plumbline.launch.launcher import PatchedField
 from plumbline.launch.monthly_estimate import MonthlyEstimate, WorkloadEstimate, estimate_month, estimate_workload, measurement_gaps
 from plumbline.launch.registry import launcher_for
-from plumbline.metrics.formatting import format_amount, format_count, names_by_text
+from plumbline.metrics.formatting import format_amount, format_count
+from plumbline.metrics.names import names_by_text
 
 _LONG = 60
 

@@ -30,11 +30,12 @@ from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.cost_plan import CostPlan, PlanLine, PlanOption
 from plumbline.declarations.loader import load_file
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.metrics.formatting import format_name, names_by_text, shorten, unknown_name
+from plumbline.metrics.formatting import format_name, shorten, unknown_name
+from plumbline.metrics.names import names_by_text
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.presentation.commitments import commitment_table
 from plumbline.presentation.costs import share_note
-from plumbline.presentation.spend import NOTE, spend_csv
+from plumbline.presentation.spend import NOTE, spend_cells, spend_csv, spend_headings
 from plumbline.results import InvalidResult
 from plumbline.workflows.reconcile import open_invoice_findings, reconcile_invoice
 from plumbline.workflows.report import newest_campaign
@@ -265,12 +266,12 @@ def month(
 
 
 def _show(found: Spend, everything: bool) -> None:
-    numbers = found.headings
+    numbers = spend_headings(found)
     shown = table("Spend, USD", "provider", "workload", *numbers, "forecast from", right=numbers)
     for row in found.rows:
         name = marked("{}[yellow]{}[/]", row.provider, " SIMULATED" if row.simulated else "")
-        shown.add_row(name, row.workload, *row.cells, row.times)
-    print_table(shown, None if everything else TOP, sums=[(row.provider, "", *row.cells) for row in found.sums])
+        shown.add_row(name, row.workload, *spend_cells(row), row.times)
+    print_table(shown, None if everything else TOP, sums=[(row.provider, "", *spend_cells(row)) for row in found.sums])
     for why in dict.fromkeys(row.why for row in found.rows if row.why):
         out.print(f"  without a price: {why}", style="dim")
     out.print(f"  {NOTE}", style="dim")

@@ -25,7 +25,8 @@ from plumbline.cli.output import Json, clear_errors, emit, err, fail, fields_of,
 from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.metrics.formatting import format_amount, format_name, format_percent, format_significant, names_by_text
+from plumbline.metrics.formatting import format_amount, format_name, format_percent, format_significant
+from plumbline.metrics.names import names_by_text
 from plumbline.metrics.units import GROWTH, SECONDS, parse
 from plumbline.presentation.charts.costs import DRIVERS, PARTS
 from plumbline.presentation.cost_forecasts import way_sentences

@@ -21,7 +21,8 @@ from plumbline.cli.output import TONES, Json, clear_errors, emit, fail, marked, 
 from plumbline.cli.tables import TOP, print_table
 from plumbline.declarations import DeclarationError, load, parse_weights
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.metrics.formatting import common_scale, format_amount, format_name, join_words, names_by_text, shorten
+from plumbline.metrics.formatting import common_scale, format_amount, format_name, join_words, shorten
+from plumbline.metrics.names import names_by_text
 from plumbline.presentation.decisions import (
     CheapestTable,
     SwingRow,

@@ -10,7 +10,8 @@ from rich.text import Text
 
 from plumbline.cli.output import SEVERITY_STYLES, TONES, marked, out
 from plumbline.cli.tables import TOP
-from plumbline.metrics.formatting import names_by_text, shorten
+from plumbline.metrics.formatting import shorten
+from plumbline.metrics.names import names_by_text
 from plumbline.presentation.verdicts import Bar, CampaignVerdict, WorkloadVerdict
 from plumbline.results.finding import SYMBOLS
 

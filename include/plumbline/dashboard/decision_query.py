@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 
-from plumbline.analysis.decisions.current_results import TeamDecision, matching_preferences
+from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.answers.current_results import decide_teams
 from plumbline.archive import Archive
 from plumbline.declarations import Declarations, Preference, parse_weights
+from plumbline.declarations.choices import matching_preferences
 
 PROVIDERS_SHOWN = 12
 """Providers of a ranking on a page and in price sensitivity, which takes minutes with hundreds."""

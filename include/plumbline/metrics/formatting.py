@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -200,11 +199,6 @@ def format_name(name: str) -> str:
     return f"{plain} at the sustained rate" if offered is not None and offered.group == "cost" else plain
 
 
-def natural_order(name: str) -> list[str | int]:
-    """A sort key by which node-2 comes before node-10."""
-    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
-
-
 def capitalize_first(text: str) -> str:
     return text[:1].upper() + text[1:]
 
@@ -224,14 +218,6 @@ def first_lines(lines: Sequence[str], most: int, rest: str) -> list[str]:
     """The first of many lines, then `rest` with how many more there are in place of its {}."""
     more = len(lines) - most
     return [*lines[:most], rest.format(more)] if more > 0 else list(lines)
-
-
-def names_by_text(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """(name, text) → the names of each text, each once."""
-    names: dict[str, dict[str, None]] = {}
-    for name, text in pairs:
-        names.setdefault(text, {})[name] = None
-    return {text: list(own) for text, own in names.items()}
 
 
 _LISTED = 5

@@ -16,7 +16,8 @@ from plumbline.archive import Archive, TrialView
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.economics import Economics
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import common_scale, format_count, format_name, names_by_text
+from plumbline.metrics.formatting import common_scale, format_count, format_name
+from plumbline.metrics.names import names_by_text
 from plumbline.presentation.card_tables import card_tables
 from plumbline.results import ResultDocument
 

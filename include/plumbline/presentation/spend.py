@@ -1,14 +1,28 @@
-"""Spend as CSV, and the note beside its tables."""
+"""Spend as cells and CSV, and the note beside its tables."""
 
 from __future__ import annotations
 
 import csv
 import io
 
+from plumbline.analysis.cost.bill import Money
 from plumbline.analysis.prices.book import OTHER_GPUS_TEXT
-from plumbline.answers.spend import FIELDS, Spend, spend_data
+from plumbline.answers.spend import FIELDS, Spend, SpendRow, spend_data
 
 NOTE = f"Paid: whole instances while they are held, failed trials included. Share: the trials' part of this, {OTHER_GPUS_TEXT}."
+
+
+def spend_headings(one: Spend) -> tuple[str, ...]:
+    """The headings above the cells of `spend_cells`, with their months."""
+    last, this, coming = one.months
+    return f"{last} paid", f"{this} paid", f"{this} share", f"{coming} forecast"
+
+
+def spend_cells(row: SpendRow) -> tuple[str, ...]:
+    """The figures of a row, in USD; of a sum without some of its prices at least so much."""
+    least = "≥ " if row.why and not row.workload else ""
+    values = (row.last.usd, row.current.usd, row.current.share, row.coming.usd)
+    return tuple("unknown" if value is None else f"{least}{Money(value)}".removesuffix(" USD") for value in values)
 
 
 def spend_csv(one: Spend) -> str:

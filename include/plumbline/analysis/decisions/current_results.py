@@ -19,10 +19,9 @@ from plumbline.analysis.scorecards.comparability import refusals
 from plumbline.analysis.scorecards.scorecard import last_attempts
 from plumbline.analysis.service_record import ServiceRecord, with_service
 from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
-from plumbline.declarations import AnyWorkload, Declarations, Preference, Provider
+from plumbline.declarations import AnyWorkload, Preference, Provider
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.metrics.formatting import unknown_name
 
 _Value = TypeVar("_Value")
 STALE_DAYS = 40
@@ -170,29 +169,6 @@ def decide_choice(team: str, kind: WorkloadKind, preference: Preference, results
     eligible = {r.provider for r in rank(team, kind, preference, part.trials).eligible}
     part = part.set_apart(refusals(t for t in last_attempts(part.trials) if t.provider in eligible and t.workload in preference.workloads))
     return TeamDecision(decide(team, kind, preference, part.trials), preference, part)
-
-
-def matching_preferences(
-    declared: Declarations, team: str | None, kind: WorkloadKind | None, workload: str | None
-) -> list[tuple[str, WorkloadKind, Preference]]:
-    """(team, kind, preference) of each choice that fits; LookupError if none does."""
-    if team is not None and team not in declared.teams:
-        raise LookupError(unknown_name("team", team, declared.teams))
-    fits: list[tuple[str, WorkloadKind, Preference]] = sorted(declared.choices(team, kind), key=lambda choice: choice[0])
-    if workload is not None:
-        narrowed = [(name, of, p.model_copy(update={"workloads": (workload,)})) for name, of, p in fits if workload in p.workloads]
-        if not narrowed:
-            known = "" if workload in declared.workloads else f"{unknown_name('workload', workload, declared.workloads)}; "
-            whose = f"team {team}" if team else "no team"
-            there = ", ".join(sorted({f"{w} ({name}, {of})" for name, of, p in fits for w in p.workloads})) or "nothing"
-            verb = "does not decide" if team else "decides"
-            raise LookupError(f"{known}{whose} {verb} about {workload}{f' in {kind}' if kind else ''}; decided about: {there}")
-        return narrowed
-    if not fits:
-        raise LookupError(
-            f"{f'team {team}' if team else 'no team'} chooses no provider{f' for {kind}' if kind else ''}; see include/config/teams"
-        )
-    return fits
 
 
 Place = tuple[str, str]

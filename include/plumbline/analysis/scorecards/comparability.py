@@ -11,7 +11,7 @@ from plumbline.analysis.scorecards.comparison_class import ComparedTrial, classi
 from plumbline.analysis.scorecards.scorecard import Scorecard, scorecards
 from plumbline.analysis.trial_sample import Conditions, TrialSample, WorkloadKind
 from plumbline.declarations.trials import REQUIRED_EQUAL, SOURCES_NEVER_MIX, difference_reason
-from plumbline.metrics.formatting import names_by_text
+from plumbline.metrics.names import names_by_text
 
 MONTHS_APART_D = 31
 """Days between two measurements from which on software, neighbours and prices had time to move."""

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from plumbline.analysis.prices.book import OTHER_GPUS, OTHER_GPUS_TEXT, InstanceShare
 from plumbline.analysis.trial_sample import Conditions
-from plumbline.metrics.formatting import names_by_text
+from plumbline.metrics.names import names_by_text
 
 _NAMED = 3
 """Providers that a limitation names one by one."""

@@ -12,7 +12,7 @@ from plumbline.dashboard.rendering import NavEntry, PageRoutes, base_path
 from plumbline.dashboard.site import Site
 from plumbline.metrics.formatting import format_amount
 from plumbline.presentation.commitments import commitment_table
-from plumbline.presentation.spend import NOTE, spend_csv
+from plumbline.presentation.spend import NOTE, spend_cells, spend_csv, spend_headings
 
 
 def router(site: Site) -> PageRoutes:
@@ -30,6 +30,8 @@ def router(site: Site) -> PageRoutes:
             commitments=commitment_table(found.commitments),
             use=USE,
             spend=found,
+            headings=spend_headings(found),
+            cells=spend_cells,
             note=NOTE,
             budget_sums=sum_limits(found.balances),
             format_amount=format_amount,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from plumbline.harness.environment.sysfs import ROOT, read_int, read_text
-from plumbline.metrics.formatting import natural_order
+from plumbline.metrics.names import natural_order
 from plumbline.results import Scalar
 
 
