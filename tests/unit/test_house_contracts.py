@@ -32,6 +32,12 @@ PLANTED = [
     ("A room imports only from floors below it", "answers/held_spans.py", "import plumbline.presentation"),
     ("Analysis is pure: data in, data out", "analysis/drift/effect.py", "import plumbline.archive"),
     ("Analysis is pure: data in, data out", "analysis/cost/budget.py", "import httpx"),
+    ("A room imports only from floors below it", "analysis/drift/effect.py", "import plumbline.words.decisions"),
+    (
+        "Analysis makes no text of numbers: it imports no formatting",
+        "analysis/drift/effect.py",
+        "from plumbline.metrics.formatting import format_change",
+    ),
     ("Only airflow, embedded and dags import Airflow", "workflows/retain.py", "import airflow"),
     (
         CLUSTER,

@@ -38,6 +38,7 @@ from plumbline.judgement import JUDGES, Judged, Judgement, is_measured, not_show
 from plumbline.launch.doctor_check import failed, judge_checks, ok, skipped, unknown
 from plumbline.metrics.proportions import wilson_interval
 from plumbline.results.observation import Observation
+from plumbline.words.decisions import judge_choice
 
 Evidence = Callable[[], object]
 
@@ -107,9 +108,9 @@ def _renamed(shifts: Sequence[SeriesShift], group: str) -> list[SeriesShift]:
     return [replace(s, group=f"{group}{s.group}", provider=f"{group}{s.provider}", series_key=f"{group}{s.series_key}") for s in shifts]
 
 
-def _ranked(*chances: float | None, of: tuple[Ranked, ...] = ()) -> Decision:
+def _ranked(*chances: float | None, of: tuple[Ranked, ...] = ()) -> Judgement:
     first = tuple(Ranked(f"p{i}", True, 1.0, chance, (1.0,), n=6) for i, chance in enumerate(chances))
-    return Decision("team", "training", ("w",), ranking=(*first, *of))
+    return judge_choice(Decision("team", "training", ("w",), ranking=(*first, *of)))
 
 
 GATE = Gate("w", "mean_time_between_failures >= 10h", "s", 3600.0, 36000.0, passed=False)

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.experiments import Experiment
-from plumbline.analysis.decisions.savings import answer_sentence
 from plumbline.analysis.decisions.winner_change import StoredChange
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.answers.current_results import decide_teams
@@ -37,6 +36,7 @@ from plumbline.presentation.decisions import (
     weight_rows,
     what_decides,
 )
+from plumbline.words.decisions import answer_sentence, judge_choice
 from plumbline.workflows.decide import DecisionsLocked, decide_all
 
 
@@ -86,7 +86,7 @@ def _choice(decided: TeamDecision) -> Text:
     decision, current = decided.decision, decided.current
     mark = "SIMULATED · " if current.simulated else ""
     of = f"Team {decision.team} · {decision.kind} · {' + '.join(decided.preference.workloads)} · as of {current.day}"
-    style = f"bold {TONES[decision.judgement.tone]}"
+    style = f"bold {TONES[judge_choice(decision).tone]}"
     return Text.assemble((mark, "yellow"), (of, "bold"), "\n", ("→ ", "dim"), (answer_sentence(decision, decided.cheapest), style))
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from itertools import takewhile
 
-from plumbline.analysis.decisions.certainty import with_certainty, with_probability
 from plumbline.analysis.decisions.decision import Choice
 from plumbline.analysis.decisions.decision_record import DecisionDocument, PreviousChoice, PriceAtDecision, read_decisions
 from plumbline.archive import Archive
@@ -25,6 +24,7 @@ from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.findings.types.price_change import PriceChange
 from plumbline.metrics.formatting import format_change, format_count, format_money_change, join_words, shorten
 from plumbline.results.finding import ChoiceMove, Finding, FindingKind, Member, PriceMove, Severity, finding_id
+from plumbline.words.decisions import with_certainty, with_probability
 
 CONFIDENT_FROM = 0.8
 _NAMED_IN_HEADLINE = 3

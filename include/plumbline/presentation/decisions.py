@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from plumbline.analysis.decisions.certainty import certainty_text, cheapest_text, is_clear, name_first
+from plumbline.analysis.decisions.certainty import is_clear
 from plumbline.analysis.decisions.cheapest import Cheapest
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision import Decision
@@ -28,18 +28,19 @@ from plumbline.metrics.formatting import (
     join_words,
 )
 from plumbline.presentation.series_summary import format_age
+from plumbline.words.decisions import certainty_text, cheapest_text, judge_choice, name_first
 
 
 def decision_view(decided: TeamDecision, experiments: Sequence[Experiment], listed: TeamDecision | None = None) -> dict[str, Any]:
     """A live decision as JSON says it. `listed`: see `decision_document`; `experiments`: what to measure again, the best first."""
     detail = decision_detail(decision_document(decided, listed))
-    judged = decided.decision.judgement
+    judged = judge_choice(decided.decision)
     return {"team": decided.decision.team, "kind": decided.decision.kind, **detail, "judgement": judged, "experiments": experiments}
 
 
 def what_decides(decision: Decision) -> str:
     """What would decide a choice that is not shown, in a sentence; empty where the answer or its note says it already."""
-    decides, winner = decision.judgement.decides, decision.winner
+    decides, winner = judge_choice(decision).decides, decision.winner
     said = not decision.ranking or (winner is not None and winner.probability_first is None)
     return "" if said or not decides else f"What would decide it: {decides}."
 

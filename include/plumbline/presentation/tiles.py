@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plumbline.analysis.campaign_data import MonthlyTotal
-from plumbline.analysis.decisions.certainty import cheapest_text
 from plumbline.analysis.decisions.savings import Savings
 from plumbline.findings.compared import Compared
 from plumbline.metrics.formatting import format_count, format_money, format_percent
+from plumbline.words.decisions import cheapest_text
 
 _DECLARE = "declare monthly volumes (alerts.yaml)"
 _DECLARE_PLACE = f"declare current in teams/*.yaml, or {_DECLARE.removeprefix('declare ')}"

@@ -14,7 +14,7 @@ from plumbline.analysis.busy_machine import BusyMachine
 from plumbline.analysis.campaign_data import CampaignData, FindingRow, SeriesDrift
 from plumbline.analysis.conclusions import Conclusions
 from plumbline.analysis.cost.bill import combine_bills
-from plumbline.analysis.decisions.certainty import NEEDS_REPEATS, certainty_text, cheapest_text, is_clear, rivals_of, today_text
+from plumbline.analysis.decisions.certainty import is_clear, rivals_of
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.savings import Switch, cost_answers, savings_of
 from plumbline.analysis.drift.series_state import STATES
@@ -36,6 +36,7 @@ from plumbline.metrics.formatting import (
 from plumbline.presentation.card_tables import CardTable, card_tables
 from plumbline.presentation.tiles import Tile, lost_tile, saving_tile
 from plumbline.results.finding import OPEN_STATES, gravity
+from plumbline.words.decisions import NEEDS_REPEATS, certainty_text, cheapest_text, judge_choice, today_text
 
 Verdict = Literal["move", "choose", "unclear", "only", "none", "stay"]
 VERDICTS: dict[Verdict, str] = {
@@ -383,7 +384,7 @@ def _certainty_tile(conclusions: Conclusions) -> Tile:
     chances = f"; P(first) from {ends[0]} to {ends[1]}" if ends else ""
     limits = [f"{alone} with one eligible provider only"] * bool(alone) + [f"{none} without an eligible provider"] * bool(none)
     note = "".join(("decisions have a clear winner", *(f"; {limit}" for limit in limits), chances))
-    every = together(d.decision.judgement.verdict for d in decided)
+    every = together(judge_choice(d.decision).verdict for d in decided)
     return Tile("Certainty", f"{clear} of {len(decided)}", note, tone="good" if every == "met" else "")
 
 

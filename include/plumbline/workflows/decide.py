@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime, timezone
 
-from plumbline.analysis.decisions.certainty import with_certainty
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision_record import decision_detail, decision_document, input_hashes, read_decision
 from plumbline.answers.current_results import decide_teams
@@ -20,6 +19,7 @@ from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.findings.types.price_change import PriceChange
 from plumbline.results.document import MACHINE_BUSY
 from plumbline.results.finding import OPEN_STATES, Finding
+from plumbline.words.decisions import with_certainty
 from plumbline.workflows.findings import apply, finding_record
 
 DECISION_AUTHOR = "ranking"

@@ -13,10 +13,10 @@ from tests.golden import Golden
 from tests.unit.alerts.test_message import FINDING
 
 from plumbline.alerts import render
-from plumbline.analysis.decisions.certainty import with_certainty
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations
 from plumbline.results.finding import Finding
+from plumbline.words.decisions import with_certainty
 from plumbline.workflows.alert import alert_of
 from plumbline.workflows.decide import decide_all
 from plumbline.workflows.findings import finding_record

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from tests.fakes.labs import CHEAP, FAST, measure, serve, spread, team, world
 
-from plumbline.analysis.decisions.certainty import with_certainty
 from plumbline.answers.monthly_costs import headlines, monthly_costs
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations
@@ -22,6 +21,7 @@ from plumbline.findings.phrases import format_day
 from plumbline.presentation.findings_inbox import group_findings
 from plumbline.results.finding import Finding
 from plumbline.results.observation import Observation
+from plumbline.words.decisions import with_certainty
 from plumbline.workflows.accept_price import accept_price
 from plumbline.workflows.baseline_decision import apply_answer, undecided_findings
 from plumbline.workflows.causes import unsettled_witnesses

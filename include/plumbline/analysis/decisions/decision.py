@@ -8,11 +8,13 @@ from typing import Literal
 from plumbline.analysis.scorecards.comparison_class import ComparisonClass
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.declarations.teams import CERTAINTY
-from plumbline.judgement import Judgement, broken, judges, met, not_shown
-from plumbline.metrics.formatting import format_count, format_probability, join_words
 
 Choice = tuple[str, WorkloadKind, tuple[str, ...]]
 """Team, kind and workloads: what is chosen for."""
+ChoiceEvidence = Literal[
+    "every_provider_refused", "no_sweep", "nothing_measured", "number_missing", "no_rival", "no_probability", "below_bar", "clear"
+]
+"""The evidence for a first choice. Of them `clear` shows that it is the best, and `every_provider_refused` that none can be chosen."""
 
 
 @dataclass(frozen=True)
@@ -121,33 +123,18 @@ class Decision:
         return self.eligible[0] if len(self.eligible) > 1 else None
 
     @property
-    def judgement(self) -> Judgement:
-        """Whether its first choice is shown to be the best."""
-        return judge_choice(self)
-
-
-@judges("decision")
-def judge_choice(decision: Decision) -> Judgement:
-    """Met if the first of several eligible providers reaches the team's bar, broken if evidence refuses every provider."""
-    eligible, first, bar = decision.eligible, decision.first, format_probability(decision.bar)
-    if first is None:
-        waiting = [r.provider for r in decision.ranking if not r.refused]
-        if decision.ranking and not waiting:
-            return broken(f"none of {format_count(len(decision.ranking), 'provider')} is eligible")
-        if decision.cannot_tell is not None:
-            return not_shown("no provider is ranked", "no trial searched the highest rate", "a phase sweep in the workload")
-        if not waiting:
-            return not_shown("no provider ran these workloads", "nothing was measured", "a campaign on two providers")
-        seen = "no provider is eligible"
-        return not_shown(seen, f"of {join_words(waiting[:3])} a number is missing", "a usable trial of each with every number")
-    if len(eligible) == 1:
-        return not_shown(f"{first.provider} is the only eligible provider", "it was compared with none", "a second eligible provider")
-    chance = first.probability_first
-    if chance is None or not 0 < chance <= 1:
-        return not_shown(
-            f"{first.provider} scores highest of {len(eligible)}", "its probability is unknown", "two repeats of each provider"
-        )
-    if chance < decision.bar:
-        seen, below = f"{first.provider} is first with {format_probability(chance)}", f"below the bar of {bar}"
-        return not_shown(seen, below, f"more repeats until one is first with {bar}")
-    return met(f"{first.provider} is first with {format_probability(chance)}, the bar is {bar}")
+    def evidence(self) -> ChoiceEvidence:
+        """What shows that its first choice is the best, or what it lacks."""
+        first = self.first
+        if first is None:
+            waiting = any(not r.refused for r in self.ranking)
+            if self.ranking and not waiting:
+                return "every_provider_refused"
+            if self.cannot_tell is not None:
+                return self.cannot_tell
+            return "number_missing" if waiting else "nothing_measured"
+        if len(self.eligible) == 1:
+            return "no_rival"
+        if first.probability_first is None or not 0 < first.probability_first <= 1:
+            return "no_probability"
+        return "below_bar" if first.probability_first < self.bar else "clear"

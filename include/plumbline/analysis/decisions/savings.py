@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from plumbline.analysis.cost.monthly_worth import monthly_hours, relative_cost
-from plumbline.analysis.decisions.certainty import first_sentence
 from plumbline.analysis.decisions.cheapest import Cheapest
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.prices.book import quote
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.metrics.formatting import format_percent
 
 
 @dataclass(frozen=True)
@@ -112,22 +110,6 @@ def answers_of(decision: Decision, cheapest: Sequence[Cheapest], price: PriceOf,
         for one in cheapest
         if (best := one.answer) is not None and best.cost is not None
     )
-
-
-_LEAST_SAVING = 0.005
-"""Part of the cost from which on a provider counts as cheaper."""
-
-
-def answer_sentence(decision: Decision, cheapest: Sequence[Cheapest]) -> str:
-    """Who is first and how sure, and who is cheaper: `cirrus, 82 % sure; aurora is 12 % cheaper`, without a full stop.
-
-    `cheapest`: of each workload the setups that meet the requirements.
-    """
-    first = decision.first
-    answers = answers_of(decision, cheapest, lambda provider, purchase: None, first.provider) if first is not None else ()
-    on = {a.workload: f" on {a.workload}" if len(cheapest) > 1 else "" for a in answers}
-    cheaper = [s for s in relative_switches(answers) if s.saving >= _LEAST_SAVING]
-    return "; ".join([first_sentence(decision), *(f"{s.to} is {format_percent(s.saving)} cheaper{on[s.workload]}" for s in cheaper)])
 
 
 def find_switches(answers: Sequence[CostAnswer], volumes: Sequence[RentedVolume]) -> tuple[Switch, ...]:

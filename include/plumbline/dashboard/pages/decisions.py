@@ -13,7 +13,6 @@ from fastapi.responses import RedirectResponse, Response
 
 from plumbline.analysis.decisions.decision_record import ranking_document, read_decisions
 from plumbline.analysis.decisions.experiments import Experiment
-from plumbline.analysis.decisions.savings import answer_sentence
 from plumbline.answers.current_results import decide_teams
 from plumbline.answers.experiments import next_experiments
 from plumbline.answers.winner_change import STORED_LOOKED_BACK, last_winner_change
@@ -48,6 +47,7 @@ from plumbline.presentation.decisions import (
     what_decides,
 )
 from plumbline.presentation.overview import newest_decisions
+from plumbline.words.decisions import answer_sentence
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from plumbline.analysis.decisions.certainty import contenders, first_sentence, is_clear, leaders_of, name_first, rivals_of, with_certainty
+from plumbline.analysis.decisions.certainty import contenders, is_clear, leaders_of, rivals_of
 from plumbline.analysis.decisions.decision import Decision, Gate, Ranked
+from plumbline.words.decisions import first_sentence, judge_choice, name_first, with_certainty
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_a_winner_is_clear_from_the_bar_of_its_team_and_against_somebody() -> No
 
 
 def test_a_choice_without_proof_says_what_would_decide_it() -> None:
-    unsure, alone = ranked(0.67, 0.33).judgement, ranked(0.99).judgement
+    unsure, alone = judge_choice(ranked(0.67, 0.33)), judge_choice(ranked(0.99))
     assert (unsure.verdict, unsure.missing, unsure.decides) == (
         "not_shown",
         "below the bar of 90 %",
@@ -82,8 +83,8 @@ def test_a_choice_without_proof_says_what_would_decide_it() -> None:
     unmeasured = Ranked("b", False, values=(None,), why_not=("tokens_per_second was not measured",))
     perhaps = replace(refused, gates=(replace(gate, shown=False),))
     of = Decision("t", "training", ("w",))
-    assert replace(of, ranking=(refused,)).judgement.tone == "bad"
-    assert {replace(of, ranking=ranking).judgement.verdict for ranking in ((refused, unmeasured), (unmeasured,), (perhaps,), ())} == {
+    assert judge_choice(replace(of, ranking=(refused,))).tone == "bad"
+    assert {judge_choice(replace(of, ranking=ranking)).verdict for ranking in ((refused, unmeasured), (unmeasured,), (perhaps,), ())} == {
         "not_shown"
     }
 

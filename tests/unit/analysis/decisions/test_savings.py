@@ -6,8 +6,9 @@ import pytest
 
 from plumbline.analysis.decisions.cheapest import Cheapest, Setup
 from plumbline.analysis.decisions.decision import Decision, Ranked
-from plumbline.analysis.decisions.savings import CostAnswer, answer_sentence, savings_of
+from plumbline.analysis.decisions.savings import CostAnswer, savings_of
 from plumbline.declarations.alerts import RentedVolume
+from plumbline.words.decisions import answer_sentence
 
 
 def setup(provider: str, cost: float, meets: bool = True) -> Setup:

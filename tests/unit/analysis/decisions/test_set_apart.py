@@ -12,13 +12,13 @@ from tests.data.decision_trials import preference, repeats
 from tests.fakes.labs import CHEAP, FAST, lab, measure, spread, world
 
 from plumbline.analysis.conclusions import conclude
-from plumbline.analysis.decisions.certainty import first_sentence, today_text
 from plumbline.analysis.decisions.current_results import CurrentResults, TeamDecision, decide_choice
 from plumbline.analysis.decisions.decision_record import decision_document
 from plumbline.analysis.trial_sample import Conditions
 from plumbline.answers.current_results import decide_teams
 from plumbline.archive import Archive, open_archive
 from plumbline.dashboard.decision_query import compute_decision
+from plumbline.words.decisions import first_sentence, today_text
 from plumbline.workflows.report import campaign_data
 
 SAME = Conditions("measured", "h2", "triton-vllm", (("model.precision", "bf16"),))
