@@ -38,6 +38,7 @@ from plumbline.judgement import JUDGES, Judged, Judgement, is_measured, not_show
 from plumbline.launch.doctor_check import failed, judge_checks, ok, skipped, unknown
 from plumbline.metrics.proportions import wilson_interval
 from plumbline.results.observation import Observation
+from plumbline.words.causes import judge_effect
 from plumbline.words.decisions import judge_choice
 
 Evidence = Callable[[], object]
@@ -102,6 +103,11 @@ def _clouds(*changes: float) -> list[SeriesShift]:
         for c, x in enumerate(changes)
         for w in range(4)
     ]
+
+
+def _effect(touched: Sequence[SeriesShift], untouched: Sequence[SeriesShift]) -> Judgement | None:
+    effect = pooled_effect(touched, untouched)
+    return None if effect is None else judge_effect(effect)
 
 
 def _renamed(shifts: Sequence[SeriesShift], group: str) -> list[SeriesShift]:
@@ -222,14 +228,14 @@ TRIED: dict[str, Tried] = {
     ),
     "cause of a change": Tried(
         {
-            "nothing": lambda: pooled_effect([], []),
-            "one series": lambda: pooled_effect(_clouds(0.0)[:1], _clouds(0.0)),
-            "one cloud that moved": lambda: pooled_effect(_clouds(0.2), _renamed(_clouds(0.0, 0.0, 0.0), "u")),
-            "nothing to compare with": lambda: pooled_effect(_clouds(0.1, 0.1), []),
-            "clouds that disagree": lambda: pooled_effect(_clouds(0.2, -0.2, 0.0), _renamed(_clouds(0.0, 0.0, 0.0), "u")),
+            "nothing": lambda: _effect([], []),
+            "one series": lambda: _effect(_clouds(0.0)[:1], _clouds(0.0)),
+            "one cloud that moved": lambda: _effect(_clouds(0.2), _renamed(_clouds(0.0, 0.0, 0.0), "u")),
+            "nothing to compare with": lambda: _effect(_clouds(0.1, 0.1), []),
+            "clouds that disagree": lambda: _effect(_clouds(0.2, -0.2, 0.0), _renamed(_clouds(0.0, 0.0, 0.0), "u")),
         },
-        met=lambda: pooled_effect(_clouds(0.0, 0.0, 0.0, 0.0), _renamed(_clouds(0.0, 0.0, 0.0, 0.0), "u")),
-        broken=lambda: pooled_effect(_clouds(0.1, 0.1, 0.1), _renamed(_clouds(0.0, 0.0, 0.0), "u")),
+        met=lambda: _effect(_clouds(0.0, 0.0, 0.0, 0.0), _renamed(_clouds(0.0, 0.0, 0.0, 0.0), "u")),
+        broken=lambda: _effect(_clouds(0.1, 0.1, 0.1), _renamed(_clouds(0.0, 0.0, 0.0), "u")),
     ),
     "decision": Tried(
         {

@@ -19,13 +19,12 @@ from functools import cache
 
 import numpy as np
 
-from plumbline.analysis.drift.comparison import format_probe_name
 from plumbline.declarations import Provider
 from plumbline.declarations.promises.speed_floors import SpeedFloors
 from plumbline.declarations.references import References
 from plumbline.judgement import Judgement, broken, is_measured, judges, met, not_shown, together
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import format_change, format_quantity, join_words
+from plumbline.metrics.formatting import format_change, format_probe_name, format_quantity, join_words
 from plumbline.metrics.names import natural_order
 from plumbline.results import Scalar
 

@@ -13,13 +13,14 @@ from pydantic_core import from_json
 from rich.text import Text
 
 from plumbline.analysis.drift.change_detection import MINIMUM_CHANGE, detect_changes
-from plumbline.analysis.drift.comparison import VERDICTS, Comparison, format_effect, format_interval, format_repeats_needed
+from plumbline.analysis.drift.comparison import VERDICTS, Comparison
 from plumbline.analysis.drift.environment import changes_by_group
 from plumbline.answers.compare import ComparisonSet, compare_finding, compare_named
 from plumbline.cli.exit_status import DRIFTED, OK, UNUSABLE
 from plumbline.cli.output import Json, clear_errors, completed, emit, fail, marked, out, read_archive, table
 from plumbline.declarations import DeclarationError, load
 from plumbline.metrics.formatting import format_change, format_quantity, shorten
+from plumbline.words.drift import comparison_data, format_effect, format_interval, format_repeats_needed, left_out_text
 
 Side = Annotated[
     str | None,
@@ -63,7 +64,12 @@ def compare(
     only = {"old": compared.only_old, "new": compared.only_new}
     emit(
         as_json,
-        {"verdict": overall(comparisons), "comparisons": comparisons, "only_in": only, "series": compared.series},
+        {
+            "verdict": overall(comparisons),
+            "comparisons": [comparison_data(c) for c in comparisons],
+            "only_in": only,
+            "series": compared.series,
+        },
         lambda: _show(compared, old or "", new or "", everything),
     )
     # Two providers differ, and that is no drift.
@@ -105,8 +111,8 @@ def _show_comparison(comparison: Comparison, series: tuple[str, str], everything
     out.print(f"{comparison.candidate_campaign} against {against}")
     for problem in comparison.problems:
         out.print(f"  not comparable: {problem}", style="yellow")
-    if comparison.left_out:
-        out.print(f"  {comparison.left_out}", style="dim")
+    if gone := left_out_text(comparison):
+        out.print(f"  {gone}", style="dim")
     _metrics(comparison, everything)
     # Nobody can judge what others measured by a threshold of ours: there everything is shown.
     changes = [c for c in comparison.environment_changes if everything or c.matters or comparison.imported]

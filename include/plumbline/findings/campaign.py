@@ -16,14 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from plumbline.analysis.drift.attribution import attribute
-from plumbline.analysis.drift.comparison import (
-    Comparison,
-    MetricComparison,
-    Reliability,
-    format_effect,
-    format_interval,
-    format_metric_name,
-)
+from plumbline.analysis.drift.comparison import Comparison, MetricComparison, Reliability
 from plumbline.declarations.promises.judging.launches import OPERATOR_FAULTS, UNPROVEN
 from plumbline.findings.phrases import without_share
 from plumbline.findings.types import about_facts, about_failures
@@ -36,6 +29,7 @@ from plumbline.metrics import leading_order, metric_of
 from plumbline.metrics.formatting import format_limit, shorten
 from plumbline.results.finding import Finding, FindingKind, Member, Severity, finding_id, gravity
 from plumbline.results.sample import Series
+from plumbline.words.drift import attribution_text, format_effect, format_interval, format_metric_name, past_text
 
 
 def findings_of(comparison: Comparison) -> tuple[Finding, ...]:
@@ -66,7 +60,7 @@ def _performance(comparison: Comparison) -> Finding | None:
         severity=_severity(moved),
         title=f"{_name(lead)} {format_effect(lead)}",
         evidence=f"{what}, {repeats}",
-        explanation=f"{lead.past}; {attribution.text}" if lead.past else attribution.text,
+        explanation="; ".join(filter(None, (past_text(lead.past), attribution_text(attribution)))),
         effect=lead.effect,
         ci_low=lead.ci_low,
         ci_high=lead.ci_high,
@@ -101,7 +95,7 @@ def _name(row: MetricComparison) -> str:
 
 
 def _member(row: MetricComparison) -> Member:
-    text = f"{_name(row)} {format_effect(row)}" + (f"; {row.past}" if row.past else "")
+    text = f"{_name(row)} {format_effect(row)}" + (f"; {past_text(row.past)}" if row.past else "")
     return Member(_name(row), text, row.effect, row.ci_low, row.ci_high, row.q, row.verdict, crept=row.crept)
 
 

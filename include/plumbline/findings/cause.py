@@ -20,6 +20,7 @@ from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.metrics.formatting import format_change, format_limit
 from plumbline.results.finding import FLEET, OPEN_STATES, CauseEvidence, Finding, FindingKind, Member, Severity, finding_id, gravity
 from plumbline.results.sample import Series
+from plumbline.words.causes import judge_effect
 
 if TYPE_CHECKING:  # it loads numpy and scipy, which a list of findings does not need
     from plumbline.analysis.drift.pooled import PooledCause, PooledEffect, SeriesShift
@@ -49,7 +50,8 @@ def cause_finding(cause: PooledCause, effects: Sequence[PooledEffect], baseline:
     left = f"{len(cause.left)} {'providers do' if len(cause.left) != 1 else 'provider does'} not have it yet" if cause.left else ""
     if cause.cloud and recorded:
         left = f"{recorded[0]} or another change of this cloud"
-    missing, decides = (_ONE_CLOUD if recorded else ("", "")) if cause.cloud else (effect.missing, effect.decides)
+    judged = judge_effect(effect)
+    missing, decides = (_ONE_CLOUD if recorded else ("", "")) if cause.cloud else (judged.missing, judged.decides)
     between = " … ".join(map(format_change, (effect.ci_low, effect.ci_high)))
     against = (
         f"compared with {effect.untouched} series without the change"

@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from datetime import date
 from statistics import median
 
-from plumbline.analysis.drift.comparison import format_probe_name
 from plumbline.findings import Reconciliation, provider_finding, unsettled_id
 from plumbline.findings.types.probe import Probe
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import format_change, format_quantity
+from plumbline.metrics.formatting import format_change, format_probe_name, format_quantity
 from plumbline.results.finding import Finding, Member
 
 DEFAULT_LIMIT = 0.05

@@ -199,6 +199,21 @@ def format_name(name: str) -> str:
     return f"{plain} at the sustained rate" if offered is not None and offered.group == "cost" else plain
 
 
+_PROBE_NAMES = {
+    "matmul_tflops": "matmul",
+    "memory_bandwidth": "memory bandwidth",
+    "disk_write_bandwidth": "disk",
+    "all_reduce_bus_bandwidth": "all-reduce",
+    "inter_node_all_reduce_bus_bandwidth": "all-reduce between nodes",
+}
+
+
+def format_probe_name(metric: str) -> str:
+    """A hardware probe's everyday name."""
+    product = metric.removeprefix("matmul_tflops_")
+    return f"matmul in {product}" if product != metric else _PROBE_NAMES.get(metric, metric.replace("_", " "))
+
+
 def capitalize_first(text: str) -> str:
     return text[:1].upper() + text[1:]
 

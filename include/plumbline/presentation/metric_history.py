@@ -8,7 +8,6 @@ from datetime import date, timedelta
 from itertools import accumulate
 from statistics import median
 
-from plumbline.analysis.drift import comparison
 from plumbline.analysis.prices.check import reports_prices, source_rank
 from plumbline.archive import Archive
 from plumbline.findings.price import CORE_HOUR, GPU_HOUR
@@ -16,9 +15,10 @@ from plumbline.findings.probe import USUAL_PROBES
 from plumbline.findings.types import about_speed, type_of
 from plumbline.findings.types.held_price import HeldPrice
 from plumbline.metrics import METRICS, metric_of
-from plumbline.metrics.formatting import Scale, common_scale, format_change, format_name
+from plumbline.metrics.formatting import Scale, common_scale, format_change, format_name, format_probe_name
 from plumbline.presentation.charts.chart import PAPER, Chart, Part, axis, band, line, marks, vertical
 from plumbline.results.finding import Finding
+from plumbline.words.drift import parse_metric_name
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def finding_history(archive: Archive, finding: Finding) -> History | None:
 
 def _performance_history(archive: Archive, finding: Finding) -> History | None:
     name = finding.members[0].name
-    metric, statistic, phase = comparison.parse_metric_name(name)
+    metric, statistic, phase = parse_metric_name(name)
     planned_times = dict(archive.series_campaigns(finding.series_key, HISTORY_CAMPAIGNS))
     older = [c for c in finding.baseline_campaigns if c not in planned_times]  # the baseline of a slow drift may be older
     levels = archive.levels(finding.series_key, [*older, *planned_times], [metric])
@@ -122,7 +122,7 @@ def _probe_history(archive: Archive, finding: Finding) -> History | None:
         return None
     unit = common_scale(METRICS[metric].unit, [value for _, value in daily_values], metric)
     return History(
-        title=f"{finding.provider} · probes · {comparison.format_probe_name(metric)}",
+        title=f"{finding.provider} · probes · {format_probe_name(metric)}",
         unit=unit.suffix.strip() or METRICS[metric].unit,
         points=tuple(HistoryPoint(day, (value / unit.factor,)) for day, value in daily_values),
         since=since,

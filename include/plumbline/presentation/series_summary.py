@@ -23,6 +23,7 @@ from plumbline.findings.types import about_speed
 from plumbline.metrics import METRICS, leading, leading_names
 from plumbline.metrics.formatting import common_scale, format_count, format_name
 from plumbline.results.finding import gravity
+from plumbline.words.drift import state_change, state_text
 
 StateName = Literal[SeriesStateName, "stale", "never_measured"]
 ORDER: tuple[StateName, ...] = ("drifted", "suspected", "moved", "stale", "cannot_tell", "never_measured", "steady")
@@ -50,17 +51,17 @@ def shown_state(
     age = f"; measured {days} days ago" if days > STALE_DAYS else ""
     state = None if review is None else SeriesState.of(review)
     if drifted:
-        known = state is not None and state.state in ("drifted", "suspected") and state.change
+        known = state is not None and state.state in ("drifted", "suspected") and state_change(state)
         return ShownState("drifted", "drifted" + (f": {known}" if known else "") + age)
     if review is None or state is None or review.get("campaign_id") != campaign_id:
         return ShownState("stale", "stale" + age.replace(";", ":")) if age else ShownState("cannot_tell", "cannot tell: not compared yet")
     if state.state in ("suspected", "moved"):  # age hides no change
-        return ShownState(state.state, state.text + age)
+        return ShownState(state.state, state_text(state) + age)
     if age:
         return ShownState("stale", "stale" + age.replace(";", ":"))
     if state.state == "drifted":  # the finding was accepted or resolved since
         return ShownState("cannot_tell", "cannot tell: the next campaign compares with the accepted baseline")
-    return ShownState(state.state, state.text)
+    return ShownState(state.state, state_text(state))
 
 
 def state_in_campaign(campaign_id: str, planned_at: datetime, covered: bool, review: Mapping[str, Any] | None) -> ShownState:

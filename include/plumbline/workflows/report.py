@@ -34,6 +34,7 @@ from plumbline.presentation.html.mail import check_recipients, write_mail
 from plumbline.presentation.series_summary import series_of_shared_causes
 from plumbline.presentation.tables import TableFormat
 from plumbline.results import ResultStore
+from plumbline.words.drift import left_out_text
 
 
 @contextmanager
@@ -111,7 +112,7 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
         for c in compare_with_baselines(archive, declared, campaign_id, provider, own, judged_only=True):
             workload, verdicts = own[c.series_key], Counter(str(row.verdict) for row in c.rows if row.verdict is not None)
             begins = _compared_with_itself(archive, c.series_key, campaign_id)
-            note = begins or "; ".join(filter(None, (*c.problems, c.left_out)))
+            note = begins or "; ".join(filter(None, (*c.problems, left_out_text(c))))
             state = state_of(c)
             if c.series_key in covered:  # by a shared cause, although its own repeats are too few
                 state = replace(state, state="drifted")

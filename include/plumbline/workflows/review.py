@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from plumbline.analysis.drift.comparison import Comparison, format_effect, format_repeats_needed
+from plumbline.analysis.drift.comparison import Comparison
 from plumbline.analysis.drift.environment import FACT_NAMES, fact_name
 from plumbline.analysis.drift.series_state import state_of
 from plumbline.answers.baseline_comparison import compare_with_baselines, series_by_provider, workloads_of
@@ -26,6 +26,7 @@ from plumbline.findings.types.silence import campaign_deadline, is_complete, is_
 from plumbline.findings.types.unusable_workload import UnusableWorkload, unusable_workload_finding
 from plumbline.results.finding import FLEET, Finding
 from plumbline.results.sample import Series
+from plumbline.words.drift import format_effect, format_repeats_needed
 from plumbline.workflows.baseline_decision import undecided_findings
 from plumbline.workflows.causes import review_causes, unsettled_witnesses
 from plumbline.workflows.findings import apply

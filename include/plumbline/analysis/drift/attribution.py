@@ -13,11 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from plumbline.analysis.drift import comparison
 from plumbline.analysis.drift.comparison import MetricComparison
 from plumbline.analysis.drift.environment import Cause, EnvironmentChange, fact_rule
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import format_change
 
 ProbeAgreement = Literal["agrees", "unchanged", "contradicts", "unclear"]
 
@@ -42,7 +40,7 @@ _BY_METRIC: dict[str, tuple[Cause, ...]] = {
 }
 _USUAL: tuple[Cause, ...] = ("compute", "memory", "software", "network", "isolation")
 _AGREES_FROM, _UNCHANGED_BELOW, _CLEAR = 0.03, 0.05, 0.05
-_MOST_NAMED = 3
+_ORDER: dict[ProbeAgreement, int] = {"agrees": 0, "contradicts": 1, "unclear": 2, "unchanged": 3}
 
 
 @dataclass(frozen=True)
@@ -62,20 +60,13 @@ class ProbeEvidence:
     effect: float
     says: ProbeAgreement
 
-    @property
-    def text(self) -> str:
-        """The evidence as text, such as `matmul −48 % agrees` or `disk unchanged`."""
-        name = comparison.format_probe_name(self.metric)
-        return f"{name} unchanged" if self.says == "unchanged" else f"{name} {format_change(self.effect)} {self.says}"
-
 
 @dataclass(frozen=True)
 class Attribution:
-    """Explanations, best first, what the probes say, and both in one sentence. Without an explanation nothing recorded explains the movement."""
+    """Explanations, best first, and the probes, those that agree first. Without an explanation nothing recorded explains the movement."""
 
     explanations: tuple[Explanation, ...]
     probes: tuple[ProbeEvidence, ...]
-    text: str
 
 
 def attribute(lead: MetricComparison, rows: Sequence[MetricComparison], changes: Sequence[EnvironmentChange]) -> Attribution:
@@ -84,7 +75,8 @@ def attribute(lead: MetricComparison, rows: Sequence[MetricComparison], changes:
     explanations = sorted(
         (Explanation(c.key, c.text, round(_score(c, lead, probes), 3)) for c in changes if c.matters), key=lambda e: (-e.score, e.subject)
     )
-    return Attribution(tuple(explanations), probes, _describe(explanations, probes))
+    ranked = sorted(probes, key=lambda p: (_ORDER[p.says], list(_PROBES).index(p.metric)))
+    return Attribution(tuple(explanations), tuple(ranked))
 
 
 def _is_probe(row: MetricComparison) -> bool:
@@ -116,16 +108,3 @@ def _score(change: EnvironmentChange, lead: MetricComparison, probes: Sequence[P
     if concerned and all(probe.says in ("unchanged", "contradicts") for probe in concerned) and "software" not in touched:
         return score * 0.3
     return score
-
-
-def _describe(explanations: Sequence[Explanation], probes: Sequence[ProbeEvidence]) -> str:
-    order: dict[ProbeAgreement, int] = {"agrees": 0, "contradicts": 1, "unclear": 2, "unchanged": 3}
-    ranked = sorted(probes, key=lambda p: (order[p.says], list(_PROBES).index(p.metric)))
-    measured = ", ".join(probe.text for probe in ranked)
-    if explanations:
-        causes = " and ".join(e.text for e in explanations[:_MOST_NAMED])
-        more = f" and {len(explanations) - _MOST_NAMED} more changes" if len(explanations) > _MOST_NAMED else ""
-        return f"explained by: {causes}{more}" + (f"; {measured}" if measured else "")
-    if any(probe.says == "agrees" for probe in probes):
-        return f"no recorded environment change explains it, but the machine itself moved: {measured}"
-    return f"nothing recorded explains it: no relevant environment change; {measured or 'no hardware probe ran'}"

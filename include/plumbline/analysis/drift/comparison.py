@@ -1,4 +1,4 @@
-"""The result of comparing one series with its baseline: one row a metric, how reliably the campaign ran, and the text of its numbers."""
+"""The result of comparing one series with its baseline: one row a metric, and how reliably the campaign ran."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from plumbline.analysis.drift.creep import Creep
 from plumbline.analysis.drift.effect import Scale
 from plumbline.analysis.drift.environment import EnvironmentChange
 from plumbline.declarations.workloads.workload import DriftLimits
 from plumbline.judgement import Judgement, broken, met, not_shown
 from plumbline.metrics import Direction, Metric
-from plumbline.metrics.formatting import format_change
 from plumbline.results.sample import CampaignSample, TrialOutcome
 
 _LARGER = 0.05
@@ -100,6 +100,14 @@ Limits = Callable[[Metric], DriftLimits | None]
 
 
 @dataclass(frozen=True)
+class LastingChange:
+    """A step or a ramp in a long series, which is there since the campaign `since`."""
+
+    kind: Literal["step", "ramp"]
+    since: str
+
+
+@dataclass(frozen=True)
 class MetricComparison:
     """One statistic of one metric in one phase.
 
@@ -137,7 +145,7 @@ class MetricComparison:
     repeats_where: RepeatsWhere | None = None
     smallest_p: float | None = None
     notes: tuple[str, ...] = ()
-    past: str | None = None
+    past: LastingChange | Creep | None = None
     crept: bool = False
 
     @property
@@ -150,11 +158,11 @@ class MetricComparison:
     @property
     def judgement(self) -> Judgement:
         """Whether the performance held: broken by a regression, met where the repeats would have shown one."""
-        seen = f"{format_effect(self)} from {self.n_baseline} + {self.n_candidate} repeats"
+        seen = f"{self.n_baseline} + {self.n_candidate} repeats"
         if self.verdict == "regressed":
             return broken(seen)
         if self.verdict in (None, "suspected", "insufficient_data"):
-            decides = format_repeats_needed(self) or "repeats on both sides that measure it"
+            decides = f"{self.repeats_needed} more repeats" if self.repeats_needed else "repeats on both sides that measure it"
             return not_shown(seen, "not enough to tell a change from noise" if self.verdict else "not compared", decides)
         return met(seen)
 
@@ -176,11 +184,6 @@ class Comparison:
     slow_nodes: tuple[str, ...] = ()
 
     @property
-    def left_out(self) -> str:
-        """What the rows leave out, in words; empty if nothing."""
-        return f"without trials on {', '.join(self.slow_nodes)}: slow in several acceptances" if self.slow_nodes else ""
-
-    @property
     def drifted(self) -> tuple[MetricComparison, ...]:
         """The rows that regressed or improved."""
         return tuple(row for row in self.rows if row.verdict in ("regressed", "improved"))
@@ -190,66 +193,3 @@ class Comparison:
         """The series' verdict: the most severe of its rows'; None if nothing was judged."""
         verdicts = {row.verdict for row in self.rows}
         return next((v for v in VERDICTS if v in verdicts), None)
-
-
-_SHORT = {
-    "matmul_tflops": "matmul",
-    "memory_bandwidth": "memory bandwidth",
-    "disk_write_bandwidth": "disk",
-    "all_reduce_bus_bandwidth": "all-reduce",
-    "inter_node_all_reduce_bus_bandwidth": "all-reduce between nodes",
-}
-
-
-def format_effect(row: MetricComparison) -> str:
-    """The effect of a row: `+91 %`, or `+2.0 points` / `+3 s` where ratios mean nothing."""
-    return "no value" if row.effect is None else format_amount(row.effect, row.scale, row.unit)
-
-
-def format_interval(row: MetricComparison, confidence: float) -> str:
-    """`95 %: +80 … +104`, or why there is none."""
-    level = f"{100 * confidence:g} %"
-    if row.ci_low is None or row.ci_high is None:
-        return f"no {level} interval from {row.n_baseline} + {row.n_candidate} repeats"
-    low, high = (format_amount(end, row.scale, row.unit).removesuffix(" %") for end in (row.ci_low, row.ci_high))
-    return f"{level}: {low} … {high}"
-
-
-def format_metric_name(row: MetricComparison, lead_statistic: str) -> str:
-    """The metric as a headline names it; the statistic and the phase only where they are not the usual ones."""
-    statistic = "" if row.statistic == lead_statistic else f"{row.statistic} "
-    return f"{statistic}{row.metric}" + ("" if row.phase == "steady" else f" in {row.phase}")
-
-
-def parse_metric_name(text: str) -> tuple[str, str | None, str]:
-    """Metric, statistic (None: the metric's usual one) and phase of what `name` made."""
-    name, _, phase = text.partition(" in ")
-    statistic, _, metric = name.rpartition(" ")
-    return metric, statistic or None, phase or "steady"
-
-
-def format_probe_name(metric: str) -> str:
-    """A hardware probe's everyday name."""
-    product = metric.removeprefix("matmul_tflops_")
-    return f"matmul in {product}" if product != metric else _SHORT.get(metric, metric.replace("_", " "))
-
-
-def format_repeats_needed(row: MetricComparison) -> str:
-    """The repeats that would settle a doubt, in words; empty without a doubt."""
-    if row.verdict not in ("suspected", "insufficient_data"):
-        return ""
-    if row.repeats_needed is None:
-        return "no affordable number of repeats settles it: the metric scatters too much for its threshold"
-    plural = "s" if row.repeats_needed > 1 else ""
-    if row.repeats_where == "both":
-        return f"{row.repeats_needed} more repeat{plural} on each side would settle it"
-    return f"{row.repeats_needed} more repeat{plural} would settle it"
-
-
-def format_amount(value: float, scale: Scale, unit: str) -> str:
-    """A change on the scale of its row: `+91 %`, `+2.0 points`, `+3 s`."""
-    if scale != "difference":
-        return format_change(value)
-    if unit == "ratio":
-        return format_change(value).removesuffix(" %") + " points"
-    return f"{'−' if value < 0 else '+'}{abs(value):.3g} {unit}"

@@ -13,9 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from plumbline.analysis.drift.change_detection import detect_changes
-from plumbline.analysis.drift.comparison import Comparison, MetricComparison
+from plumbline.analysis.drift.comparison import Comparison, LastingChange, MetricComparison
 from plumbline.analysis.drift.creep import detect_creep
-from plumbline.metrics.formatting import format_change
 
 LONG_SERIES = 12
 """Campaigns from which on a series is long."""
@@ -60,16 +59,12 @@ def _row(row: MetricComparison, past: SeriesHistory) -> MetricComparison:
     if row.verdict == "suspected":
         last = detect_changes(values, floor=row.warn)[-1:]
         if last and (last[0].effect > 0) == (row.effect > 0):
-            since = past.campaigns[last[0].index]
-            note = f"the series shows a lasting {last[0].kind} since campaign {since}"
-            return replace(row, verdict="regressed" if row.worse else "improved", repeats_needed=None, past=note)
+            shown = LastingChange(last[0].kind, past.campaigns[last[0].index])
+            return replace(row, verdict="regressed" if row.worse else "improved", repeats_needed=None, past=shown)
     elif row.verdict in ("unchanged", "moved", "insufficient_data") and min((v for v in values if v is not None), default=0.0) > 0:
         start = past.oldest.get(row_key(row), 0.0)
         crept = detect_creep(values, start, floor=row.warn) if start > 0 else None
         if crept is not None:
-            note = (
-                f"crept away from the oldest accepted baseline by {format_change(crept.effect)}, {format_change(crept.slope, 2)} a campaign"
-            )
             moved = replace(row, effect=crept.effect, ci_low=None, ci_high=None, q=crept.p)
-            return replace(moved, verdict="regressed" if moved.worse else "improved", repeats_needed=None, past=note, crept=True)
+            return replace(moved, verdict="regressed" if moved.worse else "improved", repeats_needed=None, past=crept, crept=True)
     return row

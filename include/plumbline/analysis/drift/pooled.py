@@ -15,7 +15,7 @@ standard error. The shifts are combined in a mixed-effects meta-regression:
 4. The difference of the two means is tested by Student's t with the standard error of Hartung and Knapp, never below the plain one. More than
    half of the touched clouds must have moved: one wild cloud does not accuse what others got too.
 5. A cause is called harmful or an improvement by two touched clouds or more, against two untouched ones, or one that did not move by itself: a
-   smaller fleet cannot tell, and `missing` and `decides` say why.
+   smaller fleet cannot tell, and `undecided` says why.
 
 False alarms: a cause is judged once for each campaign since it came. The n-th look has the level ALARM_LEVEL / 2ⁿ, shared by the two kinds of
 workload; all looks together stay below ALARM_LEVEL. `perf/pooled_causes.py` simulates it.
@@ -35,8 +35,6 @@ from scipy import special
 
 from plumbline.analysis.drift.environment import FACT_NAMES, FactChange
 from plumbline.analysis.drift.noise import NOISE_FLOOR, PRIOR_DF
-from plumbline.judgement import Judgement, broken, judges, met, not_shown
-from plumbline.metrics.formatting import format_change, format_limit
 
 ALARM_LEVEL = 0.005
 """Probability that a harmless change is ever called harmful, of both kinds of workload and all looks: half of what is promised, as the fleet's
@@ -98,10 +96,23 @@ class SeriesShift:
         return math.expm1(self.shift)
 
 
+UndecidedReason = Literal["no_control", "control_moved", "one_cloud", "clouds_scatter", "other_clouds_moved", "regions_scatter"]
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """Why a fleet cannot tell. Of clouds that scatter: their number, and how many like these would show an effect of the threshold; None: no
+    number of them."""
+
+    reason: UndecidedReason
+    clouds: int = 0
+    enough: int | None = None
+
+
 @dataclass(frozen=True)
 class PooledEffect:
     """The effect of one cause on one kind of workload. `effect` and its 95 % interval: how much worse, a fraction. `moved`: the touched series that moved
-    that way by themselves; `shifts`: all touched series, without what the untouched ones did. `missing` and `decides`: why a fleet cannot tell."""
+    that way by themselves; `shifts`: all touched series, without what the untouched ones did."""
 
     kind: str
     effect: float
@@ -114,17 +125,7 @@ class PooledEffect:
     shifts: tuple[SeriesShift, ...]
     untouched: int
     clouds: int = 1
-    missing: str = ""
-    decides: str = ""
-
-    @property
-    def judgement(self) -> Judgement:
-        """Broken by a change that made it worse; met if it did not."""
-        between = " … ".join(map(format_change, (self.ci_low, self.ci_high)))
-        seen = f"{len(self.shifts)} series of {len(self.providers)} providers at {self.clouds} clouds, {format_change(self.effect)} (95 %: {between})"
-        if self.verdict == "insufficient_data":
-            return not_shown(seen, self.missing, self.decides)
-        return broken(seen) if self.verdict == "regressed" else met(seen)
+    undecided: Undecided | None = None
 
     @property
     def providers(self) -> tuple[str, ...]:
@@ -171,7 +172,6 @@ def standard_error(scatter: float, df: int, of_workload: Sequence[float], usual:
     return max(NOISE_FLOOR, math.sqrt(variance)) * math.sqrt(sum(1 / n for n in sizes))
 
 
-@judges("cause of a change")
 def pooled_effect(touched: Sequence[SeriesShift], untouched: Sequence[SeriesShift], look: int = 1) -> PooledEffect | None:
     """The effect on one kind of workload; None with fewer than two touched series. `look`: campaigns since the cause came, 1 in its first."""
     if len(touched) < _FEWEST_SERIES:
@@ -187,12 +187,12 @@ def pooled_effect(touched: Sequence[SeriesShift], untouched: Sequence[SeriesShif
     common = sum(y for y, *_ in free) / len(free) if free else 0.0
     marked = [(y + common, variance, time) for y, variance, time in controlled]
     missing = _missing_control(free, matters)
-    if missing[0] and len(controlled) >= _FEWEST_CLOUDS:
-        missing = "", ""
+    if missing is not None and len(controlled) >= _FEWEST_CLOUDS:
+        missing = None
     else:
         marked += uncontrolled
     if len(marked) < _FEWEST_CLOUDS:
-        missing = ("one cloud has it, whose own moves nothing separates from it", "the same change at a second cloud")
+        missing = Undecided("one_cloud")
     groups = [group for group in (marked, *times) if group]
     df = sum(len(group) - 1 for group in groups)
     spread = (PRIOR_DF * usual**2 + df * _paule_mandel(groups, df)) / (PRIOR_DF + df)
@@ -203,12 +203,10 @@ def pooled_effect(touched: Sequence[SeriesShift], untouched: Sequence[SeriesShif
     sign = math.copysign(1.0, effect)
     most = 2 * sum(sign * (y - other) >= matters for y, *_ in marked) > len(marked)
     level = ALARM_LEVEL / 2**look / _KINDS
-    if not missing[0]:
-        more_clouds = _clouds_that_decide(len(marked), df, variance - more, more, level, math.log1p(warn))
-        undecided = (f"the repeats and the {len(marked)} clouds leave more open than your {format_limit(warn)}", more_clouds)
-    else:
-        undecided = missing
-    return _judged(touched, len(untouched), len(marked), effect, error, PRIOR_DF + df, level, most and not missing[0], undecided)
+    undecided = missing or Undecided(
+        "clouds_scatter", len(marked), _clouds_that_decide(len(marked), df, variance - more, more, level, math.log1p(warn))
+    )
+    return _judged(touched, len(untouched), len(marked), effect, error, PRIOR_DF + df, level, most and missing is None, undecided)
 
 
 def cloud_effect(
@@ -251,13 +249,9 @@ def cloud_effect(
     elsewhere, _ = _contrasted([s for s in others if s.witness in changed], compared)
     shared = _grouped(_by_provider(elsewhere, between)).values()
     moved_too = any(sign * (_mean([(y, v, time) for y, v, time, _ in each], regions)[0] - other) >= matters for each in shared)
-    undecided = missing if missing[0] else (
-        ("other clouds with a change moved the same way", "the change at clouds that did not move, or the move at clouds without it")
-        if moved_too
-        else (f"its regions and the usual moves of clouds leave more open than your {format_limit(warn)}", "more repeats, or more regions")
-    )  # fmt: skip
+    undecided = missing or Undecided("other_clouds_moved" if moved_too else "regions_scatter")
     level = ALARM_LEVEL / 2**look / _KINDS / rivals
-    return _judged(touched, len(untouched), 1, effect, error, PRIOR_DF + df, level, most and not missing[0] and not moved_too, undecided)
+    return _judged(touched, len(untouched), 1, effect, error, PRIOR_DF + df, level, most and missing is None and not moved_too, undecided)
 
 
 def _judged(
@@ -269,7 +263,7 @@ def _judged(
     df: int,
     level: float,
     convicts: bool,
-    undecided: tuple[str, str],
+    undecided: Undecided,
 ) -> PooledEffect:
     warn = median(s.warn for s in touched)
     matters = math.log1p(warn) * _MATTERS
@@ -283,9 +277,18 @@ def _judged(
     elif -warn < low and high < warn:
         verdict = "unchanged"
     moved = tuple(s.series_key for s in touched if sign * s.shift >= max(matters, _CLEAR * s.error))
-    missing, decides = undecided if verdict == "insufficient_data" else ("", "")
     numbers = (math.expm1(effect), low, high, p)
-    return PooledEffect(touched[0].kind, *numbers, verdict, warn, moved, tuple(touched), untouched, clouds, missing, decides)
+    return PooledEffect(
+        touched[0].kind,
+        *numbers,
+        verdict,
+        warn,
+        moved,
+        tuple(touched),
+        untouched,
+        clouds,
+        undecided if verdict == "insufficient_data" else None,
+    )
 
 
 _Witness = tuple[float, float, str]
@@ -294,22 +297,20 @@ _Provider = tuple[float, float, str, str]
 """As a witness, and the name of the witness that it is part of."""
 
 
-def _missing_control(free: Sequence[_Witness], matters: float) -> tuple[str, str]:
-    """Why the untouched clouds separate no cause from a move of the whole fleet, and what would; two empty texts if they do."""
+def _missing_control(free: Sequence[_Witness], matters: float) -> Undecided | None:
+    """Why the untouched clouds separate no cause from a move of the whole fleet; None if they do."""
     if not free:
-        return "no cloud without it was measured at that time", "a cloud without the change, measured before and after"
-    if len(free) == 1 and abs(free[0][0]) >= matters:
-        return "the one cloud without it moved too", "a second cloud without the change, measured before and after"
-    return "", ""
+        return Undecided("no_control")
+    return Undecided("control_moved") if len(free) == 1 and abs(free[0][0]) >= matters else None
 
 
-def _clouds_that_decide(clouds: int, df: int, variance: float, other: float, level: float, worth: float) -> str:
-    """How many clouds like these with the change would show an effect of the threshold, `worth` as a logarithm."""
+def _clouds_that_decide(clouds: int, df: int, variance: float, other: float, level: float, worth: float) -> int | None:
+    """How many clouds like these with the change would show an effect of the threshold, `worth` as a logarithm; None beyond _MOST_CLOUDS."""
     for count in range(clouds + 1, _MOST_CLOUDS + 1):
         error = math.sqrt(variance * clouds / count + other)
         if -float(special.stdtrit(PRIOR_DF + df + count - clouds, level / 2)) * error <= worth:
-            return f"the same change at {count} clouds that agree as these do"
-    return "more repeats in each campaign, and more clouds without the change"
+            return count
+    return None
 
 
 def _contrasted(touched: Sequence[SeriesShift], untouched: Sequence[SeriesShift]) -> tuple[list[SeriesShift], list[SeriesShift]]:

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from plumbline.analysis.drift.comparison import Comparison, MetricComparison, format_amount
+from plumbline.analysis.drift.comparison import Comparison, MetricComparison
 from plumbline.analysis.drift.effect import Scale, to_analysis_scale
 from plumbline.metrics import leading_order
-from plumbline.metrics.formatting import format_count, format_name
 
 SeriesStateName = Literal["drifted", "suspected", "moved", "cannot_tell", "steady"]
 STATES: tuple[SeriesStateName, ...] = get_args(SeriesStateName)
@@ -48,28 +47,6 @@ class SeriesState:
         ):
             return cls(**{**vars(state), "state": "moved"})
         return state
-
-    @property
-    def change(self) -> str:
-        """The change as text, such as `time to first token +9.3 %`; empty if nothing was judged."""
-        return "" if self.effect is None else f"{format_name(self.metric)} {self._amount(self.effect)}"
-
-    @property
-    def text(self) -> str:
-        """The state with its change, what could be seen, or what would settle a doubt."""
-        repeats = f" ({format_count(self.repeats, 'more repeat')})" if self.repeats else ""
-        if self.state == "moved":
-            limit = "its threshold" if self.threshold is None else f"your {self._amount(self.threshold).removeprefix('+')}"
-            return f"moved {self._amount(self.effect or 0.0)}, under {limit} ({format_name(self.metric)})"
-        if self.state == "steady":
-            seen = "" if self.detectable is None else f" (±{self._amount(self.detectable).removeprefix('+')})"
-            return f"steady{seen}"
-        if self.state == "cannot_tell":
-            return f"cannot tell{repeats}" if repeats else "cannot tell: no baseline, or nothing comparable"
-        return self.state + (f": {self.change}" if self.change else "") + (repeats if self.state == "suspected" else "")
-
-    def _amount(self, value: float) -> str:
-        return format_amount(value, self.scale, self.unit)
 
 
 def state_of(comparison: Comparison) -> SeriesState:

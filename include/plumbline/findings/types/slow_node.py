@@ -46,7 +46,7 @@ def reconcile_nodes(
 ) -> Reconciliation:
     """Open a finding for each node that is slow in all of the CAMPAIGNS acceptances of `history` (campaign and verdict, oldest first), and resolve those of
     nodes that the last one measured and found like the others. `cluster`: whether kubectl can take the node out of use."""
-    from plumbline.analysis.drift.comparison import format_probe_name
+    from plumbline.metrics.formatting import format_probe_name
 
     slow = [{verdict.node.name: verdict.slow for verdict in fleet.nodes if verdict.slow} for _, fleet in history]
     measured = {

@@ -43,6 +43,7 @@ from plumbline.presentation.trials import attempt_rows
 from plumbline.presentation.verdicts import campaign_verdict
 from plumbline.results.launch_record import effective_environment
 from plumbline.whole_file import write_whole
+from plumbline.words.drift import state_text
 
 
 def write_report(campaign: CampaignData, into: Path, forms: Sequence[TableFormat] = ()) -> Path:
@@ -160,6 +161,7 @@ def report_context(conclusions: Conclusions, broken: Mapping[str, Sequence[Promi
         "charts": (*charts, *([bill] if bill else []), *forecasts.visible, *forecasts.folded, *precision_charts),
         "facts": fact_rows(facts, names if not excerpt else listed_providers),
         "drift_rows": drift,
+        "state_text": state_text,
         "drift_summary": ", ".join(f"{n} {state}" for state, n in page_one.series.items()),
         "launches": lost[: MOST if excerpt else None],
         "launches_valid": () if excerpt else tuple(r for r in launches if r not in lost),

@@ -6,6 +6,7 @@ from tests.golden import Golden
 
 from plumbline.analysis.drift.attribution import Attribution, attribute
 from plumbline.analysis.drift.compare import compare
+from plumbline.words.drift import attribution_text
 
 FIVE = [1.000, 1.004, 0.997, 1.002, 0.999]
 FACTS = {"cpu.usable": 2, "os.kernel": "6.1.0", "torch.version": "2.13.0"}
@@ -73,5 +74,5 @@ def test_a_probe_that_moved_the_other_way_contradicts(sample: Any, rules: Any, l
 
 def test_an_attribution_is_one_sentence(sample: Any, rules: Any, limits: Any, golden: Golden) -> None:
     cases = (({**FACTS, "cpu.usable": 1}, 0.52, 1.01), (FACTS, 0.9, 1.0), (FACTS, 1.0, 1.0), (FACTS, 1.3, 1.0))
-    texts = [attributed(sample, rules, limits, facts, matmul=matmul, disk=disk).text for facts, matmul, disk in cases]
+    texts = [attribution_text(attributed(sample, rules, limits, facts, matmul=matmul, disk=disk)) for facts, matmul, disk in cases]
     golden("analysis.attribution", "\n".join(texts))

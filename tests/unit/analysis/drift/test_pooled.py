@@ -11,6 +11,7 @@ import pytest
 
 from plumbline.analysis.drift.environment import FactReading, fact_changes
 from plumbline.analysis.drift.pooled import SeriesShift, causes_of, cloud_effect, estimate_shift, pooled_effect, standard_error
+from plumbline.words.causes import judge_effect
 
 
 def shifts(providers: range, change: float, *, series: int = 13, mood: float = 0.004, seed: int = 1) -> list[SeriesShift]:
@@ -108,7 +109,7 @@ def test_six_regions_of_one_cloud_do_not_convict_the_driver_that_came_there() ->
     touched, untouched = ([s for s in fleet if (s.group == "c0") is had] for had in (True, False))
     driver = pooled_effect(touched, untouched)
     assert driver is not None and driver.verdict == "insufficient_data" and driver.clouds == 1
-    assert "second cloud" in driver.decides and driver.judgement.verdict == "not_shown"
+    assert "second cloud" in judge_effect(driver).decides and judge_effect(driver).verdict == "not_shown"
     as_strangers = pooled_effect([replace(s, group="") for s in touched], [replace(s, group="") for s in untouched])
     assert as_strangers is not None and as_strangers.verdict == "regressed"
     cloud = cloud_effect(touched, untouched, rivals=8)
@@ -123,10 +124,10 @@ def test_a_driver_at_three_clouds_is_convicted_and_none_of_them_is() -> None:
     has = {"c0", "c1", "c2"}
     touched, untouched = ([s for s in fleet if (s.group in has) is had] for had in (True, False))
     driver = pooled_effect(touched, untouched)
-    assert driver is not None and (driver.verdict, driver.clouds, driver.missing) == ("regressed", 3, "")
+    assert driver is not None and (driver.verdict, driver.clouds, driver.undecided) == ("regressed", 3, None)
     own, others = ([s for s in fleet if (s.group == "c0") is mine] for mine in (True, False))
     cloud = cloud_effect(own, others, changed={"c1", "c2"}, rivals=8)
-    assert cloud is not None and cloud.verdict == "insufficient_data" and "moved the same way" in cloud.missing
+    assert cloud is not None and cloud.verdict == "insufficient_data" and "moved the same way" in judge_effect(cloud).missing
 
 
 def test_one_of_three_clouds_that_moved_does_not_convict_the_driver() -> None:
@@ -150,8 +151,8 @@ def test_regions_without_the_driver_are_their_clouds_own_control() -> None:
 
 def test_a_fleet_without_another_cloud_cannot_tell() -> None:
     alone = pooled_effect(clouds(0.08, 0.08), [])
-    assert alone is not None and alone.verdict == "insufficient_data" and "no cloud without it" in alone.missing
+    assert alone is not None and alone.verdict == "insufficient_data" and "no cloud without it" in judge_effect(alone).missing
     moved = pooled_effect(clouds(0.08, 0.08), of_cloud("c9", shifts(range(90, 96), 0.05, series=5)))
-    assert moved is not None and moved.verdict == "insufficient_data" and "moved too" in moved.missing
+    assert moved is not None and moved.verdict == "insufficient_data" and "moved too" in judge_effect(moved).missing
     only = cloud_effect(clouds(0.08), [])
     assert only is not None and only.verdict == "insufficient_data"

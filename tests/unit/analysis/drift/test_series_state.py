@@ -10,6 +10,7 @@ import pytest
 
 from plumbline.analysis.drift.compare import compare
 from plumbline.analysis.drift.series_state import STATES, SeriesState, state_of
+from plumbline.words.drift import state_text
 
 BEFORE = [6.02e-3, 6.05e-3, 6.08e-3, 6.06e-3, 6.07e-3]
 
@@ -28,7 +29,7 @@ def test_a_change_that_was_seen_is_named_also_below_the_threshold(sample: Any, r
 
 
 def test_a_move_is_told_with_its_size_and_the_threshold(sample: Any, rules: Any, limits: Any) -> None:
-    assert state(sample, rules, limits, 1.093).text == "moved +9.3 %, under your 10 % (time to first token)"
+    assert state_text(state(sample, rules, limits, 1.093)) == "moved +9.3 %, under your 10 % (time to first token)"
 
 
 def test_what_the_repeats_cannot_show_is_no_move(sample: Any, rules: Any, limits: Any) -> None:
@@ -59,11 +60,11 @@ def test_a_stored_state_is_read_back_and_an_older_one_is_corrected() -> None:
         "detectable": 0.072,
         "repeats": None,
     }
-    assert SeriesState.of(older).text == "moved +9.3 %, under its threshold (time to first token)"
-    assert SeriesState.of({**older, "effect": 0.05}).text == "steady (±7.2 %)"
+    assert state_text(SeriesState.of(older)) == "moved +9.3 %, under its threshold (time to first token)"
+    assert state_text(SeriesState.of({**older, "effect": 0.05})) == "steady (±7.2 %)"
 
 
 def test_shares_move_in_points() -> None:
     share = SeriesState("moved", "error_rate", 0.005, 0.002, None, 0.01, "difference", "ratio")
-    assert share.text == "moved +0.5 points, under your 1.0 points (error rate)"
-    assert [replace(share, state=name).text.split()[0] for name in STATES] == ["drifted:", "suspected:", "moved", "cannot", "steady"]
+    assert state_text(share) == "moved +0.5 points, under your 1.0 points (error rate)"
+    assert [state_text(replace(share, state=name)).split()[0] for name in STATES] == ["drifted:", "suspected:", "moved", "cannot", "steady"]

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from tests.golden import Golden
 
-from plumbline.analysis.drift import comparison
 from plumbline.analysis.drift.comparison import MetricComparison
-from plumbline.metrics.formatting import format_change
+from plumbline.metrics.formatting import format_change, format_probe_name
+from plumbline.words import drift
 
 ROW = MetricComparison("step_time", "median", "steady", "s", "lower_is_better", "lead", 5, 5, effect=0.079, ci_low=0.068, ci_high=0.091)
 
@@ -22,22 +22,22 @@ def test_percent(fraction: float, text: str) -> None:
 
 def test_shares_move_by_points_and_zero_baselines_by_units() -> None:
     share = replace(ROW, metric="error_rate", unit="ratio", scale="difference", effect=0.02)
-    assert comparison.format_effect(share) == "+2.0 points"
-    assert comparison.format_effect(replace(ROW, scale="difference", effect=-0.5)) == "−0.5 s"
+    assert drift.format_effect(share) == "+2.0 points"
+    assert drift.format_effect(replace(ROW, scale="difference", effect=-0.5)) == "−0.5 s"
 
 
 def test_intervals_doubts_and_probes_in_words(golden: Golden) -> None:
     doubt = replace(ROW, verdict="suspected", repeats_needed=1, repeats_where="candidate")
     texts = [
-        comparison.format_interval(ROW, 0.95),
-        comparison.format_interval(replace(ROW, ci_low=None, n_baseline=2, n_candidate=2), 0.95),
-        comparison.format_repeats_needed(doubt),
-        comparison.format_repeats_needed(replace(doubt, repeats_needed=7, repeats_where="both")),
-        comparison.format_repeats_needed(replace(doubt, repeats_needed=None)),
-        *(comparison.format_probe_name(metric) for metric in ("matmul_tflops", "matmul_tflops_bf16", "host_to_device_bandwidth")),
+        drift.format_interval(ROW, 0.95),
+        drift.format_interval(replace(ROW, ci_low=None, n_baseline=2, n_candidate=2), 0.95),
+        drift.format_repeats_needed(doubt),
+        drift.format_repeats_needed(replace(doubt, repeats_needed=7, repeats_where="both")),
+        drift.format_repeats_needed(replace(doubt, repeats_needed=None)),
+        *(format_probe_name(metric) for metric in ("matmul_tflops", "matmul_tflops_bf16", "host_to_device_bandwidth")),
     ]
     golden("analysis.comparison", "\n".join(texts))
-    assert comparison.format_repeats_needed(replace(ROW, verdict="unchanged")) == ""
+    assert drift.format_repeats_needed(replace(ROW, verdict="unchanged")) == ""
 
 
 @pytest.mark.parametrize(
@@ -50,4 +50,4 @@ def test_intervals_doubts_and_probes_in_words(golden: Golden) -> None:
     ],
 )
 def test_a_name_can_be_taken_apart_again(named: str, parts: tuple[str, str | None, str]) -> None:
-    assert comparison.parse_metric_name(named) == parts
+    assert drift.parse_metric_name(named) == parts
