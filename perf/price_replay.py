@@ -17,6 +17,7 @@ from plumbline.analysis.prices.check import LIST_MOVE, READINGS_NEEDED, SPOT_MOV
 from plumbline.declarations.providers.rates import Purchase, Term
 from plumbline.price_sources.csv_history import PURCHASES, HistoryError, name_of, rows_of
 from plumbline.results.price_reading import Reading
+from plumbline.words.prices import verdict_reason
 
 Key = tuple[str, Purchase, Term | None]
 
@@ -145,7 +146,7 @@ def _alert_of(what: Literal["changed", "held"], checked: PriceVerdict) -> Replay
         reading.observed_at,
         checked.accepted,
         checked.price,
-        checked.reason,
+        verdict_reason(checked),
         tuple((step.observed_at, step.usd_per_gpu_hour) for step in checked.steps),
     )
 

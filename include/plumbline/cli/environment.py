@@ -7,7 +7,7 @@ import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,6 +25,7 @@ from plumbline.launch.plan import PlanError
 from plumbline.metrics.formatting import format_count, format_money_change
 from plumbline.metrics.time_spans import month_span
 from plumbline.presentation.availability import watch_view
+from plumbline.words.prices import verdict_data, verdict_reason
 from plumbline.workflows.check_provider import FIRST_CHECK, EnvironmentCheck, check_environment
 from plumbline.workflows.observe import Checked, check
 from plumbline.workflows.pending_changes import monitored_providers
@@ -51,6 +52,12 @@ class _ProviderReport:
         priced = any(check.status in ("changed", "held") for check in self.priced.checks) if self.priced else False
         missed = any(one.observation is not None and one.observation.cause is not None for one in self.checked)
         return bool(self.looked and self.looked.changes) or bool(self.probed and (self.probed.changes or self.slow)) or priced or missed
+
+    @property
+    def view(self) -> dict[str, Any]:
+        """The report for JSON, with the reasons of its prices in words."""
+        priced = self.priced and {**vars(self.priced), "checks": [verdict_data(check) for check in self.priced.checks]}
+        return {**vars(self), "priced": priced}
 
     @property
     def slow(self) -> list[ProbeVerdict]:
@@ -81,7 +88,7 @@ def watch(
         for one in reports:
             _show(one, facts)
 
-    emit(as_json, reports, show)
+    emit(as_json, [one.view for one in reports], show)
     raise typer.Exit(FAILED if any(s.failures for s in reports) else DRIFTED if any(s.changed for s in reports) else OK)
 
 
@@ -202,7 +209,7 @@ def _show_probe(report: _ProviderReport) -> None:
 
 def _price(check: PriceVerdict, unit: str) -> str:
     kind = format_price_name(check.reading.purchase, check.reading.term)
-    why = f": {check.reason}" if check.reason else ""
+    why = f": {reason}" if (reason := verdict_reason(check)) else ""
     return f"{kind} price {format_money_change(check.accepted, check.price, f'USD per {unit}')}  ({check.status.replace('_', ' ')}{why})"
 
 

@@ -22,6 +22,7 @@ from plumbline.findings.types.price_change import format_price_name
 from plumbline.metrics.formatting import format_amount, format_change, format_money
 from plumbline.price_sources import read_prices
 from plumbline.results.price_reading import Reading
+from plumbline.words.prices import price_reason, verdict_reason
 from plumbline.workflows.accept_price import accept_command, accept_price
 from plumbline.workflows.decide import DecisionsLocked
 from plumbline.workflows.read_prices import PriceCheckResult, read_and_store_prices
@@ -64,13 +65,14 @@ def list_prices(
 def _row(provider: Provider, reading: Reading, along: Sequence[Reading]) -> dict[str, Any]:
     declared = provider.price_on(reading.observed_at.date(), reading.purchase)
     on_demand = next((other.usd_per_gpu_hour for other in along if other.purchase == "on_demand"), None)
+    why = implausible(reading, None, on_demand)
     return {
         **reading.stored,
         "usd_per_gpu_hour": reading.usd_per_gpu_hour,
         "usd_per_instance_hour": reading.usd_per_instance_hour,
         "declared_usd_per_instance_hour": declared.price if declared is not None else None,
         "reading_id": reading.reading_id,
-        "implausible": implausible(reading, None, on_demand),
+        "implausible": None if why is None else price_reason(why, reading),
     }
 
 
@@ -194,11 +196,11 @@ def _show_checks(places: Sequence[Provider], results: list[PriceCheckResult]) ->
     for place, checked in rows:
         title = f"{place.name} {format_price_name(checked.reading.purchase, checked.reading.term)}"
         if checked.status == "outdated":
-            out.print(f"{title} is outdated: {checked.reason}; expected a newer catalog")
+            out.print(f"{title} is outdated: {verdict_reason(checked)}; expected a newer catalog")
         if checked.status == "held":
             command = accept_command(place, checked.reading.purchase, checked.reading.term)
             remedy = f"`{command}` if it is right" if checked.price > 0 else f"`{command} --price USD` if you know what it is"
-            out.print(f"{title} is held: {checked.reason}; {remedy}")
+            out.print(f"{title} is held: {verdict_reason(checked)}; {remedy}")
 
 
 def _as_data(one: PriceCheckResult) -> dict[str, Any]:
@@ -213,6 +215,7 @@ def _price(checked: PriceVerdict) -> dict[str, Any]:
         "meaning": checked.status,
         "accepted_usd_per_gpu_hour": checked.accepted,
         "usd_per_gpu_hour": checked.price,
-        **fields_of(checked, "effect", "since", "sightings", "confirmed_by", "reason"),
+        **fields_of(checked, "effect", "since", "sightings", "confirmed_by"),
+        "reason": verdict_reason(checked),
         "reading_id": checked.reading.reading_id,
     }

@@ -19,6 +19,7 @@ from plumbline.findings.types.price_change import PriceChange, format_price_name
 from plumbline.metrics.formatting import format_amount, format_money, format_money_change
 from plumbline.results.finding import Finding, Member, PriceMove, Severity
 from plumbline.results.price_reading import Reading
+from plumbline.words.prices import verdict_reason
 
 LARGE_FALL = 0.10
 GPU_HOUR, CORE_HOUR = "GPU-hour", "core-hour"
@@ -98,7 +99,7 @@ def _held_finding(checked: PriceVerdict, simulated: bool, unit: str) -> Finding:
         HeldPrice,
         severity,
         title=f"{format_price_name(reading.purchase, reading.term)} price of {format_money(checked.price, f'USD per {unit}')} is held",
-        evidence=f"{_format_sightings(checked)} ({format_price_source(reading)}): {checked.reason}",
+        evidence=f"{_format_sightings(checked)} ({format_price_source(reading)}): {verdict_reason(checked)}",
         consequence=consequence,
         simulated=simulated,
     )
@@ -132,7 +133,7 @@ def _finding(
 def _hold_over(checked: PriceVerdict, unit: str) -> str:
     price = format_money(checked.price, f"USD per {unit}")
     if checked.status == "first":
-        return f"resolved: {price} is the first price, {checked.reason}"
+        return f"resolved: {price} is the first price, {verdict_reason(checked)}"
     if checked.status == "changed" and checked.confirmed_by:
         return f"resolved: {checked.confirmed_by} confirms {price}"
     if checked.status == "unchanged":

@@ -20,6 +20,7 @@ from plumbline.findings.types.price_change import PriceChange, format_price_name
 from plumbline.findings.types.silent_price_source import SilentPriceSource, silent_price_source_finding
 from plumbline.price_sources import PriceReport, read_prices
 from plumbline.results.finding import Finding
+from plumbline.words.prices import verdict_reason
 from plumbline.workflows.accept_price import accept_price
 from plumbline.workflows.decide import decide_all
 from plumbline.workflows.findings import apply
@@ -149,7 +150,7 @@ def _by_rule(archive: Archive, provider: Provider, checks: Sequence[PriceVerdict
     """Accept a first price that is plausible, and confirmed spot prices."""
     for checked in checks:
         reading = checked.reading
-        why = {"first": f"first price read: {checked.reason}", "changed": "confirmed spot prices are accepted automatically"}.get(
+        why = {"first": f"first price read: {verdict_reason(checked)}", "changed": "confirmed spot prices are accepted automatically"}.get(
             checked.status
         )
         if why is None or (checked.status == "changed" and reading.purchase != "spot"):

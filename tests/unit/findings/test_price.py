@@ -17,6 +17,7 @@ from plumbline.findings.price import price_finding, reconcile_prices
 from plumbline.findings.types.price_change import PriceChange
 from plumbline.results.finding import Finding
 from plumbline.results.price_reading import Reading
+from plumbline.words.prices import verdict_reason
 
 
 def found(*prices: float, accepted: float = 2.39, of: Reading = ONE) -> Finding:
@@ -55,7 +56,7 @@ def test_a_hold_says_why_and_becomes_a_warning_when_it_stays(golden: Golden) -> 
     once, twice = found(2.39, 0.69), found(2.39, 0.69, 0.69)
     assert (once.severity, twice.severity, once.subject) == ("info", "warn", "held price on-demand")
     verdict = check_price(days(2.39, 0.69), 2.39)
-    golden("findings.price_held", written(once), reason=verdict.reason)
+    golden("findings.price_held", written(once), reason=verdict_reason(verdict))
 
 
 def test_what_is_unchanged_seen_once_or_first_is_no_finding() -> None:

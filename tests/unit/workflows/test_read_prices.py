@@ -17,6 +17,7 @@ from plumbline.declarations.providers.provider import ContractSource, CsvSource
 from plumbline.findings.price_check import accepted_price
 from plumbline.findings.types.held_price import HeldPrice
 from plumbline.results.finding import Finding
+from plumbline.words.prices import verdict_reason
 from plumbline.workflows import read_prices as read_prices_module
 from plumbline.workflows.accept_price import accept_price
 from plumbline.workflows.baseline_decision import apply_answer
@@ -118,7 +119,7 @@ def test_a_price_of_nothing_is_no_price_and_a_held_one_stays_until_a_person_give
 def test_a_first_price_unlike_all_others_is_held_and_no_cost_until_a_person_accepts_it(place: Place) -> None:
     for _ in range(4):
         held = place.look(0.3)
-    assert held.checks[0].status == "held" and "elsewhere at 2.50 USD" in (held.checks[0].reason or "")
+    assert held.checks[0].status == "held" and "elsewhere at 2.50 USD" in (verdict_reason(held.checks[0]) or "")
     assert place.accepted() is None and place.archive.prices(place.provider.name) == []
     (stored,) = place.archive.findings()
     assert stored.severity == "warn" and "elsewhere at 2.50 USD" in stored.detail["evidence"]

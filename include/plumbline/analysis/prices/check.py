@@ -19,7 +19,6 @@ from operator import attrgetter
 from statistics import median
 from typing import Literal
 
-from plumbline.metrics.formatting import format_amount, format_money, format_percent
 from plumbline.results.price_reading import Reading
 
 LIST_MOVE = 0.01
@@ -45,6 +44,31 @@ APART = timedelta(hours=1)
 _ROUNDING = 1e-9
 
 PriceStatus = Literal["first", "unchanged", "seen_once", "changed", "held", "outdated"]
+PriceReasonCode = Literal[
+    "costs_nothing",
+    "not_below_on_demand",
+    "far_below_on_demand",
+    "far_from_accepted",
+    "median_far_from_accepted",
+    "old",
+    "first_alone",
+    "first_unlike_others",
+    "declared",
+    "like_others",
+    "confirmed",
+]
+
+
+@dataclass(frozen=True)
+class PriceReason:
+    """Why a price is held, outdated, or believed as the first one. `price` and what it was `compared` with: USD per GPU-hour. `days`: the age of
+    the reading. `source`: the other one that confirms it. The rest is in the reading itself."""
+
+    code: PriceReasonCode
+    price: float = 0.0
+    compared: float = 0.0
+    days: int = 0
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,7 +76,7 @@ class PriceVerdict:
     """The verdict on the newest `reading`, all prices in USD per GPU-hour.
 
     `price`: the price if it is accepted, of a spot price the median. `accepted`: what it was compared with. `since`: when it was
-    first read so. `sightings` that agree. `confirmed_by`: the second source, if one did. `reason`: why it is held, outdated, or believed as the first one.
+    first read so. `sightings` that agree. `confirmed_by`: the second source, if one did.
     `unproven`: it is held because nothing confirms it, not because something contradicts it. `steps`: prices that were read on the way and
     are neither the accepted one nor this one, oldest first.
     """
@@ -64,7 +88,7 @@ class PriceVerdict:
     since: datetime
     sightings: int = 1
     confirmed_by: str | None = None
-    reason: str | None = None
+    reason: PriceReason | None = None
     steps: tuple[Reading, ...] = ()
     unproven: bool = False
 
@@ -115,11 +139,7 @@ def check_price(
     own = _sightings(own)
     latest_own = own[-1]
     age = now - latest_own.observed_at if now is not None else timedelta()
-    old = (
-        f"it was observed on {latest_own.observed_at.date()}, {age.days} days ago"
-        if age > CATALOG_AGE and latest_own.source != "csv"
-        else None
-    )
+    old = PriceReason("old", days=age.days) if age > CATALOG_AGE and latest_own.source != "csv" else None
     if old is not None and accepted is not None:
         return PriceVerdict("outdated", latest_own, latest_own.usd_per_gpu_hour, accepted, latest_own.observed_at, reason=old)
     again = latest_own.source == "csv" or latest_own.reading_id in repeated
@@ -130,32 +150,31 @@ def check_price(
     return replace(check(own, others, accepted, on_demand, doubt), reading=latest_own)
 
 
-def implausible(reading: Reading, accepted: float | None, on_demand: float | None) -> str | None:
+def implausible(reading: Reading, accepted: float | None, on_demand: float | None) -> PriceReason | None:
     """Why a price is implausible; None if it is plausible. `on_demand`: what other purchases are compared with."""
     price = reading.usd_per_gpu_hour
     if not price > 0:
-        return f"the source says {price:g} USD, and nothing costs nothing"
+        return PriceReason("costs_nothing", price)
     if reading.purchase != "on_demand" and on_demand is not None:
         if price >= on_demand:
-            return f"{reading.purchase} {format_amount(price)} is not below on-demand {format_money(on_demand)}"
+            return PriceReason("not_below_on_demand", price, on_demand)
         if price < LEAST_OF_ON_DEMAND * on_demand:
-            return f"{reading.purchase} {format_amount(price)} is below a tenth of on-demand {format_money(on_demand)}"
+            return PriceReason("far_below_on_demand", price, on_demand)
     if accepted is not None and abs(price / accepted - 1) > IMPLAUSIBLE_MOVE + _ROUNDING:
-        return f"{format_amount(price)} is more than {format_percent(IMPLAUSIBLE_MOVE)} away from the accepted {format_money(accepted)}"
+        return PriceReason("far_from_accepted", price, accepted)
     return None
 
 
-def first_price_doubt(reading: Reading) -> str | None:
+def first_price_doubt(reading: Reading) -> PriceReason | None:
     """Why a first price is not believed without a second source or a person; None if it is declared, or like what its source lists elsewhere."""
     if reading.source in _DECLARED:
         return None
     if reading.typical is None:
-        return f"it is the first price, and {reading.source} lists no other price of this product and size to compare it with"
+        return PriceReason("first_alone")
     low, high = reading.typical
     if low * (1 - BEYOND_TYPICAL) - _ROUNDING <= reading.usd_per_gpu_hour <= high * (1 + BEYOND_TYPICAL) + _ROUNDING:
         return None
-    lists = f"{format_amount(low)} to {format_money(high)}" if low < high else format_money(high)
-    return f"it is the first price, and {reading.source} lists this product and size elsewhere at {lists}"
+    return PriceReason("first_unlike_others")
 
 
 def moved_by(price: float, accepted: float, least: float) -> bool:
@@ -168,21 +187,17 @@ def _second_source(others: Sequence[Reading], price: float, least: float) -> str
     return next((o.source for o in others if price > 0 and o.usd_per_gpu_hour > 0 and not moved_by(o.usd_per_gpu_hour, price, least)), None)
 
 
-def _first(checked: PriceVerdict, doubt: str | None) -> PriceVerdict:
+def _first(checked: PriceVerdict, doubt: PriceReason | None) -> PriceVerdict:
     """A plausible price that follows none: believed, or held in `doubt` until a second source says the same."""
     if doubt is not None and checked.confirmed_by is None:
         return replace(checked, status="held", reason=doubt, unproven=True)
-    reading = checked.reading
-    proof = (
-        f"it is declared ({reading.source})"
-        if reading.source in _DECLARED
-        else "it is like what its source lists elsewhere for this product and size"
-    )
-    return replace(checked, status="first", reason=proof if checked.confirmed_by is None else f"{checked.confirmed_by} says the same")
+    if checked.confirmed_by is not None:
+        return replace(checked, status="first", reason=PriceReason("confirmed", source=checked.confirmed_by))
+    return replace(checked, status="first", reason=PriceReason("declared" if checked.reading.source in _DECLARED else "like_others"))
 
 
 def _check_list_price(
-    own: list[Reading], others: Sequence[Reading], accepted: float | None, on_demand: float | None, doubt: str | None
+    own: list[Reading], others: Sequence[Reading], accepted: float | None, on_demand: float | None, doubt: PriceReason | None
 ) -> PriceVerdict:
     newest = own[-1]
     price = newest.usd_per_gpu_hour
@@ -225,12 +240,12 @@ def _path(
 
 
 def _check_spot_price(
-    own: list[Reading], others: Sequence[Reading], accepted: float | None, on_demand: float | None, doubt: str | None
+    own: list[Reading], others: Sequence[Reading], accepted: float | None, on_demand: float | None, doubt: PriceReason | None
 ) -> PriceVerdict:
     newest = own[-1]
     newest_price = newest.usd_per_gpu_hour
 
-    def contradiction(reading: Reading) -> str | None:
+    def contradiction(reading: Reading) -> PriceReason | None:
         # What is near the accepted price was accepted, by a person if nothing else speaks for it.
         agreed = accepted is not None and not moved_by(reading.usd_per_gpu_hour, accepted, SPOT_MOVE)
         return None if agreed else implausible(reading, None, on_demand)
@@ -254,7 +269,7 @@ def _check_spot_price(
     second = _second_source(others, price, SPOT_MOVE)
     since = apart[0].observed_at
     if abs(price / accepted - 1) > IMPLAUSIBLE_MOVE + _ROUNDING and second is None:
-        why = f"the median {format_amount(price)} of three readings is more than {format_percent(IMPLAUSIBLE_MOVE)} away from the accepted {format_money(accepted)}"
+        why = PriceReason("median_far_from_accepted", price, accepted)
         return PriceVerdict("held", newest, price, accepted, since, len(apart), None, why)
     return PriceVerdict("changed", newest, price, accepted, since, len(apart), second)
 

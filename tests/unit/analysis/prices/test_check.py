@@ -8,8 +8,13 @@ from datetime import timedelta
 import pytest
 from tests.unit.prices.readings import FIRST, ONE, RESERVED, SPOT, days
 
-from plumbline.analysis.prices.check import CONFIRMATION_PERIOD, check_price
+from plumbline.analysis.prices.check import CONFIRMATION_PERIOD, PriceVerdict, check_price
 from plumbline.results.price_reading import Reading
+from plumbline.words.prices import verdict_reason
+
+
+def why(found: PriceVerdict) -> str:
+    return verdict_reason(found) or ""
 
 
 def test_a_list_price_has_changed_when_it_was_seen_twice() -> None:
@@ -88,7 +93,7 @@ def test_what_still_stands_after_three_days_is_a_second_sighting_but_never_of_no
 )
 def test_a_price_that_cannot_be_is_held_however_often_it_is_read(price: float, reason: str) -> None:
     held = check_price(days(2.39, price, price, price), 2.39)
-    assert held.status == "held" and held.reason is not None and reason in held.reason
+    assert held.status == "held" and reason in why(held)
     assert held.since == FIRST + timedelta(days=1) and held.sightings == 3
 
 
@@ -106,7 +111,7 @@ def test_a_second_source_confirms_a_large_move_but_never_a_price_of_nothing() ->
 
 def test_a_reservation_is_held_unless_it_is_below_on_demand() -> None:
     held = check_price(days(2.0, 2.39, 2.39, of=RESERVED), 2.0, on_demand=2.39)
-    assert held.status == "held" and "reserved 2.39 " in (held.reason or "")
+    assert held.status == "held" and "reserved 2.39 " in why(held)
     assert check_price(days(2.0, 2.3, 2.3, of=RESERVED), 2.0, on_demand=2.39).status == "changed"
     assert check_price(days(2.0, 2.3, 2.3, of=RESERVED), 2.0).status == "changed", (
         "without an on-demand price there is nothing to hold it against"
@@ -123,7 +128,7 @@ def test_what_is_held_neither_confirms_nor_undoes_what_was_read_around_it() -> N
 
 def test_the_first_price_is_held_unless_its_source_lists_the_like_elsewhere() -> None:
     alone = check_price(days(2.39), None)
-    assert (alone.status, alone.unproven, alone.effect) == ("held", True, None) and "no other price" in (alone.reason or "")
+    assert (alone.status, alone.unproven, alone.effect) == ("held", True, None) and "no other price" in why(alone)
     assert check_price(days(2.39, 2.39, 2.39), None).sightings == 3, "a wrong price is read as often as a right one"
     assert check_price(days(0.0), None).status == "held"
     for of in (ONE, SPOT):
@@ -135,7 +140,7 @@ def test_the_first_price_is_held_unless_its_source_lists_the_like_elsewhere() ->
             "first",
             "held",
         ]
-    assert "elsewhere at 1.60 to 2.00 USD" in (check_price(days(0.01, of=replace(ONE, typical=(1.6, 2.0))), None).reason or "")
+    assert "elsewhere at 1.60 to 2.00 USD" in why(check_price(days(0.01, of=replace(ONE, typical=(1.6, 2.0))), None))
 
 
 def test_a_first_price_that_is_declared_or_that_a_second_source_says_too_is_believed() -> None:
@@ -144,7 +149,7 @@ def test_a_first_price_that_is_declared_or_that_a_second_source_says_too_is_beli
     for of in (ONE, SPOT):
         both = [*days(1.5, of=of), *days(1.5, of=replace(of, source="gpuhunt", typical=(90.0, 99.0)))]
         agreed = check_price(both, None)
-        assert (agreed.status, agreed.confirmed_by, agreed.reason) == ("first", "gpuhunt", "gpuhunt says the same")
+        assert (agreed.status, agreed.confirmed_by, why(agreed)) == ("first", "gpuhunt", "gpuhunt says the same")
         assert check_price([*days(1.5, of=of), *days(1.9, of=replace(of, source="gpuhunt"))], None).status == "held"
         assert check_price([*days(0.0, of=of), *days(0.0, of=replace(of, source="gpuhunt"))], None).status == "held"
 
@@ -161,7 +166,7 @@ def test_spot_and_reserved_prices_are_held_at_on_demand_and_below_a_tenth_of_it(
     for price, held in ((2.39, True), (2.5, True), (2.38, False), (0.24, False), (0.23, True)):
         found = check_price(days(*[price] * 4, of=of), accepted, on_demand=2.39)
         named = "not below on-demand 2.39" if price > 1 else "below a tenth of on-demand 2.39"
-        assert (named in (found.reason or "")) is held, (price, found)
+        assert (named in why(found)) is held, (price, found)
         assert not held or (found.status, found.sightings) == ("held", 4)
 
 
@@ -179,9 +184,9 @@ def test_a_catalog_of_long_ago_says_nothing_of_today() -> None:
     old = replace(ONE, source="gpuhunt", source_version="20241220-1", amount=12.29, typical=(1.0, 99.0))
     year = old.observed_at + timedelta(days=365)
     found = check_price([old], 6.88, now=year, repeated=[old.reading_id])
-    assert (found.status, found.price, found.accepted) == ("outdated", 12.29, 6.88) and "2026-11-01" in (found.reason or "")
+    assert (found.status, found.price, found.accepted) == ("outdated", 12.29, 6.88) and "2026-11-01" in why(found)
     first = check_price([old], None, now=year)
-    assert first.status == "held" and "2026-11-01" in (first.reason or "")
+    assert first.status == "held" and "2026-11-01" in why(first)
     today = replace(old, source_version="20271101-1", amount=6.88, observed_at=year)
     assert check_price([old, today], 6.88, now=year).status == "unchanged"
     history = replace(old, source="csv", amount=6.0)
@@ -210,7 +215,7 @@ def test_a_spot_price_of_nothing_is_held_and_left_out_of_the_median_and_a_large_
     assert check_price(days(1.0, 1.0, 0.0, of=SPOT), 1.0).status == "held"
     assert check_price(days(1.3, 1.3, 0.0, 1.3, of=SPOT), 1.0).status == "changed"
     doubled = check_price(days(2.0, 2.0, 2.0, of=SPOT), 1.0)
-    assert (doubled.status, doubled.sightings) == ("held", 3) and "median 2.00 " in (doubled.reason or "")
+    assert (doubled.status, doubled.sightings) == ("held", 3) and "median 2.00 " in why(doubled)
     catalog = replace(SPOT, source="gpuhunt", source_version="1", amount=1.9, observed_at=FIRST + timedelta(days=2))
     assert check_price([*days(2.0, 2.0, 2.0, of=SPOT), catalog], 1.0).confirmed_by == "gpuhunt"
 
