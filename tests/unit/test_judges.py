@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import plumbline
 from plumbline.analysis.acceptance import Node, judge_fleet
 from plumbline.analysis.availability import availability, find_outages
-from plumbline.analysis.cost.reconciliation import Difference, Uncompared, judge_invoice
+from plumbline.analysis.cost.reconciliation import Difference, Uncompared
 from plumbline.analysis.decisions.decision import Decision, Gate, Ranked
 from plumbline.analysis.drift.comparison import MetricComparison
 from plumbline.analysis.drift.pooled import SeriesShift, pooled_effect
@@ -40,6 +40,7 @@ from plumbline.metrics.proportions import wilson_interval
 from plumbline.results.observation import Observation
 from plumbline.words.causes import judge_effect
 from plumbline.words.decisions import judge_choice
+from plumbline.words.invoices import judge_invoice
 
 Evidence = Callable[[], object]
 

@@ -16,6 +16,7 @@ from plumbline.answers.provider_use import attempt_uses, campaign_uses, forecast
 from plumbline.archive import Archive
 from plumbline.archive.records import TrialView
 from plumbline.declarations import Declarations
+from plumbline.words.commitments import commitment_data
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,13 @@ class Spend:
     def view(self) -> dict[str, Any]:
         budgets = [vars(balance) for balance in self.balances]
         rows, sums = spend_data(self.rows), spend_data(self.sums)
-        return {"months": self.months, "rows": rows, "sums": sums, "budgets": budgets, "commitments": self.commitments}
+        return {
+            "months": self.months,
+            "rows": rows,
+            "sums": sums,
+            "budgets": budgets,
+            "commitments": [commitment_data(c) for c in self.commitments],
+        }
 
 
 def spend(archive: Archive, declared: Declarations, now: datetime) -> Spend:

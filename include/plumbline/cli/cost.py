@@ -37,6 +37,7 @@ from plumbline.presentation.commitments import commitment_table
 from plumbline.presentation.costs import share_note
 from plumbline.presentation.spend import NOTE, spend_cells, spend_csv, spend_headings
 from plumbline.results import InvalidResult
+from plumbline.words.commitments import commitment_data
 from plumbline.workflows.reconcile import open_invoice_findings, reconcile_invoice
 from plumbline.workflows.report import newest_campaign
 
@@ -297,7 +298,7 @@ def show_commitments(
             shown.add_row(*cells)
         out.print(shown, f"  {USE}")
 
-    emit(as_json, {"commitments": found}, show)
+    emit(as_json, {"commitments": [commitment_data(c) for c in found]}, show)
 
 
 @cost.command()

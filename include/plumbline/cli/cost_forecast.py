@@ -14,7 +14,6 @@ from plumbline.analysis.cost.forecast import CostForecast, ForecastInputs, Unkno
 from plumbline.analysis.cost.hosted_forecast import hosted_forecast
 from plumbline.analysis.cost.payment_options import PaymentOptions, payment_options
 from plumbline.analysis.cost.precision import precision_levers
-from plumbline.analysis.cost.scenarios import format_driver
 from plumbline.analysis.cost.spot_forecast import spot_forecast
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.answers.current_results import current_results
@@ -30,6 +29,8 @@ from plumbline.metrics.names import names_by_text
 from plumbline.metrics.units import GROWTH, SECONDS, parse
 from plumbline.presentation.charts.costs import DRIVERS, PARTS
 from plumbline.presentation.cost_forecasts import way_sentences
+from plumbline.words.costs import fleet_text, format_driver
+from plumbline.words.precision import cost_text, lever_data, no_cost_text, quality_text, saving_text
 
 Where = Annotated[str, typer.Argument(help="a provider of the archive, enabled or not", metavar="PROVIDER")]
 What = Annotated[str, typer.Argument(help="a workload that was measured there", metavar="WORKLOAD")]
@@ -250,7 +251,7 @@ def _as_data(case: _ForecastCase, forecast: CostForecast) -> dict[str, Any]:
 def _basis(forecast: CostForecast, case: _ForecastCase) -> None:
     _print_notes(f"price: {forecast.price}", f"rate: {forecast.rate}; {len(forecast.trials)} trials of {case.campaign}")
     if forecast.fleet is not None:
-        _print_notes(str(forecast.fleet))
+        _print_notes(fleet_text(forecast.fleet))
     by_source = names_by_text((format_name(what), source) for what, source in forecast.sources if what != "price")
     _print_notes(*(f"{', '.join(what)}: {source}" for source, what in by_source.items()))
     _unknown(forecast.unknown)
@@ -289,13 +290,15 @@ def precision(
             title = _title(f"{each.outcome}, {each.rows[0].workload} on {each.provider}, {each.load}", each.provider in now.simulated)
             shown = table(title, "precision", "workload", "cost", "saves", "quality", right=("cost", "saves"))
             for row in each.rows:
-                shown.add_row(row.precision, f"{row.workload} v{row.version}", each.cost_text(row), each.saving_text(row), row.difference)
+                shown.add_row(
+                    row.precision, f"{row.workload} v{row.version}", cost_text(each, row), saving_text(each, row), quality_text(each, row)
+                )
             out.print(shown)
             for row in each.rows:
-                if row.why:
-                    out.print(f"  {row.precision}: {row.why}", style="dim")
+                if why := no_cost_text(each, row):
+                    out.print(f"  {row.precision}: {why}", style="dim")
         if not levers:
             who = f"no campaign of {provider}" if provider else "no provider's campaigns"
             out.print(f"{who} ran two precisions of one model; chat-limits-cpu and chat-limits-int8-cpu are such a pair")
 
-    emit(as_json, {"on": day, "simulated": sorted(now.simulated), "levers": levers}, show)
+    emit(as_json, {"on": day, "simulated": sorted(now.simulated), "levers": [lever_data(each) for each in levers]}, show)

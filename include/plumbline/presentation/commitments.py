@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from plumbline.analysis.cost.commitments import Commitment
+from plumbline.words.commitments import end_text, renewal_text
 
 HEADINGS = (
     "contract",
@@ -26,6 +27,6 @@ def commitment_table(found: Iterable[Commitment]) -> tuple[tuple[str, ...], ...]
     rows = []
     for c in found:
         reserved, used, unused, ahead = (f"{value:,.1f}" for value in (c.reserved_h, c.used_h, c.unused_h, c.ahead_h))
-        times = (c.contract, ", ".join(c.providers), str(c.since), c.end)
-        rows.append((*times, reserved, used, unused, str(c.unused_usd), ahead, str(c.ahead_usd), c.renewal))
+        times = (c.contract, ", ".join(c.providers), str(c.since), end_text(c))
+        rows.append((*times, reserved, used, unused, str(c.unused_usd), ahead, str(c.ahead_usd), renewal_text(c)))
     return (HEADINGS, *rows) if rows else ()

@@ -10,7 +10,7 @@ from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.cost.forecast import CostForecast, ForecastInputs, cost_forecast
 from plumbline.analysis.cost.hosted_forecast import HostedForecast, hosted_forecast
 from plumbline.analysis.cost.payment_options import PaymentOptions, payment_options
-from plumbline.analysis.cost.precision import Lever, format_saving, precision_levers
+from plumbline.analysis.cost.precision import Lever, precision_levers
 from plumbline.analysis.cost.spot_forecast import SpotForecast, spot_forecast
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import AnyWorkload
@@ -19,6 +19,8 @@ from plumbline.kinds import kind_of
 from plumbline.metrics.formatting import capitalize_first, common_scale, format_money, format_name, format_percent
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.costs import forecast_charts
+from plumbline.words.costs import fleet_text
+from plumbline.words.precision import format_saving
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ def way_sentences(ways: PaymentOptions) -> tuple[str, ...]:
     if ways.months:
         last = ways.months[-1].fleets
         costs = (f"{o.name} {format_money(usd)}" for o, usd in zip(ways.options, ways.totals, strict=True))
-        fleets = (f"{o.name}: {fleet}" for o, fleet in zip(ways.options, last, strict=True) if fleet is not None)
+        fleets = (f"{o.name}: {fleet_text(fleet)}" for o, fleet in zip(ways.options, last, strict=True) if fleet is not None)
         sentences.append(f"over {len(ways.months)} months {', '.join(costs)}; in the last month {'; '.join(fleets)}")
     return tuple(sentences)
 

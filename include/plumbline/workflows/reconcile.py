@@ -15,7 +15,6 @@ from plumbline.analysis.cost.reconciliation import (
     InvoiceLine,
     Reconciler,
     Uncompared,
-    judge_invoice,
     repeated_lines,
 )
 from plumbline.analysis.prices.book import all_with_effective_prices
@@ -27,6 +26,7 @@ from plumbline.findings.types.invoice_difference import invoice_finding
 from plumbline.judgement import Judgement
 from plumbline.price_sources.csv_history import HistoryError, rows_of
 from plumbline.whole_file import sha256_file
+from plumbline.words.invoices import judge_invoice
 from plumbline.workflows.findings import apply
 
 _CHARGE = ("BilledCost", "BillingCurrency", "ChargeCategory", "ChargePeriodEnd", "ChargePeriodStart", "EffectiveCost")

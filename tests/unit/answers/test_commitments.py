@@ -16,6 +16,7 @@ from plumbline.declarations import Contract, Declarations, load
 from plumbline.presentation.commitments import commitment_table
 from plumbline.presentation.html.report import write_report
 from plumbline.results import Event
+from plumbline.words.commitments import renewal_text
 from plumbline.workflows.read_prices import read_and_store_prices
 from plumbline.workflows.report import campaign_data
 
@@ -50,7 +51,7 @@ def test_report_and_command_have_the_same_rows(used: Archive, tmp_path: Path, mo
     declared = places(("2026-11-01", "2026-12-01"))
     (one,) = found = contract_commitments(used, declared, NOW)
     assert (one.used_h, one.unused_h, str(one.unused_usd), one.ahead_h) == (6, 474, "28,440.00 USD", 240)
-    assert one.renewal == "not known without committed.used"
+    assert renewal_text(one) == "not known without committed.used"
     monkeypatch.setattr("plumbline.workflows.report.load_in_force", lambda: declared)
     data = campaign_data(used, used.newest_campaign() or "")
     (_, shown) = data.commitments

@@ -21,6 +21,7 @@ from plumbline.presentation.costs import finished_runs, format_amount, unknown_r
 from plumbline.presentation.decisions import SwingRow, decision_tables, nearest_change, price_rows, weight_rows
 from plumbline.presentation.scorecard_rows import campaign_rows
 from plumbline.results import ResultDocument
+from plumbline.words.precision import cost_text, saving_text
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +158,7 @@ def test_two_precisions_of_one_model_stand_beside_each_other(sample: CampaignDat
     tables = campaign_levers(both, conclude(both).trials)
     assert [t.provider for t in tables] == ["local-1core", "local-2core"]
     assert [r.precision for r in tables[0].rows] == ["fp32", "bf16"]
-    assert tables[0].cost_text(tables[0].rows[0]) != "–" and tables[0].saving_text(tables[0].rows[0]) == ""
+    assert cost_text(tables[0], tables[0].rows[0]) != "–" and saving_text(tables[0], tables[0].rows[0]) == ""
 
 
 def test_the_share_of_the_model_that_ran_stands_before_what_the_bare_hardware_does(sample: CampaignData) -> None:

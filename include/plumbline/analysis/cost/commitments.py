@@ -20,11 +20,21 @@ from plumbline.analysis.prices.book import quote
 from plumbline.declarations import Contract, Provider
 from plumbline.declarations.providers.contract import ContractPrice
 from plumbline.declarations.providers.provider import ContractSource
-from plumbline.metrics.formatting import format_count, format_money, format_percent
+from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics.units import exact
 
 _DAY = timedelta(days=1)
 USE = "Used: hours that trials held, or `committed.used` of the contract: other uses are not seen."
+
+
+@dataclass(frozen=True)
+class OtherPrice:
+    """`usd_per_hour`: of as many of the same accelerator. `used`: the share of hours that one pays for; None of a price for every hour."""
+
+    provider: str
+    usd_per_hour: float
+    purchase: Purchase
+    used: float | None
 
 
 @dataclass(frozen=True)
@@ -46,31 +56,13 @@ class Commitment:
     unused_usd: Money
     ahead_usd: Money
     renew_below: float | None
-    against: str
+    against: OtherPrice | None
     renewed: date | None
     used_declared: bool
 
     @property
     def running(self) -> bool:
         return self.since <= self.on < self.until
-
-    @property
-    def end(self) -> str:
-        """Such as `2027-01-01, in 34 days`."""
-        left = (
-            f"in {format_count((self.until - self.on).days, 'day')}"
-            if self.running
-            else "expired"
-            if self.on >= self.until
-            else "not begun"
-        )
-        return f"{self.until}, {f'renewed until {self.renewed}' if self.renewed else left}"
-
-    @property
-    def renewal(self) -> str:
-        if not self.used_declared:
-            return "not known without committed.used"
-        return "–" if self.renew_below is None else f"{format_money(self.renew_below, 'USD/h')}: {self.against}"
 
 
 def contract_names(provider: Provider) -> set[str]:
@@ -98,7 +90,7 @@ def commitments(
         ahead = reserved - used - unused
         following = (p.until for begin, name, _, p in prices if begin == until and {x.name for x in places[name]} & {x.name for x in own})
         others = _others(own, providers, now.date(), known_used / known_passed) if known_passed else []
-        best: tuple[float | None, str] = min(others, default=(None, ""))
+        best = min(others, key=lambda each: (each[0], each[1].provider), default=(None, None))
         found.append(
             Commitment(
                 contract,
@@ -149,17 +141,16 @@ def _account(
     return (total[0], total[1], total[2]), (known[0], known[1])
 
 
-def _others(own: Sequence[Provider], providers: Mapping[str, Provider], on: date, used: Fraction) -> list[tuple[float, str]]:
-    """Other prices of as many of the same accelerator: what an hour may cost beside them at the `used` share, and the price in words."""
-    found, wanted, like = list[tuple[float, str]](), own[0].accelerator, {"count", "memory"}
+def _others(own: Sequence[Provider], providers: Mapping[str, Provider], on: date, used: Fraction) -> list[tuple[float, OtherPrice]]:
+    """Other prices of as many of the same accelerator: what an hour may cost beside them at the `used` share, and the price."""
+    found, wanted, like = list[tuple[float, OtherPrice]](), own[0].accelerator, {"count", "memory"}
     for provider in (p for p in providers.values() if p in own or (p.enabled and p.simulated == own[0].simulated)):
         has, fits = provider.accelerator, provider.accelerator.model_dump(exclude=like) == wanted.model_dump(exclude=like)
         bases = [quote(provider, on).basis, quote(provider, on, "reserved").basis if provider not in own else None]
         for basis in filter(None, bases if fits else ()):
             usd, hourly = exact(basis.usd_per_hour) * wanted.count / has.count, basis.purchase != "reserved"
-            share = f" for the {format_percent(float(used))} of hours that were used" if hourly else ""
-            words = f"{provider.name}, {format_money(float(usd), 'USD/h')} {basis.purchase.replace('_', ' ')}{share}"
-            found.append((float(usd * (used if hourly else 1)), words))
+            other = OtherPrice(provider.name, float(usd), basis.purchase, float(used) if hourly else None)
+            found.append((float(usd * (used if hourly else 1)), other))
     return found
 
 

@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COSTS, Outcome, fitting_cost, not_measured
+from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COSTS, Outcome, fitting_cost
 from plumbline.analysis.trial_sample import SUSTAINED, TrialSample
 from plumbline.declarations import AnyWorkload
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.kinds import kind_of
 from plumbline.metrics import leading_names
-from plumbline.metrics.formatting import common_scale, format_name, format_percent
 from plumbline.metrics.pooling import Pooled, pool
 
 FINEST = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "int4")
@@ -42,10 +41,22 @@ _NOT_MEASURED = frozenset(
 
 
 @dataclass(frozen=True)
+class QualityDifference:
+    """The figures of a precision and of the `other` one that it is compared with; None: not measured. `spread`: the widest interval over the
+    repeats of both, None of one repeat each. Without a run of its own for each seed it is unknown how much of a small difference is chance."""
+
+    is_reference: bool
+    own: float | None
+    base: float | None
+    spread: float | None
+    other: str
+
+
+@dataclass(frozen=True)
 class PrecisionRow:
-    """One precision. `cost`: USD for the lever's outcome over usable trials, None where `why` says so. `saving`: the share of the
+    """One precision. `cost`: USD for the lever's outcome over usable trials; None where no usable trial has it. `saving`: the share of the
     reference's cost that it saves, negative if it costs more. `quality`: the measured figure of `Lever.measure`, None if nobody measured it;
-    `difference`: what it means beside the reference, in words."""
+    `difference`: what it means beside the reference. `accuracy`: the share of the evaluation set's questions that are answered right."""
 
     precision: str
     workload: str
@@ -53,9 +64,9 @@ class PrecisionRow:
     cost: Pooled | None
     saving: float | None
     quality: float | None
-    difference: str
+    difference: QualityDifference
+    accuracy: float | None
     trials: tuple[str, ...]
-    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,20 +82,6 @@ class Lever:
     reference: str
     load: str
     rows: tuple[PrecisionRow, ...]
-
-    def cost_text(self, row: PrecisionRow) -> str:
-        """A cost in the unit that all rows share; an en dash where there is none."""
-        shown = common_scale("USD", [r.cost.value for r in self.rows if r.cost is not None])
-        return shown.text(row.cost.value if row.cost is not None else None)
-
-    def saving_text(self, row: PrecisionRow) -> str:
-        """The saving of a precision against the reference; empty for the reference and if it is unknown."""
-        return "" if row.saving is None or row.precision == self.reference else format_saving(row.saving)
-
-
-def format_saving(saving: float) -> str:
-    """`12 % less`, or `more` where it costs more."""
-    return f"{format_percent(abs(saving))} {'less' if saving >= 0 else 'more'}"
 
 
 def precision_levers(trials: Sequence[TrialSample], workloads: Mapping[str, AnyWorkload]) -> tuple[Lever, ...]:
@@ -143,11 +140,9 @@ def _lever(provider: str, trials: Sequence[TrialSample], members: Sequence[AnyWo
                 cost=cost,
                 saving=saving,
                 quality=None if quality is None else quality.value,
-                difference=_difference(w, reference, measure, quality, base_quality) + _accuracy(own[w.name]),
+                difference=_quality(w, reference, measure, quality, base_quality),
+                accuracy=None if (right := _pooled(own[w.name], "answer_accuracy", "cold_start")) is None else right.value,
                 trials=tuple(t.trial_id for t in own[w.name]),
-                why=""
-                if cost is not None
-                else f"{format_name(outcome.metric)} has no value in any usable trial: no price, or {not_measured(outcome)}",
             )
         )
     outcomes = f"{amount:,.0f} {outcome.what}"
@@ -182,22 +177,13 @@ def _pooled(trials: Sequence[TrialSample], metric: str, phase: str, times: float
     return pool(values) if values else None
 
 
-def _accuracy(trials: Sequence[TrialSample]) -> str:
-    """How many of the evaluation set's questions are answered right; empty without one."""
-    accuracy = _pooled(trials, "answer_accuracy", "cold_start")
-    return "" if accuracy is None else f"; {format_percent(accuracy.value, 1)} of the questions are answered right"
-
-
-def _difference(w: AnyWorkload, reference: AnyWorkload, measure: str, own: Pooled | None, base: Pooled | None) -> str:
-    if w is reference:
-        return "the reference" if measure == "output_agreement" or base is None else f"the reference, final loss {base.value:.4g} nats"
-    if own is None:
-        return "not measured"
-    if measure == "output_agreement":
-        return f"{format_percent(own.value, 1)} of the outputs are those of {w.reference_precision or precision_of(reference)}"
-    if base is None:
-        return f"final loss {own.value:.4g} nats; that of {precision_of(reference)} was not measured"
-    # Without a run of its own for each seed it is unknown how much of so small a difference is chance, so the spread of the repeats is shown.
-    spread = max((p.high - p.low for p in (own, base) if p.high is not None and p.low is not None), default=None)
-    spread_note = "one repeat each" if spread is None else f"repeats spread over {spread:.2g}"
-    return f"final loss {own.value:.4g} nats, {own.value - base.value:+.2g} ({spread_note})"
+def _quality(w: AnyWorkload, reference: AnyWorkload, measure: str, own: Pooled | None, base: Pooled | None) -> QualityDifference:
+    figures = tuple(each for each in (own, base) if each is not None)
+    spread = max((p.high - p.low for p in figures if p.high is not None and p.low is not None), default=None)
+    return QualityDifference(
+        is_reference=w is reference,
+        own=None if own is None else own.value,
+        base=None if base is None else base.value,
+        spread=spread,
+        other=w.reference_precision or precision_of(reference) if measure == "output_agreement" else precision_of(reference),
+    )

@@ -14,8 +14,6 @@ import numpy as np
 from plumbline.analysis.prices.book import quote
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.judgement import Judgement, broken, judges, met, not_shown
-from plumbline.metrics.formatting import format_count, shorten
 
 _NAMING = ("SkuId", "SkuMeter", "ResourceId", "ResourceName", "ResourceType", "ServiceName", "ChargeDescription")
 """Columns that may name an instance type."""
@@ -58,9 +56,6 @@ class Uncompared(NamedTuple):
     currency: str
     lines: int
     cost: Decimal
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.cost:,.2f} {self.currency}"
 
 
 class HeldSpan(NamedTuple):
@@ -194,20 +189,3 @@ class Reconciler:
         known = self._differences.get((kind, provider))
         new = Difference(kind, provider, cost, line, detail)
         self._differences[kind, provider] = replace(known, cost=known.cost + cost, count=known.count + 1) if known else new
-
-
-@judges("invoice")
-def judge_invoice(lines: int, matched: int, differences: Sequence[Difference], uncompared: Sequence[Uncompared]) -> Judgement:
-    """`uncompared`: by name, the largest first. A sum that was not compared is no agreement, even beside lines that agree."""
-    seen = f"{matched:,} of {format_count(lines, 'line')} compared"
-    largest = ", ".join(map(str, uncompared[:3])) + (f" and {len(uncompared) - 3} more" if len(uncompared) > 3 else "")
-    if not matched:
-        held = [each.provider for each in differences if each.kind == "trials_not_billed"]
-        words = f"; trials held, and not billed here: {shorten(held)}" if held else ""
-        missing = f"nothing was compared{f', the largest sums are of {largest}' if largest else ''}{words}"
-        return not_shown(seen, missing, "lines by the hour that name the instance type of a declared provider")
-    if differences:
-        return broken(f"{seen}, {format_count(len(differences), 'difference')}")
-    if any(each.cost for each in uncompared):
-        return not_shown(f"{seen}, which agree", f"not compared: {largest}", "a declared price of what these lines are for")
-    return met(f"{seen}, which agree" + (f"; not compared, without cost: {largest}" if uncompared else ""))

@@ -20,7 +20,6 @@ from typing import Literal
 from plumbline.analysis.cost.scale_to_zero import ScaleToZero
 from plumbline.analysis.cost.trial_bill import MONTH_H
 from plumbline.analysis.cost.unit_costs import HOUR_S
-from plumbline.metrics.formatting import format_significant
 
 Driver = Literal["price", "rate", "utilisation", "failure_rate", "egress", "storage"]
 DEARER: dict[Driver, Literal["low", "high"]] = {
@@ -68,11 +67,6 @@ class Fleet:
     def hours(self) -> float:
         """Instance-hours that are paid in a month."""
         return self.bought * MONTH_H
-
-    def __str__(self) -> str:
-        if not self.whole:
-            return f"{format_significant(self.needed)} instances on average, held by the hour"
-        return f"{format_significant(self.needed)} instances needed, {self.bought:g} bought, {format_significant(self.bought - self.needed)} slack"
 
 
 def fleet(volume: float, rate: float, used: float = 1.0, failing: float = 0.0, always_on: int = 0, whole: bool = False) -> Fleet:
@@ -203,13 +197,6 @@ def scenarios(model: CostModel, amount: float) -> Scenarios:
     cheap: dict[Driver, Literal["low", "high"]] = {driver: "high" if end == "low" else "low" for driver, end in DEARER.items()}
     points = (cost_at(model, amount, model.at(ends)) for ends in (cheap, {}, DEARER))
     return Scenarios(amount, *points)
-
-
-def format_driver(driver: Driver, value: float) -> str:
-    """A driver's value with its unit, such as `3.6 USD/h`."""
-    if driver in ("utilisation", "failure_rate"):
-        return f"{100 * value:.3g} %"
-    return f"{format_significant(value)}{'/s' if driver == 'rate' else ' USD/h' if driver == 'price' else ' USD a month'}"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from plumbline.findings import Reconciliation, provider_finding
 from plumbline.findings.types.base import register
 from plumbline.findings.types.price_change import AboutMoney
 from plumbline.results.finding import Finding
+from plumbline.words.commitments import end_text, renewal_text
 
 if TYPE_CHECKING:
     from plumbline.analysis.cost.commitments import Commitment
@@ -49,7 +50,9 @@ def reconcile_commitments(
         for subject, c in near.items()
         if subject not in known
     )
-    over = {s: f"resolved: end {own[s].end}" if s in own else "resolved: no such hours are declared" for s in known.keys() - near.keys()}
+    over = {
+        s: f"resolved: end {end_text(own[s])}" if s in own else "resolved: no such hours are declared" for s in known.keys() - near.keys()
+    }
     return Reconciliation(
         opened, resolved=tuple((known[s], why) for s, why in over.items()), unchanged=tuple(known[s] for s in near if s in known)
     )
@@ -64,4 +67,4 @@ def _explanation(c: Commitment) -> str:
             f"{c.reserved_h:,.0f} h are reserved, trials held {c.used_h:,.0f} h; what renewing is worth is not known: "
             f"declare committed.used of the contract. {USE}"
         )
-    return f"{c.ahead_h:,.0f} h ahead, {c.ahead_usd}; renewing pays below {c.renewal}. {USE}"
+    return f"{c.ahead_h:,.0f} h ahead, {c.ahead_usd}; renewing pays below {renewal_text(c)}. {USE}"

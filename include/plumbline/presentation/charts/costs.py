@@ -13,7 +13,7 @@ from plumbline.analysis.cost.campaign_bill import ProviderCost
 from plumbline.analysis.cost.forecast import CostForecast
 from plumbline.analysis.cost.hosted_forecast import HostedForecast
 from plumbline.analysis.cost.precision import Lever
-from plumbline.analysis.cost.scenarios import DEARER, format_driver
+from plumbline.analysis.cost.scenarios import DEARER
 from plumbline.analysis.cost.spot_forecast import SpotForecast, spot_cost
 from plumbline.analysis.cost.trial_bill import MONTH_H
 from plumbline.metrics.formatting import Scale, capitalize_first, common_scale, format_name, format_percent
@@ -35,6 +35,8 @@ from plumbline.presentation.charts.chart import (
     significant,
     vertical,
 )
+from plumbline.words.costs import format_driver
+from plumbline.words.precision import quality_text, saving_text
 
 PARTS = {
     "busy": "delivering",
@@ -345,9 +347,9 @@ def precision_chart(lever: Lever) -> Chart | None:
     scale = common_scale("USD", [cost.value for _, cost in priced])
     labels = []
     for row, _ in priced:
-        saving = lever.saving_text(row)
+        saving = saving_text(lever, row)
         # Short lines leave room for the bars on a phone.
-        labels.append("<br>".join([f"{row.precision}{f' · {saving}' if saving else ''}", *wrap(row.difference, 26)]))
+        labels.append("<br>".join([f"{row.precision}{f' · {saving}' if saving else ''}", *wrap(quality_text(lever, row), 26)]))
     values = [cost.value for _, cost in priced]
     bar = bars(
         labels,

@@ -43,6 +43,7 @@ from plumbline.presentation.trials import attempt_rows
 from plumbline.presentation.verdicts import campaign_verdict
 from plumbline.results.launch_record import effective_environment
 from plumbline.whole_file import write_whole
+from plumbline.words import precision
 from plumbline.words.drift import state_text
 
 
@@ -158,6 +159,7 @@ def report_context(conclusions: Conclusions, broken: Mapping[str, Sequence[Promi
         "apart": [reason for row in rows for reason in row.apart],
         "outlooks": forecasts,
         "levers": levers,
+        "precision": precision,
         "charts": (*charts, *([bill] if bill else []), *forecasts.visible, *forecasts.folded, *precision_charts),
         "facts": fact_rows(facts, names if not excerpt else listed_providers),
         "drift_rows": drift,

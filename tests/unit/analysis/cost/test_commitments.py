@@ -15,6 +15,7 @@ from plumbline.declarations import Contract, Provider
 from plumbline.findings import Reconciliation
 from plumbline.findings.types.commitment import reconcile_commitments
 from plumbline.results.finding import Finding
+from plumbline.words.commitments import end_text, renewal_text
 
 DAY_S = 86400.0
 
@@ -57,7 +58,7 @@ def test_instances_from_the_middle_of_a_month_to_the_middle_of_the_next() -> Non
     spans = held("2026-11-15T20:00", 4 + 10), held("2026-11-17T12:00", 24.0)
     (one,) = found("2026-11-21T12:00", contract(price("2026-11-16", "2026-12-10")), spans=spans)
     assert hours(one) == pytest.approx((576, 34, 98, 444))
-    assert (str(one.unused_usd), str(one.ahead_usd), one.end) == ("490.00 USD", "2,220.00 USD", "2026-12-10, in 19 days")
+    assert (str(one.unused_usd), str(one.ahead_usd), end_text(one)) == ("490.00 USD", "2,220.00 USD", "2026-12-10, in 19 days")
 
 
 def test_hours_of_a_month_end_with_the_month() -> None:
@@ -69,7 +70,7 @@ def test_hours_of_a_month_end_with_the_month() -> None:
     assert hours(running) == pytest.approx((940, 320 + 100, 0, 520))
     (over,) = found("2026-12-01T00:00", terms, spans=spans)
     assert hours(over) == pytest.approx((940, 420, 520, 0))
-    assert (str(over.unused_usd), over.end) == ("2,600.00 USD", "2026-12-01, expired")
+    assert (str(over.unused_usd), end_text(over)) == ("2,600.00 USD", "2026-12-01, expired")
 
 
 def test_the_reported_use_of_a_month_replaces_held_hours() -> None:
@@ -92,7 +93,7 @@ def test_an_hour_is_used_of_one_contract_only() -> None:
 
 def test_without_declared_use_there_is_no_price_to_renew_at() -> None:
     (one,) = found("2026-11-05T00:00", contract(price("2026-11-01", "2026-12-01")), spans=(held("2026-11-01T00:00", 15.0),))
-    assert (one.used_h, one.renew_below, one.used_declared, one.renewal) == (15, None, False, "not known without committed.used")
+    assert (one.used_h, one.renew_below, one.used_declared, renewal_text(one)) == (15, None, False, "not known without committed.used")
 
 
 def test_the_price_to_renew_at_rests_on_declared_months_alone() -> None:
@@ -104,7 +105,7 @@ def test_the_price_to_renew_at_rests_on_declared_months_alone() -> None:
 
 def test_one_that_has_not_begun_lost_nothing_and_names_no_price() -> None:
     (one,) = found("2026-11-02T00:00", contract(price("2026-12-15", "2027-01-01")))
-    assert (hours(one), one.end, one.renewal) == ((408, 0, 0, 408), "2027-01-01, not begun", "not known without committed.used")
+    assert (hours(one), end_text(one), renewal_text(one)) == ((408, 0, 0, 408), "2027-01-01, not begun", "not known without committed.used")
 
 
 def test_the_price_to_renew_at_is_that_of_the_used_hours_elsewhere() -> None:
@@ -120,10 +121,12 @@ def test_the_price_to_renew_at_is_that_of_the_used_hours_elsewhere() -> None:
     other = place("south", usd=6.0, gpus=4)
     (one,) = found("2026-11-05T00:00", terms, spans=spans, others=(other,))
     assert one.usd_per_hour == pytest.approx(110)
-    assert one.renew_below == pytest.approx(1.875) and one.against == "south, 3.00 USD/h on demand for the 62 % of hours that were used"
+    assert one.renew_below == pytest.approx(1.875) and renewal_text(one).endswith(
+        ": south, 3.00 USD/h on demand for the 62 % of hours that were used"
+    )
     disabled = other.model_copy(update={"enabled": False})
     (one,) = found("2026-11-05T00:00", terms, spans=spans, others=(disabled,))
-    assert one.renew_below == pytest.approx(5.0) and one.against.startswith("north, 8.00 USD/h on demand")
+    assert one.renew_below == pytest.approx(5.0) and ": north, 8.00 USD/h on demand" in renewal_text(one)
 
 
 def test_a_contract_that_two_providers_name_counts_once() -> None:
@@ -184,4 +187,4 @@ def test_what_commits_to_nothing_clear_is_refused(changed: dict[str, Any], expec
 
 def test_dates_are_those_of_the_declaration() -> None:
     (one,) = found("2026-11-02T00:00", contract(price("2026-01-01", "2027-01-01") | {"term": "1y"}))
-    assert (one.term, one.since, one.until, one.end) == ("1y", date(2026, 1, 1), date(2027, 1, 1), "2027-01-01, in 60 days")
+    assert (one.term, one.since, one.until, end_text(one)) == ("1y", date(2026, 1, 1), date(2027, 1, 1), "2027-01-01, in 60 days")

@@ -12,6 +12,7 @@ from tests.unit.analysis.cost.test_forecast import CHAT, GPT, trials
 from plumbline.analysis.cost.precision import Lever, family, precision_levers
 from plumbline.declarations import AnyWorkload, load
 from plumbline.presentation.charts.costs import precision_chart
+from plumbline.words.precision import cost_text, no_cost_text, quality_text
 
 AGREES = "output_agreement value cold_start"
 COST, SUSTAINED_COST = "cost_per_good_request_at_offered_rate value steady", "cost_per_good_request value sweep"
@@ -45,7 +46,7 @@ def test_inference_by_hand(golden: Golden) -> None:
     assert (reference.precision, reference.saving) == ("fp32", 0.0)
     assert (cheaper.precision, cheaper.saving, cheaper.quality) == ("int8", pytest.approx(0.25), 0.96)
     assert cheaper.cost is not None and cheaper.cost.value == pytest.approx(15.0) and cheaper.trials == ("t1", "t2", "t3")
-    golden("analysis.precision_inference", "\n".join([lever.outcome, lever.load, *(row.difference for row in lever.rows)]))
+    golden("analysis.precision_inference", "\n".join([lever.outcome, lever.load, *(quality_text(lever, row) for row in lever.rows)]))
 
 
 def test_at_the_highest_rate_within_the_slo_where_it_was_searched() -> None:
@@ -66,22 +67,22 @@ def test_one_that_was_searched_is_not_compared_at_its_limit_with_one_that_was_no
 def test_training_by_hand(golden: Golden) -> None:
     (lever,) = found((GPT, [{TOKENS: 4.0, LOSS: 5.0}, {TOKENS: 4.0, LOSS: 5.02}]), (BF16, [{TOKENS: 3.0, LOSS: 5.11}]))
     first, second = lever.rows
-    golden("analysis.precision_training", f"{first.difference}\n{second.difference}")
+    golden("analysis.precision_training", f"{quality_text(lever, first)}\n{quality_text(lever, second)}")
     assert (first.quality, second.quality) == (pytest.approx(5.01), pytest.approx(5.11))
     assert second.saving == pytest.approx(0.25)
 
 
 def test_what_nobody_measured_is_not_equal() -> None:
     (served,) = found((CHAT, [{COST: 2e-5}]), (INT8, [{COST: 1e-5}]))
-    assert (served.rows[1].quality, served.rows[1].difference) == (None, "not measured")
+    assert (served.rows[1].quality, quality_text(served, served.rows[1])) == (None, "not measured")
     (trained,) = found((GPT, [{TOKENS: 4.0}]), (BF16, [{TOKENS: 3.0, LOSS: 5.0}]))
-    assert [row.quality for row in trained.rows] == [None, 5.0] and "fp32" in trained.rows[1].difference
+    assert [row.quality for row in trained.rows] == [None, 5.0] and "fp32" in quality_text(trained, trained.rows[1])
 
 
 def test_without_a_cost_it_says_why() -> None:
     (lever,) = found((GPT, [{TOKENS: 4.0, LOSS: 5.0}]), (BF16, [{LOSS: 5.0}]))
-    assert (lever.rows[1].cost, lever.rows[1].saving) == (None, None) and "has no value" in lever.rows[1].why
-    assert lever.cost_text(lever.rows[1]) == "–"
+    assert (lever.rows[1].cost, lever.rows[1].saving) == (None, None) and "has no value" in no_cost_text(lever, lever.rows[1])
+    assert cost_text(lever, lever.rows[1]) == "–"
 
 
 def test_what_differs_in_more_than_its_precision_is_no_lever() -> None:
@@ -103,8 +104,8 @@ def test_the_chart_names_precision_and_quality() -> None:
     (bars,) = chart.data
     reference, cheaper = lever.rows
     (first, *more), base = (label.split("<br>") for label in bars["y"])
-    assert first.startswith("int8") and "25 %" in first and " ".join(more) == cheaper.difference
-    assert base == ["fp32", reference.difference]
+    assert first.startswith("int8") and "25 %" in first and " ".join(more) == quality_text(lever, cheaper)
+    assert base == ["fp32", quality_text(lever, reference)]
     assert bars["x"] == [pytest.approx(15.0), pytest.approx(20.0)]
     (bare,) = found((GPT, [{LOSS: 5.0}]), (BF16, [{LOSS: 5.0}]))
     assert precision_chart(bare) is None
@@ -132,7 +133,7 @@ def test_a_quantised_checkpoint_belongs_to_its_reference(golden: Golden) -> None
     reference, cheaper = {COST: 2e-5, "answer_accuracy value cold_start": 0.98}, {COST: 1e-5, AGREES: 0.97}
     (lever,) = found((BY_CHECKPOINT, [reference]), (quantised(OWN), [cheaper | {"answer_accuracy value cold_start": 0.965}]))
     assert (lever.reference, [row.precision for row in lever.rows]) == ("bf16", ["bf16", "int8"])
-    golden("analysis.precision_checkpoint", "\n".join(row.difference for row in lever.rows))
+    golden("analysis.precision_checkpoint", "\n".join(quality_text(lever, row) for row in lever.rows))
 
 
 def test_a_quantised_checkpoint_of_another_reference_is_no_lever() -> None:
