@@ -29,7 +29,7 @@ from plumbline.metrics.names import names_by_text
 from plumbline.metrics.units import GROWTH, SECONDS, parse
 from plumbline.presentation.charts.costs import DRIVERS, PARTS
 from plumbline.presentation.cost_forecasts import way_sentences
-from plumbline.words.costs import fleet_text, format_driver
+from plumbline.words.costs import break_even_text, fleet_text, format_driver, hosted_data, run_text, spot_data, spot_even_text, spot_reason
 from plumbline.words.precision import cost_text, lever_data, no_cost_text, quality_text, saving_text
 
 Where = Annotated[str, typer.Argument(help="a provider of the archive, enabled or not", metavar="PROVIDER")]
@@ -122,7 +122,7 @@ def spot(provider: Where, workload: What, run: Work = None, on: On = None, as_js
         fail(f'--run "{run}" is no work; expected a duration such as 500h')
     forecast = spot_forecast(*case.inputs, work_s)
     if forecast.cost is None:
-        _exit_without_figure(forecast.reason, as_json, case, forecast)
+        _exit_without_figure(spot_reason(forecast), as_json, case, spot_data(forecast))
     cost, expected = forecast.cost, forecast.cost.expected
 
     def show() -> None:
@@ -137,8 +137,8 @@ def spot(provider: Where, workload: What, run: Work = None, on: On = None, as_js
         shown.add_row("USD", format_amount(cost.on_demand), format_amount(cost.spot), style="bold")
         out.print(shown)
         _print_notes(
-            f"spot saves {format_percent(cost.saving, 1)}; {cost.why}",
-            f"run: {forecast.run_basis}",
+            f"spot saves {format_percent(cost.saving, 1)}; {spot_even_text(cost.why)}",
+            f"run: {run_text(forecast.work)}",
             f"restart: {forecast.restart_basis}",
             f"interruptions: {format_significant(forecast.per_hour or 0.0)} an hour of the run ({forecast.rate.source if forecast.rate else ''})",
             *(f"price: {basis}" for basis in forecast.prices),
@@ -146,7 +146,7 @@ def spot(provider: Where, workload: What, run: Work = None, on: On = None, as_js
         )
         _unknown(forecast.unknown)
 
-    emit(as_json, {**case.head, "spot": forecast, "saving": cost.saving}, show)
+    emit(as_json, {**case.head, "spot": spot_data(forecast), "saving": cost.saving}, show)
 
 
 @cost.command("break-even")
@@ -165,7 +165,7 @@ def break_even(
     forecast = hosted_forecast(*case.inputs, purchase)
     ways = payment_options(ForecastInputs(*case.inputs), case.others, rise)
     if forecast.own is None and isinstance(ways, str):
-        _exit_without_figure(forecast.reason, as_json, case, forecast)
+        _exit_without_figure(forecast.reason, as_json, case, hosted_data(forecast))
 
     def show() -> None:
         if forecast.own is not None:
@@ -184,7 +184,7 @@ def break_even(
             )
         out.print(shown)
         for each in forecast.against:
-            _print_notes(*(f"{each.hosted.name}: {even.sentence}" for even in (each.volume, each.utilisation) if even is not None))
+            _print_notes(*(f"{each.hosted.name}: {break_even_text(even)}" for even in (each.volume, each.utilisation) if even is not None))
             _print_notes(f"{each.hosted.name}: {each.request or each.reason}; {each.hosted.source}, {each.hosted.since}")
         monthly = "not declared" if forecast.volume is None else f"{forecast.volume:,.0f} requests a month"
         _print_notes(
@@ -193,7 +193,7 @@ def break_even(
         _unknown(forecast.unknown)
 
     data = {"reason": ways} if isinstance(ways, str) else {**vars(ways), "totals": ways.totals}
-    emit(as_json, {**case.head, "break_even": forecast, "ways": data}, show)
+    emit(as_json, {**case.head, "break_even": hosted_data(forecast), "ways": data}, show)
 
 
 def _show_ways(ways: PaymentOptions, title: Text) -> None:

@@ -19,7 +19,7 @@ from plumbline.kinds import kind_of
 from plumbline.metrics.formatting import capitalize_first, common_scale, format_money, format_name, format_percent
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.costs import forecast_charts
-from plumbline.words.costs import fleet_text
+from plumbline.words.costs import break_even_text, fleet_text, spot_even_text, spot_reason
 from plumbline.words.precision import format_saving
 
 
@@ -106,11 +106,11 @@ def _range(o: CostForecast) -> RangeRow:
 
 def _spot(s: SpotForecast, on: date) -> str:
     if s.cost is None:
-        return f"Spot, {s.workload} on {s.provider}: {s.reason}."
+        return f"Spot, {s.workload} on {s.provider}: {spot_reason(s)}."
     scale = common_scale("USD", [s.cost.on_demand, s.cost.spot])
     return (
         f"Spot, {s.workload} on {s.provider}: a finished run is expected to cost {scale.text(s.cost.spot)}, {format_saving(s.cost.saving)} than {scale.text(s.cost.on_demand)} "
-        f"on demand, at {s.per_hour:.3g} interruptions per hour. {capitalize_first(s.cost.why)}."
+        f"on demand, at {s.per_hour:.3g} interruptions per hour. {capitalize_first(spot_even_text(s.cost.why))}."
     )
 
 
@@ -120,7 +120,7 @@ def _hosted(h: HostedForecast) -> list[str]:
         return [f"Own or hosted, {setup}: {h.reason}."]
     sentences = []
     for comparison in h.against:
-        break_evens = [even.sentence for even in (comparison.volume, comparison.utilisation) if even is not None] or [
+        break_evens = [break_even_text(even) for even in (comparison.volume, comparison.utilisation) if even is not None] or [
             comparison.reason or ""
         ]
         sentences.append(f"{setup} compared with {comparison.hosted.name}: {'; '.join(break_evens)}.")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from plumbline.analysis.cost.hosted_forecast import BreakEvenPoint, HostedForecast
 from plumbline.analysis.cost.scenarios import Driver, Fleet
-from plumbline.metrics.formatting import format_significant
+from plumbline.analysis.cost.spot_forecast import ASKED, NeverFinishes, RunWork, SpotBreakEven, SpotForecast
+from plumbline.metrics.formatting import format_money, format_percent, format_significant
 
 
 def fleet_text(fleet: Fleet) -> str:
@@ -19,3 +23,86 @@ def format_driver(driver: Driver, value: float) -> str:
     if driver in ("utilisation", "failure_rate"):
         return f"{100 * value:.3g} %"
     return f"{format_significant(value)}{'/s' if driver == 'rate' else ' USD/h' if driver == 'price' else ' USD a month'}"
+
+
+def break_even_text(point: BreakEvenPoint) -> str:
+    """What follows from a point at which one's own and hosted cost the same, in a sentence without a full stop."""
+    value, hosted, own = point.value or 0.0, format_money(point.hosted), format_money(point.own)
+    a_request, a_month = f"a request costs {hosted} hosted, {own} self-hosted", f"it costs {hosted} a month hosted, {own} self-hosted"
+    match point.follows:
+        case "hosted_at_any_volume":
+            return f"hosted is cheaper at any volume: {a_request} at {format_percent(point.at)} utilisation"
+        case "hosted_beside_a_busy_worker":
+            return f"hosted is cheaper at any volume: {a_request} by a worker that is always busy"
+        case "own_from_the_first_request":
+            return "self-hosting is cheaper from the first request on: it has no fixed costs"
+        case "own_from_volume":
+            return f"self-hosting is cheaper from {value:,.0f} requests a month on, at {format_percent(point.at)} utilisation"
+        case "own_from_volume_while_up":
+            return f"self-hosting is cheaper from {value:,.0f} requests a month on, billed while requests keep it up"
+        case "hosted_below_fixed_costs":
+            return f"hosted is cheaper at any utilisation: it costs {hosted} a month, the fixed costs of self-hosting {own}"
+        case "own_while_up" | "hosted_while_up":
+            who = "self-hosting" if point.follows == "own_while_up" else "hosted"
+            return f"{who} is cheaper at any utilisation: {a_month}, which is billed while requests keep it up"
+        case "hosted_below_always_on":
+            always = f"always-on instances with the fixed costs of self-hosting {own}"
+            return f"hosted is cheaper at any utilisation: it costs {hosted} a month, {always}"
+        case "hosted_when_full":
+            return f"hosted is cheaper even at 100 % utilisation: {hosted} a month hosted, {own} self-hosted"
+        case "own_from_utilisation":
+            return f"self-hosting is cheaper from {format_percent(value, 1)} utilisation on, at {point.at:,.0f} requests a month"
+
+
+def hosted_data(forecast: HostedForecast) -> dict[str, Any]:
+    """The fields of a forecast for JSON, its break-even points in words."""
+    against = [
+        {**vars(each), "volume": _point_data(each.volume), "utilisation": _point_data(each.utilisation)} for each in forecast.against
+    ]
+    return {**vars(forecast), "against": against}
+
+
+def _point_data(point: BreakEvenPoint | None) -> dict[str, Any] | None:
+    return None if point is None else {"value": point.value, "sentence": break_even_text(point)}
+
+
+def spot_even_text(even: SpotBreakEven) -> str:
+    """Which of spot and on demand is cheaper, and why or up to which rate, without a full stop."""
+    match even.follows:
+        case "spot_is_free":
+            return "spot costs nothing: it is cheaper at any interruption rate"
+        case "spot_costs_as_much":
+            spot, on_demand = (format_money(price, "USD/h") for price in (even.spot_per_hour, even.on_demand_per_hour))
+            return f"spot at {spot} is no cheaper than {on_demand} on demand, without any interruption"
+        case "no_paid_time":
+            return "an interruption costs no paid time: spot is cheaper at any interruption rate"
+        case "spot_at_any_rate":
+            return "spot is cheaper even if it is interrupted every second"
+        case "from_rate":
+            return f"from {even.per_hour:.3g} interruptions an hour on, spot is no longer cheaper"
+
+
+def spot_reason(forecast: SpotForecast) -> str | None:
+    """Why there is no forecast; None where there is one."""
+    if not isinstance(forecast.reason, NeverFinishes):
+        return forecast.reason
+    often = f"at {format_significant(forecast.reason.per_hour)} interruptions an hour a run practically never finishes"
+    return f"{often}; {spot_even_text(forecast.reason.why)}"
+
+
+def run_text(work: RunWork | None) -> str:
+    """What one run is, such as `100 h of work, as asked`; empty where it is not known."""
+    if work is None:
+        return ""
+    hours = f"{work.work_s / 3600:,.4g} h of work"
+    if work.source == ASKED:
+        return f"{hours}, as asked"
+    at = "" if work.amount is None else f"{work.amount:,} {work.what.replace('_', ' ')} at {format_significant(work.rate)}/s: "
+    return f"{at}{hours} ({work.source})"
+
+
+def spot_data(forecast: SpotForecast) -> dict[str, Any]:
+    """The fields of a forecast for JSON, its run and its reasons in words."""
+    cost = forecast.cost and {**vars(forecast.cost), "why": spot_even_text(forecast.cost.why)}
+    in_words = {"run_basis": run_text(forecast.work), "cost": cost, "reason": spot_reason(forecast)}
+    return {("run_basis" if name == "work" else name): value for name, value in vars(forecast).items()} | in_words

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Any
+from typing import Any, Literal
 
 from plumbline.analysis.cost.forecast import DeliveredRate, ForecastInputs, UnknownInput
 from plumbline.analysis.cost.scale_to_zero import MONTH_S, ScaleToZero
@@ -18,7 +18,6 @@ from plumbline.declarations import AnyWorkload, InferenceWorkload, Provider
 from plumbline.declarations.economics import Economics, HostedModel
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.declarations.workloads.load import mean_tokens
-from plumbline.metrics.formatting import format_money, format_percent
 
 
 @dataclass(frozen=True)
@@ -67,12 +66,32 @@ class Serverless(SelfHosted):
         return Fleet(up, up, False)
 
 
+Follows = Literal[
+    "hosted_at_any_volume",
+    "hosted_beside_a_busy_worker",
+    "own_from_the_first_request",
+    "own_from_volume",
+    "own_from_volume_while_up",
+    "hosted_below_fixed_costs",
+    "hosted_while_up",
+    "own_while_up",
+    "hosted_below_always_on",
+    "hosted_when_full",
+    "own_from_utilisation",
+]
+"""What follows from a break-even point: which of the two is cheaper, and from where on."""
+
+
 @dataclass(frozen=True)
 class BreakEvenPoint:
-    """Where both cost the same, or None, and in a sentence what follows."""
+    """`value`: the requests a month, or the utilisation, from which on self-hosting is cheaper; None where there is no such point. `hosted` and
+    `own`: what was compared, USD for a request or a month. `at`: the utilisation, or the requests a month, that it holds for."""
 
     value: float | None
-    sentence: str
+    follows: Follows
+    hosted: float = 0.0
+    own: float = 0.0
+    at: float = 0.0
 
 
 def even_volume(own: SelfHosted, hosted: float, utilisation: float) -> BreakEvenPoint:
@@ -81,20 +100,15 @@ def even_volume(own: SelfHosted, hosted: float, utilisation: float) -> BreakEven
         return _even_volume_serverless(own, hosted)
     each, month = own.per_request(utilisation), own.month
     if hosted <= each:
-        return BreakEvenPoint(
-            None,
-            f"hosted is cheaper at any volume: a request costs {format_money(hosted)} hosted, {format_money(each)} self-hosted at {format_percent(utilisation)} utilisation",
-        )
+        return BreakEvenPoint(None, "hosted_at_any_volume", hosted, each, utilisation)
     if month is None:
         value = own.fixed / (hosted - each)
     else:  # with `full` USD a month each earns at most: the last number of instances that does not pay from its first request on
         full = month / each * hosted
         value = (max(math.ceil((own.fixed + full) / (full - month)) - 1, own.always_on, 1) * month + own.fixed) / hosted
     if value == 0:
-        return BreakEvenPoint(0.0, "self-hosting is cheaper from the first request on: it has no fixed costs")
-    return BreakEvenPoint(
-        value, f"self-hosting is cheaper from {value:,.0f} requests a month on, at {format_percent(utilisation)} utilisation"
-    )
+        return BreakEvenPoint(0.0, "own_from_the_first_request")
+    return BreakEvenPoint(value, "own_from_volume", at=utilisation)
 
 
 _STEPS = 1000
@@ -110,20 +124,16 @@ def _even_volume_serverless(own: Serverless, hosted: float) -> BreakEvenPoint:
     # What a full worker saves is the same for each, and what the last one costs too much repeats with its requests.
     gain, last = own.fixed - dearer(capacity), [dearer(n / _STEPS * capacity) - own.fixed for n in range(_STEPS)]
     if gain <= 0:
-        return BreakEvenPoint(
-            None,
-            f"hosted is cheaper at any volume: a request costs {format_money(hosted)} hosted, {format_money((own.monthly(capacity, 1.0) - own.fixed) / capacity)} "
-            "self-hosted by a worker that is always busy",
-        )
+        return BreakEvenPoint(None, "hosted_beside_a_busy_worker", hosted, (own.monthly(capacity, 1.0) - own.fixed) / capacity)
     full = max(0, math.ceil((own.fixed + max(last)) / gain) - 1)
     at = max((n for n in range(_STEPS) if own.fixed + last[n] - full * gain > 0), default=None)
     if at is None:
-        return BreakEvenPoint(0.0, "self-hosting is cheaper from the first request on: it has no fixed costs")
+        return BreakEvenPoint(0.0, "own_from_the_first_request")
     low, high = ((full * _STEPS + n) / _STEPS * capacity for n in (at, at + 1))
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if dearer(middle) > 0 else (low, middle)
-    return BreakEvenPoint(high, f"self-hosting is cheaper from {high:,.0f} requests a month on, billed while requests keep it up")
+    return BreakEvenPoint(high, "own_from_volume_while_up")
 
 
 def even_utilisation(own: SelfHosted, hosted: float, volume: float) -> BreakEvenPoint:
@@ -131,34 +141,17 @@ def even_utilisation(own: SelfHosted, hosted: float, volume: float) -> BreakEven
     budget = volume * hosted
     left = budget - own.fixed
     if left <= 0:
-        return BreakEvenPoint(
-            None,
-            f"hosted is cheaper at any utilisation: it costs {format_money(budget)} a month, the fixed costs of self-hosting {format_money(own.fixed)}",
-        )
+        return BreakEvenPoint(None, "hosted_below_fixed_costs", budget, own.fixed)
     if isinstance(own, Serverless):
         paid = own.monthly(volume, 1.0)
-        who = "self-hosting" if paid < budget else "hosted"
-        return BreakEvenPoint(
-            None,
-            f"{who} is cheaper at any utilisation: it costs {format_money(budget)} a month hosted, {format_money(paid)} self-hosted, "
-            "which is billed while requests keep it up",
-        )
+        return BreakEvenPoint(None, "own_while_up" if paid < budget else "hosted_while_up", budget, paid)
     month = own.month
     if month is not None and max(own.always_on, 1) * month > left:
-        return BreakEvenPoint(
-            None,
-            f"hosted is cheaper at any utilisation: it costs {format_money(budget)} a month, always-on instances with the fixed costs of "
-            f"self-hosting {format_money(max(own.always_on, 1) * month + own.fixed)}",
-        )
+        return BreakEvenPoint(None, "hosted_below_always_on", budget, max(own.always_on, 1) * month + own.fixed)
     value = own.per_request(1.0) * volume / (left if month is None else left // month * month)
     if value > 1:
-        return BreakEvenPoint(
-            None,
-            f"hosted is cheaper even at 100 % utilisation: {format_money(budget)} a month hosted, {format_money(own.monthly(volume, 1.0))} self-hosted",
-        )
-    return BreakEvenPoint(
-        value, f"self-hosting is cheaper from {format_percent(value, 1)} utilisation on, at {volume:,.0f} requests a month"
-    )
+        return BreakEvenPoint(None, "hosted_when_full", budget, own.monthly(volume, 1.0))
+    return BreakEvenPoint(value, "own_from_utilisation", at=volume)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from typing import Literal
 
 from plumbline.analysis.cost.forecast import RATES, ForecastInputs, UnknownInput
 from plumbline.analysis.cost.interruptions import Expected, LossRate, Run, expected_time, loss_rate, measured_run
@@ -13,10 +14,40 @@ from plumbline.analysis.cost.unit_costs import HOUR_S
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import AnyWorkload, Provider, TrainingJob
 from plumbline.declarations.economics import Economics
-from plumbline.metrics.formatting import format_money, format_significant
 
+ASKED = "asked"
+"""The source of a run's work that the caller gives."""
 _HIGHEST = 1.0
 """Interruptions a second: no run makes progress at such a rate; where the search for the break-even ends."""
+
+
+@dataclass(frozen=True)
+class SpotBreakEven:
+    """Which of the two is cheaper and why, at prices in USD an hour. `per_hour`: interruptions an hour at which both cost the same, of `from_rate`."""
+
+    follows: Literal["spot_is_free", "spot_costs_as_much", "no_paid_time", "spot_at_any_rate", "from_rate"]
+    on_demand_per_hour: float
+    spot_per_hour: float
+    per_hour: float | None = None
+
+
+@dataclass(frozen=True)
+class NeverFinishes:
+    """A run that is interrupted `per_hour` times an hour practically never finishes; `why`: which of the two is cheaper at lower rates."""
+
+    per_hour: float
+    why: SpotBreakEven
+
+
+@dataclass(frozen=True)
+class RunWork:
+    """What one run is: seconds of work, who says so, and the amount at a measured rate a second where it is declared as one."""
+
+    work_s: float
+    source: str
+    amount: float | None = None
+    what: str = ""
+    rate: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -27,7 +58,7 @@ class SpotCost:
     spot: float
     expected: Expected
     break_even: float | None
-    why: str
+    why: SpotBreakEven
 
     @property
     def saving(self) -> float:
@@ -42,21 +73,19 @@ def spot_cost(run: Run, on_demand_per_hour: float, spot_per_hour: float, per_hou
     quiet, expected = expected_time(run, failing / HOUR_S), expected_time(run, per_hour / HOUR_S)
     on_demand = on_demand_per_hour * quiet.held_s / HOUR_S
     spot = spot_per_hour * expected.held_s / HOUR_S if spot_per_hour else 0.0
-    even, why = break_even_rate(run, on_demand_per_hour, spot_per_hour, failing)
-    return SpotCost(on_demand, spot, expected, even, why)
+    even = break_even_rate(run, on_demand_per_hour, spot_per_hour, failing)
+    return SpotCost(on_demand, spot, expected, even.per_hour, even)
 
 
-def break_even_rate(run: Run, on_demand_per_hour: float, spot_per_hour: float, failing: float = 0.0) -> tuple[float | None, str]:
-    """Interruptions an hour at which both cost the same, and a sentence; None where there is no such rate."""
+def break_even_rate(run: Run, on_demand_per_hour: float, spot_per_hour: float, failing: float = 0.0) -> SpotBreakEven:
+    """Interruptions an hour at which both cost the same, or why there is no such rate."""
+    prices = (on_demand_per_hour, spot_per_hour)
     if spot_per_hour <= 0:
-        return None, "spot costs nothing: it is cheaper at any interruption rate"
+        return SpotBreakEven("spot_is_free", *prices)
     if spot_per_hour >= on_demand_per_hour:
-        return (
-            None,
-            f"spot at {format_money(spot_per_hour, 'USD/h')} is no cheaper than {format_money(on_demand_per_hour, 'USD/h')} on demand, without any interruption",
-        )
+        return SpotBreakEven("spot_costs_as_much", *prices)
     if run.every_s is None and run.restart_s == 0:
-        return None, "an interruption costs no paid time: spot is cheaper at any interruption rate"
+        return SpotBreakEven("no_paid_time", *prices)
     longest = expected_time(run, failing / HOUR_S).held_s * on_demand_per_hour / spot_per_hour
     low, high = 0.0, _HIGHEST
     for _ in range(200):  # more than the bits of a float: it ends where no float lies between
@@ -65,21 +94,21 @@ def break_even_rate(run: Run, on_demand_per_hour: float, spot_per_hour: float, f
             break
         low, high = (middle, high) if expected_time(run, middle).held_s < longest else (low, middle)
     if high == _HIGHEST:
-        return None, "spot is cheaper even if it is interrupted every second"
-    return high * HOUR_S, f"from {high * HOUR_S:.3g} interruptions an hour on, spot is no longer cheaper"
+        return SpotBreakEven("spot_at_any_rate", *prices)
+    return SpotBreakEven("from_rate", *prices, high * HOUR_S)
 
 
 @dataclass(frozen=True)
 class SpotForecast:
     """A finished run on spot against on demand. `reason` says why there is none, and is None exactly where `cost` is set.
 
-    `run_basis`: what one run is. `restart_basis`: how the measured penalty is taken. `per_hour`: interruptions of the whole run an hour.
+    `restart_basis`: how the measured penalty is taken. `per_hour`: interruptions of the whole run an hour.
     """
 
     provider: str
     workload: str
     run: Run | None = None
-    run_basis: str = ""
+    work: RunWork | None = None
     restart_basis: str = ""
     on_demand_per_hour: float | None = None
     spot_per_hour: float | None = None
@@ -87,7 +116,7 @@ class SpotForecast:
     rate: LossRate | None = None
     cost: SpotCost | None = None
     prices: tuple[str, str] = ("", "")
-    reason: str | None = None
+    reason: str | NeverFinishes | None = None
     unknown: tuple[UnknownInput, ...] = ()
     trials: tuple[str, ...] = ()
 
@@ -104,7 +133,7 @@ def spot_forecast(
     (`run`), else one pass over the workload's data."""
     case = ForecastInputs(provider, workload, trials, economics, on)
 
-    def without(reason: str) -> SpotForecast:
+    def without(reason: str | NeverFinishes) -> SpotForecast:
         return SpotForecast(provider.name, workload.name, reason=reason)
 
     if (job := workload.job) is None:
@@ -116,7 +145,7 @@ def spot_forecast(
     work = _work(case, job, work_s)
     if isinstance(work, str):
         return without(work)
-    run = _run(case, job, work[0])
+    run = _run(case, job, work.work_s)
     if isinstance(run, str):
         return without(run)
     rate = loss_rate(economics, provider.name, workload, "spot")
@@ -130,12 +159,12 @@ def spot_forecast(
     failing = loss_rate(economics, provider.name, workload, "on_demand")
     cost = spot_cost(run[0], *expected, rate.per_hour, failing.per_hour if failing is not None else 0.0)
     if not math.isfinite(cost.expected.held_s):
-        return without(f"at {format_significant(rate.per_hour)} interruptions an hour a run practically never finishes; {cost.why}")
+        return without(NeverFinishes(rate.per_hour, cost.why))
     return SpotForecast(
         provider.name,
         workload.name,
         run=run[0],
-        run_basis=work[1],
+        work=work,
         restart_basis=run[1],
         on_demand_per_hour=expected[0],
         spot_per_hour=expected[1],
@@ -148,13 +177,13 @@ def spot_forecast(
     )
 
 
-def _work(case: ForecastInputs, workload: TrainingJob, work_s: float | None) -> tuple[float, str] | str:
-    """Seconds of work that one run is, and in words what that rests on; or why it is not known."""
+def _work(case: ForecastInputs, workload: TrainingJob, work_s: float | None) -> RunWork | str:
+    """What one run is; or why it is not known."""
     if work_s is not None:
-        return work_s, f"{work_s / 3600:,.4g} h of work, as asked"
+        return RunWork(work_s, ASKED)
     declared = case.economics.assumed("run", case.provider.name, workload.name)
     if declared is not None and declared.value.time is not None:
-        return declared.value.time, f"{declared.value.time / 3600:,.4g} h of work ({declared.source})"
+        return RunWork(declared.value.time, declared.source)
     if declared is not None:
         what = "trained_tokens" if declared.value.trained_tokens is not None else "trained_samples"
         amount, source = getattr(declared.value, what), declared.source
@@ -166,11 +195,7 @@ def _work(case: ForecastInputs, workload: TrainingJob, work_s: float | None) -> 
     rate = case.measured(RATES[what][0], "mean") or case.measured(*RATES[what])
     if rate is None or rate.expected <= 0:
         return f"the time of a run of {amount:,} {what.replace('_', ' ')} is unknown: no usable trial measured {RATES[what][0]}"
-    seconds = amount / rate.expected
-    return (
-        seconds,
-        f"{amount:,} {what.replace('_', ' ')} at {format_significant(rate.expected)}/s: {seconds / 3600:,.4g} h of work ({source})",
-    )
+    return RunWork(amount / rate.expected, source, amount, what, rate.expected)
 
 
 def _run(case: ForecastInputs, workload: TrainingJob, work_s: float) -> tuple[Run, str] | str:

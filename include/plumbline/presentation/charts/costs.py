@@ -35,7 +35,7 @@ from plumbline.presentation.charts.chart import (
     significant,
     vertical,
 )
-from plumbline.words.costs import format_driver
+from plumbline.words.costs import break_even_text, format_driver, run_text, spot_even_text
 from plumbline.words.precision import quality_text, saving_text
 
 PARTS = {
@@ -217,7 +217,7 @@ def spot_chart(s: SpotForecast) -> Chart | None:
         name=f"training-{s.workload}-{s.provider}-spot",
         section=COST_SECTION,
         title=f"Finished run on spot, {s.workload} on {s.provider}",
-        caption=f"{capitalize_first(s.run_basis)}; {s.restart_basis}. {capitalize_first(s.cost.why)}. Waiting for capacity is not included.",
+        caption=f"{capitalize_first(run_text(s.work))}; {s.restart_basis}. {capitalize_first(spot_even_text(s.cost.why))}. Waiting for capacity is not included.",
         data=data,
         layout={
             "xaxis": log_axis(f"{along} (log scale)", rates.tolist()),
@@ -253,7 +253,7 @@ def volume_chart(h: HostedForecast) -> Chart | None:
     for comparison, per_request in priced:
         if comparison.volume is not None and (even := comparison.volume.value):
             data.append(_break_even_mark(comparison.hosted.name, even, even * per_request / scale.factor, scale))
-    sentences = " ".join(f"{each.hosted.name}: {each.volume.sentence}." for each, _ in priced if each.volume is not None)
+    sentences = " ".join(f"{each.hosted.name}: {break_even_text(each.volume)}." for each, _ in priced if each.volume is not None)
     return Chart(
         name=f"inference-{h.workload}-{h.provider}-break-even-volume",
         section=COST_SECTION,
@@ -280,7 +280,7 @@ def utilisation_chart(h: HostedForecast) -> Chart | None:
         data.append(_curve(name, 100 * shares[[0, -1]], level, f"$p{1 + i % 7}", DASHES[1 + i % 7], "% utilisation", scale))
         if comparison.utilisation is not None and comparison.utilisation.value is not None:
             data.append(_break_even_mark(name, 100 * comparison.utilisation.value, float(level[0]), scale))
-    sentences = " ".join(f"{each.hosted.name}: {each.utilisation.sentence}." for each, _ in priced if each.utilisation is not None)
+    sentences = " ".join(f"{each.hosted.name}: {break_even_text(each.utilisation)}." for each, _ in priced if each.utilisation is not None)
     return Chart(
         name=f"inference-{h.workload}-{h.provider}-break-even-utilisation",
         section=COST_SECTION,

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.golden import Golden
 
 from plumbline.analysis.cost.hosted_forecast import SelfHosted, even_utilisation, even_volume
+from plumbline.words.costs import break_even_text
 
 REQUESTS, HOSTED = 50_000_000.0, 0.0005
 # 6,800 USD for 50 million requests, every paid hour used: 3.4 USD/h at 6.9444… requests a second.
@@ -80,7 +81,7 @@ def test_each_answer_is_a_sentence(golden: Golden) -> None:
         even_utilisation(ALWAYS_ON, HOSTED, 1_000_000.0),
         even_utilisation(WITH_PEOPLE, HOSTED, 40_000_000.0),
     )
-    golden("analysis.break_even", "\n".join(point.sentence for point in points))
+    golden("analysis.break_even", "\n".join(break_even_text(point) for point in points))
 
 
 @pytest.mark.parametrize("wrong", [{"rate": 0.0}, {"price": -1.0}, {"failure_rate": 1.0}])

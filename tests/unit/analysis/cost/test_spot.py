@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from plumbline.analysis.cost.interruptions import Run, expected_time
 from plumbline.analysis.cost.spot_forecast import break_even_rate, spot_cost
+from plumbline.words.costs import spot_even_text
 
 # 100 h of work, a checkpoint every 10 minutes that takes 3 s, 5 minutes until work goes on.
 RUN = Run(work_s=360_000.0, restart_s=300.0, every_s=600.0, checkpoint_s=3.0)
@@ -87,8 +88,9 @@ def simulate(run: Run, per_s: float, rng: np.random.Generator) -> tuple[float, i
 
 
 def test_the_break_even_is_where_both_cost_the_same() -> None:
-    rate, why = break_even_rate(RUN, 30.0, 12.0)
-    assert rate is not None and "no longer cheaper" in why
+    found = break_even_rate(RUN, 30.0, 12.0)
+    rate = found.per_hour
+    assert rate is not None and "no longer cheaper" in spot_even_text(found)
     even = spot_cost(RUN, 30.0, 12.0, rate)
     assert even.spot == pytest.approx(even.on_demand, rel=1e-9)
     assert spot_cost(RUN, 30.0, 12.0, rate * 0.9).saving > 0 > spot_cost(RUN, 30.0, 12.0, rate * 1.1).saving
@@ -105,8 +107,8 @@ def test_the_break_even_is_where_both_cost_the_same() -> None:
     ],
 )
 def test_where_there_is_no_break_even_it_says_why(run: Run, on_demand: float, spot: float, said: str) -> None:
-    rate, why = break_even_rate(run, on_demand, spot)
-    assert rate is None and said in why
+    found = break_even_rate(run, on_demand, spot)
+    assert found.per_hour is None and said in spot_even_text(found)
 
 
 def test_a_run_that_never_ends_costs_without_end() -> None:
