@@ -6,7 +6,7 @@ import ast
 import importlib
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
@@ -38,6 +38,7 @@ from plumbline.judgement import JUDGES, Judged, Judgement, is_measured, not_show
 from plumbline.launch.doctor_check import failed, judge_checks, ok, skipped, unknown
 from plumbline.metrics.proportions import wilson_interval
 from plumbline.results.observation import Observation
+from plumbline.words.acceptance import judge_delivery
 from plumbline.words.causes import judge_effect
 from plumbline.words.decisions import judge_choice
 from plumbline.words.invoices import judge_invoice
@@ -91,6 +92,10 @@ def _month(missed: Callable[[int], str | None], watched: range) -> MonthAvailabi
 
 def _nodes(count: int, **figures: float) -> list[Node]:
     return [Node(f"n{i:02d}", {"driver.version": "570"}, {"matmul_tflops": 700.0 + i, **figures}, {}) for i in range(count)]
+
+
+def _delivery(nodes: list[Node], slow_before: Mapping[str, Sequence[str]] | None = None) -> Judgement:
+    return judge_delivery(judge_fleet(nodes, slow_before))
 
 
 def _with_slow_node() -> list[Node]:
@@ -158,18 +163,18 @@ TRIED: dict[str, Tried] = {
     ),
     "acceptance of nodes": Tried(
         {
-            "nothing": lambda: judge_fleet([]),
-            "no figure": lambda: judge_fleet([replace(n, figures={}) for n in _nodes(8)]),
-            "0": lambda: judge_fleet(_nodes(8, matmul_tflops=0.0)),
-            "NaN": lambda: judge_fleet(_nodes(8, matmul_tflops=math.nan)),
-            "a figure that all others have": lambda: judge_fleet([*_nodes(7, memory_bandwidth=3e12), replace(_nodes(8)[7])]).judgement,
-            "one node": lambda: judge_fleet(_nodes(1)),
-            "one complete node": lambda: judge_fleet([_nodes(1)[0], *(replace(n, missing="no trial") for n in _nodes(8)[1:])]),
-            "not measured": lambda: judge_fleet([replace(n, missing="no trial") for n in _nodes(8)]),
-            "slow at one look": lambda: judge_fleet(_with_slow_node()),
+            "nothing": lambda: _delivery([]),
+            "no figure": lambda: _delivery([replace(n, figures={}) for n in _nodes(8)]),
+            "0": lambda: _delivery(_nodes(8, matmul_tflops=0.0)),
+            "NaN": lambda: _delivery(_nodes(8, matmul_tflops=math.nan)),
+            "a figure that all others have": lambda: _delivery([*_nodes(7, memory_bandwidth=3e12), replace(_nodes(8)[7])]),
+            "one node": lambda: _delivery(_nodes(1)),
+            "one complete node": lambda: _delivery([_nodes(1)[0], *(replace(n, missing="no trial") for n in _nodes(8)[1:])]),
+            "not measured": lambda: _delivery([replace(n, missing="no trial") for n in _nodes(8)]),
+            "slow at one look": lambda: _delivery(_with_slow_node()),
         },
-        met=lambda: judge_fleet(_nodes(8)),
-        broken=lambda: judge_fleet(_with_slow_node(), {"slow": ["matmul_tflops"]}),
+        met=lambda: _delivery(_nodes(8)),
+        broken=lambda: _delivery(_with_slow_node(), {"slow": ["matmul_tflops"]}),
     ),
     "availability promise": Tried(
         {

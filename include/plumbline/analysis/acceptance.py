@@ -22,9 +22,8 @@ import numpy as np
 from plumbline.declarations import Provider
 from plumbline.declarations.promises.speed_floors import SpeedFloors
 from plumbline.declarations.references import References
-from plumbline.judgement import Judgement, broken, is_measured, judges, met, not_shown, together
+from plumbline.judgement import Verdict, is_measured, together
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import format_change, format_probe_name, format_quantity, join_words
 from plumbline.metrics.names import natural_order
 from plumbline.results import Scalar
 
@@ -89,13 +88,43 @@ class FigureTest:
     limit: float
     detectable: float | None
 
-    @property
-    def text(self) -> str:
-        name = f"{format_probe_name(self.metric)}, median {format_quantity(self.median, METRICS[self.metric].unit)}"
-        if self.detectable is None:
-            return f"{name}: {self.nodes} nodes are too few for a test; a node {self.limit:.0%} worse than the best goes back"
-        found = f"with {self.nodes} nodes a slowdown of {self.detectable:.1%} is found in {POWER:.0%} of cases"
-        return f"{name}: {found}; a second measurement decides"
+
+@dataclass(frozen=True)
+class AbsoluteLimit:
+    """`value` in SI units, which no node of the fleet may be worse than; `source`: who says so."""
+
+    value: float
+    source: str
+
+
+@dataclass(frozen=True)
+class SlowFigure:
+    """`value` in SI units, and its `change` from the fleet's median as a fraction. `suspect`: it decides nothing until it is measured again."""
+
+    metric: str
+    value: float
+    change: float
+    suspect: bool
+
+
+@dataclass(frozen=True)
+class BeyondLimit:
+    """A figure that is worse than an absolute limit; `value` in SI units."""
+
+    metric: str
+    value: float
+    limit: AbsoluteLimit
+
+
+@dataclass(frozen=True)
+class NoFigure:
+    """A figure that other nodes have, or a limit needs, and the node has not."""
+
+    metric: str
+
+
+NodeReason = str | SlowFigure | BeyondLimit | NoFigure
+"""A fault or a fact of a node, as it was reported, or a figure of it."""
 
 
 @dataclass(frozen=True)
@@ -104,25 +133,16 @@ class NodeVerdict:
     much worse than the fleet it is, as a share."""
 
     node: Node
-    reasons: tuple[str, ...]
+    reasons: tuple[NodeReason, ...]
     slow: Mapping[str, float]
-    lacking: tuple[str, ...] = ()
+    lacking: tuple[NodeReason, ...] = ()
     upgrade: tuple[str, ...] = ()
     """Of `lacking`, what differs because an operator rolls it out."""
 
     @property
-    def judgement(self) -> Judgement:
-        if self.reasons:
-            return broken("; ".join(self.reasons))
-        figures = f"{len([v for v in self.node.figures.values() if is_measured(v)])} figures measured"
-        if self.lacking:
-            decides = (
-                "another acceptance once the upgrade is done"
-                if self.text == UPGRADE
-                else "another acceptance that measures the node completely"
-            )
-            return not_shown(figures, "; ".join(self.lacking), decides)
-        return met(f"{figures}, none slow; facts as of the fleet")
+    def verdict(self) -> Verdict:
+        """Met by a node that is accepted, broken by one that goes back."""
+        return "broken" if self.reasons else "not_shown" if self.lacking else "met"
 
     @property
     def text(self) -> str:
@@ -154,28 +174,9 @@ class FleetVerdict:
         return tuple(verdict for verdict in self.nodes if verdict.text == UPGRADE)
 
     @property
-    def judgement(self) -> Judgement:
+    def verdict(self) -> Verdict:
         """Of the whole delivery: met only if every node is accepted."""
-        accepted = sum(v.judgement.verdict == "met" for v in self.nodes)
-        seen = f"{accepted} of {len(self.nodes)} nodes accepted"
-        verdict = together(v.judgement.verdict for v in self.nodes)
-        if verdict == "broken":
-            return broken(f"{seen}, {len(self.returned)} to send back: {join_words([v.node.name for v in self.returned])}")
-        if verdict == "met":
-            return met(seen)
-        if self.upgrading and not self.unmeasured:
-            names = join_words([v.node.name for v in self.upgrading])
-            return not_shown(seen, f"{UPGRADE} on {names}", "another acceptance once the upgrade is done")
-        names = join_words([v.node.name for v in (*self.unmeasured, *self.upgrading)]) or "every node"
-        return not_shown(seen, f"{names} not measured", "another acceptance that measures them completely")
-
-
-@dataclass(frozen=True)
-class AbsoluteLimit:
-    """`value` in SI units, which no node of the fleet may be worse than; `source`: who says so."""
-
-    value: float
-    source: str
+        return together(verdict.verdict for verdict in self.nodes)
 
 
 def absolute_limits(provider: Provider, workload: str, references: References) -> dict[str, AbsoluteLimit]:
@@ -211,7 +212,6 @@ def with_pairs(nodes: Sequence[Node], pairs: Sequence[tuple[Sequence[str], Mappi
     return added
 
 
-@judges("acceptance of nodes")
 def judge_fleet(
     nodes: Sequence[Node],
     slow_before: Mapping[str, Collection[str]] | None = None,
@@ -240,17 +240,17 @@ def judge_fleet(
     verdicts = []
     for node in sorted(nodes, key=lambda n: natural_order(n.name)):
         figures = slow.get(node.name, {})
-        certain: list[str] = []
-        doubted: list[str] = []
+        certain: list[NodeReason] = []
+        doubted: list[NodeReason] = []
         for test in tests:
             if (m := test.metric) in figures:
-                change = format_change(node.figures[m] / test.median - 1)
-                said = f"{format_probe_name(m)} {format_quantity(node.figures[m], METRICS[m].unit)}, {change} from the fleet's median"
                 # Another driver or layout can explain it.
                 sure = node.name not in upgrades and (test.detectable is None or m in before.get(node.name, ()))
-                (certain if sure else doubted).append(said if sure else f"{said}: suspect, measure it again")
+                (certain if sure else doubted).append(SlowFigure(m, node.figures[m], node.figures[m] / test.median - 1, not sure))
         counted = (f"{what} ({name} {node.counters[name]})" for name, what in _COUNTERS.items() if node.counters.get(name, 0) > 0)
-        reasons = dict.fromkeys((*node.faults, *counted, *rules.get(node.name, ()), *_beyond(node, limits), *certain))
+        reasons: dict[NodeReason, None] = dict.fromkeys(
+            (*node.faults, *counted, *rules.get(node.name, ()), *_beyond(node, limits), *certain)
+        )
         open_texts = tuple(dict.fromkeys((*lacking[node.name], *doubted)))
         verdicts.append(NodeVerdict(node, tuple(reasons), figures, open_texts, tuple(upgrades.get(node.name, {}).values())))
     return FleetVerdict(tuple(verdicts), tuple(tests), tuple(sorted(limits)))
@@ -271,12 +271,14 @@ def _compared_facts(nodes: Sequence[Node]) -> Facts:
     return dict(sorted(found.items()))
 
 
-def _lacking(nodes: Sequence[Node], facts: Facts, metrics: Sequence[str], limits: Mapping[str, AbsoluteLimit]) -> dict[str, list[str]]:
+def _lacking(
+    nodes: Sequence[Node], facts: Facts, metrics: Sequence[str], limits: Mapping[str, AbsoluteLimit]
+) -> dict[str, list[NodeReason]]:
     """Node → what other nodes have, or a limit needs, and it has not."""
     wanted = (*metrics, *(m for m in limits if m not in metrics))
-    lacks: dict[str, list[str]] = {}
+    lacks: dict[str, list[NodeReason]] = {}
     for node in nodes:
-        absent = [f"no {format_probe_name(m)}" for m in wanted if not is_measured(node.figures.get(m))]
+        absent: list[NodeReason] = [NoFigure(m) for m in wanted if not is_measured(node.figures.get(m))]
         lacks[node.name] = [node.missing] if node.missing else absent if metrics else [*absent, "no figure was measured"]
     for kind, known in facts.items():
         most = _majority(len(values) for values in known.values() if values)
@@ -297,15 +299,14 @@ def _is_known(value: Scalar) -> bool:
     return value is not None and value is not False and value != 0
 
 
-def _beyond(node: Node, limits: Mapping[str, AbsoluteLimit]) -> list[str]:
+def _beyond(node: Node, limits: Mapping[str, AbsoluteLimit]) -> list[BeyondLimit]:
     """Its figures that are worse than an absolute limit."""
-    reasons = []
+    found = []
     for metric, limit in sorted(limits.items()):
-        value, unit = node.figures.get(metric), METRICS[metric].unit
+        value = node.figures.get(metric)
         if value is not None and is_measured(value) and _sign(metric) * (value - limit.value) > 0:
-            least = format_quantity(limit.value, unit)
-            reasons.append(f"{format_probe_name(metric)} {format_quantity(value, unit)}, worse than {least} ({limit.source})")
-    return reasons
+            found.append(BeyondLimit(metric, value, limit))
+    return found
 
 
 def _sign(metric: str) -> int:

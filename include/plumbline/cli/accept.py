@@ -32,6 +32,7 @@ from plumbline.launch.plan import PlanError
 from plumbline.launch.registry import launcher_for
 from plumbline.presentation.acceptance import ORDER, method, node_row, summary, why_of
 from plumbline.results import InvalidResult
+from plumbline.words.acceptance import judge_delivery, judge_node, lacking_of, reasons_of
 from plumbline.workflows.accept import Acceptance, accept_here, pair_time, plan_acceptance, write_sheet
 from plumbline.workflows.budget import BudgetReached
 from plumbline.workflows.plan import node_names
@@ -92,12 +93,22 @@ def accept(
                 measure_campaign(declared, request, [provider])
         done = write_sheet(request.campaign_id, place, target, references=declared.references)
     emit(as_json, _data(done), lambda: _show(done))
-    raise typer.Exit({"broken": DRIFTED, "not_shown": NOT_SHOWN, "met": OK}[done.fleet.judgement.verdict])
+    raise typer.Exit({"broken": DRIFTED, "not_shown": NOT_SHOWN, "met": OK}[done.fleet.verdict])
 
 
 def _data(done: Acceptance) -> dict[str, Any]:
-    nodes = [{**fields_of(v, "node", "reasons", "slow", "lacking", "judgement"), "verdict": v.text} for v in done.fleet.nodes]
-    fleet = {**fields_of(done.fleet, "tests", "limited", "judgement"), "nodes": nodes}
+    nodes = [
+        {
+            "node": v.node,
+            "reasons": reasons_of(v),
+            "slow": v.slow,
+            "lacking": lacking_of(v),
+            "judgement": judge_node(v),
+            "verdict": v.text,
+        }
+        for v in done.fleet.nodes
+    ]
+    fleet = {**fields_of(done.fleet, "tests", "limited"), "judgement": judge_delivery(done.fleet), "nodes": nodes}
     return {**fields_of(done, "campaign_id", "provider", "pack", "findings"), "fleet": fleet}
 
 
@@ -108,10 +119,10 @@ def _show(done: Acceptance) -> None:
         : max(len(fleet.returned) + len(fleet.unmeasured) + len(fleet.upgrading), 10)
     ]:
         row = node_row(verdict)
-        mark = Text(row["verdict"], style=TONES[verdict.judgement.tone])
+        mark = Text(row["verdict"], style=TONES[judge_node(verdict).tone])
         shown.add_row(verdict.node.name, mark, *(row.get(name, "") for name in _SHOWN), "\n".join(why_of(verdict)))
     out.print(shown)
-    out.print(summary(fleet), style=f"bold {TONES[fleet.judgement.tone]}")
+    out.print(summary(fleet), style=f"bold {TONES[judge_delivery(fleet).tone]}")
     for line in method(fleet):
         out.print(f"  {line}", style="dim")
     for finding in done.findings:

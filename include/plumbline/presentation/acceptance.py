@@ -13,6 +13,7 @@ from plumbline.analysis.acceptance import UPGRADE, FleetVerdict, Node, NodeVerdi
 from plumbline.declarations import Provider
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_count, format_quantity, join_words
+from plumbline.words.acceptance import figure_text, judge_delivery, judge_node, lacking_of, reasons_of
 
 COLUMNS = (
     ("verdict", "verdict"),
@@ -66,7 +67,7 @@ ORDER = ("send back", "not measured", UPGRADE, "accept")
 
 def why_of(verdict: NodeVerdict) -> tuple[str, ...]:
     """Why it is not accepted."""
-    return (*verdict.reasons, *verdict.lacking)
+    return (*reasons_of(verdict), *lacking_of(verdict))
 
 
 def summary(fleet: FleetVerdict) -> str:
@@ -82,7 +83,7 @@ def summary(fleet: FleetVerdict) -> str:
 def method(fleet: FleetVerdict) -> tuple[str, ...]:
     """What the test could find, one line a metric, and what it cannot see."""
     tested = any(test.detectable is not None for test in fleet.tests)
-    lines = [test.text for test in fleet.tests]
+    lines = [figure_text(test) for test in fleet.tests]
     if tested:
         lines.append("A suspect node is not measured until it is measured again; it goes back if it is slow both times.")
     if fleet.limited:
@@ -101,10 +102,10 @@ def sheets(fleet: FleetVerdict, campaign_id: str, provider: Provider, measured: 
         "campaign_id": campaign_id,
         "provider": provider.name,
         "simulated": provider.simulated,
-        "send_back": {v.node.name: v.reasons for v in fleet.returned},
-        "not_measured": {v.node.name: "; ".join(v.lacking) for v in fleet.unmeasured},
-        "upgrade_in_progress": {v.node.name: "; ".join(v.lacking) for v in fleet.upgrading},
-        "judgement": asdict(fleet.judgement),
+        "send_back": {v.node.name: reasons_of(v) for v in fleet.returned},
+        "not_measured": {v.node.name: "; ".join(lacking_of(v)) for v in fleet.unmeasured},
+        "upgrade_in_progress": {v.node.name: "; ".join(lacking_of(v)) for v in fleet.upgrading},
+        "judgement": asdict(judge_delivery(fleet)),
         "absolute_limits": fleet.limited,
         "nodes": [_node_data(v) for v in fleet.nodes],
         "tests": [asdict(test) for test in fleet.tests],
@@ -123,9 +124,9 @@ def _node_data(verdict: NodeVerdict) -> dict[str, Any]:
         "figures": figures,
         "facts": facts,
         "verdict": verdict.text,
-        "judgement": asdict(verdict.judgement),
-        "reasons": verdict.reasons,
-        "lacking": verdict.lacking,
+        "judgement": asdict(judge_node(verdict)),
+        "reasons": reasons_of(verdict),
+        "lacking": lacking_of(verdict),
         "slow": dict(verdict.slow),
     }
 
@@ -147,7 +148,7 @@ def _html(fleet: FleetVerdict, head: str, about: str) -> str:
         serials = "".join(f"<li>{escape(serial)}</li>" for serial in verdict.node.serials)
         shown = {name: escape(row.get(name, "")) for name in names}
         if "verdict" in shown:
-            shown["verdict"] = f'<span class="{verdict.judgement.tone}">{shown["verdict"]}</span>'
+            shown["verdict"] = f'<span class="{judge_node(verdict).tone}">{shown["verdict"]}</span>'
         if serials and "serials" in shown:
             shown["serials"] = f"<details><summary>{len(verdict.node.serials)}</summary><ul>{serials}</ul></details>"
         rows += f"<tr><th>{escape(verdict.node.name)}</th>{''.join(f'<td>{shown[name]}</td>' for name in names)}<td>{why}</td></tr>\n"
@@ -158,7 +159,7 @@ def _html(fleet: FleetVerdict, head: str, about: str) -> str:
         "<style>:root{color-scheme:light dark}body{font:15px system-ui;margin:1em}div{overflow-x:auto}table{border-collapse:collapse}"
         "th,td{border-bottom:1px solid #8888;padding:.3em .6em;text-align:left;vertical-align:top}ul{margin:0;padding-left:1.2em}"
         ".good{color:#2a8a3e}.warn{color:#b36b00}.bad{color:#d33}</style>\n"
-        f"<h1>{escape(head)}</h1>\n<p>{escape(about)}</p>\n<p><strong class='{fleet.judgement.tone}'>{escape(summary(fleet))}</strong></p>\n{alike}"
+        f"<h1>{escape(head)}</h1>\n<p>{escape(about)}</p>\n<p><strong class='{judge_delivery(fleet).tone}'>{escape(summary(fleet))}</strong></p>\n{alike}"
         f"<div><table><tr><th>node</th>{heads}<th>why</th></tr>\n{rows}</table></div>\n<h2>What the test finds</h2>\n<ul>"
         f"{''.join(f'<li>{escape(line)}</li>' for line in method(fleet))}</ul>\n</html>\n"
     )

@@ -21,6 +21,7 @@ from plumbline.analysis.acceptance import (
 )
 from plumbline.presentation.acceptance import NO_LIMIT, method, summary
 from plumbline.results import Scalar
+from plumbline.words.acceptance import figure_text, judge_delivery, judge_node, reasons_of
 
 METRICS = ("matmul_tflops", "memory_bandwidth", "disk_write_bandwidth", "step_time")
 FACTS: dict[str, Scalar] = {
@@ -40,7 +41,7 @@ def fleet(n: int, spread: float, seed: int, slow: float = 0.0) -> list[Node]:
 
 
 def returned(verdict: FleetVerdict) -> dict[str, str]:
-    return {v.node.name: "; ".join(v.reasons) for v in verdict.returned}
+    return {v.node.name: "; ".join(reasons_of(v)) for v in verdict.returned}
 
 
 def slow(verdict: FleetVerdict) -> set[str]:
@@ -66,7 +67,7 @@ def test_the_power_that_the_sheet_states_holds(n: int) -> None:
     found = sum("n00" in slow(judge_fleet(fleet(n, 0.03, seed, slow=1 - np.exp(-shift * 0.03)))) for seed in range(400))
     assert abs(found / 400 - POWER) < 0.05
     (test,) = (t for t in judge_fleet(fleet(n, 0.03, 1)).tests if t.metric == "matmul_tflops")
-    assert f"with {n} nodes a slowdown of" in test.text and "is found in 90%" in test.text
+    assert f"with {n} nodes a slowdown of" in figure_text(test) and "is found in 90%" in figure_text(test)
 
 
 def test_a_faster_node_and_a_small_difference_are_no_fault() -> None:
@@ -84,7 +85,7 @@ def test_equal_figures_need_no_spread() -> None:
 def test_two_nodes_are_compared_with_the_better_one_and_the_sheet_says_that_it_is_no_test() -> None:
     alike, throttled = judge_fleet(fleet(2, 0.01, 3)), judge_fleet(fleet(2, 0.01, 3, slow=0.4))
     assert (returned(alike), list(returned(throttled))) == ({}, ["n00"])
-    assert {t.detectable for t in throttled.tests} == {None} and "too few for a test" in throttled.tests[0].text
+    assert {t.detectable for t in throttled.tests} == {None} and "too few for a test" in figure_text(throttled.tests[0])
 
 
 @pytest.mark.parametrize(
@@ -124,9 +125,9 @@ def test_what_an_operator_rolls_out_is_an_upgrade_and_on_a_single_node_a_fault(f
     ]
     rolled = judge_fleet(changed(nodes, ROLLOUT_NODES, **facts))
     assert returned(rolled) == {} and [v.node.name for v in rolled.upgrading] == ["n01", "n02"]
-    assert rolled.nodes[0].text == "not measured" and "suspect" in rolled.nodes[0].judgement.missing, "slow, which the driver can explain"
-    assert rolled.judgement.verdict == "not_shown" and "3 of 16 nodes" in rolled.nodes[1].judgement.missing
-    assert "once the upgrade is done" in rolled.nodes[1].judgement.decides
+    assert rolled.nodes[0].text == "not measured" and "suspect" in judge_node(rolled.nodes[0]).missing, "slow, which the driver can explain"
+    assert judge_delivery(rolled).verdict == "not_shown" and "3 of 16 nodes" in judge_node(rolled.nodes[1]).missing
+    assert "once the upgrade is done" in judge_node(rolled.nodes[1]).decides
     assert summary(rolled) == "not measured: 1 of 16 nodes: n00; upgrade in progress: 2 of 16 nodes: n01 and n02"
     single = judge_fleet(changed(nodes, ROLLOUT_NODES - 1, **facts))
     assert set(returned(single)) == {"n00", "n01"}
@@ -154,8 +155,8 @@ def test_a_figure_that_others_have_and_a_node_has_not_makes_it_not_measured(valu
     figures = {m: v for m, v in nodes[0].figures.items() if m != "memory_bandwidth"}
     found = judge_fleet([replace(nodes[0], figures=figures if value is None else {**figures, "memory_bandwidth": value}), *nodes[1:]])
     (lost,) = found.unmeasured
-    assert (lost.node.name, lost.judgement.verdict, found.judgement.verdict) == ("n00", "not_shown", "not_shown")
-    assert "memory bandwidth" in lost.judgement.text and found.judgement.tone == "warn"
+    assert (lost.node.name, judge_node(lost).verdict, judge_delivery(found).verdict) == ("n00", "not_shown", "not_shown")
+    assert "memory bandwidth" in judge_node(lost).text and judge_delivery(found).tone == "warn"
     assert {t.nodes for t in found.tests} == {7}
 
 
@@ -164,20 +165,20 @@ def test_a_fact_that_others_have_and_a_node_has_not_makes_it_not_measured(value:
     nodes = [replace(n, facts={**FACTS, "infiniband.0.rate": "400 Gb/sec"}) for n in fleet(8, 0.005, 1)]
     for key in ("gpu.0.nvlink_active", "infiniband.0.rate"):
         (lost,) = judge_fleet([replace(nodes[0], facts={**nodes[0].facts, key: value}), *nodes[1:]]).unmeasured
-        assert lost.node.name == "n00" and key.replace(".0", "") in lost.judgement.text
+        assert lost.node.name == "n00" and key.replace(".0", "") in judge_node(lost).text
 
 
 def test_a_fleet_of_which_nothing_was_measured_accepts_nothing() -> None:
     nodes = [replace(n, figures={}) for n in fleet(8, 0.005, 1)]
     assert {v.text for v in judge_fleet(nodes).nodes} == {"not measured"}
-    assert judge_fleet([]).judgement.verdict == "not_shown" and "accepted" not in summary(judge_fleet([]))
+    assert judge_delivery(judge_fleet([])).verdict == "not_shown" and "accepted" not in summary(judge_fleet([]))
 
 
 @pytest.mark.parametrize("share", [0.08, 0.5])
 def test_a_suspect_goes_back_only_if_it_is_slow_again(share: float) -> None:
     suspect = fleet(64, 0.01, 4, slow=share)
     first = judge_fleet(suspect)
-    assert returned(first) == {} and "suspect, measure it again" in first.unmeasured[0].judgement.text
+    assert returned(first) == {} and "suspect, measure it again" in judge_node(first.unmeasured[0]).text
     before = {"n00": ["matmul_tflops"]}
     assert list(returned(judge_fleet(suspect, before))) == ["n00"]
     assert returned(judge_fleet(fleet(64, 0.01, 5), before)) == {}
@@ -187,7 +188,7 @@ def test_a_fleet_below_an_absolute_limit_goes_back_and_without_one_the_sheet_say
     nodes = fleet(8, 0.005, 1)
     assert NO_LIMIT in method(judge_fleet(nodes))
     found = judge_fleet(nodes, limits={"matmul_tflops": AbsoluteLimit(2.0, "contract")})
-    assert len(found.returned) == 8 and found.judgement.verdict == "broken" and NO_LIMIT not in method(found)
+    assert len(found.returned) == 8 and judge_delivery(found).verdict == "broken" and NO_LIMIT not in method(found)
 
 
 @pytest.mark.parametrize("noise", ["normal", "t4", "lognormal"])

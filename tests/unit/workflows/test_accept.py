@@ -26,6 +26,7 @@ from plumbline.launch.monthly_estimate import estimate_trial_s
 from plumbline.launch.plan import PlanError, RunRequest, on_each_node, pairs_by_rounds, plan
 from plumbline.metrics.formatting import format_quantity
 from plumbline.results import Reason, Validity
+from plumbline.words.acceptance import reasons_of
 from plumbline.workflows import accept, plan_trials
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
@@ -101,7 +102,7 @@ def test_five_bad_nodes_of_64_are_found_and_no_other(home: Path, monkeypatch: py
     first = accepted(declared(place(drift=BAD)), monkeypatch, home, "accept-0")
     assert {v.node.name.removeprefix("fleet-node-") for v in first.fleet.unmeasured} == {"7", "23", "41"}, "slow at one look"
     done = accepted(declared(place(drift=BAD)), monkeypatch, home, "accept-1")
-    why = {v.node.name.removeprefix("fleet-node-"): " ".join(v.reasons) for v in done.fleet.returned}
+    why = {v.node.name.removeprefix("fleet-node-"): " ".join(reasons_of(v)) for v in done.fleet.returned}
     assert sorted(why, key=int) == ["7", "12", "23", "41", "58"]
     assert "matmul" in why["7"] and "step time" in why["23"] and "memory bandwidth" in why["41"]
     assert "row_remap_pending 1" in why["12"] and "8 PCIe lanes of 16" in why["58"]
@@ -135,7 +136,7 @@ def test_a_failed_trial_sends_its_node_back_only_if_that_is_the_providers(cause:
     asked = trial().model_copy(update={"placement": "each_node", "on_nodes": ("n1",)})
     failed = Validity(status="failed", failure_class=cause, reasons=(Reason(code=cause, detail="it says why"),))
     (judged,) = judge_fleet([accept._node(document(asked, metrics=(), validity=failed))]).nodes
-    assert judged.text == verdict and "it says why" in (*judged.reasons, judged.node.missing)
+    assert judged.text == verdict and "it says why" in (*reasons_of(judged), judged.node.missing)
 
 
 def test_a_node_that_other_jobs_fill_is_not_measured() -> None:
@@ -216,7 +217,7 @@ def test_the_node_with_half_the_network_is_found_by_its_pairs_and_no_other(home:
     assert [v.node.name for v in first.fleet.unmeasured] == ["fleet-node-19"] and not first.fleet.returned
     done = accepted(fleet, monkeypatch, home, "accept-1", rounds=5)
     (slow,) = done.fleet.returned
-    assert slow.node.name == "fleet-node-19" and "peer bandwidth" in " ".join(slow.reasons)
+    assert slow.node.name == "fleet-node-19" and "peer bandwidth" in " ".join(reasons_of(slow))
     assert slow.slow["peer_bandwidth"] == pytest.approx(0.5, abs=0.05)
     with zipfile.ZipFile(done.pack.file) as pack:
         assert "peer_bandwidth" in json.loads(pack.read("acceptance.json"))["nodes"][0]["figures"]
@@ -257,13 +258,13 @@ def test_a_fleet_at_half_speed_goes_back_by_a_published_figure_or_a_promise(home
     alike = {"kind": "node_fault", "since": "2026-01", "on_nodes": list(range(8)), "worse": "100%", "probes": ["matmul_tflops"]}
     references = load(Path(__file__).parents[3] / "include" / "config").references
     slow, usual = (declared(place(nodes=8, drift=drift)) for drift in ((alike,), ()))
-    assert accepted(slow, monkeypatch, home, "accept-1").fleet.judgement.verdict == "met"
+    assert accepted(slow, monkeypatch, home, "accept-1").fleet.verdict == "met"
     for campaign, known, verdict in (("accept-1", slow, "broken"), ("accept-2", usual, "met")):
         if campaign == "accept-2":
             accepted(known, monkeypatch, home, campaign)
         with open_archive() as archive:
             fleet = accept.acceptance_verdict(archive, campaign, "fleet", None, (place(nodes=8), references))
-        assert (fleet.judgement.verdict, "matmul_tflops" in fleet.limited) == (verdict, True)
+        assert (fleet.verdict, "matmul_tflops" in fleet.limited) == (verdict, True)
     promised = place(nodes=8, drift=()).model_copy(
         update={
             "sla": ServiceLevel.model_validate(
@@ -272,4 +273,4 @@ def test_a_fleet_at_half_speed_goes_back_by_a_published_figure_or_a_promise(home
         }
     )
     found = accepted(declared(promised), monkeypatch, home, "accept-3").fleet
-    assert len(found.returned) == 8 and all("sla.speed_floors" in " ".join(v.reasons) for v in found.returned)
+    assert len(found.returned) == 8 and all("sla.speed_floors" in " ".join(reasons_of(v)) for v in found.returned)

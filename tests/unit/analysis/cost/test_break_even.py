@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.golden import Golden
 
 from plumbline.analysis.cost.hosted_forecast import SelfHosted, even_utilisation, even_volume
-from plumbline.words.costs import break_even_text
+from plumbline.words.costs import break_even_text, fleet_text
 
 REQUESTS, HOSTED = 50_000_000.0, 0.0005
 # 6,800 USD for 50 million requests, every paid hour used: 3.4 USD/h at 6.9444… requests a second.
@@ -53,7 +53,7 @@ def test_a_part_of_an_instance_cannot_be_bought() -> None:
     needs = 1.2 * 26_298_000
     whole = SelfHosted(price=2.0, rate=10.0, whole=True)
     assert round(whole.monthly(needs, 1.0), 2) == 2922.00
-    assert str(whole.fleet(needs, 1.0)) == "1.20 instances needed, 2 bought, 0.8 slack"
+    assert fleet_text(whole.fleet(needs, 1.0)) == "1.20 instances needed, 2 bought, 0.8 slack"
     assert round(SelfHosted(price=2.0, rate=10.0).monthly(needs, 1.0), 2) == 1753.20
     # A budget of 2,300 USD buys one instance, which serves 20,000,000 requests at 20 / 26.298 = 76.1 % utilisation and no less.
     assert even_utilisation(whole, 0.000115, 20_000_000.0).value == pytest.approx(20 / 26.298)

@@ -21,6 +21,7 @@ from plumbline.declarations import Provider, load
 from plumbline.declarations.cost_plan import CostPlan, PlanLine, PlanOption
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.declarations.loader import load_file
+from plumbline.words.costs import fleet_text
 
 PLANS = REPOSITORY / "include" / "config" / "plans"
 
@@ -74,7 +75,7 @@ def test_the_two_a100_are_bought_by_the_month() -> None:
     assert round(even_volume(pair, 0.0005, 1.0).value or 0) == 57_200_000
     assert round(even_utilisation(pair, 0.0005, 50_000_000).value or 0, 9) == 1.0
     assert usd(pair.monthly(60_000_000, 1.0)) == "28600.00"
-    assert str(pair.fleet(60_000_000, 1.0)) == "1.20 instances needed, 2 bought, 0.8 slack"
+    assert fleet_text(pair.fleet(60_000_000, 1.0)) == "1.20 instances needed, 2 bought, 0.8 slack"
 
 
 def test_where_the_two_a100_are_cheaper_and_over_twelve_months() -> None:
@@ -186,5 +187,5 @@ def test_a_service_on_one_s_own_instances_pays_whole_months() -> None:
     2 · 730.5 · 1.326 = 1,937.286, rounded 1,937.29 USD."""
     place = owned(capital="0 USD")
     found = cost_forecast(place, CHAT, trials(CHAT, SERVED), economics({"volume": {"requests": 31_557_600}}), DAY, "owned")
-    assert found.model is not None and str(found.fleet) == "1.20 instances needed, 2 bought, 0.8 slack"
+    assert found.fleet is not None and fleet_text(found.fleet) == "1.20 instances needed, 2 bought, 0.8 slack"
     assert usd(scenarios(found.model, 31_557_600.0).expected.total) == "1937.29"
