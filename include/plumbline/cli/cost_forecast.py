@@ -29,7 +29,20 @@ from plumbline.metrics.names import names_by_text
 from plumbline.metrics.units import GROWTH, SECONDS, parse
 from plumbline.presentation.charts.costs import DRIVERS, PARTS
 from plumbline.presentation.cost_forecasts import way_sentences
-from plumbline.words.costs import break_even_text, fleet_text, format_driver, hosted_data, run_text, spot_data, spot_even_text, spot_reason
+from plumbline.words.costs import (
+    break_even_text,
+    fleet_text,
+    forecast_data,
+    format_driver,
+    hosted_data,
+    option_text,
+    options_data,
+    rate_text,
+    run_text,
+    spot_data,
+    spot_even_text,
+    spot_reason,
+)
 from plumbline.words.precision import cost_text, lever_data, no_cost_text, quality_text, saving_text
 
 Where = Annotated[str, typer.Argument(help="a provider of the archive, enabled or not", metavar="PROVIDER")]
@@ -188,11 +201,12 @@ def break_even(
             _print_notes(f"{each.hosted.name}: {each.request or each.reason}; {each.hosted.source}, {each.hosted.since}")
         monthly = "not declared" if forecast.volume is None else f"{forecast.volume:,.0f} requests a month"
         _print_notes(
-            f"inputs: volume {monthly}, utilisation {format_percent(forecast.expected)}, rate {forecast.rate}", f"price: {forecast.price}"
+            f"inputs: volume {monthly}, utilisation {format_percent(forecast.expected)}, rate {rate_text(forecast.rate)}",
+            f"price: {forecast.price}",
         )
         _unknown(forecast.unknown)
 
-    data = {"reason": ways} if isinstance(ways, str) else {**vars(ways), "totals": ways.totals}
+    data = {"reason": ways} if isinstance(ways, str) else {**options_data(ways), "totals": ways.totals}
     emit(as_json, {**case.head, "break_even": hosted_data(forecast), "ways": data}, show)
 
 
@@ -209,7 +223,7 @@ def _show_ways(ways: PaymentOptions, title: Text) -> None:
         shown.add_row("USD", "", *(format_amount(usd) for usd in ways.totals), best, style="bold")
         out.print(shown)
         _print_notes(f"growth {format_percent(ways.growth)} a month; in brackets the instances that are paid; {way_sentences(ways)[1]}")
-    _print_notes(way_sentences(ways)[0], *(f"{o.name}: {o.basis}" for o in ways.options), *ways.left_out)
+    _print_notes(way_sentences(ways)[0], *(f"{o.name}: {option_text(o)}" for o in ways.options), *ways.left_out)
 
 
 def _forecast_case(provider: str, workload: str, on: str | None) -> _ForecastCase:
@@ -233,7 +247,7 @@ def _cost_forecast(provider: str, workload: str, purchase: Purchase, on: str | N
     case = _forecast_case(provider, workload, on)
     forecast = cost_forecast(*case.inputs, purchase)
     if forecast.model is None:
-        _exit_without_figure(forecast.reason, as_json, case, forecast)
+        _exit_without_figure(forecast.reason, as_json, case, forecast_data(forecast))
     return case, forecast
 
 
@@ -245,11 +259,16 @@ def _exit_without_figure(reason: str | None, as_json: bool, case: _ForecastCase,
 
 def _as_data(case: _ForecastCase, forecast: CostForecast) -> dict[str, Any]:
     numbers = fields_of(forecast, "metric", "what", "amount", "purchase", "model", "price", "rate", "sources", "trials", "fleet")
-    return {**case.head, **numbers, "unknown": [fields_of(m, "what", "reason", "remedy") for m in forecast.unknown]}
+    return {
+        **case.head,
+        **numbers,
+        "rate": rate_text(forecast.rate),
+        "unknown": [fields_of(m, "what", "reason", "remedy") for m in forecast.unknown],
+    }
 
 
 def _basis(forecast: CostForecast, case: _ForecastCase) -> None:
-    _print_notes(f"price: {forecast.price}", f"rate: {forecast.rate}; {len(forecast.trials)} trials of {case.campaign}")
+    _print_notes(f"price: {forecast.price}", f"rate: {rate_text(forecast.rate)}; {len(forecast.trials)} trials of {case.campaign}")
     if forecast.fleet is not None:
         _print_notes(fleet_text(forecast.fleet))
     by_source = names_by_text((format_name(what), source) for what, source in forecast.sources if what != "price")

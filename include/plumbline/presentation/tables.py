@@ -26,6 +26,7 @@ from plumbline.analysis.scorecards.scorecard import Scorecard
 from plumbline.metrics import METRICS
 from plumbline.presentation.cost_forecasts import cost_forecasts
 from plumbline.whole_file import write_whole
+from plumbline.words.costs import rate_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -223,7 +224,7 @@ def _scenarios(conclusions: Conclusions) -> Iterator[Row]:
             **dict(zip(("best", "expected", "worst"), totals, strict=True)),
             "unit": "USD",
             "price": forecast.price,
-            "rate": forecast.rate,
+            "rate": rate_text(forecast.rate),
             "without": "; ".join(m.what for m in forecast.unknown),
             "reason": forecast.reason,
             "trials": forecast.trials,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from plumbline.analysis.cost.forecast import CostForecast, RateBasis
 from plumbline.analysis.cost.hosted_forecast import BreakEvenPoint, HostedForecast
+from plumbline.analysis.cost.payment_options import PaymentOption, PaymentOptions
 from plumbline.analysis.cost.scenarios import Driver, Fleet
 from plumbline.analysis.cost.spot_forecast import ASKED, NeverFinishes, RunWork, SpotBreakEven, SpotForecast
 from plumbline.metrics.formatting import format_money, format_percent, format_significant
@@ -23,6 +25,42 @@ def format_driver(driver: Driver, value: float) -> str:
     if driver in ("utilisation", "failure_rate"):
         return f"{100 * value:.3g} %"
     return f"{format_significant(value)}{'/s' if driver == 'rate' else ' USD/h' if driver == 'price' else ' USD a month'}"
+
+
+def rate_text(basis: RateBasis | None) -> str:
+    """What a rate rests on; empty where it is not known."""
+    if basis is None:
+        return ""
+    per_second = format_significant(basis.per_second)
+    match basis.load:
+        case "steady":
+            words = f"as in the steady phase, {per_second}/s"
+        case "offered":
+            words = f"at the offered rate, {per_second}/s"
+        case "sustained":
+            steady = "" if basis.steady is None else f" (steady phase: {format_significant(basis.steady)})"
+            words = f"at {per_second} requests a second, the highest rate that keeps the SLO{steady}"
+    words += f"; {basis.restarts}" if basis.restarts else ""
+    if basis.up is None:
+        return words
+    started = f"cold start {format_significant(basis.up.start)} s" if basis.up.start else "cold start not measured"
+    kept_up = f"a request keeps it up for {format_significant(basis.up.residence)} s"
+    return f"{words}; {kept_up}, {started}, up for {basis.up.idle:g} s without requests"
+
+
+def forecast_data(forecast: CostForecast) -> dict[str, Any]:
+    """The fields of a forecast for JSON, the basis of its rate in words."""
+    return {**vars(forecast), "rate": rate_text(forecast.rate)}
+
+
+def option_text(option: PaymentOption) -> str:
+    """What a way to pay rests on."""
+    return "; ".join(filter(None, (option.basis, rate_text(option.rate))))
+
+
+def options_data(ways: PaymentOptions) -> dict[str, Any]:
+    """The fields of the ways to pay for JSON, each option as its name, its cost and what it rests on."""
+    return {**vars(ways), "options": [(o.name, o.cost, option_text(o)) for o in ways.options]}
 
 
 def break_even_text(point: BreakEvenPoint) -> str:
@@ -59,7 +97,7 @@ def hosted_data(forecast: HostedForecast) -> dict[str, Any]:
     against = [
         {**vars(each), "volume": _point_data(each.volume), "utilisation": _point_data(each.utilisation)} for each in forecast.against
     ]
-    return {**vars(forecast), "against": against}
+    return {**vars(forecast), "rate": rate_text(forecast.rate), "against": against}
 
 
 def _point_data(point: BreakEvenPoint | None) -> dict[str, Any] | None:

@@ -172,10 +172,10 @@ def _scaled(inputs: _TrialInputs, cost: Cost, outcome: Outcome, amount: float, v
     requests, rate = inputs.volume(served), served.delivered(inputs.lookup)
     if volume is None or requests is None or rate is None:
         return unknown(f"what {inputs.provider.name} bills depends on how often requests come: {_NO_VOLUME} of {inputs.workload.name}")
-    found = inputs.scale_to_zero(rate, "")
+    found = inputs.scale_to_zero(rate)
     if isinstance(found, str):
         return unknown(found)
-    hours = found[0].hours(requests)
+    hours = found.hours(requests)
     value = nodes * cost.basis.usd_per_hour * hours * amount / volume
     words = f"{cost.basis.hour} × {format_significant(hours)} h of {MONTH_H:g} that it is up × {amount:.10g} ÷ {volume:.6g} {outcome.what} a month"
     return replace(cost, value=value, formula=words)

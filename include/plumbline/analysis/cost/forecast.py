@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 from typing import Any, Literal
@@ -20,7 +20,6 @@ from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.economics import Checkpoints, DataRange, Economics, SourcedFigure, Utilisation
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics import leading_names
-from plumbline.metrics.formatting import format_significant
 from plumbline.metrics.pooling import pool
 
 RATES = {
@@ -69,11 +68,23 @@ class HourlyPrice:
 
 
 @dataclass(frozen=True)
+class RateBasis:
+    """What a rate rests on. `per_second`: outcomes at the load; `sustained`: requests at the highest rate that keeps the SLO, where `steady` is what
+    the steady phase offered. `restarts`: of a training that is interrupted, in words. `up`: the endpoint that scales to zero."""
+
+    load: Literal["steady", "offered", "sustained"]
+    per_second: float
+    steady: float | None = None
+    restarts: str = ""
+    up: ScaleToZero | None = None
+
+
+@dataclass(frozen=True)
 class DeliveredRate:
-    """Outcomes a second of fully used instances, the basis in words, and the trials behind the rate."""
+    """Outcomes a second of fully used instances, the basis, and the trials behind the rate."""
 
     rate: Range
-    basis: str
+    basis: RateBasis
     trials: tuple[str, ...]
 
 
@@ -134,15 +145,11 @@ class ForecastInputs:
         span = Range(rates.value if low is None else low, rates.value, rates.value if high is None else high)
         return DeliveredRate(span, self._basis(outcome, span), tuple(t.trial_id for t, _ in measured))
 
-    def _basis(self, outcome: Outcome, span: Range) -> str:
+    def _basis(self, outcome: Outcome, span: Range) -> RateBasis:
         if not outcome.sustained:
-            where = "at the offered rate" if outcome.kind == "inference" else "as in the steady phase"
-            return f"{where}, {format_significant(span.expected)}/s"
+            return RateBasis("offered" if outcome.kind == "inference" else "steady", span.expected)
         highest, offered = self.measured(SUSTAINED, "value", "sweep"), self.measured("offered_rate", "value")
-        steady = f" (steady phase: {format_significant(offered.expected)})" if offered is not None else ""
-        return (
-            f"at {format_significant(highest.expected if highest else 0.0)} requests a second, the highest rate that keeps the SLO{steady}"
-        )
+        return RateBasis("sustained", highest.expected if highest else 0.0, offered.expected if offered is not None else None)
 
     def price(self, purchase: Purchase) -> HourlyPrice | str:
         """The declared range of that purchase, else the price in the book and the declared multiples of it; or why there is none."""
@@ -246,9 +253,8 @@ class ForecastInputs:
         self.sources["engineering"] = "; ".join(o.source for o in by_month)
         return float(sum(o.time / 3600.0 * o.price.amount * o.usd_per_unit for o in by_month))
 
-    def scale_to_zero(self, rate: float, basis: str) -> tuple[ScaleToZero, str] | str:
-        """The endpoint that keeps a worker up while requests are present, and in words what that rests on; or why it is not known. `rate`: its
-        requests a second at most, on the `basis` in words."""
+    def scale_to_zero(self, rate: float) -> ScaleToZero | str:
+        """The endpoint that keeps a worker up while requests are present; or why it is not known. `rate`: its requests a second at most."""
         residence = self.expected("request_latency", "mean", "steady")
         if residence is None or residence <= 0:
             return (
@@ -261,9 +267,7 @@ class ForecastInputs:
         if not any(cold):
             reason = "time_to_ready was not measured: the cost is without cold starts"
             self.unknown.append(UnknownInput("cold_start", reason, "a trial that starts the server measures it"))
-        started = f"cold start {format_significant(math.fsum(filter(None, cold)))} s" if any(cold) else "cold start not measured"
-        words = f"{basis}; a request keeps it up for {format_significant(residence)} s, {started}, up for {idle:g} s without requests"
-        return ScaleToZero(rate, residence, idle, minimum, math.fsum(filter(None, cold))), words
+        return ScaleToZero(rate, residence, idle, minimum, math.fsum(filter(None, cold)))
 
     def always_on(self) -> int:
         """How many times the instances are paid all month long; 0 if not declared."""
@@ -304,7 +308,7 @@ class CostForecast:
     amount: float
     model: CostModel | None = None
     price: str = ""
-    rate: str = ""
+    rate: RateBasis | None = None
     reason: str | None = None
     unknown: tuple[UnknownInput, ...] = ()
     sources: tuple[tuple[str, str], ...] = ()
@@ -370,12 +374,12 @@ def cost_forecast(
         remedy = f"declare them in economics.yaml, such as {remedy}" if economics.failures(provider.name) is None else _FAULT
         case.unknown.append(UnknownInput("interruptions", f"{why}: the cost is without interruptions", remedy))
     support, support_share = case.support()
-    volume, scaled, rate = case.volume(outcome), None, delivered.basis + (f"; {restarts}" if restarts else "")
+    volume, scaled, rate = case.volume(outcome), None, replace(delivered.basis, restarts=restarts)
     if priced.purchase == "serverless":
         found = _scaled(case, outcome, volume, delivered)
         if isinstance(found, str):
             return CostForecast(*about, reason=found, price=priced.basis, rate=rate)
-        scaled, rate = found
+        scaled, rate = found, replace(delivered.basis, up=found[0])
     model = CostModel(
         price=priced.hourly,
         rate=delivered.rate.times(1 / stretched),
@@ -402,10 +406,8 @@ def cost_forecast(
     )
 
 
-def _scaled(
-    case: ForecastInputs, outcome: Outcome, volume: float | None, delivered: DeliveredRate
-) -> tuple[tuple[ScaleToZero, float], str] | str:
-    """An endpoint that scales to zero with the requests that one outcome takes, and the basis of its rate; or why its bill is not known."""
+def _scaled(case: ForecastInputs, outcome: Outcome, volume: float | None, delivered: DeliveredRate) -> tuple[ScaleToZero, float] | str:
+    """An endpoint that scales to zero with the requests that one outcome takes; or why its bill is not known."""
     if case.workload.kind != "inference":
         return f"{case.workload.name} is training: an endpoint that scales to zero serves requests"
     requests = case.volume(case.at_best("cost_per_1k_requests"))
@@ -414,5 +416,5 @@ def _scaled(
             f"{case.workload.name} on {case.provider.name}: the bill of an endpoint that scales to zero depends on how often requests come; "
             "declare the volume in economics.yaml, such as volume: {requests: 50000000}"
         )
-    found = case.scale_to_zero(delivered.rate.expected * requests / volume, delivered.basis)
-    return found if isinstance(found, str) else ((found[0], requests / volume), found[1])
+    found = case.scale_to_zero(delivered.rate.expected * requests / volume)
+    return found if isinstance(found, str) else (found, requests / volume)

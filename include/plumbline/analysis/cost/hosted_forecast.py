@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any, Literal
 
-from plumbline.analysis.cost.forecast import DeliveredRate, ForecastInputs, UnknownInput
+from plumbline.analysis.cost.forecast import DeliveredRate, ForecastInputs, RateBasis, UnknownInput
 from plumbline.analysis.cost.scale_to_zero import MONTH_S, ScaleToZero
 from plumbline.analysis.cost.scenarios import Fleet, Range, fleet
 from plumbline.analysis.cost.trial_bill import MONTH_H
@@ -181,7 +181,7 @@ class HostedForecast:
     purchase: Purchase
     own: SelfHosted | None = None
     price: str = ""
-    rate: str = ""
+    rate: RateBasis | None = None
     utilisation: Range | None = None
     expected: float = 1.0
     volume: float | None = None
@@ -255,8 +255,10 @@ def deployment(case: ForecastInputs, purchase: Purchase) -> tuple[SelfHosted, st
     }
     if priced.purchase != "serverless":
         return SelfHosted(**about, always_on=case.always_on(), whole=priced.whole), priced.basis, delivered
-    found = case.scale_to_zero(delivered.rate.expected, delivered.basis)
-    return found if isinstance(found, str) else (Serverless(**about, endpoint=found[0]), priced.basis, replace(delivered, basis=found[1]))
+    found = case.scale_to_zero(delivered.rate.expected)
+    if isinstance(found, str):
+        return found
+    return Serverless(**about, endpoint=found), priced.basis, replace(delivered, basis=replace(delivered.basis, up=found))
 
 
 def _break_even(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from plumbline.analysis.cost.forecast import ForecastInputs
+from plumbline.analysis.cost.forecast import ForecastInputs, RateBasis
 from plumbline.analysis.cost.hosted_forecast import SelfHosted, Serverless, deployment, hosted_forecast
 from plumbline.analysis.cost.scale_to_zero import MONTH_S
 from plumbline.analysis.cost.scenarios import Fleet
@@ -23,11 +23,13 @@ _STEPS, MONTHS = 1000, 12
 
 
 class PaymentOption(NamedTuple):
-    """`cost`: of instances, or USD for one hosted request. `basis`: what it rests on, in words."""
+    """`cost`: of instances, or USD for one hosted request. `basis`: what the price rests on, in words; `rate`: of an endpoint that scales to
+    zero, what its rate rests on."""
 
     name: str
     cost: SelfHosted | float
     basis: str
+    rate: RateBasis | None = None
 
     def monthly(self, volume: float, utilisation: float) -> float:
         return volume * self.cost if isinstance(self.cost, float) else self.cost.monthly(volume, utilisation)
@@ -99,8 +101,7 @@ def payment_options(case: ForecastInputs, others: Iterable[Provider] = (), growt
             left_out.append(f"{name}: {found}")
             continue
         cost, basis, delivered = found
-        basis += f"; {delivered.basis}" if isinstance(cost, Serverless) else ""
-        options.append(PaymentOption(name, cost, basis))
+        options.append(PaymentOption(name, cost, basis, delivered.basis if isinstance(cost, Serverless) else None))
     for each in hosted_forecast(case.provider, case.workload, case.trials, case.economics, case.on).against:
         if each.per_request is not None:
             options.append(PaymentOption(each.hosted.name, each.per_request, each.request))

@@ -35,7 +35,7 @@ from plumbline.presentation.charts.chart import (
     significant,
     vertical,
 )
-from plumbline.words.costs import break_even_text, format_driver, run_text, spot_even_text
+from plumbline.words.costs import break_even_text, format_driver, rate_text, run_text, spot_even_text
 from plumbline.words.precision import quality_text, saving_text
 
 PARTS = {
@@ -177,7 +177,7 @@ def parts_chart(forecast: CostForecast) -> Chart | None:
         name=f"{forecast.kind}-{forecast.workload}-{forecast.provider}-parts",
         section=COST_SECTION,
         title=f"Cost components of {forecast.outcome}, {forecast.workload} on {forecast.provider}",
-        caption=f"{capitalize_first(format_name(forecast.price))}. Rate {forecast.rate}.{note}",
+        caption=f"{capitalize_first(format_name(forecast.price))}. Rate {rate_text(forecast.rate)}.{note}",
         data=data,
         layout=_stacked_layout(scale.suffix, bargap=0.4),
         height=290,
@@ -258,7 +258,7 @@ def volume_chart(h: HostedForecast) -> Chart | None:
         name=f"inference-{h.workload}-{h.provider}-break-even-volume",
         section=COST_SECTION,
         title=f"Own or hosted, by monthly volume, {h.workload} on {h.provider}",
-        caption=f"{sentences} Rate {h.rate}.{'' if h.volume is None else ' Dotted: the declared volume.'}",
+        caption=f"{sentences} Rate {rate_text(h.rate)}.{'' if h.volume is None else ' Dotted: the declared volume.'}",
         data=data,
         layout=_monthly_layout(scale, axis("requests a month", rangemode="tozero", tickformat="~s"), h.volume),
     )

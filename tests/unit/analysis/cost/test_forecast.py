@@ -18,7 +18,7 @@ from plumbline.analysis.prices.book import quote
 from plumbline.analysis.trial_sample import MetricValue, TrialSample
 from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.economics import Economics
-from plumbline.words.costs import spot_reason
+from plumbline.words.costs import rate_text, spot_reason
 
 DAY = date(2026, 11, 20)
 CHAT, GPT = declared().workloads["chat-tiny-cpu"], declared().workloads["gpt-tiny-cpu"]
@@ -124,7 +124,7 @@ def test_fully_used_is_the_highest_rate_within_the_slo_where_it_was_searched() -
     found = cost_forecast(provider(), CHAT, trials(CHAT, searched | {"highest_sustained_rate value sweep": 40.0}), economics(), DAY)
     assert found.metric == "cost_per_good_request"
     assert found.model is not None and found.model.rate.expected == pytest.approx(36.0)  # nine of ten of them within the SLO
-    assert found.rate is not None and "40.0" in found.rate.split()
+    assert "40.0" in rate_text(found.rate).split()
     below = cost_forecast(provider(), CHAT, trials(CHAT, searched | {"highest_sustained_rate value sweep": 5.0}), economics(), DAY)
     assert below.model is not None and below.model.rate.expected == pytest.approx(4.5)  # the steady phase's rate broke the SLO
 
@@ -233,7 +233,7 @@ def test_a_scenario_on_spot_takes_the_restarts_that_its_run_takes(rate: float) -
     assert spot.model is not None and run.cost is not None and run.run is not None and run.run.every_s is not None
     quiet_s = run.run.every_s + run.run.checkpoint_s
     assert calm.model.rate.expected / spot.model.rate.expected == pytest.approx(run.cost.expected.held_s / quiet_s)
-    assert "interruptions an hour" in spot.rate and "interruptions" not in calm.rate
+    assert "interruptions an hour" in rate_text(spot.rate) and "interruptions" not in rate_text(calm.rate)
 
 
 def test_a_run_is_what_was_asked_else_declared_else_one_pass_over_the_data() -> None:
