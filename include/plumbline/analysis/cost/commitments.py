@@ -90,7 +90,7 @@ def commitments(
         ahead = reserved - used - unused
         following = (p.until for begin, name, _, p in prices if begin == until and {x.name for x in places[name]} & {x.name for x in own})
         others = _others(own, providers, now.date(), known_used / known_passed) if known_passed else []
-        best = min(others, key=lambda each: (each[0], each[1].provider), default=(None, None))
+        best = min(others, key=lambda each: (each[0], each[1].provider), default=None)
         found.append(
             Commitment(
                 contract,
@@ -106,7 +106,8 @@ def commitments(
                 float(ahead),
                 Money(float(unused * usd)),
                 Money(float(ahead * usd)),
-                *best,
+                None if best is None else best[0],
+                None if best is None else best[1],
                 max(filter(None, following), default=None),
                 known_passed > 0,
             )
