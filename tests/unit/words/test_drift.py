@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from tests.golden import Golden
 
-from plumbline.analysis.drift.comparison import MetricComparison
+from plumbline.analysis.drift.comparison import Comparison, LastingChange, MetricComparison, Reliability
+from plumbline.analysis.drift.creep import Creep
 from plumbline.metrics.formatting import format_change, format_probe_name
 from plumbline.words import drift
 
@@ -51,3 +52,14 @@ def test_intervals_doubts_and_probes_in_words(golden: Golden) -> None:
 )
 def test_a_name_can_be_taken_apart_again(named: str, parts: tuple[str, str | None, str]) -> None:
     assert drift.parse_metric_name(named) == parts
+
+
+def test_what_a_long_series_shows_is_a_sentence_also_for_json() -> None:
+    lasting, crept = LastingChange("step", "2026-03"), Creep(0.12, 0.0095, 1e-4)
+    assert drift.past_text(lasting) == "the series shows a lasting step since campaign 2026-03"
+    assert drift.past_text(crept) == "crept away from the oldest accepted baseline by +12 %, +0.95 % a campaign"
+    rows = (replace(ROW, past=lasting), replace(ROW, past=crept), ROW)
+    comparison = Comparison("s", ("2026-01",), "2026-04", False, 0.95, rows, (), Reliability(5, (), (), 0, 5, 0, 5, 0))
+    data = drift.comparison_data(comparison)
+    assert [row["past"] for row in data["rows"]] == [drift.past_text(lasting), drift.past_text(crept), None]
+    assert data.keys() == vars(comparison).keys() and data["rows"][2] == vars(ROW)
