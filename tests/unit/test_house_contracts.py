@@ -34,9 +34,14 @@ PLANTED = [
     ("Analysis is pure: data in, data out", "analysis/cost/budget.py", "import httpx"),
     ("A room imports only from floors below it", "analysis/drift/effect.py", "import plumbline.words.decisions"),
     (
-        "Analysis makes no text of numbers: it imports no formatting",
+        "Analysis and answers make no text of numbers: they import no formatting",
         "analysis/drift/effect.py",
         "from plumbline.metrics.formatting import format_change",
+    ),
+    (
+        "Analysis and answers make no text of numbers: they import no formatting",
+        "answers/held_spans.py",
+        "from plumbline.metrics.formatting import join_words",
     ),
     ("Only airflow, embedded and dags import Airflow", "workflows/retain.py", "import airflow"),
     (

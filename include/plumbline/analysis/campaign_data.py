@@ -43,7 +43,7 @@ class FindingRow:
     """A finding's content in a report. `explanation`: what it is attributed to, in words; empty if nothing explains it.
 
     `headline`: the first line, without severity; `evidence`: the numbers behind it, empty if the finding cannot be read. `direction`: `regressed` or `improved` of a performance finding, else empty. `effect`: a fraction. `type`: its id among the types of findings. `usd_per_month`: what it costs at the declared volumes
-    (negative: saves), None if unknown. `owner`: the teams whose workloads it concerns.
+    (negative: saves), None if unknown. `teams`: those whose workloads it concerns.
     """
 
     finding_id: str
@@ -59,7 +59,7 @@ class FindingRow:
     direction: str = ""
     effect: float | None = None
     usd_per_month: float | None = None
-    owner: str = ""
+    teams: tuple[str, ...] = ()
     type: str = ""
 
 

@@ -17,7 +17,6 @@ from plumbline.declarations import Declarations
 from plumbline.findings.headline import headline, one_per_headline
 from plumbline.findings.monthly_cost import sum_costs
 from plumbline.findings.types import stored_type
-from plumbline.metrics.formatting import join_words
 from plumbline.results.finding import OPEN_STATES
 from plumbline.results.stored import read_finding
 
@@ -75,7 +74,7 @@ def finding_row(view: FindingView, entry: Entry | None = None) -> FindingRow:
         direction = finding.direction_of(finding.series_key) or ""
         row = replace(row, headline=headline(finding, usd), evidence=finding.evidence, direction=direction)
     if entry is not None:
-        row = replace(row, usd_per_month=entry.cost.usd, owner=join_words(entry.teams))
+        row = replace(row, usd_per_month=entry.cost.usd, teams=entry.teams)
     return row
 
 

@@ -13,9 +13,8 @@ from plumbline.archive import Archive, FindingView, PriceView
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.findings.headline import headline
-from plumbline.findings.monthly_cost import MonthlyCost, monthly_cost
+from plumbline.findings.monthly_cost import MonthlyCost, cost_on_providers, monthly_cost
 from plumbline.findings.types import about_price
-from plumbline.metrics.formatting import format_amount
 from plumbline.results.finding import UNREADABLE_ERRORS, Finding, FindingState
 from plumbline.results.sample import Series
 from plumbline.results.stored import read_finding
@@ -75,13 +74,7 @@ def _cost_by_provider(
             series = Series.parse(members[0].series_key or "")
             part = replace(finding, provider=name, members=members, series_key=members[0].series_key or "", workload=series.workload)
             costs.append(_cost_of(declared, view, part, accepted))
-    known = [cost for cost in costs if cost.usd is not None]
-    if not known:
-        return costs[0] if costs else MonthlyCost(None, "")
-    usd = sum(cost.usd or 0.0 for cost in known)
-    unknown = f"; of {len(costs) - len(known)} more providers unknown" if len(known) < len(costs) else ""
-    verb = "costs" if usd >= 0 else "saves"
-    return MonthlyCost(usd, f"{verb} {format_amount(abs(usd))} USD a month on {len(known)} providers at the declared volumes{unknown}")
+    return cost_on_providers(costs)
 
 
 def _cost_of(declared: Declarations, view: FindingView, finding: Finding, accepted: Mapping[tuple[str, str], PriceView]) -> MonthlyCost:

@@ -18,7 +18,7 @@ from plumbline.declarations.providers.rates import Purchase
 from plumbline.findings.types import about_price, about_speed, type_of
 from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.findings.types.price_change import PriceChange
-from plumbline.metrics.formatting import format_money, format_money_change, format_monthly, format_significant
+from plumbline.metrics.formatting import format_amount, format_money, format_money_change, format_monthly, format_significant
 from plumbline.results.finding import Finding, Member, PriceMove
 from plumbline.results.sample import Series
 
@@ -44,6 +44,17 @@ class MonthlyCost:
     text: str
     low: float | None = None
     high: float | None = None
+
+
+def cost_on_providers(costs: Sequence[MonthlyCost]) -> MonthlyCost:
+    """The sum of one finding's costs, one a provider; of those that are known."""
+    known = [cost for cost in costs if cost.usd is not None]
+    if not known:
+        return costs[0] if costs else MonthlyCost(None, "")
+    usd = sum(cost.usd or 0.0 for cost in known)
+    unknown = f"; of {len(costs) - len(known)} more providers unknown" if len(known) < len(costs) else ""
+    verb = "costs" if usd >= 0 else "saves"
+    return MonthlyCost(usd, f"{verb} {format_amount(abs(usd))} USD a month on {len(known)} providers at the declared volumes{unknown}")
 
 
 def sum_costs(costs: Iterable[MonthlyCost]) -> MonthlyTotal:

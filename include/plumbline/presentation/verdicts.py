@@ -413,7 +413,7 @@ def _actions(conclusions: Conclusions, moves: Sequence[Switch]) -> tuple[Action,
                 Action(
                     f"{_type(finding).advise(finding.direction, finding.effect)} {finding.provider}",
                     finding.headline,
-                    finding.owner or OPERATIONS,
+                    join_words(finding.teams) or OPERATIONS,
                     usd,
                 ),
             )

@@ -131,7 +131,7 @@ def test_nothing_changed_is_said_of_what_was_compared_alone(
 
 
 def test_losses_and_savings_are_money_a_month(sample: CampaignData) -> None:
-    waiting = tuple(finding("performance", direction="regressed", provider=p, usd_per_month=usd, owner="platform") for p, usd in (("a", 120.0), ("b", 30.0), ("c", None), ("d", -50.0)))  # fmt: skip
+    waiting = tuple(finding("performance", direction="regressed", provider=p, usd_per_month=usd, teams=("platform",)) for p, usd in (("a", 120.0), ("b", 30.0), ("c", None), ("d", -50.0)))  # fmt: skip
     found = conclude(
         replace(
             sample, history=CampaignHistory(open_findings=waiting, volumes=RENTED, monthly=sum_monthly(f.usd_per_month for f in waiting))

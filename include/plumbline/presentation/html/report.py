@@ -20,7 +20,7 @@ from plumbline.analysis.cost.campaign_bill import sum_costs
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.winner_change import StoredChange, WinnerChange
 from plumbline.declarations.promises.judging.row import PromiseRow
-from plumbline.metrics.formatting import capitalize_first, format_bytes, format_monthly, format_name
+from plumbline.metrics.formatting import capitalize_first, format_bytes, format_monthly, format_name, join_words
 from plumbline.presentation.availability import watch_view
 from plumbline.presentation.card_tables import TableRow, card_tables
 from plumbline.presentation.chart_evidence import ChartEvidence, read_evidence
@@ -214,6 +214,7 @@ def report_templates() -> Environment:
         "words": format_name,
         "monthly": format_monthly,
         "sentence": capitalize_first,
+        "listed": join_words,
         "size": format_bytes,
         "svg": lambda chart: Markup(svg(chart)),
         "md": escape_markdown,
