@@ -99,7 +99,8 @@ class AbsoluteLimit:
 
 @dataclass(frozen=True)
 class SlowFigure:
-    """`value` in SI units, and its `change` from the fleet's median as a fraction. `suspect`: it decides nothing until it is measured again."""
+    """`value` in SI units, and its `change` from the fleet's median as a fraction. `suspect`: it decides nothing until it is measured
+    again."""
 
     metric: str
     value: float

@@ -159,7 +159,8 @@ def _html(fleet: FleetVerdict, head: str, about: str) -> str:
         "<style>:root{color-scheme:light dark}body{font:15px system-ui;margin:1em}div{overflow-x:auto}table{border-collapse:collapse}"
         "th,td{border-bottom:1px solid #8888;padding:.3em .6em;text-align:left;vertical-align:top}ul{margin:0;padding-left:1.2em}"
         ".good{color:#2a8a3e}.warn{color:#b36b00}.bad{color:#d33}</style>\n"
-        f"<h1>{escape(head)}</h1>\n<p>{escape(about)}</p>\n<p><strong class='{judge_delivery(fleet).tone}'>{escape(summary(fleet))}</strong></p>\n{alike}"
+        f"<h1>{escape(head)}</h1>\n<p>{escape(about)}</p>\n"
+        f"<p><strong class='{judge_delivery(fleet).tone}'>{escape(summary(fleet))}</strong></p>\n{alike}"
         f"<div><table><tr><th>node</th>{heads}<th>why</th></tr>\n{rows}</table></div>\n<h2>What the test finds</h2>\n<ul>"
         f"{''.join(f'<li>{escape(line)}</li>' for line in method(fleet))}</ul>\n</html>\n"
     )

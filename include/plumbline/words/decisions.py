@@ -58,8 +58,8 @@ def today_text(decision: Decision, today: Decision | None) -> str:
 
 
 def with_certainty(provider: str, probability: float | None, bar: float = CERTAINTY) -> str:
-    """A provider with the probability of what is said of it, such as `cirrus (92 % sure)`, below the bar `cirrus (67 %)`; the name alone where
-    it is unknown."""
+    """A provider with the probability of what is said of it, such as `cirrus (92 % sure)`, below the bar `cirrus (67 %)`; the name alone
+    where it is unknown."""
     sure = "" if probability is None or probability < bar else " sure"
     return provider if probability is None else f"{provider} ({format_probability(probability)}{sure})"
 

@@ -69,8 +69,9 @@ class HourlyPrice:
 
 @dataclass(frozen=True)
 class RateBasis:
-    """What a rate rests on. `per_second`: outcomes at the load; `sustained`: requests at the highest rate that keeps the SLO, where `steady` is what
-    the steady phase offered. `restarts`: of a training that is interrupted, in words. `up`: the endpoint that scales to zero."""
+    """What a rate rests on. `per_second`: outcomes at the load; `sustained`: requests at the highest rate that keeps the SLO, where
+    `steady` is what the steady phase offered. `restarts`: of a training that is interrupted, in words. `up`: the endpoint that scales to
+    zero."""
 
     load: Literal["steady", "offered", "sustained"]
     per_second: float

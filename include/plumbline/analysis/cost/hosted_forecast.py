@@ -84,8 +84,9 @@ Follows = Literal[
 
 @dataclass(frozen=True)
 class BreakEvenPoint:
-    """`value`: the requests a month, or the utilisation, from which on self-hosting is cheaper; None where there is no such point. `hosted` and
-    `own`: what was compared, USD for a request or a month. `at`: the utilisation, or the requests a month, that it holds for."""
+    """`value`: the requests a month, or the utilisation, from which on self-hosting is cheaper; None where there is no such point.
+    `hosted` and `own`: what was compared, USD for a request or a month. `at`: the utilisation, or the requests a month, that it holds
+    for."""
 
     value: float | None
     follows: Follows

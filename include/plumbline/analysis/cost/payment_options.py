@@ -23,8 +23,8 @@ _STEPS, MONTHS = 1000, 12
 
 
 class PaymentOption(NamedTuple):
-    """`cost`: of instances, or USD for one hosted request. `basis`: what the price rests on, in words; `rate`: of an endpoint that scales to
-    zero, what its rate rests on."""
+    """`cost`: of instances, or USD for one hosted request. `basis`: what the price rests on, in words; `rate`: of an endpoint that scales
+    to zero, what its rate rests on."""
 
     name: str
     cost: SelfHosted | float

@@ -42,8 +42,9 @@ _NOT_MEASURED = frozenset(
 
 @dataclass(frozen=True)
 class QualityDifference:
-    """The figures of a precision and of the `other` one that it is compared with; None: not measured. `spread`: the widest interval over the
-    repeats of both, None of one repeat each. Without a run of its own for each seed it is unknown how much of a small difference is chance."""
+    """The figures of a precision and of the `other` one that it is compared with; None: not measured. `spread`: the widest interval over
+    the repeats of both, None of one repeat each. Without a run of its own for each seed it is unknown how much of a small difference is
+    chance."""
 
     is_reference: bool
     own: float | None

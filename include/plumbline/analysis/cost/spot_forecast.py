@@ -23,7 +23,8 @@ _HIGHEST = 1.0
 
 @dataclass(frozen=True)
 class SpotBreakEven:
-    """Which of the two is cheaper and why, at prices in USD an hour. `per_hour`: interruptions an hour at which both cost the same, of `from_rate`."""
+    """Which of the two is cheaper and why, at prices in USD an hour. `per_hour`: interruptions an hour at which both cost the same, of
+    `from_rate`."""
 
     follows: Literal["spot_is_free", "spot_costs_as_much", "no_paid_time", "spot_at_any_rate", "from_rate"]
     on_demand_per_hour: float

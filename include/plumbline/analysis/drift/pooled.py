@@ -101,8 +101,8 @@ UndecidedReason = Literal["no_control", "control_moved", "one_cloud", "clouds_sc
 
 @dataclass(frozen=True)
 class Undecided:
-    """Why a fleet cannot tell. Of clouds that scatter: their number, and how many like these would show an effect of the threshold; None: no
-    number of them."""
+    """Why a fleet cannot tell. Of clouds that scatter: their number, and how many like these would show an effect of the threshold; None:
+    no number of them."""
 
     reason: UndecidedReason
     clouds: int = 0
@@ -305,7 +305,8 @@ def _missing_control(free: Sequence[_Witness], matters: float) -> Undecided | No
 
 
 def _clouds_that_decide(clouds: int, df: int, variance: float, other: float, level: float, worth: float) -> int | None:
-    """How many clouds like these with the change would show an effect of the threshold, `worth` as a logarithm; None beyond _MOST_CLOUDS."""
+    """How many clouds like these with the change would show an effect of the threshold, `worth` as a logarithm; None beyond
+    _MOST_CLOUDS."""
     for count in range(clouds + 1, _MOST_CLOUDS + 1):
         error = math.sqrt(variance * clouds / count + other)
         if -float(special.stdtrit(PRIOR_DF + df + count - clouds, level / 2)) * error <= worth:

@@ -61,8 +61,8 @@ PriceReasonCode = Literal[
 
 @dataclass(frozen=True)
 class PriceReason:
-    """Why a price is held, outdated, or believed as the first one. `price` and what it was `compared` with: USD per GPU-hour. `days`: the age of
-    the reading. `source`: the other one that confirms it. The rest is in the reading itself."""
+    """Why a price is held, outdated, or believed as the first one. `price` and what it was `compared` with: USD per GPU-hour. `days`: the
+    age of the reading. `source`: the other one that confirms it. The rest is in the reading itself."""
 
     code: PriceReasonCode
     price: float = 0.0

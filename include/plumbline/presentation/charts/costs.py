@@ -217,7 +217,8 @@ def spot_chart(s: SpotForecast) -> Chart | None:
         name=f"training-{s.workload}-{s.provider}-spot",
         section=COST_SECTION,
         title=f"Finished run on spot, {s.workload} on {s.provider}",
-        caption=f"{capitalize_first(run_text(s.work))}; {s.restart_basis}. {capitalize_first(spot_even_text(s.cost.why))}. Waiting for capacity is not included.",
+        caption=f"{capitalize_first(run_text(s.work))}; {s.restart_basis}. {capitalize_first(spot_even_text(s.cost.why))}. "
+        "Waiting for capacity is not included.",
         data=data,
         layout={
             "xaxis": log_axis(f"{along} (log scale)", rates.tolist()),
