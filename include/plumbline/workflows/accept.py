@@ -30,6 +30,7 @@ from plumbline.presentation.acceptance import sheets
 from plumbline.results import MetricRow, ResultDocument
 from plumbline.results.document import CONTENTION
 from plumbline.results.finding import OPEN_STATES
+from plumbline.words.acceptance import lacking_of, reasons_of
 from plumbline.workflows import collect, plan_trials, record, rehearse, validate
 from plumbline.workflows.evidence_pack import EvidencePack, write_evidence_pack
 from plumbline.workflows.findings import apply
@@ -185,6 +186,16 @@ class Acceptance:
     fleet: FleetVerdict
     pack: EvidencePack
     findings: tuple[str, ...] = ()
+
+    @property
+    def why_returned(self) -> dict[str, list[str]]:
+        """By node that goes back: the reasons in words."""
+        return {verdict.node.name: list(reasons_of(verdict)) for verdict in self.fleet.returned}
+
+    @property
+    def why_not_measured(self) -> dict[str, str]:
+        """By node that is neither accepted nor goes back: what is missing, in words."""
+        return {verdict.node.name: "; ".join(lacking_of(verdict)) for verdict in (*self.fleet.unmeasured, *self.fleet.upgrading)}
 
 
 def sheet_file(campaign_id: str) -> Path:

@@ -59,5 +59,4 @@ def sheet(chosen: list[Row], *, params: Any = None) -> Row:
     declared = load_in_force()
     place = declared.providers[params["provider"]]
     done = accept.write_sheet(campaign, place, accept.sheet_file(campaign), references=declared.references, replace=True)
-    missing = {v.node.name: "; ".join(v.lacking) for v in (*done.fleet.unmeasured, *done.fleet.upgrading)}
-    return {"file": str(done.pack.file), "send_back": {v.node.name: list(v.reasons) for v in done.fleet.returned}, "not_measured": missing}
+    return {"file": str(done.pack.file), "send_back": done.why_returned, "not_measured": done.why_not_measured}
