@@ -13,15 +13,19 @@ from plumbline.cli.declared import inference_workload
 from plumbline.cli.output import Json, clear_errors, emit, fail, out, table
 from plumbline.declarations import DeclarationError
 from plumbline.declarations.loader import display_path
-from plumbline.declarations.workloads.access_logs import LogFormat
 from plumbline.declarations.workloads.script_files import packed_files
-from plumbline.declarations.workloads.text_file import UnusableFile
+from plumbline.formats.reading.access_log import ACCESS_LOGS
+from plumbline.formats.reading.text_file import UnusableFile
 from plumbline.metrics.formatting import format_count
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.workflows.workload_from_log import TEMPLATE, WorkloadOfLog, workload_from_log
 
 if TYPE_CHECKING:
     from plumbline.workflows.new_script import Understood
+
+    LogFormat = str
+else:
+    LogFormat = Literal[tuple(ACCESS_LOGS)]
 
 _PACKED_SHOWN = 30
 workload = typer.Typer(help="Make workloads from your own traffic, prompts and training scripts.", no_args_is_help=True)

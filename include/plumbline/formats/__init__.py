@@ -1,8 +1,10 @@
-"""Formats of results that other programs write, one file a format. A new file with `@register` is all that a format needs.
+"""Formats of what other programs write, one file a format. A new file with `@register` is all that a format needs.
 
-registry     formats by name; `register`
-reading      what formats share: checked fields, runs and their gaps, the base class of each kind of format
-the others   one format each: a tool's file (`ToolFile`), a command's output (`CommandOutput`), or a publisher's table (`PublishedTable`)
+registry        formats by name; `register`
+reading         what formats share: checked fields, runs and their gaps, the base class of each kind of format
+access_logs     one log of requests each (`AccessLogFormat`), which becomes a workload
+training_logs   one program's log each (`TrainingLog`), from which a script's steps are read
+the others      one format each: a tool's file (`ToolFile`), a command's output (`CommandOutput`), or a publisher's table (`PublishedTable`)
 """
 
 from plumbline.formats.reading.command_output import COMMAND_OUTPUTS, CommandOutput, DeclaredNumbers, Output, UnreadableOutput

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
@@ -35,20 +34,22 @@ def register(format_: AnyKind) -> AnyKind:
 
 
 class Formats(Mapping[str, AnyFormat], Generic[AnyFormat]):
-    """The formats of one kind by name, in their order. Files of this package register theirs before the first look-up."""
+    """The formats of one kind by name, in their order. Files of this package register theirs before the first look-up.
 
-    def __init__(self, kind: type[AnyFormat]) -> None:
-        self._kind = kind
+    `folder`: the one below this package that holds all formats of the kind; empty for the package's own files."""
+
+    def __init__(self, kind: type[AnyFormat], folder: str = "") -> None:
+        self._kind, self._folder = kind, folder
 
     def __getitem__(self, name: str) -> AnyFormat:
-        load_own()
+        load_own(self._folder)
         found = REGISTERED[name]
         if not isinstance(found, self._kind):
             raise KeyError(name)
         return found
 
     def __iter__(self) -> Iterator[str]:
-        load_own()
+        load_own(self._folder)
         own = [one for one in REGISTERED.values() if isinstance(one, self._kind)]
         return iter([one.name for one in sorted(own, key=lambda one: (one.order, one.name))])
 
@@ -57,7 +58,9 @@ class Formats(Mapping[str, AnyFormat], Generic[AnyFormat]):
 
 
 @cache
-def load_own() -> None:
-    """Import every file of this package, so that a new one is known without a list of files."""
-    for module in iter_modules(sys.modules[__package__].__path__):
-        import_module(f"{__package__}.{module.name}")
+def load_own(folder: str = "") -> None:
+    """Import every file of this package, or of a folder below it, so that a new one is known without a list of files."""
+    package = import_module(f"{__package__}.{folder}" if folder else str(__package__))
+    for module in iter_modules(package.__path__):
+        if not module.ispkg:
+            import_module(f"{package.__name__}.{module.name}")

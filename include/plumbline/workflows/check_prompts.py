@@ -9,7 +9,7 @@ import numpy as np
 
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.prompts import selection_hash
-from plumbline.declarations.workloads.text_file import UnusableFile
+from plumbline.formats.reading.text_file import UnusableFile
 from plumbline.harness.inference.load.own_prompts import OwnPrompts, selected_rows
 from plumbline.harness.inference.load.served_tokenizer import CheckpointTokenizer, tokenizer_of
 

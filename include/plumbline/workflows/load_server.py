@@ -20,7 +20,8 @@ from plumbline.declarations.thresholds import ClientLimits
 from plumbline.declarations.urls import sends_in_clear, url_problem
 from plumbline.declarations.workloads.load import Arrivals
 from plumbline.declarations.workloads.prompts import PromptFormat, read_rows
-from plumbline.declarations.workloads.text_file import UnusableFile, read_bytes
+from plumbline.declarations.workloads.text_file import read_bytes
+from plumbline.formats.reading.text_file import UnusableFile
 from plumbline.harness.inference.analysis.metrics import metrics_of
 from plumbline.harness.inference.analysis.validity import client_limited
 from plumbline.harness.inference.endpoint import openai_wire

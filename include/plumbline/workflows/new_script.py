@@ -24,8 +24,6 @@ from pydantic import TypeAdapter, ValidationError
 from plumbline.declarations import DeclarationError, installation_paths
 from plumbline.declarations.loader import display_path, load_file
 from plumbline.declarations.workloads.script import (
-    KNOWN_FORMATS,
-    NUMBER,
     CsvReport,
     JsonLinesReport,
     KnownReport,
@@ -37,6 +35,7 @@ from plumbline.declarations.workloads.script import (
 from plumbline.declarations.workloads.script_files import LEFT_OUT
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.formats.reading.lines import json_object
+from plumbline.formats.reading.training_log import NUMBER, TRAINING_LOGS, PrintedSteps
 from plumbline.harness.gang.channel import free_port
 from plumbline.harness.process_tree import kill_tree
 from plumbline.harness.training.script.process import command_environment
@@ -133,9 +132,9 @@ def _recognise(lines: list[str], events: list[str], folder: Path, new: list[Path
 
 def _candidates(lines: list[str], folder: Path, new: list[Path]) -> Iterator[Report]:
     yield ReporterReport(format="reporter")
-    for name, known in KNOWN_FORMATS.items():
-        if isinstance(known, RegexReport):
-            yield KnownReport(format=name)  # type: ignore[arg-type]
+    for name, known in TRAINING_LOGS.items():
+        if isinstance(known, PrintedSteps):
+            yield KnownReport(format=name)
     yield from (JsonLinesReport(format="jsonl", **keys) for keys in _keys_of_objects(lines))
     for path in new:
         name = str(path.relative_to(folder))
@@ -218,14 +217,14 @@ def work_of_step(settings: Settings, processes: int) -> tuple[str, int, str] | N
 
 
 def report_named(text: str) -> Report:
-    """A format as an option names it: one of KNOWN_FORMATS, reporter, or a regular expression. ValueError."""
-    known = text == "reporter" or text in KNOWN_FORMATS
+    """A format as an option names it: one of TRAINING_LOGS, reporter, or a regular expression. ValueError."""
+    known = text == "reporter" or text in TRAINING_LOGS
     try:
         adapter: TypeAdapter[Report] = TypeAdapter(Report)
         return adapter.validate_python({"format": text} if known else {"format": "regex", "pattern": text})
     except ValidationError as error:
         raise ValueError(
-            f"{error.errors()[0]['msg'].removeprefix('Value error, ')} (or one of reporter, {', '.join(KNOWN_FORMATS)})"
+            f"{error.errors()[0]['msg'].removeprefix('Value error, ')} (or one of reporter, {', '.join(TRAINING_LOGS)})"
         ) from None
 
 

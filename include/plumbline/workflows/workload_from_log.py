@@ -17,10 +17,11 @@ import yaml
 
 from plumbline.declarations import DeclarationError, InferenceWorkload, installation_paths
 from plumbline.declarations.loader import load_file
-from plumbline.declarations.workloads.access_logs import AccessLog, LogFormat, LoggedRequest, read_log
 from plumbline.declarations.workloads.load import DAY_S, MAX_TRACE_ROWS
-from plumbline.declarations.workloads.text_file import UnusableFile, decode, read_bytes
+from plumbline.declarations.workloads.text_file import decode, read_bytes
 from plumbline.declarations.yaml_source import UnreadableYaml, read_yaml
+from plumbline.formats.reading.access_log import ACCESS_LOGS, AccessLog, LoggedRequest, read_log
+from plumbline.formats.reading.text_file import UnusableFile
 from plumbline.whole_file import whole_file
 
 TEMPLATE = "chat-replay-cpu"
@@ -34,7 +35,7 @@ class WorkloadOfLog:
     """The written workload. `unknown`: values that the log lacks, and their replacements. Lengths in tokens: min, p50, p95, max."""
 
     name: str
-    format: LogFormat
+    format: str
     workload: Path
     trace: Path
     requests: int
@@ -61,7 +62,7 @@ def workload_from_log(
     file: Path,
     name: str,
     *,
-    kind: LogFormat | None = None,
+    kind: str | None = None,
     like: str = TEMPLATE,
     start_s: float = 0.0,
     duration_s: float | None = None,
@@ -156,7 +157,7 @@ def _with_lengths(
         if given is None and not lengths:
             option = f"--{key.replace('_', '-')}"
             raise UnusableFile(
-                f"{name} has {key.replace('_', ' ')} of no request; expected {option} with a number to use for all ({_HINT[log.format]})"
+                f"{name} has {key.replace('_', ' ')} of no request; expected {option} with a number to use for all ({ACCESS_LOGS[log.format].hint})"
             )
         stand_in = given if given is not None else round(statistics.median(lengths))
         unknown.append(
@@ -167,12 +168,6 @@ def _with_lengths(
     if not usable:
         raise UnusableFile(f"{name} has no request with tokens in and out; expected at least one")
     return usable
-
-
-_HINT: dict[LogFormat, str] = {
-    "vllm": "vLLM logs the prompts' ids with VLLM_LOGGING_LEVEL=DEBUG, the answers' with --enable-log-outputs",
-    "litellm": "prompt_tokens and completion_tokens",
-}
 
 
 def _conversations(requests: Sequence[LoggedRequest], unknown: list[str]) -> list[Turn]:

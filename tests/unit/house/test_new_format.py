@@ -18,8 +18,11 @@ from typer.testing import CliRunner
 
 import plumbline
 from plumbline.cli.app import app
+from plumbline.declarations.workloads.script import KnownReport
 from plumbline.formats import COMMAND_OUTPUTS, TOOL_FILES, Format, register
+from plumbline.formats.reading.access_log import ACCESS_LOGS
 from plumbline.formats.reading.published_table import PUBLISHED_TABLES
+from plumbline.formats.reading.training_log import TRAINING_LOGS
 from plumbline.formats.registry import REGISTERED
 
 PACKAGE = Path(plumbline.__file__).parent
@@ -54,6 +57,47 @@ class ToyRing(CommandOutput):
             raise UnreadableOutput("no line of toy-ring with its time")
         micros = float(text.split("ring took")[1].split()[0])
         return Output([metric_row("collective_latency", micros * 1e-6, 1)])
+"""
+ACCESS_LOG = """
+import json
+
+from plumbline.formats.reading.access_log import AccessLogFormat, LoggedRequest
+from plumbline.formats.registry import register
+
+
+@register
+class ToyGateway(AccessLogFormat):
+    name = "toy-gateway"
+    expected = "lines that begin with toy"
+    hint = "each line has both lengths"
+
+    def matches(self, text, name):
+        return text.startswith("toy ")
+
+    def read(self, text, name, log):
+        for number, line in enumerate(text.splitlines(), start=1):
+            at, read, written = line.removeprefix("toy ").split()
+            log.requests.append(LoggedRequest(number, float(at), int(read), int(written)))
+"""
+TRAINING_LOG = r"""
+from plumbline.formats.reading.training_log import NUMBER, PrintedSteps
+from plumbline.formats.registry import register
+
+
+@register
+class ToyTrainer(PrintedSteps):
+    name = "toy-trainer"
+    pattern = rf"toy (?P<step>\d+) lost (?P<loss>{NUMBER})"
+"""
+LOGS = """\
+import sys
+from plumbline.declarations.workloads.script import KnownReport
+from plumbline.formats.reading.access_log import read_log
+from plumbline.harness.training.script.reports import reader_of
+
+log = read_log("toy 2.5 10 20\\ntoy 1.0 30 40", "a.log")
+step = reader_of(KnownReport(format="toy-trainer")).read("toy 7 lost 0.25")
+print(log.format, [request.input_tokens for request in log.requests], step.step, step.loss)
 """
 RESULT = {"toy_version": "3.1", "rate": 12.5, "clients": 4, "ended": 1763900000}
 WORKLOAD = """\
@@ -113,6 +157,12 @@ def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Python:
                 (copy / each.name).symlink_to(each)
     (room / "toy_bench.py").write_text(TOOL_FILE)
     (room / "toy_ring.py").write_text(OUTPUT)
+    for kind, code in (("access_logs", ACCESS_LOG), ("training_logs", TRAINING_LOG)):
+        (room / kind).unlink()
+        (room / kind).mkdir()
+        for each in (PACKAGE / "formats" / kind).glob("*.py"):
+            (room / kind / each.name).symlink_to(each)
+        (room / kind / "toy.py").write_text(code)
     for name in [name for name in os.environ if name.startswith("PLUMBLINE_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
@@ -155,6 +205,13 @@ def test_a_file_of_a_new_tool_is_imported_from_one_file(python: Python, tmp_path
 
 
 @pytest.mark.integration
+def test_logs_of_a_new_gateway_and_of_a_new_trainer_are_read_from_one_file_each(python: Python) -> None:
+    assert python(LOGS).split() == ["toy-gateway", "[30,", "10]", "7", "0.25"]
+    with pytest.raises(ValueError, match="toy-trainer"):
+        KnownReport(format="toy-trainer")
+
+
+@pytest.mark.integration
 def test_an_output_of_a_new_program_is_measured_from_one_file(python: Python) -> None:
     assert json.loads(python(MEASURE, WORKLOAD)) == pytest.approx([25e-6])
 
@@ -184,12 +241,13 @@ def test_a_name_is_of_one_format() -> None:
 
 
 def test_each_format_has_a_file_of_its_own_and_one_kind() -> None:
-    kinds = [list(TOOL_FILES), list(COMMAND_OUTPUTS), list(PUBLISHED_TABLES)]
+    kinds = [list(TOOL_FILES), list(COMMAND_OUTPUTS), list(PUBLISHED_TABLES), list(ACCESS_LOGS), list(TRAINING_LOGS)]
     assert sorted(name for kind in kinds for name in kind) == sorted(REGISTERED), "each format is of one kind, and known by a command"
     files = [Path(sys.modules[type(one).__module__].__file__ or "") for one in REGISTERED.values()]
-    assert sorted(file.stem for file in files) == sorted(
-        path.stem for path in (PACKAGE / "formats").glob("*.py") if path.stem not in ("__init__", "registry")
-    )
+    own = {
+        path for path in (PACKAGE / "formats").rglob("*.py") if path.stem not in ("__init__", "registry") and path.parent.name != "reading"
+    }
+    assert sorted(files) == sorted(own)
 
 
 def test_the_toy_of_the_page_is_the_one_that_is_tried() -> None:

@@ -13,10 +13,10 @@ from tests.fakes.peak_memory import peak_mib
 
 from plumbline.cli.compare import _values
 from plumbline.declarations.installation import REPOSITORY
-from plumbline.declarations.workloads.text_file import UnusableFile, json_array, json_lines
 from plumbline.declarations.yaml_source import UnreadableYaml, read_yaml
 from plumbline.formats import TOOL_FILES, UnreadableFile, read_benchmark_file
 from plumbline.formats.reading.fields import Fields, without_long_lists
+from plumbline.formats.reading.text_file import UnusableFile, json_array, json_lines
 from plumbline.harness.launcher_protocol import PROGRESS_EVENT, parse_progress
 from plumbline.loadclient.http_responses import InvalidResponse, _object
 from plumbline.loadclient.stated_errors import body_message

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from plumbline.cli.app import app
 from plumbline.declarations import DeclarationError, InferenceWorkload
 from plumbline.declarations.loader import load_file
-from plumbline.declarations.workloads.access_logs import read_log
-from plumbline.declarations.workloads.text_file import UnusableFile
+from plumbline.formats.reading.access_log import read_log
+from plumbline.formats.reading.text_file import UnusableFile
 from plumbline.harness.inference.load.prompts import prompts_of
 from plumbline.harness.inference.load.schedule import schedule_of
 from plumbline.workflows.workload_from_log import WorkloadOfLog, workload_from_log

@@ -14,9 +14,10 @@ from pydantic.json_schema import SkipJsonSchema
 from plumbline.declarations.base import Declared, removed
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.declarations.workloads.models import ServingPrecision
-from plumbline.declarations.workloads.text_file import UnusableFile, add_content, json_lines, read_text
+from plumbline.declarations.workloads.text_file import add_content, read_text
 from plumbline.declarations.workloads.workload import Seed
 from plumbline.declarations.yaml_source import FieldPath
+from plumbline.formats.reading.text_file import UnusableFile, json_lines
 from plumbline.metrics.units import Percent
 
 MAX_TEXT_BYTES = 256 * 2**10

@@ -14,19 +14,10 @@ from pydantic import Field
 
 from plumbline.declarations.base import Declared
 from plumbline.declarations.urls import DeclaredUrl
-from plumbline.declarations.workloads.text_file import (
-    UnusableFile,
-    add_content,
-    decode,
-    deflated,
-    inflated,
-    json_array,
-    json_lines,
-    read_bytes,
-    text_lines,
-)
+from plumbline.declarations.workloads.text_file import add_content, decode, deflated, inflated, read_bytes
 from plumbline.declarations.workloads.workload import Seed
 from plumbline.declarations.yaml_source import FieldPath, value_at
+from plumbline.formats.reading.text_file import UnusableFile, json_array, json_lines, text_lines
 
 MAX_PROMPTS = 100_000
 DEFAULT_PROMPT_TOKENS = 512

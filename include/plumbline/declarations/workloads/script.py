@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
@@ -12,6 +13,7 @@ from plumbline.declarations.urls import DeclaredUrl
 from plumbline.declarations.workloads.checkpoints import Sha256
 from plumbline.declarations.workloads.models import LlamaShape, TransformerShape
 from plumbline.declarations.workloads.training import Parallelism, TrainingJob, TrainingPrecision
+from plumbline.formats.reading.training_log import TRAINING_LOGS
 from plumbline.metrics.units import ByteSize
 
 PATH = r"^\.?[A-Za-z0-9_][A-Za-z0-9_.-]*(/\.?[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
@@ -46,6 +48,13 @@ ScriptFiles = Annotated[FolderFiles | GitFiles, Field(discriminator="source")]
 
 FIELDS = ("step", "loss", "tokens", "samples", "seconds", "milliseconds", "data_wait")
 """What a report may hold: the step's number and loss, the work done in it, its time, and the seconds it waited for data."""
+
+
+if TYPE_CHECKING:
+    KnownFormat = str
+else:
+    KnownFormat = Literal[tuple(TRAINING_LOGS)]
+"""The name of a program whose log is a registered format."""
 
 
 class _Report(Declared):
@@ -117,33 +126,21 @@ class ReporterReport(_Report):
 
 
 class KnownReport(_Report):
-    """The log lines that a program prints by itself; see KNOWN_FORMATS."""
+    """The log that a program writes by itself: one of TRAINING_LOGS."""
 
-    format: Literal["nanogpt", "torchtitan", "huggingface", "megatron", "nemo", "lightning"]
+    format: KnownFormat
 
     @property
     def resolved(self) -> RegexReport | CsvReport:
         """The format in full."""
-        return KNOWN_FORMATS[self.format].model_copy(update={"first": self.first, "every": self.every})
+        return _in_full(self.format).model_copy(update={"first": self.first, "every": self.every})
 
 
-NUMBER = r"[-+]?(?:[0-9][0-9,]*(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|[nN]a[nN]|inf)"
-KNOWN_FORMATS: dict[str, RegexReport | CsvReport] = {
-    "nanogpt": RegexReport(format="regex", pattern=rf"\biter (?P<step>\d+): loss (?P<loss>{NUMBER}), time (?P<milliseconds>{NUMBER})ms"),
-    "torchtitan": RegexReport(format="regex", pattern=rf"\bstep: +(?P<step>[0-9,]+) .*?\bloss: +(?P<loss>{NUMBER})"),
-    "huggingface": RegexReport(format="regex", pattern=rf"\{{['\"]loss['\"]: ['\"]?(?P<loss>{NUMBER})['\"]?,"),
-    "megatron": RegexReport(
-        format="regex",
-        pattern=rf"\biteration +(?P<step>\d+)/ *\d+ \|.*?elapsed time per iteration \(ms\): +(?P<milliseconds>{NUMBER})[/0-9. ]*(?=\|)"
-        rf".*?\| (?:lm )?loss: +(?P<loss>{NUMBER})",
-    ),
-    "nemo": RegexReport(
-        format="regex",
-        pattern=rf"\bglobal_step: (?P<step>\d+) \|.*?\breduced_train_loss: (?P<loss>{NUMBER})(?:.*?\btrain_step_timing in s: (?P<seconds>{NUMBER}))?",
-    ),
-    "lightning": CsvReport(format="csv", file="**/metrics.csv", step="step", loss="train_loss|train_loss_step|train/loss|loss"),
-}
-"""Formats by the name of the program that writes them."""
+@cache
+def _in_full(name: str) -> RegexReport | CsvReport:
+    declared = TRAINING_LOGS[name].declared()
+    return RegexReport.model_validate(declared) if declared["format"] == "regex" else CsvReport.model_validate(declared)
+
 
 Report = Annotated[
     RegexReport | JsonLinesReport | CsvReport | TensorBoardReport | ReporterReport | KnownReport, Field(discriminator="format")

@@ -18,8 +18,9 @@ from plumbline.declarations.installation import installation_paths
 from plumbline.declarations.workloads.prompts import MAX_CONTENT_BYTES, MAX_FILE_BYTES
 from plumbline.declarations.workloads.script import PRIVATE_FOLDER, FolderFiles
 from plumbline.declarations.workloads.script_secrets import refuse_secrets
-from plumbline.declarations.workloads.text_file import UnusableFile, add_content, deflated, inflated
+from plumbline.declarations.workloads.text_file import add_content, deflated, inflated
 from plumbline.declarations.yaml_source import FieldPath, value_at
+from plumbline.formats.reading.text_file import UnusableFile
 
 LEFT_OUT = (".git", "__pycache__", ".venv")
 """Folders and files that are no part of a script's files."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
-from plumbline.declarations.workloads.text_file import UnusableFile
+from plumbline.formats.reading.text_file import UnusableFile
 
 _FOLDERS = frozenset((".aws", ".azure", ".gcloud", ".gnupg", ".kaggle", ".kube", ".ssh", ".wandb"))
 _NAMES = (

@@ -1,28 +1,19 @@
-"""Text files beside the declarations: their text, and the objects of JSON and JSON lines, each with its place for messages."""
+"""Text files beside the declarations: what is read of them and added to a section, and their text. `formats.reading.text_file` has their lines."""
 
 from __future__ import annotations
 
 import base64
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from plumbline.declarations.base import Declared
 from plumbline.declarations.yaml_source import FieldPath, value_at
+from plumbline.formats.reading.text_file import UnusableFile
 
 Section = TypeVar("Section", bound=Declared)
-
-
-class UnusableFile(ValueError):
-    """A file that cannot be used. The message has file, line, field and what was expected, and never text of a prompt.
-
-    `field`: of the section that names the file, what is wrong; empty if it is the file."""
-
-    def __init__(self, message: str, field: str = "") -> None:
-        super().__init__(message)
-        self.field = field
 
 
 def add_content(
@@ -82,38 +73,3 @@ def decode(data: bytes, name: str) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UnusableFile(f"{name} is not UTF-8 text ({error.reason} at byte {error.start}); expected a text file") from None
-
-
-def text_lines(text: str) -> Iterator[tuple[int, str]]:
-    """(number from 1, line) of the lines that hold something."""
-    # By \n alone: splitlines would also cut at characters that JSON strings and prompts may hold.
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            yield number, line.removesuffix("\r")
-
-
-def json_problem(error: ValueError | RecursionError) -> tuple[int, str]:
-    """Line and problem of what `json.loads` refuses: also text nested too deeply, and integers with more digits than Python converts."""
-    return (error.lineno, error.msg) if isinstance(error, json.JSONDecodeError) else (1, str(error))
-
-
-def json_lines(text: str, name: str, expected: str = "one object a line") -> Iterator[tuple[str, int, Any]]:
-    """Place, number and value of each line. UnusableFile, with what was `expected`, for one that is not JSON."""
-    for number, line in text_lines(text):
-        try:
-            yield f"{name}:{number}", number, json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UnusableFile(f"{name}:{number} is not JSON ({json_problem(error)[1]}); expected {expected}") from None
-
-
-def json_array(text: str, name: str) -> Iterator[tuple[str, int, Any]]:
-    """Place, number from 1 and value of each item of a JSON array. UnusableFile if it is none."""
-    try:
-        items = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        line, why = json_problem(error)
-        raise UnusableFile(f"{name}:{line} is not JSON ({why}); expected an array of objects") from None
-    if not isinstance(items, list):
-        raise UnusableFile(f"{name} is not a JSON array; expected one of objects, or a .jsonl file")
-    for number, item in enumerate(items, start=1):
-        yield f"{name}[{number - 1}]", number, item

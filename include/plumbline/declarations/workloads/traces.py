@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.declarations.workloads.load import MAX_TRACE_ROWS, Trace, TraceLayout
-from plumbline.declarations.workloads.text_file import UnusableFile, add_content, json_problem
+from plumbline.declarations.workloads.text_file import add_content
 from plumbline.declarations.yaml_source import FieldPath, value_at
+from plumbline.formats.reading.text_file import UnusableFile, json_problem
 from plumbline.metrics.units import SECONDS, parse
 
 Row = tuple[float, int, int]

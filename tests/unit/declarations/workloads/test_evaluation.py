@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from plumbline.declarations.workloads.evaluation import Evaluation, Question, load_questions, read_questions
-from plumbline.declarations.workloads.text_file import UnusableFile
+from plumbline.formats.reading.text_file import UnusableFile
 
 LINES = '{"prompt": "2 + 2 =", "answer": "4"}\n\n{"prompt": "Sky?", "choices": ["blue", "green"], "answer": "A"}\n{"prompt": "Year?", "pattern": "\\\\b20\\\\d\\\\d\\\\b"}\n'
 

@@ -12,7 +12,7 @@ from plumbline.declarations.loader import load_file
 from plumbline.declarations.trials import without_defaults
 from plumbline.declarations.workloads import prompts
 from plumbline.declarations.workloads.prompts import load_prompts, pack, read_rows, select, selection_hash, unpack
-from plumbline.declarations.workloads.text_file import UnusableFile
+from plumbline.formats.reading.text_file import UnusableFile
 
 CHAT = {
     "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes?"}]

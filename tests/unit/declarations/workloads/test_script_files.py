@@ -13,7 +13,7 @@ import pytest
 
 from plumbline.declarations.workloads.script import PRIVATE_FOLDER, FolderFiles
 from plumbline.declarations.workloads.script_files import folder_hash, load_files, packed_files, unpack
-from plumbline.declarations.workloads.text_file import UnusableFile
+from plumbline.formats.reading.text_file import UnusableFile
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plumbline.declarations.workloads.script_secrets import refuse_secrets
-from plumbline.declarations.workloads.text_file import UnusableFile
+from plumbline.formats.reading.text_file import UnusableFile
 
 BEGIN = "-----BEGIN"
 """Apart, so that this file holds no key."""

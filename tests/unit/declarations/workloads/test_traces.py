@@ -12,8 +12,8 @@ from tests.data.example_trace import example_trace
 from plumbline.declarations import DeclarationError, InferenceWorkload, load, spec_hash
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.declarations.workloads.load import MAX_TRACE_ROWS, TraceLayout
-from plumbline.declarations.workloads.text_file import UnusableFile
 from plumbline.declarations.workloads.traces import read_trace
+from plumbline.formats.reading.text_file import UnusableFile
 from plumbline.harness.inference.load.schedule import schedule_of
 
 Break = Callable[[str, str, str], Path]

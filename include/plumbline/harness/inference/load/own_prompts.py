@@ -28,7 +28,7 @@ from plumbline.declarations.workloads.prompts import (
     selection_hash,
     unpack,
 )
-from plumbline.declarations.workloads.text_file import UnusableFile
+from plumbline.formats.reading.text_file import UnusableFile
 from plumbline.harness.inference.checkpoint import sources
 from plumbline.harness.inference.load.prompts import Prompts
 from plumbline.harness.inference.load.schedule import Schedule, request_rng, turn_of

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from plumbline.declarations.workloads.script import FolderFiles, GitFiles, ScriptTask
 from plumbline.declarations.workloads.script_files import unpack
-from plumbline.declarations.workloads.text_file import UnusableFile
+from plumbline.formats.reading.text_file import UnusableFile
 from plumbline.harness.measurement import TrialFailed
 from plumbline.whole_file import sha256_file
 

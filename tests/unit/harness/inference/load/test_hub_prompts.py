@@ -12,7 +12,7 @@ from tests.fakes.model_hub import REVISION, model_hub
 from tests.unit.declarations.workloads.test_prompts import SHAREGPT, lines
 
 from plumbline.declarations.workloads.prompts import HubPrompts
-from plumbline.declarations.workloads.text_file import UnusableFile
+from plumbline.formats.reading.text_file import UnusableFile
 from plumbline.harness.inference.load.own_prompts import FetchFailed, selected_rows
 
 DATA = lines(SHAREGPT, SHAREGPT, SHAREGPT)

@@ -12,7 +12,7 @@ from tests.unit.declarations.workloads.test_prompts import declare, lines
 
 from plumbline.declarations import InferenceWorkload, incompatibility
 from plumbline.declarations.workloads.prompts import PRIVATE_FOLDER, PromptRow, load_prompts
-from plumbline.declarations.workloads.text_file import UnusableFile
+from plumbline.formats.reading.text_file import UnusableFile
 from plumbline.harness.inference.load.own_prompts import WITHHELD, FetchFailed, OwnPrompts, safe_detail, selected_rows, without_text
 from plumbline.harness.inference.load.prompts import prompts_of, shipped_tokenizer
 from plumbline.harness.inference.load.schedule import schedule_of, turn_of

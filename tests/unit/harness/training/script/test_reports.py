@@ -46,7 +46,7 @@ KNOWN = {
 @pytest.mark.parametrize("name", KNOWN)
 def test_known_log_lines(name: str) -> None:
     line, report, other = KNOWN[name]
-    reader = reader_of(KnownReport(format=name))  # type: ignore[arg-type]
+    reader = reader_of(KnownReport(format=name))
     assert reader.read(line) == report
     assert reader.read(other) is None
 

@@ -1,0 +1,1 @@
+"""Access logs of inference servers and gateways, one file a format."""

@@ -1,0 +1,13 @@
+"""The lines of Hugging Face's Trainer."""
+
+from __future__ import annotations
+
+from plumbline.formats.reading.training_log import NUMBER, PrintedSteps
+from plumbline.formats.registry import register
+
+
+@register
+class HuggingFace(PrintedSteps):
+    name = "huggingface"
+    order = 30
+    pattern = rf"\{{['\"]loss['\"]: ['\"]?(?P<loss>{NUMBER})['\"]?,"
