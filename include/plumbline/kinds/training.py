@@ -13,17 +13,9 @@ from plumbline.kinds.base import Simulated, WorkloadKind, register
 from plumbline.kinds.simulation import steps
 from plumbline.kinds.simulation.draw import Hardware, TrialDraw
 
-_PRIMARY = {
-    "language_model": "tokens_per_second_per_device",
-    "lora": "tokens_per_second_per_device",
-    "contrastive": "samples_per_second",
-    "classification": "samples_per_second_per_device",
-    "reinforcement": "samples_per_second",
-}
-"""By task: what is trained a second, in the unit of the task; per device where the harness reports it so."""
 _RECOMPUTED = 1.3
-LOADS = 3
-"""How often a trial loads its newest checkpoint; `harness.training.worker_protocol` has the same number, for workers that import nothing else."""
+VERIFIED_LOADS = 3
+"""How often a trial loads its newest checkpoint after the last step: the harness orders it, and an estimate counts it."""
 _BYTES_PER_PARAMETER, _HUB_PARAMETERS = 12.0, 110e6
 
 
@@ -38,7 +30,7 @@ class Training(WorkloadKind[TrainingWorkload]):
 
     def primary(self, workload: TrainingWorkload) -> Primary:
         """What one device trains a second."""
-        return Primary.model_validate(_PRIMARY.get(workload.task.kind, "tokens_per_second_per_device"))
+        return Primary.model_validate(workload.task.rate)
 
     def required(self, workload: TrainingWorkload) -> tuple[str, ...]:
         recovered = ("recovery.restart_penalty.value",) if workload.fault else ()
@@ -52,7 +44,7 @@ class Training(WorkloadKind[TrainingWorkload]):
         size = parameters * _BYTES_PER_PARAMETER / workload.nodes
         stored, summed = size / allow.disk, size / allow.checksum
         saves = workload.steps.total // check.every if check.mode == "sync" else 1
-        seconds = start + workload.steps.total * step + saves * (stored + summed) + LOADS * stored + summed
+        seconds = start + workload.steps.total * step + saves * (stored + summed) + VERIFIED_LOADS * stored + summed
         if fault is not None:
             seconds += fault.times * (start + stored + summed + (fault.at_step % check.every + 1) * step)
         return seconds

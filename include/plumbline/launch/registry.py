@@ -1,4 +1,4 @@
-"""The launcher of each kind that a provider can declare; other packages add kinds by the entry point group `plumbline.launchers`."""
+"""The launcher that a provider's declaration names; other packages add kinds by the entry point group `plumbline.launchers`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,8 @@ from pkgutil import resolve_name
 from plumbline.declarations import Provider
 from plumbline.launch.launcher import Launcher
 
-_LAUNCHERS = {
-    "local": "plumbline.launch.local.process_launcher:ProcessLauncher",
-    "endpoint": "plumbline.launch.endpoint:EndpointClientLauncher",
-    "client_pod": "plumbline.launch.client_pod:ClientPods",
-    "simulated": "plumbline.launch.simulated.launcher:SimulationLauncher",
-    "kubernetes": "plumbline.launch.cluster.launcher:ClusterLauncher",
-}
-
 
 def launcher_for(provider: Provider) -> Launcher:
     """The launcher of the provider's kind, imported when it is first needed."""
-    launcher: Launcher = resolve_name(_LAUNCHERS.get(provider.launcher.kind, provider.launcher.implementation))()
+    launcher: Launcher = resolve_name(provider.launcher.implementation)()
     return launcher

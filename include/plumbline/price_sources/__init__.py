@@ -8,12 +8,9 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 from plumbline.declarations import Declarations, Provider, installation_paths
-from plumbline.declarations.providers.provider import ContractSource, CsvSource, DeclaredSource, GpuhuntSource, OpencostSource
+from plumbline.declarations.providers.provider import DeclaredSource
 from plumbline.price_sources.base import NoPrice, PriceSource, PriceSourceDown, PriceSourceError
-from plumbline.price_sources.csv_history import CsvPrices
-from plumbline.price_sources.declared import ContractPrices, SimulatedPrices
-from plumbline.price_sources.gpuhunt import GpuhuntPrices
-from plumbline.price_sources.opencost import OpencostPrices
+from plumbline.price_sources.declared import SimulatedPrices
 from plumbline.results.price_reading import Reading
 
 
@@ -27,15 +24,8 @@ class PriceReport:
 
 def price_source(declared: DeclaredSource, world: Declarations, config: Path | None = None) -> PriceSource:
     """The source that a provider's declaration names; relative files are below `config` (default: the installation's)."""
-    if isinstance(declared, GpuhuntSource):
-        return GpuhuntPrices(declared)
-    if isinstance(declared, ContractSource):
-        return ContractPrices(world.contracts[declared.contract])
-    if isinstance(declared, CsvSource):
-        return CsvPrices((config or installation_paths().config) / declared.file, declared.max_age)
-    if isinstance(declared, OpencostSource):
-        return OpencostPrices(declared)
-    source: PriceSource = resolve_name(declared.implementation)(declared)
+    known = declared.made_with(world.contracts, config or installation_paths().config)
+    source: PriceSource = resolve_name(declared.implementation)(*known)
     return source
 
 

@@ -75,7 +75,7 @@ def test_the_estimate_includes_the_loads_that_verify_the_last_checkpoint(monkeyp
     here, provider = enabled()
     workload = here.workloads["pretrain-1b-gpu"]
     whole = monthly_estimate.estimate_trial_s(workload, provider)
-    monkeypatch.setattr("plumbline.kinds.training.LOADS", 0)
+    monkeypatch.setattr("plumbline.kinds.training.VERIFIED_LOADS", 0)
     loads_s = whole - monthly_estimate.estimate_trial_s(workload, provider)
     assert loads_s == pytest.approx(3 * 12 * workload.model.matmul_parameters / 2e9)  # type: ignore[union-attr]
 

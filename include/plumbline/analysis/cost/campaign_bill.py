@@ -23,6 +23,7 @@ from plumbline.declarations import Provider, Trial
 from plumbline.declarations.data_places import fetches_from_outside
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.providers.rates import Purchase
+from plumbline.declarations.workloads.faults import BROKE_OFF
 from plumbline.metrics import PHASES
 from plumbline.results import ResultDocument
 
@@ -31,9 +32,8 @@ Attempt = tuple[str, int]
 
 _NOT_MEASURED = ("warmup", "cooldown")
 _COLD_STARTS = (("server_started", "first_inference_ended"), ("training_launched", "first_step_done"))
-_BREAKS = frozenset({"rank_killed", "group_killed", "rank_stopped", "rank_killed_in_checkpoint", "pod_deleted", "training_broke_off"})
 _RECOVERED = frozenset({"lost_step_done_again", "training_done"})
-"""How a training tells of an interruption and of its end; each may happen several times."""
+"""Events of the end of an interruption; each may happen several times."""
 
 
 def usage_of(document: ResultDocument, *, retention_s: float | None = None) -> TrialUsage:
@@ -113,11 +113,13 @@ def outcome_costs(
 
 def _recoveries(document: ResultDocument) -> list[tuple[float, float]]:
     """(start, end) of each interruption of a training, in seconds, from the break to the lost step done again."""
+    job = document.trial.workload.job
+    breaks = {BROKE_OFF} if job is None or job.fault is None else {BROKE_OFF, job.fault.event}
     recoveries: list[tuple[float, float]] = []
     began: float | None = None
     moments = ((e.monotonic_s, e.name) for e in document.timeline if e.clock == "harness" and e.monotonic_s is not None)
     for seconds, name in sorted(moments):
-        if name in _BREAKS and began is None:
+        if name in breaks and began is None:
             began = seconds
         elif name in _RECOVERED and began is not None:
             recoveries.append((began, seconds))

@@ -54,6 +54,7 @@ class ClientPlace(Declared):
 class EndpointLauncher(LauncherBase):
     """A hosted model for inference: only the client runs, on one of our machines."""
 
+    implementation = "plumbline.launch.endpoint:EndpointClientLauncher"
     kind: Literal["endpoint"]
     url: DeclaredUrl = Field(
         pattern=r"^(https?|grpcs?)://[^\s/@?#]+(/[^\s?#]*)?$",

@@ -46,7 +46,7 @@ class LauncherBase(Declared):
         kind: str
 
     implementation: ClassVar[str] = ""
-    """`module:class` of the launcher of another package's kind; empty of our own kinds."""
+    """`module:class` of the launcher, imported when it is first needed."""
     runs_pods: ClassVar[bool] = False
     """Trials are pods of a Kubernetes cluster: each sees only its own accelerators, and a retry may get another node."""
     outlasts_task: ClassVar[bool] = False

@@ -46,6 +46,7 @@ _MODELS_URL = "mirror of the hub: http(s)://… with the hub's API, or a store s
 class LocalLauncher(LauncherBase):
     """A process on this machine. Trials on the same `machine` never overlap: one Airflow pool per machine, one slot."""
 
+    implementation = "plumbline.launch.local.process_launcher:ProcessLauncher"
     kind: Literal["local"]
     machine: Name = Field("this-machine", description="providers that share hardware name the same machine")
     cpus: tuple[Annotated[int, Field(ge=0, le=4095)], ...] = Field(min_length=1, description="cores the trial is pinned to, such as [0, 1]")
@@ -132,6 +133,7 @@ class Toleration(Declared):
 class KubernetesLauncher(LauncherBase):
     """Pods on a GPU cluster, reached through an Airflow connection."""
 
+    implementation = "plumbline.launch.cluster.launcher:ClusterLauncher"
     kind: Literal["kubernetes"]
     connection: ConnectionId = Field(description="Airflow connection id that holds the kubeconfig, such as k8s_coreweave")
     namespace: Name = "plumbline"
@@ -309,6 +311,7 @@ class KubernetesLauncher(LauncherBase):
 class ClientPodLauncher(KubernetesLauncher):
     """An endpoint whose client is a pod at another provider, whose cluster this is: made of both when the declarations are read."""
 
+    implementation = "plumbline.launch.client_pod:ClientPods"
     kind: Literal["client_pod"]  # type: ignore[assignment]  # another kind, with all of a cluster's fields
     endpoint: EndpointLauncher
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date
-from typing import Annotated, ClassVar, Literal, TypeVar, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import Field, model_validator
 
@@ -22,17 +23,25 @@ from plumbline.declarations.workloads.engines import EngineArgs, check_engine_ar
 from plumbline.declarations.workloads.script import DataAddress
 from plumbline.metrics.units import ByteSize, Duration, HourlyPrice, Pause
 
+if TYPE_CHECKING:
+    from plumbline.declarations.providers.contract import Contract
+
 
 class PriceSourceBase(Declared):
     """Base of all price sources. A package adds one: a subclass, registered under its kind in the group `plumbline.price_sources`."""
 
     implementation: ClassVar[str] = ""
-    """`module:class` of the `PriceSource` of another package's kind, made with the declaration; empty of our own kinds."""
+    """`module:class` of the `PriceSource`, imported when a price is read."""
+
+    def made_with(self, contracts: Mapping[str, Contract], config: Path) -> tuple[Any, ...]:
+        """Arguments of the `PriceSource`: the declaration. `config`: the folder of declarations."""
+        return (self,)
 
 
 class GpuhuntSource(PriceSourceBase):
     """List and spot prices of public clouds, from the gpuhunt catalog."""
 
+    implementation = "plumbline.price_sources.gpuhunt:GpuhuntPrices"
     kind: Literal["gpuhunt"]
     cloud: Name | None = Field(None, description="the cloud as gpuhunt names it, such as oci; the provider's cloud if omitted")
     location: str | None = Field(None, min_length=1, description="region or zone as gpuhunt names it; the provider's if omitted")
@@ -43,21 +52,32 @@ class GpuhuntSource(PriceSourceBase):
 class ContractSource(PriceSourceBase):
     """Negotiated prices, from a file under `include/config/contracts/`."""
 
+    implementation = "plumbline.price_sources.declared:ContractPrices"
     kind: Literal["contract"]
     contract: Name
+
+    def made_with(self, contracts: Mapping[str, Contract], config: Path) -> tuple[Any, ...]:
+        """See PriceSourceBase: the contract."""
+        return (contracts[self.contract],)
 
 
 class CsvSource(PriceSourceBase):
     """A price history in a file: date, provider, region, instance_type, gpu, gpus, purchase, usd_per_gpu_hour."""
 
+    implementation = "plumbline.price_sources.csv_history:CsvPrices"
     kind: Literal["csv"]
     file: str = Field(min_length=1, description="path, absolute or below the folder of declarations")
     max_age: Duration | None = Field(None, description="limit of the newest row's age; unlimited if omitted, as for a history of changes")
+
+    def made_with(self, contracts: Mapping[str, Contract], config: Path) -> tuple[Any, ...]:
+        """See PriceSourceBase: the file, and the limit of its age."""
+        return config / self.file, self.max_age
 
 
 class OpencostSource(PriceSourceBase):
     """The cost of our pods in USD, from OpenCost's allocation API."""
 
+    implementation = "plumbline.price_sources.opencost:OpencostPrices"
     kind: Literal["opencost"]
     url: DeclaredUrl = Field(
         pattern=r"^https?://[^\s?#@]+$", description="OpenCost's address, such as http://opencost.opencost:9003, without a password"

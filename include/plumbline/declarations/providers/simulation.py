@@ -233,6 +233,7 @@ class SimulatedScaling(Declared):
 class SimulatedLauncher(LauncherBase):
     """A seeded model of a machine, marked as simulated in every document, row, page and message."""
 
+    implementation = "plumbline.launch.simulated.launcher:SimulationLauncher"
     kind: Literal["simulated"]
     seed: Seed = 1
     nodes: int = Field(8, ge=1, le=10_000, description="nodes, of which each trial gets a random one")

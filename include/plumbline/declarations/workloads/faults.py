@@ -14,11 +14,17 @@ Times = Annotated[
 ]
 
 
+BROKE_OFF = "training_broke_off"
+"""The event of the timeline when training ended before it should, without a declared fault."""
+
+
 class DeclaredFault(Declared):
     """Base of all declared faults: when they strike, and how often."""
 
     replaces_pod: ClassVar[bool] = False
     """The launcher ends the trial's pod and starts another."""
+    event: ClassVar[str]
+    """Of the timeline, when the fault struck."""
 
 
 class RankKill(DeclaredFault):
@@ -26,6 +32,8 @@ class RankKill(DeclaredFault):
 
     Of several ranks it is the last one of the first node; all of them start again, since no step can be done without it.
     """
+
+    event: ClassVar[str] = "rank_killed"
 
     inject: Literal["rank_kill"]
     at_step: AtStep
@@ -35,6 +43,8 @@ class RankKill(DeclaredFault):
 class GroupKill(DeclaredFault):
     """All training processes of the first node are killed in the middle of step `at_step`, like the loss of a machine."""
 
+    event: ClassVar[str] = "group_killed"
+
     inject: Literal["group_kill"]
     at_step: AtStep
     times: Times = 1
@@ -42,6 +52,8 @@ class GroupKill(DeclaredFault):
 
 class CheckpointKill(DeclaredFault):
     """A training process is killed half way through writing the checkpoint that follows step `at_step`: the one before it is resumed from."""
+
+    event: ClassVar[str] = "rank_killed_in_checkpoint"
 
     inject: Literal["checkpoint_kill"]
     at_step: AtStep
@@ -55,6 +67,7 @@ class PodDelete(DeclaredFault):
     """
 
     replaces_pod: ClassVar[bool] = True
+    event: ClassVar[str] = "pod_deleted"
 
     inject: Literal["pod_delete"]
     at_step: AtStep

@@ -23,14 +23,17 @@ class TrainingTask(Declared):
     kind: str
     architectures: ClassVar[tuple[str, ...]]
     """Values of model.architecture that can be trained for the task."""
-    learner: ClassVar[str] = ""
-    """`module:class` of a package's learner, imported by the training process alone; empty of our own tasks."""
+    learner: ClassVar[str]
+    """`module:class` of the learner, imported by the training process alone."""
+    rate: ClassVar[str] = "tokens_per_second_per_device"
+    """The metric that leads: what is trained a second, in the unit of the task; per device where the harness reports it so."""
 
 
 class LanguageModel(TrainingTask):
     """Next-token prediction. Pretraining starts from random weights; fine-tuning loads `stored` ones and learns the responses alone."""
 
     architectures = ("gpt", "llama", "hub")
+    learner = "plumbline.harness.training.learners:LanguageModel"
     kind: Literal["language_model"] = "language_model"
     initial: Literal["random", "stored"] = Field(
         "random", description="stored: every process loads the same weights from a safetensors file, as fine-tuning does"
@@ -44,6 +47,7 @@ class Lora(TrainingTask):
     """Low-rank adapters on a causal LM with frozen weights (stored ones, loaded by every process)."""
 
     architectures = ("llama", "hub")
+    learner = "plumbline.harness.training.learners:Lora"
     kind: Literal["lora"]
     rank: int = Field(ge=1, le=1024)
     alpha: float = Field(gt=0, le=4096, description="the adapters' output is scaled by alpha / rank")
@@ -55,6 +59,8 @@ class Contrastive(TrainingTask):
     """Pairs of texts that belong together (InfoNCE): each text's partner against all other partners of the micro-batch."""
 
     architectures = ("bert",)
+    learner = "plumbline.harness.training.learners:Contrastive"
+    rate = "samples_per_second"
     kind: Literal["contrastive"]
     temperature: float = Field(0.05, gt=0, le=10)
 
@@ -63,6 +69,8 @@ class Classification(TrainingTask):
     """Each image into one of the model's classes."""
 
     architectures = ("vit",)
+    learner = "plumbline.harness.training.learners:Classification"
+    rate = "samples_per_second_per_device"
     kind: Literal["classification"]
 
 
@@ -74,6 +82,8 @@ class Reinforcement(TrainingTask):
     """
 
     architectures = ("gpt", "llama")
+    learner = "plumbline.harness.training.learners:Reinforcement"
+    rate = "samples_per_second"
     kind: Literal["reinforcement"]
     prompt: int = Field(ge=1, le=1_048_576, description="tokens")
     generate: int = Field(ge=1, le=1_048_576, description="tokens of each answer, exactly")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from plumbline.declarations.workloads import faults
 from plumbline.harness.training.fault import register
 from plumbline.harness.training.job.killing import KillFault
 
 
 @register
 class CheckpointKill(KillFault):
-    name, event = "checkpoint_kill", "rank_killed_in_checkpoint"
+    name, event = "checkpoint_kill", faults.CheckpointKill.event

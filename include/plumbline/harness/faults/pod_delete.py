@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from plumbline.declarations import Trial
+from plumbline.declarations.workloads import faults
 from plumbline.harness.contention_monitor import MonitorSnapshot
 from plumbline.harness.launcher_protocol import Deletion, request_pod_deletion
 from plumbline.harness.measurement import Judgement, TrialFailed, degraded
@@ -143,7 +144,7 @@ def _shift_line(line: LogLine, shift: int) -> dict[str, Any]:
 
 @register
 class PodDelete(JobFault):
-    name, event, detected = "pod_delete", "pod_deleted", "pod_seen_gone"
+    name, event, detected = "pod_delete", faults.PodDelete.event, "pod_seen_gone"
 
     def strike(self, held: HeldTrial) -> tuple[float, float]:
         """Save the trial's state and wait for the deletion, which ends this process. TrialFailed if it does not come."""

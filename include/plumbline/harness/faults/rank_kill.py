@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from plumbline.declarations.workloads import faults
 from plumbline.harness.training.fault import register
 from plumbline.harness.training.job.killing import KillFault
 
 
 @register
 class RankKill(KillFault):
-    name, event = "rank_kill", "rank_killed"
+    name, event = "rank_kill", faults.RankKill.event

@@ -60,7 +60,7 @@ class Learner(ABC):
 
 def build_learner(spec: WorkerSpec, replica: int, replicas: int) -> Learner:
     module, _, name = spec.task["learner"].partition(":")
-    learner: Callable[[WorkerSpec, int, int], Learner] = getattr(import_module(module), name) if module else _TASKS[spec.task["kind"]]
+    learner: Callable[[WorkerSpec, int, int], Learner] = getattr(import_module(module), name)
     return learner(spec, replica, replicas)
 
 
@@ -247,12 +247,3 @@ class Reinforcement(Learner):
         chosen = torch.log_softmax(logits, dim=-1).gather(-1, ids[:, self._prompt :, None]).squeeze(-1)
         objective = -(advantages[:, None] * chosen).mean()
         return objective - objective.detach() + (1.0 - rewards.mean())
-
-
-_TASKS: dict[str, Callable[[WorkerSpec, int, int], Learner]] = {
-    "language_model": LanguageModel,
-    "lora": Lora,
-    "classification": Classification,
-    "contrastive": Contrastive,
-    "reinforcement": Reinforcement,
-}

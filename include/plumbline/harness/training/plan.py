@@ -27,6 +27,7 @@ from plumbline.harness.training.worker_protocol import (
     WorkerSpec,
     run_kind,
 )
+from plumbline.kinds.training import VERIFIED_LOADS
 
 if TYPE_CHECKING:
     from plumbline.declarations.workloads.training import TrainingJob, TrainingWorkload
@@ -111,6 +112,7 @@ def undisturbed_spec(workload: TrainingWorkload, data: DataFile, folder: Path, *
         checkpoint_keep=workload.checkpoint.keep,
         checkpoint_mode=workload.checkpoint.mode,
         checkpoint_retain=(fault.resume_from,) if fault else (),
+        verified_loads=VERIFIED_LOADS,
         hold=None,
         closing=True,
         log=str(folder / "run.steps.jsonl"),

@@ -21,9 +21,6 @@ STAGES: tuple[StageName, ...] = ("data_wait", "host_to_device", "generation", "f
 this rank's own gradients were there; not part of backward."""
 
 
-VERIFIED_LOADS = 3
-"""How often the newest checkpoint is loaded after the last step: `checkpoint_load_time` is the median."""
-
 RunKind = Literal["run", "fault", "recovery"]
 RunName = str
 """A run's kind, with the number of the attempt from the second on: `fault`, `fault-2`."""
@@ -140,7 +137,8 @@ class RunSpec:
 class WorkerSpec(RunSpec):
     """The orders of a worker of our own loop.
 
-    `model`, `task`, `optimizer`, `parallelism`: as declared. `weights`: where stored initial weights lie."""
+    `model`, `task`, `optimizer`, `parallelism`: as declared. `weights`: where stored initial weights lie. `verified_loads`: how often the newest
+    checkpoint is loaded after the last step; `checkpoint_load_time` is the median."""
 
     module = "plumbline.harness.training.worker"
     model: dict[str, Any]
@@ -161,6 +159,7 @@ class WorkerSpec(RunSpec):
     checkpoint_keep: int
     checkpoint_mode: str
     checkpoint_retain: tuple[int, ...]
+    verified_loads: int
     weights: str | None = None
 
     def __post_init__(self) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from plumbline.declarations.workloads.faults import BROKE_OFF
 from plumbline.declarations.workloads.training import TrainingJob
 from plumbline.harness.measurement import EvidenceFile, Judgement, degraded, invalid
 from plumbline.harness.training.analysis.records import COST_PARTS, UNPLANNED, RestartCost, TrainingRecords
@@ -15,7 +16,7 @@ from plumbline.results import FAILED_AS_DECLARED, MetricRow, metric_row
 
 
 class _Unplanned(FaultKind):
-    name, event = UNPLANNED, "training_broke_off"
+    name, event = UNPLANNED, BROKE_OFF
 
 
 _MAX_SHOWN = 5

@@ -38,7 +38,7 @@ from plumbline.harness.training.worker.torch_setup import (
     compile_layers,
     set_learning_rate,
 )
-from plumbline.harness.training.worker_protocol import VERIFIED_LOADS, ExitCode, StepLog, WorkerError, WorkerSpec
+from plumbline.harness.training.worker_protocol import ExitCode, StepLog, WorkerError, WorkerSpec
 
 if TYPE_CHECKING:
     from plumbline.harness.training.distributed import MeshLayout, ParallelModel, RankGroups
@@ -266,7 +266,7 @@ def _verify_checkpoint(spec: WorkerSpec, device: torch.device, keeper: Checkpoin
     the trial's time limit allows. NothingToResume if it cannot be loaded.
     """
     settle, trained = synchronizer(device), state.fingerprint()
-    for number in range(VERIFIED_LOADS):
+    for number in range(spec.verified_loads):
         entered = monotonic_ns()
         state.forget()
         cold = keeper.evict_from_page_cache()
