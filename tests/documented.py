@@ -41,13 +41,14 @@ def shown(text: str) -> Iterator[tuple[str, str]]:
 def _leaves(path: tuple[str, ...], command: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
     if isinstance(command, TyperGroup):
         for name, own in command.commands.items():
-            yield from _leaves((*path, name), own)
+            if not own.hidden:
+                yield from _leaves((*path, name), own)
     else:
         yield path, command
 
 
 EVERY = {path: command for name in COMMANDS for path, command in _leaves((name,), load_command(name))}
-"""Each command by its words."""
+"""Each command that the help lists, by its words."""
 
 
 def option_names(command: Any) -> set[str]:

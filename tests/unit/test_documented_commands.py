@@ -91,7 +91,10 @@ def test_every_command_that_reads_a_file_of_the_user_has_a_sample() -> None:
         " ".join(path)
         for path, command in EVERY.items()
         if path not in own
-        and any(each.param_type_name == "argument" and (each.name == "file" or "FILE" in str(each.metavar)) for each in command.params)
+        and any(
+            each.name == "plan" or (each.param_type_name == "argument" and (each.name == "file" or "FILE" in str(each.metavar)))
+            for each in command.params
+        )
     ]
     rows_of_samples = re.findall(r"\| `plumbline ([^`]+)` \|", page("sample-files"))
     assert len(reading) > 3

@@ -1,4 +1,4 @@
-"""`plumbline cost trial|campaign|plan|month|commitments|reconcile`: bills, line by line, sums by month, reserved hours and invoices."""
+"""`plumbline cost trial|campaign|month|commitments|reconcile`: bills, line by line, sums by month, reserved hours and invoices."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 from rich.table import Table
 from rich.text import Text
 
-from plumbline.analysis.cost.bill import ITEMS, Bill, Item, MixedUnits, Money
+from plumbline.analysis.cost.bill import ITEMS, Bill, Item, Money
 from plumbline.analysis.cost.campaign_bill import ProviderCost, outcome_costs, sum_costs
 from plumbline.analysis.cost.commitments import USE
-from plumbline.analysis.cost.planned_bill import PlannedOption, plan_bills
 from plumbline.analysis.cost.unit_costs import Cost
 from plumbline.analysis.prices.book import OTHER_GPUS_TEXT, share_of
 from plumbline.answers.campaign_bill import campaign_bill
@@ -27,8 +25,6 @@ from plumbline.cli.exit_status import DRIFTED, NOT_SHOWN
 from plumbline.cli.output import TONES, Json, clear_errors, completed, emit, fail, fields_of, marked, out, read_archive, table
 from plumbline.cli.tables import TOP, print_table
 from plumbline.declarations import DeclarationError, load
-from plumbline.declarations.cost_plan import CostPlan, PlanLine, PlanOption
-from plumbline.declarations.loader import load_file
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics.formatting import format_name, shorten, unknown_name
 from plumbline.metrics.names import names_by_text
@@ -69,72 +65,10 @@ def as_data(bill: Bill) -> dict[str, Any]:
     return {"lines": bill.lines, "by_item": bill.by_item(), **fields_of(bill, "total", "paid", "share", "complete", "unknown")}
 
 
-def plan(
-    file: Annotated[
-        Path | None, typer.Argument(help="a plan's YAML file, such as include/config/plans/example-chat-50m-requests.yaml")
-    ] = None,
-    line: Annotated[
-        list[str] | None,
-        typer.Option("--line", help='instead of a file, one line: "gpu: 500 instance-hours at 98.32 USD/instance-hour"; again for more'),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """What a plan would cost: each line of each option, its total, and how much more or less than the first option it is."""
-    if (file is None) == (not line):
-        fail("expected either a plan's file or at least one --line, and not both")
-    with clear_errors(DeclarationError):
-        written = load_file(file, CostPlan) if file is not None else _plan_of_lines(line or [])
-        declared = load()
-    unknown = sorted({p for o in written.options for each in o.lines if (p := each.provider) and p not in declared.providers})
-    if unknown:
-        fail(f"{file}: {unknown_name('provider', unknown[0], declared.providers)}")
-    with clear_errors(MixedUnits):
-        bills = plan_bills(written, declared.providers, datetime.now(timezone.utc).date())
-
-    def show() -> None:
-        if written.description:
-            out.print(written.description)
-        for option in bills:
-            out.print(lines_table(option.name, option.bill))
-            incomplete(option.bill)
-        if len(bills) > 1:
-            _compared(bills)
-
-    emit(as_json, {"plan": written.name, "options": [{"name": o.name, "dearer": o.dearer, **as_data(o.bill)} for o in bills]}, show)
-
-
-def _compared(bills: tuple[PlannedOption, ...]) -> None:
-    against = f"against {bills[0].name}"
-    shown = table("Side by side", "option", "total", against, right=("total", against))
-    for option in bills:
-        total = "–" if option.bill.total is None else f"{'' if option.bill.complete else '≥ '}{option.bill.total}"
-        shown.add_row(option.name, total, "" if option.dearer is None else _difference(option.dearer))
-    out.print(shown)
-
-
-def _difference(dearer: Money) -> str:
-    return f"+{dearer}" if dearer.amount > 0 else str(dearer).replace("-", "−")
-
-
-def _plan_of_lines(lines: list[str]) -> CostPlan:
-    made = []
-    for text in lines:
-        try:
-            made.append(PlanLine.written(text))
-        except ValidationError as error:
-            fail(f'--line "{text}": {error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")}')
-        except ValueError as error:
-            fail(f"--line {error}")
-    return CostPlan(name="typed", options=(PlanOption(name="as typed", lines=tuple(made)),))
-
-
 cost = typer.Typer(help="Show what trials, campaigns and plans cost, line by line.", no_args_is_help=True)
 
 How = Annotated[Purchase, typer.Option("--purchase", help="how the instances are paid for")]
 On = Annotated[str | None, typer.Option("--on", help="the day whose prices count, such as 2026-11-21; left out, the day of each trial")]
-
-
-cost.command()(plan)
 
 
 @cost.command()

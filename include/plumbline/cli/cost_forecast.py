@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -18,6 +19,7 @@ from plumbline.analysis.cost.spot_forecast import spot_forecast
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.answers.current_results import current_results
 from plumbline.cli.cost import How, cost
+from plumbline.cli.cost_plan import Lines, show_plan
 from plumbline.cli.declared import as_day, load_declared
 from plumbline.cli.exit_status import FAILED
 from plumbline.cli.output import Json, clear_errors, emit, err, fail, fields_of, marked, out, read_archive, table
@@ -164,14 +166,25 @@ def spot(provider: Where, workload: What, run: Work = None, on: On = None, as_js
 
 @cost.command("break-even")
 def break_even(
-    provider: Where,
-    workload: What,
+    provider: Annotated[str | None, typer.Argument(help="a provider of the archive, enabled or not", metavar="PROVIDER")] = None,
+    workload: Annotated[str | None, typer.Argument(help="a workload that was measured there", metavar="WORKLOAD")] = None,
     purchase: How = "on_demand",
     on: On = None,
     growth: Annotated[str | None, typer.Option("--growth", help="of the volume, such as 5%/month; as declared if left out")] = None,
+    plan: Annotated[
+        Path | None, typer.Option("--plan", help="instead of PROVIDER WORKLOAD, a file of options, each a list of lines")
+    ] = None,
+    line: Lines = None,
     as_json: Json = False,
 ) -> None:
-    """Own or hosted by utilisation and volume; every way to pay by utilisation, and over twelve months."""
+    """Own or hosted by utilisation and volume; every way to pay by utilisation, and over twelve months. With --plan, its options side by side."""
+    if plan is not None or line:
+        if provider is not None:
+            fail("expected PROVIDER WORKLOAD, --plan or --line, and one of them only")
+        show_plan(plan, line or (), as_json)
+        return
+    if provider is None or workload is None:
+        fail("expected PROVIDER and WORKLOAD, or --plan with a file of options, or --line")
     with clear_errors(ValueError):
         rise = None if growth is None else parse(growth, GROWTH, "--growth: a growth", "5%/month")
     case = _forecast_case(provider, workload, on)
@@ -208,6 +221,14 @@ def break_even(
 
     data = {"reason": ways} if isinstance(ways, str) else {**options_data(ways), "totals": ways.totals}
     emit(as_json, {**case.head, "break_even": hosted_data(forecast), "ways": data}, show)
+
+
+@cost.command("plan", hidden=True)
+def show_plan_as_before(
+    file: Annotated[Path | None, typer.Argument(help="a plan's YAML file")] = None, line: Lines = None, as_json: Json = False
+) -> None:
+    """The same as `plumbline cost break-even --plan FILE`, or with --line."""
+    show_plan(file, line or (), as_json)
 
 
 def _show_ways(ways: PaymentOptions, title: Text) -> None:
