@@ -71,11 +71,11 @@ def prepare(engine: Engine, migrate: bool) -> None:
     if current is None or migrate:
         upgrade(engine)
         return
-    check_revision(current)
+    check_revision(current, _place(engine))
 
 
-def check_revision(current: str | None) -> None:
-    """Raise UnknownSchema or OldSchema unless `current` is the revision of this version."""
+def check_revision(current: str | None, place: str = "") -> None:
+    """Raise UnknownSchema or OldSchema unless `current` is the revision of this version. `place`: file or address of the archive, for an error."""
     if current == head():
         return
     if current is not None and current > head():
@@ -83,10 +83,11 @@ def check_revision(current: str | None) -> None:
             f"the archive has the schema {current}, which this version does not know (it knows up to {head()}); "
             "use the newer plumbline that wrote it, or restore a backup that was made before the upgrade"
         )
-    if current is not None and current not in _known():
+    if current is not None and current not in revisions():
         raise OldSchema(
-            f"the archive has the schema {current}; this version migrates {min(_known())} and newer ones. Export the campaigns "
-            "with the version that wrote the archive (plumbline archive export), then import them into a new archive"
+            f"the archive{f' {place}' if place else ''} has the schema {current}, from before the first release; this version migrates "
+            f"{min(revisions())} and newer ones. Export the campaigns with the version that wrote the archive (plumbline archive export), "
+            "then import them into a new archive"
         )
     raise OldSchema(
         f"the archive has the schema {current}; this version works with {head()} and does not migrate a shared archive by opening it; "
@@ -106,18 +107,17 @@ def upgrade(engine: Engine) -> None:
         elif current != head():  # else another process was first
             from alembic import command
 
-            if current not in _known():
-                check_revision(current)
+            if current not in revisions():
+                check_revision(current, _place(engine))
             command.upgrade(_config(connection), "head")
 
 
-def _known() -> set[str]:
-    from alembic.script import ScriptDirectory
+def _place(engine: Engine) -> str:
+    """The archive's file, or its address without the password."""
+    return (engine.dialect.name == "sqlite" and engine.url.database) or engine.url.render_as_string()
 
-    return {script.revision for script in ScriptDirectory.from_config(_config(None)).walk_revisions()}
 
-
-def _config(connection: Connection | None) -> Config:
+def _config(connection: Connection) -> Config:
     from alembic.config import Config
 
     config = Config()

@@ -3,7 +3,7 @@ CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL, 
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0012');
+INSERT INTO "alembic_version" VALUES('0014');
 CREATE TABLE audit (
 	id INTEGER NOT NULL, 
 	at DATETIME NOT NULL, 
@@ -229,6 +229,39 @@ INSERT INTO "metrics" VALUES(3,'steady','step_time','median',0.1,'s',20,'lower_i
 INSERT INTO "metrics" VALUES(3,'steady','step_time','p95',0.12,'s',20,'lower_is_better',NULL,NULL);
 INSERT INTO "metrics" VALUES(3,'steady','step_time','p99',1.39999999999999985567e-01,'s',20,'lower_is_better',NULL,NULL);
 INSERT INTO "metrics" VALUES(3,'steady','tokens_per_second','median',640.0,'tokens/s',20,'higher_is_better',NULL,NULL);
+CREATE TABLE observations (
+	provider VARCHAR NOT NULL, 
+	kind VARCHAR NOT NULL, 
+	simulated BOOLEAN NOT NULL, 
+	at DATETIME NOT NULL, 
+	cause VARCHAR, 
+	detail VARCHAR NOT NULL, 
+	seconds DOUBLE, 
+	gpus INTEGER NOT NULL, 
+	CONSTRAINT pk_observations PRIMARY KEY (provider, kind, simulated, at), 
+	CONSTRAINT ck_observations_ck_observations_kind CHECK (kind IN ('uptime', 'capacity'))
+)
+ WITHOUT ROWID
+
+;
+CREATE TABLE operations_log (
+	entry_id VARCHAR NOT NULL, 
+	revision INTEGER NOT NULL, 
+	provider VARCHAR NOT NULL, 
+	kind VARCHAR NOT NULL, 
+	what VARCHAR NOT NULL, 
+	whose VARCHAR NOT NULL, 
+	severity VARCHAR NOT NULL, 
+	reference VARCHAR NOT NULL, 
+	recorded_by VARCHAR NOT NULL, 
+	opened DATETIME NOT NULL, 
+	answered DATETIME, 
+	solved DATETIME, 
+	recorded_at DATETIME NOT NULL, 
+	CONSTRAINT pk_operations_log PRIMARY KEY (entry_id, revision), 
+	CONSTRAINT ck_operations_log_ck_operations_log_kind CHECK (kind IN ('incident', 'ticket', 'quota', 'maintenance')), 
+	CONSTRAINT ck_operations_log_ck_operations_log_whose CHECK (whose IN ('provider', 'us', 'unknown'))
+);
 CREATE TABLE price_readings (
 	reading_id VARCHAR NOT NULL, 
 	provider VARCHAR NOT NULL, 
@@ -435,4 +468,8 @@ CREATE INDEX ix_findings_state_opened_at ON findings (state, opened_at);
 CREATE INDEX ix_findings_provider_opened_at ON findings (provider, opened_at);
 CREATE INDEX ix_findings_opened_at ON findings (opened_at);
 CREATE TRIGGER snapshots_no_delete BEFORE DELETE ON snapshots WHEN NOT coalesce((SELECT facts_hash FROM snapshots s WHERE s.provider = OLD.provider AND s.kind = OLD.kind AND (s.taken_at, s.snapshot_id) < (OLD.taken_at, OLD.snapshot_id) ORDER BY s.taken_at DESC, s.snapshot_id DESC LIMIT 1) = OLD.facts_hash AND (SELECT facts_hash FROM snapshots s WHERE s.provider = OLD.provider AND s.kind = OLD.kind AND (s.taken_at, s.snapshot_id) > (OLD.taken_at, OLD.snapshot_id) ORDER BY s.taken_at ASC, s.snapshot_id ASC LIMIT 1) = OLD.facts_hash, FALSE) BEGIN SELECT RAISE(ABORT, 'snapshots is append-only: a correction is a new row'); END;
+CREATE INDEX ix_operations_log_provider_kind ON operations_log (provider, kind);
+CREATE TRIGGER operations_log_no_update BEFORE UPDATE ON operations_log BEGIN SELECT RAISE(ABORT, 'operations_log is append-only: a correction is a new row'); END;
+CREATE TRIGGER operations_log_no_delete BEFORE DELETE ON operations_log BEGIN SELECT RAISE(ABORT, 'operations_log is append-only: a correction is a new row'); END;
+CREATE TRIGGER observations_no_update BEFORE UPDATE ON observations BEGIN SELECT RAISE(ABORT, 'observations is append-only: a correction is a new row'); END;
 COMMIT;

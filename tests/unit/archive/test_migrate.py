@@ -21,8 +21,8 @@ from plumbline.archive.engine import make_engine, migrating
 from plumbline.archive.migrate import check_revision, head, revision_of, upgrade
 from plumbline.archive.schema import Base
 
-STORED = Path(__file__).parents[2] / "data" / "archives" / "schema-0012.sql"
-"""An archive as SQL text, as the migrations that led to this schema left it; with a correction, a finding and a document in quarantine."""
+STORED = Path(__file__).parents[2] / "data" / "archives" / f"schema-{head()}.sql"
+"""An archive as SQL text, as it was stored with this schema; with a correction, a finding and a document in quarantine."""
 FINDING = FindingRecord("f1", trial().series_key, "2025-11", "p", "price", "info", "dearer")
 
 
@@ -47,8 +47,8 @@ def test_opening_again_migrates_nothing(archive_url: str) -> None:
         assert len(archive.trials()) == 1
 
 
-def test_a_stored_archive_is_migrated_and_keeps_its_rows(tmp_path: Path) -> None:
-    with open_archive(stored(tmp_path), migrate=True) as archive:
+def test_a_stored_archive_opens_with_its_rows(tmp_path: Path) -> None:
+    with open_archive(stored(tmp_path)) as archive:
         assert revision_of(archive.engine) == head()
         assert [(t.attempt, t.corrected) for t in archive.trials()] == [(1, False), (1, True), (2, False)]
         assert archive.findings()[0].finding_id == "f1"
@@ -56,9 +56,9 @@ def test_a_stored_archive_is_migrated_and_keeps_its_rows(tmp_path: Path) -> None
         assert archive.verify() == []
 
 
-def test_a_new_archive_has_the_tables_indexes_and_triggers_of_a_migrated_one(tmp_path: Path) -> None:
+def test_a_new_archive_has_the_tables_indexes_and_triggers_of_a_stored_one(tmp_path: Path) -> None:
     open_archive(f"sqlite:///{tmp_path / 'new.db'}").close()
-    open_archive(stored(tmp_path), migrate=True).close()
+    stored(tmp_path)
     assert _schema(tmp_path / "new.db") == _schema(tmp_path / "archive.db")
 
 
@@ -70,14 +70,20 @@ def _schema(file: Path) -> dict[str, list[str]]:
     return {name: sorted(sql.split(", CONSTRAINT ")) for name, sql in words.items()}
 
 
-def test_an_archive_of_before_the_first_release_is_refused(tmp_path: Path, golden: Golden) -> None:
+@pytest.mark.parametrize("revision", ["0009", "0013"])
+@pytest.mark.fault("an archive of before the first release is opened", ends="refused: OldSchema", keeps="the archive as it is")
+def test_an_archive_of_before_the_first_release_is_refused(tmp_path: Path, golden: Golden, revision: str) -> None:
     url = stored(tmp_path)
-    with open_archive(url, migrate=True) as archive, archive.engine.begin() as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '0009'"))
+    with closing(sqlite3.connect(tmp_path / "archive.db")) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = ?", (revision,))
+        connection.commit()
     for migrate in (False, True):
         with pytest.raises(OldSchema) as error:
             open_archive(url, migrate=migrate)
-    golden("archive.too_old", str(error.value))
+    assert f"{tmp_path / 'archive.db'} has the schema {revision}" in str(error.value)
+    golden("archive.too_old", str(error.value).replace(str(tmp_path), "/home/team").replace(revision, "0009"))
+    with closing(sqlite3.connect(tmp_path / "archive.db")) as connection:
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(revision,)]
 
 
 def test_a_migration_keeps_every_row(archive_url: str, tmp_path: Path) -> None:

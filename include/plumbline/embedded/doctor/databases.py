@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from plumbline.archive.migrate import head, revision_of
+from plumbline.archive.migrate import head, revision_of, revisions
 from plumbline.declarations.addresses import database_url
 from plumbline.declarations.installation import TEAM_SERVER
 from plumbline.embedded import server
@@ -77,6 +77,9 @@ def archive_database(url: str) -> DoctorCheck:
         return ok(check, f"{_without_password(url)}, schema {revision}")
     if revision > head():
         return failed(check, f"schema {revision} is newer than this program's {head()}", "install the plumbline version that wrote it")
+    if revision not in revisions():
+        wrong = f"{_without_password(url)} has the schema {revision}, from before the first release"
+        return failed(check, wrong, "`plumbline archive export` with the version that wrote it, then import into a new archive")
     return failed(check, f"schema {revision}; this program needs {head()}", "back it up, then `plumbline archive migrate`")
 
 

@@ -58,7 +58,9 @@ def test_a_training_measures_its_cold_start_and_every_interruption() -> None:
     # 10 s of cold start, 30 s of steady steps, interruptions of 10 and 5 s; steps that are thrown away, checkpoints and the end are not in it.
     struck = trial(workload=training_workload(fault={"inject": "rank_kill", "at_step": 11, "times": 2}))
     assert measured_s(document(struck, timeline=(*once, *again))) == 55.0
-    broke = tuple(each.model_copy(update={"name": "training_broke_off"}) if each.name == "rank_killed" else each for each in (*once, *again))
+    broke = tuple(
+        each.model_copy(update={"name": "training_broke_off"}) if each.name == "rank_killed" else each for each in (*once, *again)
+    )
     assert measured_s(document(trial(), timeline=broke)) == 55.0, "no fault is declared"
 
 
