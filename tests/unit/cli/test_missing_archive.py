@@ -72,7 +72,7 @@ WRITERS = (
 """They change an archive that exists; an empty one serves."""
 NO_READERS = {
     ("airflow",), ("archive", "backup"), ("archive", "import"), ("archive", "import-mlperf"), ("archive", "restore"),
-    ("accept",), ("budget",), ("check",), ("cluster", "doctor"), ("cluster", "kubeconfig"), ("cluster", "sweep"), ("cost", "commitments"), ("cost", "month"), ("cost", "plan"),
+    ("accept",), ("budget",), ("check",), ("cluster", "doctor"), ("cluster", "kubeconfig"), ("cluster", "sweep"), ("cost", "commitments"), ("cost", "month"),
     ("doctor",), ("drift", "detect"), ("load",), ("model", "add"),
     ("prices", "list"), ("rehearse",), ("run",), ("selfcheck",), ("serve",), ("trial",), ("trigger",), ("up",),
     ("watch",), ("workload", "check-prompts"), ("workload", "from-log"), ("workload", "new"),

@@ -168,7 +168,11 @@ BROKEN: dict[str, tuple[Callable[[Server], None], str, str]] = {
         "Airflow's database",
         "docker compose run --rm init",
     ),
-    "the archive's tables are from before the first release": (lambda s: _archive(s, "0004"), "archive database", "plumbline archive export"),
+    "the archive's tables are from before the first release": (
+        lambda s: _archive(s, "0004"),
+        "archive database",
+        "plumbline archive export",
+    ),
     "the archive was written by a newer version": (lambda s: _archive(s, "9999"), "archive database", "install the plumbline version"),
     "the result store takes nothing": (_store, "result store", "PLUMBLINE_RESULTS_URL"),
     "a provider was enabled and has no pool": (
