@@ -177,11 +177,6 @@ class ClusterOperator(LaunchOperator):
     def trigger(self) -> BaseTrigger:
         return LaunchTrigger.of(self.attempt)
 
-    def trigger_reentry(self, context: Any, event: Row) -> Row:
-        if event["status"] == "started":  # fired by an earlier version, whose triggers ended there: the pods run
-            return self.wait()
-        return super().trigger_reentry(context, event)
-
 
 class TrialGangOperator(ClusterOperator, RemoteTrialOperator):
     """Runs the planned trial that `spec` names ({campaign_id, trial_id, title}) as a gang of pods on the provider's cluster.

@@ -77,8 +77,8 @@ class SlackChannel(AlertChannel):
             for message in self._messages(post, since):
                 meta = message.get("metadata") or {}
                 payload = meta.get("event_payload", {})
-                # The digest differs between versions of one message; a first message of an older Plumbline has no name.
-                same = {"post": OPENED, **payload, "shown": ""} == {"post": OPENED, **wanted["event_payload"], "shown": ""}
+                # The digest differs between versions of one message.
+                same = {**payload, "shown": ""} == {**wanted["event_payload"], "shown": ""}
                 if meta.get("event_type") == wanted["event_type"] and same:
                     return Delivered(str(message["ts"]), str(payload.get("shown", "")))
         except SLACK_ERRORS as error:

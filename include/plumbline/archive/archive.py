@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -24,7 +23,6 @@ from plumbline.archive import trials as trial_rows
 from plumbline.archive.engine import advisory_lock, check_url, make_engine, reading, reads, utc_now, writes, writing
 from plumbline.archive.migrate import prepare, revision_of
 from plumbline.declarations import Provider, installation_paths
-from plumbline.declarations.addresses import earlier_database, store_url
 
 if TYPE_CHECKING:
     from plumbline.archive.bundle.importer import CheckQuality
@@ -43,8 +41,7 @@ def open_archive(url: str | None = None, *, migrate: bool | None = None, create:
     """
     here = installation_paths()
     address = url or here.archive_url
-    if own := check_url(address) == check_url(here.own_archive_url):
-        _refuse_misplaced(here.home)
+    own = check_url(address) == check_url(here.own_archive_url)
     engine = make_engine(address) if create else existing_engine(address)
     try:
         prepare(engine, own if migrate is None else migrate)
@@ -52,17 +49,6 @@ def open_archive(url: str | None = None, *, migrate: bool | None = None, create:
         engine.dispose()
         raise
     return Archive(engine)
-
-
-def _refuse_misplaced(home: Path) -> None:
-    """ValueError if earlier versions put the archive of this home elsewhere, as its results' addresses show: a new one would begin without them."""
-    file = home / "archive.db"
-    if file.exists() or (earlier := earlier_database(file)) is None:
-        return
-    with suppress(sqlite3.Error), closing(sqlite3.connect(f"{earlier.as_uri()}?mode=ro", uri=True)) as database:
-        below = f"{store_url(home)}/"
-        if database.execute("SELECT 1 FROM trials WHERE substr(uri, 1, ?) = ? LIMIT 1", (len(below), below)).fetchone():
-            raise ValueError(f"earlier versions put this archive at {earlier}; expected it at {file}: stop what runs, then move it")
 
 
 def existing_engine(url: str) -> Engine:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import lru_cache
 from importlib.metadata import entry_points
 from typing import Annotated, Any, ClassVar, NamedTuple, get_args
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     SerializationInfo,
@@ -86,29 +83,6 @@ def archived(own: Any) -> WrapValidator:
             _ARCHIVED.reset(before)
 
     return WrapValidator(validate)
-
-
-def removed(instead: str, default: object = None) -> AfterValidator:
-    """Metadata of a field whose feature is gone: trials of the archive carry its `default`, any other value is an error that names what to use instead."""
-
-    def refuse(value: object) -> object:
-        if value != default:
-            raise ValueError(f"was removed; expected it omitted: {instead}")
-        return value
-
-    return AfterValidator(refuse)
-
-
-def removed_values(instead: Mapping[str, str], key: str | None = None) -> BeforeValidator:
-    """Metadata of a field whose values in `instead` are gone, each with what to use in its place. `key`: of the mapping that the field is."""
-
-    def refuse(value: object) -> object:
-        name = value.get(key) if key is not None and isinstance(value, dict) else value
-        if isinstance(name, str) and name in instead:
-            raise ValueError(f"{name} was removed; expected {instead[name]}")
-        return value
-
-    return BeforeValidator(refuse)
 
 
 class Extensible(NamedTuple):

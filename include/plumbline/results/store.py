@@ -28,7 +28,7 @@ from typing import IO, Any, TypeVar
 import fsspec
 
 from plumbline.declarations import Trial
-from plumbline.declarations.addresses import earlier_store, local_path
+from plumbline.declarations.addresses import local_path
 from plumbline.declarations.trials import without_defaults as shortened
 from plumbline.declarations.urls import url_problem
 from plumbline.results import bounded_json
@@ -66,8 +66,6 @@ class ResultStore:
         self._fs: Any
         self._root: str
         self._fs, self._root = (fsspec.filesystem("file"), str(folder)) if folder else fsspec.core.url_to_fs(self.url, **(options or {}))
-        self.earlier = earlier_store(self.url)
-        """The folder of an earlier version, which is read as well; see `plumbline.declarations.addresses`."""
         protocols = {self._fs.protocol} if isinstance(self._fs.protocol, str) else set(self._fs.protocol)
         self._local = "file" in protocols
         # Object stores have no folders to make, and asking for one would create a bucket whose name was misspelt.
@@ -114,7 +112,7 @@ class ResultStore:
         return self._retried(lambda: self._get(path, most))
 
     def _get(self, path: str, most: int) -> bytes:
-        target = self._found(path)
+        target = f"{self._root}/{path}"
         if self._local:
             with self._fs.open(target, "rb") as file:
                 bounded_json.check_size(os.fstat(file.fileno()).st_size, self.uri(path), most)
@@ -145,7 +143,7 @@ class ResultStore:
         if file is not None:
             file.seek(0)
             file.truncate()
-        with self._seen_now().open(self._found(path), "rb") as source:
+        with self._seen_now().open(f"{self._root}/{path}", "rb") as source:
             while count <= most and (piece := source.read(2**20)):
                 sha256.update(piece)
                 count += len(piece)
@@ -158,28 +156,25 @@ class ResultStore:
 
         Not retried, because a reader that has begun cannot restart. Other failures are raised as OSError."""
         try:
-            with self._fs.open(self._found(path), "rb") as file:
+            with self._fs.open(f"{self._root}/{path}", "rb") as file:
                 while piece := file.read(2**20):
                     yield bytes(piece)
         except Exception as error:  # each client has its own exceptions for a lost connection
             raise (permanent_error(error, self.url) or as_os_error(error)) from error
 
     def exists(self, path: str) -> bool:
-        return self._retried(lambda: bool(self._seen_now().exists(self._found(path))))
+        return self._retried(lambda: bool(self._seen_now().exists(f"{self._root}/{path}")))
 
     def objects(self) -> Iterator[tuple[str, int]]:
         """Every object, relative to the store, with its bytes; nothing if there is no store yet."""
-        for root in self._roots:
-            with suppress(FileNotFoundError):
-                listing = self._retried(partial(self._seen_now().find, root, detail=True))
-                for name, about in listing.items():
-                    path = str(name).removeprefix(f"{root}/")
-                    if root == self._root or self._found(path) == name:
-                        yield path, int(about.get("size") or 0)
+        with suppress(FileNotFoundError):
+            listing = self._retried(partial(self._seen_now().find, self._root, detail=True))
+            for name, about in listing.items():
+                yield str(name).removeprefix(f"{self._root}/"), int(about.get("size") or 0)
 
     def modified(self, path: str) -> datetime | None:
         """When one object was written, by the store's own clock; None where the store does not say. FileNotFoundError if there is none."""
-        info = self._retried(lambda: self._seen_now().info(self._found(path)))
+        info = self._retried(lambda: self._seen_now().info(f"{self._root}/{path}"))
         modified = next((info[name] for name in _MODIFIED_KEYS if info.get(name) is not None), None)
         if isinstance(modified, str):
             modified = datetime.fromisoformat(modified)
@@ -189,18 +184,8 @@ class ResultStore:
 
     def remove(self, path: str) -> None:
         """Delete one object; nothing if it is gone."""
-        for root in self._roots:
-            with suppress(FileNotFoundError):
-                self._retried(partial(self._fs.rm_file, f"{root}/{path}"))
-
-    @property
-    def _roots(self) -> tuple[str, ...]:
-        return (self._root,) if self.earlier is None else (self._root, str(self.earlier))
-
-    def _found(self, path: str) -> str:
-        """Where the object is, or would be."""
-        there = (f"{root}/{path}" for root in self._roots[1:] if not os.path.lexists(f"{self._root}/{path}"))
-        return next(filter(os.path.exists, there), f"{self._root}/{path}")
+        with suppress(FileNotFoundError):
+            self._retried(partial(self._fs.rm_file, f"{self._root}/{path}"))
 
     def _seen_now(self) -> Any:
         self._fs.invalidate_cache()
@@ -315,12 +300,10 @@ class ResultStore:
 
     def _names(self, folder: str) -> set[str]:
         """Names in a folder; none if it is missing."""
-        names = set[str]()
-        for root in self._roots:
-            with suppress(FileNotFoundError):
-                listing = self._retried(partial(self._seen_now().ls, f"{root}/{folder}", detail=False))
-                names |= {str(name).rstrip("/").rpartition("/")[2] for name in listing}
-        return names
+        with suppress(FileNotFoundError):
+            listing = self._retried(partial(self._seen_now().ls, f"{self._root}/{folder}", detail=False))
+            return {str(name).rstrip("/").rpartition("/")[2] for name in listing}
+        return set()
 
     def announced(self, campaign_id: str, trial_id: str) -> list[str]:
         """The attempts' folders that hold a specification or a result, oldest first.

@@ -53,8 +53,6 @@ def test_a_trigger_is_made_anew_from_its_row() -> None:
     path, row = made_for(a_trial(provider=cluster_provider()), started_at=REQUESTED).serialize()
     assert path == "plumbline.airflow.triggers.LaunchTrigger"
     assert LaunchTrigger(**row).serialize() == (path, row)
-    del row["campaign_id"]  # a row of an earlier version
-    assert LaunchTrigger(**row).campaign_id == ""
 
 
 def test_an_operators_trigger_gives_the_scheduler_time_to_note_the_deferral() -> None:

@@ -1,4 +1,4 @@
-"""Addresses of files: encoded once, decoded once, and what earlier versions made of them."""
+"""Addresses of files: encoded once, decoded once."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from plumbline.declarations import installation_paths
 from plumbline.declarations.addresses import (
     canonical,
     database_url,
-    earlier_database,
-    earlier_store,
     local_path,
     open_filesystem,
     path_below,
@@ -47,29 +45,9 @@ def test_two_spellings_are_one_store() -> None:
     assert path_below("s3://bucket/a b", "s3://bucket/a%20b") is None
 
 
-def test_what_earlier_versions_wrote_beside_the_home(tmp_path: Path) -> None:
-    url = store_url(tmp_path / "my home" / "results")
-    assert earlier_store(url) is None
-    old = tmp_path / "my%20home" / "results"
-    (old / "a" / "b").mkdir(parents=True)
-    assert (earlier_store(url), earlier_store(f"{url}/a/b")) == (old, old / "a" / "b")
-    assert earlier_store(store_url(old)) is None, "a home that is called so has its own results"
-    (tmp_path / "my%20home" / "archive.db").touch()
-    assert earlier_store(url) is earlier_store(f"{url}/a/b") is None, "another installation's home"
-
-
-def test_the_database_that_earlier_versions_used(tmp_path: Path) -> None:
-    assert earlier_database(tmp_path / "my home" / "archive.db") is None
-    assert earlier_database(tmp_path / STRANGE / "archive.db") is None
-    (tmp_path / "ada's füß   #1").touch()
-    assert earlier_database(tmp_path / STRANGE / "archive.db") == tmp_path / "ada's füß   #1"
-
-
-def test_a_file_that_is_read_is_found_by_either_spelling(tmp_path: Path) -> None:
+def test_an_address_is_decoded_once(tmp_path: Path) -> None:
     (tmp_path / "a%20b").write_text("as it is written")
-    for address, text in ((f"file://{tmp_path}/a%20b", "as it is written"), (f"file://{tmp_path}/a%2520b", "as it is written")):
+    (tmp_path / "a b").write_text("as it is meant")
+    for address, text in ((f"file://{tmp_path}/a%20b", "as it is meant"), (f"file://{tmp_path}/a%2520b", "as it is written")):
         files, path = open_filesystem(address)
         assert files.cat_file(path).decode() == text
-    (tmp_path / "a b").write_text("as it is meant")
-    files, path = open_filesystem(f"file://{tmp_path}/a%20b")
-    assert files.cat_file(path).decode() == "as it is meant"

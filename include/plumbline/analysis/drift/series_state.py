@@ -37,16 +37,9 @@ class SeriesState:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> SeriesState:
-        """The state that a review stored. Older versions called a change that could be seen and was below its threshold steady."""
+        """The state that a review stored."""
         names = {f.name for f in fields(cls)}
-        state = cls(**{name: value for name, value in stored.items() if name in names})
-        if (
-            state.state == "steady"
-            and None not in (state.effect, state.detectable)
-            and abs(state.effect or 0.0) > (state.detectable or 0.0)
-        ):
-            return cls(**{**vars(state), "state": "moved"})
-        return state
+        return cls(**{name: value for name, value in stored.items() if name in names})
 
 
 def state_of(comparison: Comparison) -> SeriesState:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
-from plumbline.declarations.base import ConnectionId, Declared, Name, extensible, is_archived, removed_values
+from plumbline.declarations.base import ConnectionId, Declared, Name, extensible, is_archived
 from plumbline.declarations.providers.endpoint import ClientPlace, EndpointLauncher
 from plumbline.declarations.providers.launcher_base import COLLECTIVE_LIMIT_S, LauncherBase, RemoteStore, Retries, WatchKind
 from plumbline.declarations.providers.pod_patch import check_patch
@@ -144,9 +144,7 @@ class KubernetesLauncher(LauncherBase):
     node_selector: dict[Key, str] = Field(default_factory=dict, description="labels of the nodes that count as this instance type")
     tolerations: tuple[Toleration, ...] = ()
     topology: Key | None = Field(None, description="node label that a gang's pods should share, such as topology.kubernetes.io/zone")
-    gang: Annotated[Literal["pods", "jobset"], removed_values({"trainjob": "jobset or pods"})] = Field(
-        "pods", description="how several nodes start together; `jobset` needs its controller"
-    )
+    gang: Literal["pods", "jobset"] = Field("pods", description="how several nodes start together; `jobset` needs its controller")
     service_account: ObjectName = "plumbline-trial"
     image_pull_secrets: tuple[ObjectName, ...] = ()
     priority_class: ObjectName | None = None

@@ -10,9 +10,8 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, ValidatorFunctionWrapHandler, model_validator
-from pydantic.json_schema import SkipJsonSchema
 
-from plumbline.declarations.base import Declared, is_archived, removed
+from plumbline.declarations.base import Declared, is_archived
 from plumbline.declarations.workloads.checkpoints import Checkpoint, ModelFiles
 from plumbline.declarations.workloads.remote_code import argument_with_code, option_with_code
 
@@ -162,9 +161,6 @@ class Speculative(Declared):
         return self
 
 
-_ON_SEVERAL_NODES = "declare an endpoint provider for a server on several nodes"
-
-
 class EngineOptions(Declared):
     """Fields of `server` that concern the engine."""
 
@@ -194,8 +190,6 @@ class EngineOptions(Declared):
         description="backend openai: the program and its arguments, with {model}, {host}, {port}, {served_name}, {context}, {threads}, "
         "{tensor}, {pipeline} and {data}",
     )
-    nodes: Annotated[Any, removed(_ON_SEVERAL_NODES, default=1), SkipJsonSchema()] = Field(1, exclude=True)
-    worker_command: Annotated[Any, removed(_ON_SEVERAL_NODES), SkipJsonSchema()] = Field(None, exclude=True)
     protocol: Literal["openai", "openai_chat"] | None = Field(None, description="backend openai: completions or chat; openai if omitted")
     exact_output: bool = Field(True, description="backend openai: false for a server that has no min_tokens and ignore_eos")
 

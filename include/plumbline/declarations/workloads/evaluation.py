@@ -6,12 +6,11 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
-from pydantic.json_schema import SkipJsonSchema
 
-from plumbline.declarations.base import Declared, removed
+from plumbline.declarations.base import Declared
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.declarations.workloads.models import ServingPrecision
 from plumbline.declarations.workloads.text_file import add_content, read_text
@@ -130,9 +129,6 @@ class Evaluation(Declared):
         None, ge=0, le=1, description="percentage points below the reference's accuracy beyond which a trial is invalid"
     )
     questions: tuple[Question, ...] | None = Field(None, min_length=1, max_length=MAX_QUESTIONS)
-    lm_eval: Annotated[Any, removed("run lm-eval's own local-completions against the served address"), SkipJsonSchema()] = Field(
-        None, exclude=True
-    )
 
 
 def read_questions(folder: Path, declared: Evaluation) -> tuple[Question, ...]:

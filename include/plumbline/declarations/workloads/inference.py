@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PlainSerializer, WrapValidator, model_validator
 
-from plumbline.declarations.base import Declared, removed_values
+from plumbline.declarations.base import Declared
 from plumbline.declarations.workloads.checkpoints import UNQUANTISED, Checkpoint, ServedModel
 from plumbline.declarations.workloads.engines import EngineOptions, check_engine_options, engine, engines_of, registered_or_own
 from plumbline.declarations.workloads.evaluation import Evaluation, Quality
@@ -141,7 +141,6 @@ class Server(EngineOptions):
         WrapValidator(registered_or_own),
         # A lambda: without the annotation of a return type the JSON Schema stays that of the own engines.
         PlainSerializer(lambda name: name),
-        removed_values({"pytorch": "onnxruntime"}),
     ]
     sequences: int = Field(64, ge=1, le=65536, description="limit of concurrent requests; further ones wait")
     prefix_cache: Literal["off", "cold", "primed"] = Field(

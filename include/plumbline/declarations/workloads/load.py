@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from plumbline.declarations.base import Declared, ExactlyOne, removed_values
+from plumbline.declarations.base import Declared, ExactlyOne
 from plumbline.declarations.workloads.prompts import DEFAULT_PROMPT_TOKENS, PromptSet
 from plumbline.declarations.workloads.workload import Seed
 from plumbline.metrics.units import Duration, Pause, Percent, Rate
@@ -380,10 +380,7 @@ class FaultPhaseSpec(_TimedPhase):
     """
 
     name: Literal["fault"]
-    inject: Annotated[
-        Literal["server_kill", "overload"],
-        removed_values({"model_reload": "server_kill, after which the model is loaded too", "slow_client": "overload"}),
-    ]
+    inject: Literal["server_kill", "overload"]
     at: Duration
     lasts: Duration | None = None
     factor: float | None = Field(None, gt=0)

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from plumbline.declarations.base import Declared, extensible, removed_values
+from plumbline.declarations.base import Declared, extensible
 from plumbline.declarations.urls import DeclaredUrl
 from plumbline.declarations.workloads.faults import Fault
 from plumbline.declarations.workloads.loss_check import LossCheck
@@ -237,7 +237,7 @@ class TrainingJob(Workload):
     steps: Steps
     parallelism: Parallelism = Parallelism()
     deterministic: bool = Field(False, description="the same losses to the bit each time: our own loop uses only kernels that do that")
-    fault: Annotated[Fault | None, removed_values({"rank_hang": "rank_kill"}, key="inject")] = None
+    fault: Fault | None = None
     restarts: int = Field(3, ge=0, le=100, description="restarts of a run that a fault ended, before the trial fails")
     loss: LossCheck | None = None
 

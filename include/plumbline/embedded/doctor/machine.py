@@ -90,8 +90,7 @@ def result_store(url: str) -> DoctorCheck:
         otherwise = "check PLUMBLINE_RESULTS_URL, its credentials and that the store is there"
         shown = "PLUMBLINE_RESULTS_URL" if url_problem(url) else url
         return failed("result store", f"{shown}: {one_line(error)}", remedy or otherwise)
-    earlier = f"; also reads {store.earlier}, where earlier versions wrote" if store.earlier else ""
-    return ok("result store", f"{url}: written, read, deleted{earlier}")
+    return ok("result store", f"{url}: written, read, deleted")
 
 
 def free_disk(folders: dict[str, Path], least_bytes: int = LEAST_FREE_BYTES) -> Iterator[DoctorCheck]:

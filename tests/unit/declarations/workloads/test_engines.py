@@ -24,14 +24,13 @@ def test_options_that_are_not_declared_change_no_hash() -> None:
     options: list[dict[str, Any]] = [
         {"engine_args": {}},
         {"exact_output": True},
-        {"nodes": 1, "worker_command": None},
         {"engine_args": {"block_size": 32}},
         {"engine_args": {"block_size": 16}},
         {"parallel": {"tensor": 1}},
         {"kv_cache_precision": "fp8"},
         {"speculative": {"method": "ngram", "tokens": 3}},
     ]
-    assert [spec_hash(declared(**each)) == plain for each in options] == [True, True, True, False, False, False, False, False]
+    assert [spec_hash(declared(**each)) == plain for each in options] == [True, True, False, False, False, False, False]
 
 
 def test_a_command_is_filled_and_other_braces_stay() -> None:
@@ -67,8 +66,6 @@ def test_a_model_is_divided_over_all_accelerators(parallel: dict[str, int]) -> N
         ("openai", {"command": COMMAND, "protocol": "openai_chat"}, "requests.text"),
         ("tensorrtllm", {"triton_backend": "vllm"}, "server.triton_backend"),
         ("openai", {"command": COMMAND, "parallel": {"tensor": 2}}, "product of 1"),
-        ("openai", {"command": COMMAND, "nodes": 2}, "endpoint provider"),
-        ("openai", {"command": COMMAND, "worker_command": ["serve"]}, "endpoint provider"),
     ],
 )
 def test_an_option_that_contradicts(backend: str, server: dict[str, Any], field: str) -> None:

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 from plumbline.declarations.workloads.evaluation import Evaluation, Question, load_questions, read_questions
 from plumbline.formats.reading.text_file import UnusableFile
@@ -82,14 +81,3 @@ def test_questions_travel_in_the_declaration(folder: Path) -> None:
 def test_a_problem_names_its_field(folder: Path, declared: dict[str, object], field: tuple[str, ...]) -> None:
     ((found, message),) = load_questions({"evaluation": declared}, folder)
     assert found == field and "expected" in message
-
-
-def test_tasks_of_lm_eval_are_refused_with_what_to_use() -> None:
-    with pytest.raises(ValidationError, match="local-completions"):
-        Evaluation.model_validate_json(json.dumps({"file": "own.jsonl", "lm_eval": {"tasks": ["arc_easy"]}}))
-
-
-def test_an_archived_trial_without_tasks_is_read_and_its_hash_stays() -> None:
-    archived = Evaluation.model_validate_json(json.dumps({"file": "own.jsonl", "lm_eval": None}))
-    assert archived.model_dump(mode="json", exclude_defaults=True) == {"file": "own.jsonl"}
-    assert "lm_eval" not in Evaluation.model_json_schema()["properties"]
