@@ -20,7 +20,7 @@ from plumbline.launch.cluster.launcher import ClusterLauncher
 from plumbline.launch.cluster.operate.attempts import Attempt
 from plumbline.launch.cluster.operate.ticket import ClusterTicket, ticket_of
 from plumbline.launch.failures import RequestFailed
-from plumbline.launch.remote import Outage, RemoteLauncher
+from plumbline.launch.remote import Outage, Poll, RemoteLauncher
 
 _DELETE_LIMIT_S = 25.0
 """Limit of the deletion: Airflow gives `on_kill` 30 s ([triggerer] on_kill_timeout)."""
@@ -68,13 +68,17 @@ class RemoteTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         began = time.monotonic()
         # Asked now: the first answer takes many seconds, which `on_kill` does not have.
         self._first_question = asyncio.create_task(self._is_deferred())
+        end: Poll | None = None
         async with aclosing(self._made_launcher().poll(self.ticket, self.log)) as polls:
             async for poll in polls:
                 if poll.end is not None:
+                    end = poll
                     break
                 await asyncio.sleep(poll.pause_s)
+        if end is None:
+            raise RuntimeError(f"{self.launcher} stopped polling {self.ticket['launch']} without an end; expected a last poll with one")
         await asyncio.sleep(max(began + self.earliest_s - time.monotonic(), 0.0))
-        yield TriggerEvent({"status": poll.end, **poll.seen})
+        yield TriggerEvent({"status": end.end, **end.seen})
 
     async def on_kill(self) -> None:
         """A person ended the task (failed, succeeded, cleared): cancel the launch within 25 s.
@@ -90,7 +94,7 @@ class RemoteTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
     async def _cancel(self) -> None:
         launch, launcher = self.ticket["launch"], self._made_launcher()
         if await self._is_deferred():
-            self.log.warning("The trigger of %s moved to another triggerer; its pods stay", launch)
+            self.log.warning("The trigger of %s moved to another triggerer; the launch goes on", launch)
             return
         outage, until = Outage(_DELETE_LIMIT_S, launcher.place), time.monotonic() + _DELETE_LIMIT_S
         cancel = partial(launcher.cancel, self.ticket, patience_s=0.0, timeout_s=min(_REQUEST_TIMEOUT_S, _DELETE_LIMIT_S / 4))
@@ -101,11 +105,11 @@ class RemoteTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
                 gives_up = outage.failed(problem, time.monotonic()) is not None
                 pause = outage.wait_s(problem)
                 if gives_up or time.monotonic() + pause > until:
-                    self.log.error("Could not delete %s; upkeep deletes it when it expires; last error: %s", launch, problem)
+                    self.log.error("Could not cancel %s; upkeep sweeps it when it expires; last error: %s", launch, problem)
                     break
                 await asyncio.sleep(pause)
             else:
-                self.log.info("Deleted the pods of %s: the task was ended", launch)
+                self.log.info("Cancelled %s: the task was ended", launch)
                 break
         await asyncio.to_thread(progress.remove_progress, self.ticket["trial_id"])
 

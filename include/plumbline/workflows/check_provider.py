@@ -92,7 +92,7 @@ def _trials_of(archive: Archive, finding: FindingView) -> Sequence[Facts]:
 def _shared(provider: Provider, checked: dict[str, Sequence[Any]], trials: Sequence[Facts]) -> dict[str, Sequence[Any]]:
     """The trials' values of facts that environment checks report in the same format; of all facts without an earlier check."""
     names = set().union(*trials) & checked.keys() if checked else set().union(*trials)
-    if provider.launcher.runs_pods:
+    if provider.launcher.facts_from_api:
         names &= shared_facts(provider)
     values = {name: list(dict.fromkeys(v for facts in trials if (v := facts.get(name)) is not None)) for name in names}
     return {name: own for name, own in values.items() if own}

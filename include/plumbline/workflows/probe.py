@@ -156,7 +156,7 @@ def _limits(declared: Declarations) -> dict[str, float]:
 def _facts(archive: Archive, provider: Provider, document: ProbeDocument) -> dict[str, Scalar]:
     """The machine's facts. On a cluster without those that its API reports in another format: they would always differ."""
     facts = machine_facts(document.environment.facts)
-    if not provider.launcher.runs_pods:
+    if not provider.launcher.facts_from_api:
         return facts
     nodes = {name for snapshot in archive.snapshots(provider.name, "cluster") for name in snapshot.facts}
     return {name: value for name, value in facts.items() if name not in nodes - shared_facts(provider)}

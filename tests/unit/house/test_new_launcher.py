@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,7 +31,7 @@ from plumbline.launch.failures import BadDeclaration, Interrupted
 from plumbline.launch.leftovers import stored_leftovers
 from plumbline.launch.plan import RunRequest, plan
 from plumbline.launch.registry import launcher_for
-from plumbline.launch.remote import UNFINISHED, RemoteLauncher
+from plumbline.launch.remote import UNFINISHED, Poll, RemoteLauncher
 from plumbline.results import LaunchRecord
 from plumbline.workflows import collect, run, sweep
 
@@ -322,6 +323,16 @@ async def test_airflow_waits_for_it_in_the_triggerer(queue: Queue) -> None:
     assert event.payload == {"status": "finished", "code": 0}
     assert operator(queue).trigger_reentry(CONTEXT, event.payload)["exit_code"] == 0
     assert [record.failure_class for record in queue.records] == [None]
+
+
+async def test_polls_that_tell_no_end_are_refused(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def silent(*_: object) -> AsyncIterator[Poll]:
+        yield Poll()
+
+    trigger = deferred(queue)
+    monkeypatch.setattr(type(queue.launcher), "poll", silent)
+    with pytest.raises(RuntimeError, match="without an end"):
+        await anext(trigger.run())
 
 
 async def test_airflow_cancels_it(long_queue: Queue) -> None:

@@ -49,6 +49,10 @@ class LauncherBase(Declared):
     """`module:class` of the launcher, imported when it is first needed."""
     runs_pods: ClassVar[bool] = False
     """Trials are pods of a Kubernetes cluster: each sees only its own accelerators, and a retry may get another node."""
+    counts_nodes: ClassVar[bool] = False
+    """Its uptime is that of nodes, which are counted."""
+    facts_from_api: ClassVar[bool] = False
+    """Environment checks read the nodes' facts from its API; trials report only some of them in the same format."""
     outlasts_task: ClassVar[bool] = False
     """Trials go on without the task that started them: what an ended task leaves is settled, swept and counted."""
     chooses_nodes: ClassVar[bool] = False
@@ -124,6 +128,10 @@ class LauncherBase(Declared):
     def main_memory(self) -> float | None:
         """Bytes that a trial's processes may use together; None where none are declared."""
         return None
+
+    def nodes_of_a_trial(self, rented: int) -> int:
+        """Machines that a trial of the monthly rerun may take at most. `rented`: the provider's nodes."""
+        return self.most_nodes
 
     @property
     def most_nodes(self) -> int:

@@ -217,6 +217,8 @@ class KubernetesLauncher(LauncherBase):
         check_patch(self.pod_patch, {container.name for container in (*self.init_containers, *self.sidecars)})
 
     runs_pods: ClassVar[bool] = True
+    counts_nodes: ClassVar[bool] = True
+    facts_from_api: ClassVar[bool] = True
     outlasts_task: ClassVar[bool] = True
     chooses_nodes: ClassVar[bool] = True
     watches: ClassVar[frozenset[WatchKind]] = frozenset({"uptime", "capacity"})
@@ -296,6 +298,9 @@ class KubernetesLauncher(LauncherBase):
                 "expected the name of a PersistentVolumeClaim in its namespace"
             )
         return None
+
+    def nodes_of_a_trial(self, rented: int) -> int:
+        return rented
 
     def image_for(self, kind: str, own: str | None = None) -> str | None:
         return self.with_registry(own or (self.images.training if kind == "training" else self.images.inference))

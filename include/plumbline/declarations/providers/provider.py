@@ -298,7 +298,7 @@ class Provider(Terms, Place):
         for kind, expected in _WATCHABLE.items():
             if getattr(self.watch, kind) is not None and kind not in self.launcher.watches:
                 raise ValueError(f"watch.{kind}, but launcher.kind is {self.launcher.kind}; expected {expected}, or no watch.{kind}")
-        if self.watch.uptime is not None and self.watch.uptime.ready_nodes is not None and not self.launcher.runs_pods:
+        if self.watch.uptime is not None and self.watch.uptime.ready_nodes is not None and not self.launcher.counts_nodes:
             raise ValueError(
                 f"watch.uptime.ready_nodes, but launcher.kind is {self.launcher.kind}; expected a cluster, whose nodes are counted"
             )
@@ -349,7 +349,7 @@ class Provider(Terms, Place):
     @property
     def nodes_of_a_trial(self) -> int:
         """Machines that a trial of the monthly rerun may take at most."""
-        return self.nodes if self.launcher.runs_pods else self.launcher.most_nodes
+        return self.launcher.nodes_of_a_trial(self.nodes)
 
     @property
     def simulated(self) -> bool:
