@@ -84,6 +84,6 @@ class PublishedResult(Part):
 
     @property
     def checksum(self) -> str:
-        # Results of earlier versions have neither a source nor gaps, and keep their checksums.
+        # A publisher's result has no source, and one of a file may have no gaps: what is not set is in no checksum.
         unset = {name for name in ("source", "gaps") if not getattr(self, name)}
         return digest(self.model_dump(mode="json", exclude=unset))
