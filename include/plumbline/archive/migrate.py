@@ -75,7 +75,9 @@ def prepare(engine: Engine, migrate: bool) -> None:
 
 
 def check_revision(current: str | None, place: str = "") -> None:
-    """Raise UnknownSchema or OldSchema unless `current` is the revision of this version. `place`: file or address of the archive, for an error."""
+    """Raise UnknownSchema or OldSchema unless `current` is the revision of this version.
+
+    `place`: file or address of the archive, for the message."""
     if current == head():
         return
     if current is not None and current > head():

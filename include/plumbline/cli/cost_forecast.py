@@ -177,7 +177,7 @@ def break_even(
     line: Lines = None,
     as_json: Json = False,
 ) -> None:
-    """Own or hosted by utilisation and volume; every way to pay by utilisation, and over twelve months. With --plan, its options side by side."""
+    """Own or hosted by utilisation and volume; every way to pay by utilisation, and over twelve months; or a plan's options."""
     if plan is not None or line:
         if provider is not None:
             fail("expected PROVIDER WORKLOAD, --plan or --line, and one of them only")

@@ -1,4 +1,6 @@
-"""A cost plan for `plumbline cost break-even --plan`. Quantities and prices have units (`500 instance-hours`, `98.32 USD/instance-hour`), which must match."""
+"""A cost plan for `plumbline cost break-even --plan`.
+
+Quantities and prices have units (`500 instance-hours`, `98.32 USD/instance-hour`), which must match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text files beside the declarations: what is read of them and added to a section, and their text. `formats.reading.text_file` has their lines."""
+"""Text files beside the declarations: their text, and what a section takes from them. `formats.reading.text_file` has their lines."""
 
 from __future__ import annotations
 

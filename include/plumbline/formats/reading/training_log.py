@@ -19,7 +19,9 @@ class TrainingLog(Format):
 
 
 class PrintedSteps(TrainingLog):
-    """Lines of the output. `pattern`: its named groups are those of a report: step, loss, tokens, samples, seconds, milliseconds, data_wait."""
+    """Lines of the output.
+
+    `pattern`: its named groups are those of a report: step, loss, tokens, samples, seconds, milliseconds, data_wait."""
 
     pattern: ClassVar[str]
 
@@ -28,7 +30,9 @@ class PrintedSteps(TrainingLog):
 
 
 class StepTable(TrainingLog):
-    """A CSV file. `file`: a pattern of its path; `columns`: by the field of a report, several joined by |, of which the first present one counts."""
+    """A CSV file. `file`: a pattern of its path.
+
+    `columns`: by the field of a report, several joined by |, of which the first present one counts."""
 
     file: ClassVar[str]
     columns: ClassVar[dict[str, str]]

@@ -137,8 +137,8 @@ class RunSpec:
 class WorkerSpec(RunSpec):
     """The orders of a worker of our own loop.
 
-    `model`, `task`, `optimizer`, `parallelism`: as declared. `weights`: where stored initial weights lie. `verified_loads`: how often the newest
-    checkpoint is loaded after the last step; `checkpoint_load_time` is the median."""
+    `model`, `task`, `optimizer`, `parallelism`: as declared. `weights`: where stored initial weights lie.
+    `verified_loads`: how often the newest checkpoint is loaded after the last step; `checkpoint_load_time` is the median."""
 
     module = "plumbline.harness.training.worker"
     model: dict[str, Any]
