@@ -20,7 +20,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "include"))
 
-from plumbline.analysis.acceptance import MIN_EFFECT, critical_distance, false_alarms, spread
+from plumbline.analysis.node_acceptance import MIN_EFFECT, critical_distance, false_alarms, spread
 
 FIGURES, NOISE, SLOW, SIZES, BATCH = 4, 0.01, 0.10, (16, 32, 64, 128, 200), 500
 _Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]

@@ -10,7 +10,7 @@ from tests.cluster.world import World
 
 from plumbline.archive import open_archive
 from plumbline.declarations import load
-from plumbline.workflows.accept import acceptance_verdict
+from plumbline.workflows.accept_nodes import acceptance_verdict
 
 pytestmark = [pytest.mark.cluster, pytest.mark.full, pytest.mark.timeout(1800)]
 

@@ -21,8 +21,8 @@ from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.launch.cluster import launcher, launcher_account
-from plumbline.results.observation import Observation
-from plumbline.workflows import observe
+from plumbline.results.availability_check import AvailabilityCheck
+from plumbline.workflows import check_availability
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
@@ -57,16 +57,16 @@ def archive(tmp_path: Path, provider: Provider, monkeypatch: pytest.MonkeyPatch)
     for name in ("PLUMBLINE_RESULTS_URL", "PLUMBLINE_ARCHIVE_URL"):
         monkeypatch.delenv(name, raising=False)
     world: Declarations = replace(declared(), providers={provider.name: provider})
-    monkeypatch.setattr(observe, "load_in_force", lambda: world)
+    monkeypatch.setattr(check_availability, "load_in_force", lambda: world)
     with open_archive() as opened:
         yield opened
 
 
 def test_capacity_goes_and_comes_back_and_a_quota_is_ours(cluster: Cluster, provider: Provider, archive: Archive) -> None:
-    asked: list[Observation] = []
+    asked: list[AvailabilityCheck] = []
 
     def ask() -> str | None:
-        done = observe.check(provider.name, "capacity", BEGIN + timedelta(minutes=15 * len(asked))).observation
+        done = check_availability.check(provider.name, "capacity", BEGIN + timedelta(minutes=15 * len(asked))).observation
         assert done is not None
         asked.append(done)
         assert cluster.leftovers(namespace) == []

@@ -20,8 +20,8 @@ from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.launch.cluster import launcher_account
 from plumbline.metrics.time_spans import month_span
-from plumbline.results.observation import MAINTENANCE, Observation
-from plumbline.workflows import observe
+from plumbline.results.availability_check import MAINTENANCE, AvailabilityCheck
+from plumbline.workflows import check_availability
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -74,15 +74,15 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive
 def test_a_dead_node_is_down_a_cordoned_one_is_apart_and_the_api_alone_answers(
     cluster: Cluster, provider: Provider, archive: Archive, rented: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Observation] = []
+    asked: list[AvailabilityCheck] = []
 
     def ask(ready_nodes: int) -> str | None:
         uptime = provider.watch.uptime
         assert uptime is not None
         watch = provider.watch.model_copy(update={"uptime": uptime.model_copy(update={"ready_nodes": ready_nodes})})
         world: Declarations = replace(declared(), providers={provider.name: provider.model_copy(update={"watch": watch})})
-        monkeypatch.setattr(observe, "load_in_force", lambda: world)
-        done = observe.check(provider.name, "uptime", BEGIN + EVERY * len(asked)).observation
+        monkeypatch.setattr(check_availability, "load_in_force", lambda: world)
+        done = check_availability.check(provider.name, "uptime", BEGIN + EVERY * len(asked)).observation
         assert done is not None
         asked.append(done)
         return done.cause

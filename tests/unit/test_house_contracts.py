@@ -46,7 +46,7 @@ PLANTED = [
     ("Only airflow, embedded and dags import Airflow", "workflows/retain.py", "import airflow"),
     (
         CLUSTER,
-        "workflows/accept.py",
+        "workflows/accept_nodes.py",
         "import plumbline.launch.cluster.api",
     ),
     (

@@ -17,14 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import plumbline
-from plumbline.analysis.acceptance import Node, judge_fleet
 from plumbline.analysis.availability import availability, find_outages
-from plumbline.analysis.cost.reconciliation import Difference, Uncompared
+from plumbline.analysis.cost.invoice import Difference, Uncompared
 from plumbline.analysis.decisions.decision import Decision, Gate, Ranked
 from plumbline.analysis.drift.comparison import MetricComparison
 from plumbline.analysis.drift.pooled import SeriesShift, pooled_effect
 from plumbline.analysis.drift.verdicts import judge_series
-from plumbline.analysis.scorecards.acceptance import judge
+from plumbline.analysis.node_acceptance import Node, judge_fleet
+from plumbline.analysis.scorecards.criteria import judge
 from plumbline.analysis.trial_sample import MetricValue, TrialSample
 from plumbline.declarations import Criterion
 from plumbline.declarations.promises.availability import MonthAvailability, month_availability
@@ -37,7 +37,7 @@ from plumbline.harness.training.analysis.step_limit import StepEvidence, judge_s
 from plumbline.judgement import JUDGES, Judged, Judgement, is_measured, not_shown, together
 from plumbline.launch.doctor_check import failed, judge_checks, ok, skipped, unknown
 from plumbline.metrics.proportions import wilson_interval
-from plumbline.results.observation import Observation
+from plumbline.results.availability_check import AvailabilityCheck
 from plumbline.words.acceptance import judge_delivery
 from plumbline.words.causes import judge_effect
 from plumbline.words.decisions import judge_choice
@@ -81,7 +81,7 @@ NOVEMBER, LATER, FIVE = datetime(2026, 11, 1, tzinfo=timezone.utc), datetime(202
 
 def _month(missed: Callable[[int], str | None], watched: range) -> MonthAvailability:
     """November against a promise of 99.9 %, by checks every five minutes; `missed`: the failure class of each of them, None for an answer."""
-    seen = [Observation("p", "uptime", NOVEMBER + n * FIVE, missed(n)) for n in watched]
+    seen = [AvailabilityCheck("p", "uptime", NOVEMBER + n * FIVE, missed(n)) for n in watched]
     outages = find_outages(seen, 300)
     month = availability(NOVEMBER, seen, outages, 300, LATER)
     down = [(o.began, o.ended or LATER) for o in month.outages if o.whose == "provider"]
@@ -348,7 +348,7 @@ def test_each_kind_of_judged_thing_is_returned_by_a_judge() -> None:
     }
     shown = {name for tried in TRIED.values() for make in (*tried.gaps.values(), tried.met) if make for name in _judged_types(make())}
     # The workflow's record carries the judgement of `judge_invoice`.
-    assert judged - shown == {"Reconciled"}
+    assert judged - shown == {"InvoiceResult"}
 
 
 @given(st.lists(st.one_of(st.none(), st.just(0.0), st.just(math.nan)), max_size=5), st.integers(0, 5))

@@ -42,7 +42,7 @@ class AvailabilityTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types
     async def run(self) -> AsyncIterator[TriggerEvent]:
         began, checks, findings = time.monotonic(), 0, list[str]()
         while True:
-            done, following = await asyncio.to_thread(workflows.observe.check_due, self.provider, datetime.now(timezone.utc))
+            done, following = await asyncio.to_thread(workflows.check_availability.check_due, self.provider, datetime.now(timezone.utc))
             for one in done:
                 self.log.info("%s: %s", self.provider, one.text)
                 findings += one.findings

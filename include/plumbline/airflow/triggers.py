@@ -20,7 +20,7 @@ from plumbline.launch.cluster.launcher import ClusterLauncher
 from plumbline.launch.cluster.operate.attempts import Attempt
 from plumbline.launch.cluster.operate.ticket import ClusterTicket, ticket_of
 from plumbline.launch.failures import RequestFailed
-from plumbline.launch.remote import Outage, Poll, RemoteLauncher
+from plumbline.launch.remote import Poll, RemoteLauncher, RequestFailures
 
 _DELETE_LIMIT_S = 25.0
 """Limit of the deletion: Airflow gives `on_kill` 30 s ([triggerer] on_kill_timeout)."""
@@ -96,7 +96,7 @@ class RemoteTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         if await self._is_deferred():
             self.log.warning("The trigger of %s moved to another triggerer; the launch goes on", launch)
             return
-        outage, until = Outage(_DELETE_LIMIT_S, launcher.place), time.monotonic() + _DELETE_LIMIT_S
+        outage, until = RequestFailures(_DELETE_LIMIT_S, launcher.place), time.monotonic() + _DELETE_LIMIT_S
         cancel = partial(launcher.cancel, self.ticket, patience_s=0.0, timeout_s=min(_REQUEST_TIMEOUT_S, _DELETE_LIMIT_S / 4))
         while True:
             try:

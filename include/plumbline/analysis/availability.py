@@ -15,13 +15,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from statistics import median
-from typing import Literal
 
+from plumbline.declarations.promises.judging.evidence import Outage, Whose
 from plumbline.declarations.promises.judging.launches import OPERATOR_FAULTS, PROVIDER_FAULTS
 from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.metrics.proportions import Proportion, wilson_interval
 from plumbline.metrics.time_spans import TimeSpan, month_span, total_s, without
-from plumbline.results.observation import MAINTENANCE, Observation
+from plumbline.results.availability_check import MAINTENANCE, AvailabilityCheck
 
 MISSES = 3
 """Misses in a row that are an outage."""
@@ -31,25 +31,6 @@ REACH = 1.5
 """Intervals between checks that a check stands for at most, and between two answered ones that are seen as up."""
 _SILENT = 3
 """Intervals without a check that counts, after which misses are no longer in a row."""
-Whose = Literal["provider", "operator", "unproven"]
-
-
-@dataclass(frozen=True)
-class Outage:
-    """Misses in a row. `began`: the first miss; `ended`: the first answer, None while it lasts. `cause`: its most frequent failure class; `detail`:
-    of its first miss. Where checks stopped, `ended` is an interval after its last miss, and `answered` False: the rest was not seen."""
-
-    began: datetime
-    ended: datetime | None
-    whose: Whose
-    cause: str
-    detail: str
-    misses: int
-    answered: bool = True
-
-    @property
-    def recovery_s(self) -> float | None:
-        return None if self.ended is None or not self.answered else (self.ended - self.began).total_seconds()
 
 
 @dataclass(frozen=True)
@@ -120,7 +101,7 @@ class HourOfWeek:
 
 
 @dataclass(frozen=True)
-class WatchHistory:
+class AvailabilityHistory:
     """Checks of one kind over some months: `months` newest first, `outages` newest first, `hours` of the week."""
 
     kind: WatchKind
@@ -144,13 +125,13 @@ def whose_fault(cause: str) -> Whose:
     return "provider" if cause in _PROVIDER else "operator" if cause in _OPERATOR else "unproven"
 
 
-def find_outages(observations: Iterable[Observation], every_s: float, excluded: Sequence[TimeSpan] = ()) -> tuple[Outage, ...]:
+def find_outages(observations: Iterable[AvailabilityCheck], every_s: float, excluded: Sequence[TimeSpan] = ()) -> tuple[Outage, ...]:
     """The outages in checks of one kind, which come oldest first, `every_s` apart; misses in excluded windows begin and extend none.
 
     With MISSES proven to be the provider's it is the provider's, from the first of them on; else it is unproven.
     """
     found: list[Outage] = []
-    run: list[Observation] = []
+    run: list[AvailabilityCheck] = []
     every = timedelta(seconds=every_s)
     for one in observations:
         if run and one.at - run[-1].at > _SILENT * every and (one.cause is None or whose_fault(one.cause) != "operator"):
@@ -164,7 +145,7 @@ def find_outages(observations: Iterable[Observation], every_s: float, excluded: 
     return (*found, *_outage(run, None))
 
 
-def _outage(run: Sequence[Observation], ended: datetime | None) -> tuple[Outage, ...]:
+def _outage(run: Sequence[AvailabilityCheck], ended: datetime | None) -> tuple[Outage, ...]:
     if len(run) < MISSES:
         return ()
     proven = [one for one in run if whose_fault(str(one.cause)) == "provider"]
@@ -176,7 +157,7 @@ def _outage(run: Sequence[Observation], ended: datetime | None) -> tuple[Outage,
 
 def availability(
     at: datetime,
-    observations: Iterable[Observation],
+    observations: Iterable[AvailabilityCheck],
     known: Sequence[Outage],
     every_s: float,
     now: datetime,
@@ -253,7 +234,7 @@ def _shared(spans: Sequence[TimeSpan], others: Sequence[TimeSpan]) -> list[TimeS
     return found
 
 
-def by_hour_of_week(observations: Iterable[Observation]) -> tuple[HourOfWeek, ...]:
+def by_hour_of_week(observations: Iterable[AvailabilityCheck]) -> tuple[HourOfWeek, ...]:
     """The hours of the week in which something was checked, by weekday and hour."""
     seconds: dict[tuple[int, int], list[float]] = defaultdict(list)
     tried: Counter[tuple[int, int]] = Counter()

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from plumbline.analysis.availability import WatchHistory
+from plumbline.analysis.availability import AvailabilityHistory
 from plumbline.analysis.trial_sample import MetricValue, TrialSample
 from plumbline.declarations import Preference
 from plumbline.declarations.workloads.workload import PROVIDER_PHASE
@@ -31,7 +31,7 @@ class ServiceRecord:
     months, `logged` by kind; their seconds, maintenance left out: `recovery` of the provider's incidents, `answers` (first answer) and `solutions`
     of tickets and quota requests."""
 
-    watches: tuple[WatchHistory, ...]
+    watches: tuple[AvailabilityHistory, ...]
     logged: Mapping[LogKind, int]
     recovery: PooledMetric
     answers: Mapping[LogKind, PooledMetric]
@@ -48,7 +48,7 @@ class ServiceRecord:
         )
 
 
-def _watched(watch: WatchHistory) -> tuple[str, float | None, float | None, float | None, int] | None:
+def _watched(watch: AvailabilityHistory) -> tuple[str, float | None, float | None, float | None, int] | None:
     """The share that is certain, as a gate judges it: what is unknown counts as down. Its interval reaches to what may be, and is not narrower than
     that of so many checks."""
     share, unproven, bounds = watch.share, sum(m.unproven for m in watch.months), watch.bounds
@@ -72,7 +72,7 @@ def service_metrics(preference: Preference) -> frozenset[str]:
     return frozenset(name for name in (*preference.weights, *(g.metric for g in preference.gates)) if is_of_provider(name))
 
 
-def service_record(watches: tuple[WatchHistory, ...], log: Sequence[LogEntryView], excluded: Sequence[TimeSpan]) -> ServiceRecord:
+def service_record(watches: tuple[AvailabilityHistory, ...], log: Sequence[LogEntryView], excluded: Sequence[TimeSpan]) -> ServiceRecord:
     """The record of one provider; `log`: what the year has; `excluded`: maintenance."""
     theirs = [e for e in log if e.whose != "us"]
 

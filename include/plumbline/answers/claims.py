@@ -7,13 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from plumbline.analysis.availability import Outage
 from plumbline.analysis.drift.environment import Group, fact_rule
 from plumbline.answers.promises import ProviderPromises, provider_promises
 from plumbline.archive import Archive, FindingView
 from plumbline.archive.trends import LaunchCounts
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.promises import PROMISES, JudgedPromise, promisable
+from plumbline.declarations.promises.judging.evidence import Outage
 from plumbline.declarations.promises.judging.launches import OPERATOR_FAULTS, PROVIDER_FAULTS, UNPROVEN
 from plumbline.findings.types import about_failures, about_speed, type_of
 from plumbline.metrics.formatting import capitalize_first, join_words

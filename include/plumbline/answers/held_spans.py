@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta, timezone
 
-from plumbline.analysis.cost.reconciliation import (
+from plumbline.analysis.cost.invoice import (
     HeldSpan,
 )
 from plumbline.analysis.document_sample import held_seconds

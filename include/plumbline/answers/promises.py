@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from plumbline.analysis.availability import Outage
 from plumbline.analysis.cost.service_credit import credit_of
 from plumbline.analysis.prices.book import with_effective_prices
-from plumbline.answers.watch_histories import watch_histories
+from plumbline.answers.availability_histories import availability_histories
 from plumbline.archive import Archive
 from plumbline.archive.trends import LaunchCounts
 from plumbline.declarations import Criterion, Declarations, Provider
 from plumbline.declarations.promises import PROMISES, JudgedPromise
 from plumbline.declarations.promises.availability import MONTHS
-from plumbline.declarations.promises.judging.evidence import Evidence, provider_outages
+from plumbline.declarations.promises.judging.evidence import Evidence, Outage, provider_outages
 from plumbline.declarations.promises.judging.promise import SOURCES
 from plumbline.declarations.promises.judging.row import PromiseRow
 from plumbline.declarations.promises.judging.share import tries_to_keep
@@ -63,7 +62,9 @@ def provider_promises(archive: Archive, declared: Declarations, name: str) -> Pr
     provider, now = declared.providers.get(name), datetime.now(timezone.utc)
     sla = provider.sla if provider is not None else ServiceLevel()
     launches, log = tuple(archive.launches(name, LAUNCH_CAMPAIGNS)), tuple(archive.operations(name))
-    watched = {h.kind: h for h in (watch_histories(archive, provider, now, MONTHS) if provider is not None and checkable(sla) else ())}
+    watched = {
+        h.kind: h for h in (availability_histories(archive, provider, now, MONTHS) if provider is not None and checkable(sla) else ())
+    }
     uptime, asked = watched.get("uptime"), watched.get("capacity")
     outages = provider_outages(uptime.outages, log, now) if uptime else ()
     ended: Counter[str | None] = Counter()

@@ -29,7 +29,9 @@ def budget_balance(archive: Archive, provider: Provider, now: datetime, apart: s
         raise ValueError(f"{provider.name} declares no budget; expected one such as {{usd_per_month: 5000}}")
     month = now.astimezone(timezone.utc).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     uses = [use for attempt, use in attempt_uses(archive, provider, month) if apart is None or attempt.run_id != apart]
-    held = (one for one in archive.observations(provider.name, "capacity", provider.simulated, (month, None)) if one.seconds is not None)
+    held = (
+        one for one in archive.availability_checks(provider.name, "capacity", provider.simulated, (month, None)) if one.seconds is not None
+    )
     uses += (use_now(archive, provider, CAPACITY_HELD_S, one.at, one.gpus) for one in held)
     return Balance(provider.name, f"{month:%Y-%m}", provider.budget, sum_uses(uses))
 

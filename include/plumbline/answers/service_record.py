@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time, timedelta, timezone
 
 from plumbline.analysis.service_record import ServiceRecord, service_record
-from plumbline.answers.watch_histories import watch_histories
+from plumbline.answers.availability_histories import availability_histories
 from plumbline.archive import Archive
 from plumbline.declarations import Provider
 from plumbline.declarations.promises.judging.evidence import maintenance
@@ -25,7 +25,7 @@ def service_records(archive: Archive, providers: Mapping[str, Provider], days: I
     until, months = min(now, last[1] - _INSTANT), 12 * (last[0].year - first[0].year) + last[0].month - first[0].month + 1
     records = {}
     for name, provider in sorted(providers.items()):
-        watches = watch_histories(archive, provider, until, months)
+        watches = availability_histories(archive, provider, until, months)
         log = [e for e in archive.operations(name) if until - _YEAR < e.opened <= until]
         if watches or log:
             records[name] = service_record(watches, log, maintenance(log, provider.sla, until))

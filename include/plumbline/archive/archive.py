@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Engine
 
 from plumbline.archive import audit as audit_log
+from plumbline.archive import availability_checks as check_rows
 from plumbline.archive import baselines, pages, published, recording, retention, trends, verification
 from plumbline.archive import findings as finding_rows
 from plumbline.archive import identifiers as identifier_rows
-from plumbline.archive import observations as observation_rows
 from plumbline.archive import operations as operation_rows
 from plumbline.archive import prices as price_rows
 from plumbline.archive import quarantine as quarantine_rows
@@ -181,7 +181,7 @@ class Archive:
     baseline = reads(baselines.current)
     baseline_history = reads(baselines.history)
     baselines_of_campaigns = reads(baselines.of_campaigns)
-    accept_baseline = writes(baselines.accept)
+    accept_baseline = writes(baselines.accept_baseline)
     restore_baseline = writes(baselines.restore)
     bootstrap_baseline = writes(baselines.bootstrap)
     join_baseline = writes(baselines.join)
@@ -205,10 +205,10 @@ class Archive:
     save_snapshot = writes(price_rows.save_snapshot)
     latest_snapshot = reads(price_rows.latest_snapshot)
     snapshots = reads(price_rows.snapshots)
-    save_observations = writes(observation_rows.save_observations)
-    observations = reads(observation_rows.observations)
-    latest_observation = reads(observation_rows.latest_observation)
-    forget_observations = writes(observation_rows.forget_observations)
+    save_availability_checks = writes(check_rows.save_availability_checks)
+    availability_checks = reads(check_rows.availability_checks)
+    latest_availability_check = reads(check_rows.latest_availability_check)
+    forget_availability_checks = writes(check_rows.forget_availability_checks)
     log_entry = writes(operation_rows.log_entry)
     operations = reads(operation_rows.operations)
     operations_history = reads(operation_rows.operations_history)

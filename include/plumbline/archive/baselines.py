@@ -56,7 +56,7 @@ def of_campaigns(session: Session, series_key: str, campaigns: Sequence[str]) ->
     return found
 
 
-def accept(session: Session, now: datetime, series_key: str, campaign_id: str, by: str, why: str) -> BaselineView:
+def accept_baseline(session: Session, now: datetime, series_key: str, campaign_id: str, by: str, why: str) -> BaselineView:
     """Make the campaign the series' baseline by a person's decision; goes to the audit log. Accepting the current one again changes nothing.
 
     LookupError if the series took no part in the campaign; ValueError without a name, a reason or a usable trial.

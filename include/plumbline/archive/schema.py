@@ -418,8 +418,8 @@ class Snapshot(Base):
     figures: Mapped[dict[str, Any]]
 
 
-class Observation(Base):
-    """One check of a provider's uptime or capacity; see `results.observation`."""
+class AvailabilityCheck(Base):
+    """One check of a provider's uptime or capacity; see `results.availability_check`."""
 
     __tablename__ = "observations"
     __table_args__ = (one_of("kind", WatchKind), {"sqlite_with_rowid": False})

@@ -30,10 +30,10 @@ from plumbline.cli.output import (
 from plumbline.launch.failures import ApiRefused, TrialFailure
 from plumbline.launch.plan import PlanError
 from plumbline.launch.registry import launcher_for
-from plumbline.presentation.acceptance import ORDER, method, node_row, summary, why_of
+from plumbline.presentation.acceptance_sheet import ORDER, method, node_row, summary, why_of
 from plumbline.results import InvalidResult
 from plumbline.words.acceptance import judge_delivery, judge_node, lacking_of, reasons_of
-from plumbline.workflows.accept import Acceptance, accept_here, pair_time, plan_acceptance, write_sheet
+from plumbline.workflows.accept_nodes import NodeAcceptance, accept_here, pair_time, plan_acceptance, write_sheet
 from plumbline.workflows.budget import BudgetReached
 from plumbline.workflows.plan import node_names
 from plumbline.workflows.run import stopped_by_sigterm
@@ -96,7 +96,7 @@ def accept(
     raise typer.Exit({"broken": DRIFTED, "not_shown": NOT_SHOWN, "met": OK}[done.fleet.verdict])
 
 
-def _data(done: Acceptance) -> dict[str, Any]:
+def _data(done: NodeAcceptance) -> dict[str, Any]:
     nodes = [
         {
             "node": v.node,
@@ -112,7 +112,7 @@ def _data(done: Acceptance) -> dict[str, Any]:
     return {**fields_of(done, "campaign_id", "provider", "pack", "findings"), "fleet": fleet}
 
 
-def _show(done: Acceptance) -> None:
+def _show(done: NodeAcceptance) -> None:
     fleet = done.fleet
     shown = table("", "node", "", *(name.replace("_", " ") for name in _SHOWN), "why")
     for verdict in sorted(fleet.nodes, key=lambda v: ORDER.index(v.text))[

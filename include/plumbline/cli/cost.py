@@ -34,7 +34,7 @@ from plumbline.presentation.costs import share_note
 from plumbline.presentation.spend import NOTE, spend_cells, spend_csv, spend_headings
 from plumbline.results import InvalidResult
 from plumbline.words.commitments import commitment_data
-from plumbline.workflows.reconcile import open_invoice_findings, reconcile_invoice
+from plumbline.workflows.compare_invoice import compare_invoice, open_invoice_findings
 from plumbline.workflows.report import newest_campaign
 
 
@@ -250,7 +250,7 @@ def reconcile(
         declared, names = load(), provider or []
         if unknown := [name for name in names if name not in declared.providers]:
             fail(unknown_name("provider", unknown[0], declared.providers))
-        found = reconcile_invoice(archive, declared, invoice, names, parse(slack, SECONDS, "--slack: a duration", "15min") / 3600)
+        found = compare_invoice(archive, declared, invoice, names, parse(slack, SECONDS, "--slack: a duration", "15min") / 3600)
         opened = open_invoice_findings(archive, declared, invoice.name, found) if record else ()
 
     def show() -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from plumbline.analysis.prices.check import PriceVerdict
-from plumbline.answers.watch_histories import WATCHES, watch_histories
+from plumbline.answers.availability_histories import CHECK_KINDS, availability_histories
 from plumbline.cli.declared import declared_providers, load_declared
 from plumbline.cli.exit_status import DRIFTED, FAILED, OK
 from plumbline.cli.output import Json, clear_errors, emit, err, fail, marked, out, read_archive, table
@@ -24,10 +24,10 @@ from plumbline.launch.failures import ApiRefused, TrialFailure
 from plumbline.launch.plan import PlanError
 from plumbline.metrics.formatting import format_count, format_money_change
 from plumbline.metrics.time_spans import month_span
-from plumbline.presentation.availability import watch_view
+from plumbline.presentation.availability import availability_view
 from plumbline.words.prices import verdict_data, verdict_reason
+from plumbline.workflows.check_availability import CheckResult, check
 from plumbline.workflows.check_provider import FIRST_CHECK, EnvironmentCheck, check_environment
-from plumbline.workflows.observe import Checked, check
 from plumbline.workflows.pending_changes import monitored_providers
 from plumbline.workflows.probe import ProbeReport, probe_provider
 from plumbline.workflows.read_prices import PriceCheckResult, read_provider_prices
@@ -44,7 +44,7 @@ class _ProviderReport:
     looked: EnvironmentCheck | None = None
     priced: PriceCheckResult | None = None
     probed: ProbeReport | None = None
-    checked: tuple[Checked, ...] = ()
+    checked: tuple[CheckResult, ...] = ()
     failures: list[str] = field(default_factory=list)
 
     @property
@@ -103,7 +103,10 @@ def show_availability(
     with clear_errors(PlanError):
         begin = months_of(month, now)[-1] if month else now
     with read_archive(empty=True) as archive:
-        views = [watch_view(history) for history in watch_histories(archive, place, min(now, month_span(begin)[1] - _INSTANT), months=1)]
+        views = [
+            availability_view(history)
+            for history in availability_histories(archive, place, min(now, month_span(begin)[1] - _INSTANT), months=1)
+        ]
     if not views:
         fail(f"{provider} declares no watch.uptime or watch.capacity; docs/availability.md shows how")
 
@@ -151,7 +154,7 @@ def _check(place: Provider, inside: bool) -> _ProviderReport:
             report.probed = probe_provider(provider)
         except (TrialFailure, ApiRefused, OSError) as error:
             report.failures.append(str(error))
-    report.checked = tuple(check(provider, kind) for kind in WATCHES if place.watch.of(kind) is not None)
+    report.checked = tuple(check(provider, kind) for kind in CHECK_KINDS if place.watch.of(kind) is not None)
     return report
 
 

@@ -21,7 +21,7 @@ from plumbline.presentation.card_tables import CardTable, Cell, card_tables
 from plumbline.presentation.decisions import rank_rows
 from plumbline.presentation.imported_runs import FigureRow, ImportedRun, imported_runs
 from plumbline.presentation.places import PlaceTable, place_tables
-from plumbline.presentation.scorecard_rows import CriterionCell, ScorecardRows, acceptance_rows, campaign_rows
+from plumbline.presentation.scorecard_rows import CriterionCell, ScorecardRows, campaign_rows, criterion_rows
 from plumbline.presentation.trials import attempt_rows
 from plumbline.presentation.verdicts import CampaignVerdict, campaign_verdict
 from plumbline.workflows.report import campaign_data, garbage_collection_paused, newest_campaign
@@ -176,7 +176,7 @@ def _cell(cell: Cell) -> Text:
 def _acceptance(card: CardTable, chosen: Sequence[str]) -> None:
     cards = [next(c for c in card.cards if c.provider == name) for name in chosen]
     shown = ProviderTable("", ("criterion",), chosen)
-    for row in acceptance_rows(cards):
+    for row in criterion_rows(cards):
         shown.add((row.text,), [_outcome(v) for v in row.verdicts])
     shown.print()
 

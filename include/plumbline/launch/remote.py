@@ -65,7 +65,7 @@ class Poll:
     pause_s: float = 0.0
 
 
-class Outage:
+class RequestFailures:
     """Consecutive failures of requests to `place`. Times are seconds since the epoch."""
 
     def __init__(self, limit_s: float, place: str, jitter: random.Random | None = None) -> None:

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from plumbline.analysis.availability import Availability, HourOfWeek, Outage, WatchHistory
+from plumbline.analysis.availability import Availability, AvailabilityHistory, HourOfWeek
+from plumbline.declarations.promises.judging.evidence import Outage
 from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.metrics.formatting import common_scale, format_bounds, format_name, format_percent
 from plumbline.metrics.proportions import wilson_interval
 from plumbline.presentation.charts.chart import Chart, axis, marks
-from plumbline.results.observation import MAINTENANCE
+from plumbline.results.availability_check import MAINTENANCE
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _LEVELS = ((1.1, "$good", "at most 10 % above the median"), (1.5, "$accent", "at most 50 %"), (float("inf"), "$warn", "more"))
@@ -67,7 +68,7 @@ class MonthLine:
 
 
 @dataclass(frozen=True)
-class WatchView:
+class AvailabilityView:
     kind: WatchKind
     title: str
     months: tuple[MonthLine, ...]
@@ -75,9 +76,9 @@ class WatchView:
     chart: Chart | None
 
 
-def watch_view(history: WatchHistory) -> WatchView:
+def availability_view(history: AvailabilityHistory) -> AvailabilityView:
     title, seconds = _TITLES[history.kind]
-    return WatchView(
+    return AvailabilityView(
         history.kind,
         title,
         tuple(_month(history.kind, month) for month in history.months),

@@ -8,8 +8,8 @@ from typing import Literal
 
 from plumbline.analysis.campaign_data import CampaignData, Quality
 from plumbline.analysis.document_sample import sample_of
-from plumbline.analysis.scorecards.acceptance import CriterionVerdict, judge_all
 from plumbline.analysis.scorecards.comparability import Incomparable, incomparable
+from plumbline.analysis.scorecards.criteria import CriterionVerdict, judge_all
 from plumbline.analysis.scorecards.provisioning import ScaleTime
 from plumbline.analysis.scorecards.references import ReferenceShare, reference_shares
 from plumbline.analysis.scorecards.scorecard import Scorecard
@@ -25,7 +25,7 @@ from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import Scale, common_scale, format_change, format_count, format_name, format_percent
 from plumbline.metrics.pooling import PooledMetric
 from plumbline.metrics.proportions import Proportion
-from plumbline.presentation.availability import MonthLine, watch_view
+from plumbline.presentation.availability import MonthLine, availability_view
 from plumbline.presentation.card_tables import CardTable, Cell, TableRow, card_tables
 from plumbline.presentation.promises import format_share
 from plumbline.results import ResultDocument
@@ -236,7 +236,7 @@ def _scale_rows(name: str, description: str, by_card: Sequence[Sequence[ScaleTim
 
 def service_rows(records: Sequence[ServiceRecord | None]) -> tuple[TableRow, ...]:
     """What checks between campaigns and the operations log show of each provider; no row that says nothing of any."""
-    months = [{(w.kind, m.month): m for w in map(watch_view, r.watches) for m in w.months} if r is not None else {} for r in records]
+    months = [{(w.kind, m.month): m for w in map(availability_view, r.watches) for m in w.months} if r is not None else {} for r in records]
     rows = []
     for kind, month in sorted({key for known in months for key in known}, key=lambda key: (key[0] != "uptime", key[1])):
         cells = tuple(_watch_cell(known.get((kind, month)), kind) for known in months)
@@ -308,7 +308,7 @@ class CriterionRow:
     verdicts: tuple[CriterionCell | None, ...]
 
 
-def acceptance_rows(cards: Sequence[Scorecard]) -> tuple[CriterionRow, ...]:
+def criterion_rows(cards: Sequence[Scorecard]) -> tuple[CriterionRow, ...]:
     """Criteria as declared, one verdict per card."""
     texts = dict.fromkeys(j.declared for c in cards for j in c.acceptance)
     rows = []

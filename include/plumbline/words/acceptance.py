@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plumbline.analysis.acceptance import POWER, UPGRADE, BeyondLimit, FigureTest, FleetVerdict, NodeReason, NodeVerdict, NoFigure
+from plumbline.analysis.node_acceptance import POWER, UPGRADE, BeyondLimit, FigureTest, FleetVerdict, NodeReason, NodeVerdict, NoFigure
 from plumbline.judgement import Judgement, broken, is_measured, judges, met, not_shown
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_change, format_probe_name, format_quantity, join_words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plumbline.analysis.cost.reconciliation import Difference, Uncompared
+from plumbline.analysis.cost.invoice import Difference, Uncompared
 from plumbline.judgement import Judgement, broken, judges, met, not_shown
 from plumbline.metrics.formatting import format_count, shorten
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from plumbline.workflows import (
-        accept,
+        accept_nodes,
         accept_price,
         alert,
         baseline_decision,
         budget,
+        check_availability,
         check_installation,
         check_provider,
         claim,
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
         finding_action,
         findings,
         import_results,
-        observe,
         operations_log,
         pending_changes,
         plan,

@@ -16,8 +16,8 @@ from plumbline.launch.plan import PlanError, RunRequest, declared_slots, plan
 from plumbline.metrics.time_spans import month_span
 from plumbline.workflows import collect, plan_trials, record, run, validate
 from plumbline.workflows.alert import send_alerts
+from plumbline.workflows.check_availability import simulate_checks
 from plumbline.workflows.lane_outcome import Row
-from plumbline.workflows.observe import simulate_checks
 from plumbline.workflows.plan import trial_groups
 from plumbline.workflows.review import review_campaign
 

@@ -121,7 +121,7 @@ def delete_old_data(archive: Archive, logs: Path, now: float | None = None) -> l
         "reports": (keep.reports, lambda s: _old_folders("reports", installation_paths().reports, now - s)),
         "quarantine": (keep.quarantine, lambda s: _quarantine(archive, s)),
         "snapshots": (keep.snapshots, lambda s: DeletedFiles("snapshots", archive.thin_snapshots(s))),
-        "observations": (keep.observations, lambda s: DeletedFiles("observations", archive.forget_observations(s))),
+        "observations": (keep.observations, lambda s: DeletedFiles("observations", archive.forget_availability_checks(s))),
     }
     done = [tidied(seconds) for seconds, tidied in parts.values() if seconds is not None]
     for one in done:

@@ -12,22 +12,22 @@ from airflow.sdk.exceptions import TaskDeferred
 
 from plumbline.airflow.availability import AvailabilityOperator, AvailabilityTrigger
 from plumbline.airflow.schedules import next_hourly
-from plumbline.results.observation import Observation
-from plumbline.workflows import alert, observe
-from plumbline.workflows.observe import Checked
+from plumbline.results.availability_check import AvailabilityCheck
+from plumbline.workflows import alert, check_availability
+from plumbline.workflows.check_availability import CheckResult
 
 
 def fired(until: float, patch: pytest.MonkeyPatch, answers: list[tuple[tuple[str, ...], float | None]]) -> tuple[dict[str, Any], int]:
     """The event of a trigger whose checks find `answers`: ids of findings, and seconds until the next check; and how often it checked."""
     asked: list[str] = []
 
-    def check_due(name: str, now: datetime) -> tuple[tuple[Checked, ...], datetime | None]:
+    def check_due(name: str, now: datetime) -> tuple[tuple[CheckResult, ...], datetime | None]:
         findings, wait_s = answers[len(asked)]
         asked.append(name)
-        done = Checked(name, "uptime", Observation(name, "uptime", now), findings=findings)
+        done = CheckResult(name, "uptime", AvailabilityCheck(name, "uptime", now), findings=findings)
         return (done,), None if wait_s is None else datetime.now(timezone.utc) + timedelta(seconds=wait_s)
 
-    patch.setattr(observe, "check_due", check_due)
+    patch.setattr(check_availability, "check_due", check_due)
 
     async def first() -> Any:
         return await anext(AvailabilityTrigger("lab", until, earliest_s=0.0).run())

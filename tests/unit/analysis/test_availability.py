@@ -10,7 +10,7 @@ import pytest
 from plumbline.analysis.availability import Availability, availability, by_hour_of_week, find_outages, whose_fault
 from plumbline.metrics.proportions import wilson_interval
 from plumbline.metrics.time_spans import month_span
-from plumbline.results.observation import Observation
+from plumbline.results.availability_check import AvailabilityCheck
 
 BEGIN = datetime(2026, 2, 1, tzinfo=timezone.utc)
 EVERY = timedelta(minutes=5)
@@ -22,11 +22,13 @@ def at(n: int) -> datetime:
     return BEGIN + n * EVERY
 
 
-def checks(causes: Sequence[str | None], first: int = 0) -> list[Observation]:
-    return [Observation("lab", "uptime", at(first + n), cause, cause or "", None if cause else 0.2) for n, cause in enumerate(causes)]
+def checks(causes: Sequence[str | None], first: int = 0) -> list[AvailabilityCheck]:
+    return [AvailabilityCheck("lab", "uptime", at(first + n), cause, cause or "", None if cause else 0.2) for n, cause in enumerate(causes)]
 
 
-def judged(observations: Sequence[Observation], now: datetime = END, excluded: Sequence[tuple[datetime, datetime]] = ()) -> Availability:
+def judged(
+    observations: Sequence[AvailabilityCheck], now: datetime = END, excluded: Sequence[tuple[datetime, datetime]] = ()
+) -> Availability:
     return availability(BEGIN, observations, find_outages(observations, EVERY_S, excluded), EVERY_S, now, excluded)
 
 
@@ -135,11 +137,11 @@ def test_a_month_is_the_calendars_in_utc() -> None:
 def test_lead_times_by_hour_of_the_week() -> None:
     monday = datetime(2026, 2, 2, 9, tzinfo=timezone.utc)
     observed = [
-        Observation("lab", "capacity", monday, None, "", 30.0, 8),
-        Observation("lab", "capacity", monday + timedelta(days=7), None, "", 50.0, 8),
-        Observation("lab", "capacity", monday + timedelta(minutes=10), "insufficient_capacity", "full", None, 8),
-        Observation("lab", "capacity", monday + timedelta(minutes=20), "quota_exceeded", "quota", None, 8),
-        Observation("lab", "capacity", monday + timedelta(hours=1), None, "dry run", None, 8),
+        AvailabilityCheck("lab", "capacity", monday, None, "", 30.0, 8),
+        AvailabilityCheck("lab", "capacity", monday + timedelta(days=7), None, "", 50.0, 8),
+        AvailabilityCheck("lab", "capacity", monday + timedelta(minutes=10), "insufficient_capacity", "full", None, 8),
+        AvailabilityCheck("lab", "capacity", monday + timedelta(minutes=20), "quota_exceeded", "quota", None, 8),
+        AvailabilityCheck("lab", "capacity", monday + timedelta(hours=1), None, "dry run", None, 8),
     ]
     first, second = by_hour_of_week(observed)
     assert (first.weekday, first.hour, first.seconds, first.checks, first.refused) == (0, 9, 40.0, 3, 1)

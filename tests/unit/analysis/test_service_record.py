@@ -9,7 +9,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 from tests.data.decision_trials import preference, repeats
 
-from plumbline.analysis.availability import Availability, WatchHistory
+from plumbline.analysis.availability import Availability, AvailabilityHistory
 from plumbline.analysis.decisions.current_results import CurrentResults, TeamDecision, decide_choice
 from plumbline.analysis.decisions.decision_record import input_hashes
 from plumbline.analysis.service_record import ServiceRecord, service_metrics, with_service
@@ -33,7 +33,7 @@ def record(answered: int, checks: int, *tickets: float, unknown: int = 0) -> Ser
         kind: pool_measurements(f"{name}_response", [(str(i), t) for i, t in enumerate(times)], "none")
         for kind, name, times in (("ticket", "support", tickets), ("quota", "quota", ()))
     }
-    return ServiceRecord((WatchHistory("uptime", (month,), (), ()),), {}, pool_measurements("", [], "none"), pooled, {})  # type: ignore[arg-type]
+    return ServiceRecord((AvailabilityHistory("uptime", (month,), (), ()),), {}, pool_measurements("", [], "none"), pooled, {})  # type: ignore[arg-type]
 
 
 def trials(names: str = "ab") -> tuple[TrialSample, ...]:

@@ -17,7 +17,7 @@ from plumbline.analysis.conclusions import conclude
 from plumbline.analysis.decisions.cheapest import Requirements, cheapest
 from plumbline.analysis.decisions.current_results import decide_choice
 from plumbline.analysis.decisions.decision_record import Inputs, input_hashes
-from plumbline.analysis.scorecards.acceptance import CriterionVerdict
+from plumbline.analysis.scorecards.criteria import CriterionVerdict
 from plumbline.answers.current_results import current_results
 from plumbline.archive import Archive, open_archive
 from plumbline.cli.app import app

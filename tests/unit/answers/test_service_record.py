@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from tests.data.result_documents import provider
 
+from plumbline.answers.availability_histories import availability_histories
 from plumbline.answers.service_record import service_records
-from plumbline.answers.watch_histories import watch_histories
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Provider
 from plumbline.presentation.scorecard_rows import service_rows
-from plumbline.results.observation import Observation
+from plumbline.results.availability_check import AvailabilityCheck
 from plumbline.results.operations import LogEntry
 
 BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -34,13 +34,13 @@ def watched() -> Provider:
     return made
 
 
-def checks(begin: datetime, count: int, missed: range, cause: str = "server_error") -> list[Observation]:
-    return [Observation("p", "uptime", begin + n * FIVE, cause if n in missed else None, simulated=True) for n in range(count)]
+def checks(begin: datetime, count: int, missed: range, cause: str = "server_error") -> list[AvailabilityCheck]:
+    return [AvailabilityCheck("p", "uptime", begin + n * FIVE, cause if n in missed else None, simulated=True) for n in range(count)]
 
 
 def test_the_record_has_the_covered_months_and_the_log_of_the_year_before(archive: Archive) -> None:
-    archive.save_observations(checks(BEGIN, 31 * 288, range(30, 42)))
-    archive.save_observations(checks(BEGIN + timedelta(days=31), 28 * 288, range(100, 130), "unreachable"))
+    archive.save_availability_checks(checks(BEGIN, 31 * 288, range(30, 42)))
+    archive.save_availability_checks(checks(BEGIN + timedelta(days=31), 28 * 288, range(100, 130), "unreachable"))
     for kind, opened, answered, solved, whose in (
         ("ticket", BEGIN, HOUR, 5 * HOUR, "unknown"),
         ("ticket", BEGIN + HOUR, 3 * HOUR, None, "provider"),
@@ -56,7 +56,7 @@ def test_the_record_has_the_covered_months_and_the_log_of_the_year_before(archiv
     (record,) = service_records(archive, {"p": watched(), "q": provider("q")}, [BEGIN.date()]).values()
     uptime, _ = record.watches
     assert [(m.begin, m.share.successes, m.share.n) for m in uptime.months] == [(BEGIN, 31 * 288 - 12 - 12, 31 * 288 - 12)]
-    assert uptime == watch_histories(archive, watched(), BEGIN + timedelta(days=31, microseconds=-1), 1)[0], (
+    assert uptime == availability_histories(archive, watched(), BEGIN + timedelta(days=31, microseconds=-1), 1)[0], (
         "the same as the page and the command"
     )
     assert dict(record.logged) == {"ticket": 2, "quota": 1, "incident": 2, "maintenance": 1}
@@ -78,8 +78,8 @@ def test_the_record_has_the_covered_months_and_the_log_of_the_year_before(archiv
 
 
 def test_two_months_are_pooled_and_an_outage_of_unproven_cause_is_none_of_the_providers(archive: Archive) -> None:
-    archive.save_observations(checks(BEGIN, 31 * 288, range(30, 42)))
-    archive.save_observations(checks(BEGIN + timedelta(days=31), 28 * 288, range(100, 130), "unreachable"))
+    archive.save_availability_checks(checks(BEGIN, 31 * 288, range(30, 42)))
+    archive.save_availability_checks(checks(BEGIN + timedelta(days=31), 28 * 288, range(100, 130), "unreachable"))
     (record,) = service_records(archive, {"p": watched()}, [(BEGIN + timedelta(days=40)).date(), BEGIN.date()]).values()
     assert (record.watches[0].share.successes, record.watches[0].share.n) == (31 * 288 - 12 + 28 * 288 - 30, 59 * 288 - 30)
     cells = {row.name: row.cells[0].detail for row in service_rows([record])}
@@ -87,7 +87,7 @@ def test_two_months_are_pooled_and_an_outage_of_unproven_cause_is_none_of_the_pr
 
 
 def test_a_month_of_unproven_misses_only_is_not_shown(archive: Archive) -> None:
-    archive.save_observations(checks(BEGIN, 288, range(288), "unreachable"))
+    archive.save_availability_checks(checks(BEGIN, 288, range(288), "unreachable"))
     (record,) = service_records(archive, {"p": watched()}, [BEGIN.date()]).values()
     (cell,) = (row.cells[0] for row in service_rows([record]) if row.name == "uptime in 2026-01")
     assert (cell.text, cell.reason, record.numbers) == ("–", "not shown: 288 of unproven cause", ())

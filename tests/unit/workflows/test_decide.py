@@ -19,8 +19,8 @@ from plumbline.findings.headline import headline
 from plumbline.findings.monthly_cost import sum_costs
 from plumbline.findings.phrases import format_day
 from plumbline.presentation.findings_inbox import group_findings
+from plumbline.results.availability_check import AvailabilityCheck
 from plumbline.results.finding import Finding
-from plumbline.results.observation import Observation
 from plumbline.words.decisions import with_certainty
 from plumbline.workflows.accept_price import accept_price
 from plumbline.workflows.baseline_decision import apply_answer, undecided_findings
@@ -228,12 +228,16 @@ def test_availability_of_the_last_months_decides_and_a_newer_one_is_another_inpu
     begin = datetime(2025, 11, 1, tzinfo=timezone.utc)
     for name, missed in ((FAST, 180), (CHEAP, 1)):
         causes = {n: "timeout" if 0 <= n < missed else None for n in range(-62 * 24, 92 * 24)}
-        measured.save_observations([Observation(name, "uptime", begin + timedelta(hours=n), cause) for n, cause in causes.items()])
+        measured.save_availability_checks(
+            [AvailabilityCheck(name, "uptime", begin + timedelta(hours=n), cause) for n, cause in causes.items()]
+        )
     found = ranked(measured, declared)["inference"]
     assert (found.first, found.new) == (CHEAP, True)
     assert not ranked(measured, declared)["inference"].new
     detail = last_stored(measured, "platform", "inference", ("chat-test",)).detail  # type: ignore[union-attr]
     better, worse = (row["values"][1] for row in detail["ranking"])
     assert better > worse, "of time that is seen as up"
-    measured.save_observations([Observation(name, "uptime", begin + timedelta(days=20, minutes=30), "timeout") for name in (FAST, CHEAP)])
+    measured.save_availability_checks(
+        [AvailabilityCheck(name, "uptime", begin + timedelta(days=20, minutes=30), "timeout") for name in (FAST, CHEAP)]
+    )
     assert ranked(measured, declared)["inference"].new

@@ -22,9 +22,9 @@ from tests.parsed import Parsed
 from typer.testing import CliRunner
 
 from plumbline.airflow.tasks.review import note
+from plumbline.answers.availability_histories import availability_histories
 from plumbline.answers.claims import claimable
 from plumbline.answers.promises import provider_promises
-from plumbline.answers.watch_histories import watch_histories
 from plumbline.archive import Archive, open_archive
 from plumbline.cli.app import app
 from plumbline.dashboard import access
@@ -32,8 +32,8 @@ from plumbline.dashboard.app import create_app
 from plumbline.declarations import Declarations, load
 from plumbline.declarations.providers.provider import MonitoringConfig
 from plumbline.declarations.providers.service_level import ServiceLevel
-from plumbline.presentation.availability import watch_view
-from plumbline.results.observation import Observation
+from plumbline.presentation.availability import availability_view
+from plumbline.results.availability_check import AvailabilityCheck
 from plumbline.results.operations import LogEntry
 from plumbline.workflows.alert import send_alerts
 from plumbline.workflows.claim import write_claim
@@ -161,10 +161,10 @@ def test_the_report_has_the_months_availability_and_broken_promises_as_the_page(
     simulated = {"launcher": {"kind": "simulated"}, "watch": {"uptime": {"every": "5min"}}}
     file.write_text(json.dumps(yaml.safe_load(file.read_text()) | simulated, default=str))
     archive.record(document(trial(campaign=f"{LAST:%Y-%m}", where=provider(NAME), planned_at=LAST)), uri="file:///store")
-    archive.save_observations([replace(one, simulated=True) for one in checks(60, 25)])
+    archive.save_availability_checks([replace(one, simulated=True) for one in checks(60, 25)])
     report = write_report(f"{LAST:%Y-%m}")
     page, text = Parsed(report.read_text()), report.with_suffix(".md").read_text()
-    line = watch_view(watch_histories(archive, load().providers[NAME], datetime.now(timezone.utc))[0]).months[1]
+    line = availability_view(availability_histories(archive, load().providers[NAME], datetime.now(timezone.utc))[0]).months[1]
     assert (line.evidence, line.checks, line.down) == ("35 of 60 checks answered", 60, "2.08 h")
     assert line.low is not None and line.high is not None and line.low < 0.01 < 0.99 < line.high, "five hours of a month were watched"
     row = page.one('tr[data-watch="uptime"]').text
@@ -194,9 +194,9 @@ def watched(**sla: str) -> Declarations:
     return replace(declared, providers={**declared.providers, NAME: declared.providers[NAME].model_copy(update=fields)})
 
 
-def checks(count: int, missed: int, cause: str = "server_error", kind: Any = "uptime", every: timedelta = FIVE) -> list[Observation]:
+def checks(count: int, missed: int, cause: str = "server_error", kind: Any = "uptime", every: timedelta = FIVE) -> list[AvailabilityCheck]:
     """Misses first, then answers."""
-    return [Observation(NAME, kind, LAST + n * every, None if n >= missed else cause) for n in range(count)]
+    return [AvailabilityCheck(NAME, kind, LAST + n * every, None if n >= missed else cause) for n in range(count)]
 
 
 def breaches(archive: Archive, declared: Declarations, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
@@ -211,7 +211,7 @@ def test_measured_outages_alone_break_promises_and_the_log_takes_it_back(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     declared, month = watched(time_to_recover="1h", response_share="50%"), f"availability in {LAST:%Y-%m}"
-    archive.save_observations(checks(60, 25))
+    archive.save_availability_checks(checks(60, 25))
     found = breaches(archive, declared, monkeypatch)
     assert found.keys() == {month}, "one late recovery of one may be chance"
     assert "2.08 h down" in found[month] and "USD" not in found[month], "not every reader may see money"
@@ -234,8 +234,10 @@ def test_measured_outages_alone_break_promises_and_the_log_takes_it_back(
 def test_slow_recoveries_and_refused_checks_break_their_promises(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     declared = watched(time_to_recover="1h", response_share="90%", capacity="95%")
     missed = [n % 48 < 13 for n in range(48 * 6)]  # six outages of 65 minutes, at 4 h from one to the next
-    archive.save_observations([Observation(NAME, "uptime", LAST + n * FIVE, "timeout" if m else None) for n, m in enumerate(missed)])
-    archive.save_observations(checks(40, 12, "insufficient_capacity", "capacity", timedelta(hours=6)))
+    archive.save_availability_checks(
+        [AvailabilityCheck(NAME, "uptime", LAST + n * FIVE, "timeout" if m else None) for n, m in enumerate(missed)]
+    )
+    archive.save_availability_checks(checks(40, 12, "insufficient_capacity", "capacity", timedelta(hours=6)))
     found = breaches(archive, declared, monkeypatch)
     assert found.keys() == {f"availability in {LAST:%Y-%m}", "time to recover", "capacity between campaigns"}
     assert "0 of 6 incidents within it, 6 by checks of its uptime" in found["time to recover"]
@@ -253,7 +255,7 @@ def test_slow_recoveries_and_refused_checks_break_their_promises(archive: Archiv
 def test_outages_that_are_ours_or_unproven_break_nothing(archive: Archive, monkeypatch: pytest.MonkeyPatch, cause: str) -> None:
     declared = watched(time_to_recover="1h", response_share="50%", capacity="95%")
     for kind, every in (("uptime", FIVE), ("capacity", timedelta(hours=6))):
-        archive.save_observations(checks(60, 40, cause, kind, every))
+        archive.save_availability_checks(checks(60, 40, cause, kind, every))
     assert breaches(archive, declared, monkeypatch) == {}
     assert all(row.verdict != "broken" for row in provider_promises(archive, declared, NAME).rows)
 
@@ -265,8 +267,8 @@ def test_outages_that_checks_measured_count_too_and_once(archive: Archive) -> No
         update={"sla": declared.providers[NAME].sla, "watch": MonitoringConfig.model_validate_json('{"uptime": {"every": "5min"}}')}
     )
     declared = replace(declared, providers={**declared.providers, name: place})
-    checks = [Observation(name, "uptime", LAST + n * minutes, None if n > 24 else "server_error", simulated=True) for n in range(30)]
-    archive.save_observations(checks)
+    checks = [AvailabilityCheck(name, "uptime", LAST + n * minutes, None if n > 24 else "server_error", simulated=True) for n in range(30)]
+    archive.save_availability_checks(checks)
     (row,) = [row for row in provider_promises(archive, declared, name).rows if row.verdict == "broken"]
     assert row.tries.failures == 25 * 300 and row.evidence == ()
     noted = INCIDENT | {"provider": name, "solved": (LAST + timedelta(hours=1)).isoformat()}

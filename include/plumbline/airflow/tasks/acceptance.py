@@ -21,7 +21,7 @@ def choose(*, dag_run: Any = None, params: Any = None) -> list[Row]:
     """Plan the run of the provider's benchmark: one training on each node."""
     campaign = params["campaign"] or f"{dag_run.run_after.astimezone(timezone.utc):accept-%Y%m%d-%H%M%S}"
     declared = load_in_force()
-    request = workflows.accept.plan_acceptance(
+    request = workflows.accept_nodes.plan_acceptance(
         declared,
         params["provider"],
         nodes=params["nodes"],
@@ -55,7 +55,7 @@ def sheet(chosen: list[Row], *, params: Any = None) -> Row:
     """Judge the nodes and write the signed sheet; its file, and with the reasons the nodes to send back and those not measured. Repeating
     replaces the file."""
     campaign = chosen[0]["conf"]["campaign"]
-    accept = workflows.accept
+    accept = workflows.accept_nodes
     declared = load_in_force()
     place = declared.providers[params["provider"]]
     done = accept.write_sheet(campaign, place, accept.sheet_file(campaign), references=declared.references, replace=True)

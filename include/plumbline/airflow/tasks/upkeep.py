@@ -35,7 +35,7 @@ def providers() -> list[str]:
 @task
 def watched() -> list[str]:
     """List the enabled providers with watch.uptime or watch.capacity. Skipped without any."""
-    names = workflows.observe.watched(load_in_force())
+    names = workflows.check_availability.watched(load_in_force())
     if not names:
         raise AirflowSkipException("no enabled provider declares watch.uptime or watch.capacity")
     return names

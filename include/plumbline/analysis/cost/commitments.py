@@ -15,7 +15,7 @@ from datetime import date, datetime, time, timedelta, timezone
 from fractions import Fraction
 
 from plumbline.analysis.cost.bill import Money
-from plumbline.analysis.cost.reconciliation import HeldSpan
+from plumbline.analysis.cost.invoice import HeldSpan
 from plumbline.analysis.prices.book import quote
 from plumbline.declarations import Contract, Provider
 from plumbline.declarations.providers.contract import ContractPrice

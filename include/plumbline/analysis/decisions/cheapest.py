@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from plumbline.analysis.cost.unit_costs import phase_of
 from plumbline.analysis.decisions.decide import cost_gap, decide, gate_of
-from plumbline.analysis.scorecards.acceptance import Outcome, judge_all, margin
+from plumbline.analysis.scorecards.criteria import Outcome, judge_all, margin
 from plumbline.analysis.scorecards.scorecard import last_attempts
 from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
 from plumbline.declarations import AnyCriterion, Criterion, Preference

@@ -8,7 +8,7 @@ from datetime import date
 from itertools import groupby
 
 from plumbline.analysis.prices.book import InstanceShare
-from plumbline.analysis.scorecards.acceptance import CriterionVerdict, judge_all
+from plumbline.analysis.scorecards.criteria import CriterionVerdict, judge_all
 from plumbline.analysis.scorecards.placings import place
 from plumbline.analysis.scorecards.provisioning import Capacity, Friction, capacity, friction
 from plumbline.analysis.trial_sample import PHASE_ORDER, SUSTAINED, Conditions, MetricValue, TrialSample, WorkloadKind, leading_phase

@@ -27,6 +27,7 @@ from plumbline.archive.repository import batches
 from plumbline.archive.schema import (
     NATURAL_KEY,
     AuditEntry,
+    AvailabilityCheck,
     Base,
     Baseline,
     Campaign,
@@ -36,7 +37,6 @@ from plumbline.archive.schema import (
     Expired,
     Finding,
     Incident,
-    Observation,
     OperationsLog,
     Price,
     PriceReading,
@@ -59,7 +59,9 @@ def export_bundle(session: Session, folder: Path, campaigns: Sequence[str] | Non
         raise LookupError(f'the archive has no campaign "{unknown[0]}"; `plumbline campaigns` lists what is there')
     folder.mkdir(parents=True, exist_ok=True)
     entries = {name: _campaign(session, folder, name) for name in campaign_ids if campaigns is None or name in campaigns}
-    ledger = {f"{model.__tablename__}.jsonl": _rows(session, model) for model in (Price, Decision, PriceReading, Snapshot, Observation)}
+    ledger = {
+        f"{model.__tablename__}.jsonl": _rows(session, model) for model in (Price, Decision, PriceReading, Snapshot, AvailabilityCheck)
+    }
     if campaigns is None:
         findings = _rows(session, Finding, Finding.campaign_id.is_(None))
         ledger |= {"findings.jsonl": findings, "incidents.jsonl": _threads(session, findings), "audit.jsonl": _rows(session, AuditEntry)}

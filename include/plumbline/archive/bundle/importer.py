@@ -37,6 +37,7 @@ from plumbline.archive.repository import insert_new
 from plumbline.archive.schema import (
     NATURAL_KEY,
     AuditEntry,
+    AvailabilityCheck,
     Base,
     Baseline,
     Correction,
@@ -44,7 +45,6 @@ from plumbline.archive.schema import (
     Expired,
     Finding,
     Incident,
-    Observation,
     OperationsLog,
     Price,
     PriceReading,
@@ -330,7 +330,7 @@ _KEYS: tuple[tuple[type[Base], tuple[str, ...]], ...] = (
     (Price, ("price_id",)),
     (PriceReading, ("reading_id",)),
     (Snapshot, ("snapshot_id",)),
-    (Observation, ("provider", "kind", "simulated", "at")),
+    (AvailabilityCheck, ("provider", "kind", "simulated", "at")),
     (OperationsLog, ("entry_id", "revision")),
 )
 

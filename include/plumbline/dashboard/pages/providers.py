@@ -12,11 +12,11 @@ from fastapi import HTTPException, Query, Request
 from fastapi.responses import Response
 
 from plumbline.analysis.prices.book import all_with_effective_prices, quote, with_effective_prices
+from plumbline.answers.availability_histories import availability_histories
 from plumbline.answers.compared_series import compared_series
 from plumbline.answers.fleet_year import FleetYear, fleet_lane, fleet_year
 from plumbline.answers.monthly_costs import monthly_costs
 from plumbline.answers.promises import LAUNCH_CAMPAIGNS
-from plumbline.answers.watch_histories import watch_histories
 from plumbline.archive import Archive, FindingView, SeriesView
 from plumbline.archive.repository import Span
 from plumbline.archive.trends import LaunchCounts
@@ -34,7 +34,7 @@ from plumbline.findings.headline import headline
 from plumbline.launch.leftovers import stored_leftovers
 from plumbline.metrics import leading_names, metric_of
 from plumbline.metrics.formatting import format_money
-from plumbline.presentation.availability import WatchView, watch_view
+from plumbline.presentation.availability import AvailabilityView, availability_view
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import year_chart
 from plumbline.presentation.charts.launches import launch_chart, launch_lines, lead_time_chart
@@ -87,7 +87,7 @@ class ProviderPage:
     promised_launches: float | None
     promised_lead_s: float | None
     simulated: bool
-    watches: tuple[WatchView, ...]
+    watches: tuple[AvailabilityView, ...]
     compared: Compared
 
 
@@ -203,7 +203,7 @@ def provider_page(
         promised_launches=LaunchSuccess.promised(provider.sla) if provider is not None else None,
         promised_lead_s=ProvisioningLeadTime.promised(provider.sla) if provider is not None else None,
         simulated=any(s.source == "simulated" for s in series) or (provider is not None and provider.simulated),
-        watches=() if provider is None else tuple(map(watch_view, watch_histories(archive, provider, now))),
+        watches=() if provider is None else tuple(map(availability_view, availability_histories(archive, provider, now))),
         compared=Compared(0, 0) if open_findings else compared_series(archive, name),
     )
 

@@ -37,7 +37,7 @@ from plumbline.presentation.costs import CostRow, cost_rows
 from plumbline.presentation.findings_inbox import count_severities, severity_order, unsettled_findings, workloads_of
 from plumbline.presentation.heat_map import WorkloadRanking, rank_fleet
 from plumbline.presentation.imported_runs import ImportedRun, imported_runs
-from plumbline.presentation.scorecard_rows import CriterionRow, ScorecardRows, acceptance_rows, scorecard_rows
+from plumbline.presentation.scorecard_rows import CriterionRow, ScorecardRows, criterion_rows, scorecard_rows
 from plumbline.presentation.series_summary import format_age
 
 PROVIDERS_PER_PAGE = 5
@@ -203,7 +203,7 @@ def side_by_side(archive: Archive, declared: Declarations, on: date, w: Workload
         providers=places,
         table=table,
         rows=next(iter(scorecard_rows(cards, declared.references, results.providers, results.workloads, w.order, service)), None),
-        criteria=acceptance_rows(table.cards) if table is not None else (),
+        criteria=criterion_rows(table.cards) if table is not None else (),
         costs=cost_rows(cards, places, quotes),
         quotes=quotes,
         charts=headline_charts(table.cards) if table is not None else (),

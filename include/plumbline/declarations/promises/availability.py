@@ -11,7 +11,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from plumbline.declarations.base import Declared
-from plumbline.declarations.promises.judging.evidence import Entry, Evidence, Terms, WatchedMonth, maintenance
+from plumbline.declarations.promises.judging.evidence import CheckedMonth, Entry, Evidence, Terms, maintenance
 from plumbline.declarations.promises.judging.promise import JudgedPromise, Promise, register
 from plumbline.declarations.promises.judging.row import PromiseRow, format_seconds
 from plumbline.declarations.promises.judging.share import PromisedShare, PromiseVerdict
@@ -126,7 +126,7 @@ def month_availability(
     terms: Terms,
     now: datetime,
     measured: Iterable[TimeSpan] = (),
-    checked: Mapping[datetime, WatchedMonth] | None = None,
+    checked: Mapping[datetime, CheckedMonth] | None = None,
 ) -> MonthAvailability:
     """The availability of the month that `at` lies in, against the promise. `measured`: outages that checks found to be the provider's; `checked`:
     what its checks saw, by the begin of a month.
@@ -171,7 +171,7 @@ def month_availability(
     )
 
 
-def _single_misses(month: WatchedMonth, known: Sequence[TimeSpan]) -> float:
+def _single_misses(month: CheckedMonth, known: Sequence[TimeSpan]) -> float:
     """Proven seconds of misses outside outages, without those that fall into what is known otherwise."""
     single = total_s(month.single)
     return month.single_proven_s * total_s(without(month.single, known)) / single if single else 0.0

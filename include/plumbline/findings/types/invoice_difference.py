@@ -13,7 +13,7 @@ from plumbline.metrics.formatting import format_name
 from plumbline.results.finding import Finding
 
 if TYPE_CHECKING:
-    from plumbline.analysis.cost.reconciliation import Difference
+    from plumbline.analysis.cost.invoice import Difference
 
 
 @register

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast, get_args
+from typing import cast, get_args
 
+from plumbline.declarations.promises.judging.evidence import Outage
 from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.findings import Reconciliation, provider_finding
 from plumbline.findings.types.base import register
 from plumbline.findings.types.failed_launches import FailedLaunches
 from plumbline.metrics.formatting import common_scale, format_name
+from plumbline.results.availability_check import AvailabilityCheck
 from plumbline.results.finding import Finding, Member
-from plumbline.results.observation import Observation
-
-if TYPE_CHECKING:
-    from plumbline.analysis.availability import Outage as Misses
 
 _WHAT: dict[WatchKind, str] = {"uptime": "down", "capacity": "no capacity"}
 
 
 @register
-class Outage(FailedLaunches):
+class OutageFinding(FailedLaunches):
     id = "outage"
     subject = "outage/"
     order = 28
@@ -53,10 +51,15 @@ class Outage(FailedLaunches):
 
 
 def reconcile_outages(
-    provider: str, kind: WatchKind, outages: Sequence[Misses], newest: Observation | None, open_findings: Sequence[Finding], simulated: bool
+    provider: str,
+    kind: WatchKind,
+    outages: Sequence[Outage],
+    newest: AvailabilityCheck | None,
+    open_findings: Sequence[Finding],
+    simulated: bool,
 ) -> Reconciliation:
     """`outages`: oldest first, of the last checks; `newest`: the last one. An outage that ended before it was seen opens none."""
-    known = [f for f in open_findings if Outage.saw(f, kind)]
+    known = [f for f in open_findings if OutageFinding.saw(f, kind)]
     lasting = outages[-1] if outages and outages[-1].ended is None else None
     if lasting is None:
         answered = newest is not None and newest.cause is None
@@ -69,20 +72,20 @@ def reconcile_outages(
     return Reconciliation(continued=(replace(now, finding_id=known[0].finding_id, since=known[0].since, state=known[0].state),))
 
 
-def _over(outages: Sequence[Misses], newest: Observation | None) -> str:
+def _over(outages: Sequence[Outage], newest: AvailabilityCheck | None) -> str:
     at = outages[-1].ended if outages else newest.at if newest else None
     took = outages[-1].recovery_s if outages else None
     after = f" after {common_scale('s', [took]).text(took)}" if took is not None else ""
     return f"resolved: answered at {at:%Y-%m-%d %H:%M} UTC{after}"
 
 
-def _finding(provider: str, kind: WatchKind, outage: Misses, simulated: bool) -> Finding:
+def _finding(provider: str, kind: WatchKind, outage: Outage, simulated: bool) -> Finding:
     own = outage.whose == "provider"
-    title = f"{Outage.what(kind)} since {outage.began:%Y-%m-%d %H:%M} UTC"
+    title = f"{OutageFinding.what(kind)} since {outage.began:%Y-%m-%d %H:%M} UTC"
     return provider_finding(
         provider,
         "reliability",
-        Outage.of(kind),
+        OutageFinding.of(kind),
         began=outage.began.isoformat(),
         since=outage.began.date().isoformat(),
         severity="page" if own and kind == "uptime" else "warn",
@@ -92,5 +95,5 @@ def _finding(provider: str, kind: WatchKind, outage: Misses, simulated: bool) ->
         if own
         else "the cause may be this installation's network as well as the provider's: its time is unknown, neither up nor down",
         simulated=simulated,
-        members=(Member(Outage.of(kind), format_name(outage.cause)),),
+        members=(Member(OutageFinding.of(kind), format_name(outage.cause)),),
     )

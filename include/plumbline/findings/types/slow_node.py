@@ -13,7 +13,7 @@ from plumbline.metrics.formatting import format_change
 from plumbline.results.finding import Finding
 
 if TYPE_CHECKING:
-    from plumbline.analysis.acceptance import FleetVerdict
+    from plumbline.analysis.node_acceptance import FleetVerdict
 
 
 @register

@@ -21,7 +21,7 @@ from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.winner_change import StoredChange, WinnerChange
 from plumbline.declarations.promises.judging.row import PromiseRow
 from plumbline.metrics.formatting import capitalize_first, format_bytes, format_monthly, format_name, join_words
-from plumbline.presentation.availability import watch_view
+from plumbline.presentation.availability import availability_view
 from plumbline.presentation.card_tables import TableRow, card_tables
 from plumbline.presentation.chart_evidence import ChartEvidence, read_evidence
 from plumbline.presentation.charts.chart import Chart
@@ -37,7 +37,7 @@ from plumbline.presentation.html.excerpt import MOST, cut_costs, dearest, leadin
 from plumbline.presentation.imported_runs import imported_runs
 from plumbline.presentation.limits import comparison_limits
 from plumbline.presentation.places import place_tables
-from plumbline.presentation.scorecard_rows import acceptance_rows, campaign_rows, fact_rows, launch_rows
+from plumbline.presentation.scorecard_rows import campaign_rows, criterion_rows, fact_rows, launch_rows
 from plumbline.presentation.tables import TableFormat, campaign_tables, write_tables
 from plumbline.presentation.trials import attempt_rows
 from plumbline.presentation.verdicts import campaign_verdict
@@ -138,7 +138,7 @@ def report_context(conclusions: Conclusions, broken: Mapping[str, Sequence[Promi
         "provider_count": len(names),
         "listed_providers": listed_providers,
         "tables": {
-            kind: [(c.table, acceptance_rows(c.table.cards), c.rows, c.hidden) for c in cards if c.table.kind == kind]
+            kind: [(c.table, criterion_rows(c.table.cards), c.rows, c.hidden) for c in cards if c.table.kind == kind]
             for kind in ("training", "inference")
         },
         "imported": imported_runs(campaign.imported, conclusions.cards, campaign.workloads),
@@ -168,7 +168,7 @@ def report_context(conclusions: Conclusions, broken: Mapping[str, Sequence[Promi
         "launches": lost[: MOST if excerpt else None],
         "launches_valid": () if excerpt else tuple(r for r in launches if r not in lost),
         "hidden_launches": len(launches) - len(lost[:MOST]) if excerpt else 0,
-        "watched": [(name, watch_view(w)) for name, record in campaign.service.items() for w in record.watches][
+        "watched": [(name, availability_view(w)) for name, record in campaign.service.items() for w in record.watches][
             : MOST if excerpt else None
         ],
         "broken": [(name, row) for name, rows in (broken or {}).items() for row in rows],

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from tests.data.result_documents import provider
 
 from plumbline.analysis.cost.commitments import USE, Commitment, commitments
-from plumbline.analysis.cost.reconciliation import HeldSpan
+from plumbline.analysis.cost.invoice import HeldSpan
 from plumbline.declarations import Contract, Provider
 from plumbline.findings import Reconciliation
 from plumbline.findings.types.commitment import reconcile_commitments

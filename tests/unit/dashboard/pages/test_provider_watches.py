@@ -18,7 +18,7 @@ from plumbline.dashboard.app import create_app
 from plumbline.metrics.time_spans import month_span
 from plumbline.presentation.availability import week_chart
 from plumbline.presentation.charts.static import svg
-from plumbline.results.observation import Observation
+from plumbline.results.availability_check import AvailabilityCheck
 
 NOW = datetime.now(timezone.utc)
 BEGIN = month_span(month_span(NOW)[0] - timedelta(days=1))[0]
@@ -33,13 +33,13 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     monkeypatch.setenv("PLUMBLINE_CONFIG", str(tmp_path / "config"))
     causes: dict[int, str] = {**dict.fromkeys((36, 37, 38), "server_error"), **dict.fromkeys(range(48, 72), "bad_declaration")}
     checks = [
-        Observation("simulated-2core", "uptime", BEGIN + timedelta(hours=n), c, c or "", None if c else 0.2, simulated=True)
+        AvailabilityCheck("simulated-2core", "uptime", BEGIN + timedelta(hours=n), c, c or "", None if c else 0.2, simulated=True)
         for n in range(240)
         for c in [causes.get(n)]
     ]
     url = f"sqlite:///{tmp_path / 'archive.db'}"
     with open_archive(url) as archive:
-        archive.save_observations(checks)
+        archive.save_availability_checks(checks)
     return TestClient(create_app(archive_url=url, reports=tmp_path / "reports"))
 
 

@@ -22,7 +22,7 @@ from plumbline.declarations.promises.time_to_recover import TimeToRecover
 from plumbline.declarations.providers.provider import Price
 from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.metrics.time_spans import month_span
-from plumbline.results.observation import Observation
+from plumbline.results.availability_check import AvailabilityCheck
 from plumbline.results.operations import LogEntryView
 
 PROMISED = {"availability": "99.9%", "credits": [{"below": "99.9%", "credit": "10%"}, {"below": "99%", "credit": "25%"}]}
@@ -93,7 +93,7 @@ TERMS = {"availability": "99.99%", "credits": []}
 
 def month_of(missed: Callable[[int], str | None], watched: range = range(-1, 8641), now: datetime = LATER) -> Availability:
     """November by checks every five minutes: the cause that each of those watched missed for, None for an answer. One is before it and one after."""
-    seen = [Observation("p", "uptime", BEGIN + n * FIVE, missed(n)) for n in watched]
+    seen = [AvailabilityCheck("p", "uptime", BEGIN + n * FIVE, missed(n)) for n in watched]
     return availability(NOVEMBER, seen, find_outages(seen, 300), 300, now)
 
 

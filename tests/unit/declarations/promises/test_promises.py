@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from plumbline.analysis.availability import WatchHistory, availability, find_outages
+from plumbline.analysis.availability import AvailabilityHistory, availability, find_outages
 from plumbline.declarations.promises import PROMISES, JudgedPromise, promisable
 from plumbline.declarations.promises.judging.evidence import Evidence
 from plumbline.declarations.promises.judging.promise import SOURCES
 from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.metrics.pooling import pool_measurements
 from plumbline.presentation.promises import declared_promises, total_credit
-from plumbline.results.observation import Observation
+from plumbline.results.availability_check import AvailabilityCheck
 from plumbline.results.operations import LogEntryView
 
 NOW = datetime(2026, 11, 20, tzinfo=timezone.utc)
@@ -45,7 +45,7 @@ def noted(kind: str, day: int) -> LogEntryView:
 
 def bad() -> Evidence:
     """Of a provider that keeps nothing."""
-    asked = [Observation("p", "capacity", NOW - (60 - n) * HOUR, "insufficient_capacity") for n in range(60)]
+    asked = [AvailabilityCheck("p", "capacity", NOW - (60 - n) * HOUR, "insufficient_capacity") for n in range(60)]
     lost = find_outages(asked, 3600)
     month = availability(NOW, asked, lost, 3600, NOW)
     return Evidence(
@@ -54,7 +54,7 @@ def bad() -> Evidence:
         pool_measurements("provisioning_lead_time", [(f"t{n}", 7200.0) for n in range(20)], ""),
         lambda workload, criterion: [(f"t{n}", 100.0) for n in range(20)],
         [noted(kind, day) for kind in ("incident", "ticket", "quota") for day in range(1, 8)],
-        capacity=WatchHistory("capacity", (month,), lost, ()),
+        capacity=AvailabilityHistory("capacity", (month,), lost, ()),
     )
 
 

@@ -18,7 +18,7 @@ from plumbline.declarations import Provider
 from plumbline.launch.cluster.api import ApiAnswer, ClusterApi
 from plumbline.launch.failures import InMaintenance, TrialFailure
 from plumbline.launch.registry import launcher_for
-from plumbline.results.observation import MAINTENANCE
+from plumbline.results.availability_check import MAINTENANCE
 
 NOT_READY = [{"type": "Ready", "status": "Unknown"}]
 

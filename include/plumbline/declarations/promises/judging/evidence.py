@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol
 
 from plumbline.declarations.workloads.workload import Criterion
 from plumbline.metrics.pooling import PooledMetric
@@ -52,20 +52,29 @@ class Entry(Protocol):
     def solved(self) -> datetime | None: ...
 
 
-class Outage(Protocol):
-    """Misses in a row. `ended`: None while it lasts; `recovery_s`: None where its end was not seen."""
-
-    @property
-    def began(self) -> datetime: ...
-    @property
-    def ended(self) -> datetime | None: ...
-    @property
-    def whose(self) -> str: ...
-    @property
-    def recovery_s(self) -> float | None: ...
+Whose = Literal["provider", "operator", "unproven"]
+"""Whose fault misses are."""
 
 
-class WatchedMonth(Protocol):
+@dataclass(frozen=True)
+class Outage:
+    """Misses in a row. `began`: the first miss; `ended`: the first answer, None while it lasts. `cause`: its most frequent failure class; `detail`:
+    of its first miss. Where checks stopped, `ended` is an interval after its last miss, and `answered` False: the rest was not seen."""
+
+    began: datetime
+    ended: datetime | None
+    whose: Whose
+    cause: str
+    detail: str
+    misses: int
+    answered: bool = True
+
+    @property
+    def recovery_s(self) -> float | None:
+        return None if self.ended is None or not self.answered else (self.ended - self.began).total_seconds()
+
+
+class CheckedMonth(Protocol):
     """What checks of the uptime saw in a calendar month; see `analysis.availability.Availability`."""
 
     @property
@@ -114,14 +123,11 @@ class Evidence:
     repeats: Callable[[str, Criterion], Sequence[tuple[str, float]]] = no_repeats
     log: Sequence[Entry] = ()
     outages: Sequence[Outage] = ()
-    months: Mapping[datetime, WatchedMonth] = field(default_factory=dict)
+    months: Mapping[datetime, CheckedMonth] = field(default_factory=dict)
     capacity: CapacityChecks | None = None
 
 
-_Outage = TypeVar("_Outage", bound=Outage)
-
-
-def provider_outages(outages: Iterable[_Outage], entries: Sequence[Entry], now: datetime) -> tuple[_Outage, ...]:
+def provider_outages(outages: Iterable[Outage], entries: Sequence[Entry], now: datetime) -> tuple[Outage, ...]:
     """Outages that checks found to be the provider's, without those that the log says are ours."""
     return tuple(o for o in outages if o.whose == "provider" and not is_logged(o, entries, ("us",), now))
 

@@ -22,7 +22,7 @@ from plumbline.launch.cluster.observe.verdict import classify_launch
 from plumbline.launch.cluster.operate.attempts import Attempt
 from plumbline.launch.cluster.operate.ticket import ClusterTicket
 from plumbline.launch.failures import RequestFailed
-from plumbline.launch.remote import Outage, Poll
+from plumbline.launch.remote import Poll, RequestFailures
 from plumbline.results.document import ReplicaCount
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ class LaunchWatch:
             self.started, known = True, before.pod_names
         state = PodWatch(limits, started=self.started, known=known)
         servers = PodWatch(replace(limits, expected=ticket.servers))
-        outage, log = Outage(ticket.unreachable_timeout_s, "the cluster's API"), LogReader(from_start=not self.started)
+        outage, log = RequestFailures(ticket.unreachable_timeout_s, "the cluster's API"), LogReader(from_start=not self.started)
         decision: Decision | None = None
         cluster = LaunchApi(ticket.connection, ticket.namespace, ticket.request_timeout_s)
         while decision is None:
@@ -139,7 +139,7 @@ class LaunchWatch:
             await in_thread(partial(attempt.home.put_replicas, attempt.trial, (*before, count)))
             self._replicas = (*before, count)
 
-    def _not_answered(self, problem: RequestFailed, outage: Outage) -> tuple[Decision | None, float]:
+    def _not_answered(self, problem: RequestFailed, outage: RequestFailures) -> tuple[Decision | None, float]:
         stop = outage.failed(problem, self._monotonic_now())
         if outage.is_new():
             self.log.warning("The API of namespace %s gives no usable answer, retrying: %s", self.ticket.namespace, problem)

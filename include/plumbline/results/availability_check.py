@@ -12,7 +12,7 @@ MAINTENANCE = "maintenance"
 
 
 @dataclass(frozen=True)
-class Observation:
+class AvailabilityCheck:
     """One check. `cause`: failure class of a miss or MAINTENANCE, None if the provider answered; `detail`: in words. `seconds`: to an answer, or
     to a running node; None for a miss, and where only the API was asked for capacity. `gpus` that were asked for, 0 of an uptime."""
 

@@ -87,7 +87,7 @@ class Difference:
     count: int = 1
 
 
-class Reconciler:
+class InvoiceComparison:
     """`providers`: at effective prices. `repeated`: of `repeated_lines`. `slack_h`: hours a trial that an instance may be billed longer than it was held."""
 
     def __init__(self, providers: Sequence[Provider], repeated: frozenset[int], slack_h: float) -> None:

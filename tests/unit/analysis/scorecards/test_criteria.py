@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.golden import Golden
 
-from plumbline.analysis.scorecards.acceptance import judge
+from plumbline.analysis.scorecards.criteria import judge
 from plumbline.analysis.trial_sample import MetricValue, TrialSample
 from plumbline.declarations import Criterion
 from plumbline.metrics import METRICS

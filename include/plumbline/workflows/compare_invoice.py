@@ -8,12 +8,12 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import NamedTuple
 
-from plumbline.analysis.cost.reconciliation import (
+from plumbline.analysis.cost.invoice import (
     GPU_HOURS,
     HOURS,
     Difference,
+    InvoiceComparison,
     InvoiceLine,
-    Reconciler,
     Uncompared,
     repeated_lines,
 )
@@ -34,7 +34,7 @@ COLUMNS = (*_CHARGE, "PricingQuantity", "PricingUnit", "RegionId", "ResourceId",
 _CATEGORIES = ("Usage", "Purchase", "Tax", "Credit", "Adjustment")
 
 
-class Reconciled(NamedTuple):
+class InvoiceResult(NamedTuple):
     """`matched`: lines that name a declared instance type and are billed by the hour, of all `lines`. `sha256`: of the file."""
 
     lines: int
@@ -79,11 +79,11 @@ def invoice_lines(path: Path) -> Iterator[InvoiceLine]:
         yield InvoiceLine(number, row, moments[0], moments[1], cost, numbers.get("PricingQuantity"))
 
 
-def reconcile_invoice(archive: Archive, declared: Declarations, path: Path, names: Collection[str], slack_h: float) -> Reconciled:
+def compare_invoice(archive: Archive, declared: Declarations, path: Path, names: Collection[str], slack_h: float) -> InvoiceResult:
     """`names`: the declared providers that count; all if empty. HistoryError for a file that cannot be read."""
     chosen = [provider for name, provider in sorted(declared.providers.items()) if not names or name in names]
     priced = all_with_effective_prices(chosen, archive.prices([provider.name for provider in chosen]))
-    found = Reconciler(list(priced.values()), repeated_lines(invoice_lines(path)), slack_h)
+    found = InvoiceComparison(list(priced.values()), repeated_lines(invoice_lines(path)), slack_h)
     for line in invoice_lines(path):
         found.add(line)
     # Of a simulated provider no vendor bills, unless the file itself names it.
@@ -91,10 +91,10 @@ def reconcile_invoice(archive: Archive, declared: Declarations, path: Path, name
     held = [] if found.days is None else [span for name in names for span in held_spans(archive, name, found.days[0])]
     differences, uncompared = found.differences(held), found.uncompared
     judgement = judge_invoice(found.lines, found.matched, differences, uncompared)
-    return Reconciled(found.lines, found.matched, differences, uncompared, judgement, sha256_file(path))
+    return InvoiceResult(found.lines, found.matched, differences, uncompared, judgement, sha256_file(path))
 
 
-def open_invoice_findings(archive: Archive, declared: Declarations, invoice: str, found: Reconciled) -> tuple[str, ...]:
+def open_invoice_findings(archive: Archive, declared: Declarations, invoice: str, found: InvoiceResult) -> tuple[str, ...]:
     """Open a finding for each difference of the invoice, once; the ids of new ones. What is of no provider is of this installation.
 
     `invoice`: the file's name. Next month's file may have the same one, so findings are known by its content."""

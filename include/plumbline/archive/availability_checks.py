@@ -10,30 +10,32 @@ from sqlalchemy import CursorResult, delete, select
 from sqlalchemy.orm import Session
 
 from plumbline.archive.repository import Span, insert_missing, view_of, where_within
-from plumbline.archive.schema import Observation as Row
+from plumbline.archive.schema import AvailabilityCheck as Row
 from plumbline.declarations.providers.launcher_base import WatchKind
-from plumbline.results.observation import Observation
+from plumbline.results.availability_check import AvailabilityCheck
 
 
-def save_observations(session: Session, now: datetime, observations: Sequence[Observation]) -> None:
+def save_availability_checks(session: Session, now: datetime, checks: Sequence[AvailabilityCheck]) -> None:
     """Store checks; one that is known changes nothing."""
-    insert_missing(session, Row, [asdict(one) for one in observations], ["provider", "kind", "simulated", "at"])
+    insert_missing(session, Row, [asdict(one) for one in checks], ["provider", "kind", "simulated", "at"])
 
 
-def observations(session: Session, provider: str, kind: WatchKind, simulated: bool, between: Span = (None, None)) -> list[Observation]:
+def availability_checks(
+    session: Session, provider: str, kind: WatchKind, simulated: bool, between: Span = (None, None)
+) -> list[AvailabilityCheck]:
     """A provider's checks of one kind, oldest first."""
     query = select(Row).where(Row.provider == provider, Row.kind == kind, Row.simulated == simulated)
-    return [view_of(Observation, row) for row in session.scalars(where_within(query, Row.at, between).order_by(Row.at))]
+    return [view_of(AvailabilityCheck, row) for row in session.scalars(where_within(query, Row.at, between).order_by(Row.at))]
 
 
-def latest_observation(session: Session, provider: str, kind: WatchKind, simulated: bool) -> Observation | None:
+def latest_availability_check(session: Session, provider: str, kind: WatchKind, simulated: bool) -> AvailabilityCheck | None:
     """The provider's last check of a kind; None if there is none."""
     query = select(Row).where(Row.provider == provider, Row.kind == kind, Row.simulated == simulated)
     row = session.scalars(query.order_by(Row.at.desc()).limit(1)).first()
-    return None if row is None else view_of(Observation, row)
+    return None if row is None else view_of(AvailabilityCheck, row)
 
 
-def forget_observations(session: Session, now: datetime, keep_s: float) -> int:
+def forget_availability_checks(session: Session, now: datetime, keep_s: float) -> int:
     """Delete checks that are older; how many."""
     gone = session.execute(delete(Row).where(Row.at < now - timedelta(seconds=keep_s)))
     assert isinstance(gone, CursorResult)

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from plumbline.analysis.availability import find_outages
+from plumbline.answers.availability_histories import CHECK_KINDS
 from plumbline.answers.findings import readable_findings
 from plumbline.answers.provider_use import CAPACITY_HELD_S, over_budget
-from plumbline.answers.watch_histories import WATCHES
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider, load_in_force
 from plumbline.declarations.promises.judging.evidence import maintenance
 from plumbline.declarations.providers.launcher_base import WatchKind
-from plumbline.findings.types.outage import Outage, reconcile_outages
+from plumbline.findings.types.outage import OutageFinding, reconcile_outages
 from plumbline.launch.failures import ApiRefused, InMaintenance, TrialFailure
 from plumbline.launch.registry import launcher_for
+from plumbline.results.availability_check import MAINTENANCE, AvailabilityCheck
 from plumbline.results.finding import OPEN_STATES
-from plumbline.results.observation import MAINTENANCE, Observation
 from plumbline.workflows.findings import apply
 from plumbline.workflows.plan import declared_provider
 
@@ -29,12 +29,12 @@ _DETAIL = 500
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckResult:
     """One check. `put_off`: why there was none; ids of `findings` that opened, changed or resolved."""
 
     provider: str
     kind: WatchKind
-    observation: Observation | None
+    observation: AvailabilityCheck | None
     put_off: str | None = None
     findings: tuple[str, ...] = ()
 
@@ -50,7 +50,7 @@ class Checked:
 
 def watched(declared: Declarations) -> list[str]:
     """Enabled providers with `watch.uptime` or `watch.capacity`."""
-    return [p.name for p in declared.enabled_providers() if any(p.watch.of(kind) for kind in WATCHES)]
+    return [p.name for p in declared.enabled_providers() if any(p.watch.of(kind) for kind in CHECK_KINDS)]
 
 
 def next_check(archive: Archive, provider: Provider, kind: WatchKind) -> datetime | None:
@@ -58,21 +58,21 @@ def next_check(archive: Archive, provider: Provider, kind: WatchKind) -> datetim
     watch = provider.watch.of(kind)
     if watch is None:
         return None
-    last = archive.latest_observation(provider.name, kind, provider.simulated)
+    last = archive.latest_availability_check(provider.name, kind, provider.simulated)
     return datetime.min.replace(tzinfo=timezone.utc) if last is None else last.at + timedelta(seconds=watch.every)
 
 
-def check_due(name: str, now: datetime) -> tuple[tuple[Checked, ...], datetime | None]:
+def check_due(name: str, now: datetime) -> tuple[tuple[CheckResult, ...], datetime | None]:
     """Check what is due of a provider; when the next check is, None if none is declared any more."""
     provider = declared_provider(load_in_force(), name)
     with open_archive() as archive:
-        due = {kind: at for kind in WATCHES if (at := next_check(archive, provider, kind)) is not None}
+        due = {kind: at for kind in CHECK_KINDS if (at := next_check(archive, provider, kind)) is not None}
     done = tuple(check(name, kind, now) for kind, at in due.items() if at <= now)
     following = (now + timedelta(seconds=w.every) if at <= now else at for kind, at in due.items() if (w := provider.watch.of(kind)))
     return done, min(following, default=None)
 
 
-def check(name: str, kind: WatchKind, at: datetime | None = None) -> Checked:
+def check(name: str, kind: WatchKind, at: datetime | None = None) -> CheckResult:
     """Check a declared provider now (`at`: the time that it counts for, which may be another one of a simulated provider). LookupError for an unknown provider, or one without this watch."""
     declared, now = load_in_force(), at or datetime.now(timezone.utc)
     provider = declared_provider(declared, name)
@@ -82,13 +82,13 @@ def check(name: str, kind: WatchKind, at: datetime | None = None) -> Checked:
     with open_archive() as archive:
         holds = kind == "capacity" and capacity is not None and not capacity.dry_run
         if holds and (spent := over_budget(archive, provider, now, CAPACITY_HELD_S, "capacity check")) is not None:
-            return Checked(name, kind, None, spent)
+            return CheckResult(name, kind, None, spent)
         observation = _observe(declared, provider, kind, now)
-        archive.save_observations([observation])
-        return Checked(name, kind, observation, findings=_update_findings(archive, provider, kind, now))
+        archive.save_availability_checks([observation])
+        return CheckResult(name, kind, observation, findings=_update_findings(archive, provider, kind, now))
 
 
-def _observe(declared: Declarations, provider: Provider, kind: WatchKind, now: datetime) -> Observation:
+def _observe(declared: Declarations, provider: Provider, kind: WatchKind, now: datetime) -> AvailabilityCheck:
     launcher, capacity = launcher_for(provider), provider.watch.capacity
     gpus = 0 if kind == "uptime" or capacity is None else capacity.gpus or provider.accelerator.count
     seconds: float | None = None
@@ -104,13 +104,13 @@ def _observe(declared: Declarations, provider: Provider, kind: WatchKind, now: d
         cause, detail = _REFUSALS.get(refusal.status, "unreachable"), str(refusal)
     except OSError as error:  # a full disk or our own files: no network error of a provider arrives here
         cause, detail = "harness_error", str(error)
-    return Observation(provider.name, kind, now, cause, detail[:_DETAIL], seconds, gpus, provider.simulated)
+    return AvailabilityCheck(provider.name, kind, now, cause, detail[:_DETAIL], seconds, gpus, provider.simulated)
 
 
 def _update_findings(archive: Archive, provider: Provider, kind: WatchKind, now: datetime) -> tuple[str, ...]:
-    recent = archive.observations(provider.name, kind, provider.simulated, (now - _LOOK_BACK[kind], None))
+    recent = archive.availability_checks(provider.name, kind, provider.simulated, (now - _LOOK_BACK[kind], None))
     views = archive.findings_of(provider.name, "reliability", unsettled=True)
-    open_findings = [f for f in readable_findings(views) if f.state in OPEN_STATES and Outage.saw(f, kind)]
+    open_findings = [f for f in readable_findings(views) if f.state in OPEN_STATES and OutageFinding.saw(f, kind)]
     excluded = maintenance(archive.operations(provider.name), provider.sla, now)
     watch = provider.watch.of(kind)
     outages = find_outages(recent, watch.every, excluded) if watch is not None else ()
@@ -122,13 +122,15 @@ def _update_findings(archive: Archive, provider: Provider, kind: WatchKind, now:
 def simulate_checks(archive: Archive, declared: Declarations, provider: Provider, since: datetime, until: datetime) -> int:
     """Every check of a simulated provider from `since` to `until` (exclusive), in its declared intervals; how many."""
     count = 0
-    for kind in WATCHES:
+    for kind in CHECK_KINDS:
         watch = provider.watch.of(kind)
         if watch is None:
             continue
         every = timedelta(seconds=watch.every)
-        checks: Sequence[Observation] = [_observe(declared, provider, kind, since + n * every) for n in range(-(-(until - since) // every))]
-        archive.save_observations(checks)
+        checks: Sequence[AvailabilityCheck] = [
+            _observe(declared, provider, kind, since + n * every) for n in range(-(-(until - since) // every))
+        ]
+        archive.save_availability_checks(checks)
         _update_findings(archive, provider, kind, until)
         count += len(checks)
     return count

@@ -3,13 +3,13 @@ from __future__ import annotations
 import random
 
 from plumbline.launch.failures import RequestFailed
-from plumbline.launch.remote import Outage
+from plumbline.launch.remote import RequestFailures
 
 REFUSED = RequestFailed("GET /api: connection refused")
 
 
 def test_only_an_unbroken_row_of_failures_is_an_outage_that_ends_the_watch() -> None:
-    outage = Outage(100, "the API")
+    outage = RequestFailures(100, "the API")
     assert outage.failed(REFUSED, 0) is None
     assert outage.failed(REFUSED, 99) is None
     assert outage.answered(99.5) == 99.5
@@ -23,7 +23,7 @@ def test_only_an_unbroken_row_of_failures_is_an_outage_that_ends_the_watch() -> 
 
 
 def test_an_outage_is_new_once_and_its_end_is_told_once() -> None:
-    outage = Outage(100, "the API")
+    outage = RequestFailures(100, "the API")
     assert outage.answered(0) is None
     outage.failed(REFUSED, 1)
     assert outage.is_new()
@@ -34,7 +34,7 @@ def test_an_outage_is_new_once_and_its_end_is_told_once() -> None:
 
 
 def test_waits_grow_differ_and_are_bounded() -> None:
-    outage, waits = Outage(1e9, "the API", random.Random(1)), []
+    outage, waits = RequestFailures(1e9, "the API", random.Random(1)), []
     for n in range(12):
         outage.failed(REFUSED, n)
         waits.append(outage.wait_s(REFUSED))
@@ -45,7 +45,7 @@ def test_waits_grow_differ_and_are_bounded() -> None:
 
 
 def test_what_the_api_asked_for_is_waited_within_reason() -> None:
-    outage = Outage(1e9, "the API")
+    outage = RequestFailures(1e9, "the API")
     slow_down = RequestFailed("HTTP 429: too many requests", 429, retry_after_s=45)
     outage.failed(slow_down, 0)
     assert outage.wait_s(slow_down) == 45

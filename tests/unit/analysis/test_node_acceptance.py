@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from plumbline.analysis.acceptance import (
+from plumbline.analysis.node_acceptance import (
     MIN_NODES,
     POWER,
     ROLLOUT_NODES,
@@ -19,7 +19,7 @@ from plumbline.analysis.acceptance import (
     false_alarms,
     judge_fleet,
 )
-from plumbline.presentation.acceptance import NO_LIMIT, method, summary
+from plumbline.presentation.acceptance_sheet import NO_LIMIT, method, summary
 from plumbline.results import Scalar
 from plumbline.words.acceptance import figure_text, judge_delivery, judge_node, reasons_of
 

@@ -14,16 +14,16 @@ from tests.data.result_documents import provider
 from tests.fakes.trials import declared
 
 from plumbline.analysis.availability import availability, find_outages
+from plumbline.answers.availability_histories import availability_histories
 from plumbline.answers.provider_use import CAPACITY_HELD_S, budget_balance
-from plumbline.answers.watch_histories import watch_histories
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider
 from plumbline.findings.headline import headline
 from plumbline.launch.failures import ApiRefused
 from plumbline.launch.simulated.launcher import SimulationLauncher
-from plumbline.presentation.availability import watch_view
+from plumbline.presentation.availability import availability_view
 from plumbline.results.finding import Finding
-from plumbline.workflows import observe
+from plumbline.workflows import check_availability
 
 BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 EVERY = timedelta(minutes=5)
@@ -78,8 +78,8 @@ def test_every_outage_of_a_quarter_is_found_none_invented_and_availability_is_ex
     outages, expected = planted_outages()
     where = simulated(outages)
     checks = int((datetime(2026, 4, 1, tzinfo=timezone.utc) - BEGIN) / EVERY)
-    assert observe.simulate_checks(archive, world(where), where, BEGIN, after(checks)) == checks + 90 * 4
-    seen = archive.observations("sim", "uptime", True)
+    assert check_availability.simulate_checks(archive, world(where), where, BEGIN, after(checks)) == checks + 90 * 4
+    seen = archive.availability_checks("sim", "uptime", True)
     found = find_outages(seen, EVERY.total_seconds())
     assert len(expected) > 8
     assert [(o.began, o.ended) for o in found if o.whose == "provider"] == [(after(a), after(b)) for a, b in expected]
@@ -104,8 +104,8 @@ def test_every_outage_of_a_quarter_is_found_none_invented_and_availability_is_ex
 def test_capacity_of_a_quarter(archive: Archive) -> None:
     shortage = between(0, 288, "insufficient_capacity", "capacity")
     where = simulated([shortage, between(288 * 5, 288 * 9, "quota_exceeded", "capacity")])
-    observe.simulate_checks(archive, world(where), where, BEGIN, after(288 * 90))
-    seen = archive.observations("sim", "capacity", True)
+    check_availability.simulate_checks(archive, world(where), where, BEGIN, after(288 * 90))
+    seen = archive.availability_checks("sim", "capacity", True)
     (only,) = find_outages(seen, 6 * 3600)
     assert (only.began, only.ended, only.cause) == (BEGIN, after(288), "insufficient_capacity")
     judged = availability(BEGIN, seen, [only], 6 * 3600, after(288 * 90))
@@ -115,13 +115,13 @@ def test_capacity_of_a_quarter(archive: Archive) -> None:
 
 def test_a_healthy_quarter_has_no_outage(archive: Archive) -> None:
     where = simulated([])
-    observe.simulate_checks(archive, world(where), where, BEGIN, after(288 * 90))
-    assert find_outages(archive.observations("sim", "uptime", True), EVERY.total_seconds()) == ()
+    check_availability.simulate_checks(archive, world(where), where, BEGIN, after(288 * 90))
+    assert find_outages(archive.availability_checks("sim", "uptime", True), EVERY.total_seconds()) == ()
 
 
-def check(patch: pytest.MonkeyPatch, where: Provider, at: datetime, kind: Any = "uptime") -> observe.Checked:
-    patch.setattr(observe, "load_in_force", lambda: world(where))
-    return observe.check(where.name, kind, at)
+def check(patch: pytest.MonkeyPatch, where: Provider, at: datetime, kind: Any = "uptime") -> check_availability.CheckResult:
+    patch.setattr(check_availability, "load_in_force", lambda: world(where))
+    return check_availability.check(where.name, kind, at)
 
 
 def open_findings(archive: Archive) -> list[Finding]:
@@ -182,14 +182,14 @@ def test_refusals_and_our_own_disk_are_ours(archive: Archive, monkeypatch: pytes
 
 def test_the_next_check_is_due_after_the_declared_interval(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     where = simulated([])
-    monkeypatch.setattr(observe, "load_in_force", lambda: world(where))
-    done, following = observe.check_due("sim", datetime.now(timezone.utc))
+    monkeypatch.setattr(check_availability, "load_in_force", lambda: world(where))
+    done, following = check_availability.check_due("sim", datetime.now(timezone.utc))
     assert {one.kind for one in done} == {"uptime", "capacity"}
     assert following is not None and timedelta(minutes=4) < following - datetime.now(timezone.utc) <= EVERY
-    assert observe.check_due("sim", datetime.now(timezone.utc))[0] == ()
-    assert {one.kind for one in observe.check_due("sim", following)[0]} == {"uptime"}
-    assert observe.watched(world(where)) == ["sim"]
-    assert observe.watched(world(simulated([]).model_copy(update={"enabled": False}))) == []
+    assert check_availability.check_due("sim", datetime.now(timezone.utc))[0] == ()
+    assert {one.kind for one in check_availability.check_due("sim", following)[0]} == {"uptime"}
+    assert check_availability.watched(world(where)) == ["sim"]
+    assert check_availability.watched(world(simulated([]).model_copy(update={"enabled": False}))) == []
 
 
 def test_capacity_counts_in_the_budget_and_stops_at_it(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +212,7 @@ def test_maintenance_counts_nowhere_and_opens_no_finding(archive: Archive, monke
     where = simulated([between(1, 6, "server_error")], sla={"maintenance": [window]})
     for n in range(12):
         assert check(monkeypatch, where, after(n)).findings == ()
-    history = watch_histories(archive, where, after(12), months=1)[0]
+    history = availability_histories(archive, where, after(12), months=1)[0]
     assert (history.months[0].share.successes, history.months[0].share.n, history.outages) == (4, 4, ())
     assert history.months[0].down_s == 0
 
@@ -221,7 +221,7 @@ def test_nodes_in_maintenance_are_neither_up_nor_down_and_open_no_finding(archiv
     where = simulated([between(1, 6, "maintenance")])
     for n in range(12):
         assert check(monkeypatch, where, after(n)).findings == ()
-    history = watch_histories(archive, where, after(12), months=1)[0]
+    history = availability_histories(archive, where, after(12), months=1)[0]
     assert (history.months[0].down_s, dict(history.months[0].own), history.outages) == (0, {"maintenance": 5}, ())
-    line = watch_view(history).months[0]
+    line = availability_view(history).months[0]
     assert line.apart == "5 × maintenance (cordoned nodes)" and line.low is not None and line.low < 0.6

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.data.result_documents import VALIDITY, document, provider, training_workload, trial
 
-from plumbline.analysis.acceptance import Node, judge_fleet, with_pairs
+from plumbline.analysis.node_acceptance import Node, judge_fleet, with_pairs
 from plumbline.archive import open_archive
 from plumbline.declarations import Declarations, Provider, Thresholds, load
 from plumbline.declarations.providers.service_level import ServiceLevel
@@ -27,7 +27,7 @@ from plumbline.launch.plan import PlanError, RunRequest, on_each_node, pairs_by_
 from plumbline.metrics.formatting import format_quantity
 from plumbline.results import Reason, Validity
 from plumbline.words.acceptance import reasons_of
-from plumbline.workflows import accept, plan_trials
+from plumbline.workflows import accept_nodes, plan_trials
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 BAD = (
@@ -90,12 +90,12 @@ def accepted(
     campaign: str,
     nodes: int | None = None,
     rounds: int | None = None,
-) -> accept.Acceptance:
+) -> accept_nodes.NodeAcceptance:
     monkeypatch.setattr(plan_trials, "load_in_force", lambda **_: known)
     (where,) = known.providers.values()
-    request = accept.plan_acceptance(known, where.name, nodes=nodes, workload=None, campaign=campaign, now=NOW, rounds=rounds)
-    accept.accept_here(where, request, lambda _: None)
-    return accept.write_sheet(campaign, where, folder / f"{campaign}.zip")
+    request = accept_nodes.plan_acceptance(known, where.name, nodes=nodes, workload=None, campaign=campaign, now=NOW, rounds=rounds)
+    accept_nodes.accept_here(where, request, lambda _: None)
+    return accept_nodes.write_sheet(campaign, where, folder / f"{campaign}.zip")
 
 
 def test_five_bad_nodes_of_64_are_found_and_no_other(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ def test_five_bad_nodes_of_64_are_found_and_no_other(home: Path, monkeypatch: py
 def test_a_failed_trial_sends_its_node_back_only_if_that_is_the_providers(cause: str, verdict: str) -> None:
     asked = trial().model_copy(update={"placement": "each_node", "on_nodes": ("n1",)})
     failed = Validity(status="failed", failure_class=cause, reasons=(Reason(code=cause, detail="it says why"),))
-    (judged,) = judge_fleet([accept._node(document(asked, metrics=(), validity=failed))]).nodes
+    (judged,) = judge_fleet([accept_nodes._node(document(asked, metrics=(), validity=failed))]).nodes
     assert judged.text == verdict and "it says why" in (*reasons_of(judged), judged.node.missing)
 
 
@@ -148,7 +148,7 @@ def test_a_node_that_other_jobs_fill_is_not_measured() -> None:
     )
     beside = Validity(status="degraded", reasons=(Reason(code="contended_cpu", detail="other processes used 40 % of the cores"),))
     for validity in (full, beside):
-        (judged,) = judge_fleet([accept._node(document(asked, validity=validity))]).nodes
+        (judged,) = judge_fleet([accept_nodes._node(document(asked, validity=validity))]).nodes
         assert judged.text == "not measured" and not judged.reasons and judged.lacking == (judged.node.missing,)
 
 
@@ -165,7 +165,7 @@ def test_200_healthy_fleets_have_at_most_four_nodes_in_doubt(noise: dict[str, An
         for each in on_each_node(trials, names):
             draw = TrialDraw(each)
             rows = [*probe_rows(draw, has, 8), *steps.step_rows(each.workload, 1.0 * draw.slowness("training"), 1.0, draw)]  # type: ignore[arg-type]
-            nodes.append(Node(each.on_nodes[0], draw.facts(), accept.compared_figures(rows), {}))
+            nodes.append(Node(each.on_nodes[0], draw.facts(), accept_nodes.compared_figures(rows), {}))
         assert {"step_time", "matmul_tflops"} <= nodes[0].figures.keys()
         pairs = [
             (t.on_nodes, {r.metric: r.value for r in probe_rows(TrialDraw(t), has, 8) if r.value}) for t in on_each_node(gangs, names, 3)
@@ -195,7 +195,9 @@ def test_a_campaign_goes_on_and_a_sample_is_of_the_first_nodes(home: Path, monke
     ]
     (where,) = known.providers.values()
     ended: list[str] = []
-    accept.accept_here(where, accept.plan_acceptance(known, "fleet", nodes=3, workload=None, campaign="accept-1", now=NOW), ended.append)
+    accept_nodes.accept_here(
+        where, accept_nodes.plan_acceptance(known, "fleet", nodes=3, workload=None, campaign="accept-1", now=NOW), ended.append
+    )
     with open_archive() as archive:
         assert len(archive.trials(campaign_id="accept-1")) == len(ended) == 3
 
@@ -208,7 +210,7 @@ def test_requests_that_cannot_be_met(home: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(PlanError, match="no declared training workload"):
         accepted(replace(known, workloads={}), monkeypatch, home, "accept-2")
     with open_archive() as archive, pytest.raises(LookupError, match="plumbline accept fleet"):
-        accept.acceptance_verdict(archive, "2026-11", "fleet")
+        accept_nodes.acceptance_verdict(archive, "2026-11", "fleet")
 
 
 def test_the_node_with_half_the_network_is_found_by_its_pairs_and_no_other(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,13 +246,13 @@ def test_the_time_of_the_rounds_is_known_before_they_start() -> None:
     """64 nodes, 8 trials at a time: 32 pairs are 4 turns a round, 63 rounds."""
     known = declared(place())
     (where,) = known.providers.values()
-    request = accept.plan_acceptance(known, "fleet", nodes=None, workload=None, campaign=None, now=NOW, rounds=100)
-    said = accept.pair_time(known, where, request, [str(i) for i in range(64)])
+    request = accept_nodes.plan_acceptance(known, "fleet", nodes=None, workload=None, campaign=None, now=NOW, rounds=100)
+    said = accept_nodes.pair_time(known, where, request, [str(i) for i in range(64)])
     assert "2016 pairs in 63 rounds of pair" in said.replace(",", "")
     turns = estimate_trial_s(known.workloads["pair"], where) * 4 * 63
     assert said.endswith(format_quantity(turns, "s"))
     with pytest.raises(PlanError, match="at least 3"):
-        accept.plan_acceptance(known, "fleet", nodes=None, workload=None, campaign=None, now=NOW, rounds=2)
+        accept_nodes.plan_acceptance(known, "fleet", nodes=None, workload=None, campaign=None, now=NOW, rounds=2)
 
 
 def test_a_fleet_at_half_speed_goes_back_by_a_published_figure_or_a_promise(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,7 +265,7 @@ def test_a_fleet_at_half_speed_goes_back_by_a_published_figure_or_a_promise(home
         if campaign == "accept-2":
             accepted(known, monkeypatch, home, campaign)
         with open_archive() as archive:
-            fleet = accept.acceptance_verdict(archive, campaign, "fleet", None, (place(nodes=8), references))
+            fleet = accept_nodes.acceptance_verdict(archive, campaign, "fleet", None, (place(nodes=8), references))
         assert (fleet.verdict, "matmul_tflops" in fleet.limited) == (verdict, True)
     promised = place(nodes=8, drift=()).model_copy(
         update={

@@ -1,4 +1,4 @@
-"""Acceptance of a provider's nodes: a trial on each of them, the verdict on each, the signed sheet, and findings on nodes that stay slow."""
+"""NodeAcceptance of a provider's nodes: a trial on each of them, the verdict on each, the signed sheet, and findings on nodes that stay slow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from plumbline.analysis.acceptance import PAIR_METRICS, FleetVerdict, Node, absolute_limits, judge_fleet, with_pairs
+from plumbline.analysis.node_acceptance import PAIR_METRICS, FleetVerdict, Node, absolute_limits, judge_fleet, with_pairs
 from plumbline.answers.findings import readable_findings
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Criterion, Declarations, Provider, installation_paths
@@ -26,7 +26,7 @@ from plumbline.launch.monthly_estimate import estimate_trial_s
 from plumbline.launch.plan import PlanError, RunRequest, enabled_provider, fitting_workload, pairs_by_rounds
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_count, format_quantity
-from plumbline.presentation.acceptance import sheets
+from plumbline.presentation.acceptance_sheet import sheets
 from plumbline.results import MetricRow, ResultDocument
 from plumbline.results.document import CONTENTION
 from plumbline.results.finding import OPEN_STATES
@@ -178,7 +178,7 @@ def _promised_figure(rows: Sequence[MetricRow], floor: Criterion | None) -> dict
 
 
 @dataclass(frozen=True)
-class Acceptance:
+class NodeAcceptance:
     """The signed sheet of a campaign; ids of `findings` on nodes that were slow in CAMPAIGNS acceptances in a row."""
 
     campaign_id: str
@@ -207,7 +207,7 @@ def sheet_file(campaign_id: str) -> Path:
 
 def write_sheet(
     campaign_id: str, provider: Provider, file: Path, *, references: References | None = None, replace: bool = False
-) -> Acceptance:
+) -> NodeAcceptance:
     """Judge a recorded campaign, write its signed sheet, and reconcile findings on nodes. `replace`: a sheet that is there. LookupError, FileExistsError, InvalidResult and OSError as of
     an evidence pack."""
     with open_archive() as archive:
@@ -220,7 +220,7 @@ def write_sheet(
             archive, campaign_id, file, provider.name, sheets(fleet, campaign_id, provider, f"{planned:%Y-%m-%d %H:%M} UTC")
         )
         findings = _update_findings(archive, campaign_id, provider, fleet)
-    return Acceptance(campaign_id, provider.name, fleet, pack, findings)
+    return NodeAcceptance(campaign_id, provider.name, fleet, pack, findings)
 
 
 def _slow_before(archive: Archive, campaign_id: str, provider: str) -> dict[str, Collection[str]]:

@@ -19,7 +19,7 @@ from plumbline.declarations import Declarations, load
 from plumbline.judgement import met
 from plumbline.price_sources.csv_history import HistoryError
 from plumbline.results import Event
-from plumbline.workflows.reconcile import COLUMNS, Reconciled, open_invoice_findings, reconcile_invoice
+from plumbline.workflows.compare_invoice import COLUMNS, InvoiceResult, compare_invoice, open_invoice_findings
 
 PLACE = provider(prices=[{"purchase": "on_demand", "price": "90 USD/h", "since": "2026-01-01", "source": "contract 7"}])
 FIRST = datetime(2026, 11, 2, 2, tzinfo=timezone.utc)
@@ -68,11 +68,11 @@ def written(folder: Path, rows: Sequence[Row], columns: Sequence[str] = COLUMNS)
     return path
 
 
-def reconciled(archive: Archive, folder: Path, rows: Sequence[Row]) -> Reconciled:
-    return reconcile_invoice(archive, places(), written(folder, rows), (), 0.25)
+def reconciled(archive: Archive, folder: Path, rows: Sequence[Row]) -> InvoiceResult:
+    return compare_invoice(archive, places(), written(folder, rows), (), 0.25)
 
 
-def kinds(found: Reconciled) -> list[tuple[str, Decimal]]:
+def kinds(found: InvoiceResult) -> list[tuple[str, Decimal]]:
     return sorted((each.kind, each.cost.quantize(Decimal("0.01"))) for each in found.differences)
 
 
@@ -98,7 +98,7 @@ def test_an_invoice_that_agrees(used: Archive, tmp_path: Path) -> None:
 def test_nothing_compared_is_no_agreement(used: Archive, tmp_path: Path) -> None:
     other = {"SkuId": "X9", "SkuMeter": "Some GPU", "ServiceName": "Machines"}
     rows = [usage(day, **other) for day in range(6)]
-    found = reconcile_invoice(used, places(), written(tmp_path, rows, (*COLUMNS, "SkuMeter")), (), 0.25)
+    found = compare_invoice(used, places(), written(tmp_path, rows, (*COLUMNS, "SkuMeter")), (), 0.25)
     assert (found.judgement.verdict, found.judgement.seen) == ("not_shown", "0 of 6 lines compared")
     assert "Some GPU 540.00 USD" in found.judgement.missing
     assert [(each.kind, each.provider) for each in found.differences] == [("trials_not_billed", PLACE.name)]
@@ -160,7 +160,7 @@ def test_next_months_file_of_the_same_name_opens_its_own_findings(used: Archive,
 def test_each_difference(used: Archive, tmp_path: Path, other: Row, expected: list[tuple[str, str]]) -> None:
     columns, standard = (*COLUMNS, "PricingCategory"), {"PricingCategory": "Standard"}
     rows = [usage(day, **(standard | (other if day == 2 else {}))) for day in range(6)]
-    found = reconcile_invoice(used, places(), written(tmp_path, rows, columns), (), 0.25)
+    found = compare_invoice(used, places(), written(tmp_path, rows, columns), (), 0.25)
     assert kinds(found) == [(kind, Decimal(cost)) for kind, cost in expected]
 
 
@@ -173,7 +173,7 @@ def test_one_line_for_a_month_and_two_nodes_without_names(used: Archive, tmp_pat
 def test_providers_can_be_left_out(used: Archive, tmp_path: Path) -> None:
     known = places()
     known.providers["other"] = PLACE.model_copy(update={"name": "other"})
-    found = reconcile_invoice(used, known, written(tmp_path, [usage(0)]), ("other",), 0.25)
+    found = compare_invoice(used, known, written(tmp_path, [usage(0)]), ("other",), 0.25)
     assert [(each.kind, each.provider) for each in found.differences] == [("hours_without_trial", "other")]
 
 
@@ -200,14 +200,14 @@ def test_a_file_of_another_shape(archive: Archive, tmp_path: Path, text: str, wh
     path = tmp_path / "invoice.csv"
     path.write_text(text)
     with pytest.raises(HistoryError, match=where):
-        reconcile_invoice(archive, places(), path, (), 0.25)
+        compare_invoice(archive, places(), path, (), 0.25)
 
 
 def test_a_short_line(archive: Archive, tmp_path: Path) -> None:
     path = written(tmp_path, [usage(0)])
     path.write_text(path.read_text() + "90.00,USD\n")
     with pytest.raises(HistoryError, match=":3 has not as many columns"):
-        reconcile_invoice(archive, places(), path, (), 0.25)
+        compare_invoice(archive, places(), path, (), 0.25)
 
 
 def test_memory_does_not_grow_with_the_file(archive: Archive, tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_memory_does_not_grow_with_the_file(archive: Archive, tmp_path: Path) ->
     path = written(tmp_path, [row(n) for n in range(20_000)])
     tracemalloc.start()
     try:
-        found = reconcile_invoice(archive, places(), path, (), 0.25)
+        found = compare_invoice(archive, places(), path, (), 0.25)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from plumbline.analysis.acceptance import UPGRADE, FleetVerdict, Node, NodeVerdict
+from plumbline.analysis.node_acceptance import UPGRADE, FleetVerdict, Node, NodeVerdict
 from plumbline.declarations import Provider
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_count, format_quantity, join_words
