@@ -18,7 +18,7 @@ from plumbline.cli.output import Json, emit, err, fail, marked, out
 from plumbline.cli.verdict import show_verdict
 from plumbline.declarations import Declarations, installation_paths
 from plumbline.declarations.installation import override_home
-from plumbline.embedded.campaign import CampaignError, Outcome, run_campaign
+from plumbline.embedded.campaign import CampaignError, CampaignOutcome, run_campaign
 from plumbline.embedded.client import AirflowError, end_runs_since
 from plumbline.embedded.server import AirflowServer, ServerError
 from plumbline.launch.plan import PlanError, RunRequest, planned_trials
@@ -69,7 +69,7 @@ def main(
     raise typer.Exit(OK if shown else FAILED)
 
 
-def _staged(declared: Declarations, repeats: int | None) -> Outcome:
+def _staged(declared: Declarations, repeats: int | None) -> CampaignOutcome:
     stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
     before = RunRequest(f"demo-{stamp}-before", "drift demo: as declared", workloads=(WORKLOAD,), repeats=repeats)
     after = RunRequest(f"demo-{stamp}-after", "drift demo: the monthly rerun", workloads=(WORKLOAD,), repeats=repeats)

@@ -31,7 +31,7 @@ from plumbline.harness.inference.load.prompts import prompts_of
 from plumbline.harness.inference.load.schedule import schedule_of
 from plumbline.harness.inference.phases.load_phase import sequential_load
 from plumbline.harness.inference.server import under_test
-from plumbline.harness.inference.server.assembly import Place, assemble
+from plumbline.harness.inference.server.assembly import ServerPlace, assemble
 from plumbline.harness.inference.server.under_test import ManagedTriton
 from plumbline.loadclient.load_generator import drive
 from plumbline.loadclient.prompt import Prompt
@@ -106,7 +106,7 @@ def measured(workload: InferenceWorkload, cpus: tuple[int, ...], client: PerfAna
     tokens = int(schedule_of(workload).phases[0].output_tokens[0])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        place = Place(folder, [[cpu] for cpu in cpus], [{} for _ in cpus], 1)
+        place = ServerPlace(folder, [[cpu] for cpu in cpus], [{} for _ in cpus], 1)
         served = assemble(workload, place, None)
         assert isinstance(served, ManagedTriton)
         before = os.sched_getaffinity(0)

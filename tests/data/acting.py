@@ -9,7 +9,7 @@ from typing import Any
 from plumbline.archive import open_archive
 from plumbline.dashboard.acting import Acting, Actor
 from plumbline.declarations import load
-from plumbline.workflows.finding_action import ActionRequest, ActionRun, AlreadyStarted, NotStarted, RunOfDag, apply_action
+from plumbline.workflows.finding_action import ActionNotStarted, ActionRequest, ActionRun, AlreadyStarted, RunOfDag, apply_action
 from plumbline.workflows.plan import paused_text
 
 
@@ -29,7 +29,7 @@ class AppliedRuns:
         if key in self.runs:
             raise AlreadyStarted(self.runs[key])
         if stopped := self.paused & {request.dag_id, request.starts}:
-            raise NotStarted(paused_text(name := stopped.pop()), f"/dags/{name}")
+            raise ActionNotStarted(paused_text(name := stopped.pop()), f"/dags/{name}")
         conf = request.to_conf()
         action, why = conf.get("action", "rerun"), conf.get("why") or conf["reason"]
         run = ActionRun(action, by, why, "queued" if self.held else "success", f"/dags/{request.dag_id}/runs/1")

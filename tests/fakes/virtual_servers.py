@@ -18,7 +18,7 @@ from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.load import SearchPhaseSpec
 from plumbline.harness.inference.load.schedule import probe_load
 from plumbline.harness.inference.phases.running_probe import RunningProbe
-from plumbline.harness.inference.phases.saturation import Planned, Probe, Saturation, Verdict
+from plumbline.harness.inference.phases.saturation import Planned, RateProbe, RateVerdict, Saturation
 from plumbline.loadclient.phase_load import PhaseLoad
 from plumbline.loadclient.request_log import RequestLog
 
@@ -185,7 +185,7 @@ def _probe(
     rng: np.random.Generator,
     late_s: float = 0.0,
     served: int = 10**9,
-) -> Probe:
+) -> RateProbe:
     log = answered(server, probe_load(workload, phase, len(state.probes), planned.rate, planned.seconds), rng, late_s, served)
     running, step = RunningProbe(state, planned, workload.slo), state.search.probe / 4
     if any(running.ends(as_of(log, now_s), float(now_s)) for now_s in np.arange(step, planned.seconds - step / 2, step)):
@@ -194,7 +194,7 @@ def _probe(
     return running.result(log, None)
 
 
-def virtual_run(server: VirtualServer, workload: InferenceWorkload, rate: float) -> Verdict:
+def virtual_run(server: VirtualServer, workload: InferenceWorkload, rate: float) -> RateVerdict:
     """The verdict of a first confirming run at `rate`, of a search that knows nothing else."""
     (phase,) = (i for i, spec in enumerate(workload.phases) if isinstance(spec, SearchPhaseSpec))
     spec = workload.phases[phase]

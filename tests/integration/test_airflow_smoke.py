@@ -25,7 +25,7 @@ from tests.fakes.quick_python import search_path
 from plumbline.archive import open_archive
 from plumbline.declarations import installation_paths, load
 from plumbline.embedded import server
-from plumbline.embedded.campaign import CampaignState, Outcome, run_campaign
+from plumbline.embedded.campaign import CampaignOutcome, CampaignState, run_campaign
 from plumbline.embedded.client import AirflowClient, DagRun
 from plumbline.embedded.server import AirflowServer
 from plumbline.launch.plan import RunRequest, planned_trials
@@ -87,7 +87,7 @@ class Smoke:
 
     server: AirflowServer
     client: AirflowClient
-    outcome: Outcome
+    outcome: CampaignOutcome
     states: list[CampaignState]
 
 

@@ -13,7 +13,7 @@ from tests.fakes.openai_server import Hosted, Plan
 
 from plumbline.archive import open_archive
 from plumbline.declarations import installation_paths, load
-from plumbline.embedded.campaign import Outcome, run_campaign
+from plumbline.embedded.campaign import CampaignOutcome, run_campaign
 from plumbline.embedded.connections import airflow_environment, prepare
 from plumbline.embedded.server import AirflowServer
 from plumbline.launch.plan import RunRequest, planned_trials
@@ -59,7 +59,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def measured() -> Outcome:
+def measured() -> CampaignOutcome:
     """One campaign, with the key given to Airflow as a person would give it."""
     prepare()
     added = [sys.executable, "-m", "airflow", "connections", "add", "hosted_key", "--conn-type", "http", "--conn-password", KEY]

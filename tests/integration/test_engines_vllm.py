@@ -23,7 +23,7 @@ from tritonclient.grpc import service_pb2_grpc
 
 from plumbline.declarations import InferenceWorkload
 from plumbline.harness import engine_python
-from plumbline.harness.inference.server.assembly import Place, assemble
+from plumbline.harness.inference.server.assembly import ServerPlace, assemble
 from plumbline.harness.inference.server.under_test import ManagedOpenAi, ManagedTriton
 from plumbline.loadclient import wire
 from plumbline.loadclient.prompt import Prompt
@@ -70,8 +70,8 @@ def declared(folder: Path, backend: str, **server: Any) -> InferenceWorkload:
     return workload(model=model, server={"backend": backend, "sequences": 16, "ready_timeout": "300s"} | server)
 
 
-def place(folder: Path) -> Place:
-    return Place(folder, [None], [{}], threads=2)
+def place(folder: Path) -> ServerPlace:
+    return ServerPlace(folder, [None], [{}], threads=2)
 
 
 def from_triton(folder: Path, checkpoint: Path, backend: str, asked: list[Prompt]) -> list[list[int]]:

@@ -69,7 +69,7 @@ def test_a_server_that_breaks_the_protocol_is_left_and_connected_to_again() -> N
     assert log.errors().keys() == {"unreachable"}
     assert str(1 << 20) in log.details[4], "the size of the frame"
     assert log.finished >= 20, "what was not under way"
-    assert server.connections == kserve_grpc.Transport.first + 1
+    assert server.connections == kserve_grpc.GrpcTransport.first + 1
 
 
 def test_a_server_that_says_goodbye_loses_no_request() -> None:
@@ -145,7 +145,7 @@ def test_no_more_streams_than_the_server_allows() -> None:
         log = drive(server, 120, rate=2000)
     assert log.finished == 120, log.details
     assert server.most_open == 2
-    assert 2 < server.connections <= kserve_grpc.Transport.most
+    assert 2 < server.connections <= kserve_grpc.GrpcTransport.most
     assert log.dispatch_delays().max() > 0.05
 
 

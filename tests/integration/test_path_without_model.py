@@ -18,7 +18,7 @@ from plumbline.harness.inference.load.prompts import prompts_of
 from plumbline.harness.inference.load.schedule import schedule_of
 from plumbline.harness.inference.phases.load_phase import sequential_load
 from plumbline.harness.inference.server import backends, tritonserver, under_test
-from plumbline.harness.inference.server.assembly import Place, managed_triton
+from plumbline.harness.inference.server.assembly import ServerPlace, managed_triton
 from plumbline.harness.measurement import TrialFailed
 from plumbline.loadclient.load_generator import drive
 from plumbline.loadclient.request_log import RequestLog
@@ -29,7 +29,7 @@ REQUESTS = 6
 
 def answered(workload: InferenceWorkload, folder: Path) -> RequestLog:
     written = backends.write_without_model(workload, folder / "models", threads=1)
-    served = managed_triton(tritonserver.find_installation(), written, Place(folder, [None], [{}], 1), workload)
+    served = managed_triton(tritonserver.find_installation(), written, ServerPlace(folder, [None], [{}], 1), workload)
     schedule = schedule_of(workload)
     first, prompts = schedule.phases[0], prompts_of(workload, schedule).by_phase[0][:REQUESTS]
     sent = replace(sequential_load("warmup", prompts, 1), output_tokens=first.output_tokens[:REQUESTS])

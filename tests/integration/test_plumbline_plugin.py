@@ -75,14 +75,14 @@ except AlreadyStarted as error:
 latest = ActionRuns().latest()[repeats.key]
 from dataclasses import replace
 from airflow.models import DagModel
-from plumbline.workflows.finding_action import NotStarted
+from plumbline.workflows.finding_action import ActionNotStarted
 pauses = []
 with create_session() as session:
     session.add(DagModel(dag_id="benchmark_paused", bundle_name="dags-folder", is_paused=True, is_stale=False))
 for dag_id in ("benchmark_paused", "benchmark_nowhere"):
     try:
         ActionRuns().start(replace(repeats, starts=dag_id), dag_id, "ann")
-    except NotStarted as error:
+    except ActionNotStarted as error:
         pauses.append([str(error), error.path])
 
 from datetime import datetime, timezone

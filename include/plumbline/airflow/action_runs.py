@@ -21,7 +21,7 @@ from sqlalchemy.exc import IntegrityError
 
 from plumbline.airflow.defaults import OWNER
 from plumbline.answers.active_runs import ActiveRun
-from plumbline.workflows.finding_action import ActionRun, AlreadyStarted, NotStarted, RunOfDag
+from plumbline.workflows.finding_action import ActionNotStarted, ActionRun, AlreadyStarted, RunOfDag
 from plumbline.workflows.plan import ACTION_DAG, DECISION_DAG, RERUN_DAG, paused_text
 
 _NEWEST = 200
@@ -74,9 +74,9 @@ def _require_unpaused(request: RunOfDag) -> None:
         paused = {row.dag_id: row.is_paused for row in rows}
     for name in needed:
         if name not in paused:
-            raise NotStarted(f"Airflow has not read the DAG {name} yet; expected it among its DAGs")
+            raise ActionNotStarted(f"Airflow has not read the DAG {name} yet; expected it among its DAGs")
         if paused[name]:
-            raise NotStarted(f"{paused_text(name)}. Then send this again", _dag_path(name))
+            raise ActionNotStarted(f"{paused_text(name)}. Then send this again", _dag_path(name))
 
 
 def active_runs() -> list[ActiveRun]:

@@ -19,7 +19,7 @@ from plumbline.results.sample import Series
 
 
 @dataclass(frozen=True)
-class Target:
+class DeliveryTarget:
     """`channels`: Slack ids and names of declared channels. `owner`: a person's or group's Slack id. `rule`: its place, for the log."""
 
     channels: tuple[str, ...]
@@ -32,14 +32,14 @@ class Target:
         return finding.severity != "page" and self.quiet_hours is not None and self.quiet_hours.quiet(now)
 
 
-def route(finding: Finding, alerts: Alerts, channel: str) -> Target:
+def route(finding: Finding, alerts: Alerts, channel: str) -> DeliveryTarget:
     """Where the finding goes. `channel`: the connection's own, the default."""
     names = {Series.parse(key).workload for key in finding.series if key} | ({finding.workload} if finding.workload else set())
     workloads = tuple(sorted(names))
     for i, route in enumerate(alerts.routes):
         if route.when is None or route.when.holds(finding.provider, workloads, finding.kind, finding.severity):
-            return Target(alerts.resolve(route.channels) or (channel,), route.owner, route.quiet_hours, f"routes[{i}]")
-    return Target((channel,))
+            return DeliveryTarget(alerts.resolve(route.channels) or (channel,), route.owner, route.quiet_hours, f"routes[{i}]")
+    return DeliveryTarget((channel,))
 
 
 # A message is updated in place when its finding changes. Events that need attention (higher severity, recurrence, reminder) are replies that
@@ -139,7 +139,7 @@ class _Run:
         if not any(delivered):
             self.done.log_only.append(finding.finding_id)
 
-    def _deliver_to(self, name: str, case: Alert, incident: IncidentView | None, target: Target) -> bool:
+    def _deliver_to(self, name: str, case: Alert, incident: IncidentView | None, target: DeliveryTarget) -> bool:
         """Whether the channel exists."""
         try:
             channel = self.channels.get(name)
@@ -155,7 +155,7 @@ class _Run:
             self.incidents.save_incident(replace(record_of(incident), state=MOVED))
         return channel is not None
 
-    def _deliver_in(self, name: str, channel: AlertChannel, case: Alert, incident: IncidentView | None, target: Target) -> None:
+    def _deliver_in(self, name: str, channel: AlertChannel, case: Alert, incident: IncidentView | None, target: DeliveryTarget) -> None:
         finding = case.finding
         posted = incident is not None and (incident.ts or incident.state == POSTING)
         if not posted and (waits := self._waits(case, target)):
@@ -186,7 +186,7 @@ class _Run:
         self.done.undelivered.append(finding.finding_id)
         self.log.error("finding %s is undelivered in %s until the next run: %s", finding.finding_id, name, error.code)
 
-    def _send(self, thread: Thread, case: Alert, target: Target, posted_at: datetime) -> None:
+    def _send(self, thread: Thread, case: Alert, target: DeliveryTarget, posted_at: datetime) -> None:
         finding, message = case.finding, self._message(case, thread)
         current = bool(thread.note.ts) and thread.note.message_hash == message.digest and thread.note.state != UNDELIVERED
         if current and self._due_reply(thread.note, case, target, posted_at) is None:
@@ -207,7 +207,7 @@ class _Run:
         """With the chart as soon as Slack has it in this thread."""
         return render(case.finding, replace(case.context, chart=chart_of(thread.note.posts)))
 
-    def _due_reply(self, note: IncidentRecord, case: Alert, target: Target, posted_at: datetime) -> str | None:
+    def _due_reply(self, note: IncidentRecord, case: Alert, target: DeliveryTarget, posted_at: datetime) -> str | None:
         """The reply that the thread lacks, if any."""
         finding = case.finding
         if finding.state in _CLOSED:
@@ -227,7 +227,7 @@ class _Run:
             return None
         return f"{REMINDER} {1 + sum(1 for what, post in note.posts.items() if what.startswith(REMINDER) and post['ts'])}"
 
-    def _waits(self, case: Alert, target: Target) -> str | None:
+    def _waits(self, case: Alert, target: DeliveryTarget) -> str | None:
         """Why the message waits; None if it does not."""
         until = case.context.snoozed_until
         if until is not None and until > self.now:

@@ -13,7 +13,7 @@ from plumbline.alerts.channel import OPENED, AlertChannel
 from plumbline.alerts.message import HEADER_LIMIT, SECTION_LIMIT, TEXT_LIMIT, Message
 from plumbline.alerts.slack.mrkdwn import escape, truncate
 from plumbline.alerts.thread import POSTING, Thread
-from plumbline.answers.costed_findings import Entry
+from plumbline.answers.costed_findings import CostedFinding
 from plumbline.archive import Archive, IncidentRecord
 from plumbline.findings.compared import Compared
 from plumbline.findings.headline import headline, one_per_headline
@@ -38,7 +38,7 @@ class Digest:
 
     month: str
     on: date
-    entries: tuple[Entry, ...]
+    entries: tuple[CostedFinding, ...]
     simulated: bool = False
     compared: Compared | None = None
 
@@ -47,15 +47,15 @@ class Digest:
         """Open findings of the other sort."""
         return sum(e.settled is None and e.finding.simulated != self.simulated for e in self.entries)
 
-    def waiting(self) -> list[Entry]:
+    def waiting(self) -> list[CostedFinding]:
         """Open and acknowledged findings by cost, highest first; then by severity and age."""
         entries = [e for e in self.entries if e.settled is None and e.finding.simulated == self.simulated]
         return sorted(entries, key=lambda e: (-abs(e.cost.usd or 0.0), gravity(e.finding.severity), e.opened, e.finding.finding_id))
 
-    def opened(self) -> list[Entry]:
+    def opened(self) -> list[CostedFinding]:
         return [e for e in self.entries if f"{e.opened:%Y-%m}" == self.month and e.finding.simulated == self.simulated]
 
-    def settled(self, state: str) -> list[Entry]:
+    def settled(self, state: str) -> list[CostedFinding]:
         """Findings `accepted` or `resolved` in the month."""
         over = [e for e in self.entries if e.settled is not None and f"{e.settled:%Y-%m}" == self.month and e.finding.state == state]
         return [e for e in over if e.finding.simulated == self.simulated]
@@ -99,7 +99,7 @@ def _total(digest: Digest) -> str:
     )
 
 
-def _line(place: int, what: str, entries: Sequence[Entry], on: date) -> str:
+def _line(place: int, what: str, entries: Sequence[CostedFinding], on: date) -> str:
     entry, finding = entries[0], entries[0].finding
     ids = ", ".join(f"`{e.finding.finding_id}`" for e in entries[:3])
     age = f"open {format_count((on - entry.opened).days, 'day')}"
@@ -111,9 +111,9 @@ def _money(cost: MonthlyCost) -> str:
     return "cost unknown" if cost.usd is None else format_monthly(cost.usd)
 
 
-def _sums(waiting: Sequence[Entry], names: Callable[[Entry], Iterable[str]]) -> list[str]:
+def _sums(waiting: Sequence[CostedFinding], names: Callable[[CostedFinding], Iterable[str]]) -> list[str]:
     """One line for each name, highest cost first: total cost and number of findings."""
-    groups: dict[str, list[Entry]] = defaultdict(list)
+    groups: dict[str, list[CostedFinding]] = defaultdict(list)
     for entry in waiting:
         for name in names(entry):
             groups[name].append(entry)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from plumbline.alerts.message import AlertContext, finding_links
-from plumbline.alerts.slack.mrkdwn import Span, parse_spans, unescape
+from plumbline.alerts.slack.mrkdwn import StyledSpan, parse_spans, unescape
 from plumbline.presentation.metric_history import History, HistoryPoint
 from plumbline.results.finding import Finding, Member
 
@@ -31,11 +31,11 @@ class Preview:
 
 
 @dataclass(frozen=True)
-class Line:
+class PreviewLine:
     """One line of a message in a terminal. `kind`: header, text, context or divider."""
 
     kind: str
-    spans: tuple[Span, ...] = ()
+    spans: tuple[StyledSpan, ...] = ()
 
 
 def page(message: Message, picture: Picture | None = None, details: Message | None = None) -> str:
@@ -58,15 +58,15 @@ def page(message: Message, picture: Picture | None = None, details: Message | No
     )
 
 
-def lines(message: Message) -> list[Line]:
+def lines(message: Message) -> list[PreviewLine]:
     """The message line by line, fields below each other. ValueError for a block that is not known here."""
-    shown_lines: list[Line] = []
+    shown_lines: list[PreviewLine] = []
     for block in message.blocks:
         kind = _block_type(block)
         if kind == "divider":
-            shown_lines.append(Line("divider"))
+            shown_lines.append(PreviewLine("divider"))
         elif kind == "header":
-            shown_lines.append(Line("header", (Span(block["text"]["text"], bold=True),)))
+            shown_lines.append(PreviewLine("header", (StyledSpan(block["text"]["text"], bold=True),)))
         elif kind == "context":
             shown_lines += _lines("context", [e["text"] for e in block["elements"] if "text" in e])
         else:
@@ -75,8 +75,8 @@ def lines(message: Message) -> list[Line]:
     return shown_lines
 
 
-def _lines(kind: str, texts: Sequence[str]) -> list[Line]:
-    return [Line(kind, tuple(parse_spans(line))) for text in texts for line in text.split("\n")]
+def _lines(kind: str, texts: Sequence[str]) -> list[PreviewLine]:
+    return [PreviewLine(kind, tuple(parse_spans(line))) for text in texts for line in text.split("\n")]
 
 
 def _block_type(block: dict[str, Any]) -> str:

@@ -34,7 +34,7 @@ _SILENT = 3
 
 
 @dataclass(frozen=True)
-class Availability:
+class AvailabilityMonth:
     """A calendar month (UTC) from `begin`, as far as it has elapsed, without excluded windows: `elapsed_s`.
 
     `share`: answers of the checks that were answered or missed by the provider. `up`: seen as up, disjoint. `single`: what misses of the provider's
@@ -81,7 +81,7 @@ class Availability:
         return uptime_bounds((self,))
 
 
-def uptime_bounds(months: Sequence[Availability]) -> tuple[float, float] | None:
+def uptime_bounds(months: Sequence[AvailabilityMonth]) -> tuple[float, float] | None:
     """Lower and upper bound of the uptime over the elapsed time of months; None where no check counts in any."""
     elapsed = sum(m.elapsed_s for m in months)
     if not elapsed or not any(m.share.n for m in months):
@@ -105,7 +105,7 @@ class AvailabilityHistory:
     """Checks of one kind over some months: `months` newest first, `outages` newest first, `hours` of the week."""
 
     kind: WatchKind
-    months: tuple[Availability, ...]
+    months: tuple[AvailabilityMonth, ...]
     outages: tuple[Outage, ...]
     hours: tuple[HourOfWeek, ...]
 
@@ -162,7 +162,7 @@ def availability(
     every_s: float,
     now: datetime,
     excluded: Sequence[TimeSpan] = (),
-) -> Availability:
+) -> AvailabilityMonth:
     """The month that `at` lies in. `observations`: of one kind, oldest first, best with the last one before the month and the first one after it;
     `known`: outages, also those that began earlier. `every_s`: the declared interval of the checks. `excluded`: windows such as maintenance, in which nothing counts."""
     begin, end = month_span(at)
@@ -198,7 +198,7 @@ def availability(
     single = _shared(without(elapsed, down), missed)
     watched = total_s(_shared(without(elapsed, down), covered))
     certain = 1 - (wilson_interval(outside[True], outside.total()).high or 0.0) if outside.total() else 0.0
-    return Availability(
+    return AvailabilityMonth(
         begin,
         wilson_interval(counted[True], counted.total()),
         total_s(elapsed),

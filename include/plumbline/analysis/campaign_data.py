@@ -100,7 +100,7 @@ class SeriesDrift:
 
 
 @dataclass(frozen=True)
-class Quality:
+class CampaignQuality:
     """The verdict of the quality checks on one attempt: accept, annotate or reject, with the reason."""
 
     action: str
@@ -129,7 +129,7 @@ class CampaignData:
     planned: tuple[Trial, ...] = ()
     findings: tuple[FindingRow, ...] = ()
     drift: tuple[SeriesDrift, ...] = ()
-    quality: Mapping[tuple[str, int], Quality] = field(default_factory=dict)
+    quality: Mapping[tuple[str, int], CampaignQuality] = field(default_factory=dict)
     store: ResultStore | None = None
     purchase: Purchase = "on_demand"
     workloads: Mapping[str, AnyWorkload] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Any
 
-from plumbline.analysis.campaign_data import CampaignData, Quality
+from plumbline.analysis.campaign_data import CampaignData, CampaignQuality
 from plumbline.analysis.scorecards.comparison_class import FACTS
 from plumbline.analysis.trial_sample import USABLE, Conditions, MetricValue, TrialSample
 from plumbline.declarations import Criterion, Trial
@@ -17,7 +17,9 @@ from plumbline.results.document import ReplicaCount
 from plumbline.results.launch_record import launch_metrics
 
 
-def sample_of(document: ResultDocument, quality: Quality | None = None, resolved: Mapping[str, Criterion] | None = None) -> TrialSample:
+def sample_of(
+    document: ResultDocument, quality: CampaignQuality | None = None, resolved: Mapping[str, Criterion] | None = None
+) -> TrialSample:
     """One attempt as plain numbers. An attempt that the quality checks rejected counts as invalid, with their reasons."""
     trial = document.trial
     numbers = TrialSample(
@@ -61,7 +63,7 @@ def conditions_of(document: ResultDocument) -> Conditions:
     )
 
 
-def with_quality_verdict(numbers: TrialSample, quality: Quality) -> TrialSample:
+def with_quality_verdict(numbers: TrialSample, quality: CampaignQuality) -> TrialSample:
     """The attempt after the quality checks: a rejected one is invalid, one with a note degraded, each with their reasons."""
     if quality.action == "accept":
         return numbers

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from plumbline.analysis.campaign_data import CampaignHistory, ChoiceKey, FindingRow
 from plumbline.analysis.decisions.decision_record import read_decisions
 from plumbline.answers.claims import Claimable, claimable
-from plumbline.answers.costed_findings import Entry, costed_findings
+from plumbline.answers.costed_findings import CostedFinding, costed_findings
 from plumbline.answers.fleet_year import MONTHS, speed_index
 from plumbline.archive import Archive, FindingView
 from plumbline.archive.pages import CampaignHead
@@ -62,7 +62,7 @@ def _neighbours(archive: Archive, campaign_id: str) -> tuple[list[CampaignHead],
     return heads[at + 1 : at + MONTHS], heads[at], heads[:at][::-1]
 
 
-def finding_row(view: FindingView, entry: Entry | None = None) -> FindingRow:
+def finding_row(view: FindingView, entry: CostedFinding | None = None) -> FindingRow:
     """The finding as a report shows it; with the entry's cost and teams."""
     row = FindingRow(
         view.finding_id, view.series_key, view.kind, view.severity, view.headline, view.state,
@@ -78,7 +78,7 @@ def finding_row(view: FindingView, entry: Entry | None = None) -> FindingRow:
     return row
 
 
-def _rows(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> list[tuple[FindingRow, Entry]]:
+def _rows(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> list[tuple[FindingRow, CostedFinding]]:
     """The findings with their digest entries; first choices that one cause moved are one."""
     entries, claims = costed_findings(archive, declared, views), claimable(archive, declared, views)
     rows = [

@@ -18,7 +18,7 @@ from plumbline.results.sample import Series
 
 
 @dataclass(frozen=True)
-class Entry:
+class CostedFinding:
     """A finding with its monthly cost. `settled`: the day it was closed, None while open. `teams`: those that use its workloads."""
 
     finding: Finding
@@ -28,7 +28,7 @@ class Entry:
     teams: tuple[str, ...] = ()
 
 
-def costed_findings(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> dict[str, Entry]:
+def costed_findings(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> dict[str, CostedFinding]:
     """Finding's id → the finding with its monthly cost and the teams that use its workloads; one that cannot be read is left out."""
     costs, entries = monthly_costs(archive, declared, views), {}
     for view in views:
@@ -37,7 +37,7 @@ def costed_findings(archive: Archive, declared: Declarations, views: Sequence[Fi
     return entries
 
 
-def _entry(declared: Declarations, view: FindingView, cost: MonthlyCost) -> Entry:
+def _entry(declared: Declarations, view: FindingView, cost: MonthlyCost) -> CostedFinding:
     finding = Finding.of(view.detail).with_state(view.state)
     workloads = {(s.kind, s.workload) for s in (Series.parse(key) for key in finding.series if key)}
     teams = tuple(
@@ -48,4 +48,4 @@ def _entry(declared: Declarations, view: FindingView, cost: MonthlyCost) -> Entr
     if FirstChoice.has(finding):
         teams = (FirstChoice.choice(finding)[0],)
     settled = view.updated_at.date() if view.state in SETTLED else None
-    return Entry(finding, cost, view.opened_at.date(), settled, teams)
+    return CostedFinding(finding, cost, view.opened_at.date(), settled, teams)

@@ -9,7 +9,7 @@ from threading import Lock
 
 from pydantic import ValidationError
 
-from plumbline.analysis.campaign_data import Quality
+from plumbline.analysis.campaign_data import CampaignQuality
 from plumbline.analysis.cost.priced_trials import with_costs
 from plumbline.analysis.decisions.current_results import CurrentResults, ExcludedSeries, Place, TeamDecision, decide_choice
 from plumbline.analysis.document_sample import sample_of, with_quality_verdict
@@ -108,7 +108,7 @@ def current_results(
     for attempt in attempts:
         if (one := documents.get(attempt.trial_pk)) is not None:
             reasons = tuple(f"{r.code}: {r.detail}" for r in attempt.quality_reasons)
-            numbers = with_quality_verdict(one.numbers, Quality(attempt.quality_action, reasons))
+            numbers = with_quality_verdict(one.numbers, CampaignQuality(attempt.quality_action, reasons))
             trials.append(replace(numbers, resolved=resolved.get(attempt.series_key, {})))
     providers = all_with_effective_prices(
         (declared.providers.get(name, p) for name, p in sorted(places.items())), archive.prices(sorted(places))

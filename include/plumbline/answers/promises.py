@@ -16,7 +16,7 @@ from plumbline.archive.trends import LaunchCounts
 from plumbline.declarations import Criterion, Declarations, Provider
 from plumbline.declarations.promises import PROMISES, JudgedPromise
 from plumbline.declarations.promises.availability import MONTHS
-from plumbline.declarations.promises.judging.evidence import Evidence, Outage, provider_outages
+from plumbline.declarations.promises.judging.evidence import Outage, PromiseEvidence, provider_outages
 from plumbline.declarations.promises.judging.promise import SOURCES
 from plumbline.declarations.promises.judging.row import PromiseRow
 from plumbline.declarations.promises.judging.share import tries_to_keep
@@ -70,7 +70,7 @@ def provider_promises(archive: Archive, declared: Declarations, name: str) -> Pr
     ended: Counter[str | None] = Counter()
     for each in launches:
         ended.update(each.ended)
-    seen = Evidence(
+    seen = PromiseEvidence(
         now,
         ended,
         _lead_time(provider, launches),

@@ -15,7 +15,7 @@ from plumbline.alerts import Message, chart, render
 from plumbline.alerts.digest import render_digest
 from plumbline.alerts.message import render_details
 from plumbline.alerts.preview import EXAMPLE_CONTEXT, EXAMPLE_FINDING, EXAMPLE_HISTORY, Preview, lines, page
-from plumbline.alerts.slack.mrkdwn import Span
+from plumbline.alerts.slack.mrkdwn import StyledSpan
 from plumbline.answers.compared_series import compared_series
 from plumbline.cli.output import Json, clear_errors, completed, emit, fail, out, read_archive
 from plumbline.declarations import DeclarationError, load
@@ -137,7 +137,7 @@ def _print(message: Message) -> None:
             out.print(text)
 
 
-def _style(span: Span) -> str:
+def _style(span: StyledSpan) -> str:
     if span.link:
         return f"link {span.link}"
     return "bold" if span.bold else "cyan" if span.code else "yellow" if span.mention else ""

@@ -41,7 +41,7 @@ from plumbline.cli.output import (
 from plumbline.cli.scorecard import show_unusable
 from plumbline.cli.verdict import show_verdict
 from plumbline.declarations import DeclarationError, Declarations, Trial, installation_paths, load
-from plumbline.embedded.campaign import CampaignError, CampaignState, Outcome, TrialState, run_campaign
+from plumbline.embedded.campaign import CampaignError, CampaignOutcome, CampaignState, TrialState, run_campaign
 from plumbline.embedded.client import AirflowError
 from plumbline.embedded.connections import airflow_environment, prepare
 from plumbline.embedded.server import AirflowServer, PoolKeeper, ServerError
@@ -257,7 +257,7 @@ def load_with_local_gpus() -> Declarations:
     return load_declarations()
 
 
-def measure_campaign(declared: Declarations, request: RunRequest, providers: list[str] | None) -> Outcome:
+def measure_campaign(declared: Declarations, request: RunRequest, providers: list[str] | None) -> CampaignOutcome:
     """Start Airflow, run the campaign with live progress, stop Airflow again. Leaves with a sentence and an exit code if it cannot."""
     try:
         planned = planned_trials(declared, request, providers)
@@ -321,7 +321,7 @@ def _facts(concluded: Conclusions) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _show(concluded: Conclusions, outcome: Outcome) -> None:
+def _show(concluded: Conclusions, outcome: CampaignOutcome) -> None:
     data = concluded.campaign
     show_verdict(campaign_verdict(concluded), most=5)
     show_unusable(data)

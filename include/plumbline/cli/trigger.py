@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import typer
 
-from plumbline.analysis.cost.budget import Balance, BudgetUse, Limit, sum_limits
+from plumbline.analysis.cost.budget import Balance, BudgetLimit, BudgetUse, sum_limits
 from plumbline.answers.provider_use import budget_balance, forecast_month
 from plumbline.cli.campaign import Kinds, Placed, Repeats, Workloads, load_declarations, run_request
 from plumbline.cli.declared import declared_providers
@@ -112,7 +112,7 @@ def _figures(balance: Balance, rerun: BudgetUse) -> dict[str, object]:
     }
 
 
-def _show_balances(balances: list[tuple[Balance, BudgetUse]], sums: tuple[Limit, ...]) -> None:
+def _show_balances(balances: list[tuple[Balance, BudgetUse]], sums: tuple[BudgetLimit, ...]) -> None:
     if not balances:
         out.print("no provider declares a budget; `budget: {usd_per_month: 5000}` in a declaration sets one")
         return

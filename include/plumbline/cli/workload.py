@@ -179,10 +179,10 @@ def prompts(
     """Fetch, render and tokenise a workload's own prompts, compare them with the model's context and show their lengths; no server starts."""
     spec = inference_workload(name)
     # NumPy and the tokenizers take half a second, which `plumbline workload --help` does not wait for.
-    from plumbline.harness.inference.load.own_prompts import FetchFailed
+    from plumbline.harness.inference.load.own_prompts import PromptFetchFailed
     from plumbline.workflows.check_prompts import check_prompts
 
-    with clear_errors(ValueError, FetchFailed):
+    with clear_errors(ValueError, PromptFetchFailed):
         checked = check_prompts(spec, tokenizer)
 
     def show() -> None:

@@ -23,7 +23,7 @@ from plumbline.dashboard.acting import Acting
 from plumbline.dashboard.pages import all_routes
 from plumbline.dashboard.rendering import base_path, make_renderer, wants_json
 from plumbline.dashboard.site import Site
-from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader, NoArchive
+from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader, MissingArchive
 from plumbline.declarations import DeclarationError, installation_paths
 from plumbline.results import InvalidResult
 
@@ -55,7 +55,7 @@ def create_app(
     reader = ArchiveReader(archive_url or installation_paths().archive_url)
     pages = make_renderer(all_simulated=reader.all_simulated)
 
-    @app.exception_handler(NoArchive)
+    @app.exception_handler(MissingArchive)
     def _empty(request: Request, error: Exception) -> Response:
         return pages.message(request, "No results yet", f"No archive: {error}. The first campaign creates it.")
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from plumbline.declarations.providers.amounts import Exchanged
 from plumbline.declarations.providers.provider import PriceSourceBase
-from plumbline.metrics.units import Money
+from plumbline.metrics.units import MoneyType
 
 _OF_MONEY = (Exchanged, PriceSourceBase)
 """Models that are about money whatever their fields are."""
@@ -41,13 +41,13 @@ def _money_fields(model: type[BaseModel]) -> frozenset[str]:
     """Names of the fields that are amounts themselves, also in a tuple or mapping; not those of models that have such fields."""
     fields = model.model_fields.items()
     return frozenset(
-        n for n, f in fields if n.startswith("usd_") or _is_money(f.annotation) or any(isinstance(m, Money) for m in f.metadata)
+        n for n, f in fields if n.startswith("usd_") or _is_money(f.annotation) or any(isinstance(m, MoneyType) for m in f.metadata)
     )
 
 
 def _is_money(annotation: Any) -> bool:
     # The arguments of an Annotated are its type and its metadata.
-    return isinstance(annotation, Money) or any(_is_money(each) for each in get_args(annotation))
+    return isinstance(annotation, MoneyType) or any(_is_money(each) for each in get_args(annotation))
 
 
 def _is_priced(value: Any) -> bool:

@@ -19,7 +19,7 @@ from plumbline.dashboard.access import ArchiveWithoutCosts, without_costs
 from plumbline.declarations import Declarations, installation_paths, load
 
 
-class NoArchive(LookupError):
+class MissingArchive(LookupError):
     """There is no archive yet; reading must not create one."""
 
 
@@ -46,7 +46,7 @@ class ArchiveReader:
         """Whether there are results and none of them was measured; False while the archive cannot be read."""
         try:
             return self.archive().simulated_only()
-        except (NoArchive, SchemaMismatch, SQLAlchemyError):
+        except (MissingArchive, SchemaMismatch, SQLAlchemyError):
             return False
 
     def _current(self) -> Archive:
@@ -66,7 +66,7 @@ class ArchiveReader:
         try:
             return Path(str(parsed.database)).stat().st_ino
         except FileNotFoundError:
-            raise NoArchive(f"{parsed.database} does not exist yet") from None
+            raise MissingArchive(f"{parsed.database} does not exist yet") from None
 
 
 def _read_only(url: str) -> Any:

@@ -140,7 +140,7 @@ class CampaignError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CampaignOutcome:
     """`problems`: failures of our own steps, one text each; failed trials are data, in `trials`. `report`: the HTML file, None without one."""
 
     campaign_id: str
@@ -156,7 +156,7 @@ class Outcome:
 
 def run_campaign(
     server: AirflowServer, declared: Declarations, request: RunRequest, planned: dict[str, list[Trial]], on_state: OnState
-) -> Outcome:
+) -> CampaignOutcome:
     """Measure the planned trials, review and report them. Blocks; calls `on_state` about twice a second.
 
     On any exit, Ctrl-C too, its runs and trials are ended. Raises CampaignError, ServerError or AirflowError.
@@ -196,7 +196,7 @@ class _Campaign:
     declared_at: int = 0
     broken: str = ""
 
-    def run(self) -> Outcome:
+    def run(self) -> CampaignOutcome:
         self.stage = "measuring"
         self._measure()
         self.stage = "reviewing"
@@ -205,7 +205,7 @@ class _Campaign:
         report = self._report()
         self.stage = "done"
         self._report_state()
-        return Outcome(self.asked.campaign_id, self.trials, report, tuple(self.problems))
+        return CampaignOutcome(self.asked.campaign_id, self.trials, report, tuple(self.problems))
 
     @contextmanager
     def dags_ready(self) -> Iterator[None]:

@@ -20,7 +20,7 @@ from plumbline.analysis.drift.comparison import Comparison, MetricComparison, Re
 from plumbline.declarations.promises.judging.launches import OPERATOR_FAULTS, UNPROVEN
 from plumbline.findings.phrases import without_share
 from plumbline.findings.types import about_facts, about_failures
-from plumbline.findings.types.environment import Environment
+from plumbline.findings.types.environment import EnvironmentFinding
 from plumbline.findings.types.failed_launches import FailedLaunches
 from plumbline.findings.types.gpu_errors import GpuErrors
 from plumbline.findings.types.missing_trials import MissingTrials
@@ -114,7 +114,7 @@ def _environment(comparison: Comparison) -> Finding | None:
     return _finding(
         comparison,
         kind="environment",
-        subject=Environment.subject,
+        subject=EnvironmentFinding.subject,
         severity="warn",
         title=f"environment changed: {changes[0].text}",
         evidence=f"environment changed: {shorten(m.fact for m in members)}",

@@ -21,7 +21,7 @@ from plumbline.findings.headline import cause_of, is_price_change
 from plumbline.findings.phrases import price_cause
 from plumbline.findings.types import about_price, type_of
 from plumbline.findings.types.first_choice import FirstChoice
-from plumbline.findings.types.price_change import PriceChange
+from plumbline.findings.types.price_change import PriceFinding
 from plumbline.metrics.formatting import format_change, format_count, format_money_change, join_words, shorten
 from plumbline.results.finding import ChoiceMove, Finding, FindingKind, Member, PriceMove, Severity, finding_id
 from plumbline.words.decisions import with_certainty, with_probability
@@ -230,13 +230,13 @@ def join_stories(findings: Sequence[Finding], clouds: Mapping[str, str]) -> tupl
 def _with_shared_prices(findings: Sequence[Finding], clouds: Mapping[str, str]) -> list[Finding]:
     """With the cloud as the cause where several of its regions took the same change of price, and the prices of all of them."""
     together: dict[str, dict[str, PriceMove]] = {}
-    by_cloud = {f.finding_id: PriceChange().describe(f, clouds.get(f.provider, f.provider)) for f in findings if is_price_change(f)}
+    by_cloud = {f.finding_id: PriceFinding().describe(f, clouds.get(f.provider, f.provider)) for f in findings if is_price_change(f)}
     for finding in findings:
         for text in (by_cloud.get(finding.finding_id), *(finding.causes if FirstChoice.has(finding) else ())):
             if text is not None:
                 together.setdefault(text, {}).update({p.provider: p for p in finding.prices})
     renamed = {
-        PriceChange().describe(f, f.provider): by_cloud[f.finding_id]
+        PriceFinding().describe(f, f.provider): by_cloud[f.finding_id]
         for f in findings
         if f.finding_id in by_cloud and len(together[by_cloud[f.finding_id]]) > 1
     }
@@ -244,7 +244,7 @@ def _with_shared_prices(findings: Sequence[Finding], clouds: Mapping[str, str]) 
     for finding in findings:
         causes = finding.causes
         if finding.finding_id in by_cloud:
-            shared = renamed.get(PriceChange().describe(finding, finding.provider))
+            shared = renamed.get(PriceFinding().describe(finding, finding.provider))
             causes = () if shared is None else (shared,)
         elif about_price(finding):
             causes = tuple(renamed.get(cause, cause) for cause in causes)
@@ -284,7 +284,7 @@ def decision_impact(archive: Archive, finding: Finding, since: datetime) -> str:
 
 def _moved_for_better(finding: Finding) -> bool | None:
     """Whether the provider improved; None if unknown."""
-    if isinstance(type_of(finding), PriceChange):
+    if isinstance(type_of(finding), PriceFinding):
         return None if not finding.effect else finding.effect < 0
     verdict = finding.direction_of(finding.series_key)
     return None if verdict not in ("regressed", "improved") else verdict == "improved"

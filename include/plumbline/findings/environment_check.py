@@ -16,7 +16,7 @@ from datetime import date
 from plumbline.analysis.drift.environment import EnvironmentChange, diff_nodes, fact_name, format_values
 from plumbline.declarations.thresholds import EnvironmentRules
 from plumbline.findings import Reconciliation, provider_finding, unsettled_id
-from plumbline.findings.types.environment import Environment
+from plumbline.findings.types.environment import EnvironmentFinding
 from plumbline.metrics.formatting import shorten
 from plumbline.results.finding import Finding, Member
 from plumbline.results.sample import Facts, Scalar
@@ -52,10 +52,10 @@ def reconcile_environment(
     """Compare the nodes' facts with the accepted ones. `open_findings`: the provider's unsettled findings, `settled` the ids of the others; `rerun`:
     a phrase, what starts because of a change, or why nothing does."""
     changes = tuple(change for change in diff_nodes(accepted.facts, nodes, rules) if change.matters)
-    same = [s for s in open_findings if s.provider == provider and Environment.has(s)]
+    same = [s for s in open_findings if s.provider == provider and EnvironmentFinding.has(s)]
     known = {fact_name(m.name) for s in same for m in s.members}
     fresh = [change for change in changes if fact_name(change.key) not in known]
-    name = unsettled_id(provider, day.isoformat(), "environment", Environment.subject, settled)
+    name = unsettled_id(provider, day.isoformat(), "environment", EnvironmentFinding.subject, settled)
     shown_names = {fact_name(key) for key in accepted.facts if any(node.get(key) is not None for node in nodes)}
     now = {fact_name(change.key): change for change in changes}
     continued, resolved = [], []
@@ -133,7 +133,7 @@ def _finding(
     return provider_finding(
         provider,
         "environment",
-        Environment.subject,
+        EnvironmentFinding.subject,
         name=name,
         since=day.isoformat(),
         severity="warn",

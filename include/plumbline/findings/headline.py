@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from plumbline.findings.types import type_of
-from plumbline.findings.types.price_change import PriceChange
+from plumbline.findings.types.price_change import PriceFinding
 from plumbline.metrics.formatting import format_monthly_change, join_words, shorten
 from plumbline.results.finding import ChoiceMove, Finding
 
@@ -41,7 +41,7 @@ def one_per_headline(lines: Iterable[tuple[str, _Line]]) -> dict[str, list[_Line
 
 def is_price_change(finding: Finding) -> bool:
     """Whether it is a provider's changed price: neither a held one nor a first choice that a price moved."""
-    return PriceChange.has(finding) and finding.effect is not None
+    return PriceFinding.has(finding) and finding.effect is not None
 
 
 def cause_of(finding: Finding) -> str:

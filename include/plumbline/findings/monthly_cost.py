@@ -17,7 +17,7 @@ from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.findings.types import about_price, about_speed, type_of
 from plumbline.findings.types.first_choice import FirstChoice
-from plumbline.findings.types.price_change import PriceChange
+from plumbline.findings.types.price_change import PriceFinding
 from plumbline.metrics.formatting import format_amount, format_money, format_money_change, format_monthly, format_significant
 from plumbline.results.finding import Finding, Member, PriceMove
 from plumbline.results.sample import Series
@@ -140,7 +140,7 @@ def _time_change(member: Member) -> _TimeChange:
 def _price_change_cost(finding: Finding, alerts: Alerts, provider: Provider | None, on: date, accepted: Accepted | None) -> MonthlyCost:
     if finding.effect is None:
         return MonthlyCost(None, "")
-    purchase = PriceChange.purchase_of(finding)
+    purchase = PriceFinding.purchase_of(finding)
     if finding.prices:
         return _price_moves_cost(finding.prices, [v for v in alerts.volumes if v.purchase == purchase])
     # Of an older version.

@@ -15,7 +15,7 @@ from dataclasses import replace
 from plumbline.analysis.prices.check import PriceVerdict
 from plumbline.findings import Reconciliation, provider_finding
 from plumbline.findings.types.held_price import HeldPrice
-from plumbline.findings.types.price_change import PriceChange, format_price_name
+from plumbline.findings.types.price_change import PriceFinding, format_price_name
 from plumbline.metrics.formatting import format_amount, format_money, format_money_change
 from plumbline.results.finding import Finding, Member, PriceMove, Severity
 from plumbline.results.price_reading import Reading
@@ -44,7 +44,7 @@ def reconcile_prices(
     new, continued, unchanged, resolved = [], [], [], []
     for checked in checks:
         reading = checked.reading
-        change, hold = (each.find(open_findings, reading.purchase, reading.term) for each in (PriceChange, HeldPrice))
+        change, hold = (each.find(open_findings, reading.purchase, reading.term) for each in (PriceFinding, HeldPrice))
         finding = price_finding(checked, simulated, unit)
         if checked.status == "outdated":  # says nothing about what is open
             unchanged += [open_finding for open_finding in (change, hold) if open_finding is not None]
@@ -78,7 +78,7 @@ def _changed_finding(checked: PriceVerdict, simulated: bool, unit: str) -> Findi
     )
     return _finding(
         checked,
-        PriceChange,
+        PriceFinding,
         severity,
         title=f"{format_price_name(reading.purchase, reading.term)} price {move}",
         evidence=f"{proof} ({format_price_source(reading)})",
@@ -106,7 +106,7 @@ def _held_finding(checked: PriceVerdict, simulated: bool, unit: str) -> Finding:
 
 
 def _finding(
-    checked: PriceVerdict, of: type[PriceChange], severity: Severity, *, title: str, evidence: str, consequence: str, simulated: bool
+    checked: PriceVerdict, of: type[PriceFinding], severity: Severity, *, title: str, evidence: str, consequence: str, simulated: bool
 ) -> Finding:
     reading = checked.reading
     gpus, accepted = reading.gpus, checked.accepted

@@ -16,7 +16,7 @@ from plumbline.analysis.drift.environment import fact_name
 from plumbline.findings import Reconciliation
 from plumbline.findings.campaign import grouped
 from plumbline.findings.types import type_of
-from plumbline.findings.types.environment import Environment
+from plumbline.findings.types.environment import EnvironmentFinding
 from plumbline.results.finding import Finding
 
 
@@ -55,7 +55,7 @@ def _parts(finding: Finding, open_findings: Sequence[Finding]) -> list[tuple[Fin
     same = [s for s in open_findings if s.identity == finding.identity]
     here = next((s for s in same if s.campaign_id == finding.campaign_id), None)
     known = [s for s in same if s is not here and (s.campaign_id is None or finding.series_key in s.series)]
-    if not Environment.has(finding):
+    if not EnvironmentFinding.has(finding):
         moved = finding.direction_of(finding.series_key)
         match = next((s for s in known if s.direction_of(finding.series_key) == moved), here)
         return [(finding, match)]

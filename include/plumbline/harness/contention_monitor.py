@@ -24,7 +24,7 @@ from typing import Literal
 from plumbline.declarations import ValidityLimits
 from plumbline.harness.environment.container import cgroup_folders
 from plumbline.harness.gpu_monitor import GpuPhaseMonitor
-from plumbline.harness.measurement import Judgement, Watched, degraded
+from plumbline.harness.measurement import TrialJudgement, Watched, degraded
 from plumbline.harness.network_counters import counter_rows, read_counters
 from plumbline.harness.other_programs import ProcessCpu, Snapshot, busiest_programs, snapshot
 from plumbline.metrics import Phase
@@ -204,12 +204,12 @@ class ContentionMonitor:
         """What the network of the namespace counted in each judged phase."""
         return [row for phase, gained in self._network.items() for row in counter_rows(phase, gained)]
 
-    def judgements(self, limits: ValidityLimits, phase: Phase = "steady") -> list[Judgement]:
+    def judgements(self, limits: ValidityLimits, phase: Phase = "steady") -> list[TrialJudgement]:
         """Judgements that make the phase less than valid. An unobserved phase is degraded; a sweep, which most costs rest on, is judged with it."""
         also = [one for one in JUDGED_PHASES if phase == "steady" != one and (one, "foreign_cpu") in self._signals]
         return [*(j for one in (phase, *also) for j in self._judge_load(one, limits)), *self.gpus.judgements(phase)]
 
-    def _judge_load(self, phase: Phase, limits: ValidityLimits) -> list[Judgement]:
+    def _judge_load(self, phase: Phase, limits: ValidityLimits) -> list[TrialJudgement]:
         means = {row.signal: row.mean for row in self.telemetry() if row.phase == phase}
         foreign = means.get("foreign_cpu")
         if foreign is None:
@@ -300,12 +300,12 @@ class ContentionMonitor:
             self._signals.setdefault((self._phases[-1], signal), _Signal(unit, shortest_s)).add(value, seconds)
 
 
-def _judge_threshold(code: str, value: float, degraded_from: float, invalid_from: float, what: str) -> list[Judgement]:
+def _judge_threshold(code: str, value: float, degraded_from: float, invalid_from: float, what: str) -> list[TrialJudgement]:
     if value < degraded_from:
         return []
     level: Literal["degraded", "invalid"] = "invalid" if value >= invalid_from else "degraded"
     detail = f"{what}; degraded from {degraded_from:.0%}, invalid from {invalid_from:.0%}"
-    return [Judgement(level, Reason(code=code, detail=detail))]
+    return [TrialJudgement(level, Reason(code=code, detail=detail))]
 
 
 @dataclass(frozen=True)
@@ -314,7 +314,7 @@ class MonitorSnapshot:
 
     telemetry: tuple[Telemetry, ...]
     gpu_rows: tuple[MetricRow, ...]
-    judgements: tuple[Judgement, ...]
+    judgements: tuple[TrialJudgement, ...]
     network_rows: tuple[MetricRow, ...] = ()
 
     @classmethod
@@ -344,7 +344,7 @@ class ResumedContentionMonitor(ContentionMonitor):
     def network_rows(self) -> list[MetricRow]:
         return list(self._earlier.network_rows)
 
-    def judgements(self, limits: ValidityLimits, phase: Phase = "steady") -> list[Judgement]:
+    def judgements(self, limits: ValidityLimits, phase: Phase = "steady") -> list[TrialJudgement]:
         return list(self._earlier.judgements) if phase == "steady" else super().judgements(limits, phase)
 
 

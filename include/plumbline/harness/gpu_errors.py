@@ -24,7 +24,7 @@ from typing import Any
 from plumbline.harness.environment.amd import AmdDriver, first_number
 from plumbline.harness.environment.nvidia import NvidiaDriver, active_links
 from plumbline.harness.environment.sysfs import ROOT
-from plumbline.harness.measurement import Judgement, degraded
+from plumbline.harness.measurement import TrialJudgement, degraded
 from plumbline.results import GpuCounter
 
 _POLICIES = {
@@ -228,11 +228,11 @@ class GpuHealth:
             for name in sorted({**before, **after})
         )
 
-    def judgements(self) -> list[Judgement]:
+    def judgements(self) -> list[TrialJudgement]:
         return judge_gpu_errors(self.counters(), self._read_s - self._began_s)
 
 
-def judge_gpu_errors(counters: Iterable[GpuCounter], seconds: float) -> list[Judgement]:
+def judge_gpu_errors(counters: Iterable[GpuCounter], seconds: float) -> list[TrialJudgement]:
     """`degraded` for each kind of error that is new, over `seconds` of a trial. Errors from before it do not count, however many, but a repair
     of memory that failed before does.
 

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from plumbline.harness.gpu_errors import GpuHealth
 from plumbline.harness.gpu_meters import HARMFUL_THROTTLING, SIGNAL_UNITS, THROTTLE_REASONS, Meters, open_meters
-from plumbline.harness.measurement import Judgement, degraded, telemetry_row
+from plumbline.harness.measurement import TrialJudgement, degraded, telemetry_row
 from plumbline.metrics import Phase
 from plumbline.results import GpuCounter, MetricRow, Telemetry, metric_row
 
@@ -106,8 +106,8 @@ class GpuPhaseMonitor:
     def __init__(self, interval_s: float = SAMPLE_INTERVAL_S, nvml: Any = None, amdsmi: Any = None, node: int = 0) -> None:
         self._interval_s, self._libraries, self._node = interval_s, (nvml, amdsmi), node
         self._health = GpuHealth(node)
-        self._others: dict[int, NodeGpus | None] = {}
-        self.before: list[Judgement] = []
+        self._others: dict[int, MonitoredGpus | None] = {}
+        self.before: list[TrialJudgement] = []
         """Faults of this node's GPUs before the trial, see `environment.hardware_judgements`."""
         self.announce: Callable[[Phase | None], None] = lambda _: None
         """Called with each phase that is entered, for the GPUs of other nodes."""
@@ -207,15 +207,15 @@ class GpuPhaseMonitor:
         """A row for each phase that is over, GPU and signal."""
         return [row for phase, stretch in self._stretches.items() for row in stretch.telemetry(phase)]
 
-    def add_nodes(self, others: Mapping[int, NodeGpus | None]) -> None:
+    def add_nodes(self, others: Mapping[int, MonitoredGpus | None]) -> None:
         """Add the readings of the gang's other nodes, by node; None for one that sent nothing."""
         self._others = dict(others)
 
-    def reading(self) -> NodeGpus:
+    def reading(self) -> MonitoredGpus:
         """This node's reading so far, for node 0."""
         windows = {phase: stretch.window for phase, stretch in self._stretches.items()}
         judgements = (*self.new_errors(), *self.judgements("steady"))
-        return NodeGpus(self.gpus, windows if self.gpus else {}, self.health(), judgements, self._peak_memory())
+        return MonitoredGpus(self.gpus, windows if self.gpus else {}, self.health(), judgements, self._peak_memory())
 
     def _read_health(self) -> None:
         if self._meters is not None and not self._stop.is_set():
@@ -228,7 +228,7 @@ class GpuPhaseMonitor:
         others = (gpus.health for _, gpus in sorted(self._others.items()) if gpus is not None)
         return (*self._health.counters(), *(counter for health in others for counter in health))
 
-    def new_errors(self) -> list[Judgement]:
+    def new_errors(self) -> list[TrialJudgement]:
         """Judgements on what was wrong before, and on errors since then, whichever phase they came in; of other nodes also on throttling.
 
         `node_gpus_unobserved` for a node that sent nothing, where node 0 has GPUs: unseen is not undisturbed.
@@ -266,7 +266,7 @@ class GpuPhaseMonitor:
         used = [[value for signals in after_probes for value in signals.get((gpu, "memory_used"), ())] for gpu in range(self.gpus)]
         return max((max(values) - values[0] for values in used if values), default=0.0)
 
-    def judgements(self, phase: Phase) -> list[Judgement]:
+    def judgements(self, phase: Phase) -> list[TrialJudgement]:
         """`throttled` if any GPU ran below its clocks for a reason that full load alone does not bring."""
         stretch = self._stretches.get(phase)
         if stretch is None:
@@ -287,22 +287,22 @@ reading; a node whose window differs by more measured something else."""
 
 
 @dataclass(frozen=True)
-class NodeGpus:
+class MonitoredGpus:
     """One node's GPUs over the whole job. `windows` by phase; `health` with the node's number; `judgements` on errors and throttling;
     `peak_memory`: bytes beyond those before, of the GPU with the most."""
 
     gpus: int
     windows: Mapping[Phase, GpuWindow]
     health: tuple[GpuCounter, ...]
-    judgements: tuple[Judgement, ...]
+    judgements: tuple[TrialJudgement, ...]
     peak_memory: float = 0.0
 
 
-NODE_GPUS: TypeAdapter[NodeGpus] = TypeAdapter(NodeGpus)
+NODE_GPUS: TypeAdapter[MonitoredGpus] = TypeAdapter(MonitoredGpus)
 """Parses the message with a node's reading."""
 
 
-def total_power(phase: Phase, own: GpuWindow | None, others: Mapping[int, NodeGpus | None]) -> tuple[float | None, str]:
+def total_power(phase: Phase, own: GpuWindow | None, others: Mapping[int, MonitoredGpus | None]) -> tuple[float | None, str]:
     """Power of all nodes' GPUs together in W, or None and the reason: a node without a reading is missing, never 0.
 
     `own`: node 0's window; None where its GPUs cannot be read. `others` by node; None for a node that sent nothing.

@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class TrialJudgement:
     level: Literal["degraded", "invalid"]
     reason: Reason
 
 
-def degraded(code: str, detail: str) -> Judgement:
-    return Judgement("degraded", Reason(code=code, detail=detail))
+def degraded(code: str, detail: str) -> TrialJudgement:
+    return TrialJudgement("degraded", Reason(code=code, detail=detail))
 
 
-def invalid(code: str, detail: str) -> Judgement:
-    return Judgement("invalid", Reason(code=code, detail=detail))
+def invalid(code: str, detail: str) -> TrialJudgement:
+    return TrialJudgement("invalid", Reason(code=code, detail=detail))
 
 
-def present(*judgements: Judgement | None) -> list[Judgement]:
+def present(*judgements: TrialJudgement | None) -> list[TrialJudgement]:
     return [judgement for judgement in judgements if judgement is not None]
 
 
@@ -94,7 +94,7 @@ class Measurement:
     events: list[Event] = field(default_factory=list)
     evidence: list[EvidenceFile] = field(default_factory=list)
     facts: dict[str, Scalar] = field(default_factory=dict)
-    judgements: list[Judgement] = field(default_factory=list)
+    judgements: list[TrialJudgement] = field(default_factory=list)
     seeds: dict[str, int] = field(default_factory=dict)
     hashes: dict[str, str] = field(default_factory=dict)
     guarantees: list[str] = field(default_factory=list)
@@ -110,7 +110,7 @@ class TrialFailed(Exception):
         self.partial = partial or Measurement()
 
 
-def verdict(judgements: Iterable[Judgement]) -> Validity:
+def verdict(judgements: Iterable[TrialJudgement]) -> Validity:
     """Invalid if anything says so, else degraded if anything says so, else valid. The most severe reasons come first."""
     distinct = list(dict.fromkeys(judgements))
     ordered = [item for level in ("invalid", "degraded") for item in distinct if item.level == level]
@@ -119,7 +119,7 @@ def verdict(judgements: Iterable[Judgement]) -> Validity:
     return Validity(status=ordered[0].level, reasons=tuple(item.reason for item in ordered))
 
 
-def failed_validity(failure_class: FailureClass, detail: str, judgements: Iterable[Judgement] = ()) -> Validity:
+def failed_validity(failure_class: FailureClass, detail: str, judgements: Iterable[TrialJudgement] = ()) -> Validity:
     """A trial that could not be measured. What else was wrong with it may be the cause, so it is kept behind the failure."""
     others = verdict(judgements).reasons
     return Validity(status="failed", reasons=(Reason(code=failure_class, detail=detail), *others), failure_class=failure_class)

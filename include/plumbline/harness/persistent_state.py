@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from plumbline.declarations import Trial
 from plumbline.harness.contention_monitor import MonitorSnapshot
 from plumbline.harness.launcher_protocol import DELETIONS_VARIABLE, VOLUME_VARIABLE, Deletion, parse_deletions
-from plumbline.harness.measurement import Judgement, TrialFailed, degraded
+from plumbline.harness.measurement import TrialFailed, TrialJudgement, degraded
 from plumbline.results import Event, MetricRow, Scalar
 from plumbline.whole_file import write_whole
 
@@ -144,7 +144,7 @@ def load_monitor(state: PersistentState) -> MonitorSnapshot:
     return _MONITOR.validate_python(state.get(_MONITOR_KEY))
 
 
-def environment_changes(before: Mapping[str, Scalar], now: Mapping[str, Scalar]) -> Sequence[Judgement]:
+def environment_changes(before: Mapping[str, Scalar], now: Mapping[str, Scalar]) -> Sequence[TrialJudgement]:
     """The last pod ran in another environment than the first, whose environment is the document's: the recovery is of both."""
     names = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     if not names:

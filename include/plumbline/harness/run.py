@@ -25,7 +25,7 @@ from plumbline.harness.gpu_monitor import GpuPhaseMonitor
 from plumbline.harness.image_requirements import unsupported_torch
 from plumbline.harness.interruption import Interrupted, Interruption, end_descendants, interruptible
 from plumbline.harness.launcher_protocol import Progress, progress_printer
-from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, TrialFailed, scratch_folder
+from plumbline.harness.measurement import EvidenceFile, Measurement, TrialFailed, TrialJudgement, scratch_folder
 from plumbline.harness.persistent_state import PersistentState, StartState, environment_changes, load_monitor, persistent_state_of
 from plumbline.harness.selfcheck import clocks
 from plumbline.kinds import kind_of
@@ -86,10 +86,10 @@ class _Run:
         self._network: list[MetricRow] = []
         self._telemetry: list[Telemetry] = []
         self._others: list[OtherProgram] = []
-        self._contention: list[Judgement] = []
+        self._contention: list[TrialJudgement] = []
         self._gpu_health: tuple[GpuCounter, ...] = ()
         self._gpu_serials: tuple[str, ...] = ()
-        self._gpu_errors: list[Judgement] = []
+        self._gpu_errors: list[TrialJudgement] = []
         self._selfcheck: list[CheckLine] = []
         self._measurement = Measurement()
         self._state: PersistentState | None = None

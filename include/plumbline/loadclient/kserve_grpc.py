@@ -18,7 +18,7 @@ from plumbline.loadclient.transport import Bodies, Connection, Sink, Target
 _SERVICE = "/inference.GRPCInferenceService/"
 
 
-class Transport:
+class GrpcTransport:
     """Opens connections to one server for one phase's load; `bodies[i]` is request i, serialised."""
 
     # Over one connection all that is due at a moment leaves with one call of the system; a server that limits its streams may need more.

@@ -23,7 +23,7 @@ class UnusableModel(ValueError):
 
 
 @dataclass(frozen=True)
-class Input:
+class InputTensor:
     """`shape`: −1 where any size is allowed, without the batch. `batched`: requests have a first dimension for the batch."""
 
     name: str
@@ -73,7 +73,7 @@ class KserveModel:
     """`streams`: it answers a request with any number of responses (Triton calls that decoupled)."""
 
     name: str
-    inputs: tuple[Input, ...]
+    inputs: tuple[InputTensor, ...]
     outputs: Mapping[str, int]
     streams: bool
 
@@ -106,7 +106,8 @@ def describe(address: str, model: str | None, headers: Mapping[str, str], *, tls
     optional = {each.name: each.optional for each in config.input}
     batched = config.max_batch_size > 0
     inputs = tuple(
-        Input(each.name, each.datatype, tuple(each.shape)[batched:], optional.get(each.name, False), batched) for each in metadata.inputs
+        InputTensor(each.name, each.datatype, tuple(each.shape)[batched:], optional.get(each.name, False), batched)
+        for each in metadata.inputs
     )
     outputs = {each.name: _size(each.datatype, tuple(each.shape)[batched:]) for each in metadata.outputs}
     return KserveModel(model, inputs, outputs, bool(config.model_transaction_policy.decoupled))

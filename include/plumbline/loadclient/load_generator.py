@@ -227,7 +227,7 @@ def _signals_deferred(stop: Callable[[], object]) -> Iterator[None]:
 def transport_of(target: Target, load: PhaseLoad, bodies: Bodies) -> Transport:
     """ValueError for an unknown protocol."""
     if target.protocol == "kserve_grpc":
-        return kserve_grpc.Transport(target, load, bodies)
+        return kserve_grpc.GrpcTransport(target, load, bodies)
     if target.protocol in ("kserve_http", "openai", "openai_chat"):
         from plumbline.loadclient.http_transport import http_transport  # only endpoints are spoken to over HTTP
 

@@ -47,7 +47,7 @@ class _Worker:
         self.stdin, self.stdout = self.process.stdin, self.process.stdout
         self.open = True
 
-    def give(self, job: Job) -> None:
+    def give(self, job: SendingJob) -> None:
         # One that has died already is noticed by its silence.
         with suppress(BrokenPipeError):
             pickle.dump(job, self.stdin)
@@ -109,7 +109,7 @@ def send_from_processes(
             cpu = settings.cpus[k % len(settings.cpus)] if settings.cpus else None
             own_bodies = {number: bodies[number] for number in worker.mine.tolist()}
             share = replace(settings, in_flight_cap=cap)
-            worker.give(Job(columns.fd, load, worker.mine, own_bodies, target_of_share(target, k), share, timeout_s, cpu))
+            worker.give(SendingJob(columns.fd, load, worker.mine, own_bodies, target_of_share(target, k), share, timeout_s, cpu))
         _coordinate(workers, columns, looking(log))
         outcomes = [worker.outcome() for worker in workers]
     for worker, outcome in zip(workers, outcomes, strict=True):
@@ -151,7 +151,7 @@ READY = b"ready\n"
 
 
 @dataclass(frozen=True)
-class Job:
+class SendingJob:
     """A share of the load: the requests `mine` with their bodies; `fd` is the columns' file, `cpu` the core to keep to."""
 
     fd: int

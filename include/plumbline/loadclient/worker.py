@@ -1,4 +1,4 @@
-"""One sender process, `worker.py PARENT_PID`: reads its Job from standard input, prints "ready" once connected, writes its WorkerResult to
+"""One sender process, `worker.py PARENT_PID`: reads its SendingJob from standard input, prints "ready" once connected, writes its WorkerResult to
 standard output, and ends with its parent."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from plumbline.loadclient.engine import LoadCommand
 from plumbline.loadclient.load_generator import send_share
-from plumbline.loadclient.multi_process import READY, Job, WorkerResult
+from plumbline.loadclient.multi_process import READY, SendingJob, WorkerResult
 from plumbline.loadclient.shared_columns import SharedColumns
 
 _POLL_S = 0.001
@@ -20,7 +20,7 @@ _POLL_S = 0.001
 
 def main() -> None:
     """Carry out the job on standard input."""
-    job: Job = pickle.load(sys.stdin.buffer)
+    job: SendingJob = pickle.load(sys.stdin.buffer)
     if job.cpu is not None:
         os.sched_setaffinity(0, {job.cpu})
     columns = SharedColumns(job.load, job.target.wire.stages, job.fd)

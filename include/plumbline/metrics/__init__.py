@@ -35,7 +35,7 @@ LoadPhase = Literal["warmup", "steady", "context", "stress", "sweep", "burst", "
 
 
 @dataclass(frozen=True)
-class Range:
+class ValueRange:
     """Possible values, in the metric's unit. `low` itself is allowed unless `above` (strictly above low)."""
 
     low: float
@@ -49,7 +49,7 @@ class Range:
         return f"{'above' if self.above else 'at least'} {self.low:g} and at most {self.high:g}"
 
 
-_OF_CV = Range(0.0, 1e3, above=False)
+_OF_CV = ValueRange(0.0, 1e3, above=False)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Metric:
     statistic: str
     group: Group
     description: str
-    range: Range
+    range: ValueRange
     warn: float | None = None
     page: float | None = None
     sample: Sample | None = None
@@ -70,18 +70,18 @@ class Metric:
     declared: bool = False
     of_provider: bool = False
 
-    def possible(self, statistic: str) -> Range:
+    def possible(self, statistic: str) -> ValueRange:
         """The possible values of a statistic, in the metric's unit; of `cv` a plain ratio."""
         if statistic == "cv":
             return _OF_CV
         return replace(self.range, above=False) if statistic == "stddev" else self.range
 
 
-def _range(ends: Mapping[str, float], of_unit: Mapping[str, float]) -> Range:
+def _range(ends: Mapping[str, float], of_unit: Mapping[str, float]) -> ValueRange:
     """The range with these ends; an absent one is that of the unit."""
     lower = ends if "from" in ends or "above" in ends else of_unit
     above = "above" in lower
-    return Range(float(lower["above" if above else "from"]), float(ends.get("to", of_unit["to"])), above)
+    return ValueRange(float(lower["above" if above else "from"]), float(ends.get("to", of_unit["to"])), above)
 
 
 def _row(group: Any, name: str, unit: Unit, better: str | None = None, statistic: str = "value", **columns: Any) -> Metric:

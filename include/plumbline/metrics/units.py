@@ -73,11 +73,11 @@ def _digits(value: Decimal) -> str:
     return format(value, "f").rstrip("0").rstrip(".") if "." in format(value, "f") else format(value, "f")
 
 
-class Money:
+class MoneyType:
     """Metadata of a type whose values are amounts of money: readers without access to costs get no field of such a type."""
 
 
-MONEY = Money()
+MONEY = MoneyType()
 
 
 def text_schema(example: str) -> WithJsonSchema:

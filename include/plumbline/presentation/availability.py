@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from plumbline.analysis.availability import Availability, AvailabilityHistory, HourOfWeek
+from plumbline.analysis.availability import AvailabilityHistory, AvailabilityMonth, HourOfWeek
 from plumbline.declarations.promises.judging.evidence import Outage
 from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.metrics.formatting import common_scale, format_bounds, format_name, format_percent
@@ -87,7 +87,7 @@ def availability_view(history: AvailabilityHistory) -> AvailabilityView:
     )
 
 
-def _month(kind: WatchKind, month: Availability) -> MonthLine:
+def _month(kind: WatchKind, month: AvailabilityMonth) -> MonthLine:
     ours = [f"{n} × {format_name(cause)} ({'cordoned nodes' if cause == MAINTENANCE else 'ours'})" for cause, n in month.own.items()]
     unproven = [f"{month.unproven} of unproven cause"] if month.unproven else []
     answers, tried = month.share.successes, month.share.n + month.unproven

@@ -96,7 +96,7 @@ def _why_no_cost(card: Scorecard | None, quote: Quote | None, metric: str) -> st
 
 
 @dataclass(frozen=True)
-class TrialCost:
+class TrialCostView:
     """The bill of one attempt. `share`: see `share_note`. `unknown`: (item, reason). `outcomes`: (name, unit cost). `reason`: why there is no bill; empty if there is one."""
 
     lines: tuple[Line, ...] = ()
@@ -109,7 +109,7 @@ class TrialCost:
     reason: str = ""
 
 
-def trial_cost(archive: Archive, declared: Declarations, document: ResultDocument, attempts: Sequence[TrialView]) -> TrialCost:
+def trial_cost(archive: Archive, declared: Declarations, document: ResultDocument, attempts: Sequence[TrialView]) -> TrialCostView:
     """The bill of one attempt at effective prices of the day on which it began; a rejected attempt has no outcomes.
 
     `attempts`: every archived attempt of its trial.
@@ -117,7 +117,7 @@ def trial_cost(archive: Archive, declared: Declarations, document: ResultDocumen
     trial = document.trial
     name = trial.provider.name
     if name not in declared.providers:
-        return TrialCost(reason=f"{name} is no longer declared: prices unknown.")
+        return TrialCostView(reason=f"{name} is no longer declared: prices unknown.")
     provider = with_effective_prices(declared.providers[name], archive.prices(name))
     usage = usage_of(document, retention_s=declared.upkeep.evidence.keep)
     rejected = any(a.attempt == trial.attempt and a.quality_action == "reject" for a in attempts)
@@ -127,7 +127,7 @@ def trial_cost(archive: Archive, declared: Declarations, document: ResultDocumen
     is_last = trial.attempt == max(a.attempt for a in attempts)
     usage = replace(usage, share=1 / _trials_in_campaign(archive, name, trial.campaign_id) if is_last else 0.0)
     bill = trial_bill(usage, provider, usage.day)
-    return TrialCost(
+    return TrialCostView(
         lines=bill.lines,
         total=str(bill.total) if bill.total is not None else "",
         at_least=not bill.complete,

@@ -357,7 +357,7 @@ _CAUSES: tuple[tuple[Cause, str], ...] = (
 
 
 @dataclass(frozen=True)
-class Step:
+class DecisionStep:
     """`points`: the lead, or a part of its move from `base`, in logarithms of the score. `cause`: None of a lead."""
 
     name: str
@@ -375,11 +375,11 @@ def change_title(change: WinnerChange) -> str:
     return f"Why {change.new} is first instead of {change.old}"
 
 
-def change_steps(change: WinnerChange) -> tuple[Step, ...]:
+def change_steps(change: WinnerChange) -> tuple[DecisionStep, ...]:
     """The lead before, the parts, the lead now; empty where the lead is not known."""
     if change.before is None or change.after is None:
         return ()
-    steps = [Step(f"{change.new}, before", 0.0, change.before, None)]
+    steps = [DecisionStep(f"{change.new}, before", 0.0, change.before, None)]
     level, has_several_workloads = change.before, len({p.workload for p in change.parts}) > 1
     for cause, title in _CAUSES:
         rows: dict[str, float] = {}
@@ -387,6 +387,6 @@ def change_steps(change: WinnerChange) -> tuple[Step, ...]:
             name = title or format_name(part.metric) + (f", {part.workload}" if has_several_workloads else "")
             rows[name] = rows.get(name, 0.0) + part.points
         for name, points in rows.items():
-            steps.append(Step(name, level, points, cause))
+            steps.append(DecisionStep(name, level, points, cause))
             level += points
-    return (*steps, Step(f"{change.new}, now", 0.0, change.after, None))
+    return (*steps, DecisionStep(f"{change.new}, now", 0.0, change.after, None))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from plumbline.analysis.campaign_data import CampaignData, Quality
+from plumbline.analysis.campaign_data import CampaignData, CampaignQuality
 from plumbline.analysis.document_sample import sample_of
 from plumbline.analysis.scorecards.comparability import Incomparable, incomparable
 from plumbline.analysis.scorecards.criteria import CriterionVerdict, judge_all
@@ -319,7 +319,7 @@ def criterion_rows(cards: Sequence[Scorecard]) -> tuple[CriterionRow, ...]:
 
 
 def trial_verdicts(
-    document: ResultDocument, quality: Quality | None = None, resolved: Mapping[str, Criterion] | None = None
+    document: ResultDocument, quality: CampaignQuality | None = None, resolved: Mapping[str, Criterion] | None = None
 ) -> tuple[tuple[str, CriterionCell], ...]:
     """A trial's criteria judged on this attempt alone; a campaign judges them over all repeats."""
     verdicts = judge_all(document.trial.workload.acceptance, [sample_of(document, quality, resolved)])

@@ -263,7 +263,7 @@ ColumnType = Literal["text", "number", "count", "flag", "day"]
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """`unit_in` names the column that holds a number's unit; `unit`: its fixed unit. A number has one of the two."""
 
     name: str
@@ -278,7 +278,7 @@ class Table:
     """A table and its columns, whose names are a contract."""
 
     meaning: str
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     rows: Callable[[Conclusions], Iterable[Row]]
 
 
@@ -287,7 +287,7 @@ def _read_tables() -> dict[str, Table]:
     declared = tomllib.loads(files(__package__).joinpath("tables.toml").read_text(encoding="utf-8"))
     shared = {column["name"]: column for column in declared["shared"]}
     return {
-        name: Table(table["meaning"], tuple(Column(**(shared[c] if isinstance(c, str) else c)) for c in table["columns"]), ROWS[name])
+        name: Table(table["meaning"], tuple(TableColumn(**(shared[c] if isinstance(c, str) else c)) for c in table["columns"]), ROWS[name])
         for name, table in declared["tables"].items()
     }
 

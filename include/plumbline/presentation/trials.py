@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from plumbline.analysis.campaign_data import CampaignData, Quality
+from plumbline.analysis.campaign_data import CampaignData, CampaignQuality
 from plumbline.analysis.trial_sample import PHASE_ORDER
 from plumbline.archive import TrialView
 from plumbline.declarations import Criterion
@@ -270,7 +270,7 @@ def trial_page(
         phases=phase_parts(document),
         moments=tuple(_timeline_rows(events, document.simulated)),
         pods=tuple(_pod(pod) for pod in document.launch.pods) if document.launch else (),
-        criteria=trial_verdicts(document, Quality(view.quality_action, tuple(r.detail for r in view.quality_reasons)), resolved),
+        criteria=trial_verdicts(document, CampaignQuality(view.quality_action, tuple(r.detail for r in view.quality_reasons)), resolved),
         signals=tuple(_signal(item) for item in document.telemetry if not is_gpu_utilisation(item.signal)),
         curves=(*curve_charts(document), *filter(None, [replica_chart(document)])),
         expired=expired or {},

@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader
 
 from plumbline.quality.gx import page_of
 from plumbline.quality.report import Verdict
-from plumbline.quality.validation import Outcome
+from plumbline.quality.validation import ExpectationOutcome
 from plumbline.results import Reason
 
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")
@@ -32,7 +32,12 @@ _templates = Environment(loader=PackageLoader("plumbline.quality"), autoescape=T
 
 
 def write_site(
-    docs: Path, name: str, outcomes: Sequence[Outcome], verdicts: Mapping[str, Verdict], problems: Sequence[Reason], success: bool
+    docs: Path,
+    name: str,
+    outcomes: Sequence[ExpectationOutcome],
+    verdicts: Mapping[str, Verdict],
+    problems: Sequence[Reason],
+    success: bool,
 ) -> Path:
     """Write `docs/name/index.html` and a page for each suite; the index's path. The whole folder appears at once or not at all."""
     if not _NAME.match(name):

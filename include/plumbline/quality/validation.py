@@ -27,7 +27,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ExpectationOutcome:
     """A suite's result: `evaluated` expectations, those that failed, and what Great Expectations itself makes its page from."""
 
     suite: str
@@ -36,7 +36,7 @@ class Outcome:
     result: Any
 
 
-def validate(suite: ExpectationSuite, table: pd.DataFrame) -> Outcome:
+def validate(suite: ExpectationSuite, table: pd.DataFrame) -> ExpectationOutcome:
     """Evaluate every expectation of the suite. A column `key` names the attempt of each row; in a table of numbers `number` and `expected` say
     what the row's value is of and what it should be."""
     context = ephemeral()
@@ -46,7 +46,7 @@ def validate(suite: ExpectationSuite, table: pd.DataFrame) -> Outcome:
     formatted = {"result_format": "COMPLETE", "unexpected_index_column_names": labels}
     result = definition.run(batch_parameters={"dataframe": table}, result_format=formatted)
     failures = tuple(_failure(one.to_json_dict()) for one in result.results if not one.success)
-    return Outcome(suite.name, len(result.results), failures, result)
+    return ExpectationOutcome(suite.name, len(result.results), failures, result)
 
 
 def _failure(one: Mapping[str, Any]) -> Failure:

@@ -7,12 +7,12 @@ from typing import Any
 from plumbline.analysis.cost.forecast import CostForecast, RateBasis
 from plumbline.analysis.cost.hosted_forecast import BreakEvenPoint, HostedForecast
 from plumbline.analysis.cost.payment_options import PaymentOption, PaymentOptions
-from plumbline.analysis.cost.scenarios import Driver, Fleet
+from plumbline.analysis.cost.scenarios import Driver, FleetScenario
 from plumbline.analysis.cost.spot_forecast import ASKED, NeverFinishes, RunWork, SpotBreakEven, SpotForecast
 from plumbline.metrics.formatting import format_money, format_percent, format_significant
 
 
-def fleet_text(fleet: Fleet) -> str:
+def fleet_text(fleet: FleetScenario) -> str:
     """The instances of a month, such as `2.4 instances needed, 3 bought, 0.6 slack`."""
     if not fleet.whole:
         return f"{format_significant(fleet.needed)} instances on average, held by the hour"

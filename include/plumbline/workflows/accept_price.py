@@ -17,7 +17,7 @@ from plumbline.findings.price import format_price_source, price_unit
 from plumbline.findings.price_check import checked_price
 from plumbline.findings.types import type_of
 from plumbline.findings.types.held_price import HeldPrice
-from plumbline.findings.types.price_change import PriceChange, format_price_name
+from plumbline.findings.types.price_change import PriceFinding, format_price_name
 from plumbline.metrics.formatting import format_money
 from plumbline.results.finding import Finding
 from plumbline.workflows.decide import RecordedDecision, decide_all
@@ -73,7 +73,7 @@ def accept_price(
         since = max([since, *([before.since] if before else []), *([listed.since] if listed else [])])
         accepted_before = archive.accept_price(provider.name, purchase, term, usd, since, source, by=by, why=why)
     if by_rule is None:
-        subjects = {each.of(purchase, term) for each in (PriceChange, HeldPrice)}
+        subjects = {each.of(purchase, term) for each in (PriceFinding, HeldPrice)}
         for finding in archive.findings_of(provider.name, "price", unsettled=True):
             if finding.detail.get("subject") in subjects:
                 archive.set_finding_state(finding.finding_id, "accepted", by=by, why=why)
@@ -99,7 +99,7 @@ def _valid_price(
 
 def price_of_finding(finding: Finding) -> tuple[ListedPurchase, Term | None]:
     """ListedPurchase and term of the price that a finding is about. ValueError for other findings."""
-    about = PriceChange.price_of(finding) or HeldPrice.price_of(finding)
+    about = PriceFinding.price_of(finding) or HeldPrice.price_of(finding)
     if about is None or about[0] not in get_args(ListedPurchase):
         raise ValueError(f"finding {finding.finding_id} is about a {type_of(finding).noun}; expected a finding about a price")
     return cast(ListedPurchase, about[0]), about[1]

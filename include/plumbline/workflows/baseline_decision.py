@@ -165,14 +165,14 @@ _MOST_MEMBERS = 10
 
 
 @dataclass(frozen=True)
-class Question:
+class BaselineQuestion:
     """`subject`: one line, severity first. `body`: Markdown."""
 
     subject: str
     body: str
 
 
-def build_question(finding: Finding, declared: Declarations, answer_by: datetime) -> Question:
+def build_question(finding: Finding, declared: Declarations, answer_by: datetime) -> BaselineQuestion:
     """The question about an open finding; without an answer by `answer_by` (UTC) the baseline stays."""
     commands = [
         f"plumbline findings show {finding.finding_id}",
@@ -187,7 +187,7 @@ def build_question(finding: Finding, declared: Declarations, answer_by: datetime
         f"Without an answer by {answer_by:%Y-%m-%d %H:%M} UTC the baseline stays and the finding remains open.",
         "\n".join(["In a terminal:", "", *(f"- `{command}`" for command in commands)]),
     ]
-    return Question(f"{finding.severity.upper()}  {headline(finding)}", "\n\n".join(parts))
+    return BaselineQuestion(f"{finding.severity.upper()}  {headline(finding)}", "\n\n".join(parts))
 
 
 def _members(finding: Finding) -> list[str]:

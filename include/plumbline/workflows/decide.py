@@ -16,7 +16,7 @@ from plumbline.findings import Reconciliation
 from plumbline.findings.decision_change import join_stories, reconcile_decision
 from plumbline.findings.types import about_price
 from plumbline.findings.types.first_choice import FirstChoice
-from plumbline.findings.types.price_change import PriceChange
+from plumbline.findings.types.price_change import PriceFinding
 from plumbline.results.document import MACHINE_BUSY
 from plumbline.results.finding import OPEN_STATES, Finding
 from plumbline.words.decisions import with_certainty
@@ -83,7 +83,7 @@ def decide_all(archive: Archive, declared: Declarations, on: date, why: str, spo
 
 def _stories(archive: Archive, clouds: Mapping[str, str]) -> list[Finding]:
     """Open first choices and prices, with all that was ever found about prices of the same clouds: an accepted price has moved what is open now."""
-    unsettled = [f for f in _open_findings(archive) if FirstChoice.has(f) or PriceChange.has(f)]
+    unsettled = [f for f in _open_findings(archive) if FirstChoice.has(f) or PriceFinding.has(f)]
     concerned = {clouds.get(f.provider, f.provider) for f in unsettled if about_price(f)}
     names = [name for name, cloud in clouds.items() if cloud in concerned]
     known = {f.finding_id for f in unsettled}

@@ -71,7 +71,7 @@ class AlreadyStarted(Exception):
         self.run = run
 
 
-class NotStarted(RuntimeError):
+class ActionNotStarted(RuntimeError):
     """Airflow cannot start the run now. `path`: where in Airflow that is mended, empty if it is nowhere yet."""
 
     def __init__(self, text: str, path: str = "") -> None:

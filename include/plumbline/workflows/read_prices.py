@@ -16,7 +16,7 @@ from plumbline.findings import Reconciliation
 from plumbline.findings.price import price_unit, reconcile_prices
 from plumbline.findings.price_check import checked_price
 from plumbline.findings.types.commitment import reconcile_commitments
-from plumbline.findings.types.price_change import PriceChange, format_price_name
+from plumbline.findings.types.price_change import PriceFinding, format_price_name
 from plumbline.findings.types.silent_price_source import SilentPriceSource, silent_price_source_finding
 from plumbline.price_sources import PriceReport, read_prices
 from plumbline.results.finding import Finding
@@ -140,7 +140,7 @@ def _store(
 
 def _row(checked: PriceVerdict, news: Sequence[Finding]) -> dict[str, str] | None:
     """The check as a change for the event; None if it is not new, or held."""
-    if checked.status != "changed" or PriceChange.find(news, checked.reading.purchase, checked.reading.term) is None:
+    if checked.status != "changed" or PriceFinding.find(news, checked.reading.purchase, checked.reading.term) is None:
         return None
     fact = f"price.{format_price_name(checked.reading.purchase, checked.reading.term).replace(' ', '.').replace('-', '_')}"
     return {"fact": fact, "old": f"{checked.accepted:.6g}", "new": f"{checked.price:.6g}"}

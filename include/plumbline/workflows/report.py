@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from plumbline.analysis.campaign_data import CampaignData, Quality, SeriesDrift
+from plumbline.analysis.campaign_data import CampaignData, CampaignQuality, SeriesDrift
 from plumbline.analysis.conclusions import Conclusions, conclude
 from plumbline.analysis.decisions.decision import Choice, Decision
 from plumbline.analysis.decisions.winner_change import StoredChange
@@ -137,7 +137,8 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
         findings=(*shown, *between),
         drift=tuple(drift),
         quality={
-            (t.trial_id, t.attempt): Quality(t.quality_action, tuple(f"{r.code}: {r.detail}" for r in t.quality_reasons)) for t in trials
+            (t.trial_id, t.attempt): CampaignQuality(t.quality_action, tuple(f"{r.code}: {r.detail}" for r in t.quality_reasons))
+            for t in trials
         },
         store=ResultStore(installation_paths().results_url),
         workloads=declared.workloads,

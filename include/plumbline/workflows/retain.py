@@ -33,7 +33,7 @@ class BrokenArchive(RuntimeError):
 
 
 @dataclass(frozen=True)
-class ExpiredEvidence:
+class ExpiredFiles:
     """Deleted by one run: `files` of `attempts`, `bytes` in total, including those that an earlier run left."""
 
     attempts: int
@@ -78,7 +78,7 @@ def expired_evidence(archive: Archive) -> DueEvidence | None:
     return None if declared is None else archive.aged_evidence(declared[0], installation_paths().results_url)
 
 
-def expire_evidence(archive: Archive, tell: Callable[[str], None] = _log.info) -> ExpiredEvidence:
+def expire_evidence(archive: Archive, tell: Callable[[str], None] = _log.info) -> ExpiredFiles:
     """Delete due evidence: recorded in the archive, then in the store, then deleted, then confirmed, so that the next run can continue.
 
     `tell` receives a line for each attempt. OSError if the store does not answer.
@@ -97,7 +97,7 @@ def expire_evidence(archive: Archive, tell: Callable[[str], None] = _log.info) -
             tell(f"{one.trial_id}#{one.attempt}: {len(one.files)} files, {one.bytes:,} B deleted ({why})")
         archive.evidence_removed([one for one, _, _ in batch])
     gone = [one for one, _, _ in pending]
-    return ExpiredEvidence(len(gone), sum(len(one.files) for one in gone), sum(one.bytes for one in gone))
+    return ExpiredFiles(len(gone), sum(len(one.files) for one in gone), sum(one.bytes for one in gone))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from plumbline.archive import Archive, open_archive
 from plumbline.archive.bundle import ImportedCampaign
-from plumbline.archive.bundle.manifest import MANIFEST_FILE, Manifest, load_manifest
+from plumbline.archive.bundle.manifest import MANIFEST_FILE, BundleManifest, load_manifest
 from plumbline.archive.records import Action
 from plumbline.archive.trials import CampaignChange
 from plumbline.declarations import load_in_force
@@ -46,16 +46,16 @@ def export_campaigns(now: datetime) -> list[str] | None:
         return done
 
 
-def _last_export(target: ResultStore, campaign_id: str) -> Manifest | None:
+def _last_export(target: ResultStore, campaign_id: str) -> BundleManifest | None:
     from pydantic import ValidationError
 
     try:
-        return Manifest.model_validate_json(target.get(f"{campaign_id}/{MANIFEST_FILE}"))
+        return BundleManifest.model_validate_json(target.get(f"{campaign_id}/{MANIFEST_FILE}"))
     except (FileNotFoundError, ValidationError):
         return None
 
 
-def _write(archive: Archive, campaign: CampaignChange, target: ResultStore, exported: Manifest | None) -> int:
+def _write(archive: Archive, campaign: CampaignChange, target: ResultStore, exported: BundleManifest | None) -> int:
     """Write new files, the manifest last; their number."""
     known = _files(exported) if exported else {}
     with tempfile.TemporaryDirectory(prefix="plumbline-export-") as scratch:
@@ -67,7 +67,7 @@ def _write(archive: Archive, campaign: CampaignChange, target: ResultStore, expo
     return len(new) + 1
 
 
-def _files(manifest: Manifest) -> dict[str, str]:
+def _files(manifest: BundleManifest) -> dict[str, str]:
     return {**manifest.ledger, **{name: sha256 for entry in manifest.campaigns.values() for name, sha256 in entry.files.items()}}
 
 

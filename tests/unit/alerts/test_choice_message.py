@@ -10,7 +10,7 @@ from tests.unit.findings.test_decision_change import CHEAPER, COREWEAVE, NEBIUS,
 from plumbline.alerts import AlertContext, render
 from plumbline.alerts.digest import Digest, render_digest
 from plumbline.alerts.message import finding_links
-from plumbline.answers.costed_findings import Entry
+from plumbline.answers.costed_findings import CostedFinding
 from plumbline.declarations import Alerts
 from plumbline.findings.decision_change import reconcile_decision
 from plumbline.findings.monthly_cost import MonthlyCost, monthly_cost
@@ -42,7 +42,7 @@ def test_it_leads_to_the_decision_and_asks_nobody_about_a_baseline() -> None:
 def test_it_costs_nothing_by_itself_and_the_digest_does_not_call_that_unknown(golden: Golden) -> None:
     day = date(2026, 11, 21)
     assert monthly_cost(FINDING, Alerts(), None, day) == MonthlyCost(None, "")
-    text = render_digest(Digest("2026-11", day, (Entry(FINDING, MonthlyCost(None, ""), day, None, ("platform",)),))).text
+    text = render_digest(Digest("2026-11", day, (CostedFinding(FINDING, MonthlyCost(None, ""), day, None, ("platform",)),))).text
     golden("alerts.digest_of_first_choices", text, id=FINDING.finding_id)
     assert "unknown" not in text
 

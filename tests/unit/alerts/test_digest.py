@@ -12,7 +12,7 @@ from tests.golden import Golden
 
 from plumbline.alerts.digest import Digest, render_digest
 from plumbline.alerts.slack.mrkdwn import TRUNCATION_MARK
-from plumbline.answers.costed_findings import Entry
+from plumbline.answers.costed_findings import CostedFinding
 from plumbline.findings.monthly_cost import MonthlyCost
 from plumbline.results.finding import Finding
 
@@ -27,7 +27,7 @@ def entry(
     settled: date | None = None,
     teams: tuple[str, ...] = (),
     **changes: Any,
-) -> Entry:
+) -> CostedFinding:
     made = Finding(
         finding_id=name,
         series_key="training/gpt@1/h1/torch/h100/here/host",
@@ -42,10 +42,10 @@ def entry(
         subject="performance",
         title=f"{name} is slower",
     )
-    return Entry(replace(made, **changes), MonthlyCost(usd, "costs money"), opened, settled, teams)
+    return CostedFinding(replace(made, **changes), MonthlyCost(usd, "costs money"), opened, settled, teams)
 
 
-def said(*entries: Entry) -> str:
+def said(*entries: CostedFinding) -> str:
     message = render_digest(Digest("2026-11", TODAY, entries))
     checked({"text": message.text, "blocks": list(message.blocks)})
     return message.text

@@ -10,7 +10,7 @@ from tests.parsed import Parsed
 from plumbline.alerts.chart import Picture
 from plumbline.alerts.message import Message
 from plumbline.alerts.preview import lines, page
-from plumbline.alerts.slack.mrkdwn import Span, parse_spans
+from plumbline.alerts.slack.mrkdwn import StyledSpan, parse_spans
 
 MESSAGE = Message(
     "WARN: first line\nsecond",
@@ -30,20 +30,26 @@ MESSAGE = Message(
 @pytest.mark.parametrize(
     ("mrkdwn", "parts"),
     [
-        ("plain", [Span("plain")]),
-        ("*a b*: c", [Span("a b", bold=True), Span(": c")]),
-        ("2*3*4 and snake_case", [Span("2*3*4 and snake_case")]),
-        ("`a *b*` &lt;c&gt; &amp;lt;", [Span("a *b*", code=True), Span(" <c> &lt;")]),
+        ("plain", [StyledSpan("plain")]),
+        ("*a b*: c", [StyledSpan("a b", bold=True), StyledSpan(": c")]),
+        ("2*3*4 and snake_case", [StyledSpan("2*3*4 and snake_case")]),
+        ("`a *b*` &lt;c&gt; &amp;lt;", [StyledSpan("a *b*", code=True), StyledSpan(" <c> &lt;")]),
         (
             "<@U0123456789> <!subteam^S0123456789> <!here>",
-            [Span("@U0123456789", mention=True), Span(" "), Span("@S0123456789", mention=True), Span(" "), Span("@here", mention=True)],
+            [
+                StyledSpan("@U0123456789", mention=True),
+                StyledSpan(" "),
+                StyledSpan("@S0123456789", mention=True),
+                StyledSpan(" "),
+                StyledSpan("@here", mention=True),
+            ],
         ),
-        ("<https://a.example|words>", [Span("words", link="https://a.example")]),
-        ("<https://a.example>", [Span("https://a.example", link="https://a.example")]),
+        ("<https://a.example|words>", [StyledSpan("words", link="https://a.example")]),
+        ("<https://a.example>", [StyledSpan("https://a.example", link="https://a.example")]),
         ("", []),
     ],
 )
-def test_markup_is_taken_apart(mrkdwn: str, parts: list[Span]) -> None:
+def test_markup_is_taken_apart(mrkdwn: str, parts: list[StyledSpan]) -> None:
     assert parse_spans(mrkdwn) == parts
 
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from plumbline.analysis.availability import Availability, availability, by_hour_of_week, find_outages, whose_fault
+from plumbline.analysis.availability import AvailabilityMonth, availability, by_hour_of_week, find_outages, whose_fault
 from plumbline.metrics.proportions import wilson_interval
 from plumbline.metrics.time_spans import month_span
 from plumbline.results.availability_check import AvailabilityCheck
@@ -28,7 +28,7 @@ def checks(causes: Sequence[str | None], first: int = 0) -> list[AvailabilityChe
 
 def judged(
     observations: Sequence[AvailabilityCheck], now: datetime = END, excluded: Sequence[tuple[datetime, datetime]] = ()
-) -> Availability:
+) -> AvailabilityMonth:
     return availability(BEGIN, observations, find_outages(observations, EVERY_S, excluded), EVERY_S, now, excluded)
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.data.result_documents import document, provider, trial
 
 from plumbline.analysis.busy_machine import busy_machine
-from plumbline.analysis.campaign_data import CampaignData, Quality
+from plumbline.analysis.campaign_data import CampaignData, CampaignQuality
 from plumbline.analysis.conclusions import conclude
 from plumbline.declarations import Provider, load
 from plumbline.presentation.html.report import report_context
@@ -40,7 +40,7 @@ SPOILT = [measured(ONE, 1, 0.02), measured(ONE, 2, 0.66, "invalid"), measured(TW
 def campaign(documents: Sequence[ResultDocument], docs: Path) -> CampaignData:
     verdicts = check(documents, [d.trial for d in documents], docs, "checked").verdicts
     quality = {
-        (d.trial.trial_id, d.trial.attempt): Quality(v.action, tuple(f"{r.code}: {r.detail}" for r in v.reasons))
+        (d.trial.trial_id, d.trial.attempt): CampaignQuality(v.action, tuple(f"{r.code}: {r.detail}" for r in v.reasons))
         for d in documents
         for v in [verdicts[f"{d.trial.trial_id}#{d.trial.attempt}"]]
     }

@@ -10,7 +10,7 @@ import pytest
 from tests.browser.sample import campaign
 from tests.fakes.trials import CPU, H100, cluster_provider
 
-from plumbline.analysis.campaign_data import CampaignData, Quality
+from plumbline.analysis.campaign_data import CampaignData, CampaignQuality
 from plumbline.analysis.conclusions import conclude
 from plumbline.analysis.document_sample import campaign_numbers, held_seconds, sample_of
 from plumbline.declarations import HARNESS_PROTOCOL, TrainingWorkload
@@ -47,12 +47,12 @@ def test_a_planned_trial_without_a_document_is_missing(sample: CampaignData) -> 
 
 def test_a_rejected_attempt_is_never_usable(sample: CampaignData) -> None:
     document = sample.documents[0]
-    rejected = sample_of(document, Quality("reject", ("p99_below_p50: impossible",)))
+    rejected = sample_of(document, CampaignQuality("reject", ("p99_below_p50: impossible",)))
     assert (rejected.status, rejected.usable) == ("invalid", False)
     assert rejected.reasons == ("p99_below_p50: impossible",)
-    annotated = sample_of(document, Quality("annotate", ("few_requests: 12",)))
+    annotated = sample_of(document, CampaignQuality("annotate", ("few_requests: 12",)))
     assert (annotated.status, annotated.usable) == ("degraded", True)
-    assert sample_of(document, Quality("accept")).status == "valid"
+    assert sample_of(document, CampaignQuality("accept")).status == "valid"
 
 
 def test_the_time_that_the_provider_was_held_is_the_launchers(sample: CampaignData) -> None:

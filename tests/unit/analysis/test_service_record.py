@@ -9,7 +9,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 from tests.data.decision_trials import preference, repeats
 
-from plumbline.analysis.availability import Availability, AvailabilityHistory
+from plumbline.analysis.availability import AvailabilityHistory, AvailabilityMonth
 from plumbline.analysis.decisions.current_results import CurrentResults, TeamDecision, decide_choice
 from plumbline.analysis.decisions.decision_record import input_hashes
 from plumbline.analysis.service_record import ServiceRecord, service_metrics, with_service
@@ -28,7 +28,9 @@ UPTIME = {"availability": {"worst": "99%", "best": "99.9%"}}
 def record(answered: int, checks: int, *tickets: float, unknown: int = 0) -> ServiceRecord:
     """A check a second, and seconds of which nothing is known."""
     up, down = ((NOVEMBER, NOVEMBER + timedelta(seconds=answered)),), float(checks - answered)
-    month = Availability(NOVEMBER, wilson_interval(answered, checks), float(checks + unknown), up, (), 0.0, down, down, unknown, {}, 0, ())
+    month = AvailabilityMonth(
+        NOVEMBER, wilson_interval(answered, checks), float(checks + unknown), up, (), 0.0, down, down, unknown, {}, 0, ()
+    )
     pooled = {
         kind: pool_measurements(f"{name}_response", [(str(i), t) for i, t in enumerate(times)], "none")
         for kind, name, times in (("ticket", "support", tickets), ("quota", "quota", ()))

@@ -21,7 +21,7 @@ from tests.parsed import Parsed
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.archive.migrate import head, upgrade
 from plumbline.dashboard.app import create_app
-from plumbline.dashboard.sources import ArchiveReader, NoArchive
+from plumbline.dashboard.sources import ArchiveReader, MissingArchive
 from plumbline.declarations import load
 from plumbline.metrics.formatting import capitalize_first, format_name
 from plumbline.presentation.html.report import write_report
@@ -413,7 +413,7 @@ def test_a_page_waits_for_a_migration(archive_url: str, tmp_path: Path) -> None:
 def test_a_replaced_archive_is_noticed(tmp_path: Path) -> None:
     file = tmp_path / "archive.db"
     reader = ArchiveReader(f"sqlite:///{file}")
-    with pytest.raises(NoArchive):
+    with pytest.raises(MissingArchive):
         reader.archive()
     open_archive(reader.url).close()
     first = reader.archive()

@@ -14,7 +14,7 @@ from plumbline.analysis.prices.check import check_price
 from plumbline.findings import Reconciliation
 from plumbline.findings.headline import headline
 from plumbline.findings.price import price_finding, reconcile_prices
-from plumbline.findings.types.price_change import PriceChange
+from plumbline.findings.types.price_change import PriceFinding
 from plumbline.results.finding import Finding
 from plumbline.results.price_reading import Reading
 from plumbline.words.prices import verdict_reason
@@ -129,7 +129,7 @@ def test_a_spot_change_is_over_with_the_next_check_and_another_one_is_another_fi
 
 
 def test_terms_and_purchases_have_findings_of_their_own() -> None:
-    assert PriceChange.of("reserved", "1y") == "price reserved 1y"
+    assert PriceFinding.of("reserved", "1y") == "price reserved 1y"
     (opened,) = course(2.0, 2.2, 2.2, accepted=2.0, of=RESERVED).opened
     three_years = replace(RESERVED, term="3y")
     assert len(course(2.0, 2.2, 2.2, accepted=2.0, of=three_years, open_findings=(opened,)).opened) == 1

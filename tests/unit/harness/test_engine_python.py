@@ -11,7 +11,7 @@ import pytest
 
 from plumbline.harness import engine_python
 from plumbline.harness.environment import software
-from plumbline.harness.inference.server.tritonserver import Installation
+from plumbline.harness.inference.server.tritonserver import TritonInstallation
 from plumbline.harness.measurement import TrialFailed
 
 OURS = str(Path(engine_python.__file__).resolve().parents[2])
@@ -54,7 +54,7 @@ def test_a_package_of_the_base_wins_and_ours_fills_in(base: Path) -> None:
 
 
 def test_an_engine_sees_none_of_our_packages(base: Path) -> None:
-    server = Installation(base / "bin/tritonserver", base, None)
+    server = TritonInstallation(base / "bin/tritonserver", base, None)
     engine, model = (server.environment(backend)["PYTHONPATH"].split(os.pathsep) for backend in ("vllm", "python"))
     assert OURS not in engine and OURS in model[model.index(str(base)) :]
     assert str(base) in engine and engine_python.describe().executable == sys.executable

@@ -8,7 +8,7 @@ from tests.data.result_documents import VALIDITY
 from tests.fakes.nvml import Card, Nvml
 
 from plumbline.harness.contention_monitor import ContentionMonitor
-from plumbline.harness.gpu_monitor import GpuPhaseMonitor, NodeGpus
+from plumbline.harness.gpu_monitor import GpuPhaseMonitor, MonitoredGpus
 
 CORES = sorted(os.sched_getaffinity(0))
 POWER_LIMIT, HARDWARE_HEAT, BRAKE = 0x04, 0x40, 0x80
@@ -97,7 +97,7 @@ def test_the_memory_of_a_program_that_reports_none_is_what_a_gpu_holds_beyond_be
     (peak,) = watch.gpus.memory_rows()
     assert (peak.metric, peak.statistic, peak.value, peak.n) == ("training_peak_memory", "max", 10e9, 2)
     assert watch.gpus.reading().peak_memory == 10e9
-    watch.gpus.add_nodes({1: None, 2: NodeGpus(8, {}, (), (), 12e9)})
+    watch.gpus.add_nodes({1: None, 2: MonitoredGpus(8, {}, (), (), 12e9)})
     assert [row.value for row in watch.gpus.memory_rows()] == [12e9]
 
 

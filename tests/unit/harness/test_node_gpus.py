@@ -10,13 +10,13 @@ from tests.data.result_documents import VALIDITY
 from tests.fakes.nvml import Card, Nvml
 
 from plumbline.harness.contention_monitor import ContentionMonitor
-from plumbline.harness.gpu_monitor import NODE_GPUS, GpuPhaseMonitor, GpuWindow, NodeGpus, total_power
+from plumbline.harness.gpu_monitor import NODE_GPUS, GpuPhaseMonitor, GpuWindow, MonitoredGpus, total_power
 
 CORES = sorted(os.sched_getaffinity(0))
 DBE, VOLATILE, BRAKE = 1, 0, 0x80
 
 
-def reading(*cards: Card, node: int = 1, new_errors: int = 0) -> NodeGpus:
+def reading(*cards: Card, node: int = 1, new_errors: int = 0) -> MonitoredGpus:
     """As a node hands it over: its GPUs through one steady phase, as JSON and back."""
     with GpuPhaseMonitor(60.0, Nvml(*cards), node=node) as phases:
         phases.change(None, "steady")
@@ -27,8 +27,8 @@ def reading(*cards: Card, node: int = 1, new_errors: int = 0) -> NodeGpus:
         return NODE_GPUS.validate_python(json.loads(json.dumps(NODE_GPUS.dump_python(phases.reading(), mode="json"))))
 
 
-def steady(watts: float | None, seconds: float = 10.0) -> NodeGpus:
-    return NodeGpus(8, {"steady": GpuWindow(None if watts is None else watts * seconds, seconds, 100)}, (), ())
+def steady(watts: float | None, seconds: float = 10.0) -> MonitoredGpus:
+    return MonitoredGpus(8, {"steady": GpuWindow(None if watts is None else watts * seconds, seconds, 100)}, (), ())
 
 
 OWN = GpuWindow(50_000.0, 10.0, 100)
@@ -43,13 +43,13 @@ def test_the_power_of_all_nodes_is_summed_each_over_its_own_window() -> None:
     ("other", "names"),
     [
         (None, "node 2 reported no GPU readings"),
-        (NodeGpus(0, {}, (), ()), "node 2 reads no GPUs"),
-        (NodeGpus(8, {"warmup": GpuWindow(1.0, 1.0, 1)}, (), ()), "node 2 has no reading of steady"),
+        (MonitoredGpus(0, {}, (), ()), "node 2 reads no GPUs"),
+        (MonitoredGpus(8, {"warmup": GpuWindow(1.0, 1.0, 1)}, (), ()), "node 2 has no reading of steady"),
         (steady(None), "node 2: one of its GPUs"),
         (steady(4000.0, 10.6), "node 2 measured 10.60 s of steady, node 0 10.00 s"),
     ],
 )
-def test_power_that_one_node_lacks_is_missing_and_never_zero(other: NodeGpus | None, names: str) -> None:
+def test_power_that_one_node_lacks_is_missing_and_never_zero(other: MonitoredGpus | None, names: str) -> None:
     watts, why = total_power("steady", OWN, {1: steady(4000.0), 2: other})
     assert watts is None and why.startswith(names)
 

@@ -11,7 +11,7 @@ from tests.golden import Golden
 
 from plumbline.harness.contention_monitor import MonitorSnapshot, ResumedContentionMonitor
 from plumbline.harness.launcher_protocol import DELETIONS_VARIABLE, VOLUME_VARIABLE, Deletion, format_deletions
-from plumbline.harness.measurement import Judgement, TrialFailed
+from plumbline.harness.measurement import TrialFailed, TrialJudgement
 from plumbline.harness.persistent_state import (
     PersistentState,
     StartState,
@@ -78,7 +78,7 @@ def test_what_the_first_pod_found_is_found_again(tmp_path: Path) -> None:
     kept.open()
     reason = Reason(code="contended_cpu", detail="others used 20 % of core 0 in steady")
     observed = MonitorSnapshot(
-        (seen("steady", 4, 0.5),), (metric_row("gpu_power", 300.0, 4, phase="steady"),), (Judgement("degraded", reason),)
+        (seen("steady", 4, 0.5),), (metric_row("gpu_power", 300.0, 4, phase="steady"),), (TrialJudgement("degraded", reason),)
     )
     probed, event = (
         metric_row("matmul_tflops", 1.5, 3, phase="environment"),
@@ -92,7 +92,7 @@ def test_what_the_first_pod_found_is_found_again(tmp_path: Path) -> None:
 
 
 def test_the_watch_of_the_last_pod_answers_for_all() -> None:
-    judged = Judgement("degraded", Reason(code="contended_cpu", detail="in the first pod"))
+    judged = TrialJudgement("degraded", Reason(code="contended_cpu", detail="in the first pod"))
     earlier = MonitorSnapshot((seen("steady", 4, 0.5), seen("recovery", 1_000_000, 0.25)), (), (judged,))
     limits = a_trial().validity
     with ResumedContentionMonitor((0,), None, None, earlier) as watch:

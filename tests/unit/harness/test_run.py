@@ -26,7 +26,7 @@ from plumbline.harness import contention_monitor, probes
 from plumbline.harness.delivery import DeliveryFailed, StoreUnreachable, UnusableStore
 from plumbline.harness.environment import collect_facts
 from plumbline.harness.gpu_monitor import GpuPhaseMonitor
-from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, TrialFailed
+from plumbline.harness.measurement import EvidenceFile, Measurement, TrialFailed, TrialJudgement
 from plumbline.harness.probes import disk
 from plumbline.harness.run import run
 from plumbline.results import CheckLine, Event, Reason, ResultDocument, ResultStore, Telemetry, log_transport, metric_row
@@ -123,7 +123,7 @@ def test_the_document_is_written_after_its_evidence(home):
 def test_judgements_decide_the_validity(home):
     def doubtful(*arguments):
         measured = products(*arguments)
-        measured.judgements = [Judgement("degraded", Reason(code="step_time_unsteady", detail="it varied"))]
+        measured.judgements = [TrialJudgement("degraded", Reason(code="step_time_unsteady", detail="it varied"))]
         return measured
 
     document = ran(home, doubtful)

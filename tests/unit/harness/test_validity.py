@@ -1,9 +1,9 @@
-from plumbline.harness.measurement import Judgement, failed_validity, verdict
+from plumbline.harness.measurement import TrialJudgement, failed_validity, verdict
 from plumbline.results import Reason
 
 
 def judgement(level, code):
-    return Judgement(level, Reason(code=code, detail=f"{code} was seen"))
+    return TrialJudgement(level, Reason(code=code, detail=f"{code} was seen"))
 
 
 def test_a_trial_that_nothing_speaks_against_is_valid():

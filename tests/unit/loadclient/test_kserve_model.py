@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plumbline.loadclient.kserve_model import Input, KserveModel, UnusableModel
+from plumbline.loadclient.kserve_model import InputTensor, KserveModel, UnusableModel
 
 RNG = np.random.default_rng(1)
 
 
-def given(datatype: str, shape: tuple[int, ...], *, batched: bool = False, optional: bool = False) -> Input:
-    return Input("IN", datatype, shape, optional, batched)
+def given(datatype: str, shape: tuple[int, ...], *, batched: bool = False, optional: bool = False) -> InputTensor:
+    return InputTensor("IN", datatype, shape, optional, batched)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def given(datatype: str, shape: tuple[int, ...], *, batched: bool = False, optio
         (given("BOOL", (1,)), [True], (1,), b"\1"),
     ],
 )
-def test_a_json_value_becomes_a_tensor(asked: Input, value: Any, shape: tuple[int, ...], data: bytes) -> None:
+def test_a_json_value_becomes_a_tensor(asked: InputTensor, value: Any, shape: tuple[int, ...], data: bytes) -> None:
     tensor = asked.tensor(value, RNG)
     assert (tensor.values.shape, tensor.data) == (shape, data)
 
@@ -41,7 +41,7 @@ def test_a_json_value_becomes_a_tensor(asked: Input, value: Any, shape: tuple[in
         (given("INT32", (-1,)), None, 'takes any size .* expected --prompts FILE, a JSON object a line such as {"IN": …}'),
     ],
 )
-def test_an_impossible_value_is_named(asked: Input, value: Any, expected: str) -> None:
+def test_an_impossible_value_is_named(asked: InputTensor, value: Any, expected: str) -> None:
     with pytest.raises(UnusableModel, match=expected):
         asked.tensor(value, RNG)
 
@@ -53,7 +53,7 @@ def test_random_values_have_the_type_and_shape_of_the_input() -> None:
 
 
 def test_an_optional_input_is_left_out_and_an_unknown_one_is_named() -> None:
-    model = KserveModel("m", (given("INT32", (1,), optional=True), Input("X", "INT32", (1,), False, False)), {"OUT": 4}, False)
+    model = KserveModel("m", (given("INT32", (1,), optional=True), InputTensor("X", "INT32", (1,), False, False)), {"OUT": 4}, False)
     assert [each.name for each in model.tensors({}, RNG)] == ["X"]
     assert [each.name for each in model.tensors({"IN": [1]}, RNG)] == ["IN", "X"]
     assert model.wire.responses == {"OUT": 4}

@@ -32,7 +32,7 @@ _MENTION = re.compile(r"@[UW][A-Z0-9]+|!subteam\^(?P<group>S[A-Z0-9]+)|!(?P<all>
 
 
 @dataclass(frozen=True)
-class Span:
+class StyledSpan:
     """A piece of text and how it looks. `link`: where it leads."""
 
     text: str
@@ -42,20 +42,20 @@ class Span:
     link: str | None = None
 
 
-def parse_spans(mrkdwn: str) -> list[Span]:
+def parse_spans(mrkdwn: str) -> list[StyledSpan]:
     """The text in pieces, in order."""
-    spans, at = list[Span](), 0
+    spans, at = list[StyledSpan](), 0
     for token in _TOKEN.finditer(mrkdwn):
         spans += _plain_span(mrkdwn[at : token.start()])
         at = token.end()
         if token["code"] is not None:
-            spans.append(Span(unescape(token["code"]), code=True))
+            spans.append(StyledSpan(unescape(token["code"]), code=True))
         elif token["bold"] is not None:
-            spans.append(Span(unescape(token["bold"]), bold=True))
+            spans.append(StyledSpan(unescape(token["bold"]), bold=True))
         elif mention := _MENTION.fullmatch(token["link"]):
-            spans.append(Span("@" + (mention["group"] or mention["all"] or mention.group()[1:]), mention=True))
+            spans.append(StyledSpan("@" + (mention["group"] or mention["all"] or mention.group()[1:]), mention=True))
         else:
-            spans.append(Span(unescape(token["words"] or token["link"]), link=unescape(token["link"])))
+            spans.append(StyledSpan(unescape(token["words"] or token["link"]), link=unescape(token["link"])))
     return spans + _plain_span(mrkdwn[at:])
 
 
@@ -64,5 +64,5 @@ def unescape(text: str) -> str:
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
-def _plain_span(text: str) -> list[Span]:
-    return [Span(unescape(text))] if text else []
+def _plain_span(text: str) -> list[StyledSpan]:
+    return [StyledSpan(unescape(text))] if text else []

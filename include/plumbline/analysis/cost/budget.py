@@ -81,7 +81,7 @@ def expected_held_s(durations_s: Sequence[float], estimated_s: float) -> float:
 
 
 @dataclass(frozen=True)
-class Limit:
+class BudgetLimit:
     """One limit of a budget, or a sum of such. `used`, `left`: None where the cost is not known."""
 
     unit: str
@@ -117,14 +117,14 @@ class Balance:
         return None if limit is None or self.used.usd is None else _remaining(limit, self.used.usd)
 
     @property
-    def limits(self) -> tuple[Limit, ...]:
+    def limits(self) -> tuple[BudgetLimit, ...]:
         """The limits that the budget declares."""
         of, used = self.budget, self.used
         sides = (
             ("GPU-hours", of.gpu_hours_per_month, used.gpu_hours, self.gpu_hours_left),
             ("USD", of.usd_per_month, used.usd, self.usd_left),
         )
-        return tuple(Limit(unit, limit, spent, left) for unit, limit, spent, left in sides if limit is not None)
+        return tuple(BudgetLimit(unit, limit, spent, left) for unit, limit, spent, left in sides if limit is not None)
 
     def with_used(self, more: BudgetUse) -> Balance:
         """The balance after that was used too."""
@@ -153,14 +153,14 @@ class Balance:
         return f"{' and '.join(parts)} left of {self.month}{why}"
 
 
-def sum_limits(balances: Iterable[Balance]) -> tuple[Limit, ...]:
+def sum_limits(balances: Iterable[Balance]) -> tuple[BudgetLimit, ...]:
     """The limits of one unit together, of each unit that several providers limit."""
-    by_unit: dict[str, list[Limit]] = {}
+    by_unit: dict[str, list[BudgetLimit]] = {}
     for balance in balances:
         for limit in balance.limits:
             by_unit.setdefault(limit.unit, []).append(limit)
     return tuple(
-        Limit(unit, sum(one.limit for one in own), *(_total([getattr(one, name) for one in own]) for name in ("used", "left")))
+        BudgetLimit(unit, sum(one.limit for one in own), *(_total([getattr(one, name) for one in own]) for name in ("used", "left")))
         for unit, own in by_unit.items()
         if len(own) > 1
     )

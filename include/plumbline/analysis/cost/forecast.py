@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from plumbline.analysis.cost.interruptions import loss_rate, unknown_loss
 from plumbline.analysis.cost.scale_to_zero import ScaleToZero
-from plumbline.analysis.cost.scenarios import CostModel, Fleet, Range, Scenarios, Tornado, scenarios, tornado
+from plumbline.analysis.cost.scenarios import CostModel, FleetScenario, Range, Scenarios, Tornado, scenarios, tornado
 from plumbline.analysis.cost.trial_bill import BYTES
 from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COSTS, Outcome, not_measured
 from plumbline.analysis.prices.book import charged, quote, share_of
@@ -326,7 +326,7 @@ class CostForecast:
         return None if self.model is None else tornado(self.model, self.amount)
 
     @property
-    def fleet(self) -> Fleet | None:
+    def fleet(self) -> FleetScenario | None:
         """The instances of a month as expected; None without a model or a volume."""
         return None if self.model is None or self.model.volume is None else self.model.fleet(self.model.volume, self.model.at({}))
 

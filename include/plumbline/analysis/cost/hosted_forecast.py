@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from plumbline.analysis.cost.forecast import DeliveredRate, ForecastInputs, RateBasis, UnknownInput
 from plumbline.analysis.cost.scale_to_zero import MONTH_S, ScaleToZero
-from plumbline.analysis.cost.scenarios import Fleet, Range, fleet
+from plumbline.analysis.cost.scenarios import FleetScenario, Range, fleet
 from plumbline.analysis.cost.trial_bill import MONTH_H
 from plumbline.analysis.cost.unit_costs import HOUR_S
 from plumbline.analysis.trial_sample import TrialSample
@@ -44,7 +44,7 @@ class SelfHosted:
         """USD a month for so many requests."""
         return self.price * self.fleet(volume, utilisation).hours + self.fixed
 
-    def fleet(self, volume: float, utilisation: float) -> Fleet:
+    def fleet(self, volume: float, utilisation: float) -> FleetScenario:
         """The instances for so many requests a month."""
         return fleet(volume, self.rate, utilisation, self.failure_rate, self.always_on, self.whole)
 
@@ -60,10 +60,10 @@ class Serverless(SelfHosted):
 
     endpoint: ScaleToZero = field(kw_only=True)
 
-    def fleet(self, volume: float, utilisation: float) -> Fleet:
+    def fleet(self, volume: float, utilisation: float) -> FleetScenario:
         """The mean number of workers that are up."""
         up = self.endpoint.hours(volume / (1 - self.failure_rate)) / MONTH_H
-        return Fleet(up, up, False)
+        return FleetScenario(up, up, False)
 
 
 Follows = Literal[

@@ -15,7 +15,7 @@ _HOUR_S = 3600.0
 
 
 @dataclass(frozen=True)
-class Run:
+class InterruptedRun:
     """One finished run: `work_s` seconds of work at the measured rate, checkpoints every `every_s` of it, each holding it up `checkpoint_s`;
     `restart_s`: paid seconds from an interruption to work going on, without what is done again (with it, where `every_s` is None)."""
 
@@ -45,7 +45,7 @@ class Expected:
     interruptions: float
 
 
-def expected_time(run: Run, per_s: float) -> Expected:
+def expected_time(run: InterruptedRun, per_s: float) -> Expected:
     """Mean time of a run that is interrupted `per_s` times a second. OverflowError never: a run that practically never ends is infinite."""
     count = 0.0 if run.every_s is None else run.work_s / run.every_s
     checkpoints = math.floor(count) * run.checkpoint_s
@@ -61,7 +61,7 @@ def expected_time(run: Run, per_s: float) -> Expected:
     return Expected(paid_s, run.work_s, checkpoints, restarting, max(0.0, paid_s - run.work_s - checkpoints - restarting), interruptions)
 
 
-def _paid_s(run: Run, per_s: float) -> float:
+def _paid_s(run: InterruptedRun, per_s: float) -> float:
     recovering = math.exp(per_s * run.restart_s)
     if run.every_s is None:
         return run.work_s * recovering
@@ -123,7 +123,7 @@ def unknown_loss(economics: Economics, provider: str, workload: AnyWorkload, val
 
 def measured_run(
     value: Callable[[str, str, str], float | None], workload: TrainingJob, work_s: float | None = None
-) -> tuple[Run, str] | None:
+) -> tuple[InterruptedRun, str] | None:
     """A run with its measured restarts and checkpoints (0 s where they were not measured), and in words how the penalty is taken; None without
     `restart_penalty`. `work_s` None: one checkpoint interval, an hour where it is not known."""
     penalty = value("restart_penalty", "value", "recovery")
@@ -136,10 +136,10 @@ def measured_run(
     step = value("step_time", "mean", "steady") or value("step_time", "median", "steady")
     if again is None or not step or (every := workload.checkpoint_every) is None:
         basis = f"restart_penalty {penalty:.4g} s, repeated work included{pulling}: of the trial's fault, not of an average one"
-        return Run(work_s or _HOUR_S, started), basis
+        return InterruptedRun(work_s or _HOUR_S, started), basis
     every_s = every * step
     basis = (
         f"restart_penalty {penalty:.4g} s less {again:.4g} s of repeated work{pulling}; a checkpoint every {every} steps, {every_s:.4g} s"
     )
     held_up = value("checkpoint_blocking_time", "median", "steady") or 0.0
-    return Run(work_s or every_s, max(0.0, started - again), every_s, held_up), basis
+    return InterruptedRun(work_s or every_s, max(0.0, started - again), every_s, held_up), basis

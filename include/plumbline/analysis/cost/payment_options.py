@@ -14,7 +14,7 @@ from typing import NamedTuple
 from plumbline.analysis.cost.forecast import ForecastInputs, RateBasis
 from plumbline.analysis.cost.hosted_forecast import SelfHosted, Serverless, deployment, hosted_forecast
 from plumbline.analysis.cost.scale_to_zero import MONTH_S
-from plumbline.analysis.cost.scenarios import Fleet
+from plumbline.analysis.cost.scenarios import FleetScenario
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.rates import Purchase
 
@@ -34,7 +34,7 @@ class PaymentOption(NamedTuple):
     def monthly(self, volume: float, utilisation: float) -> float:
         return volume * self.cost if isinstance(self.cost, float) else self.cost.monthly(volume, utilisation)
 
-    def fleet(self, volume: float, utilisation: float) -> Fleet | None:
+    def fleet(self, volume: float, utilisation: float) -> FleetScenario | None:
         """The instances of a month; None of what is not paid by instances."""
         return None if isinstance(self.cost, float | Serverless) else self.cost.fleet(volume, utilisation)
 
@@ -44,7 +44,7 @@ class Month(NamedTuple):
 
     volume: float
     costs: tuple[float, ...]
-    fleets: tuple[Fleet | None, ...]
+    fleets: tuple[FleetScenario | None, ...]
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Fleet:
+class FleetScenario:
     """`needed`: mean instances of a month (each all that deliver the rate together); `bought`: as many, or whole ones."""
 
     needed: float
@@ -69,10 +69,10 @@ class Fleet:
         return self.bought * MONTH_H
 
 
-def fleet(volume: float, rate: float, used: float = 1.0, failing: float = 0.0, always_on: int = 0, whole: bool = False) -> Fleet:
+def fleet(volume: float, rate: float, used: float = 1.0, failing: float = 0.0, always_on: int = 0, whole: bool = False) -> FleetScenario:
     """The instances for `volume` outcomes in a month. `always_on` and `whole`: paid by the month, which no part of an instance is."""
     needed, whole = volume / (HOUR_S * rate * used * (1 - failing)) / MONTH_H, whole or always_on > 0
-    return Fleet(needed, max(math.ceil(round(needed, 9)), always_on) if whole else needed, whole)
+    return FleetScenario(needed, max(math.ceil(round(needed, 9)), always_on) if whole else needed, whole)
 
 
 @dataclass(frozen=True)
@@ -123,13 +123,13 @@ class CostModel:
         }
         return {driver: span for driver, span in ranges.items() if span is not None}
 
-    def fleet(self, volume: float, values: Mapping[Driver, float]) -> Fleet:
+    def fleet(self, volume: float, values: Mapping[Driver, float]) -> FleetScenario:
         """The instances for `volume` outcomes at these values; whole ones only of a month's volume."""
         if self.scaled is not None:
             endpoint, each = self.scaled
             sent = volume * each / (1 - values.get("failure_rate", 0.0))
             up = replace(endpoint, rate=values["rate"] * each).hours(sent) / MONTH_H
-            return Fleet(up, up, False)
+            return FleetScenario(up, up, False)
         rounding = (self.always_on, self.whole) if self.volume is not None else (0, False)
         return fleet(volume, values["rate"], values.get("utilisation", 1.0), values.get("failure_rate", 0.0), *rounding)
 
@@ -200,7 +200,7 @@ def scenarios(model: CostModel, amount: float) -> Scenarios:
 
 
 @dataclass(frozen=True)
-class Bar:
+class TornadoBar:
     """One driver over its range: what the outcomes cost at its low and at its high end, USD."""
 
     driver: Driver
@@ -220,13 +220,13 @@ class Tornado:
 
     amount: float
     expected: float
-    bars: tuple[Bar, ...]
+    bars: tuple[TornadoBar, ...]
 
 
 def tornado(model: CostModel, amount: float) -> Tornado:
     """A bar for each driver that has a range; one that is known exactly has none."""
     bars = [
-        Bar(
+        TornadoBar(
             driver,
             span,
             cost_at(model, amount, model.at({driver: "low"})).total,

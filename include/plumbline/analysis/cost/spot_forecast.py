@@ -9,7 +9,7 @@ from datetime import date
 from typing import Literal
 
 from plumbline.analysis.cost.forecast import RATES, ForecastInputs, UnknownInput
-from plumbline.analysis.cost.interruptions import Expected, LossRate, Run, expected_time, loss_rate, measured_run
+from plumbline.analysis.cost.interruptions import Expected, InterruptedRun, LossRate, expected_time, loss_rate, measured_run
 from plumbline.analysis.cost.unit_costs import HOUR_S
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import AnyWorkload, Provider, TrainingJob
@@ -67,7 +67,7 @@ class SpotCost:
         return 1 - self.spot / self.on_demand if self.on_demand else 0.0
 
 
-def spot_cost(run: Run, on_demand_per_hour: float, spot_per_hour: float, per_hour: float, failing: float = 0.0) -> SpotCost:
+def spot_cost(run: InterruptedRun, on_demand_per_hour: float, spot_per_hour: float, per_hour: float, failing: float = 0.0) -> SpotCost:
     """The expected cost of a finished run on demand and on spot. Prices in USD an hour of all its instances; `per_hour`: interruptions of the whole
     run on spot an hour (each instance's rate times their number: one that is taken away or fails stops all); `failing`: those of them that also
     come on demand."""
@@ -78,7 +78,7 @@ def spot_cost(run: Run, on_demand_per_hour: float, spot_per_hour: float, per_hou
     return SpotCost(on_demand, spot, expected, even.per_hour, even)
 
 
-def break_even_rate(run: Run, on_demand_per_hour: float, spot_per_hour: float, failing: float = 0.0) -> SpotBreakEven:
+def break_even_rate(run: InterruptedRun, on_demand_per_hour: float, spot_per_hour: float, failing: float = 0.0) -> SpotBreakEven:
     """Interruptions an hour at which both cost the same, or why there is no such rate."""
     prices = (on_demand_per_hour, spot_per_hour)
     if spot_per_hour <= 0:
@@ -108,7 +108,7 @@ class SpotForecast:
 
     provider: str
     workload: str
-    run: Run | None = None
+    run: InterruptedRun | None = None
     work: RunWork | None = None
     restart_basis: str = ""
     on_demand_per_hour: float | None = None
@@ -199,7 +199,7 @@ def _work(case: ForecastInputs, workload: TrainingJob, work_s: float | None) -> 
     return RunWork(amount / rate.expected, source, amount, what, rate.expected)
 
 
-def _run(case: ForecastInputs, workload: TrainingJob, work_s: float) -> tuple[Run, str] | str:
+def _run(case: ForecastInputs, workload: TrainingJob, work_s: float) -> tuple[InterruptedRun, str] | str:
     """The run with its measured restarts and checkpoints, and in words how the penalty is taken; or why it is not known."""
     found = measured_run(case.expected, workload, work_s)
     if found is None:

@@ -47,7 +47,7 @@ def detect_changes(values: Sequence[float | None], *, floor: float = MINIMUM_CHA
     return tuple(
         SeriesChange(
             index=int(series.at[change.at]),
-            kind="ramp" if isinstance(change, Ramp) else "step",
+            kind="ramp" if isinstance(change, GradualChange) else "step",
             effect=series.ratio(change.after - change.before),
             p=change.p,
             before=series.level(change.before),
@@ -262,7 +262,7 @@ _UNCONFIRMED = 2  # newest points without which a ramp must hold too
 
 
 @dataclass(frozen=True)
-class Ramp:
+class GradualChange:
     """A slope from point `at` on, between two levels on the analysis scale; `p`: its own."""
 
     at: int
@@ -271,11 +271,11 @@ class Ramp:
     p: float
 
 
-def merge_into_ramps(y: Array, steps: Sequence[Boundary], noise: float, floor: float) -> list[Boundary | Ramp]:
+def merge_into_ramps(y: Array, steps: Sequence[Boundary], noise: float, floor: float) -> list[Boundary | GradualChange]:
     """`steps` with every run that is rather a ramp replaced by it; ascending. `floor` on the analysis scale."""
     ends = [0, *(s.at for s in steps), len(y)]
     levels = np.repeat([float(np.median(y[i:j])) for i, j in itertools.pairwise(ends)], np.diff(ends))
-    merged: list[Boundary | Ramp] = []
+    merged: list[Boundary | GradualChange] = []
     k = 0
     for _, group in itertools.groupby(steps, lambda s: s.after > s.before):
         run = list(group)
@@ -289,18 +289,18 @@ def merge_into_ramps(y: Array, steps: Sequence[Boundary], noise: float, floor: f
     return merged
 
 
-def add_ramps_between(y: Array, changes: Sequence[Boundary | Ramp], floor: float) -> list[Boundary | Ramp]:
+def add_ramps_between(y: Array, changes: Sequence[Boundary | GradualChange], floor: float) -> list[Boundary | GradualChange]:
     """`changes` and the ramps in the stretches that it leaves level; ascending. `floor` on the analysis scale."""
     ends = [0, *(f.at for f in changes), len(y)]
     ramps = [
         _own_ramp(y, max(begin, end - 2 * _REACH), end, floor)
         for start, (begin, end) in zip([None, *changes], itertools.pairwise(ends), strict=True)
-        if not isinstance(start, Ramp) and end - begin >= _FEWEST
+        if not isinstance(start, GradualChange) and end - begin >= _FEWEST
     ]
     return sorted([*changes, *(r for r in ramps if r)], key=lambda f: f.at)
 
 
-def _own_ramp(y: Array, begin: int, end: int, floor: float) -> Ramp | None:
+def _own_ramp(y: Array, begin: int, end: int, floor: float) -> GradualChange | None:
     part = y[begin:end]
     noise = successive_scatter(part)
     knot, line, misfit = _bent(part, noise, _SHORTEST)
@@ -312,12 +312,12 @@ def _own_ramp(y: Array, begin: int, end: int, floor: float) -> Ramp | None:
         return None
     place = np.arange(len(part))
     _, _, stepped = _best(part, (place[None, :] >= place[1:, None]).astype(float), noise)
-    return Ramp(begin + knot, float(line[0]), float(line[-1]), p) if misfit < stepped else None
+    return GradualChange(begin + knot, float(line[0]), float(line[-1]), p) if misfit < stepped else None
 
 
 def _better_ramp(
     y: Array, begin: int, end: int, run: Sequence[Boundary], levels: Array, segments: int, noise: float, floor: float
-) -> Ramp | None:
+) -> GradualChange | None:
     """The ramp from a point of [begin, last step of the run] to `end` that explains [begin, end) better than the run, or None.
 
     It must move as the run does and pass a step's tests of size, evidence and ranks. `levels`: of all points by their `segments`.
@@ -338,7 +338,7 @@ def _better_ramp(
     risen = part[(knot + len(part)) // 2 :]
     if abs(rise) < floor or p > _INSTEAD or rank_separation(part[:knot], risen, rise > 0) < 1:
         return None
-    return Ramp(begin + knot, float(line[0]), float(line[-1]), p)
+    return GradualChange(begin + knot, float(line[0]), float(line[-1]), p)
 
 
 def _bent(part: Array, noise: float, shortest: int, last: int | None = None) -> tuple[int, Array, float]:

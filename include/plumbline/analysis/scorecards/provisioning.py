@@ -102,7 +102,7 @@ class Shortage:
 
 
 @dataclass(frozen=True)
-class Capacity:
+class LaunchCapacity:
     """`scale` by rising number of nodes, as launches asked for them; `gang` as they came one after the other within gangs; `shortage` by slot,
     `refused` over all slots. `reason` says what was not measured, if anything."""
 
@@ -113,7 +113,7 @@ class Capacity:
     reason: str = ""
 
 
-def capacity(trials: Sequence[TrialSample], provider: Provider | None) -> Capacity:
+def capacity(trials: Sequence[TrialSample], provider: Provider | None) -> LaunchCapacity:
     """The capacity that all launches of one provider show, whatever they were launched for. Pure."""
     scale = tuple(
         ScaleTime(nodes, lead_time_of([t for t in trials if t.nodes == nodes], provider))
@@ -127,7 +127,7 @@ def capacity(trials: Sequence[TrialSample], provider: Provider | None) -> Capaci
     tried = provider_launches(trials)
     slots = tuple(_shortage(slot, [t for t in tried if t.slot == slot]) for slot in sorted({t.slot for t in tried}))
     refused = sum(share.refused.successes for share in slots)
-    return Capacity(scale, gang, slots, wilson_interval(refused, len(tried)), _reason(scale, provider))
+    return LaunchCapacity(scale, gang, slots, wilson_interval(refused, len(tried)), _reason(scale, provider))
 
 
 def _shortage(slot: str, trials: Sequence[TrialSample]) -> Shortage:

@@ -10,7 +10,7 @@ from itertools import groupby
 from plumbline.analysis.prices.book import InstanceShare
 from plumbline.analysis.scorecards.criteria import CriterionVerdict, judge_all
 from plumbline.analysis.scorecards.placings import place
-from plumbline.analysis.scorecards.provisioning import Capacity, Friction, capacity, friction
+from plumbline.analysis.scorecards.provisioning import Friction, LaunchCapacity, capacity, friction
 from plumbline.analysis.trial_sample import PHASE_ORDER, SUSTAINED, Conditions, MetricValue, TrialSample, WorkloadKind, leading_phase
 from plumbline.declarations import AnyCriterion, AnyWorkload, Provider
 from plumbline.declarations.promises.judging.share import PromisedShare
@@ -77,7 +77,7 @@ class Scorecard:
     primary: Row | None
     primary_metric: Primary | None
     friction: Friction
-    capacity: Capacity
+    capacity: LaunchCapacity
     conditions: tuple[Conditions, ...]
     first: date | None
     last: date | None

@@ -17,9 +17,9 @@ from plumbline.archive.bundle.manifest import (
     LEDGER,
     MANIFEST_FILE,
     BadBundle,
+    BundleManifest,
     CampaignEntry,
     ExportedCampaign,
-    Manifest,
     campaign_folder,
 )
 from plumbline.archive.migrate import head
@@ -66,7 +66,7 @@ def export_bundle(session: Session, folder: Path, campaigns: Sequence[str] | Non
         findings = _rows(session, Finding, Finding.campaign_id.is_(None))
         ledger |= {"findings.jsonl": findings, "incidents.jsonl": _threads(session, findings), "audit.jsonl": _rows(session, AuditEntry)}
         ledger["operations_log.jsonl"] = _rows(session, OperationsLog)
-    manifest = Manifest(format=2, schema_revision=head(), exported_at=now, campaigns=entries, ledger=_write(folder, LEDGER, ledger))
+    manifest = BundleManifest(format=2, schema_revision=head(), exported_at=now, campaigns=entries, ledger=_write(folder, LEDGER, ledger))
     (folder / MANIFEST_FILE).write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
     return [
         ExportedCampaign(name, entry.trials, entry.files[f"{campaign_folder(name)}/{ATTEMPTS_FILE}"]) for name, entry in entries.items()

@@ -22,9 +22,9 @@ from plumbline.archive.bundle.manifest import (
     LEDGER,
     MANIFEST_FILE,
     BadBundle,
+    BundleManifest,
     CampaignEntry,
     ImportedCampaign,
-    Manifest,
     campaign_folder,
     check_files,
     load_manifest,
@@ -73,7 +73,7 @@ CheckQuality = Callable[[Sequence[ResultDocument]], Mapping[str, tuple[Action, S
 """Gives this installation's own verdict on documents, by `trial_id#attempt`."""
 
 
-class Contradiction(ValueError):
+class ContradictingBundle(ValueError):
     """The campaign contradicts its documents or the archive, and is refused as a whole."""
 
 
@@ -125,7 +125,7 @@ def import_bundle(
         try:
             with writing() as session:
                 done.append(_campaign(session, order, campaign_id, entry))
-        except (Contradiction, recording.Refused, InvalidResult, DataError, IntegrityError, OverflowError) as error:
+        except (ContradictingBundle, recording.Refused, InvalidResult, DataError, IntegrityError, OverflowError) as error:
             why = one_line(error)
             done.append(ImportedCampaign(campaign_id, refused=why))
             with writing() as session:
@@ -144,7 +144,7 @@ def _write_audit(session: Session, order: ImportContext, what: str, subject: str
     )
 
 
-def _select_campaigns(manifest: Manifest, folder: Path, campaigns: list[str] | None) -> dict[str, CampaignEntry]:
+def _select_campaigns(manifest: BundleManifest, folder: Path, campaigns: list[str] | None) -> dict[str, CampaignEntry]:
     if manifest.schema_revision > head():
         raise BadBundle(
             f"{folder} was written with the schema {manifest.schema_revision}, which this version does not know; upgrade plumbline"
@@ -166,7 +166,7 @@ def _read(folder: Path, part: str, files: Mapping[str, str], names: Sequence[str
 def _campaign(session: Session, order: ImportContext, campaign_id: str, entry: CampaignEntry) -> ImportedCampaign:
     below, folder = campaign_folder(campaign_id), order.folder / campaign_folder(campaign_id)
     if f"{below}/{ATTEMPTS_FILE}" not in entry.files:
-        raise Contradiction(f"it has no attempts; expected {below}/{ATTEMPTS_FILE}")
+        raise ContradictingBundle(f"it has no attempts; expected {below}/{ATTEMPTS_FILE}")
     held: dict[str, tuple[AttemptLine, _Held]] = {}
     lines, documents = read_lines(folder / ATTEMPTS_FILE, AttemptLine), folder / "documents"
     notes: list[str] = []
@@ -206,7 +206,7 @@ def _document(
     """The document of an attempt; Contradiction if its checksum, signature or place does not hold."""
     name = f"{campaign_folder(campaign_id)}/documents/{line.document}"
     if entry.files.get(name) != line.sha256:
-        raise Contradiction(f"{line.document}: no document of this SHA-256 backs the attempt; expected {name}")
+        raise ContradictingBundle(f"{line.document}: no document of this SHA-256 backs the attempt; expected {name}")
     path = order.folder / name
     try:
         bounded_json.check_size(path.stat().st_size, name)
@@ -214,20 +214,20 @@ def _document(
         kind: type[Any] = PublishedResult if "publisher" in bounded_json.parse_object(raw, name) else ResultDocument
         document: ResultDocument | PublishedResult = bounded_json.validate_model(kind, raw, name)
     except InvalidResult as error:
-        raise Contradiction(f"{line.document}: its document does not hold: {error}") from error
+        raise ContradictingBundle(f"{line.document}: its document does not hold: {error}") from error
     place = _place(document)
     if place["campaign_id"] != campaign_id:
-        raise Contradiction(f"{place['trial_id']}: its document is of the campaign {place['campaign_id']}")
+        raise ContradictingBundle(f"{place['trial_id']}: its document is of the campaign {place['campaign_id']}")
     if isinstance(document, ResultDocument):
         _check_series_key(document)
         evidence_files.check_address_form(line.uri)
         keys = recording.signing_keys(session, campaign_id, place["trial_id"])
         signature = signing.verify(document, keys)
         if signature.status == "broken":
-            raise Contradiction(f"{place['trial_id']}: {signature.detail}")
+            raise ContradictingBundle(f"{place['trial_id']}: {signature.detail}")
         foreign = signature.status != "verified" if keys else signature.status == "verified_as_exported"
         if foreign and _adds_to_own(session, order, document, launched=bool(keys)):
-            raise Contradiction(
+            raise ContradictingBundle(
                 f"{place['trial_id']}#{place['attempt']}: this archive launched the trial and knows no such attempt; {signature.detail}"
             )
     return document
@@ -256,7 +256,7 @@ def _check_series_key(document: ResultDocument) -> None:
     where = [trial.provider.name, trial.provider.region, trial.provider.instance_type]
     own = [trial.workload.kind, f"{trial.workload.name}@{trial.workload.version}"]
     if len(parts_of) != _KEY_PARTS or parts_of[:2] != own or parts_of[-3:] != where:
-        raise Contradiction(f"{trial.trial_id}: series_key is {trial.series_key}, which does not name its workload and provider")
+        raise ContradictingBundle(f"{trial.trial_id}: series_key is {trial.series_key}, which does not name its workload and provider")
 
 
 def _stricter_verdicts(
@@ -285,7 +285,7 @@ def _record(
     columns = (Trial.id, Trial.uri, Trial.quality_action, Trial.checksum)
     there = session.execute(select(*columns).filter_by(**{name: place[name] for name in NATURAL_KEY})).one()
     if kept_out:
-        raise Contradiction(
+        raise ContradictingBundle(
             f"{place['trial_id']}#{place['attempt']}: checksum is {document.checksum}, but {there.checksum} in the archive; "
             "measurements are never replaced"
         )
@@ -298,11 +298,11 @@ def _insert_correction(session: Session, new: _Held, line: CorrectionLine) -> No
     own = session.execute(same_trial).one()._mapping
     old = session.scalar(select(Trial.id).filter_by(**own, attempt=line.attempt))
     if old is None or line.attempt >= new.attempt:
-        raise Contradiction(f"{new.trial_id}#{new.attempt} does not correct an earlier attempt of its own trial")
+        raise ContradictingBundle(f"{new.trial_id}#{new.attempt} does not correct an earlier attempt of its own trial")
     values = {"trial_pk": new.pk, "corrects": old, "corrected_at": line.at, "corrected_by": line.by, "why": line.why}
     insert_new(session, Correction, values, ["corrects"])
     if session.scalar(select(Correction.trial_pk).where(Correction.corrects == old)) != new.pk:
-        raise Contradiction(f"{new.trial_id}#{line.attempt} was corrected otherwise in the archive")
+        raise ContradictingBundle(f"{new.trial_id}#{line.attempt} was corrected otherwise in the archive")
 
 
 def _import_expired(session: Session, order: ImportContext, folder: Path, attempts: Mapping[str, tuple[AttemptLine, _Held]]) -> None:
@@ -314,7 +314,7 @@ def _import_expired(session: Session, order: ImportContext, folder: Path, attemp
     for gone in read_lines(folder / EXPIRED_FILE, ExpiredLine):
         line, held = attempts.get(gone.document, (None, None))
         if line is None or held is None:
-            raise Contradiction(f"{EXPIRED_FILE} names {gone.document}, which is no attempt's document")
+            raise ContradictingBundle(f"{EXPIRED_FILE} names {gone.document}, which is no attempt's document")
         ours = not held.new and path_below(line.uri, order.home)
         if canonical(line.uri) == canonical(held.uri) and not ours:
             values = {**gone.model_dump(exclude={"document"}), "trial_pk": held.pk, "removed_at": gone.removed_at or gone.expired_at}
@@ -367,15 +367,15 @@ def _check_campaign(conclusions: Tables, campaign_id: str | None) -> None:
     for name in ("findings", "baselines", "quarantine"):
         for row in conclusions.get(name, ()):
             if row["campaign_id"] != campaign_id:
-                raise Contradiction(f"{name}: a row is of the campaign {row['campaign_id']}; expected {campaign_id or 'none'}")
+                raise ContradictingBundle(f"{name}: a row is of the campaign {row['campaign_id']}; expected {campaign_id or 'none'}")
     for row in conclusions.get("quarantine", ()):
         content = [row["campaign_id"], row["trial_id"], row["attempt"], row["sha256"]]
         if row["quarantine_id"] != quarantine.id_of(*content) or not _TRIAL_ID.fullmatch(row["trial_id"]) or row["attempt"] < 1:
-            raise Contradiction(f"quarantine: {row['quarantine_id']!r} is not the id of its campaign, trial, attempt and SHA-256")
+            raise ContradictingBundle(f"quarantine: {row['quarantine_id']!r} is not the id of its campaign, trial, attempt and SHA-256")
         evidence_files.check_address_form(row["uri"])
     for row in conclusions.get("snapshots", ()):
         if digest(dict(sorted(row["facts"].items()))) != row["facts_hash"]:
-            raise Contradiction(f"the facts of the snapshot {row['snapshot_id']} do not hash to {row['facts_hash']}")
+            raise ContradictingBundle(f"the facts of the snapshot {row['snapshot_id']} do not hash to {row['facts_hash']}")
 
 
 def _other_state(session: Session, row: Row) -> str | None:

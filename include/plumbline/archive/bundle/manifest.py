@@ -57,7 +57,7 @@ class CampaignEntry(_Part):
     files: dict[FileName, Sha256]
 
 
-class Manifest(_Part):
+class BundleManifest(_Part):
     """The whole bundle. `schema_revision`: of the archive that wrote it."""
 
     format: Literal[2]
@@ -67,7 +67,7 @@ class Manifest(_Part):
     ledger: dict[FileName, Sha256]
 
 
-def load_manifest(folder: Path) -> Manifest:
+def load_manifest(folder: Path) -> BundleManifest:
     """The manifest of a bundle; BadBundle if there is none or it does not hold."""
     path = folder / MANIFEST_FILE
     if not path.is_file():
@@ -76,7 +76,7 @@ def load_manifest(folder: Path) -> Manifest:
         bounded_json.check_size(path.stat().st_size, str(path), _MAX_MANIFEST_BYTES)
         raw = path.read_bytes()
         bounded_json.parse_object(raw, str(path), _MAX_MANIFEST_BYTES, bounded_json.MAX_VALUES)
-        return bounded_json.validate_model(Manifest, raw, str(path))
+        return bounded_json.validate_model(BundleManifest, raw, str(path))
     except InvalidResult as error:
         raise BadBundle(f"{error}; was it written by another version of plumbline? Export it again with this one") from error
 

@@ -26,7 +26,7 @@ FINDINGS_READ = 1000
 
 
 @dataclass(frozen=True)
-class Effect:
+class EffectLine:
     """A finding that attributes a move to the change. `interval`: empty where none is known."""
 
     finding_id: str
@@ -42,7 +42,7 @@ class AdoptionRow:
 
     adoption: Adoption
     together: tuple[str, ...]
-    effects: tuple[Effect, ...]
+    effects: tuple[EffectLine, ...]
 
 
 @dataclass(frozen=True)
@@ -126,11 +126,11 @@ def _names_fact(finding: FindingView, fact: str, adoption: Adoption) -> bool:
     return is_same_run and fact in (finding.detail.get("attributed_to") or ())
 
 
-def _effect(finding: FindingView) -> Effect:
+def _effect(finding: FindingView) -> EffectLine:
     low, high = (format_change(end) for end in (finding.ci_low, finding.ci_high))
     workload = Series.parse(finding.series_key).workload if finding.series_key else ""
     interval = f"{low} … {high}" if low and high else ""
-    return Effect(finding.finding_id, workload, finding.metric or "", format_change(finding.effect), interval)
+    return EffectLine(finding.finding_id, workload, finding.metric or "", format_change(finding.effect), interval)
 
 
 def router(site: Site) -> PageRoutes:

@@ -19,10 +19,10 @@ from plumbline.declarations import Declarations
 from plumbline.findings.types import stored_type
 from plumbline.workflows.baseline_decision import action_key
 from plumbline.workflows.finding_action import (
+    ActionNotStarted,
     ActionRequest,
     ActionRun,
     AlreadyStarted,
-    NotStarted,
     possible_actions,
     rerun_of,
     snooze_end,
@@ -161,7 +161,7 @@ def router(site: Site) -> PageRoutes:
                 acting.runs.start(ActionRequest(view.finding_id, action, why.strip(), end, starts), action_key(view, action), actor.name)
             except AlreadyStarted as error:
                 earlier_runs.append(error.run)
-            except NotStarted as error:
+            except ActionNotStarted as error:
                 return refused(503, {"": f"{error}."}, error.path)
         if earlier_runs:
             return pages.page(request, "acted.html.j2", status=409, title="Already requested", done=(), runs=earlier_runs)

@@ -9,7 +9,7 @@ from fastapi import HTTPException, Query, Request
 from fastapi.responses import Response
 
 from plumbline.answers.compared_series import compared_series
-from plumbline.answers.costed_findings import Entry, costed_findings
+from plumbline.answers.costed_findings import CostedFinding, costed_findings
 from plumbline.answers.monthly_costs import SETTLED as SETTLED_STATES
 from plumbline.archive import Archive, FindingView
 from plumbline.archive.repository import Slice
@@ -110,7 +110,7 @@ def router(site: Site) -> PageRoutes:
     return routes
 
 
-def _owners(archive: Archive, views: Sequence[FindingView], entries: Mapping[str, Entry]) -> dict[str, str]:
+def _owners(archive: Archive, views: Sequence[FindingView], entries: Mapping[str, CostedFinding]) -> dict[str, str]:
     """Who takes care of each: the person who acknowledged or accepted it, else the teams that use its workloads, else the operators."""
     taken = {e.subject: e.who for e in archive.audit(tuple(v.finding_id for v in views if v.state != "open")) if e.what in TAKEN}
     teams = {name: join_words(entry.teams) for name, entry in entries.items()}

@@ -38,7 +38,7 @@ from plumbline.presentation.availability import AvailabilityView, availability_v
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import year_chart
 from plumbline.presentation.charts.launches import launch_chart, launch_lines, lead_time_chart
-from plumbline.presentation.charts.trend import OF_THE_PROVIDER, Quantity, Trend, TrendEvent, read_trend, trend_chart
+from plumbline.presentation.charts.trend import OF_THE_PROVIDER, PlottedMetric, Trend, TrendEvent, read_trend, trend_chart
 from plumbline.presentation.filters import RANGE, Filter
 from plumbline.presentation.findings_inbox import InboxGroup, count_severities, group_findings, severity_order, unsettled_findings
 from plumbline.presentation.promises import declared_promises
@@ -81,7 +81,7 @@ class ProviderPage:
     facts: tuple[tuple[str, str], ...]
     cells: tuple[SeriesSummary, ...]
     series: tuple[SeriesView, ...]
-    quantities: tuple[Quantity, ...]
+    quantities: tuple[PlottedMetric, ...]
     trend: Trend | None
     launches: tuple[LaunchCounts, ...]
     promised_launches: float | None
@@ -208,18 +208,18 @@ def provider_page(
     )
 
 
-def quantity_id(quantity: Quantity) -> str:
+def quantity_id(quantity: PlottedMetric) -> str:
     """A quantity as an address names it."""
     return f"{quantity.metric}.{quantity.statistic}.{quantity.phase}"
 
 
-def _quantities(archive: Archive, series: SeriesView) -> tuple[Quantity, ...]:
+def _quantities(archive: Archive, series: SeriesView) -> tuple[PlottedMetric, ...]:
     campaign = archive.latest_campaign(series.series_key)
     names = archive.measured_names(series.series_key, campaign) if campaign is not None else []
-    return tuple(Quantity(n.metric, n.statistic, n.phase, metric_of(n)) for n in names)
+    return tuple(PlottedMetric(n.metric, n.statistic, n.phase, metric_of(n)) for n in names)
 
 
-def _leading_quantity(kind: str, quantities: Sequence[Quantity]) -> Quantity:
+def _leading_quantity(kind: str, quantities: Sequence[PlottedMetric]) -> PlottedMetric:
     for name in leading_names(kind):
         for q in quantities:
             if (q.metric, q.statistic, q.phase) == (name, q.definition.statistic, "steady"):

@@ -15,7 +15,7 @@ from plumbline.dashboard.acting import Acting, Actor, actor_of, reason_error
 from plumbline.dashboard.rendering import PageRoutes, RefusedForm, TypedField, base_path
 from plumbline.dashboard.site import Site
 from plumbline.dashboard.sources import DeclarationsReader
-from plumbline.workflows.finding_action import ActionRun, AlreadyStarted, NotStarted
+from plumbline.workflows.finding_action import ActionNotStarted, ActionRun, AlreadyStarted
 from plumbline.workflows.plan import RERUN_DAG, RepeatRequest
 
 _REFUSED = f"repeats require a role that may start runs of the DAG {RERUN_DAG} and of the provider's benchmark"
@@ -96,7 +96,7 @@ def router(site: Site) -> PageRoutes:
             acting.runs.start(repeat_request, repeat_request.key, actor.name)
         except AlreadyStarted as error:
             return pages.page(request, "acted.html.j2", status=409, title="Already requested", done=(), runs=[error.run])
-        except NotStarted as error:
+        except ActionNotStarted as error:
             return refused(503, error=f"{error}.", mended_at=error.path)
         return RedirectResponse(f"{base_path(request)}/decisions/{team}/{kind}?workload={workload}#experiments", 303)
 

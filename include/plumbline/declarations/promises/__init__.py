@@ -11,7 +11,7 @@ import pkgutil
 from importlib import import_module
 from typing import Any
 
-from plumbline.declarations.promises.judging.evidence import Evidence, Terms
+from plumbline.declarations.promises.judging.evidence import PromiseEvidence, SharedTerms
 from plumbline.declarations.promises.judging.promise import REGISTERED, JudgedPromise, Promise, register
 from plumbline.declarations.promises.judging.row import PromiseRow, format_seconds
 from plumbline.declarations.promises.judging.share import judge_share

@@ -11,7 +11,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from plumbline.declarations.base import Declared
-from plumbline.declarations.promises.judging.evidence import CheckedMonth, Entry, Evidence, Terms, maintenance
+from plumbline.declarations.promises.judging.evidence import CheckedMonth, LoggedOperation, PromiseEvidence, SharedTerms, maintenance
 from plumbline.declarations.promises.judging.promise import JudgedPromise, Promise, register
 from plumbline.declarations.promises.judging.row import PromiseRow, format_seconds
 from plumbline.declarations.promises.judging.share import PromisedShare, PromiseVerdict
@@ -48,17 +48,17 @@ class Availability(Promise[float]):
     checked = True
 
     @classmethod
-    def tiers(cls, terms: Terms) -> tuple[CreditTier, ...]:
+    def tiers(cls, terms: SharedTerms) -> tuple[CreditTier, ...]:
         tiers: tuple[CreditTier, ...] = cls.term(terms, cls.credits)
         return tiers
 
-    def check(self, terms: Terms) -> None:
+    def check(self, terms: SharedTerms) -> None:
         limits = [(self.promised(terms) or 0.0, 0.0), *((tier.below, tier.credit) for tier in self.tiers(terms))]
         for i, ((above, granted), (below, credit)) in enumerate(pairwise(limits)):
             if below > above or credit <= granted or (i and below == above):
                 raise ValueError(f"credits[{i}] overlaps; expected `below` to fall from `availability` on, and `credit` to rise")
 
-    def judge(self, terms: Terms, seen: Evidence) -> Iterator[JudgedPromise]:
+    def judge(self, terms: SharedTerms, seen: PromiseEvidence) -> Iterator[JudgedPromise]:
         middle = month_span(seen.now)[0] + timedelta(days=14)  # of a month; so many months of mean length before it is another one's
         down = [(o.began, o.ended or seen.now) for o in seen.outages]
         begins = [middle - timedelta(days=30.4375 * back) for back in range(MONTHS)]
@@ -122,8 +122,8 @@ class MonthAvailability:
 @judges("availability promise")
 def month_availability(
     at: datetime,
-    entries: Sequence[Entry],
-    terms: Terms,
+    entries: Sequence[LoggedOperation],
+    terms: SharedTerms,
     now: datetime,
     measured: Iterable[TimeSpan] = (),
     checked: Mapping[datetime, CheckedMonth] | None = None,

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from plumbline.declarations.promises.judging.evidence import Evidence, Terms
+from plumbline.declarations.promises.judging.evidence import PromiseEvidence, SharedTerms
 from plumbline.declarations.promises.judging.launches import launch_share
 from plumbline.declarations.promises.judging.promise import JudgedPromise, Promise, register
 from plumbline.declarations.promises.judging.row import PromiseRow, plural
@@ -28,7 +28,7 @@ class Capacity(Promise[float]):
     noun = "capacity"
     checked = True
 
-    def judge(self, terms: Terms, seen: Evidence) -> Iterator[JudgedPromise]:
+    def judge(self, terms: SharedTerms, seen: PromiseEvidence) -> Iterator[JudgedPromise]:
         promised = self.promised(terms)
         yield JudgedPromise(self, capacity_row(capacity_kept(seen.ended, promised)), "launches", terms.credit)
         if seen.capacity is not None and promised is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from plumbline.declarations.promises.judging.evidence import Evidence, Terms
+from plumbline.declarations.promises.judging.evidence import PromiseEvidence, SharedTerms
 from plumbline.declarations.promises.judging.launches import UNPROVEN, launch_share
 from plumbline.declarations.promises.judging.promise import JudgedPromise, Promise, register
 from plumbline.declarations.promises.judging.row import PromiseRow
@@ -22,7 +22,7 @@ class LaunchSuccess(Promise[float]):
     noun = "launch success"
     in_trials = True
 
-    def judge(self, terms: Terms, seen: Evidence) -> Iterator[JudgedPromise]:
+    def judge(self, terms: SharedTerms, seen: PromiseEvidence) -> Iterator[JudgedPromise]:
         yield JudgedPromise(self, launch_row(launch_success(seen.ended, self.promised(terms))), "launches", terms.credit)
 
 

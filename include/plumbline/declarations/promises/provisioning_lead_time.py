@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from plumbline.declarations.promises.judging.evidence import Evidence, Terms
+from plumbline.declarations.promises.judging.evidence import PromiseEvidence, SharedTerms
 from plumbline.declarations.promises.judging.promise import JudgedPromise, Promise, register
 from plumbline.declarations.promises.judging.row import PromiseRow, format_seconds
 from plumbline.declarations.promises.judging.share import PromisedShare, judge_share
@@ -30,7 +30,7 @@ class ProvisioningLeadTime(Promise[float]):
     unit = "s"
     in_trials = True
 
-    def judge(self, terms: Terms, seen: Evidence) -> Iterator[JudgedPromise]:
+    def judge(self, terms: SharedTerms, seen: PromiseEvidence) -> Iterator[JudgedPromise]:
         yield JudgedPromise(self, lead_time_row(judge_lead_time(seen.lead_times, terms)), "launches", terms.credit)
 
 
@@ -47,7 +47,7 @@ class LeadTime:
     kept: PromisedShare
 
 
-def judge_lead_time(time: PooledMetric, terms: Terms) -> LeadTime:
+def judge_lead_time(time: PooledMetric, terms: SharedTerms) -> LeadTime:
     """The lead times of launches against the promised one."""
     promised = ProvisioningLeadTime.promised(terms)
     if promised is None:

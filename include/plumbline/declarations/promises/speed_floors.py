@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field
 
 from plumbline.declarations.base import Name
-from plumbline.declarations.promises.judging.evidence import Evidence, Terms
+from plumbline.declarations.promises.judging.evidence import PromiseEvidence, SharedTerms
 from plumbline.declarations.promises.judging.promise import JudgedPromise, Place, Promise, register
 from plumbline.declarations.promises.judging.row import PromiseRow, format_needed
 from plumbline.declarations.promises.judging.share import PromisedShare, judge_share
@@ -37,17 +37,17 @@ class SpeedFloors(Promise[dict[str, Criterion]]):
     claimed_with = "performance"
 
     @classmethod
-    def floors(cls, terms: Terms) -> dict[str, Criterion]:
+    def floors(cls, terms: SharedTerms) -> dict[str, Criterion]:
         """The promised limits by workload."""
         return cls.promised(terms) or {}
 
-    def declared(self, terms: Terms) -> list[str]:
+    def declared(self, terms: SharedTerms) -> list[str]:
         return [f"{self.noun} of {workload}" for workload in sorted(self.floors(terms))]
 
-    def workloads(self, terms: Terms) -> list[tuple[Place, str]]:
+    def workloads(self, terms: SharedTerms) -> list[tuple[Place, str]]:
         return [((self.id, workload), workload) for workload in self.floors(terms)]
 
-    def judge(self, terms: Terms, seen: Evidence) -> Iterator[JudgedPromise]:
+    def judge(self, terms: SharedTerms, seen: PromiseEvidence) -> Iterator[JudgedPromise]:
         for workload, floor in sorted(self.floors(terms).items()):
             row = speed_row(judge_speed(workload, floor, seen.repeats(workload, floor)))
             yield JudgedPromise(self, row, "repeats", terms.credit, workload=workload)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from plumbline.declarations.promises.judging.evidence import Entry, Outage, is_logged
+from plumbline.declarations.promises.judging.evidence import LoggedOperation, Outage, is_logged
 from plumbline.declarations.promises.judging.promise import register
 from plumbline.declarations.promises.judging.response import RESPONSE_SHARE, ResponsePromise
 from plumbline.metrics.units import Duration
@@ -27,11 +27,11 @@ class TimeToRecover(ResponsePromise):
     kind = "incident"
     thing = "incident"
 
-    def ended(self, entry: Entry) -> datetime | None:
+    def ended(self, entry: LoggedOperation) -> datetime | None:
         return entry.solved
 
-    def is_unproven(self, entry: Entry) -> bool:
+    def is_unproven(self, entry: LoggedOperation) -> bool:
         return entry.whose == "unknown"
 
-    def found(self, outages: Iterable[Outage], entries: Sequence[Entry], now: datetime) -> list[Outage]:
+    def found(self, outages: Iterable[Outage], entries: Sequence[LoggedOperation], now: datetime) -> list[Outage]:
         return [o for o in outages if not is_logged(o, entries, ("provider", "unknown"), now)]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @register
-class Environment(FindingType):
+class EnvironmentFinding(FindingType):
     id = "environment"
     kinds = ("environment",)
     subject = "environment"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from plumbline.findings.phrases import titled
 from plumbline.findings.types.base import FindingType, Step, register
-from plumbline.findings.types.price_change import PriceChange
+from plumbline.findings.types.price_change import PriceFinding
 from plumbline.metrics.formatting import join_words
 from plumbline.results.finding import DECISION_CHANGE_PREFIX, OPEN_STATES, Finding
 
@@ -44,13 +44,13 @@ class FirstChoice(FindingType):
 
     # One that a price moved is the story of that price.
     def word(self, direction: str, effect: float | None) -> str:
-        return self.noun if effect is None else PriceChange().word(direction, effect)
+        return self.noun if effect is None else PriceFinding().word(direction, effect)
 
     def is_good_news(self, direction: str, effect: float | None) -> bool:
-        return effect is not None and PriceChange().is_good_news(direction, effect)
+        return effect is not None and PriceFinding().is_good_news(direction, effect)
 
     def advise(self, direction: str, effect: float | None) -> str:
-        return self.advice if effect is None else PriceChange.advice
+        return self.advice if effect is None else PriceFinding.advice
 
     def cause(self, finding: Finding) -> str:
         return join_words(finding.causes or finding.attributed_to)

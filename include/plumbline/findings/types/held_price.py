@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from plumbline.findings.types.base import register
-from plumbline.findings.types.price_change import AboutMoney, PriceChange
+from plumbline.findings.types.price_change import AboutMoney, PriceFinding
 from plumbline.results.finding import Finding
 
 
 @register
-class HeldPrice(PriceChange):
+class HeldPrice(PriceFinding):
     id = "held_price"
     subject = "held price "
     order = 26

@@ -29,7 +29,7 @@ class AboutMoney(FindingType):
 
 
 @register
-class PriceChange(AboutMoney):
+class PriceFinding(AboutMoney):
     id = "price_change"
     subject = "price "
     order = 20

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from plumbline.findings.types.base import register
 from plumbline.findings.types.cause import cause_name, pooled_verdict
-from plumbline.findings.types.environment import Environment
+from plumbline.findings.types.environment import EnvironmentFinding
 from plumbline.results.finding import Finding
 
 
 @register
-class SharedChange(Environment):
+class SharedChange(EnvironmentFinding):
     id = "shared_change"
     subject = "cause/"
     order = 50

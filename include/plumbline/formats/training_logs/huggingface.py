@@ -7,7 +7,7 @@ from plumbline.formats.registry import register
 
 
 @register
-class HuggingFace(PrintedSteps):
+class HuggingFaceLog(PrintedSteps):
     name = "huggingface"
     order = 30
     pattern = rf"\{{['\"]loss['\"]: ['\"]?(?P<loss>{NUMBER})['\"]?,"

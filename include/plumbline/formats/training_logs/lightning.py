@@ -9,7 +9,7 @@ from plumbline.formats.registry import register
 
 
 @register
-class Lightning(StepTable):
+class LightningLog(StepTable):
     name = "lightning"
     order = 60
     file = "**/metrics.csv"

@@ -13,7 +13,7 @@ from plumbline.harness.environment import amd, container, cpu, disk, host, netwo
 from plumbline.harness.environment.container import locked_memory_shortage
 from plumbline.harness.environment.cuda import open_fault, require_driver
 from plumbline.harness.environment.nvidia import product_name, serial_numbers
-from plumbline.harness.measurement import Judgement, TrialFailed, degraded
+from plumbline.harness.measurement import TrialFailed, TrialJudgement, degraded
 from plumbline.results import FailureClass, Scalar
 
 __all__ = [
@@ -103,7 +103,7 @@ def lost_gpus(facts: Mapping[str, Scalar]) -> list[str]:
     return [f"GPU {number} of {total} is lost ({why})" for number, why in lost.items()]
 
 
-def hardware_judgements(facts: Mapping[str, Scalar], node: int = 0) -> list[Judgement]:
+def hardware_judgements(facts: Mapping[str, Scalar], node: int = 0) -> list[TrialJudgement]:
     """`degraded` for what was wrong with a machine's GPUs before the trial began: a power limit below the card's default, a PCIe link with fewer
     lanes than it can have, NVLinks that are down, a lost card, a product that the driver cannot name. `node`: of a gang."""
     of = f" of node {node}" if node else ""

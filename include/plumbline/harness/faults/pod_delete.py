@@ -18,10 +18,10 @@ from plumbline.declarations import Trial
 from plumbline.declarations.workloads import faults
 from plumbline.harness.contention_monitor import MonitorSnapshot
 from plumbline.harness.launcher_protocol import Deletion, request_pod_deletion
-from plumbline.harness.measurement import Judgement, TrialFailed, degraded
+from plumbline.harness.measurement import TrialFailed, TrialJudgement, degraded
 from plumbline.harness.persistent_state import PersistentState, save_monitor
 from plumbline.harness.training.analysis import records
-from plumbline.harness.training.analysis.records import Incident, TrainingRecords
+from plumbline.harness.training.analysis.records import TrainingIncident, TrainingRecords
 from plumbline.harness.training.fault import register
 from plumbline.harness.training.job.job_fault import HeldTrial, JobFault, ResumedTrial
 from plumbline.harness.training.plan import FaultPlan
@@ -101,10 +101,10 @@ def resume_from_last_pod(state: PersistentState, fault: FaultPlan, ranks: int, s
             state.folder, row["name"], row["launched_s"] + shift_s, shifts[row["name"]], ranks, script=script
         )
     for row in saved["incidents"]:
-        incident = Incident(**row)
+        incident = TrainingIncident(**row)
         records.incidents.append(replace(incident, began_s=incident.began_s + shift_s, noticed_s=incident.noticed_s + shift_s))
     attempt = saved["held"]
-    records.incidents.append(Incident(attempt["run"], PodDelete.name, asked_s, gone_s, attempt["step"], detail=remark))
+    records.incidents.append(TrainingIncident(attempt["run"], PodDelete.name, asked_s, gone_s, attempt["step"], detail=remark))
     return ResumedTrial(records, saved["fraction"], shifts)
 
 
@@ -161,7 +161,7 @@ class PodDelete(JobFault):
     ) -> ResumedTrial | None:
         return resume_from_last_pod(state, fault, ranks, started_s, script=script) if state.deletions else None
 
-    def judge(self, records: TrainingRecords, state: PersistentState | None) -> Sequence[Judgement]:
+    def judge(self, records: TrainingRecords, state: PersistentState | None) -> Sequence[TrialJudgement]:
         """Pods whose replacement a second process of the launcher had to finish: the penalty holds the launcher's own outage."""
         deletions = state.deletions if state is not None else ()
         count = sum(deletion.late for deletion in deletions)

@@ -25,7 +25,7 @@ from plumbline.harness.inference.analysis import validity
 from plumbline.harness.inference.checkpoint.contents import Manifest
 from plumbline.harness.inference.checkpoint.fetched import FetchedCheckpoint, fetch_companions, fetch_for_trial
 from plumbline.harness.inference.endpoint import Endpoint
-from plumbline.harness.inference.load.own_prompts import FetchFailed, OwnPrompts, selected_rows
+from plumbline.harness.inference.load.own_prompts import OwnPrompts, PromptFetchFailed, selected_rows
 from plumbline.harness.inference.load.prompts import Prompts, prompts_of
 from plumbline.harness.inference.load.schedule import Schedule, schedule_of
 from plumbline.harness.inference.load.served_tokenizer import tokenizer_of
@@ -39,7 +39,7 @@ from plumbline.harness.inference.phases.scale_out import measure_scale_out
 from plumbline.harness.inference.phases.search import measure_search
 from plumbline.harness.inference.phases.trial_record import OVERHEAD_S, TrialRecord
 from plumbline.harness.inference.server import backends, control, under_test
-from plumbline.harness.inference.server.assembly import Place, assemble, with_provider_args
+from plumbline.harness.inference.server.assembly import ServerPlace, assemble, with_provider_args
 from plumbline.harness.inference.server.listening import CoreSplit, divide_cores, own_server
 from plumbline.harness.inference.server.under_test import ExternalServer, ManagedOpenAi, ManagedTriton
 from plumbline.harness.launcher_protocol import Progress
@@ -140,7 +140,7 @@ def _load(record: TrialRecord, fetched: FetchedCheckpoint | None = None, token: 
             schedule, prompts = _own_prompts(record, schedule, None if fetched is None else fetched.folder, token)
     except ValueError as error:
         raise TrialFailed("bad_declaration", str(error)) from error
-    except FetchFailed as error:
+    except PromptFetchFailed as error:
         raise TrialFailed("unreachable", str(error)) from error
     stored = record.result.hashes
     companions = {name.removeprefix(_COMPANION): value for name, value in stored.items() if name.startswith(_COMPANION)}
@@ -200,7 +200,7 @@ def _on_own_server(
     cores = divide_cores(usable_cores(), allotted_cores(), n * each if apart else 0)
     own = cores.each(n) if apart else None
     devices = under_test.visible_devices(accelerator, n, each, os.environ)
-    place = Place(record.workdir, own or [cores.server] * n, devices, len(own[0]) if own else max(1, cores.server_count // n))
+    place = ServerPlace(record.workdir, own or [cores.server] * n, devices, len(own[0]) if own else max(1, cores.server_count // n))
     if outputs is not None:
         outputs.ask_reference(record, place)  # before the server starts: two of them would share memory and cores
     served = assemble(workload, place, None if fetched is None else fetched.folder)

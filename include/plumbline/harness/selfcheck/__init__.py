@@ -22,7 +22,7 @@ from typing import Literal
 from plumbline.declarations import TrainingWorkload, Trial
 from plumbline.harness import engine_python
 from plumbline.harness.child_process import ChildProcess
-from plumbline.harness.measurement import Judgement, degraded
+from plumbline.harness.measurement import TrialJudgement, degraded
 from plumbline.harness.selfcheck import clocks
 from plumbline.harness.selfcheck.clocks import WallClock
 from plumbline.results import CheckLine
@@ -65,7 +65,7 @@ def run_for_trial(trial: Trial) -> list[CheckLine]:
     return run(device, {"gpt", *own} & set(ARCHITECTURES))
 
 
-def judgements(lines: list[CheckLine]) -> list[Judgement]:
+def judgements(lines: list[CheckLine]) -> list[TrialJudgement]:
     """`selfcheck_failed` degrades the trial: its own checks still hold, and a busy machine can fail a line too."""
     bad = [line for line in lines if line.status == "fail"]
     if not bad:

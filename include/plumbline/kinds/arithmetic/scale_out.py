@@ -10,7 +10,7 @@ from plumbline.results import Curve, MetricRow, Point, Reason, metric_curve, met
 
 
 @dataclass(frozen=True)
-class Step:
+class ScaleStep:
     """One rate of the load. `missed`, `failed`: of its `requests`, those outside the SLO, and those of them without an answer.
 
     `took_s`: from the step until the SLO held for the rest of it, 0 if it never broke, None if it did not hold at the end; `after_s`: when the
@@ -29,7 +29,7 @@ class Step:
 class ScaleOut:
     """The rows and curves along the offered rate of a phase whose `steps` begin with the first rate."""
 
-    steps: Sequence[Step]
+    steps: Sequence[ScaleStep]
     spec: ScaleOutPhaseSpec
 
     @property
@@ -72,15 +72,15 @@ class ScaleOut:
         return Reason(code="no_scale_out", detail=detail) if late else None
 
 
-def _format(step: Step) -> str:
+def _format(step: ScaleStep) -> str:
     return f"{step.rate:g}/s ({step.missed} of {step.requests} requests missed it)"
 
 
-def _time(step: Step) -> MetricRow:
+def _time(step: ScaleStep) -> MetricRow:
     bounds = None if step.took_s is None or step.after_s is None else (step.after_s, step.took_s)
     never = "the SLO did not break" if step.took_s == 0 else None
     return metric_row("time_to_scale_out", step.took_s, step.requests, phase="scale_out", ci=bounds, method=never)
 
 
-def _share(metric: str, counted: int, step: Step) -> MetricRow:
+def _share(metric: str, counted: int, step: ScaleStep) -> MetricRow:
     return share_row(metric, counted, step.requests, phase="scale_out")

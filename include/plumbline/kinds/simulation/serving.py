@@ -19,7 +19,7 @@ from plumbline.declarations.workloads.load import (
     max_phase_seconds,
     mean_tokens,
 )
-from plumbline.kinds.arithmetic.scale_out import ScaleOut, Step
+from plumbline.kinds.arithmetic.scale_out import ScaleOut, ScaleStep
 from plumbline.kinds.simulation.draw import Hardware, TrialDraw, value_of
 from plumbline.metrics import Phase
 from plumbline.metrics.proportions import QUANTILES, min_observations_for_quantile
@@ -41,7 +41,7 @@ _UNCOUNTED = ("sweep", "fault", "recovery")
 
 
 @dataclass(frozen=True)
-class Server:
+class SimulatedServer:
     """The server in this trial, seconds: of a prefill, between two tokens, of a start, of loading the model; `capacity` requests/s of all
     replicas together; tokens of a prompt (`inputs`, as it is sent) and of an answer."""
 
@@ -77,7 +77,7 @@ def active_parameters(model: ServedModel) -> float:
     return float(known or (model.weights_bytes or _CHECKPOINT_BYTES) / _BYTES[model.precision])
 
 
-def server_of(workload: InferenceWorkload, has: Hardware, draw: TrialDraw, inputs: float | None = None) -> Server:
+def server_of(workload: InferenceWorkload, has: Hardware, draw: TrialDraw, inputs: float | None = None) -> SimulatedServer:
     """The server with this trial's slowness; with prompts of `inputs` tokens instead of the declared ones."""
     replicas = workload.replicas_on(has.count)
     if not has.gpu:  # the cores' rates are those of all together
@@ -92,7 +92,7 @@ def server_of(workload: InferenceWorkload, has: Hardware, draw: TrialDraw, input
     token = ((_STEP_OVERHEAD_S if has.gpu else _CPU_STEP_OVERHEAD_S) + weights / (has.memory * _MEMORY_SHARE)) * slow
     busy = prefill + (outputs - 1) * token / min(_BATCHED, workload.server.sequences)
     load = (0.5 + weights / has.disk) * draw.slowness("start_up")
-    return Server(
+    return SimulatedServer(
         prefill, token, sent, outputs, replicas / busy, load, load + (_READY_S if has.gpu else _CPU_READY_S) * draw.slowness("start_up")
     )
 
@@ -152,7 +152,7 @@ def took_s(workload: InferenceWorkload, metrics: Sequence[MetricRow]) -> float:
     return ready_s(metrics) + sum(max_phase_seconds(phase) for phase in workload.phases)
 
 
-def load_periods(spec: object, server: Server) -> Iterator[LoadPeriod]:
+def load_periods(spec: object, server: SimulatedServer) -> Iterator[LoadPeriod]:
     """The load that a phase puts on the server; none of a search, which sets its own, and of a growing context, which asks one request after
     the other."""
     if isinstance(spec, LoadPhaseSpec | FaultPhaseSpec):
@@ -174,7 +174,7 @@ def _reports_times(workload: InferenceWorkload) -> bool:
     return workload.server.backend == "python"
 
 
-def _search(search: Search, workload: InferenceWorkload, server: Server, draw: TrialDraw) -> Iterator[MetricRow]:
+def _search(search: Search, workload: InferenceWorkload, server: SimulatedServer, draw: TrialDraw) -> Iterator[MetricRow]:
     """Rows of the highest rate that keeps the SLO, and of the load at that rate. Like the harness, gives no rate outside the declared range;
     above it the load is that of the upper end, below it there is none."""
     low, high = search.between
@@ -192,7 +192,7 @@ def _search(search: Search, workload: InferenceWorkload, server: Server, draw: T
         )
 
 
-def _sustained(goodput: float, workload: InferenceWorkload, server: Server) -> float:
+def _sustained(goodput: float, workload: InferenceWorkload, server: SimulatedServer) -> float:
     """The highest rate at which this share of requests meets the SLO, requests/s; 0 where it never does."""
 
     def holds(taken: float) -> bool:
@@ -207,7 +207,7 @@ def _sustained(goodput: float, workload: InferenceWorkload, server: Server) -> f
     return low * server.capacity
 
 
-def _medians(server: Server, taken: float) -> tuple[float, float, float]:
+def _medians(server: SimulatedServer, taken: float) -> tuple[float, float, float]:
     """Seconds to the first token, between two tokens and to the last token, where a share `taken` of the server's time is taken."""
     first = server.prefill_s * taken / (1 - taken) + server.prefill_s
     token = server.token_s * (1 + 0.5 * taken)
@@ -219,7 +219,7 @@ def _kills_server(spec: object) -> bool:
 
 
 def _load(
-    stretch: LoadPeriod, workload: InferenceWorkload, server: Server, draw: TrialDraw, down: float = 0.0, good: float | None = None
+    stretch: LoadPeriod, workload: InferenceWorkload, server: SimulatedServer, draw: TrialDraw, down: float = 0.0, good: float | None = None
 ) -> Iterator[MetricRow]:
     """The rows of one stretch of load, in which the server was away for `down` seconds. `good`: the share within the SLO, where it is known."""
     phase, n = stretch.phase, stretch.requests
@@ -306,7 +306,7 @@ def _share(metric: str, share: float, n: int, phase: Phase, draw: TrialDraw) -> 
     return share_row(metric, min(n, round(value * n)), n, phase=phase)
 
 
-def _fault(spec: FaultPhaseSpec, server: Server, draw: TrialDraw) -> Iterator[MetricRow]:
+def _fault(spec: FaultPhaseSpec, server: SimulatedServer, draw: TrialDraw) -> Iterator[MetricRow]:
     away = server.start_s if _kills_server(spec) else (spec.lasts or 0.0)
     if spec.inject == "server_kill":
         yield draw.row("time_to_ready", server.start_s, 1, phase="fault", moved=False)
@@ -321,12 +321,12 @@ def scale_out(spec: ScaleOutPhaseSpec, workload: InferenceWorkload, has: Hardwar
     """The steps of a server that scales as the provider declares; one that does not misses the SLO at each rate above its capacity."""
     sustained, scaling = _sustained(spec.goodput, workload, server_of(workload, has, draw)), draw.declared.scaling
     delay = None if scaling is None else draw.row("time_to_scale_out", scaling.delay, 1, phase="scale_out").value
-    steps: list[Step] = []
+    steps: list[ScaleStep] = []
     for rate in spec.rates:
         n, held = round(rate * spec.hold), rate <= sustained
         took = 0.0 if held else delay if delay is not None and delay < spec.hold and steps else None
         missed = n if took is None else round(rate * took)
-        steps.append(Step(rate, n, missed, 0, took, max(0.0, took - 1 / rate) if took else None))
+        steps.append(ScaleStep(rate, n, missed, 0, took, max(0.0, took - 1 / rate) if took else None))
     return ScaleOut(steps, spec)
 
 

@@ -17,7 +17,7 @@ from plumbline.declarations import (
 from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.declarations.providers.simulation import DriverChange, PerformanceEvent, Probe, SimulatedLauncher
 from plumbline.harness.launcher_protocol import ProgressLine
-from plumbline.harness.measurement import Judgement, verdict
+from plumbline.harness.measurement import TrialJudgement, verdict
 from plumbline.kinds import kind_of
 from plumbline.kinds.simulation.draw import TrialDraw, UnknownHardware, hardware_of, node_name, probe_rows
 from plumbline.launch.failures import EXCEPTIONS, BadDeclaration, InMaintenance
@@ -151,7 +151,7 @@ def simulate(trial: Trial) -> ResultDocument:
             *(clock.event(name, begin + _PROBING_S + after) for name, after in found.moments),
             clock.event("measurement_finished", begin + _PROBING_S + found.took_s),
         ),
-        validity=verdict(Judgement("degraded", reason) for reason in found.reasons),
+        validity=verdict(TrialJudgement("degraded", reason) for reason in found.reasons),
         curves=tuple(found.curves),
         limits=tuple(_limits(trial, metrics)),
         metrics=tuple(metrics),

@@ -38,7 +38,7 @@ _MOST_FINDINGS = 60
 
 
 @dataclass(frozen=True)
-class Quantity:
+class PlottedMetric:
     """A metric by one statistic in one phase. `known`: the metric, which may be a workload's own; the page's JSON has its name alone."""
 
     metric: str
@@ -105,7 +105,7 @@ class Trend:
     """`baselines`: oldest first; those that measured this quantity."""
 
     series: SeriesView
-    quantity: Quantity
+    quantity: PlottedMetric
     points: tuple[CampaignPoint, ...]
     baselines: tuple[BaselineStep, ...]
     events: tuple[TrendEvent, ...]
@@ -117,7 +117,7 @@ def read_trend(
     declared: Declarations,
     provider: Provider | None,
     series: SeriesView,
-    quantity: Quantity,
+    quantity: PlottedMetric,
     latest: int,
     between: Span = (None, None),
 ) -> Trend:
@@ -231,7 +231,7 @@ def _price_events(provider: Provider) -> list[TrendEvent]:
 
 
 def _change_point_events(
-    points: Sequence[CampaignPoint], declared: Declarations, series: SeriesView, quantity: Quantity
+    points: Sequence[CampaignPoint], declared: Declarations, series: SeriesView, quantity: PlottedMetric
 ) -> list[TrendEvent]:
     limits = declared.thresholds.drift_limits(declared.workloads.get(series.workload), quantity.definition)
     floor = limits.warn if limits is not None and limits.warn > 0 else MINIMUM_CHANGE

@@ -12,7 +12,7 @@ from tests.unit.analysis.cost.test_forecast import provider as rented
 from plumbline.analysis.cost.bill import Bill, Money
 from plumbline.analysis.cost.forecast import ForecastInputs, cost_forecast
 from plumbline.analysis.cost.hosted_forecast import SelfHosted, even_utilisation, even_volume
-from plumbline.analysis.cost.interruptions import Run
+from plumbline.analysis.cost.interruptions import InterruptedRun
 from plumbline.analysis.cost.payment_options import PaymentOption, cheapest_spans, twelve_months
 from plumbline.analysis.cost.planned_bill import plan_bills
 from plumbline.analysis.cost.scenarios import CostModel, Range, scenarios
@@ -105,7 +105,7 @@ def test_the_same_run_on_spot_with_lost_work() -> None:
     An hour of work takes e^(0.05 · 0.2) · (e^(0.05 · 1) − 1) / 0.05 = 1.010050167 · 0.051271096 / 0.05 = 1.0357275894 h; 500 of them
     517.8637947 h. On demand 49,160.00. At 60 % off, 98.32 · 0.4 = 39.328 USD/h: 20,366.55. At 70 % off, 29.496 USD/h: 15,274.91.
     """
-    run = Run(work_s=500 * 3600.0, restart_s=720.0, every_s=3600.0, checkpoint_s=0.0)
+    run = InterruptedRun(work_s=500 * 3600.0, restart_s=720.0, every_s=3600.0, checkpoint_s=0.0)
     costs = [spot_cost(run, 98.32, spot, 0.05) for spot in (39.328, 29.496)]
     assert [usd(each.on_demand) for each in costs] == ["49160.00", "49160.00"]
     assert [usd(each.spot) for each in costs] == ["20366.55", "15274.91"]

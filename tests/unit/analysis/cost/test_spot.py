@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.analysis.cost.interruptions import Run, expected_time
+from plumbline.analysis.cost.interruptions import InterruptedRun, expected_time
 from plumbline.analysis.cost.spot_forecast import break_even_rate, spot_cost
 from plumbline.words.costs import spot_even_text
 
 # 100 h of work, a checkpoint every 10 minutes that takes 3 s, 5 minutes until work goes on.
-RUN = Run(work_s=360_000.0, restart_s=300.0, every_s=600.0, checkpoint_s=3.0)
+RUN = InterruptedRun(work_s=360_000.0, restart_s=300.0, every_s=600.0, checkpoint_s=3.0)
 
 
 def test_by_hand() -> None:
@@ -34,7 +34,7 @@ def test_by_hand() -> None:
 
 
 def test_a_penalty_with_the_work_done_again_in_it() -> None:
-    found = expected_time(Run(work_s=3600.0, restart_s=360.0), 0.5 / 3600)
+    found = expected_time(InterruptedRun(work_s=3600.0, restart_s=360.0), 0.5 / 3600)
     assert found.held_s == pytest.approx(3600.0 * math.exp(0.05))
     assert found.again_s == pytest.approx(0.0, abs=1e-9)
 
@@ -49,12 +49,12 @@ def test_without_interruptions_only_the_price_counts() -> None:
     ("run", "per_hour"),
     [
         (RUN, 0.5),
-        (Run(work_s=36_000.0, restart_s=120.0, every_s=1800.0, checkpoint_s=20.0), 2.0),
-        (Run(work_s=10_000.0, restart_s=60.0, every_s=1800.0, checkpoint_s=20.0), 1.0),  # what is left over has no checkpoint
-        (Run(work_s=20_000.0, restart_s=400.0), 3.0),
+        (InterruptedRun(work_s=36_000.0, restart_s=120.0, every_s=1800.0, checkpoint_s=20.0), 2.0),
+        (InterruptedRun(work_s=10_000.0, restart_s=60.0, every_s=1800.0, checkpoint_s=20.0), 1.0),  # what is left over has no checkpoint
+        (InterruptedRun(work_s=20_000.0, restart_s=400.0), 3.0),
     ],
 )
-def test_against_a_simulation_of_the_interruptions(run: Run, per_hour: float) -> None:
+def test_against_a_simulation_of_the_interruptions(run: InterruptedRun, per_hour: float) -> None:
     rng, per_s = np.random.default_rng(20261121), per_hour / 3600
     simulated = np.array([simulate(run, per_s, rng) for _ in range(1500)])
     expected = expected_time(run, per_s)
@@ -63,7 +63,7 @@ def test_against_a_simulation_of_the_interruptions(run: Run, per_hour: float) ->
         assert abs(mean - value) < 4 * error, f"column {column}: simulated {mean:.6g} ± {error:.2g}, expected {value:.6g}"
 
 
-def simulate(run: Run, per_s: float, rng: np.random.Generator) -> tuple[float, int, float]:
+def simulate(run: InterruptedRun, per_s: float, rng: np.random.Generator) -> tuple[float, int, float]:
     """One run: seconds held, interruptions, seconds of recovery."""
     held, hits, recovering = 0.0, 0, 0.0
     if run.every_s is None:
@@ -102,29 +102,29 @@ def test_the_break_even_is_where_both_cost_the_same() -> None:
         (RUN, 12.0, 12.0, "no cheaper than 12.00 USD/h on demand"),
         (RUN, 12.0, 13.0, "no cheaper"),
         (RUN, 12.0, 0.0, "costs nothing"),
-        (Run(work_s=10.0, restart_s=0.0), 12.0, 6.0, "no paid time"),
-        (Run(work_s=0.01, restart_s=0.0, every_s=1.0), 12.0, 6.0, "every second"),
+        (InterruptedRun(work_s=10.0, restart_s=0.0), 12.0, 6.0, "no paid time"),
+        (InterruptedRun(work_s=0.01, restart_s=0.0, every_s=1.0), 12.0, 6.0, "every second"),
     ],
 )
-def test_where_there_is_no_break_even_it_says_why(run: Run, on_demand: float, spot: float, said: str) -> None:
+def test_where_there_is_no_break_even_it_says_why(run: InterruptedRun, on_demand: float, spot: float, said: str) -> None:
     found = break_even_rate(run, on_demand, spot)
     assert found.per_hour is None and said in spot_even_text(found)
 
 
 def test_a_run_that_never_ends_costs_without_end() -> None:
-    found = spot_cost(Run(work_s=1e6, restart_s=3600.0, every_s=36_000.0), 30.0, 3.0, 900.0)
+    found = spot_cost(InterruptedRun(work_s=1e6, restart_s=3600.0, every_s=36_000.0), 30.0, 3.0, 900.0)
     assert found.spot == math.inf and found.break_even is not None and found.break_even < 900.0
 
 
 @pytest.mark.parametrize("wrong", [{"work_s": 0.0}, {"restart_s": -1.0}, {"every_s": 0.0}, {"checkpoint_s": math.nan}])
 def test_seconds_that_cannot_be_are_an_error(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=f"^{next(iter(wrong))} is "):
-        Run(**{"work_s": 1.0, "restart_s": 1.0, "every_s": 1.0, **wrong})
+        InterruptedRun(**{"work_s": 1.0, "restart_s": 1.0, "every_s": 1.0, **wrong})
 
 
 @given(
     st.builds(
-        Run,
+        InterruptedRun,
         work_s=st.floats(60, 1e6),
         restart_s=st.floats(0, 3600),
         every_s=st.none() | st.floats(10, 7200),
@@ -133,7 +133,7 @@ def test_seconds_that_cannot_be_are_an_error(wrong: dict[str, float]) -> None:
     st.floats(0.0001, 2.0),
     st.floats(1.01, 3.0),
 )
-def test_more_interruptions_never_make_a_run_shorter(run: Run, per_hour: float, factor: float) -> None:
+def test_more_interruptions_never_make_a_run_shorter(run: InterruptedRun, per_hour: float, factor: float) -> None:
     calm, stormy = expected_time(run, per_hour / 3600), expected_time(run, per_hour * factor / 3600)
     quiet = expected_time(run, 0.0).held_s
     assert quiet <= calm.held_s * (1 + 1e-9) and calm.held_s <= stormy.held_s * (1 + 1e-9)

@@ -18,7 +18,7 @@ from plumbline.archive import Archive, open_archive
 from plumbline.dashboard.app import create_app
 from plumbline.declarations import load
 from plumbline.results.finding import DECISION_CHANGE_PREFIX
-from plumbline.workflows.finding_action import NotStarted
+from plumbline.workflows.finding_action import ActionNotStarted
 
 
 def buttons(client: TestClient, path: str = "/findings/f1") -> list[str]:
@@ -214,7 +214,7 @@ def test_without_access_to_costs_a_finding_of_a_first_choice_cannot_be_accepted(
 
 def test_without_the_dag_nothing_starts(client: TestClient, runs: AppliedRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     def start(*_: object) -> None:
-        raise NotStarted("no DAG")
+        raise ActionNotStarted("no DAG")
 
     form = {"form": token_of(client), "action": "accept", "why": "kept reason"}
     monkeypatch.setattr(runs, "start", start)

@@ -17,7 +17,7 @@ from plumbline.archive import open_archive
 from plumbline.dashboard.app import create_app
 from plumbline.dashboard.pages import decisions
 from plumbline.declarations import load
-from plumbline.workflows.finding_action import NotStarted
+from plumbline.workflows.finding_action import ActionNotStarted
 
 PAGE = "/decisions/product/inference?workload=chat-tiny-cpu"
 EXPERIMENTS = (
@@ -128,7 +128,7 @@ def test_newer_results_than_the_form_knows_refuse_it(runs: AppliedRuns, monkeypa
 
 def test_before_airflow_has_read_the_dag_nothing_starts(runs: AppliedRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     def start(*_: object) -> None:
-        raise NotStarted("no DAG")
+        raise ActionNotStarted("no DAG")
 
     client = client_of(runs)
     form = {"form": tokens(client)[0], "why": "x"}

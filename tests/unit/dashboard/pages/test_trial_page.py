@@ -20,7 +20,7 @@ from plumbline.dashboard.pages import trials
 from plumbline.declarations import Declarations, load
 from plumbline.metrics.formatting import capitalize_first, format_name
 from plumbline.presentation.charts.trial import timeline_chart, timeline_spans
-from plumbline.presentation.costs import TrialCost, trial_cost
+from plumbline.presentation.costs import TrialCostView, trial_cost
 from plumbline.results import Event, LaunchRecord, PodRecord, ResultDocument, signing
 
 TRAINING = "2026-11.local-1core.training.gpt-tiny-cpu.0200.r1"
@@ -216,7 +216,7 @@ def test_outcomes_are_at_the_price_of_the_bill(tmp_path: Path) -> None:
     listed = {"purchase": "on_demand", "price": "3.60 USD/h", "since": "2025-01-01", "source": "price page"}
     invoice = {"month": "2025-11", "amount": "72 USD", "instance_hours": 10, "source": "invoice 4711"}
 
-    def of(**more: object) -> TrialCost:
+    def of(**more: object) -> TrialCostView:
         where = provider(prices=[listed], **more)
         declared = Declarations({where.name: where}, {}, {}, load(CONFIG).thresholds)
         with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:

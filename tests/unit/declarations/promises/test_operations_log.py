@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 from tests.data.result_documents import provider
 
-from plumbline.analysis.availability import Availability, availability, find_outages
+from plumbline.analysis.availability import AvailabilityMonth, availability, find_outages
 from plumbline.analysis.cost.service_credit import credit_of
 from plumbline.declarations import Provider
 from plumbline.declarations.alerts import RentedVolume
@@ -91,13 +91,13 @@ BEGIN, END = month_span(NOVEMBER)
 TERMS = {"availability": "99.99%", "credits": []}
 
 
-def month_of(missed: Callable[[int], str | None], watched: range = range(-1, 8641), now: datetime = LATER) -> Availability:
+def month_of(missed: Callable[[int], str | None], watched: range = range(-1, 8641), now: datetime = LATER) -> AvailabilityMonth:
     """November by checks every five minutes: the cause that each of those watched missed for, None for an answer. One is before it and one after."""
     seen = [AvailabilityCheck("p", "uptime", BEGIN + n * FIVE, missed(n)) for n in watched]
     return availability(NOVEMBER, seen, find_outages(seen, 300), 300, now)
 
 
-def by_checks(month: Availability, now: datetime = LATER, log: Sequence[LogEntryView] = (), **terms: object) -> MonthAvailability:
+def by_checks(month: AvailabilityMonth, now: datetime = LATER, log: Sequence[LogEntryView] = (), **terms: object) -> MonthAvailability:
     down = [(o.began, o.ended or now) for o in month.outages if o.whose == "provider"]
     return month_availability(NOVEMBER, log, promised(**terms), now, down, {BEGIN: month})
 
@@ -121,7 +121,7 @@ def test_a_clean_and_fully_watched_month_is_kept(share: str) -> None:
         (month_of(lambda n: "bad_declaration" if 500 <= n < 600 else None), (8640 - 101) / 8640, 1.0),
     ],
 )
-def test_what_is_unknown_keeps_no_promise_and_breaks_none(month: Availability, low: float, high: float | None) -> None:
+def test_what_is_unknown_keeps_no_promise_and_breaks_none(month: AvailabilityMonth, low: float, high: float | None) -> None:
     found = by_checks(month, **TERMS)
     assert (found.judged.verdict, found.judgement.verdict, found.judgement.tone, found.tier) == ("not_shown", "not_shown", "warn", None)
     assert found.low == pytest.approx(low, abs=1e-4) and (high is None or found.high == high)

@@ -10,7 +10,7 @@ import pytest
 
 from plumbline.analysis.availability import AvailabilityHistory, availability, find_outages
 from plumbline.declarations.promises import PROMISES, JudgedPromise, promisable
-from plumbline.declarations.promises.judging.evidence import Evidence
+from plumbline.declarations.promises.judging.evidence import PromiseEvidence
 from plumbline.declarations.promises.judging.promise import SOURCES
 from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.metrics.pooling import pool_measurements
@@ -43,12 +43,12 @@ def noted(kind: str, day: int) -> LogEntryView:
     return LogEntryView("p", kind, opened=at, answered=None, solved=at + 9 * HOUR, entry_id=f"{kind}-{day}", **of)  # type: ignore[arg-type]
 
 
-def bad() -> Evidence:
+def bad() -> PromiseEvidence:
     """Of a provider that keeps nothing."""
     asked = [AvailabilityCheck("p", "capacity", NOW - (60 - n) * HOUR, "insufficient_capacity") for n in range(60)]
     lost = find_outages(asked, 3600)
     month = availability(NOW, asked, lost, 3600, NOW)
-    return Evidence(
+    return PromiseEvidence(
         NOW,
         {None: 10, "insufficient_capacity": 30},
         pool_measurements("provisioning_lead_time", [(f"t{n}", 7200.0) for n in range(20)], ""),
@@ -58,7 +58,7 @@ def bad() -> Evidence:
     )
 
 
-def judged(terms: ServiceLevel, seen: Evidence) -> list[JudgedPromise]:
+def judged(terms: ServiceLevel, seen: PromiseEvidence) -> list[JudgedPromise]:
     return [each for one in PROMISES for each in one.judge(terms, seen) if each.row.verdict != "not_promised"]
 
 
@@ -87,7 +87,7 @@ def test_a_breach_grants_the_credit_of_its_promise(name: str) -> None:
 
 
 def test_what_is_not_broken_or_grants_nothing_earns_no_credit() -> None:
-    nothing = Evidence(NOW, {}, pool_measurements("provisioning_lead_time", [], "no launch was observed"))
+    nothing = PromiseEvidence(NOW, {}, pool_measurements("provisioning_lead_time", [], "no launch was observed"))
     assert all(each.row.verdict == "not_shown" and each.credited(None) == each for each in judged(sla(*DECLARED), nothing))
     without = ServiceLevel.model_validate_json('{"launch_success": "99%"}')
     (each,) = judged(without, bad())

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plumbline.declarations.workloads.training import TrainingWorkload
-from plumbline.harness.training.analysis.records import Incident, TrainingRecords
+from plumbline.harness.training.analysis.records import TrainingIncident, TrainingRecords
 from plumbline.harness.training.plan import plan_fault
 from plumbline.harness.training.worker_protocol import CheckpointSave, RunRecord, StageName, Step
 
@@ -61,5 +61,5 @@ def records(tiny: Callable[..., TrainingWorkload]) -> TrainingRecords:
     )
     recovery.saves = [CheckpointSave(8, 32.15, 0.05, 0.05, 1000, closing=False)]
     found.runs = {"run": run, "fault": fault, "recovery": recovery}
-    found.incidents = [Incident("fault", "rank_kill", began_s=30.0, noticed_s=30.2, step=6)]
+    found.incidents = [TrainingIncident("fault", "rank_kill", began_s=30.0, noticed_s=30.2, step=6)]
     return found

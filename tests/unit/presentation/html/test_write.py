@@ -15,7 +15,7 @@ from tests.parsed import Parsed
 from tests.unit.formats.test_tool_files import DATA as IMPORTED
 from tests.unit.formats.test_tool_files import FILES
 
-from plumbline.analysis.campaign_data import CampaignData, Quality
+from plumbline.analysis.campaign_data import CampaignData, CampaignQuality
 from plumbline.analysis.conclusions import conclude
 from plumbline.analysis.decisions.winner_change import LeadPart, StoredChange, WinnerChange
 from plumbline.analysis.prices.book import quote
@@ -132,7 +132,7 @@ def test_what_grows_with_the_prompt_is_drawn_by_provider(sample: CampaignData) -
     documents = tuple(curved(d, d.trial.repeat) for d in sample.documents)
     rejected = documents[3].trial
     assert (rejected.provider.name, rejected.workload.kind, rejected.repeat) == ("local-1core", "inference", 1)
-    quality = {(rejected.trial_id, rejected.attempt): Quality("reject", ())}
+    quality = {(rejected.trial_id, rejected.attempt): CampaignQuality("reject", ())}
     found = charts(replace(sample, documents=documents, quality=quality))
     assert not any("along-inter_token_latency" in name for name in found), "nobody measured that"
     first = found["inference-chat-tiny-cpu-along-time_to_first_token"].data[0]
@@ -317,7 +317,7 @@ def test_one_provider_and_one_repeat_lead_nobody(tmp_path: Path) -> None:
 
 def test_a_rejected_trial_is_shown_and_never_scored(few_charts: CampaignData, sample: CampaignData, tmp_path: Path) -> None:
     victim = sample.documents[0].trial
-    data = replace(sample, quality={(victim.trial_id, victim.attempt): Quality("reject", ("impossible: p99 below p50",))})
+    data = replace(sample, quality={(victim.trial_id, victim.attempt): CampaignQuality("reject", ("impossible: p99 below p50",))})
     card = next(c for c in conclude(data).cards if (c.provider, c.kind) == ("local-1core", "training"))
     assert card.counts["invalid"] == 1
     row = card.row("step_time")

@@ -26,7 +26,7 @@ class Window(Protocol):
     def until(self) -> datetime: ...
 
 
-class Terms(Protocol):
+class SharedTerms(Protocol):
     """Terms of `sla` that several promises share. `credit`: the share of a month's bill."""
 
     @property
@@ -35,7 +35,7 @@ class Terms(Protocol):
     def credit(self) -> float | None: ...
 
 
-class Entry(Protocol):
+class LoggedOperation(Protocol):
     """An entry of the operations log. `kind`, `whose`: as of `results.operations`."""
 
     @property
@@ -108,7 +108,7 @@ def no_repeats(workload: str, criterion: Criterion) -> Sequence[tuple[str, float
 
 
 @dataclass(frozen=True)
-class Evidence:
+class PromiseEvidence:
     """What was measured and noted of one provider until `now`.
 
     `ended`: launches by failure class, None for those that did not fail. `lead_times`: request to running process, in seconds. `repeats`: (trial,
@@ -121,24 +121,24 @@ class Evidence:
     ended: Mapping[str | None, int]
     lead_times: PooledMetric
     repeats: Callable[[str, Criterion], Sequence[tuple[str, float]]] = no_repeats
-    log: Sequence[Entry] = ()
+    log: Sequence[LoggedOperation] = ()
     outages: Sequence[Outage] = ()
     months: Mapping[datetime, CheckedMonth] = field(default_factory=dict)
     capacity: CapacityChecks | None = None
 
 
-def provider_outages(outages: Iterable[Outage], entries: Sequence[Entry], now: datetime) -> tuple[Outage, ...]:
+def provider_outages(outages: Iterable[Outage], entries: Sequence[LoggedOperation], now: datetime) -> tuple[Outage, ...]:
     """Outages that checks found to be the provider's, without those that the log says are ours."""
     return tuple(o for o in outages if o.whose == "provider" and not is_logged(o, entries, ("us",), now))
 
 
-def is_logged(outage: Outage, entries: Iterable[Entry], whose: tuple[str, ...], now: datetime) -> bool:
+def is_logged(outage: Outage, entries: Iterable[LoggedOperation], whose: tuple[str, ...], now: datetime) -> bool:
     """Whether the log has an incident of theirs at that time."""
     incidents = (e for e in entries if e.kind == "incident" and e.whose in whose)
     return any(e.opened < (outage.ended or now) and outage.began < (e.solved or now) for e in incidents)
 
 
-def maintenance(entries: Iterable[Entry], terms: Terms, now: datetime) -> tuple[TimeSpan, ...]:
+def maintenance(entries: Iterable[LoggedOperation], terms: SharedTerms, now: datetime) -> tuple[TimeSpan, ...]:
     """The provider's maintenance as declared and as logged; until now where its end is not known."""
     logged = ((e.opened, e.solved or now) for e in entries if e.kind == "maintenance" and e.whose != "us")
     return (*((window.since, window.until) for window in terms.maintenance), *logged)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 
-from plumbline.declarations.promises.judging.evidence import Evidence, Terms
+from plumbline.declarations.promises.judging.evidence import PromiseEvidence, SharedTerms
 from plumbline.declarations.promises.judging.row import Amount, PromiseRow, format_seconds
 from plumbline.metrics.formatting import format_limit
 
@@ -43,30 +43,30 @@ class Promise(ABC, Generic[Value]):
     """Whether documents of trials carry it, as those of the first harness did."""
 
     @staticmethod
-    def term(terms: Terms, name: str) -> Any:
+    def term(terms: SharedTerms, name: str) -> Any:
         """A further field of its own."""
         return getattr(terms, name)
 
     @classmethod
-    def promised(cls, terms: Terms) -> Value | None:
+    def promised(cls, terms: SharedTerms) -> Value | None:
         """The declared value, a share or seconds; None without one."""
         value: Value | None = getattr(terms, cls.id)
         return value
 
-    def declared(self, terms: Terms) -> list[str]:
+    def declared(self, terms: SharedTerms) -> list[str]:
         """What a contract promises, such as `availability 99.9 %`; empty if nothing."""
         value: Any = self.promised(terms)
         return [] if value is None else [f"{self.noun} {format_limit(value) if self.unit == 'ratio' else format_seconds(value)}"]
 
-    def check(self, terms: Terms) -> None:
+    def check(self, terms: SharedTerms) -> None:
         """ValueError for terms that contradict each other."""
 
-    def workloads(self, terms: Terms) -> list[tuple[Place, str]]:
+    def workloads(self, terms: SharedTerms) -> list[tuple[Place, str]]:
         """Workloads that it names, each with its place in `sla`."""
         return []
 
     @abstractmethod
-    def judge(self, terms: Terms, seen: Evidence) -> Iterable[JudgedPromise]:
+    def judge(self, terms: SharedTerms, seen: PromiseEvidence) -> Iterable[JudgedPromise]:
         """The promise against what was measured: no row, one, or one for each month or workload. A row without a promise shows the measurement."""
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from plumbline.declarations.promises.judging.evidence import Entry, Evidence, Outage, Terms, maintenance
+from plumbline.declarations.promises.judging.evidence import LoggedOperation, Outage, PromiseEvidence, SharedTerms, maintenance
 from plumbline.declarations.promises.judging.promise import JudgedPromise, Promise
 from plumbline.declarations.promises.judging.row import PromiseRow, format_seconds
 from plumbline.declarations.promises.judging.share import PromisedShare, judge_share
@@ -34,22 +34,22 @@ class ResponsePromise(Promise[float]):
     kind: ClassVar[Literal["incident", "ticket", "quota"]]
     thing: ClassVar[str]
 
-    def judge(self, terms: Terms, seen: Evidence) -> Iterator[JudgedPromise]:
+    def judge(self, terms: SharedTerms, seen: PromiseEvidence) -> Iterator[JudgedPromise]:
         yield JudgedPromise(self, self.row(self.times(seen.log, terms, seen.now, seen.outages)), "log", terms.credit)
 
-    def ended(self, entry: Entry) -> datetime | None:
+    def ended(self, entry: LoggedOperation) -> datetime | None:
         """When the provider had done what it promises."""
         return entry.answered or entry.solved
 
-    def is_unproven(self, entry: Entry) -> bool:
+    def is_unproven(self, entry: LoggedOperation) -> bool:
         """Whether it is not known to be the provider's."""
         return False
 
-    def found(self, outages: Iterable[Outage], entries: Sequence[Entry], now: datetime) -> list[Outage]:
+    def found(self, outages: Iterable[Outage], entries: Sequence[LoggedOperation], now: datetime) -> list[Outage]:
         """Those of the provider's outages that checks found which count beside the log."""
         return []
 
-    def times(self, entries: Sequence[Entry], terms: Terms, now: datetime, measured: Iterable[Outage] = ()) -> ResponseTime:
+    def times(self, entries: Sequence[LoggedOperation], terms: SharedTerms, now: datetime, measured: Iterable[Outage] = ()) -> ResponseTime:
         """The times of the log's entries against the promised one. `measured`: the provider's outages that checks found. Pure."""
         excluded, promised = maintenance(entries, terms, now), self.promised(terms)
         listed = [e for e in entries if e.kind == self.kind and e.whose != "us"]

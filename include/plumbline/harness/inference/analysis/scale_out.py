@@ -13,29 +13,29 @@ from numpy.typing import NDArray
 
 from plumbline.declarations.workloads.load import ScaleOutPhaseSpec
 from plumbline.harness.inference.analysis.recovery import is_shown
-from plumbline.kinds.arithmetic.scale_out import Step
+from plumbline.kinds.arithmetic.scale_out import ScaleStep
 from plumbline.loadclient.request_log import RequestLog
 
 
-def find_steps(log: RequestLog, good: NDArray[np.bool_], spec: ScaleOutPhaseSpec) -> list[Step]:
+def find_steps(log: RequestLog, good: NDArray[np.bool_], spec: ScaleOutPhaseSpec) -> list[ScaleStep]:
     """A step for each of the rates, the first included; `good` bool [n of the load] by the SLO."""
     return [_step(log, good, spec.window, rate, i * spec.hold, (i + 1) * spec.hold) for i, rate in enumerate(spec.rates)]
 
 
-def _step(log: RequestLog, good: NDArray[np.bool_], window: int, rate: float, begin: float, end: float) -> Step:
+def _step(log: RequestLog, good: NDArray[np.bool_], window: int, rate: float, begin: float, end: float) -> ScaleStep:
     chosen = np.flatnonzero(log.due & (log.scheduled >= begin) & (log.scheduled < end))
     chosen = chosen[np.argsort(log.scheduled[chosen], kind="stable")]
     at, missed = log.scheduled[chosen] - begin, ~good[chosen]
     counts = len(chosen), int(missed.sum()), int((log.error[chosen] > 0).sum())
     if len(chosen) < window:
-        return Step(rate, *counts, None)
+        return ScaleStep(rate, *counts, None)
     up_to = np.concatenate([[0], np.cumsum(missed)])
     broken = np.flatnonzero(up_to[window:] - up_to[:-window] > 1)
     if not len(broken):
-        return Step(rate, *counts, 0.0)
+        return ScaleStep(rate, *counts, 0.0)
     if broken[-1] == len(chosen) - window:
-        return Step(rate, *counts, None)
+        return ScaleStep(rate, *counts, None)
     back = broken[-1] + int(np.argmin(missed[broken[-1] :]))
     if not is_shown(int(up_to[back]), int(back), int(up_to[-1] - up_to[back]), len(chosen) - int(back), len(chosen) // window):
-        return Step(rate, *counts, None)
-    return Step(rate, *counts, float(at[back]), float(at[back - 1]))
+        return ScaleStep(rate, *counts, None)
+    return ScaleStep(rate, *counts, float(at[back]), float(at[back - 1]))

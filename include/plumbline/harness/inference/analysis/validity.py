@@ -10,13 +10,13 @@ import numpy as np
 from plumbline.declarations import AnyCriterion, InferenceWorkload
 from plumbline.declarations.thresholds import ClientLimits
 from plumbline.harness.inference.analysis.metrics import ServerCounters, achieved_rate_ratio, cpu_utilization, dispatch_p99, without_pace
-from plumbline.harness.measurement import Judgement, degraded, invalid
+from plumbline.harness.measurement import TrialJudgement, degraded, invalid
 from plumbline.kinds.arithmetic.few_requests import unanswered
 from plumbline.loadclient.request_log import CACHED, COMPLETION, PROMPT, WAITED, RequestLog
 from plumbline.results import MetricRow, Reason
 
 
-def client_limited(log: RequestLog, limits: ClientLimits) -> Judgement | None:
+def client_limited(log: RequestLog, limits: ClientLimits) -> TrialJudgement | None:
     """The client sent late or too little, or had no idle time left to read answers. Requests of a closed loop are due at known times too."""
     delay, ratio, busy, phase = dispatch_p99(log), achieved_rate_ratio(log), cpu_utilization(log), log.load.name
     reasons: list[str] = []
@@ -38,10 +38,10 @@ def client_limited(log: RequestLog, limits: ClientLimits) -> Judgement | None:
     if not reasons:
         return None
     remedy = "use a quieter machine, more client processes or a lower rate"
-    return Judgement(level, Reason(code="client_limited", detail="; ".join([*reasons, remedy])))
+    return TrialJudgement(level, Reason(code="client_limited", detail="; ".join([*reasons, remedy])))
 
 
-def counts_differ(log: RequestLog, server: ServerCounters | None) -> Judgement | None:
+def counts_differ(log: RequestLog, server: ServerCounters | None) -> TrialJudgement | None:
     """Only a phase without errors counts: a request that was given up may count as either."""
     if server is None or log.finished < log.n or server.succeeded == log.n:
         return None
@@ -49,7 +49,7 @@ def counts_differ(log: RequestLog, server: ServerCounters | None) -> Judgement |
     return degraded("counts_differ", detail)
 
 
-def tokens_not_counted(log: RequestLog) -> Judgement | None:
+def tokens_not_counted(log: RequestLog) -> TrialJudgement | None:
     """Answers of any length whose tokens the endpoint did not count: an event may carry several."""
     missing = int((log.usage[log.ok, COMPLETION] < 0).sum())
     if not missing:
@@ -61,7 +61,7 @@ def tokens_not_counted(log: RequestLog) -> Judgement | None:
     return degraded("tokens_not_counted", detail)
 
 
-def rate_limited(log: RequestLog) -> Judgement | None:
+def rate_limited(log: RequestLog) -> TrialJudgement | None:
     """The endpoint refused requests of the phase because of a limit on their rate, which is no property of the model or its hardware."""
     refused = log.errors().get("rate_limited", 0)
     waited = sum(detail.startswith(WAITED) and log.due[i] for i, detail in log.details.items())
@@ -79,7 +79,7 @@ _FEW = 0.2
 """Share of the tokens that may be of answers that came at once: a model ends some answers within an event."""
 
 
-def pace_unmeasured(log: RequestLog) -> Judgement | None:
+def pace_unmeasured(log: RequestLog) -> TrialJudgement | None:
     """Answers without a time per output token, unless they are few and only came at once."""
     why, several = without_pace(log), log.ok & (log.written > 1)
     lacking = several & np.isnan(log.time_per_output_token)
@@ -91,7 +91,7 @@ def pace_unmeasured(log: RequestLog) -> Judgement | None:
 _CUT_SHARE, _SHORT_SHARE = 0.5, 0.95
 
 
-def prompt_cut(log: RequestLog, *, ids: bool) -> Judgement | None:
+def prompt_cut(log: RequestLog, *, ids: bool) -> TrialJudgement | None:
     """The server read less than it was sent. Of token ids (`ids`) any difference counts. A tokenizer that is not ours makes another number of a
     text, but not half of it; nor the same number, below what was sent, of prompts of different lengths, which is where a server cuts."""
     sent, read, cached = log.load.input_tokens, log.usage[:, PROMPT], log.usage[:, CACHED]
@@ -115,7 +115,7 @@ def prompt_cut(log: RequestLog, *, ids: bool) -> Judgement | None:
     )
 
 
-def unexpected_answers(log: RequestLog) -> list[Judgement]:
+def unexpected_answers(log: RequestLog) -> list[TrialJudgement]:
     """Finished answers that are no stream of text, by what the client noted of them."""
     found = []
     for code, words in (("not_streamed", "did not stream"), ("answers_not_text", "answered by ")):
@@ -125,10 +125,10 @@ def unexpected_answers(log: RequestLog) -> list[Judgement]:
     return found
 
 
-def too_few_requests(criteria: Iterable[AnyCriterion], metrics: Sequence[MetricRow]) -> Judgement | None:
+def too_few_requests(criteria: Iterable[AnyCriterion], metrics: Sequence[MetricRow]) -> TrialJudgement | None:
     """See `unanswered`."""
     few = unanswered(criteria, metrics)
-    return None if few is None else Judgement("degraded", few)
+    return None if few is None else TrialJudgement("degraded", few)
 
 
 _MIN_HIT_SHARE = 0.5
@@ -136,7 +136,7 @@ _MIN_HIT_SHARE = 0.5
 the first request to an empty cache misses all."""
 
 
-def cache_state_contradicted(workload: InferenceWorkload, log: RequestLog, server: ServerCounters | None) -> Judgement | None:
+def cache_state_contradicted(workload: InferenceWorkload, log: RequestLog, server: ServerCounters | None) -> TrialJudgement | None:
     """Whether a phase's counters contradict the declared state. None without counters."""
     if server is None or server.cache_hits is None or server.cache_misses is None:
         return None

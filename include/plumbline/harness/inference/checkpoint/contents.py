@@ -111,7 +111,7 @@ class Files(Protocol):
 
 
 @dataclass(frozen=True)
-class Tensor:
+class StoredTensor:
     name: str
     dtype: str
     elements: int
@@ -259,7 +259,7 @@ def _check_index(index: Mapping[str, Any], shards: list[str]) -> None:
         raise BrokenCheckpoint(f"{missing[0]} is missing; expected all {len(set(weight_map.values()))} files that {INDEX} names")
 
 
-def _tensors(files: Files, name: str, size: int) -> list[Tensor]:
+def _tensors(files: Files, name: str, size: int) -> list[StoredTensor]:
     if size < 8:
         raise BrokenCheckpoint(f"{name} has {size} bytes; expected a safetensors file")
     length = int.from_bytes(files.read(name, 0, 8), "little")
@@ -270,7 +270,9 @@ def _tensors(files: Files, name: str, size: int) -> list[Tensor]:
     try:
         header = from_json(files.read(name, 8, 8 + length))
         rows = {str(key): row for key, row in header.items() if key != "__metadata__"}
-        tensors = [Tensor(key, str(r["dtype"]), prod(r["shape"]), r["data_offsets"][1] - r["data_offsets"][0]) for key, r in rows.items()]
+        tensors = [
+            StoredTensor(key, str(r["dtype"]), prod(r["shape"]), r["data_offsets"][1] - r["data_offsets"][0]) for key, r in rows.items()
+        ]
         ends = max((row["data_offsets"][1] for row in rows.values()), default=0)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise BrokenCheckpoint(f"{name} has an unreadable header ({type(error).__name__}); expected a safetensors file") from error
@@ -279,7 +281,7 @@ def _tensors(files: Files, name: str, size: int) -> list[Tensor]:
     return tensors
 
 
-def _parameters(tensors: list[Tensor], experts: tuple[int, int] | None, quantised: ServingPrecision | None) -> tuple[int, int]:
+def _parameters(tensors: list[StoredTensor], experts: tuple[int, int] | None, quantised: ServingPrecision | None) -> tuple[int, int]:
     """All weights, and those that a token passes through. Packed weights count by their bits; scales and zero points are none."""
     bits = {"int4": 4, "int8": 8, "fp8": 8}.get(quantised or "")
     total = routed = 0

@@ -39,7 +39,7 @@ from plumbline.loadclient.prompt import NO_IDS, Prompt
 MAX_FETCHED_BYTES = 2 * 2**30
 
 
-class FetchFailed(Exception):
+class PromptFetchFailed(Exception):
     """Prompts that could not be fetched; the message has no credentials."""
 
 
@@ -79,7 +79,7 @@ def _fetched(prompts: UrlPrompts | HubPrompts, hub: str | None, token: str | Non
             source = sources.UrlData(prompts.url)
             data = source.read(next(iter(source.sizes())), 0, MAX_FETCHED_BYTES + 1)
     except (sources.FetchFailed, sources.AccessRefused) as error:
-        raise FetchFailed(f"{file_name(prompts)} cannot be fetched: {error}") from None
+        raise PromptFetchFailed(f"{file_name(prompts)} cannot be fetched: {error}") from None
     if len(data) > MAX_FETCHED_BYTES:
         raise UnusableFile(f"{file_name(prompts)} has over {MAX_FETCHED_BYTES:,} bytes; expected a smaller file")
     return data

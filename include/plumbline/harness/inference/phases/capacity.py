@@ -8,12 +8,12 @@ from plumbline.harness.inference.analysis import roofline, validity
 from plumbline.harness.inference.analysis.capacity_limit import CapacityEvidence, judge_capacity
 from plumbline.harness.inference.phases.path_limit import measure_path
 from plumbline.harness.inference.phases.trial_record import CapacityLoad, TrialRecord
-from plumbline.harness.inference.server.assembly import Place
+from plumbline.harness.inference.server.assembly import ServerPlace
 from plumbline.harness.measurement import degraded
 from plumbline.results import metric_row
 
 
-def conclude_on_own_server(record: TrialRecord, place: Place, client_cpus: tuple[int, ...] | None, checkpoint: Path | None) -> None:
+def conclude_on_own_server(record: TrialRecord, place: ServerPlace, client_cpus: tuple[int, ...] | None, checkpoint: Path | None) -> None:
     """Measure the path without the model as the highest rate used it, and conclude. Nothing where no search held a rate."""
     if (at := record.capacity) is None:
         return  # nothing was searched, or no rate held

@@ -25,9 +25,9 @@ from plumbline.harness.inference.phases.outputs import (
     output_client,
 )
 from plumbline.harness.inference.phases.trial_record import TrialRecord
-from plumbline.harness.inference.server.assembly import Place, assemble, with_provider_args
+from plumbline.harness.inference.server.assembly import ServerPlace, assemble, with_provider_args
 from plumbline.harness.inference.server.under_test import all_running
-from plumbline.harness.measurement import EvidenceFile, Judgement, TrialFailed, invalid, present
+from plumbline.harness.measurement import EvidenceFile, TrialFailed, TrialJudgement, invalid, present
 from plumbline.loadclient.transport import Target
 from plumbline.metrics import Phase
 from plumbline.results import MetricRow, metric_row, share_row
@@ -44,7 +44,7 @@ class QualityResult:
     """`rows`: output_agreement and others. `judgements`: one for each limit that is missed. `asked`: requests that the server answered."""
 
     rows: list[MetricRow]
-    judgements: list[Judgement]
+    judgements: list[TrialJudgement]
     asked: int
     evidence: list[EvidenceFile] = field(default_factory=list)
 
@@ -104,7 +104,7 @@ def check(
 ) -> QualityResult:
     """Rows of phase cold_start, and what makes the trial invalid. `tokens`: needed with a quality only."""
     rows: list[MetricRow] = []
-    judgements: list[Judgement | None] = []
+    judgements: list[TrialJudgement | None] = []
     evidence: list[EvidenceFile] = []
     count = 0
     if workload.evaluation is not None:
@@ -206,7 +206,7 @@ def quality_prompts(vocabulary: int, context: int, n: int) -> list[TokenIds]:
     return [rng.integers(0, vocabulary, length, dtype=np.int32) for length in lengths]
 
 
-def judge_agreement(agreement: float, quality: Quality, precision: str, n: int) -> Judgement | None:
+def judge_agreement(agreement: float, quality: Quality, precision: str, n: int) -> TrialJudgement | None:
     if agreement >= quality.agreement:
         return None
     detail = (
@@ -229,7 +229,7 @@ def _accuracy_rows(right: NDArray[np.bool_], before: NDArray[np.bool_] | None) -
     return [share_row(name, int(each.sum()), len(each), phase=_PHASE) for name, each in answered if each is not None]
 
 
-def _judge_accuracy(right: NDArray[np.bool_], before: NDArray[np.bool_] | None, declared: Evaluation) -> list[Judgement | None]:
+def _judge_accuracy(right: NDArray[np.bool_], before: NDArray[np.bool_] | None, declared: Evaluation) -> list[TrialJudgement | None]:
     accuracy, n, judged = float(right.mean()), len(right), []
     if declared.accuracy is not None and accuracy < declared.accuracy:
         detail = f"{int(right.sum())} of {n} questions are answered right ({accuracy:.1%}); expected at least {declared.accuracy:.1%}"
@@ -271,7 +271,7 @@ class OutputCheck:
             check_questions(workload.evaluation, workload.model.context, tokens)
         return cls(workload, tokens, reference)
 
-    def ask_reference(self, record: TrialRecord, place: Place) -> None:
+    def ask_reference(self, record: TrialRecord, place: ServerPlace) -> None:
         """Start the reference, if there is one, on the same engine, ask it, and stop it. TrialFailed as of a server under test."""
         if self.reference is None:
             return

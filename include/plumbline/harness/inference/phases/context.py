@@ -24,7 +24,7 @@ from plumbline.harness.inference.analysis import roofline, validity
 from plumbline.harness.inference.analysis.metrics import ServerCounters, metrics_of, round_trip_rows, stages_of
 from plumbline.harness.inference.phases.load_phase import Driver, require_running
 from plumbline.harness.inference.server.under_test import format_outcome
-from plumbline.harness.measurement import Judgement, degraded
+from plumbline.harness.measurement import TrialJudgement, degraded
 from plumbline.loadclient import round_trip
 from plumbline.loadclient.phase_load import PhaseLoad
 from plumbline.loadclient.prompt import Prompt
@@ -161,7 +161,7 @@ def _row(length: LengthMeasurement, metric: str, statistic: str) -> MetricRow | 
     return next((r for r in length.rows if (r.metric, r.statistic) == (metric, statistic)), None)
 
 
-def _cut_short(last: LengthMeasurement, spec: ContextPhaseSpec) -> Judgement:
+def _cut_short(last: LengthMeasurement, spec: ContextPhaseSpec) -> TrialJudgement:
     longer = [tokens for tokens in spec.input_tokens if tokens > last.tokens]
     skipped = f"; skipped: {', '.join(f'{tokens:,}' for tokens in longer)} tokens" if longer else ""
     return degraded("context_cut_short", f"prompts of {last.tokens:,} tokens: {format_outcome(last.log)}{skipped}")

@@ -8,7 +8,7 @@ import numpy as np
 
 from plumbline.harness.inference.phases.load_phase import Driver
 from plumbline.harness.inference.server.under_test import ManagedTriton
-from plumbline.harness.measurement import Judgement, degraded, invalid
+from plumbline.harness.measurement import TrialJudgement, degraded, invalid
 from plumbline.loadclient.cross_check import CrossCheck, cross_check
 from plumbline.loadclient.phase_load import PhaseLoad
 from plumbline.loadclient.prompt import Prompt
@@ -55,7 +55,7 @@ def cross_check_rows(found: CrossCheck) -> list[MetricRow]:
     ]
 
 
-def judge_cross_check(found: CrossCheck) -> list[Judgement]:
+def judge_cross_check(found: CrossCheck) -> list[TrialJudgement]:
     """`cross_check_failed`: other answers make the trial invalid, other latencies degrade it."""
     if found.n and len(found.differ) > (1 - _EQUAL) * found.n:
         number, difference = min(found.differ.items())

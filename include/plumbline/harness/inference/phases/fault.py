@@ -31,7 +31,7 @@ from plumbline.harness.inference.models import journal
 from plumbline.harness.inference.phases.load_phase import Driver, length_telemetry, noted_lengths, require_running
 from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server.under_test import ManagedServers, ManagedTriton, ServerUnderTest, format_outcome
-from plumbline.harness.measurement import EvidenceFile, Judgement, TrialFailed, degraded, present
+from plumbline.harness.measurement import EvidenceFile, TrialFailed, TrialJudgement, degraded, present
 from plumbline.loadclient.phase_load import PhaseLoad
 from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.request_log import ERROR_CLASSES, RequestLog
@@ -291,7 +291,7 @@ class JournalSummary:
             return None
         return cls(tuple(len(item.started) for item in entries), frozenset(n for item in entries for n in item.finished if n < log.load.n))
 
-    def differs(self, log: RequestLog) -> Judgement | None:
+    def differs(self, log: RequestLog) -> TrialJudgement | None:
         """Client and server disagree on finished requests. One that the client gave up may have been answered."""
         ok = set(np.flatnonzero(log.ok).tolist())
         given_up = set(np.flatnonzero(np.isin(log.error, _GIVEN_UP)).tolist())

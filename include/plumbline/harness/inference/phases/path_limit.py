@@ -12,7 +12,7 @@ import numpy as np
 from plumbline.harness.inference.phases.load_phase import Driver, sequential_load
 from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server import backends, tritonserver, under_test
-from plumbline.harness.inference.server.assembly import Place, managed_triton
+from plumbline.harness.inference.server.assembly import ServerPlace, managed_triton
 from plumbline.harness.measurement import TrialFailed
 from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.request_log import RequestLog
@@ -25,7 +25,7 @@ _LOAD_S, _MOST_REQUESTS, _WARM = 2.5, 20_000, 0.2
 
 def measure_path(
     record: TrialRecord,
-    place: Place,
+    place: ServerPlace,
     client_cpus: tuple[int, ...] | None,
     used: RequestLog,
     prompts: Sequence[Prompt],

@@ -9,7 +9,7 @@ import numpy as np
 from plumbline.declarations.workloads.inference import Slo
 from plumbline.harness.inference.analysis.metrics import used_of_slo, within_slo
 from plumbline.harness.inference.phases.growth import dependence, flow_of, wait_growth
-from plumbline.harness.inference.phases.saturation import Planned, Probe, Saturation, cannot_hold
+from plumbline.harness.inference.phases.saturation import Planned, RateProbe, Saturation, cannot_hold
 from plumbline.loadclient.request_log import RequestLog
 
 _TOGETHER = 4
@@ -51,7 +51,7 @@ class RunningProbe:
                 self.ended_s = now_s
         return self.ended_s is not None
 
-    def result(self, log: RequestLog, client_limited: str | None) -> Probe:
+    def result(self, log: RequestLog, client_limited: str | None) -> RateProbe:
         """What it showed, once its load is over. `client_limited`: why the client was the limit."""
         return self._seen(log, math.inf if self.ended_s is None else self.ended_s, client_limited)
 
@@ -63,7 +63,7 @@ class RunningProbe:
         counted = int(np.count_nonzero(log.scheduled < max(now_s, least_s)))
         return cannot_hold(count_missed(log, self._slo, now_s) // part, counted // part, self._state.search.goodput)
 
-    def _seen(self, log: RequestLog, until_s: float, client_limited: str | None) -> Probe:
+    def _seen(self, log: RequestLog, until_s: float, client_limited: str | None) -> RateProbe:
         """`until_s`: what came later does not count; infinite: all that was sent."""
         planned = self._planned
         lasted_s = min(planned.seconds, until_s)
@@ -72,7 +72,7 @@ class RunningProbe:
         counted &= np.isfinite(log.ended) & (log.ended <= until_s)
         in_order = np.flatnonzero(counted)[np.argsort(log.scheduled[counted], kind="stable")]
         latency = (log.last_token - log.scheduled)[counted & log.ok]
-        return Probe(
+        return RateProbe(
             planned.rate,
             max(1, len(in_order)),
             int(np.count_nonzero(within_slo(log, self._slo) & counted)),

@@ -63,7 +63,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Probe:
+class RateProbe:
     """The result of a probe: `n` requests of which `good` were good, in `seconds` of load; of a confirming run those of its latter half.
 
     `hopeless`: ended early, since that cannot suffice. `client_limited`: why the client was the limit. `residence_s`: the median latency of
@@ -83,7 +83,7 @@ class Probe:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RateVerdict:
     """The verdict of all probes of one rate that belong together. `holds` None: undecided. `sure`: by confidence, not by share and slope alone."""
 
     holds: bool | None
@@ -105,22 +105,22 @@ class Saturation:
     failed: float | None = None
     ending: Ending | None = None
     spent_s: float = 0.0
-    probes: list[tuple[Probe, Verdict]] = field(default_factory=list)
+    probes: list[tuple[RateProbe, RateVerdict]] = field(default_factory=list)
     _passed: dict[float, float] = field(default_factory=dict)  # rate: residence
     _failures: dict[float, int] = field(default_factory=dict)  # rate: how often; 0 while it is open
     _slopes: dict[float, float] = field(default_factory=dict)  # rate: growth in its last confirming run
-    _open: dict[float, list[Probe]] = field(default_factory=dict)  # rate: confirming runs that are judged as one
+    _open: dict[float, list[RateProbe]] = field(default_factory=dict)  # rate: confirming runs that are judged as one
     _flows: dict[float, Flow] = field(default_factory=dict)  # rate: what its last probe saw served
     _overloaded: list[Flow] = field(default_factory=list)  # of confirming runs in which the queue surely grew
     _confirmed: set[float] = field(default_factory=set)  # rates that had a confirming run
-    _void: Probe | None = None
+    _void: RateProbe | None = None
 
     def next_probe(self) -> Planned | None:
         """The probe to run now; None when the search is over."""
         planned = None if self.ending is not None else self._plan()
         return planned if planned is None or planned.at_least_s <= self._left_s * _ROUNDING else None
 
-    def learn(self, probe: Probe) -> Verdict:
+    def learn(self, probe: RateProbe) -> RateVerdict:
         self.spent_s += probe.seconds
         runs = [*(self._open.pop(probe.rate, []) if probe.confirming else []), probe]
         verdict = self._judge(runs)
@@ -139,7 +139,7 @@ class Saturation:
         self._end(probe.rate)
         return verdict
 
-    def _file(self, probe: Probe, verdict: Verdict, runs: list[Probe]) -> None:
+    def _file(self, probe: RateProbe, verdict: RateVerdict, runs: list[RateProbe]) -> None:
         """Where the rate belongs now. One that is open does not count as held, and is looked at again once the bracket is narrow."""
         rate, failures = probe.rate, self._failures.pop(probe.rate, 0)
         if probe.flow is not None:
@@ -164,7 +164,7 @@ class Saturation:
             self._passed = {other: residence_s for other, residence_s in self._passed.items() if other <= served}
         self._failures[rate] = failures if verdict.holds is None else failures + 1
 
-    def _overload(self, probe: Probe, verdict: Verdict) -> None:
+    def _overload(self, probe: RateProbe, verdict: RateVerdict) -> None:
         """Note what an overloaded server worked off. It cannot do more than it can: a run that served surely less was disturbed, or found
         a cache cold, and does not count."""
         grew = probe.growth is not None and probe.growth.sure() and probe.growth.slope > self.search.tolerance / 2
@@ -336,12 +336,12 @@ class Saturation:
             did_not = f"{self.failed:.4g}/s did not"
         return f"{self.held:.4g}/s held and {did_not} ({n}{wide}{unsure})"
 
-    def decides(self, probe: Probe) -> bool:
+    def decides(self, probe: RateProbe) -> bool:
         """Whether what a running probe shows decides its rate for sure."""
         verdict = self._judge([*(self._open.get(probe.rate, []) if probe.confirming else []), probe])
         return verdict.holds is not None and verdict.sure
 
-    def _judge(self, probes: list[Probe]) -> Verdict:
+    def _judge(self, probes: list[RateProbe]) -> RateVerdict:
         target, last = self.search.goodput, probes[-1]
         n = sum(p.n for p in probes)
         weighed = sum(p.n / p.dependence for p in probes)
@@ -356,18 +356,18 @@ class Saturation:
         # A server that still fills shows neither the latency nor the share that it ends at.
         moves = last.confirming and last.flow is not None and not last.flow.settled(limit)
         if last.hopeless or interval.high < target or surely:
-            return Verdict(False, True, *shares)
+            return RateVerdict(False, True, *shares)
         if interval.low >= target and not grew and not moves:
-            return Verdict(True, True, *shares)
+            return RateVerdict(True, True, *shares)
         if not last.confirming:
             good = interval.ratio >= target and not surely
-            return Verdict(True if good else None if self.failed is None else False, False, *shares)
+            return RateVerdict(True if good else None if self.failed is None else False, False, *shares)
         # All requests of every probe good is the only proof of a share of 1 there is.
         provable = target < 1 and n + last.rate * self._left_s >= min_successes_to_prove(target)
         if (provable or moves or grew) and self._left_s * _ROUNDING >= self._confirming_s:
-            return Verdict(None, False, *shares)
+            return RateVerdict(None, False, *shares)
         grew = grew or (last.flow is not None and last.flow.grows(limit))
-        return Verdict(interval.ratio >= target and not grew, False, *shares)
+        return RateVerdict(interval.ratio >= target and not grew, False, *shares)
 
 
 def cannot_hold(bad: int, n: int, target: float) -> bool:

@@ -22,10 +22,10 @@ from plumbline.harness.inference.phases.load_phase import (
     wait_until_settled,
 )
 from plumbline.harness.inference.phases.running_probe import RunningProbe
-from plumbline.harness.inference.phases.saturation import Planned, Probe, Saturation
+from plumbline.harness.inference.phases.saturation import Planned, RateProbe, Saturation
 from plumbline.harness.inference.phases.trial_record import CapacityLoad, TrialRecord
 from plumbline.harness.inference.server.under_test import format_outcome
-from plumbline.harness.measurement import EvidenceFile, Judgement, TrialFailed, Watched, degraded
+from plumbline.harness.measurement import EvidenceFile, TrialFailed, TrialJudgement, Watched, degraded
 from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.request_log import RequestLog
 from plumbline.results import metric_row
@@ -77,7 +77,7 @@ def measure_search(driver: Driver, phase: int, spec: SearchPhaseSpec, prompts: P
     record.result.evidence.append(_evidence(record, state))
 
 
-def search_judgement(state: Saturation, phase: str) -> Judgement | None:
+def search_judgement(state: Saturation, phase: str) -> TrialJudgement | None:
     """Why the trial's highest rate is missing or less certain than declared; None: it is known within the tolerance and with confidence."""
     if state.highest is None:
         code = "client_limited" if state.ending == "client_limited" else "search_open"
@@ -87,7 +87,7 @@ def search_judgement(state: Saturation, phase: str) -> Judgement | None:
 
 def _probe(
     driver: Driver, phase: int, spec: SearchPhaseSpec, state: Saturation, planned: Planned, prompts: Prompts
-) -> tuple[RequestLog, Sequence[Prompt], Watched, Probe]:
+) -> tuple[RequestLog, Sequence[Prompt], Watched, RateProbe]:
     record, workload, number = driver.record, driver.record.workload, len(state.probes)
     try:
         load = probe_load(workload, phase, number, planned.rate, planned.seconds)

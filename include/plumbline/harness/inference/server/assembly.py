@@ -16,12 +16,12 @@ from plumbline.harness.inference.server.backends.repository import Repository
 from plumbline.harness.inference.server.local_server import ServerOptions
 from plumbline.harness.inference.server.openai_server import OpenAiModel, OpenAiServer
 from plumbline.harness.inference.server.triton import Triton
-from plumbline.harness.inference.server.tritonserver import Installation
+from plumbline.harness.inference.server.tritonserver import TritonInstallation
 from plumbline.harness.inference.server.under_test import ManagedOpenAi, ManagedTriton
 
 
 @dataclass(frozen=True)
-class Place:
+class ServerPlace:
     """Where the servers run. `cpus`: each one's cores (None: any); `variables`: each one's environment; `threads`: cores each computes on."""
 
     workdir: Path
@@ -44,12 +44,12 @@ def with_provider_args(workload: InferenceWorkload, provider: Provider) -> Infer
     return workload.model_copy(update={"server": server})
 
 
-def assemble(workload: InferenceWorkload, place: Place, checkpoint: Path | None) -> ManagedTriton | ManagedOpenAi:
+def assemble(workload: InferenceWorkload, place: ServerPlace, checkpoint: Path | None) -> ManagedTriton | ManagedOpenAi:
     """Assemble as many servers as `place` has variables for. Raises TrialFailed as `backends.write` does, and "image_error" without an engine."""
     return (_openai if workload.server.backend == "openai" else _triton)(workload, place, checkpoint)
 
 
-def _triton(workload: InferenceWorkload, place: Place, checkpoint: Path | None) -> ManagedTriton:
+def _triton(workload: InferenceWorkload, place: ServerPlace, checkpoint: Path | None) -> ManagedTriton:
     installed, served = tritonserver.find_installation(), engine(workload.server.backend)
     installed.require(replace(served, triton_backend=workload.server.triton_backend or served.triton_backend))
     if workload.server.triton_backend is not None:
@@ -58,7 +58,7 @@ def _triton(workload: InferenceWorkload, place: Place, checkpoint: Path | None) 
     return managed_triton(installed, written, place, workload)
 
 
-def managed_triton(installed: Installation, written: Repository, place: Place, workload: InferenceWorkload) -> ManagedTriton:
+def managed_triton(installed: TritonInstallation, written: Repository, place: ServerPlace, workload: InferenceWorkload) -> ManagedTriton:
     """The servers of a written repository."""
     own = {name: value for name, value in written.variables.items() if name not in os.environ}
     place = replace(place, variables=[own | each for each in place.variables])
@@ -69,7 +69,7 @@ def managed_triton(installed: Installation, written: Repository, place: Place, w
     return ManagedTriton(servers[0], written, *servers[1:])
 
 
-def _openai(workload: InferenceWorkload, place: Place, checkpoint: Path | None) -> ManagedOpenAi:
+def _openai(workload: InferenceWorkload, place: ServerPlace, checkpoint: Path | None) -> ManagedOpenAi:
     assert workload.server.command is not None
     if checkpoint is None:
         folder, context = place.workdir / "models-hub", repository.llama_of(workload).context

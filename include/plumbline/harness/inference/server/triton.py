@@ -17,7 +17,7 @@ from plumbline.harness import engine_python
 from plumbline.harness.inference.analysis.metrics import ServerCounters
 from plumbline.harness.inference.server import control, metrics_page, shared_memory
 from plumbline.harness.inference.server.local_server import HOST, POLL_S, LocalServer, ServerOptions, StartUp
-from plumbline.harness.inference.server.tritonserver import Installation
+from plumbline.harness.inference.server.tritonserver import TritonInstallation
 from plumbline.harness.measurement import TrialFailed
 
 GAUGES_EVERY_S = 1.0
@@ -36,7 +36,7 @@ class Triton(LocalServer):
 
     def __init__(
         self,
-        installation: Installation,
+        installation: TritonInstallation,
         repository: Path,
         model: str,
         workdir: Path,

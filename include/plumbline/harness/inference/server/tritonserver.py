@@ -18,7 +18,7 @@ _STUB = "triton_python_backend_stub"
 
 
 @dataclass(frozen=True)
-class Installation:
+class TritonInstallation:
     """`root` holds bin/ and backends/, `libraries` what the server needs besides the system's."""
 
     server: Path
@@ -26,7 +26,7 @@ class Installation:
     libraries: Path | None
 
     @classmethod
-    def of(cls, server: Path) -> Installation:
+    def of(cls, server: Path) -> TritonInstallation:
         """The installation that a server binary belongs to: an unpacked nvidia-pytriton wheel or NVIDIA's container."""
         root = server.resolve().parent.parent
         bundled = root.parent.parent / "nvidia_pytriton.libs"
@@ -99,7 +99,7 @@ class Installation:
         return variables
 
 
-def find_installation() -> Installation:
+def find_installation() -> TritonInstallation:
     """TrialFailed("image_error") names the searched places and the remedy."""
     configured = os.environ.get(TRITONSERVER_VARIABLE)
     if configured:
@@ -108,13 +108,13 @@ def find_installation() -> Installation:
                 "image_error",
                 f"{TRITONSERVER_VARIABLE} is {configured}, which is not an executable file; expected the path of a tritonserver",
             )
-        return Installation.of(Path(configured))
+        return TritonInstallation.of(Path(configured))
     unpacked = REPOSITORY / ".triton" / "pytriton" / "tritonserver" / "bin" / "tritonserver"
     if unpacked.is_file():
-        return Installation.of(unpacked)
+        return TritonInstallation.of(unpacked)
     on_path = shutil.which("tritonserver")
     if on_path:
-        return Installation.of(Path(on_path))
+        return TritonInstallation.of(Path(on_path))
     raise TrialFailed(
         "image_error",
         f"no tritonserver: {TRITONSERVER_VARIABLE} is not set, {unpacked} does not exist and none is on PATH; `make setup` unpacks one, "

@@ -35,7 +35,7 @@ from plumbline.harness.inference.server.local_server import LocalServer, StartUp
 from plumbline.harness.inference.server.metrics_page import Scraper
 from plumbline.harness.inference.server.openai_server import OpenAiServer
 from plumbline.harness.inference.server.triton import GAUGES_EVERY_S, Triton
-from plumbline.harness.measurement import Judgement, TrialFailed, present, telemetry_row
+from plumbline.harness.measurement import TrialFailed, TrialJudgement, present, telemetry_row
 from plumbline.loadclient.http_requests import completion_request
 from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.request_log import RequestLog
@@ -106,7 +106,7 @@ class ManagedServers(ABC, Generic[Server]):
         """Rows that only this kind of server has."""
         return []
 
-    def judgements(self, log: RequestLog) -> list[Judgement]:
+    def judgements(self, log: RequestLog) -> list[TrialJudgement]:
         """Judgements on a steady phase that only this kind of server needs."""
         return present(validity.pace_unmeasured(log))
 
@@ -210,7 +210,7 @@ class ManagedOpenAi(ManagedServers[OpenAiServer]):
     def rows(self, log: RequestLog) -> list[MetricRow]:
         return [metric_row("tokens_per_event", tokens_per_arrival(log), log.finished, phase=log.load.name, statistic="mean")]
 
-    def judgements(self, log: RequestLog) -> list[Judgement]:
+    def judgements(self, log: RequestLog) -> list[TrialJudgement]:
         cut = validity.prompt_cut(log, ids=not self._text)
         return [*super().judgements(log), *present(cut), *validity.unexpected_answers(log)]
 
@@ -286,7 +286,7 @@ class ExternalServer:
             *cached_token_rows(log),
         ]
 
-    def judgements(self, log: RequestLog) -> list[Judgement]:
+    def judgements(self, log: RequestLog) -> list[TrialJudgement]:
         launcher = self.endpoint.launcher
         judgements = [validity.rate_limited(log), validity.pace_unmeasured(log)]
         if launcher.protocol.startswith("openai"):

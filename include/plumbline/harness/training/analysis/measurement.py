@@ -14,7 +14,7 @@ from plumbline.declarations import ValidityLimits
 from plumbline.declarations.workloads.loss_check import LossCheck
 from plumbline.declarations.workloads.script import ScriptWorkload
 from plumbline.declarations.workloads.training import TrainingJob, TrainingWorkload
-from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, degraded, invalid
+from plumbline.harness.measurement import EvidenceFile, Measurement, TrialJudgement, degraded, invalid
 from plumbline.harness.training.analysis import performance, recovery, script
 from plumbline.harness.training.analysis.records import TrainingRecords, UndisturbedRun, clear_trend, median_interval
 from plumbline.harness.training.worker_protocol import STAGES, RunRecord, Step, run_kind
@@ -152,7 +152,7 @@ _MIN_STEPS = 6
 """Values of which both extremes enclose the median with 95 %."""
 
 
-def judge_training(workload: TrainingJob, limits: ValidityLimits, records: TrainingRecords) -> list[Judgement]:
+def judge_training(workload: TrainingJob, limits: ValidityLimits, records: TrainingRecords) -> list[TrialJudgement]:
     """Everything that makes the trial less than valid, in the order: speed, loss, checkpoints, restarts."""
     run = records.undisturbed(workload.steps)
     measured, times = ([step.step_s for step in steps] for steps in (run.measured, run.steady))
@@ -173,7 +173,7 @@ def judge_training(workload: TrainingJob, limits: ValidityLimits, records: Train
     return [*judgements, *diverged_losses(records.diverged(recovery.loss_tolerance(workload))), *recovery.unplanned_restarts(records)]
 
 
-def too_few_steps(times: list[float], untimed: int = 0) -> list[Judgement]:
+def too_few_steps(times: list[float], untimed: int = 0) -> list[TrialJudgement]:
     """Too few steady steps (seconds): invalid without any, degraded without an interval of their median. `untimed`: steps of the run
     that have no times."""
     if not times and untimed:
@@ -187,7 +187,7 @@ def too_few_steps(times: list[float], untimed: int = 0) -> list[Judgement]:
     return [degraded("too_few_steps", detail)]
 
 
-def unsteady_step_time(times: list[float], limits: ValidityLimits) -> list[Judgement]:
+def unsteady_step_time(times: list[float], limits: ValidityLimits) -> list[TrialJudgement]:
     """Steady step times (seconds) that vary more than the limits allow."""
     if len(times) < 2:
         return []
@@ -200,7 +200,7 @@ def unsteady_step_time(times: list[float], limits: ValidityLimits) -> list[Judge
     return []
 
 
-def late_steady_state(steady: int, declared: int, limits: ValidityLimits) -> list[Judgement]:
+def late_steady_state(steady: int, declared: int, limits: ValidityLimits) -> list[TrialJudgement]:
     """Too few of the declared steps were steady."""
     share, what = steady / declared, f"{steady} of {declared} measured steps were steady; expected more steps.discard and steps.measure"
     if 0 < share < limits.steady_steps_invalid:
@@ -210,7 +210,7 @@ def late_steady_state(steady: int, declared: int, limits: ValidityLimits) -> lis
     return []
 
 
-def measured_trend(times: list[float]) -> list[Judgement]:
+def measured_trend(times: list[float]) -> list[TrialJudgement]:
     """Measured steps that clearly became slower: no warm-up ends like this, although a new steady state may follow."""
     change = clear_trend(times)
     if change is None or change < 0:
@@ -218,7 +218,7 @@ def measured_trend(times: list[float]) -> list[Judgement]:
     return [degraded("step_time_trend", f"the last third of the measured steps took {change:+.1%} compared with the first third")]
 
 
-def steady_trend(times: list[float]) -> list[Judgement]:
+def steady_trend(times: list[float]) -> list[TrialJudgement]:
     """Steady steps that clearly became slower or faster while they were measured: throttling, or a warm-up that was too short."""
     change = clear_trend(times)
     if change is None:
@@ -227,7 +227,7 @@ def steady_trend(times: list[float]) -> list[Judgement]:
     return [degraded("step_time_trend", detail)]
 
 
-def loss_out_of_range(steps: list[Step], check: LossCheck | None) -> list[Judgement]:
+def loss_out_of_range(steps: list[Step], check: LossCheck | None) -> list[TrialJudgement]:
     """A loss that is not finite at any step, or outside the declared range at its step."""
     broken = [step.step for step in steps if step.loss is not None and not math.isfinite(step.loss)]
     if broken:
@@ -246,7 +246,7 @@ def loss_out_of_range(steps: list[Step], check: LossCheck | None) -> list[Judgem
     return []
 
 
-def diverged_losses(steps: list[int] | None) -> list[Judgement]:
+def diverged_losses(steps: list[int] | None) -> list[TrialJudgement]:
     """Steps done again after a resume whose loss is not bit for bit what it was: the state did not come back whole."""
     if not steps:
         return []

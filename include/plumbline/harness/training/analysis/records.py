@@ -86,7 +86,7 @@ UNPLANNED = "unplanned"
 
 
 @dataclass(frozen=True)
-class Incident:
+class TrainingIncident:
     """An attempt's early end. Monotonic seconds of the end and of its detection; of an unplanned end the first is when a process was seen gone.
 
     `ending`: the declared fault, or `UNPLANNED`. `step` was running, or with `inside` the checkpoint after it; None for an unplanned end before the first step."""
@@ -121,7 +121,7 @@ class RestartCost:
     `complete`: the lost step (or checkpoint) was repeated; else the time until the next incident, or until the end of the trial.
     `checksum_s`: of this harness's own, its check of the checkpoint and its start of a script, which is not part of the cost."""
 
-    incident: Incident
+    incident: TrainingIncident
     after: RunName | None
     detect_s: float
     launch_s: float
@@ -139,7 +139,7 @@ class RestartCost:
         return self.incident.began_s + self.penalty_s + self.checksum_s
 
 
-def restart_costs(incidents: Sequence[Incident], runs: Mapping[RunName, RunRecord]) -> list[RestartCost]:
+def restart_costs(incidents: Sequence[TrainingIncident], runs: Mapping[RunName, RunRecord]) -> list[RestartCost]:
     """The cost of each incident of one stretch of training, whose attempts `runs` are in the order in which they were started.
 
     If an attempt ends before it has made up for the one before it, what it did so far was in vain and counts as a part of that
@@ -205,7 +205,7 @@ def _redone_at(run: RunRecord, lost: tuple[int, str] | None) -> float | None:
 
 
 def _restart_cost(
-    incident: Incident, name: RunName | None, run: RunRecord | None, again: float | None, following: float | None
+    incident: TrainingIncident, name: RunName | None, run: RunRecord | None, again: float | None, following: float | None
 ) -> RestartCost:
     detect = incident.noticed_s - incident.began_s
     until = again if again is not None else following
@@ -345,7 +345,7 @@ class TrainingRecords:
 
     fault: FaultPlan | None
     runs: dict[RunName, RunRecord] = field(default_factory=dict)
-    incidents: list[Incident] = field(default_factory=list)
+    incidents: list[TrainingIncident] = field(default_factory=list)
     data_sha256: str | None = None
     placed: PlacedData | None = None
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from plumbline.declarations.workloads.faults import BROKE_OFF
 from plumbline.declarations.workloads.training import TrainingJob
-from plumbline.harness.measurement import EvidenceFile, Judgement, degraded, invalid
+from plumbline.harness.measurement import EvidenceFile, TrialJudgement, degraded, invalid
 from plumbline.harness.training.analysis.records import COST_PARTS, UNPLANNED, RestartCost, TrainingRecords
 from plumbline.harness.training.fault import FaultKind, fault_kind
 from plumbline.results import FAILED_AS_DECLARED, MetricRow, metric_row
@@ -89,7 +89,7 @@ def loss_guarantees(workload: TrainingJob, records: TrainingRecords) -> list[str
     return ["losses_continue_closely"] if math.isfinite(tolerance) and records.diverged(tolerance) == [] else []
 
 
-def unplanned_restarts(records: TrainingRecords) -> list[Judgement]:
+def unplanned_restarts(records: TrainingRecords) -> list[TrialJudgement]:
     """Unplanned ends of attempts: the numbers come from a restarted training."""
     restarts = [cost for cost in records.restarts() if cost.incident.ending == UNPLANNED]
     if not restarts:
@@ -120,7 +120,7 @@ _ATTEMPTS_SCHEMA = pa.schema(
 )
 
 
-def declared_failure(workload: TrainingJob, records: TrainingRecords) -> list[Judgement]:
+def declared_failure(workload: TrainingJob, records: TrainingRecords) -> list[TrialJudgement]:
     """Whether a failed trial's declared fault alone exceeded the allowed restarts, as it would in another try."""
     planned = sum(incident.ending != UNPLANNED for incident in records.incidents)
     if planned <= workload.restarts:

@@ -8,7 +8,7 @@ from statistics import median
 
 from plumbline.declarations import Trial
 from plumbline.declarations.workloads.script import FolderFiles, GitFiles, ReporterReport, ScriptWorkload, TensorBoardReport
-from plumbline.harness.measurement import Judgement, degraded
+from plumbline.harness.measurement import TrialJudgement, degraded
 from plumbline.harness.training.analysis.performance import Peaks
 from plumbline.harness.training.analysis.records import UndisturbedRun
 from plumbline.harness.training.worker_protocol import RunRecord, Step
@@ -73,7 +73,7 @@ def device_peaks(trial: Trial, probed: Sequence[MetricRow]) -> Peaks | None:
     return Peaks(best and best * devices, published and published * devices)
 
 
-def judgements(workload: ScriptWorkload, run: UndisturbedRun) -> list[Judgement]:
+def judgements(workload: ScriptWorkload, run: UndisturbedRun) -> list[TrialJudgement]:
     """Reports that cannot be relied on as they are."""
     found = disagreement(run.steady, reported_first=isinstance(workload.task.report, ReporterReport))
     if run.record.silent and isinstance(workload.task.report, ReporterReport) and not workload.task.launches_ranks:
@@ -87,7 +87,7 @@ def judgements(workload: ScriptWorkload, run: UndisturbedRun) -> list[Judgement]
     return [*found, *left_outside(run.record, private=workload.task.private)]
 
 
-def left_outside(run: RunRecord, *, private: bool) -> list[Judgement]:
+def left_outside(run: RunRecord, *, private: bool) -> list[TrialJudgement]:
     """Files that a command wrote where they outlast the trial; of a `private` one how many."""
     if not run.outside:
         return []
@@ -96,7 +96,7 @@ def left_outside(run: RunRecord, *, private: bool) -> list[Judgement]:
     return [degraded("files_left_outside", f"the command wrote {where}; expected its own folder or TMPDIR")]
 
 
-def disagreement(steps: Sequence[Step], *, reported_first: bool) -> list[Judgement]:
+def disagreement(steps: Sequence[Step], *, reported_first: bool) -> list[TrialJudgement]:
     """Steps whose times, reported and seen, differ by more than 2 % and a millisecond in the median, or by more than 10 % and a millisecond a
     step in sum: a busy machine delays single reports and their reader by milliseconds. `reported_first`: which of both is the step's own."""
     both = [(step.step_s, step.other_s) for step in steps if step.other_s is not None]

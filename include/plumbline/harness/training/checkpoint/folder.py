@@ -127,7 +127,7 @@ class CheckpointCorrupt(Exception):
 
 
 @dataclass(frozen=True)
-class Manifest:
+class CheckpointManifest:
     """A checkpoint's files by name, and, of state that spans nodes, the part on this node."""
 
     step: int
@@ -143,7 +143,7 @@ def draft_path(folder: Path, step: int) -> Path:
     return folder / f"{checkpoint_name(step)}{_DRAFT_SUFFIX}"
 
 
-def publish(draft: Path, final: Path, manifest: Manifest) -> None:
+def publish(draft: Path, final: Path, manifest: CheckpointManifest) -> None:
     """Give a draft whose files are synced its manifest and its name. OSError if the disk is full."""
     with (draft / _MANIFEST).open("wb") as raw:
         raw.write(json.dumps(asdict(manifest)).encode())
@@ -155,12 +155,12 @@ def publish(draft: Path, final: Path, manifest: Manifest) -> None:
     sync_folder(final.parent)
 
 
-def read_manifest(path: Path) -> Manifest:
+def read_manifest(path: Path) -> CheckpointManifest:
     """The manifest of a checkpoint; CheckpointCorrupt if it has none that can be used, or one of another step."""
     try:
         fields: dict[str, Any] = json.loads((path / _MANIFEST).read_bytes())
         files = {str(name): FileDigest(int(part["bytes"]), str(part["sha256"])) for name, part in fields["files"].items()}
-        manifest = Manifest(int(fields["step"]), files, str(fields["part_of"]))
+        manifest = CheckpointManifest(int(fields["step"]), files, str(fields["part_of"]))
     except OSError as error:
         raise CheckpointCorrupt(f"cannot be read ({error})") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -19,8 +19,8 @@ import torch
 from plumbline.harness.training.checkpoint import folder as folders
 from plumbline.harness.training.checkpoint.folder import (
     CheckpointCorrupt,
+    CheckpointManifest,
     FileDigest,
-    Manifest,
     checkpoint_name,
     digest_file,
     draft_path,
@@ -179,7 +179,7 @@ class CheckpointStore:
             if ranks.local == 0:
                 mine = {name: part for node, some in parts if node == ranks.node for name, part in some.items()}
                 self._complete(files.folder, mine)
-                folders.publish(files.folder, self._folder / checkpoint_name(step), Manifest(step, mine, ranks.part))
+                folders.publish(files.folder, self._folder / checkpoint_name(step), CheckpointManifest(step, mine, ranks.part))
             ranks.gather(None)  # published on every node
             published = time.monotonic_ns()
             if ranks.local == 0:

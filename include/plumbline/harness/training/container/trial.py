@@ -17,7 +17,7 @@ from plumbline.formats import COMMAND_OUTPUTS, UnreadableOutput
 from plumbline.harness.environment.cpu import cpu_limit, usable_cores
 from plumbline.harness.gang.topology import InvalidTopology, topology_of
 from plumbline.harness.launcher_protocol import Progress
-from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, TrialFailed
+from plumbline.harness.measurement import EvidenceFile, Measurement, TrialFailed, TrialJudgement
 from plumbline.harness.training.analysis.script import left_outside
 from plumbline.harness.training.job.coordinator import Coordinator
 from plumbline.harness.training.job.inputs import ContainerInputs
@@ -61,7 +61,7 @@ def measure(trial: Trial, workdir: Path, progress: Progress, monitor: Contention
     measured.metrics += found.rows
     measured.curves += found.curves
     measured.judgements += [
-        *(Judgement("invalid", reason) for reason in found.invalid),
+        *(TrialJudgement("invalid", reason) for reason in found.invalid),
         *left_outside(record, private=workload.task.private),
     ]
     return measured

@@ -14,7 +14,7 @@ from typing import Any
 from plumbline.declarations import Trial
 from plumbline.harness.gang.channel import Channel, Message, PeerDisconnected, listen
 from plumbline.harness.gang.topology import Address, Topology
-from plumbline.harness.gpu_monitor import NODE_GPUS, NodeGpus
+from plumbline.harness.gpu_monitor import NODE_GPUS, MonitoredGpus
 from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.probes.inter_node import CollectiveSpec
 from plumbline.harness.training.worker_protocol import LogLine, RunName
@@ -69,7 +69,7 @@ class Coordinator:
         self.peers: dict[int, tuple[str, int]] = {}
         """Where each node answers network probes before it starts its part."""
         self.causes: dict[int, FailureCause] = {}
-        self.gpus: dict[int, NodeGpus | None] = dict.fromkeys(range(1, topology.nodes))
+        self.gpus: dict[int, MonitoredGpus | None] = dict.fromkeys(range(1, topology.nodes))
         """GPU readings of each node, complete after the context; None for a node that sent nothing."""
         self.probe_failures: dict[int, str] = {}
         """Why a node's ranks of the collective probe ended early."""

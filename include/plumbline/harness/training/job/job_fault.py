@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from plumbline.declarations import Trial
 from plumbline.harness.contention_monitor import ContentionMonitor
-from plumbline.harness.measurement import Judgement
+from plumbline.harness.measurement import TrialJudgement
 from plumbline.harness.persistent_state import PersistentState
 from plumbline.harness.training.analysis.records import TrainingRecords
 from plumbline.harness.training.fault import FaultKind, fault_kind
@@ -65,7 +65,7 @@ class JobFault(FaultKind, ABC):
         """What earlier processes of the trial did, on this one's clock; None where the fault leaves the process."""
         return None
 
-    def judge(self, records: TrainingRecords, state: PersistentState | None) -> Sequence[Judgement]:
+    def judge(self, records: TrainingRecords, state: PersistentState | None) -> Sequence[TrialJudgement]:
         """Judgements on the fault itself."""
         return ()
 

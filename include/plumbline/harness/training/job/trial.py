@@ -24,7 +24,7 @@ from plumbline.harness.training import plan
 from plumbline.harness.training.analysis import recovery
 from plumbline.harness.training.analysis.measurement import build_measurement, judge_training
 from plumbline.harness.training.analysis.performance import energy_rows
-from plumbline.harness.training.analysis.records import UNPLANNED, Incident, TrainingRecords
+from plumbline.harness.training.analysis.records import UNPLANNED, TrainingIncident, TrainingRecords
 from plumbline.harness.training.analysis.script import device_peaks
 from plumbline.harness.training.analysis.step_limit import judge_step, step_evidence
 from plumbline.harness.training.job.coordinator import Coordinator
@@ -185,7 +185,7 @@ class _TrialRun:
             ended.append(incident)
             self.records.incidents.append(incident)
 
-    def _attempt(self, name: RunName, spec: RunSpec, context: JobContext, *, end: float) -> Incident | None:
+    def _attempt(self, name: RunName, spec: RunSpec, context: JobContext, *, end: float) -> TrainingIncident | None:
         began = self._fraction
         until = began + (end - began) * _FAULT_SHARE if spec.hold is not None else end
         record: RunRecord | None = None
@@ -204,12 +204,14 @@ class _TrialRun:
             steps = record.steps if record is not None else []
             step = min(steps[-1].step + 1, spec.until - 1) if steps else None
             cause = broken.cause
-            return Incident(name, UNPLANNED, broken.seen_s, broken.noticed_s, step, failure_class=cause.failure_class, detail=cause.detail)
+            return TrainingIncident(
+                name, UNPLANNED, broken.seen_s, broken.noticed_s, step, failure_class=cause.failure_class, detail=cause.detail
+            )
         if spec.hold is not None:
             raise TrialFailed("harness_error", f"{name} ended without reaching {_describe_fault_point(spec.hold)}")
         return None
 
-    def _inject(self, name: RunName, spec: RunSpec, job: Job) -> Incident:
+    def _inject(self, name: RunName, spec: RunSpec, job: Job) -> TrainingIncident:
         fault = self._workload.fault
         assert fault is not None and spec.hold is not None
         held = HeldTrial(
@@ -224,7 +226,7 @@ class _TrialRun:
             self._report,
         )
         began, noticed = job_fault(fault.inject).strike(held)
-        return Incident(name, fault.inject, began, noticed, spec.hold.step, spec.hold.inside)
+        return TrainingIncident(name, fault.inject, began, noticed, spec.hold.step, spec.hold.inside)
 
     def _report_steps(self, name: RunName, spec: RunSpec, record: RunRecord, began: float, end: float) -> None:
         fault = self.records.fault
@@ -282,7 +284,7 @@ def _describe_fault_point(hold: HoldPoint) -> str:
     return f"the fault that is due in {'step' if hold.inside == 'step' else 'the checkpoint after step'} {hold.step}"
 
 
-def _too_many_restarts(ended: Sequence[Incident], allowed: int) -> TrialFailed:
+def _too_many_restarts(ended: Sequence[TrainingIncident], allowed: int) -> TrialFailed:
     endings = "; ".join(map(str, ended[-_MAX_SHOWN:]))
     which = "" if len(ended) <= _MAX_SHOWN else f"the last {_MAX_SHOWN}: "
     return TrialFailed(ended[-1].failure_class, f"{len(ended)} interruptions exceed restarts = {allowed}: {which}{endings}")

@@ -17,7 +17,7 @@ _MIN_SECRET = 6
 """Characters: shorter values are words such as `true`, whose replacement would tell what they are."""
 
 
-class Output:
+class ScriptOutput:
     """Copies the beginning to `kept` as it comes, and the end when it is closed. `variables`: of the command."""
 
     def __init__(self, kept: IO[bytes], variables: Mapping[str, str]) -> None:

@@ -30,7 +30,7 @@ from plumbline.harness.interruption import end_descendants
 from plumbline.harness.parent_guard import PR_SET_CHILD_SUBREAPER, prctl
 from plumbline.harness.process_tree import peak_resident_bytes
 from plumbline.harness.training.script.checkpoints import CheckpointWatcher
-from plumbline.harness.training.script.output import Output
+from plumbline.harness.training.script.output import ScriptOutput
 from plumbline.harness.training.script.outside import OutsideWrites
 from plumbline.harness.training.script.report_files import report_files
 from plumbline.harness.training.script.reports import Reported, reader_of, reported
@@ -116,7 +116,7 @@ class ScriptProcess:
             raise NotStarted(
                 f"{program} is no program here; expected one of the image, or of the script's files by a path such as ./train.sh"
             )
-        self._output = Output(sys.stdout.buffer, variables)
+        self._output = ScriptOutput(sys.stdout.buffer, variables)
         os.chdir(self._folder)
         now = monotonic_ns()
         self._saves = (

@@ -59,7 +59,7 @@ class WatchLimits:
 
 
 @dataclass(frozen=True)
-class Decision:
+class WatchDecision:
     """All pods run; the launch is over; it must be stopped, for the cause `stop`; or the pod requests its deletion."""
 
     status: Literal["started", "finished", "stopped", "deletion_asked"]
@@ -91,7 +91,7 @@ class PodWatch:
         names = {name_of(pod) for pod in pods}
         return bool(self._known - names) or (self.started and len(names) < self.limits.expected)
 
-    def look(self, pods: Sequence[Row], now: float, cluster_now: float) -> Decision | None:
+    def look(self, pods: Sequence[Row], now: float, cluster_now: float) -> WatchDecision | None:
         """The decision after another poll of the launch's pods; None while nothing changes for the task."""
         if self._first_look and self.started:
             self._took_over_at = format_time(cluster_now)  # the watch before reported earlier events
@@ -103,14 +103,14 @@ class PodWatch:
         self._describe()
         rows = list(self._pods.values())
         if self._all_over(rows) or self._rank_0_is_done(rows, now):
-            return Decision("finished")
+            return WatchDecision("finished")
         if self._broken(rows):
             if self.settling:
-                return Decision("finished")
+                return WatchDecision("finished")
             self.settling = True
             return None
         if self._running_s(rows, now, cluster_now) >= self.limits.deadline - self.limits.requested_at:
-            return Decision(
+            return WatchDecision(
                 "stopped",
                 StopCause(
                     "deadline",
@@ -120,10 +120,10 @@ class PodWatch:
         if self.started:
             return None
         if (stop := self._cannot_start(rows, now, cluster_now)) is not None:
-            return Decision("stopped", stop)
+            return WatchDecision("stopped", stop)
         if len(rows) >= self.limits.expected and all(map(has_started, rows)):
             self.started = True
-            return Decision("started")
+            return WatchDecision("started")
         return None
 
     def cannot_serve(self, pods: Sequence[Row], now: float, cluster_now: float) -> StopCause | None:

@@ -16,7 +16,7 @@ from plumbline.launch.cluster import names
 from plumbline.launch.cluster.observe.launch_api import LaunchApi, in_thread
 from plumbline.launch.cluster.observe.log_reader import LogReader
 from plumbline.launch.cluster.observe.observation import LaunchObservation, StopCause, encode_observation, has_started
-from plumbline.launch.cluster.observe.pod_watch import Decision, PodWatch, WatchLimits
+from plumbline.launch.cluster.observe.pod_watch import PodWatch, WatchDecision, WatchLimits
 from plumbline.launch.cluster.observe.replicas import missing_pods, replica_count
 from plumbline.launch.cluster.observe.verdict import classify_launch
 from plumbline.launch.cluster.operate.attempts import Attempt
@@ -66,7 +66,7 @@ class LaunchWatch:
         state = PodWatch(limits, started=self.started, known=known)
         servers = PodWatch(replace(limits, expected=ticket.servers))
         outage, log = RequestFailures(ticket.unreachable_timeout_s, "the cluster's API"), LogReader(from_start=not self.started)
-        decision: Decision | None = None
+        decision: WatchDecision | None = None
         cluster = LaunchApi(ticket.connection, ticket.namespace, ticket.request_timeout_s)
         while decision is None:
             try:
@@ -87,7 +87,7 @@ class LaunchWatch:
                     await self._tolerated("start", in_thread(partial(self._store_start, state.seen())))
                     self.started, decision = True, None
                 if decision is None and ticket.due_deletion and log.asked_deletion == ticket.due_deletion:
-                    decision = Decision("deletion_asked")
+                    decision = WatchDecision("deletion_asked")
                 pause = min(ticket.poll_s, _SETTLE_S) if state.settling else ticket.poll_s * random.uniform(0.9, 1.1)
             if decision is None:
                 yield Poll(pause_s=pause)
@@ -99,13 +99,13 @@ class LaunchWatch:
         """Seconds since the epoch on a monotonic clock: a clock correction must not end a launch."""
         return self._clock + time.monotonic()
 
-    async def _look(self, cluster: LaunchApi, state: PodWatch) -> Decision | None:
+    async def _look(self, cluster: LaunchApi, state: PodWatch) -> WatchDecision | None:
         pods, cluster_now = await cluster.pods(self.ticket.selector, cached=True)
         if state.lacks(pods):
             pods, cluster_now = await cluster.pods(self.ticket.selector, cached=False)
         return state.look(pods, self._monotonic_now(), cluster_now)
 
-    async def _watch_servers(self, cluster: LaunchApi, servers: PodWatch) -> Decision | None:
+    async def _watch_servers(self, cluster: LaunchApi, servers: PodWatch) -> WatchDecision | None:
         """Store the number of servers if it changed; the decision if the first ones will not serve."""
         deployment = await cluster.deployment(self.ticket.launch)
         count = replica_count(deployment)
@@ -125,7 +125,7 @@ class LaunchWatch:
         if stop is not None and len(pods) < servers.limits.expected and (why := missing_pods(deployment)):
             stop = replace(stop, detail=f"{stop.detail}: {why}")
         failure, detail = classify_launch(servers.seen(stop), None)
-        return Decision("stopped", StopCause("no_servers", f"servers: {detail}", judged=failure))
+        return WatchDecision("stopped", StopCause("no_servers", f"servers: {detail}", judged=failure))
 
     async def _store_replicas(self, count: ReplicaCount) -> None:
         """Store the number of servers if it changed. One that cannot be stored counts as a change at the next poll."""
@@ -139,13 +139,13 @@ class LaunchWatch:
             await in_thread(partial(attempt.home.put_replicas, attempt.trial, (*before, count)))
             self._replicas = (*before, count)
 
-    def _not_answered(self, problem: RequestFailed, outage: RequestFailures) -> tuple[Decision | None, float]:
+    def _not_answered(self, problem: RequestFailed, outage: RequestFailures) -> tuple[WatchDecision | None, float]:
         stop = outage.failed(problem, self._monotonic_now())
         if outage.is_new():
             self.log.warning("The API of namespace %s gives no usable answer, retrying: %s", self.ticket.namespace, problem)
-        return (None if stop is None else Decision("stopped", StopCause.of(stop))), outage.wait_s(problem)
+        return (None if stop is None else WatchDecision("stopped", StopCause.of(stop))), outage.wait_s(problem)
 
-    async def _report(self, cluster: LaunchApi, state: PodWatch, log: LogReader, decision: Decision | None) -> None:
+    async def _report(self, cluster: LaunchApi, state: PodWatch, log: LogReader, decision: WatchDecision | None) -> None:
         """Copy events and the pod's log to the task's log and the progress file, at a slower pace and at the end."""
         now = self._monotonic_now()
         if self._events_at + _EVENT_POLLS * self.ticket.poll_s <= now or decision is not None:

@@ -13,7 +13,7 @@ from tests.unit.declarations.workloads.test_prompts import SHAREGPT, lines
 
 from plumbline.declarations.workloads.prompts import HubPrompts
 from plumbline.formats.reading.text_file import UnusableFile
-from plumbline.harness.inference.load.own_prompts import FetchFailed, selected_rows
+from plumbline.harness.inference.load.own_prompts import PromptFetchFailed, selected_rows
 
 DATA = lines(SHAREGPT, SHAREGPT, SHAREGPT)
 
@@ -46,5 +46,5 @@ def test_another_file_or_an_absent_one_is_refused(hub: str) -> None:
         ({"revision": "f" * 40}, "has no such revision or file"),
         ({"id": "org/none"}, "expected owner/name of a dataset"),
     ):
-        with pytest.raises(FetchFailed, match=words):
+        with pytest.raises(PromptFetchFailed, match=words):
             selected_rows(declared(**changed), hub)

@@ -13,7 +13,7 @@ from tests.unit.declarations.workloads.test_prompts import declare, lines
 from plumbline.declarations import InferenceWorkload, incompatibility
 from plumbline.declarations.workloads.prompts import PRIVATE_FOLDER, PromptRow, load_prompts
 from plumbline.formats.reading.text_file import UnusableFile
-from plumbline.harness.inference.load.own_prompts import WITHHELD, FetchFailed, OwnPrompts, safe_detail, selected_rows, without_text
+from plumbline.harness.inference.load.own_prompts import WITHHELD, OwnPrompts, PromptFetchFailed, safe_detail, selected_rows, without_text
 from plumbline.harness.inference.load.prompts import prompts_of, shipped_tokenizer
 from plumbline.harness.inference.load.schedule import schedule_of, turn_of
 from plumbline.harness.inference.load.served_tokenizer import CheckpointTokenizer, ShippedTokenizer, Tokenized, tokenizer_of
@@ -187,7 +187,7 @@ def test_prompts_at_an_address_are_fetched_and_checked(tmp_path: Path) -> None:
     assert row.text in ("a", "b")
     with pytest.raises(UnusableFile, match=digest):
         selected_rows(declared((tmp_path / "p.jsonl").as_uri(), "0" * 64))
-    with pytest.raises(FetchFailed, match="FileNotFoundError"):
+    with pytest.raises(PromptFetchFailed, match="FileNotFoundError"):
         selected_rows(declared((tmp_path / "none.jsonl").as_uri(), digest))
 
 

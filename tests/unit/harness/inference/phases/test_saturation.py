@@ -12,7 +12,7 @@ from tests.golden import Golden
 
 from plumbline.declarations.workloads.load import Search
 from plumbline.harness.inference.phases.growth import Flow, Growth
-from plumbline.harness.inference.phases.saturation import Planned, Probe, Saturation, cannot_hold
+from plumbline.harness.inference.phases.saturation import Planned, RateProbe, Saturation, cannot_hold
 from plumbline.harness.inference.phases.search import search_judgement
 
 FLAT, GROWING = Growth(0.0, 0.0), Growth(0.1, 4.0)
@@ -23,18 +23,18 @@ def a_search(**changes: object) -> Search:
     return Search.model_validate_json(json.dumps(data))
 
 
-def shows(planned: Planned, good: int | None = None, n: int | None = None, **more: object) -> Probe:
+def shows(planned: Planned, good: int | None = None, n: int | None = None, **more: object) -> RateProbe:
     """All good requests of the least that is planned: a run that decided its rate as early as it could."""
     n = round(planned.rate * planned.at_least_s) if n is None else n
-    return Probe(planned.rate, n, n if good is None else good, planned.at_least_s, planned.confirming, **more)  # type: ignore[arg-type]
+    return RateProbe(planned.rate, n, n if good is None else good, planned.at_least_s, planned.confirming, **more)  # type: ignore[arg-type]
 
 
-def sharp(capacity: float) -> Callable[[Planned], Probe]:
+def sharp(capacity: float) -> Callable[[Planned], RateProbe]:
     """A server that answers everything in time up to its capacity, and then falls behind for good."""
     return lambda planned: shows(planned) if planned.rate <= capacity else shows(planned, 0, hopeless=True)
 
 
-def searched(search: Search, probe: Callable[[Planned], Probe], offset: float = 0.0) -> Saturation:
+def searched(search: Search, probe: Callable[[Planned], RateProbe], offset: float = 0.0) -> Saturation:
     """A search whose runs are extended, a probe's seconds at a time, until their rate is decided."""
     state = Saturation(search, offset)
     while (planned := state.next_probe()) is not None:
@@ -85,7 +85,7 @@ def test_used_up_before_anything_failed_is_no_value(golden: Golden) -> None:
 
 
 def test_a_client_that_was_the_limit_ends_the_search_as_such(golden: Golden) -> None:
-    def probe(planned: Planned) -> Probe:
+    def probe(planned: Planned) -> RateProbe:
         return (
             shows(planned) if planned.rate <= 16 else shows(planned, 0, hopeless=True, client_limited="p99 of the dispatch delay is 200 ms")
         )
@@ -99,7 +99,7 @@ def test_a_client_that_was_the_limit_ends_the_search_as_such(golden: Golden) -> 
 def test_a_client_that_was_disturbed_once_goes_on() -> None:
     disturbed = iter([True])
 
-    def probe(planned: Planned) -> Probe:
+    def probe(planned: Planned) -> RateProbe:
         if planned.rate == 64.0 and next(disturbed, False):
             return shows(planned, 0, hopeless=True, client_limited="p99 of the dispatch delay is 200 ms")
         return sharp(17)(planned)
@@ -120,7 +120,7 @@ def test_a_machine_that_was_disturbed_once_keeps_its_rate() -> None:
     """One second of another process quartered the rate: the failure at 4/s is looked at again before it counts."""
     disturbed = iter([True])
 
-    def probe(planned: Planned) -> Probe:
+    def probe(planned: Planned) -> RateProbe:
         return shows(planned, 0, hopeless=True) if planned.rate == 4.0 and next(disturbed, False) else sharp(17)(planned)
 
     found = searched(a_search(at_most=40), probe)
@@ -131,7 +131,7 @@ def test_a_machine_that_was_disturbed_once_keeps_its_rate() -> None:
 def test_a_quick_probe_alone_does_not_hold_a_rate() -> None:
     """A quick probe from an empty server passes 10 % of overload: only a confirming run shows that the queue grows."""
 
-    def probe(planned: Planned) -> Probe:
+    def probe(planned: Planned) -> RateProbe:
         if planned.rate <= 30:
             return shows(planned, growth=FLAT)
         if planned.rate > 33 and not planned.confirming:
@@ -158,7 +158,7 @@ def test_an_open_lower_end_is_no_failure() -> None:
     """1 bad request of 80 at a target of 99 %: 98.75 %, and the truth may be 99.9 %. A higher rate shows more requests in the same time."""
     search = a_search(goodput="99%", between=["4/s", "128/s"], confirm="60s", at_most=60)
 
-    def probe(planned: Planned) -> Probe:
+    def probe(planned: Planned) -> RateProbe:
         found = sharp(50)(planned)
         return shows(planned, found.n - 1) if planned.rate == 4.0 else found
 
@@ -180,7 +180,7 @@ def test_an_open_rate_is_left_and_looked_at_again_and_judged_by_all_its_runs() -
 
 
 def test_what_stays_open_is_decided_by_the_share_and_said_so() -> None:
-    def probe(planned: Planned) -> Probe:
+    def probe(planned: Planned) -> RateProbe:
         n = round(planned.rate * planned.at_least_s)
         return shows(planned, 0, hopeless=True) if planned.rate > 1 else shows(planned, round(0.95 * n + 0.5))
 
@@ -215,7 +215,7 @@ def test_a_server_that_still_fills_is_neither_held_nor_refused_and_runs_on() -> 
 def test_what_an_overloaded_server_works_off_bounds_the_rate_from_above() -> None:
     capacity = 20.0
 
-    def probe(planned: Planned) -> Probe:
+    def probe(planned: Planned) -> RateProbe:
         over = planned.rate / capacity - 1
         served = min(planned.rate, capacity)
         return shows(planned, growth=Growth(max(0.0, over), 5.0 if over > 0 else 0.0), flow=Flow(served, 0.05, max(0.0, over), 0.002))
@@ -259,7 +259,7 @@ def test_a_noisy_server_is_found_near_its_truth() -> None:
     """Goodput falls from 1 at half the capacity to 90 % at the capacity and on; the rate at 95 % is known."""
     rng = np.random.default_rng(3)
 
-    def probe(planned: Planned) -> Probe:
+    def probe(planned: Planned) -> RateProbe:
         share = float(np.clip(1 - 0.1 * (planned.rate / 20 - 0.5) / 0.5, 0, 1))
         return shows(planned, int(rng.binomial(round(planned.rate * planned.at_least_s), share)))
 
@@ -272,7 +272,7 @@ def test_a_rate_known_less_well_than_the_tolerance_degrades_the_trial() -> None:
     known = searched(a_search(at_most=40), sharp(17))
     wide = searched(a_search(at_most=10, tolerance="1%"), sharp(17))
 
-    def by_the_share(planned: Planned) -> Probe:
+    def by_the_share(planned: Planned) -> RateProbe:
         n = round(planned.rate * planned.at_least_s)
         return shows(planned, 0, hopeless=True) if planned.rate > 1 else shows(planned, round(0.95 * n + 0.5))
 

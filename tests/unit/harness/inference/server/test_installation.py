@@ -11,7 +11,7 @@ from tests.golden import Golden
 from plumbline.declarations.workloads.engines import ENGINES
 from plumbline.harness import engine_python
 from plumbline.harness.inference.server import tritonserver
-from plumbline.harness.inference.server.tritonserver import Installation, find_installation
+from plumbline.harness.inference.server.tritonserver import TritonInstallation, find_installation
 from plumbline.harness.measurement import TrialFailed
 
 STUB = "triton_python_backend_stub"
@@ -35,7 +35,7 @@ def unpack(folder: Path, *, wheel: bool) -> Path:
 
 @pytest.mark.parametrize("wheel", [True, False], ids=["wheel", "container"])
 def test_both_layouts_give_one_backend_folder(tmp_path: Path, wheel: bool) -> None:
-    found = Installation.of(unpack(tmp_path / "triton", wheel=wheel))
+    found = TritonInstallation.of(unpack(tmp_path / "triton", wheel=wheel))
     folder = found.backend_directory(tmp_path / "backends")
     assert sorted(p.name for p in (folder / "python").iterdir()) == ["libtriton_python.so", STUB, "triton_python_backend_utils.py"]
     assert os.access(folder / "python" / STUB, os.X_OK)
@@ -44,7 +44,7 @@ def test_both_layouts_give_one_backend_folder(tmp_path: Path, wheel: bool) -> No
 
 def test_models_run_in_this_interpreters_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", "/inherited")
-    environment = Installation.of(unpack(tmp_path, wheel=True)).environment()
+    environment = TritonInstallation.of(unpack(tmp_path, wheel=True)).environment()
     assert environment["PATH"].split(os.pathsep)[0] == f"{sys.prefix}/bin"
     paths = environment["LD_LIBRARY_PATH"].split(os.pathsep)
     assert paths[0] == str(tmp_path / "nvidia_pytriton.libs")
@@ -89,7 +89,7 @@ def test_an_installation_without_our_pythons_stub(tmp_path: Path) -> None:
     stub = next(tmp_path.rglob(STUB))
     stub.unlink()
     with pytest.raises(TrialFailed, match=rf"^image_error: .*{STUB} .*{VERSION}"):
-        Installation.of(server).backend_directory(tmp_path / "backends")
+        TritonInstallation.of(server).backend_directory(tmp_path / "backends")
 
 
 def test_the_other_backends_are_used_where_they_lie(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_the_other_backends_are_used_where_they_lie(tmp_path: Path) -> None:
     other = tmp_path / "triton" / "backends" / "onnxruntime"
     other.mkdir()
     (other / "libtriton_onnxruntime.so").write_text("library")
-    found = Installation.of(server)
+    found = TritonInstallation.of(server)
     folder = found.backend_directory(tmp_path / "backends")
     assert (folder / "onnxruntime" / "libtriton_onnxruntime.so").read_text() == "library"
     assert not (folder / "python").is_symlink(), "its stub comes from elsewhere"
@@ -107,7 +107,7 @@ def test_the_other_backends_are_used_where_they_lie(tmp_path: Path) -> None:
 
 
 def test_a_backend_that_is_missing(tmp_path: Path) -> None:
-    found = Installation.of(unpack(tmp_path, wheel=False))
+    found = TritonInstallation.of(unpack(tmp_path, wheel=False))
     with pytest.raises(TrialFailed, match=r"^image_error: .*\bonnxruntime\b.*-py3"):
         found.require(ENGINES["onnxruntime"])
     found.require(ENGINES["python"])
@@ -115,6 +115,6 @@ def test_a_backend_that_is_missing(tmp_path: Path) -> None:
 
 def test_an_engine_that_the_engine_python_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(engine_python.VARIABLE, raising=False)
-    found = Installation.of(unpack(tmp_path, wheel=False))
+    found = TritonInstallation.of(unpack(tmp_path, wheel=False))
     with pytest.raises(TrialFailed, match=r"^image_error: .*\bvllm\b.*-vllm-python-py3"):
         found.require(ENGINES["vllm"])

@@ -6,7 +6,7 @@ import pytest
 from tests.golden import Golden
 from tests.unit.harness.training.conftest import a_step
 
-from plumbline.harness.training.analysis.records import Incident, join_attempts, restart_costs
+from plumbline.harness.training.analysis.records import TrainingIncident, join_attempts, restart_costs
 from plumbline.harness.training.worker_protocol import CheckpointSave, RunRecord
 
 FIRST = RunRecord(0.0, steps=[a_step(4, 1.0), a_step(5, 1.1)])
@@ -18,8 +18,8 @@ def resumed(launched_s: float, *numbers: int) -> RunRecord:
     return RunRecord(launched_s, at={"load_begin": launched_s + 1.0, "load_end": launched_s + 1.5}, steps=steps)
 
 
-def killed(run: str, at_s: float, step: int | None = 6) -> Incident:
-    return Incident(run, "rank_kill", at_s, at_s + 0.2, step)
+def killed(run: str, at_s: float, step: int | None = 6) -> TrainingIncident:
+    return TrainingIncident(run, "rank_kill", at_s, at_s + 0.2, step)
 
 
 def test_the_parts_of_one_restart() -> None:
@@ -64,7 +64,7 @@ def test_a_trial_that_ended_while_it_recovered_counts_what_is_known() -> None:
 
 def test_a_checkpoint_is_made_up_for_when_it_is_there(golden: Golden) -> None:
     again = resumed(2.5, 4, 5, 6, 7)
-    incident = Incident("fault", "checkpoint_kill", 2.0, 2.2, 7, inside="checkpoint")
+    incident = TrainingIncident("fault", "checkpoint_kill", 2.0, 2.2, 7, inside="checkpoint")
     assert not restart_costs([incident], {"fault": FIRST, "recovery": again})[0].complete
     again.saves = [CheckpointSave(8, 4.5, 0.1, 0.1, 1000, closing=False)]
     (cost,) = restart_costs([incident], {"fault": FIRST, "recovery": again})
@@ -74,7 +74,7 @@ def test_a_checkpoint_is_made_up_for_when_it_is_there(golden: Golden) -> None:
 
 def test_an_attempt_from_scratch_loads_nothing() -> None:
     again = RunRecord(3.0, at={"ready": 4.0}, steps=[a_step(0, 4.1), a_step(1, 4.2)])
-    (cost,) = restart_costs([Incident("run", "unplanned", 2.0, 2.0, None, detail="gone")], {"run": RunRecord(0.0), "run-2": again})
+    (cost,) = restart_costs([TrainingIncident("run", "unplanned", 2.0, 2.0, None, detail="gone")], {"run": RunRecord(0.0), "run-2": again})
     assert (cost.launch_s, cost.load_s, cost.recompute_s) == pytest.approx((2.1, 0.0, 0.1))
     assert cost.complete
     assert str(cost.incident).startswith("unplanned of run ") and str(cost.incident).endswith(": gone")

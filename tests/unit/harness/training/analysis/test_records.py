@@ -9,7 +9,7 @@ import pytest
 from tests.unit.harness.training.conftest import a_step
 
 from plumbline.declarations.workloads.training import Steps
-from plumbline.harness.training.analysis.records import Incident, TrainingRecords
+from plumbline.harness.training.analysis.records import TrainingIncident, TrainingRecords
 from plumbline.harness.training.worker_protocol import RunRecord
 
 STEPS = Steps(discard=2, measure=10)
@@ -62,7 +62,7 @@ def broken(records: TrainingRecords) -> TrainingRecords:
     again.restored_exactly = True
     first.steps, first.saves = first.steps[:9], first.saves[:2]
     records.runs = {"run": first, "run-2": again, "fault": records.runs["fault"], "recovery": records.runs["recovery"]}
-    records.incidents.insert(0, Incident("run", "unplanned", 11.0, 11.0, 9))
+    records.incidents.insert(0, TrainingIncident("run", "unplanned", 11.0, 11.0, 9))
     return records
 
 
@@ -94,7 +94,7 @@ def test_several_attempts_make_one_stretch(records: TrainingRecords) -> None:
         "fault-2": RunRecord(30.3, at={"load_begin": 30.5, "load_end": 30.6}, steps=[a_step(4, 30.6), a_step(5, 30.7)]),
         "recovery": records.runs["recovery"],
     }
-    records.incidents.append(Incident("fault-2", "rank_kill", began_s=30.85, noticed_s=30.9, step=6))
+    records.incidents.append(TrainingIncident("fault-2", "rank_kill", began_s=30.85, noticed_s=30.9, step=6))
     parts, goodput = records.recovery(), records.goodput()
     assert parts is not None and goodput is not None
     assert sum(parts.values()) == pytest.approx(records.runs["recovery"].steps[2].end_s - 30.0)

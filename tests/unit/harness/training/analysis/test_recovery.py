@@ -11,7 +11,7 @@ import pytest
 
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.harness.training.analysis import recovery
-from plumbline.harness.training.analysis.records import Incident, TrainingRecords
+from plumbline.harness.training.analysis.records import TrainingIncident, TrainingRecords
 
 
 def test_a_trial_in_which_nothing_broke_off(records: TrainingRecords, tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_what_loads_nothing_has_no_time_of_loading(records: TrainingRecords, mon
 
 
 def test_an_unplanned_restart_degrades_the_trial_and_says_what_it_cost(records: TrainingRecords) -> None:
-    records.incidents = [Incident("fault", "unplanned", 30.0, 30.2, 6, failure_class="interrupted", detail="it was killed")]
+    records.incidents = [TrainingIncident("fault", "unplanned", 30.0, 30.2, 6, failure_class="interrupted", detail="it was killed")]
     (found,) = recovery.unplanned_restarts(records)
     assert (found.level, found.reason.code) == ("degraded", "unplanned_restart")
     assert found.reason.detail.startswith("1 unplanned") and "cost 2 s" in found.reason.detail
@@ -57,7 +57,7 @@ def test_an_unplanned_restart_degrades_the_trial_and_says_what_it_cost(records: 
 def test_each_ending_has_its_events(records: TrainingRecords) -> None:
     names = [name for name, _ in recovery.recovery_moments(records)]
     assert names == ["rank_killed", "rank_death_detected", "training_relaunched", "state_loaded", "lost_step_done_again", "training_done"]
-    records.incidents = [Incident("fault", "pod_delete", 30.0, 30.2, 9)]
+    records.incidents = [TrainingIncident("fault", "pod_delete", 30.0, 30.2, 9)]
     names = [name for name, _ in recovery.recovery_moments(records)]
     assert names == ["pod_deleted", "pod_seen_gone", "training_relaunched", "state_loaded", "training_done"], "step 9 was never done again"
 

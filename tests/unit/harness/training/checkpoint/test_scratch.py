@@ -18,7 +18,7 @@ from tests.unit.harness.training.conftest import TINY
 from plumbline.declarations import TrainingWorkload, load
 from plumbline.declarations.compatibility import checkpoints_at_most, scratch_needed
 from plumbline.harness.training.checkpoint import folder as checkpoint
-from plumbline.harness.training.checkpoint.folder import Manifest, draft_path
+from plumbline.harness.training.checkpoint.folder import CheckpointManifest, draft_path
 from plumbline.harness.training.dataset.preparation import prepare_inputs
 from plumbline.harness.training.job.job import isolate_fault_checkpoint
 from plumbline.harness.training.plan import plan_fault, run_spec
@@ -63,7 +63,7 @@ def most_bytes(workload: TrainingWorkload, folder: Path, monkeypatch: pytest.Mon
     def size(path: Path) -> int:
         return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
 
-    def publish(draft: Path, final: Path, manifest: Manifest) -> None:
+    def publish(draft: Path, final: Path, manifest: CheckpointManifest) -> None:
         nonlocal largest
         seen.append(sum(size(folder / name) for name in ("checkpoints", "fault-checkpoints")))
         largest = max(largest, size(draft))

@@ -15,7 +15,7 @@ from tests.fakes.trials import a_trial
 
 from plumbline.harness.gang.channel import Channel, Message, PeerDisconnected, connect
 from plumbline.harness.gang.topology import Address, Topology
-from plumbline.harness.gpu_monitor import NODE_GPUS, GpuWindow, NodeGpus
+from plumbline.harness.gpu_monitor import NODE_GPUS, GpuWindow, MonitoredGpus
 from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.training.job.coordinator import Coordinator, gang_identity
 from plumbline.results import GpuCounter
@@ -114,7 +114,7 @@ def test_at_the_end_everybody_is_told_how_it_went(place: Topology, nodes: Callab
 
 def test_a_node_hands_its_gpus_over_as_its_last_word(place: Topology, nodes: Callable[..., Channel]) -> None:
     heard: list[Message] = []
-    reading = NodeGpus(
+    reading = MonitoredGpus(
         1, {"steady": GpuWindow(1500.0, 3.0, 30)}, (GpuCounter(node=1, gpu=0, counter="pcie_replays", before=1, after=1),), ()
     )
 

@@ -9,7 +9,7 @@ from tests.golden import Golden
 
 from plumbline.launch.cluster.names import RANK
 from plumbline.launch.cluster.observe.observation import Row, StopCause, describe_pod
-from plumbline.launch.cluster.observe.pod_watch import Decision, PodWatch, WatchLimits
+from plumbline.launch.cluster.observe.pod_watch import PodWatch, WatchDecision, WatchLimits
 
 T0 = 1_700_000_000.0
 LIMITS = WatchLimits(
@@ -78,18 +78,18 @@ def heard(row: Row) -> str:
     return f"pod {row['involvedObject']['name']}: {row['reason']}: {row['message']}"
 
 
-def look(watch: PodWatch, *pods: Row, after: float = 1.0, skew: float = 0.0) -> Decision | None:
+def look(watch: PodWatch, *pods: Row, after: float = 1.0, skew: float = 0.0) -> WatchDecision | None:
     return watch.look(pods, T0 + after, T0 + after + skew)
 
 
-def stopped(decision: Decision | None) -> StopCause:
+def stopped(decision: WatchDecision | None) -> StopCause:
     assert decision is not None
     assert decision.status == "stopped"
     assert decision.stop is not None
     return decision.stop
 
 
-def status(decision: Decision | None) -> str | None:
+def status(decision: WatchDecision | None) -> str | None:
     return decision and decision.status
 
 

@@ -15,7 +15,14 @@ from plumbline.declarations.workloads.models import PATCH_BYTES, Encoder
 from plumbline.harness import engine_python
 from plumbline.harness.inference import models
 from plumbline.harness.inference.load.model_wires import pixels
-from plumbline.harness.inference.server.backends.repository import Input, Repository, config_of, hash_of, needs_precision, version_folder
+from plumbline.harness.inference.server.backends.repository import (
+    Input,
+    Repository,
+    config_of,
+    hash_of,
+    needs_precision,
+    version_folder,
+)
 from plumbline.harness.measurement import TrialFailed
 from plumbline.loadclient.prompt import Prompt
 from plumbline.loadclient.wire import Tensor, Wire

@@ -146,9 +146,9 @@ def test_the_image_has_no_such_backend_or_an_old_one(tmp_path: Path) -> None:
     from tests.unit.harness.inference.server.test_installation import unpack
 
     from plumbline.harness.inference.server.backends.vllm_backend import BACKEND, COUNTS
-    from plumbline.harness.inference.server.tritonserver import Installation
+    from plumbline.harness.inference.server.tritonserver import TritonInstallation
 
-    found = Installation.of(unpack(tmp_path, wheel=False))
+    found = TritonInstallation.of(unpack(tmp_path, wheel=False))
     folder = tmp_path / "backends" / "vllm" / "utils"
     folder.mkdir(parents=True)
     (folder.parent / "model.py").write_text("class TritonPythonModel: ...")
