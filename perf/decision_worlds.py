@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plumbline.analysis.trial_sample import MetricValue, TrialSample
+from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import Preference
-from plumbline.metrics import METRICS
+from plumbline.metrics.rows import metric_row
 
 WEIGHTS = {"time_to_first_token": 0.5, "output_token_throughput": 0.2, "cost_per_1k_requests": 0.3}
 SLOTS = ("02:00", "10:00", "18:00")
@@ -101,10 +101,7 @@ def campaign(world: World, rng: np.random.Generator) -> tuple[Truth, list[TrialS
 
 
 def _trial(provider: str, slot: str, repeat: int, numbers: dict[str, float]) -> TrialSample:
-    rows = tuple(
-        MetricValue("steady", name, METRICS[name].statistic, float(value), METRICS[name].unit, METRICS[name].direction, 90)
-        for name, value in numbers.items()
-    )
+    rows = tuple(metric_row(name, float(value), 90) for name, value in numbers.items())
     return TrialSample(f"{provider}.r{repeat}", provider, "inference", "chat", 1, "valid", slot, repeat, None, rows)
 
 

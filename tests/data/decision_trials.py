@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hypothesis import strategies as st
+from tests.data.plain_rows import plain_row
 
 from plumbline.analysis.cost.unit_costs import phase_of
-from plumbline.analysis.trial_sample import MetricValue, TrialSample
+from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import Preference
 from plumbline.metrics import METRICS
+from plumbline.metrics.rows import MetricRow
 
 METRIC_NAMES = ("time_to_first_token", "output_token_throughput", "error_rate", "cost_per_1k_requests")
 
 
-def number(metric: str, value: float) -> MetricValue:
+def number(metric: str, value: float) -> MetricRow:
     known = METRICS[metric]
-    return MetricValue(phase_of(metric), metric, known.statistic, value, known.unit, known.direction, 90)
+    return plain_row(phase_of(metric), metric, known.statistic, value, known.unit, known.direction, 90)
 
 
 def repeats(provider: str, *numbers: dict[str, float], workload: str = "chat", slots: tuple[str, ...] = ("02:00",)) -> list[TrialSample]:
@@ -48,8 +50,8 @@ def with_sweep(trial: TrialSample, highest: float | None, *, tokens: float = 100
         "input_token_throughput": at,
         "error_rate": 0.0,
     }
-    rows = [replace(number(m, v), phase="sweep") for m, v in found.items()]
-    rate = replace(number("highest_sustained_rate", at), phase="sweep", value=highest)
+    rows = [number(m, v).model_copy(update={"phase": "sweep"}) for m, v in found.items()]
+    rate = number("highest_sustained_rate", at).model_copy(update={"phase": "sweep", "value": highest})
     return replace(trial, metrics=(*trial.metrics, *rows, rate))
 
 

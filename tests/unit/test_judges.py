@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.data.plain_rows import plain_row
 
 import plumbline
 from plumbline.analysis.availability import availability, find_outages
@@ -25,7 +26,7 @@ from plumbline.analysis.drift.pooled import SeriesShift, pooled_effect
 from plumbline.analysis.drift.verdicts import judge_series
 from plumbline.analysis.node_acceptance import Node, judge_fleet
 from plumbline.analysis.scorecards.criteria import judge
-from plumbline.analysis.trial_sample import MetricValue, TrialSample
+from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import Criterion
 from plumbline.declarations.promises.availability import MonthAvailability, month_availability
 from plumbline.declarations.promises.judging.share import judge_share
@@ -63,7 +64,7 @@ LIMIT = Criterion.model_validate("p95 request_scheduled_latency <= 900ms in stea
 def _trials(*values: float | None, metric: str = "request_scheduled_latency", n: int = 90) -> list[TrialSample]:
     return [
         TrialSample(
-            f"t{i}", "a", "inference", "w", 1, "valid", "02:00", i, None, (MetricValue("steady", metric, "p95", value, "s", "lower_is_better", n),)
+            f"t{i}", "a", "inference", "w", 1, "valid", "02:00", i, None, (plain_row("steady", metric, "p95", value, "s", "lower_is_better", n),)
         )
         for i, value in enumerate(values)
     ]  # fmt: skip

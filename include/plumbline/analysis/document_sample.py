@@ -9,7 +9,7 @@ from typing import Any
 
 from plumbline.analysis.campaign_data import CampaignData, CampaignQuality
 from plumbline.analysis.scorecards.comparison_class import FACTS
-from plumbline.analysis.trial_sample import USABLE, Conditions, MetricValue, TrialSample
+from plumbline.analysis.trial_sample import USABLE, Conditions, TrialSample
 from plumbline.declarations import Criterion, Trial
 from plumbline.declarations.trials import flatten, requested_specification
 from plumbline.results import Event, HeldPart, ResultDocument
@@ -26,10 +26,7 @@ def sample_of(
         **_identity(trial),
         status=document.validity.status,
         started=began_on(document),
-        metrics=tuple(
-            MetricValue(m.phase, m.metric, m.statistic, m.value, m.unit, m.direction, m.n, m.ci_low, m.ci_high)
-            for m in (*document.metrics, *(launch_metrics(document.launch, document.timeline) if document.launch is not None else ()))
-        ),
+        metrics=(*document.metrics, *(launch_metrics(document.launch, document.timeline) if document.launch is not None else ())),
         failure_class=document.validity.failure_class,
         reasons=tuple(f"{reason.code}: {reason.detail}" for reason in document.validity.reasons),
         held_s=billed_seconds(document),

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from plumbline.analysis.availability import AvailabilityHistory
-from plumbline.analysis.trial_sample import MetricValue, TrialSample
+from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import Preference
 from plumbline.declarations.workloads.workload import PROVIDER_PHASE
-from plumbline.metrics import METRICS, is_of_provider
+from plumbline.metrics import is_of_provider
 from plumbline.metrics.pooling import PooledMetric, pool_measurements
 from plumbline.metrics.proportions import CONFIDENCE, wilson_interval
+from plumbline.metrics.rows import MetricRow, metric_row
 from plumbline.metrics.time_spans import TimeSpan, total_s, without
 from plumbline.results.operations import LogEntryView, LogKind
 
@@ -38,12 +39,12 @@ class ServiceRecord:
     solutions: Mapping[LogKind, PooledMetric]
 
     @property
-    def numbers(self) -> tuple[MetricValue, ...]:
+    def numbers(self) -> tuple[MetricRow, ...]:
         """As the numbers of a trial, each with its 95 % interval; what has none is missing."""
         known = [number for w in self.watches if (number := _watched(w)) is not None]
         known += [(m.metric, m.value, m.low, m.high, m.n) for m in self.answers.values() if (m.coverage or 0.0) >= CONFIDENCE]
         return tuple(
-            MetricValue(PROVIDER_PHASE, name, METRICS[name].statistic, value, METRICS[name].unit, METRICS[name].direction, n, low, high)
+            metric_row(name, value, n, phase=PROVIDER_PHASE, ci=None if low is None or high is None else (low, high))
             for name, value, low, high, n in known
         )
 

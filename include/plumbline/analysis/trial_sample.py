@@ -11,6 +11,7 @@ from typing import Literal
 from plumbline.analysis.prices.book import InstanceShare
 from plumbline.declarations import Criterion
 from plumbline.metrics import PHASES
+from plumbline.metrics.rows import MetricRow
 from plumbline.results.limit import Limit
 from plumbline.results.token_usage import TokenUsage
 
@@ -23,22 +24,6 @@ SUSTAINED = "highest_sustained_rate"
 _FIRST = ("steady", "cold_start", "recovery")
 PHASE_ORDER = (*_FIRST, *(phase for phase in PHASES if phase not in (*_FIRST, "warmup", "cooldown")), "warmup", "cooldown")
 """Where a metric's leading number is looked for when nobody names a phase: the first phase in which it was measured."""
-
-
-@dataclass(frozen=True)
-class MetricValue:
-    """One metric row of one trial, in the catalogue's unit. `value` None: could not be measured. `n`: observations behind it.
-    `ci_low`…`ci_high`: the row's own 95 % interval, from this one trial's observations; None where there is none."""
-
-    phase: str
-    metric: str
-    statistic: str
-    value: float | None
-    unit: str
-    direction: str
-    n: int
-    ci_low: float | None = None
-    ci_high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +55,7 @@ class TrialSample:
     slot: str
     repeat: int
     started: date | None
-    metrics: tuple[MetricValue, ...] = ()
+    metrics: tuple[MetricRow, ...] = ()
     attempt: int = 1
     failure_class: str | None = None
     reasons: tuple[str, ...] = ()
@@ -104,12 +89,12 @@ class TrialSample:
         number = self.number(metric, statistic, phase)
         return number.value if number else None
 
-    def number(self, metric: str, statistic: str, phase: str) -> MetricValue | None:
+    def number(self, metric: str, statistic: str, phase: str) -> MetricRow | None:
         """One number with what is behind it, None if there is no such row."""
         return self._numbers.get((metric, statistic, phase))
 
     @cached_property
-    def _numbers(self) -> dict[tuple[str, str, str], MetricValue]:
+    def _numbers(self) -> dict[tuple[str, str, str], MetricRow]:
         # Decisions ask for hundreds of thousands of numbers. Of equal names the first one counts.
         return {(m.metric, m.statistic, m.phase): m for m in reversed(self.metrics)}
 

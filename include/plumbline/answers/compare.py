@@ -18,7 +18,7 @@ from plumbline.results import ResultDocument
 from plumbline.results.finding import Finding
 from plumbline.results.launch_record import effective_environment
 from plumbline.results.published import PublishedResult
-from plumbline.results.sample import CampaignSample, Observation, Series
+from plumbline.results.sample import CampaignSample, RepeatValue, Series
 
 Kind = Literal["campaign", "provider", "trial"]
 
@@ -242,7 +242,7 @@ def _sample_of_trial(document: ResultDocument | PublishedResult) -> CampaignSamp
         simulated=not isinstance(document, PublishedResult) and document.simulated,
         imported=imported,
         observations=tuple(
-            Observation(row.metric, row.statistic, row.phase, row.unit, row.direction, slot, trial.repeat, row.value)
+            RepeatValue(row.metric, row.statistic, row.phase, row.unit, row.direction, slot, trial.repeat, row.value)
             for row in document.metrics
             if usable and row.value is not None
         ),

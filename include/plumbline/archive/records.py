@@ -222,6 +222,3 @@ class MetricPoint:
     trial_id: str
     value: float
     n: int
-    ci_low: float | None
-    ci_high: float | None
-    environment_hash: str | None

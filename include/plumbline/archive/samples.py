@@ -17,7 +17,7 @@ from plumbline.archive.schema import Document, Environment, Metric, Series, Seri
 from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, outcome_status, usable
 from plumbline.metrics import Direction, Unit
 from plumbline.results import Reason
-from plumbline.results.sample import CampaignSample, Observation, TrialOutcome
+from plumbline.results.sample import CampaignSample, RepeatValue, TrialOutcome
 
 
 def sample(session: Session, series_key: str, campaign_id: str, metrics: Collection[str] | None = None) -> CampaignSample:
@@ -94,17 +94,17 @@ def _samples(
             )
 
 
-def _observations(session: Session, trials: Mapping[int, Any], metrics: Collection[str] | None) -> dict[tuple[str, str], list[Observation]]:
+def _observations(session: Session, trials: Mapping[int, Any], metrics: Collection[str] | None) -> dict[tuple[str, str], list[RepeatValue]]:
     """(series, campaign) → observations of these attempts, by row number."""
     columns = (Metric.trial_pk, Metric.metric, Metric.statistic, Metric.phase, Metric.unit, Metric.direction, Metric.value)
-    observations: dict[tuple[str, str], list[Observation]] = defaultdict(list)
+    observations: dict[tuple[str, str], list[RepeatValue]] = defaultdict(list)
     places = {trial_pk: (observations[of.series_key, of.campaign_id], of.slot, of.repeat) for trial_pk, of in trials.items()}
     for batch in batches(list(trials)):
         query = where_equal(select(*columns).where(Metric.trial_pk.in_(batch), Metric.value.is_not(None)), (Metric.metric, metrics))
         rows: Any = session.execute(query)  # without an absent value, which the columns' types allow
         for trial_pk, metric, statistic, phase, unit, direction, value in rows:
             own, slot, repeat = places[trial_pk]
-            own.append(Observation(metric, statistic, phase, unit, direction, slot, repeat, value))
+            own.append(RepeatValue(metric, statistic, phase, unit, direction, slot, repeat, value))
     return observations
 
 
@@ -125,7 +125,7 @@ def metric_conflicts(session: Session, metrics: Mapping[str, tuple[Unit, Directi
     }
 
 
-def levels(session: Session, series_key: str, campaigns: Sequence[str], metrics: Sequence[str]) -> dict[str, tuple[Observation, ...]]:
+def levels(session: Session, series_key: str, campaigns: Sequence[str], metrics: Sequence[str]) -> dict[str, tuple[RepeatValue, ...]]:
     """Campaign → what the best usable attempts of the series' trials measured of these metrics; without environments and outcomes.
 
     Two statements whatever the number of campaigns; their trials are found by the natural key.

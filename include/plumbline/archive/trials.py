@@ -260,15 +260,10 @@ def metric_history(
     """One metric over all campaigns of a series (or these), oldest first, by each trial's last usable attempt; absent values are left out."""
     own = (Trial.series_key == series_key, *USABLE, *(() if campaigns is None else (Trial.campaign_id.in_(campaigns),)))
     rank = func.row_number().over(partition_by=(Trial.campaign_id, Trial.slot, Trial.repeat), order_by=Trial.attempt.desc())
-    best = (
-        select(Trial.id, Trial.trial_id, Trial.campaign_id, Trial.slot, Trial.repeat, Trial.environment_hash, rank.label("rank"))
-        .where(*own)
-        .subquery()
-    )
+    best = select(Trial.id, Trial.trial_id, Trial.campaign_id, Trial.slot, Trial.repeat, rank.label("rank")).where(*own).subquery()
     query = (
         select(
-            best.c.campaign_id, SeriesCampaign.planned_at, best.c.slot, best.c.repeat, best.c.trial_id,
-            Metric.value, Metric.n, Metric.ci_low, Metric.ci_high, best.c.environment_hash,
+            best.c.campaign_id, SeriesCampaign.planned_at, best.c.slot, best.c.repeat, best.c.trial_id, Metric.value, Metric.n
         )
         .join(Metric, Metric.trial_pk == best.c.id)
         .join(SeriesCampaign, (SeriesCampaign.series_key == series_key) & (SeriesCampaign.campaign_id == best.c.campaign_id))

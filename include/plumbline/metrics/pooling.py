@@ -13,7 +13,18 @@ from plumbline.metrics.proportions import CONFIDENCE
 
 
 @dataclass(frozen=True)
-class Pooled:
+class Estimate:
+    """One number over `n` repeats: `value`, and `low`…`high` around it at the confidence `coverage`. All None where no repeat measured it."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    coverage: float | None
+    n: int
+
+
+@dataclass(frozen=True)
+class Pooled(Estimate):
     """The median over repeats with an order-statistic interval; `coverage` is the confidence that the interval really has.
 
     The interval makes no assumption about the distribution: between the k-th smallest and k-th largest of n repeats lies the true
@@ -22,10 +33,6 @@ class Pooled:
     """
 
     value: float
-    low: float | None
-    high: float | None
-    coverage: float | None
-    n: int
 
 
 def pool(values: Sequence[float], brackets: Sequence[tuple[float, float]] = ()) -> Pooled:
@@ -62,18 +69,17 @@ def _coverage(n: int, k: int) -> float:
 
 
 @dataclass(frozen=True)
-class PooledMetric:
-    """Several measurements of one metric as a median with its interval (as of `Pooled`), or None with the reason in words.
+class _Name:
+    metric: str
+
+
+@dataclass(frozen=True)
+class PooledMetric(Estimate, _Name):
+    """Several measurements of one metric as a median with its interval, or None with the reason in words.
 
     `values`, in the catalogue's unit, and `trials` belong together: one entry for each measurement. `reason` is empty where there is a value.
     """
 
-    metric: str
-    value: float | None
-    low: float | None
-    high: float | None
-    coverage: float | None
-    n: int
     values: tuple[float, ...]
     trials: tuple[str, ...]
     reason: str = ""

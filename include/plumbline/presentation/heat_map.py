@@ -102,7 +102,9 @@ def _place(placings: Mapping[str, Placing], provider: str) -> int:
 def _number_text(placing: Placing | None, scale: Scale) -> NumberText | None:
     if placing is None:
         return None
-    return NumberText(scale.text(placing.value), scale.interval(placing.low, placing.high), format_behind(placing), _TONES[_level(placing)])
+    return NumberText(
+        scale.text(placing.value), scale.interval(placing.number.low, placing.number.high), format_behind(placing), _TONES[_level(placing)]
+    )
 
 
 BEST, LIKE = "best", "like the best"

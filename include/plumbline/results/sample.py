@@ -15,7 +15,7 @@ OutcomeStatus = Literal["valid", "degraded", "invalid", "failed", "missing"]
 
 
 @dataclass(frozen=True)
-class Observation:
+class RepeatValue:
     """One number of one trial: `value` in the metric's unit, finite; ValueError for a unit that is none. The repeat is the unit of replication, never a step or a request."""
 
     metric: str
@@ -59,7 +59,7 @@ class CampaignSample:
     series_key: str
     campaign_id: str
     simulated: bool
-    observations: tuple[Observation, ...]
+    observations: tuple[RepeatValue, ...]
     environments: tuple[Facts, ...] = ()
     outcomes: tuple[TrialOutcome, ...] = ()
     planned: int | None = None

@@ -109,7 +109,7 @@ def test_history_is_in_order_and_leaves_out_what_may_not_be_believed(archive: Ar
         ("2025-11", 1, 0.12),
         ("2025-11", 2, 0.12),
     ]
-    assert history[0].ci_low is not None and history[0].environment_hash is not None
+    assert history[0].n > 0 and history[0].trial_id
     assert archive.metric_history(series_key, "step_time", "median", phase="warmup") == []
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import plumbline
 from plumbline.metrics import METRICS, Metric, metric_of, own_metric, with_own
-from plumbline.results.sample import Observation
+from plumbline.results.sample import RepeatValue
 
 PACKAGE = Path(plumbline.__file__).parent
 ROOM = "metrics/__init__.py"
@@ -94,7 +94,7 @@ def test_python_refuses_too() -> None:
 def test_own_metrics_of_one_name_stay_apart() -> None:
     timed = own_metric("lid_rate", "s", "lower_is_better")
     for known in (timed, _LID, timed):
-        number = Observation("lid_rate", "value", "steady", known.unit, known.direction, "02:00", 1, 1.0)
+        number = RepeatValue("lid_rate", "value", "steady", known.unit, known.direction, "02:00", 1, 1.0)
         assert metric_of(number) == with_own([known])["lid_rate"] == known
     assert "lid_rate" not in METRICS
 

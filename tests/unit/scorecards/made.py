@@ -5,17 +5,20 @@ from __future__ import annotations
 from datetime import date
 from typing import Any
 
-from plumbline.analysis.trial_sample import Conditions, MetricValue, TrialSample
+from tests.data.plain_rows import plain_row
+
+from plumbline.analysis.trial_sample import Conditions, TrialSample
 from plumbline.metrics import METRICS
+from plumbline.metrics.rows import MetricRow
 
 ASKED = (("precision", "bf16"), ("requests.output_tokens.constant", 256), ("server.client_placement", "same_node"))
 CONDITIONS = Conditions("measured", "h2", "torch", ASKED)
 
 
-def number(metric: str, value: float | None, phase: str = "steady", statistic: str | None = None, n: int = 120) -> MetricValue:
+def number(metric: str, value: float | None, phase: str = "steady", statistic: str | None = None, n: int = 120) -> MetricRow:
     """One number in the catalogue's unit."""
     known = METRICS[metric]
-    return MetricValue(phase, metric, statistic or known.statistic, value, known.unit, known.direction, n)
+    return plain_row(phase, metric, statistic or known.statistic, value, known.unit, known.direction, n)
 
 
 def launched(repeat: int, lead_s: float | None = None, **changed: Any) -> TrialSample:

@@ -11,11 +11,11 @@ from plumbline.analysis.cost.interruptions import loss_rate
 from plumbline.analysis.cost.token_costs import UNCOUNTED, charged_usd, token_costs, token_rate
 from plumbline.analysis.cost.unit_costs import Cost, cost_per_finished_run, costs_of
 from plumbline.analysis.prices.book import InstanceShare, charged, paid_of, quote, share_of
-from plumbline.analysis.trial_sample import MetricValue, TrialSample
+from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.metrics import METRICS
+from plumbline.metrics.rows import metric_row
 
 
 def with_costs(
@@ -101,7 +101,7 @@ def _lost_s(trials: Iterable[TrialSample]) -> dict[tuple[str, str], float | None
 
 
 def _with_metrics(trial: TrialSample, priced: Sequence[Cost], share: InstanceShare | None) -> TrialSample:
-    costs = tuple(MetricValue(c.phase, c.metric, "value", c.value, "USD", METRICS[c.metric].direction, 1) for c in priced)
+    costs = tuple(metric_row(c.metric, c.value, 1, phase=c.phase, statistic="value") for c in priced)
     names = {c.metric for c in costs}
     return replace(trial, share=share, metrics=tuple(m for m in trial.metrics if m.metric not in names) + costs)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from plumbline.analysis.cost.interruptions import LossRate
 from plumbline.analysis.prices.book import Basis, Quote
 from plumbline.analysis.trial_sample import SUSTAINED, TrialSample, WorkloadKind
-from plumbline.metrics import leading_names
+from plumbline.metrics import Phase, leading_names
 
 HOUR_S = 3600.0
 AT_OFFERED_RATE = "_at_offered_rate"
@@ -32,7 +32,7 @@ class Cost:
     reason: str | None = None
 
     @property
-    def phase(self) -> str:
+    def phase(self) -> Phase:
         return phase_of(self.metric)
 
 
@@ -61,7 +61,7 @@ class Outcome:
         return self.amount if self.amount is not None and self.amount > 1 else 1e6
 
     @property
-    def phase(self) -> str:
+    def phase(self) -> Phase:
         """The phase whose numbers the cost rests on."""
         return "sweep" if self.sustained else "steady"
 
@@ -125,7 +125,7 @@ def sustained(metric: str) -> bool:
     return metric in _SUSTAINED
 
 
-def phase_of(metric: str) -> str:
+def phase_of(metric: str) -> Phase:
     """The phase that a cost's numbers belong to."""
     return "scale_out" if metric == IDLE_REPLICAS else "sweep" if sustained(metric) else "steady"
 

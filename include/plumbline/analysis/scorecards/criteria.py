@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
 
-from plumbline.analysis.trial_sample import MetricValue, TrialSample
+from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import Criterion, RelativeCriterion
 from plumbline.declarations.workloads.workload import PER_REQUEST_LATENCIES, REQUEST_SHARES, insufficient_observations
 from plumbline.judgement import Judgement, broken, is_measured, judges, met, not_shown
@@ -37,6 +37,7 @@ from plumbline.metrics.proportions import (
     min_successes_to_prove,
     sample_size_for_margin,
 )
+from plumbline.metrics.rows import MetricRow
 
 Outcome = Literal["pass", "mixed", "fail", "insufficient"]
 
@@ -132,14 +133,14 @@ def judge(criterion: Criterion, trials: Sequence[TrialSample]) -> CriterionVerdi
     )
 
 
-def _too_small(criterion: Criterion, number: MetricValue) -> str | None:
+def _too_small(criterion: Criterion, number: MetricRow) -> str | None:
     """Why a repeat's sample cannot answer the criterion. Few requests can refute a share all the same: half of forty is no 99 %."""
     reason = insufficient_observations(criterion, number.n)
     bounds = [bound for bound in (number.ci_low, number.ci_high) if bound is not None]
     return None if bounds and not any(criterion.met_by(bound) for bound in bounds) else reason
 
 
-def _no_figure(number: MetricValue) -> bool:
+def _no_figure(number: MetricRow) -> bool:
     """Whether the value is no measurement: nothing takes no time, and NaN is no number."""
     if number.value is None:
         return False
@@ -179,7 +180,7 @@ def margin(criterion: Criterion, value: float) -> float | None:
 _PERCENT = f"{100 * CONFIDENCE:g} %"
 
 
-def never_reached(number: MetricValue) -> bool:
+def never_reached(number: MetricRow) -> bool:
     """Whether a percentile over all requests has no value although they were enough: so many of them failed that it is infinite."""
     q = QUANTILES.get(number.statistic)
     return (
@@ -187,7 +188,7 @@ def never_reached(number: MetricValue) -> bool:
     )
 
 
-def caveats(criterion: Criterion, numbers: Sequence[MetricValue]) -> list[str]:
+def caveats(criterion: Criterion, numbers: Sequence[MetricRow]) -> list[str]:
     """Caveats of the verdict on a criterion, from the rows of the repeats that measured it; one sentence each."""
     sentences: list[str] = []
     n = len(numbers)
@@ -208,18 +209,18 @@ def caveats(criterion: Criterion, numbers: Sequence[MetricValue]) -> list[str]:
     return sentences
 
 
-def _contains_the_limit(criterion: Criterion, number: MetricValue) -> bool:
+def _contains_the_limit(criterion: Criterion, number: MetricRow) -> bool:
     if number.ci_low is None or number.ci_high is None:
         return False
     return criterion.met_by(number.ci_low) != criterion.met_by(number.ci_high)
 
 
-def _format_bounds(number: MetricValue) -> str:
+def _format_bounds(number: MetricRow) -> str:
     unit = metric_of(number).unit
     return f"{format_quantity(number.ci_low, unit)} … {format_quantity(number.ci_high, unit)}"
 
 
-def _would_tell(criterion: Criterion, number: MetricValue) -> str:
+def _would_tell(criterion: Criterion, number: MetricRow) -> str:
     """How many requests would settle a share that stays what it is; nothing for other metrics, whose spread is not known from the row."""
     if criterion.metric not in REQUEST_SHARES or number.value is None or not 0 < criterion.limit < 1 or number.value == criterion.limit:
         return ""

@@ -5,18 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
-
-class Interval(Protocol):
-    """A number and its interval; no interval from one repeat."""
-
-    @property
-    def value(self) -> float | None: ...
-    @property
-    def low(self) -> float | None: ...
-    @property
-    def high(self) -> float | None: ...
+from plumbline.metrics.pooling import Estimate
 
 
 @dataclass(frozen=True)
@@ -26,14 +16,17 @@ class Placing:
 
     provider: str
     place: int
-    value: float
-    low: float | None
-    high: float | None
+    number: Estimate
     behind: float
     leads: bool
 
+    @property
+    def value(self) -> float:
+        assert self.number.value is not None, "providers without a value have no place"
+        return self.number.value
 
-def place(numbers: Mapping[str, Interval], lower_is_better: bool) -> tuple[Placing, ...]:
+
+def place(numbers: Mapping[str, Estimate], lower_is_better: bool) -> tuple[Placing, ...]:
     """Providers with a value, best first; equal values share a place."""
     known = {name: (number.value, number) for name, number in numbers.items() if number.value is not None}
     if not known:
@@ -44,17 +37,15 @@ def place(numbers: Mapping[str, Interval], lower_is_better: bool) -> tuple[Placi
     low, high = _span(first)
     ordered = sorted((sign * value, name) for name, (value, _) in known.items())
     placings: list[Placing] = []
-    for index, (signed, name) in enumerate(ordered, 1):
+    for index, (_, name) in enumerate(ordered, 1):
         value, number = known[name]
-        same = bool(placings) and sign * placings[-1].value == signed
+        same = bool(placings) and placings[-1].value == value
         own_low, own_high = _span(number)
         placings.append(
             Placing(
                 provider=name,
                 place=placings[-1].place if same else index,
-                value=value,
-                low=number.low,
-                high=number.high,
+                number=number,
                 behind=sign * (value - best) / abs(best) if best else (0.0 if value == best else math.inf),
                 leads=number is first or (own_low <= high and low <= own_high),
             )
@@ -62,6 +53,6 @@ def place(numbers: Mapping[str, Interval], lower_is_better: bool) -> tuple[Placi
     return tuple(placings)
 
 
-def _span(number: Interval) -> tuple[float, float]:
+def _span(number: Estimate) -> tuple[float, float]:
     # One repeat says nothing about its spread: it overlaps everything.
     return (number.low if number.low is not None else -math.inf, number.high if number.high is not None else math.inf)

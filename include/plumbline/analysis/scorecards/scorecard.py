@@ -11,14 +11,15 @@ from plumbline.analysis.prices.book import InstanceShare
 from plumbline.analysis.scorecards.criteria import CriterionVerdict, judge_all
 from plumbline.analysis.scorecards.placings import place
 from plumbline.analysis.scorecards.provisioning import Friction, LaunchCapacity, capacity, friction
-from plumbline.analysis.trial_sample import PHASE_ORDER, SUSTAINED, Conditions, MetricValue, TrialSample, WorkloadKind, leading_phase
+from plumbline.analysis.trial_sample import PHASE_ORDER, SUSTAINED, Conditions, TrialSample, WorkloadKind, leading_phase
 from plumbline.declarations import AnyCriterion, AnyWorkload, Provider
 from plumbline.declarations.promises.judging.share import PromisedShare
 from plumbline.declarations.promises.speed_floors import SpeedFloor, SpeedFloors, judge_speed
 from plumbline.declarations.workloads.workload import Primary
 from plumbline.kinds import kind_of
 from plumbline.metrics import PHASES, catalogue_order, leading_names, metric_of
-from plumbline.metrics.pooling import pooled_fields
+from plumbline.metrics.pooling import Estimate, pooled_fields
+from plumbline.metrics.rows import MetricRow
 from plumbline.results.limit import Limit
 from plumbline.results.sample import no_usable_trial
 
@@ -27,12 +28,8 @@ GROUPS = ("latency", "throughput", "cost", "reliability", "start_up", "recovery"
 
 
 @dataclass(frozen=True)
-class Row:
-    """One number of the card: the median over usable repeats, with what is behind it.
-
-    `value` None: no usable repeat measured it. `low`…`high` is an order-statistic interval whose true confidence is `coverage`.
-    `leading`: the statistic and phase that stand for the metric. `observations`: all repeats' observations together.
-    """
+class _Place:
+    """Where a number is on the card."""
 
     group: str
     metric: str
@@ -40,11 +37,15 @@ class Row:
     phase: str
     unit: str
     direction: str
-    value: float | None
-    low: float | None
-    high: float | None
-    coverage: float | None
-    n: int
+
+
+@dataclass(frozen=True)
+class Row(Estimate, _Place):
+    """One number of the card: the median over usable repeats, with what is behind it.
+
+    `leading`: the statistic and phase that stand for the metric. `observations`: all repeats' observations together.
+    """
+
     observations: int
     values: tuple[float, ...]
     trials: tuple[str, ...]
@@ -189,7 +190,7 @@ def last_attempts(trials: Iterable[TrialSample]) -> tuple[TrialSample, ...]:
 
 def _rows(trials: Sequence[TrialSample]) -> tuple[Row, ...]:
     usable = [t for t in trials if t.usable]
-    readings: dict[tuple[str, str, str], list[tuple[str, MetricValue]]] = {}
+    readings: dict[tuple[str, str, str], list[tuple[str, MetricRow]]] = {}
     for t in usable:
         for m in t.metrics:
             readings.setdefault((m.metric, m.statistic, m.phase), []).append((t.trial_id, m))

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from statistics import median, quantiles
-from typing import Protocol
 
 from plumbline.analysis.conclusions import Conclusions
 from plumbline.analysis.fleet import CostUnit, FleetSeries, Number, leading_number, metric_among, pooled, pooled_costs, unit_of
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard
 from plumbline.metrics import METRICS, Metric, leading_names
 from plumbline.metrics.formatting import common_scale, format_name
+from plumbline.metrics.pooling import Estimate
 from plumbline.presentation.charts.chart import BETTER, PAPER, Chart, Part, axis, error_bars, labels, line, marks, plotly_time, significant
 from plumbline.presentation.charts.trend import TrendEvent, event_lanes
 
@@ -42,20 +42,11 @@ def cost_against_speed_chart(series: Sequence[FleetSeries], first: Number | None
     return _scatter(series[0].workload, (cost_metric, unit_of(cost_metric), costs), (metric_among(series, metric), speeds), providers)
 
 
-class _Measured(Protocol):
-    @property
-    def value(self) -> float | None: ...
-    @property
-    def low(self) -> float | None: ...
-    @property
-    def high(self) -> float | None: ...
-
-
-_Quantity = tuple[str, str, Mapping[str, _Measured]]
+_Quantity = tuple[str, str, Mapping[str, Estimate]]
 """A metric, its unit, and its value by provider."""
 
 
-def _scatter(workload: str, cost: _Quantity, speed: tuple[Metric, Mapping[str, _Measured]], providers: Sequence[str]) -> Chart:
+def _scatter(workload: str, cost: _Quantity, speed: tuple[Metric, Mapping[str, Estimate]], providers: Sequence[str]) -> Chart:
     """A mark for each of `providers`, which have both numbers; a line through those that no other one beats on both."""
     (cost_metric, cost_unit, costs), (known, speeds) = cost, speed
     metric, unit, direction = known.name, known.unit, known.direction
@@ -66,7 +57,7 @@ def _scatter(workload: str, cost: _Quantity, speed: tuple[Metric, Mapping[str, _
     def coordinates(names: Sequence[str]) -> tuple[list[float | None], list[float | None]]:
         return [significant(x[p] / x_scale.factor) for p in names], [significant(y[p] / y_scale.factor) for p in names]
 
-    def intervals(numbers: Mapping[str, _Measured], values: Mapping[str, float], names: Sequence[str], factor: float) -> Part:
+    def intervals(numbers: Mapping[str, Estimate], values: Mapping[str, float], names: Sequence[str], factor: float) -> Part:
         measured = [numbers[p] for p in names]
         ends = ([n.low for n in measured], [n.high for n in measured])
         return error_bars([values[p] for p in names], *ends, factor, "$faint", width=0, thickness=1)

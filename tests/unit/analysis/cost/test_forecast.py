@@ -8,6 +8,7 @@ from datetime import date
 from typing import Any
 
 import pytest
+from tests.data.plain_rows import plain_row
 from tests.fakes.trials import cluster_provider, declared
 from tests.golden import Golden
 
@@ -15,9 +16,10 @@ from plumbline.analysis.cost.forecast import CostForecast, cost_forecast
 from plumbline.analysis.cost.hosted_forecast import hosted_forecast
 from plumbline.analysis.cost.spot_forecast import spot_forecast
 from plumbline.analysis.prices.book import quote
-from plumbline.analysis.trial_sample import MetricValue, TrialSample
+from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.economics import Economics
+from plumbline.metrics.rows import MetricRow
 from plumbline.words.costs import rate_text, spot_reason
 
 DAY = date(2026, 11, 20)
@@ -41,9 +43,9 @@ def economics(*assumptions: dict[str, Any], **more: Any) -> Economics:
 def trials(workload: AnyWorkload, *several: dict[str, float], place: str = "cluster-a") -> list[TrialSample]:
     """A usable trial for each; names are `metric statistic phase`."""
 
-    def number(name: str, value: float) -> MetricValue:
+    def number(name: str, value: float) -> MetricRow:
         metric, statistic, phase = name.split()
-        return MetricValue(phase, metric, statistic, value, "", "", 1)
+        return plain_row(phase, metric, statistic, value, "", "", 1)
 
     return [
         TrialSample(
@@ -140,7 +142,9 @@ def test_one_search_is_a_range_also_where_its_lowest_rate_is_the_one_that_held(g
         "highest_sustained_rate": held,
     }
     (trial,) = trials(CHAT, SERVED | {f"{metric} value sweep": value for metric, value in sweep.items()})
-    bracketed = tuple(replace(m, ci_low=held, ci_high=226.3) if m.metric == "highest_sustained_rate" else m for m in trial.metrics)
+    bracketed = tuple(
+        m.model_copy(update={"ci_low": held, "ci_high": 226.3}) if m.metric == "highest_sustained_rate" else m for m in trial.metrics
+    )
     found = cost_forecast(provider(), CHAT, [replace(trial, metrics=bracketed)], economics(), DAY)
     assert found.model is not None and found.model.rate.low == found.model.rate.expected < found.model.rate.high
 

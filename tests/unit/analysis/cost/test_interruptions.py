@@ -7,12 +7,13 @@ import math
 from datetime import date
 
 import pytest
+from tests.data.plain_rows import plain_row
 from tests.data.result_documents import inference_workload, provider, training_workload
 
 from plumbline.analysis.cost.interruptions import LossRate, loss_rate, unknown_loss
 from plumbline.analysis.cost.priced_trials import with_costs
 from plumbline.analysis.decisions.decide import decide
-from plumbline.analysis.trial_sample import MetricValue, TrialSample
+from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.teams import Preference
 
@@ -74,7 +75,7 @@ def test_a_gang_on_demand_is_interrupted_by_the_failures_of_its_nodes() -> None:
 def test_failures_of_nodes_decide() -> None:
     """Two gangs on demand at one speed; the hour of `spotty` is 1 % cheaper, and its nodes fail."""
     gang = GPT.model_copy(update={"parallelism": GPT.parallelism.model_copy(update={"nodes": 8})})
-    values = tuple(MetricValue(phase, metric, statistic, value, "", "", 1) for (metric, statistic, phase), value in MEASURED.items())
+    values = tuple(plain_row(phase, metric, statistic, value, "", "", 1) for (metric, statistic, phase), value in MEASURED.items())
     usd = {"spotty": 9.9, "steady": 10.0}
     places = {
         name: provider(name=name, prices=[{"purchase": "on_demand", "price": f"{price} USD/h", **SOURCE}]) for name, price in usd.items()
@@ -116,7 +117,7 @@ def test_a_decision_on_spot_ranks_by_the_time_that_is_paid_and_says_what_it_assu
         name: provider(name, prices=[{"purchase": "spot", "price": f"{usd} USD/h", **SOURCE}])
         for name, usd in (("spotty", 3.5), ("calm", 3.535))
     }
-    numbers = tuple(MetricValue(phase, metric, of, value, "", "", 90) for (metric, of, phase), value in MEASURED.items())
+    numbers = tuple(plain_row(phase, metric, of, value, "", "", 90) for (metric, of, phase), value in MEASURED.items())
     trials = [
         TrialSample(f"{name}.{i}", name, "training", GPT.name, 1, "valid", "02:00", i, DAY, numbers) for name in places for i in (1, 2, 3)
     ]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 from tests.data.decision_trials import preference
+from tests.data.plain_rows import plain_row
 from tests.unit.analysis.cost.test_trial_bill import USE
 
 from plumbline.analysis.cost.bill import Bill
@@ -17,8 +18,9 @@ from plumbline.analysis.cost.token_costs import token_costs
 from plumbline.analysis.cost.trial_bill import trial_bill
 from plumbline.analysis.decisions.decide import decide
 from plumbline.analysis.prices.book import quote
-from plumbline.analysis.trial_sample import MetricValue, TrialSample
+from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import Provider
+from plumbline.metrics.rows import MetricRow
 from plumbline.results.token_usage import TokenUsage, bucket
 
 ON = date(2026, 11, 15)
@@ -87,16 +89,16 @@ def test_what_was_not_counted_is_unknown_and_never_free() -> None:
     assert str(bill(usage(uncounted=1000), place=by_request).total) == "1.00 USD", "each answered request, counted or not"
 
 
-def measured(**rates: float) -> tuple[MetricValue, ...]:
+def measured(**rates: float) -> tuple[MetricRow, ...]:
     values = {"request_throughput": 10.0, "goodput": 8.0, "output_token_throughput": 1000.0, "error_rate": 0.0, **rates}
     return tuple(
-        MetricValue(phase, name, "value", value, "1/s", "higher_is_better", 100)
+        plain_row(phase, name, "value", value, "1/s", "higher_is_better", 100)
         for phase in ("steady", "sweep")
         for name, value in values.items()
     )
 
 
-def trial(name: str, repeat: int, *, tokens: tuple[TokenUsage, ...] = (), metrics: tuple[MetricValue, ...] = ()) -> TrialSample:
+def trial(name: str, repeat: int, *, tokens: tuple[TokenUsage, ...] = (), metrics: tuple[MetricRow, ...] = ()) -> TrialSample:
     about = {"kind": "inference", "workload": "chat", "version": 1, "status": "valid", "slot": "02:00", "repeat": repeat, "started": ON}
     return TrialSample(trial_id=f"{name}-{repeat}", provider=name, held_s=3600.0, usage=tokens, metrics=metrics or measured(), **about)  # type: ignore[arg-type]
 
@@ -119,7 +121,7 @@ def test_costs_of_outcomes_by_hand() -> None:
 
 def test_a_decision_ranks_a_hosted_model_beside_an_instance_by_the_hour() -> None:
     own = provider("own", token_prices=[], prices=[{"purchase": "on_demand", "price": "36 USD/h", "since": "2026-01-01", "source": "list"}])
-    sweep = MetricValue("sweep", "highest_sustained_rate", "value", 10.0, "1/s", "higher_is_better", 5)
+    sweep = plain_row("sweep", "highest_sustained_rate", "value", 10.0, "1/s", "higher_is_better", 5)
     trials = [trial("own", k, metrics=(*measured(), sweep)) for k in range(3)] + [trial("api", k, tokens=(usage(),)) for k in range(3)]
     wanted = preference({"cost_per_1k_requests": 1.0})
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import pytest
+from tests.data.plain_rows import plain_row
 
 from plumbline.analysis.decisions.contradiction import contradictions
 from plumbline.analysis.decisions.decide import decide
-from plumbline.analysis.trial_sample import MetricValue, TrialSample
+from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import Preference
 
 
 def trial(provider: str, repeat: int, matmul: float, memory: float | None, rate: float) -> TrialSample:
     metrics = [
-        MetricValue("environment", "matmul_tflops", "max", matmul, "FLOP/s", "higher_is_better", 3),
-        MetricValue("sweep", "highest_sustained_rate", "value", rate, "1/s", "higher_is_better", 8),
+        plain_row("environment", "matmul_tflops", "max", matmul, "FLOP/s", "higher_is_better", 3),
+        plain_row("sweep", "highest_sustained_rate", "value", rate, "1/s", "higher_is_better", 8),
     ]
     if memory is not None:
-        metrics.append(MetricValue("environment", "memory_bandwidth", "max", memory, "bytes/s", "higher_is_better", 3))
+        metrics.append(plain_row("environment", "memory_bandwidth", "max", memory, "bytes/s", "higher_is_better", 3))
     return TrialSample(f"{provider}{repeat}", provider, "inference", "chat", 1, "valid", "02:00", repeat, None, tuple(metrics))
 
 

@@ -21,13 +21,14 @@ from tests.data.decision_trials import (
     weighted,
     with_sweep,
 )
+from tests.data.plain_rows import plain_row
 from tests.golden import Golden
 
 from plumbline.analysis.cost.bill import Bill, Item, Line, Quantity, UnitPrice
 from plumbline.analysis.cost.priced_trials import with_costs
 from plumbline.analysis.decisions.decide import decide
 from plumbline.analysis.decisions.decision import Decision
-from plumbline.analysis.trial_sample import MetricValue, TrialSample
+from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import Price, Provider
 
 
@@ -277,7 +278,7 @@ def test_finance_ranks_the_provider_first_that_is_cheaper_to_pay_not_the_one_who
         return [
             TrialSample(
                 f"{provider}.{i}", provider, "training", "gpt", 1, "valid", "02:00", i, date(2026, 11, 1),
-                tuple(MetricValue("steady", m, s, v * scatter, "tokens/s", "higher_is_better", 90) for (m, s), v in rates.items()),
+                tuple(plain_row("steady", m, s, v * scatter, "tokens/s", "higher_is_better", 90) for (m, s), v in rates.items()),
             )
             for i, scatter in enumerate((0.999, 1.0, 1.001), start=1)
         ]  # fmt: skip

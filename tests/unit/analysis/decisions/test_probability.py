@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 from tests.data.decision_trials import preference, repeats
+from tests.data.plain_rows import plain_row
 from tests.golden import Golden
 
 from plumbline.analysis.decisions.decide import decide
 from plumbline.analysis.decisions.decision import Decision
-from plumbline.analysis.trial_sample import MetricValue, TrialSample
+from plumbline.analysis.trial_sample import TrialSample
 
 LATENCY = preference({"time_to_first_token": 1.0})
 SLOTS = ("02:00", "10:00", "18:00")
@@ -112,7 +113,7 @@ def test_repeats_that_stop_on_the_same_step_of_a_search_are_not_sure_of_its_brac
     rate = preference({"highest_sustained_rate": 1.0})
 
     def swept(name: str, held: float, failed: float) -> list[TrialSample]:
-        number = MetricValue("sweep", "highest_sustained_rate", "value", held, "1/s", "higher_is_better", 8, held, failed)
+        number = plain_row("sweep", "highest_sustained_rate", "value", held, "1/s", "higher_is_better", 8, held, failed)
         return [replace(t, metrics=(number,)) for t in repeats(name, *({"time_to_first_token": 0.1},) * 3, slots=SLOTS)]
 
     def first(width: float, other: float = 104.0) -> float:

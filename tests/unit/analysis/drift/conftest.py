@@ -11,7 +11,7 @@ import pytest
 from plumbline.declarations import DriftRules
 from plumbline.declarations.workloads.workload import DriftLimits
 from plumbline.metrics import METRICS, Metric
-from plumbline.results.sample import CampaignSample, Observation, TrialOutcome
+from plumbline.results.sample import CampaignSample, RepeatValue, TrialOutcome
 
 KEY = "training/gpt@1/h1/torch/local-2core/here/host-2core"
 
@@ -38,9 +38,9 @@ def limits() -> Callable[[Metric], DriftLimits | None]:
 
 def observation(
     metric: str, value: float, slot: str = "02:00", repeat: int = 1, phase: str = "steady", statistic: str | None = None
-) -> Observation:
+) -> RepeatValue:
     known = METRICS[metric]
-    return Observation(metric, statistic or known.statistic, phase, known.unit, known.direction, slot, repeat, value)
+    return RepeatValue(metric, statistic or known.statistic, phase, known.unit, known.direction, slot, repeat, value)
 
 
 @pytest.fixture

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.data.plain_rows import plain_row
 from tests.golden import Golden
 
 from plumbline.analysis.scorecards.criteria import judge
-from plumbline.analysis.trial_sample import MetricValue, TrialSample
+from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import Criterion
 from plumbline.metrics import METRICS
 
@@ -26,7 +27,7 @@ def trials(*values: float | None, metric: str = "request_scheduled_latency", sta
             "02:00",
             i,
             None,
-            () if value is None else (MetricValue("steady", metric, statistic, value, known.unit, known.direction, 90),),
+            () if value is None else (plain_row("steady", metric, statistic, value, known.unit, known.direction, 90),),
         )
         for i, value in enumerate(values)
     ]
@@ -78,9 +79,7 @@ def measured(n: int, *rows: tuple[float | None, float | None, float | None], met
     """One repeat of n requests for each (value, ci_low, ci_high)."""
     known = METRICS[metric]
     return [
-        replace(
-            trial, status="valid", metrics=(MetricValue("steady", metric, statistic, value, known.unit, known.direction, n, low, high),)
-        )
+        replace(trial, status="valid", metrics=(plain_row("steady", metric, statistic, value, known.unit, known.direction, n, low, high),))
         for trial, (value, low, high) in zip(trials(*(0.0 for _ in rows)), rows, strict=True)
     ]
 

@@ -5,21 +5,23 @@ from __future__ import annotations
 from datetime import date
 
 import pytest
+from tests.data.plain_rows import plain_row
 from tests.unit.scorecards.places import place
 
 from plumbline.analysis.scorecards.scorecard import last_attempts, leaders, scorecard, scorecards
-from plumbline.analysis.trial_sample import MetricValue, TrialSample
+from plumbline.analysis.trial_sample import TrialSample
 from plumbline.metrics import METRICS
+from plumbline.metrics.rows import MetricRow
 
 
-def number(metric: str, value: float | None, phase: str = "steady", statistic: str | None = None, n: int = 120) -> MetricValue:
+def number(metric: str, value: float | None, phase: str = "steady", statistic: str | None = None, n: int = 120) -> MetricRow:
     known = METRICS[metric]
-    return MetricValue(phase, metric, statistic or known.statistic, value, known.unit, known.direction, n)
+    return plain_row(phase, metric, statistic or known.statistic, value, known.unit, known.direction, n)
 
 
 def trial(
     repeat: int,
-    *numbers: MetricValue,
+    *numbers: MetricRow,
     provider: str = "a",
     status: str = "valid",
     kind: str = "training",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.browser.sample import campaign
+from tests.data.plain_rows import plain_row
 from tests.golden import Golden
 from tests.parsed import Parsed
 from tests.unit.formats.test_tool_files import DATA as IMPORTED
@@ -20,7 +21,7 @@ from plumbline.analysis.conclusions import conclude
 from plumbline.analysis.decisions.winner_change import LeadPart, StoredChange, WinnerChange
 from plumbline.analysis.prices.book import quote
 from plumbline.analysis.scorecards.scorecard import Scorecard, scorecard
-from plumbline.analysis.trial_sample import MetricValue, TrialSample
+from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import InferenceWorkload, SimulatedLauncher, Trial
 from plumbline.formats import read_benchmark_file
 from plumbline.metrics.formatting import capitalize_first, format_name
@@ -175,9 +176,9 @@ def test_curves_through_zero_have_no_logarithmic_scale(sample: CampaignData) -> 
 def test_nobody_wins_by_what_the_client_did_and_an_absent_tail_is_no_row() -> None:
     def card(provider: str, delay: float) -> Scorecard:
         rows = (
-            MetricValue("steady", "time_to_first_token", "p50", delay, "s", "lower_is_better", 50),
-            MetricValue("steady", "time_to_first_token", "p99", None, "s", "lower_is_better", 50),
-            MetricValue("steady", "request_dispatch_delay", "p99", delay, "s", "lower_is_better", 50),
+            plain_row("steady", "time_to_first_token", "p50", delay, "s", "lower_is_better", 50),
+            plain_row("steady", "time_to_first_token", "p99", None, "s", "lower_is_better", 50),
+            plain_row("steady", "request_dispatch_delay", "p99", delay, "s", "lower_is_better", 50),
         )
         numbers = [TrialSample(f"{provider}.{i}", provider, "inference", "chat", 1, "valid", "02:00", i, None, rows) for i in range(1, 7)]
         return scorecard(numbers)
