@@ -29,6 +29,9 @@ ALONE = {
 }
 """Names that two classes share for a reason of their own."""
 
+BARE = {"Observation", "Acceptance", "Reconciler", "Reconciled", "Watch", "Uptime"}
+"""Words of several things, which the glossary of CONTRIBUTING.md tells apart: a class says of which one it is."""
+
 
 def classes(sources: Mapping[str, str]) -> dict[str, list[str]]:
     """Public name → files that define a class of it."""
@@ -63,6 +66,15 @@ def test_each_listed_name_is_shared(ours: dict[str, str]) -> None:
 def test_each_reason_has_a_case(ours: dict[str, str]) -> None:
     several = [files for files in classes(ours).values() if len(files) > 1]
     assert [words for words, reason in REASONS.items() if not any(map(reason, several))] == []
+
+
+def bare(sources: Mapping[str, str]) -> list[str]:
+    return sorted(BARE & classes(sources).keys())
+
+
+def test_a_word_of_several_things_is_qualified(ours: dict[str, str]) -> None:
+    assert bare(ours) == []
+    assert bare({**ours, "results/planted.py": "class Observation:\n    pass\n"}) == ["Observation"]
 
 
 @pytest.mark.parametrize(
