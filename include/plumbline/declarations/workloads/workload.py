@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, Valida
 
 from plumbline.declarations.base import Declared, Name
 from plumbline.declarations.workloads.kind_defaults import KindDefaults
-from plumbline.metrics import METRICS, PHASES, STATISTICS, Metric, Unit, UnknownMetric, is_of_provider, metric, units
+from plumbline.metrics import METRICS, PHASES, STATISTICS, Metric, Phase, Unit, UnknownMetric, is_of_provider, metric, units
 from plumbline.metrics.formatting import common_scale, format_limit
 from plumbline.metrics.proportions import (
     CONFIDENCE,
@@ -34,7 +34,7 @@ _RELATIVE = re.compile(
     r"^\s*(?:(?P<statistic>[a-z]\w*)\s+)?(?P<metric>[a-z][a-z0-9_]*)\s+within\s+(?P<within>\d\d?(?:\.\d+)?)\s*%\s+of\s+"
     r"(?:baseline|provider\s+(?P<provider>[a-z0-9-]+))\s+in\s+(?P<phase>[a-z_]+)\s*$"
 )
-PROVIDER_PHASE = "steady"
+PROVIDER_PHASE: Phase = "steady"
 """Where a number of a provider stands beside those of trials."""
 REQUEST_SHARES = {"goodput_ratio": ">=", "error_rate": "<="}
 """Metrics that are a share of the requests, and the side on which a criterion limits them."""
