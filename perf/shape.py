@@ -93,15 +93,15 @@ def _median_most(numbers: Sequence[int]) -> str:
 
 
 def walks(page: str) -> dict[str, tuple[int, int, int]]:
-    """By heading of docs/house.md: rooms, climbs and returns of the functions that its steps name, in their order."""
+    """By heading of docs/house.md: rooms, climbs and returns of the functions that its steps name, in their order. Views that stand beside each
+    other in a step, after a comma, are no walk."""
     floors = {name: int(floor) for floor, name in re.findall(r"^\| (\d+) \| `(\w+)` \|", page, re.M)}
     found = {}
-    for heading, text in re.findall(r"^## (A .+?)\n(.+?)(?=^## )", page, re.M | re.S):
-        steps = [
-            [n.split(".")[0] for n in _NAME.findall(line) if n.split(".")[0] in floors]
-            for line in text.splitlines()
-            if re.match(r"\| (?!step|---)|\d+\. ", line)
-        ]
+    for heading, text in re.findall(r"^## (A .+?)\n\n(.+?)(?=^## )", page, re.M | re.S):
+        if not text.startswith(("| step", "1. ")):
+            continue  # forms of a thing, and no walk
+        lines = re.sub(r"\n   +", " ", text.split("\n\n")[0]).splitlines()
+        steps = [[n.split(".")[0] for n in _NAME.findall(line.split("`,")[0] + "`") if n.split(".")[0] in floors] for line in lines]
         steps = [rooms for rooms in steps if rooms]
         climbs = sum(floors[a] < floors[b] for rooms in steps for a, b in pairwise(rooms))
         returns = sum(floors[before[-1]] < floors[after[0]] for before, after in pairwise(steps))
