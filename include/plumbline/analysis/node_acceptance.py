@@ -380,7 +380,7 @@ def _upgrades(names: Sequence[str], facts: Facts) -> dict[str, dict[str, str]]:
         for value, own in by_value.items():
             if value == usual or len(own) < ROLLOUT_NODES:
                 continue
-            rest = f"most have {usual}" if usual is not None else "no value is that of most"
+            rest = f"most have {usual}" if usual is not None else "no value is that of most nodes"
             for name in own:
                 found.setdefault(name, {})[kind] = f"{UPGRADE}: {kind} {value} on {len(own)} of {len(names)} nodes, {rest}"
     return found

@@ -2,7 +2,8 @@
 
 A ranking is compared with the last one stored for the same choice; a changed question (weights, gates, workloads, simulated results) opens
 nothing. Kind: price if only prices differ, else performance. A finding continues while its provider is first and resolves when it is not.
-A price finding counts on the provider whose price moved, every other one on the new first. Severity: warn if the new first is certain (P ≥ 0.8) or the only one, else info.
+A price finding counts on the provider whose price moved, every other one on the new first. Severity: warn if the new first is a clear winner
+or the only one, else info.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from itertools import takewhile
 
+from plumbline.analysis.decisions.certainty import is_clear
 from plumbline.analysis.decisions.decision import Choice
 from plumbline.analysis.decisions.decision_record import DecisionDocument, PreviousChoice, PriceAtDecision, read_decisions
 from plumbline.archive import Archive
@@ -26,7 +28,6 @@ from plumbline.metrics.formatting import format_change, format_count, format_mon
 from plumbline.results.finding import ChoiceMove, Finding, FindingKind, Member, PriceMove, Severity, finding_id
 from plumbline.words.decisions import with_certainty, with_probability
 
-CONFIDENT_FROM = 0.8
 _NAMED_IN_HEADLINE = 3
 
 
@@ -190,8 +191,8 @@ def _finding(before: DecisionDocument, now: DecisionDocument, why: _Cause, day: 
 
 def _updated(finding: Finding, now: DecisionDocument) -> Finding:
     """The finding with the numbers of this ranking; cause and beginning stay."""
-    sure = len(now.eligible) < 2 or (now.probability is not None and now.probability >= CONFIDENT_FROM)
-    severity: Severity = "warn" if sure else "info"
+    clear = len(now.eligible) < 2 or is_clear(now)
+    severity: Severity = "warn" if clear else "info"
     instead = f" instead of {finding.instead_of}" if finding.instead_of and now.first else ""
     return replace(
         finding,
@@ -199,7 +200,7 @@ def _updated(finding: Finding, now: DecisionDocument) -> Finding:
         evidence=f"team {now.team}, {now.kind}: {_format_first(now, 'now ')}{instead}",
         title=f"first choice of team {now.team} for {now.kind}: {now.first_name or 'none'}{instead}",
         members=tuple(Member(r.provider, f"{i}. {with_probability(r)}") for i, r in enumerate(now.eligible, 1)),
-        moves=(ChoiceMove(now.team, now.kind, finding.instead_of, now.first_name),),
+        moves=(ChoiceMove(now.team, now.kind, finding.instead_of, now.first_name, clear),),
     )
 
 
@@ -219,7 +220,9 @@ def join_stories(findings: Sequence[Finding], clouds: Mapping[str, str]) -> tupl
             for f in joined
             if FirstChoice.has(f) and f.causes and f.state != "resolved" and cause_of(f) == cause_of(finding)
         }
-        moves = tuple(ChoiceMove(team, kind, f.instead_of, _first_of(f)) for (team, kind, _), f in sorted(of_cause.items()))
+        moves = tuple(
+            ChoiceMove(team, kind, f.instead_of, _first_of(f), f.severity != "info") for (team, kind, _), f in sorted(of_cause.items())
+        )
         over = finding.state in ("accepted", "resolved") and len(moves) < len(finding.moves)  # what it moved once it keeps
         story = finding if over or (FirstChoice.has(finding) and not finding.causes) else replace(finding, moves=moves)
         if story != before:

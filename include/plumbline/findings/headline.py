@@ -50,20 +50,23 @@ def cause_of(finding: Finding) -> str:
 
 
 def _moves(moves: Sequence[ChoiceMove]) -> str:
-    """`product moves to p4, platform to p6`: the choices by their new first; teams with several choices name the kind."""
-    by_target: dict[tuple[str | None, bool], list[str]] = {}
+    """`product moves to p4, platform to p6`, and `p4 leads for product` where that is no clear winner: the choices by their new first; teams with
+    several choices name the kind."""
+    by_target: dict[tuple[str | None, bool, bool], list[str]] = {}
     kinds = {move.team: {other.kind for other in moves if other.team == move.team} for move in moves}
     for move in moves:
         who = f"{move.team} ({move.kind})" if len(kinds[move.team]) > 1 else move.team
-        teams = by_target.setdefault((move.after, move.before is None), [])
+        teams = by_target.setdefault((move.after, move.before is None, move.clear), [])
         if who not in teams:
             teams.append(who)
     parts: list[str] = []
     verbs = 0
-    for (after, first), teams in list(by_target.items())[:_MOST_TARGETS]:
+    for (after, first, clear), teams in list(by_target.items())[:_MOST_TARGETS]:
         one, who = len(teams) == 1, shorten(teams) if len(teams) > 3 else join_words(teams)
         if after is None:
             parts.append(f"no provider is eligible for {who}")
+        elif not clear:
+            parts.append(f"{after} leads for {who}")
         elif first:
             parts.append(f"{who} {'chooses' if one else 'choose'} {after}")
         else:

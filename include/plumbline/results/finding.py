@@ -76,12 +76,14 @@ class CauseEvidence:
 
 @dataclass(frozen=True)
 class ChoiceMove:
-    """A team's first choice for a kind of workload that moved. `before`, `after`: providers; None where none is eligible."""
+    """A team's first choice for a kind of workload that moved. `before`, `after`: providers; None where none is eligible. `clear`: whether the new
+    one reaches the team's bar, or has no rival."""
 
     team: str
     kind: str
     before: str | None
     after: str | None
+    clear: bool = True
 
 
 @dataclass(frozen=True)

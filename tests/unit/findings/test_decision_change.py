@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date
 
+import pytest
 from tests.golden import Golden
 from tests.unit.findings.conftest import written
 
@@ -102,6 +103,13 @@ def test_the_other_one_may_have_become_dearer() -> None:
     (reason,) = opened(now=dearer).attributed_to
     assert opened(now=dearer).provider == COREWEAVE, "the rise counts on the provider that became dearer, not on the one that gained by it"
     assert reason.startswith(COREWEAVE) and "rose" in reason and "2.79 → 3.50" in reason
+
+
+@pytest.mark.parametrize(("chance", "bar", "clear"), [(0.87, 0.9, False), (0.87, 0.85, True), (0.92, 0.95, False)])
+def test_a_first_choice_below_the_teams_bar_leads_and_moves_nobody(chance: float, bar: float, clear: bool) -> None:
+    finding = opened(now=replace(CHEAPER, ranking=ranking((NEBIUS, chance), (COREWEAVE, 1 - chance)), bar=bar))
+    assert (finding.severity, finding.moves[0].clear) == (("warn", True) if clear else ("info", False))
+    assert (f"platform moves to {NEBIUS}" if clear else f"{NEBIUS} leads for platform") in headline(finding)
 
 
 def test_what_stays_or_is_asked_for_the_first_time_is_no_finding() -> None:

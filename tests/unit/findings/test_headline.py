@@ -67,6 +67,7 @@ def move(team: str, after: str | None, kind: str = "inference", before: str | No
         ((move("ml", "cirrus"), move("ml", "aurora", "training")), "ml (inference) moves to cirrus, ml (training) to aurora"),
         ((move("ml", None),), "no provider is eligible for ml"),
         ((move("ml", "cirrus", before=None),), "ml chooses cirrus"),
+        ((replace(move("ml", "cirrus"), clear=False), move("product", "cirrus")), "cirrus leads for ml, product moves to cirrus"),
         (tuple(move(f"t{i}", f"p{i}") for i in range(50)), "t0 moves to p0, t1 to p1 and 48 more"),
         (tuple(move(f"t{i}", "p0") for i in range(50)), "t0, t1, t2 and 47 more move to p0"),
     ],

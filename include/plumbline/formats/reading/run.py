@@ -106,8 +106,9 @@ class BenchmarkFile:
 def latency_rows(part: Fields | None, metric: str, names: Mapping[str, str], unit: str, requests: int | None) -> Iterator[MetricRow]:
     """Rows of a latency from fields in `unit`. `names`: statistic → the file's field; one that is missing gives no row.
 
-    Tools write 0 for what they did not observe. A request without a first token or a pace makes the whole distribution lower than it was, so
-    a 0 in the middle of it leaves no row; gaps between the tokens of one event are 0, so only their mean or tail says whether there were any."""
+    Tools write 0 for what they did not observe. A request without a first token or a pace pulls the whole distribution down, so a row
+    whose middle is 0 is left out. Gaps between the tokens of one event are 0 by nature: there only the mean or the tail says whether any were observed.
+    """
     if part is None or requests == 0:
         return
     figures = {statistic: value for statistic, name in names.items() if (value := part.maybe_number(name, unit)) is not None}
