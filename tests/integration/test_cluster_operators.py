@@ -368,24 +368,6 @@ def test_a_trigger_that_breaks_leaves_nothing(make: Any, kube: FakeKubernetes) -
     assert world.classes == ["interrupted"] and kube.leftovers() == []
 
 
-@pytest.mark.fault("an upgrade between a pod's start and the resumption of its task", ends="measured", keeps="the pod")
-def test_the_event_of_an_earlier_version_that_a_pod_started_does_not_end_it(make: Any, kube: FakeKubernetes) -> None:
-    from airflow.sdk.exceptions import TaskDeferred
-
-    from plumbline.airflow.operators import TrialPodOperator
-    from plumbline.launch.cluster.observe.observation import LaunchObservation, encode_observation
-
-    kube.script("*", Script().started())
-    world = make()
-    spec = {"campaign_id": world.trial.campaign_id, "trial_id": world.trial.trial_id, "title": "a trial"}
-    operator = TrialPodOperator(task_id="run", provider=world.provider, spec=spec)
-    operator.open(CONTEXT)
-    operator.create(lambda: operator.attempt.api().create(_manifest(operator)))
-    with pytest.raises(TaskDeferred):
-        operator.trigger_reentry({}, {"status": "started", **encode_observation(LaunchObservation(expected=1))})
-    assert len(kube.pods()) == 1 and world.attempts[0].failure_detail == UNFINISHED
-
-
 def test_a_killed_task_deletes_at_once_and_goes_no_further(make: Any, kube: FakeKubernetes) -> None:
     from plumbline.airflow.operators import TrialPodOperator
     from plumbline.launch.failures import Interrupted

@@ -96,8 +96,8 @@ REVIEWED = {"state": "steady", "metric": "step_time", "effect": 0.09, "detectabl
         (None, 1, "h1", "cannot tell: not compared yet"),
         ({**REVIEWED, "effect": 0.005}, 1, "h0", "steady (±1.3 %)"),
         ({**REVIEWED, "state": "moved", "threshold": 0.1}, 1, "h3", "moved +9.0 %, under your 10 % (step time)"),
-        # Age hides no change; the last version called it steady.
-        (REVIEWED, 60, "h3", "moved +9.0 %, under its threshold (step time); measured 60 days ago"),
+        # Age hides no change.
+        ({**REVIEWED, "state": "moved"}, 60, "h3", "moved +9.0 %, under its threshold (step time); measured 60 days ago"),
         ({**REVIEWED, "state": "suspected", "repeats": 3}, 1, "h4", "suspected: step time +9.0 % (3 more repeats)"),
         ({**REVIEWED, "state": "cannot_tell", "repeats": 1}, 1, "h1", "cannot tell (1 more repeat)"),
         ({**REVIEWED, "effect": 0.005}, 60, "h2", "stale: measured 60 days ago"),
