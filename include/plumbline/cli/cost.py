@@ -65,7 +65,7 @@ def as_data(bill: Bill) -> dict[str, Any]:
     return {"lines": bill.lines, "by_item": bill.by_item(), **fields_of(bill, "total", "paid", "share", "complete", "unknown")}
 
 
-cost = typer.Typer(help="Show what trials, campaigns and plans cost, line by line.", no_args_is_help=True)
+cost = typer.Typer(help="Show what trials, campaigns and months cost, line by line.", no_args_is_help=True)
 
 How = Annotated[Purchase, typer.Option("--purchase", help="how the instances are paid for")]
 On = Annotated[str | None, typer.Option("--on", help="the day whose prices count, such as 2026-11-21; left out, the day of each trial")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,13 +34,17 @@ BARE = {"Observation", "Acceptance", "Reconciler", "Reconciled", "Watch", "Uptim
 """Words of several things, which the glossary of CONTRIBUTING.md tells apart: a class says of which one it is."""
 
 
+@cache
+def public_classes(text: str) -> tuple[str, ...]:
+    return tuple(n.name for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ClassDef) and not n.name.startswith("_"))
+
+
 def classes(sources: Mapping[str, str]) -> dict[str, list[str]]:
     """Public name → files that define a class of it."""
     found: dict[str, list[str]] = defaultdict(list)
     for file, text in sources.items():
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found[node.name].append(file)
+        for name in public_classes(text):
+            found[name].append(file)
     return found
 
 

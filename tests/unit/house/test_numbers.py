@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,14 +18,22 @@ OTHERS = {"Metric": "the table of metric rows", "CriterionVerdict": "what a crit
 ENDS = {"low", "high", "ci_low", "ci_high"}
 
 
+@cache
+def value_classes(text: str) -> tuple[str, ...]:
+    """Names of classes whose own fields are a value with an end of its interval, or with its metric and statistic."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ClassDef):
+            fields = {part.target.id for part in node.body if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)}
+            if "value" in fields and (fields & ENDS or {"metric", "statistic"} <= fields):
+                found.append(node.name)
+    return tuple(found)
+
+
 def values(sources: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """File and name of each class whose own fields are a value with an end of its interval, or with its metric and statistic."""
     for file, text in sources.items():
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.ClassDef):
-                fields = {part.target.id for part in node.body if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)}
-                if "value" in fields and (fields & ENDS or {"metric", "statistic"} <= fields):
-                    yield file, node.name
+        for name in value_classes(text):
+            yield file, name
 
 
 def further(sources: Mapping[str, str]) -> list[str]:

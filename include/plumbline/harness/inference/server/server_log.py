@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
+import time
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
-
-from pydantic_core import from_json
+from typing import Any, TypeVar
 
 _OPEN = "Started GRPCInferenceService at {address}"
-_STAMP = re.compile(r"^[A-Z](\d{4} \d\d:\d\d:\d\d\.\d{6}) \d+ [^\]]*\] (.*)$")
+# Processes of the server write to the same file: a message can begin behind what another one wrote, and end before it.
+_STAMP = re.compile(r"[A-Z](\d{4} \d\d:\d\d:\d\d\.\d{6}) \d+ [^\]]*\] (.*)$")
+_DECODER = json.JSONDecoder()
+_REPORT = "plumbline-model "
 # What every start without a GPU logs as an error or a warning, and a failure's detail is better without.
 _HARMLESS = re.compile(r"NVML|DCGM|CudaDriverHelper|pinned memory|CUDA (driver|memory)|libcuda", re.IGNORECASE)
+
+_Value = TypeVar("_Value")
 
 
 class ServerLog:
@@ -54,25 +59,36 @@ class ServerLog:
         # The log's moments have no year: over New Year their difference says nothing.
         return ended - began if began is not None and ended is not None and ended >= began else None
 
-    def about(self) -> dict[str, Any]:
-        """The model's last report; empty without one."""
+    def about(self, within_s: float = 2.0) -> dict[str, Any]:
+        """The model's last report, once its line is whole; empty without one."""
+        until = time.monotonic() + within_s
+        while not (about := self._reported()) and _REPORT in self.text() and time.monotonic() < until:
+            time.sleep(0.05)
+        return about
+
+    def _reported(self) -> dict[str, Any]:
         about: dict[str, Any] = {}
         for _, text in self._messages():
-            if "plumbline-model " in text:
-                about = from_json(text.split("plumbline-model ", 1)[1])
+            if _REPORT in text:
+                about = _leading_value(text.split(_REPORT, 1)[1], about)
         return about
 
     def _messages(self) -> list[tuple[float, str]]:
-        matches = (_STAMP.match(line) for line in self.text().splitlines())
+        matches = (_STAMP.search(line) for line in self.text().splitlines())
         return [(_moment(match[1]), _unquoted(match[2])) for match in matches if match]
 
 
 def _unquoted(message: str) -> str:
+    return _leading_value(message, message)  # tables are not quoted
+
+
+def _leading_value(text: str, otherwise: _Value) -> _Value:
+    """The JSON value that a text begins with; `otherwise` if it begins with none of that type, or with a part of one."""
     try:
-        text = from_json(message)
+        value, _ = _DECODER.raw_decode(text)
     except ValueError:
-        return message  # tables and older versions' messages are not quoted
-    return text if isinstance(text, str) else message
+        return otherwise
+    return value if isinstance(value, type(otherwise)) else otherwise
 
 
 def _moment(stamp: str) -> float:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 from plumbline.harness.inference.server.server_log import ServerLog
@@ -29,6 +30,26 @@ def test_what_it_says_of_a_start(tmp_path: Path) -> None:
     assert log.load_s("other") is None
     assert log.about() == {"parameters": 7}
     assert "NVML" in log.last_errors(), "without an error that matters, the last lines"
+
+
+def test_a_report_is_read_where_another_process_wrote_into_its_line(tmp_path: Path) -> None:
+    log = ServerLog(tmp_path / "server.log")
+    log.path.write_text(
+        FIRST.replace('7}"\n', '7}"/lib/torch.py:1: UserWarning: "a warning"\n').replace(
+            "I1121 06:54:02.25", "  import torchI1121 06:54:02.25"
+        )
+    )
+    assert log.about() == {"parameters": 7} and log.load_s("chat") == 2.25
+
+
+def test_a_report_whose_line_is_not_whole_is_waited_for_and_then_absent(tmp_path: Path) -> None:
+    log, torn = ServerLog(tmp_path / "server.log"), FIRST[: FIRST.index("7}")]
+    log.path.write_text(torn)
+    assert log.about(within_s=0.1) == {}
+    rest = threading.Timer(0.2, log.path.write_text, [FIRST])
+    rest.start()
+    assert log.about(within_s=30.0) == {"parameters": 7}
+    rest.join()
 
 
 def test_each_start_is_read_alone(tmp_path: Path) -> None:
