@@ -181,7 +181,9 @@ def break_even(
     if plan is not None or line:
         if provider is not None:
             fail("expected PROVIDER WORKLOAD, --plan or --line, and one of them only")
-        show_plan(plan, line or (), as_json)
+        if growth is not None or purchase != "on_demand":
+            fail("--growth and --purchase are of PROVIDER WORKLOAD; a plan's lines name quantity, price and how they are paid")
+        show_plan(plan, line or (), as_json, as_day("--on", on))
         return
     if provider is None or workload is None:
         fail("expected PROVIDER and WORKLOAD, or --plan with a file of options, or --line")

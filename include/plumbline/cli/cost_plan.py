@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Annotated
 
@@ -25,8 +25,8 @@ Lines = Annotated[
 ]
 
 
-def show_plan(file: Path | None, lines: Sequence[str], as_json: bool) -> None:
-    """Print each line of each option, its total, and how much more or less than the first option it is."""
+def show_plan(file: Path | None, lines: Sequence[str], as_json: bool, day: date | None = None) -> None:
+    """Print each line of each option, its total, and how much more or less than the first option it is. `day`: whose prices count; None: today."""
     if (file is None) == (not lines):
         fail("expected either a plan's file or at least one --line, and not both")
     with clear_errors(DeclarationError):
@@ -34,9 +34,9 @@ def show_plan(file: Path | None, lines: Sequence[str], as_json: bool) -> None:
         declared = load()
     unknown = sorted({p for o in written.options for each in o.lines if (p := each.provider) and p not in declared.providers})
     if unknown:
-        fail(f"{file}: {unknown_name('provider', unknown[0], declared.providers)}")
+        fail(f"{file or '--line'}: {unknown_name('provider', unknown[0], declared.providers)}")
     with clear_errors(MixedUnits):
-        bills = plan_bills(written, declared.providers, datetime.now(timezone.utc).date())
+        bills = plan_bills(written, declared.providers, day or datetime.now(timezone.utc).date())
 
     def show() -> None:
         if written.description:

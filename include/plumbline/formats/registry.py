@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 
-class Format:
+class Format(ABC):
     """A file or an output with results that another program writes. Each kind of format adds how it is recognised and read.
 
     `name`: as declarations and commands give it. `order`: its place in lists and among guesses; formats without one come last, by name."""
@@ -38,7 +39,7 @@ class Formats(Mapping[str, AnyFormat], Generic[AnyFormat]):
 
     `folder`: the one below this package that holds all formats of the kind; empty for the package's own files."""
 
-    def __init__(self, kind: type[AnyFormat], folder: str = "") -> None:
+    def __init__(self, kind: type[Any], folder: str = "") -> None:  # of AnyFormat, which is abstract
         self._kind, self._folder = kind, folder
 
     def __getitem__(self, name: str) -> AnyFormat:
@@ -46,7 +47,8 @@ class Formats(Mapping[str, AnyFormat], Generic[AnyFormat]):
         found = REGISTERED[name]
         if not isinstance(found, self._kind):
             raise KeyError(name)
-        return found
+        own: AnyFormat = found
+        return own
 
     def __iter__(self) -> Iterator[str]:
         load_own(self._folder)

@@ -45,6 +45,9 @@ def test_what_does_not_fit_is_refused_with_both_named(home, tmp_path):
         (("--line", "gpu"), '"gpu" is not a line'),
         (("--plan", "a.yaml", "--line", "gpu: 1 h at 1 USD/h"), "expected either a plan's file or at least one --line"),
         (("lab", "chat", "--plan", "a.yaml"), "expected PROVIDER WORKLOAD, --plan or --line"),
+        (("--plan", "a.yaml", "--growth", "5%/month"), "--growth and --purchase are of PROVIDER WORKLOAD"),
+        (("--line", "gpu: 1 h at 1 USD/h", "--purchase", "spot"), "--growth and --purchase are of PROVIDER WORKLOAD"),
+        (("--line", "gpu: 1 h at 1 USD/h", "--on", "soon"), '--on "soon" is not a day'),
         ((), "expected PROVIDER and WORKLOAD, or --plan"),
         (("--plan", str(tmp_path / "nothing.yaml")), "is not a file"),
     ):

@@ -26,7 +26,7 @@ from plumbline.launch.monthly_estimate import estimate_trial_s
 from plumbline.launch.plan import PlanError, RunRequest, on_each_node, pairs_by_rounds, plan
 from plumbline.metrics.formatting import format_quantity
 from plumbline.results import Reason, Validity
-from plumbline.words.acceptance import reasons_of
+from plumbline.words.acceptance import lacking_of, reasons_of
 from plumbline.workflows import accept_nodes, plan_trials
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
@@ -104,6 +104,8 @@ def test_five_bad_nodes_of_64_are_found_and_no_other(home: Path, monkeypatch: py
     done = accepted(declared(place(drift=BAD)), monkeypatch, home, "accept-1")
     why = {v.node.name.removeprefix("fleet-node-"): " ".join(reasons_of(v)) for v in done.fleet.returned}
     assert sorted(why, key=int) == ["7", "12", "23", "41", "58"]
+    assert {name.removeprefix("fleet-node-"): " ".join(texts) for name, texts in done.why_returned.items()} == why
+    assert first.why_not_measured["fleet-node-7"] == "; ".join(lacking_of(first.fleet.unmeasured[0]))
     assert "matmul" in why["7"] and "step time" in why["23"] and "memory bandwidth" in why["41"]
     assert "row_remap_pending 1" in why["12"] and "8 PCIe lanes of 16" in why["58"]
     with zipfile.ZipFile(done.pack.file) as pack:

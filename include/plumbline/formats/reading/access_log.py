@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -46,13 +47,13 @@ class AccessLogFormat(Format):
     expected: ClassVar[str]
     hint: ClassVar[str]
 
+    @abstractmethod
     def matches(self, text: str, name: str) -> bool:
         """Whether the text looks like a log of this format; `name` is the file's."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, text: str, name: str, log: AccessLog) -> None:
         """Add the log's requests to `log`. UnusableFile for a wrong line."""
-        raise NotImplementedError
 
 
 ACCESS_LOGS: Formats[AccessLogFormat] = Formats(AccessLogFormat, "access_logs")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -71,9 +72,9 @@ class CommandOutput(Format):
     metrics: ClassVar[tuple[str, ...]] = ()
     has_pattern: ClassVar[bool] = False
 
+    @abstractmethod
     def read(self, text: str, declared: DeclaredNumbers) -> Output:
         """The numbers in the text. UnreadableOutput, or another ValueError, KeyError, TypeError or AttributeError of damaged text."""
-        raise NotImplementedError
 
     def check(self, declared: DeclaredNumbers) -> None:
         """ValueError for a declaration that the format cannot read."""

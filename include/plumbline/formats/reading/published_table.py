@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -47,9 +48,9 @@ class PublishedTable(Format):
 
     published: ClassVar[Mapping[str, date]]
 
+    @abstractmethod
     def runs(self, lines: Iterable[str], published: Mapping[str, date]) -> Iterator[PublishedRun | RejectedRow]:
         """Each row in its order. `published` dates the rounds that may occur. ValueError if it is no such file; a single bad row never is an error."""
-        raise NotImplementedError
 
 
 PUBLISHED_TABLES: Formats[PublishedTable] = Formats(PublishedTable)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -39,9 +40,9 @@ class ToolFile(Format):
     file: ClassVar[str]
     others: ClassVar[tuple[OtherJson | OtherText, ...]] = ()
 
+    @abstractmethod
     def runs(self, raw: bytes, file: str) -> BenchmarkFile:
         """The runs of a file's bytes. UnreadableFile names the file, the field and the expected shape."""
-        raise NotImplementedError
 
 
 class JsonFile(ToolFile):
@@ -50,9 +51,9 @@ class JsonFile(ToolFile):
     marks: ClassVar[tuple[str, ...]]
     older: ClassVar[tuple[tuple[str, ...], ...]] = ()
 
+    @abstractmethod
     def read(self, whole: Fields) -> BenchmarkFile:
         """The runs of one JSON object that has the marks."""
-        raise NotImplementedError
 
     def runs(self, raw: bytes, file: str) -> BenchmarkFile:
         """Of every object of the file, as one: the first one's tool and version."""
@@ -89,9 +90,9 @@ class TextFile(ToolFile):
 
     mark: ClassVar[str]
 
+    @abstractmethod
     def read(self, raw: bytes, file: str) -> BenchmarkFile:
         """The runs of the file's bytes."""
-        raise NotImplementedError
 
     def runs(self, raw: bytes, file: str) -> BenchmarkFile:
         """As `read`; where that fails, the error says what the file is instead."""

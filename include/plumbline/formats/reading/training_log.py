@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import ClassVar
 
 from plumbline.formats.registry import Format, Formats
@@ -13,9 +14,9 @@ NUMBER = r"[-+]?(?:[0-9][0-9,]*(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|[nN]a[nN]|inf)"
 class TrainingLog(Format):
     """What a program reports by itself, as a script's declaration would say it with the formats regex and csv."""
 
+    @abstractmethod
     def declared(self) -> dict[str, str]:
         """The fields of `task.report` in full."""
-        raise NotImplementedError
 
 
 class PrintedSteps(TrainingLog):

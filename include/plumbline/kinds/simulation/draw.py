@@ -81,7 +81,9 @@ class TrialDraw:
         """Of a trial on named nodes all of them, else its node. ValueError for one that does not exist."""
         known = _node_indices(self.trial.provider.name, self.declared.nodes)
         if unknown := [name for name in self.trial.on_nodes if name not in known]:
-            raise ValueError(f"{self.trial.provider.name} has no node {unknown[0]}; expected one of {', '.join(known)}")
+            raise ValueError(
+                f"{self.trial.provider.name} has no node {unknown[0]}; expected {self.node_name(0)} to {self.node_name(len(known) - 1)}"
+            )
         return tuple(known[name] for name in self.trial.on_nodes) or (self.node,)
 
     def node_name(self, node: int) -> str:

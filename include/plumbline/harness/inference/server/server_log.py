@@ -9,6 +9,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TypeVar
 
+from plumbline.harness.measurement import TrialFailed
+
 _OPEN = "Started GRPCInferenceService at {address}"
 # Processes of the server write to the same file: a message can begin behind what another one wrote, and end before it.
 _STAMP = re.compile(r"[A-Z](\d{4} \d\d:\d\d:\d\d\.\d{6}) \d+ [^\]]*\] (.*)$")
@@ -60,9 +62,14 @@ class ServerLog:
         return ended - began if began is not None and ended is not None and ended >= began else None
 
     def about(self, within_s: float = 2.0) -> dict[str, Any]:
-        """The model's last report, once its line is whole; empty without one."""
+        """The model's last report, once its line is whole; empty without one. TrialFailed for one that stays in parts: without what the model says
+        of itself, the environment would look changed."""
         until = time.monotonic() + within_s
-        while not (about := self._reported()) and _REPORT in self.text() and time.monotonic() < until:
+        while not (about := self._reported()) and _REPORT in self.text():
+            if time.monotonic() > until:
+                raise TrialFailed(
+                    "harness_error", f"{self.path.name}: the line of {_REPORT.strip()} is in parts; expected one JSON object behind it"
+                )
             time.sleep(0.05)
         return about
 

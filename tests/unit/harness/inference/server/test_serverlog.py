@@ -3,7 +3,10 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pytest
+
 from plumbline.harness.inference.server.server_log import ServerLog
+from plumbline.harness.measurement import TrialFailed
 
 FIRST = """\
 I1121 06:54:00.000000 26 model_lifecycle.cc:472] "loading: chat:1"
@@ -42,10 +45,11 @@ def test_a_report_is_read_where_another_process_wrote_into_its_line(tmp_path: Pa
     assert log.about() == {"parameters": 7} and log.load_s("chat") == 2.25
 
 
-def test_a_report_whose_line_is_not_whole_is_waited_for_and_then_absent(tmp_path: Path) -> None:
+def test_a_report_whose_line_is_not_whole_is_waited_for_and_is_no_absent_one(tmp_path: Path) -> None:
     log, torn = ServerLog(tmp_path / "server.log"), FIRST[: FIRST.index("7}")]
     log.path.write_text(torn)
-    assert log.about(within_s=0.1) == {}
+    with pytest.raises(TrialFailed, match="in parts"):
+        log.about(within_s=0.1)
     rest = threading.Timer(0.2, log.path.write_text, [FIRST])
     rest.start()
     assert log.about(within_s=30.0) == {"parameters": 7}
