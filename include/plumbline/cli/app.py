@@ -61,7 +61,7 @@ _BY_GROUP = {
     },
     "Decide": {
         "decide": ("decide:decide", "Rank providers for a team at today's accepted prices, from the newest campaign of each series."),
-        "cost": ("cost_forecast:cost", "Show what trials, campaigns and plans cost, line by line."),
+        "cost": ("cost_forecast:cost", "Show what trials, campaigns and months cost, line by line."),
         "prices": ("prices:prices", "Read, check and accept prices."),
         "budget": ("trigger:budget", "Show the budgets of providers: used this month, and left."),
     },
