@@ -40,6 +40,11 @@ PLANTED = [
     ),
     (
         "Analysis and answers make no text of numbers: they import no formatting",
+        "analysis/decisions/decide.py",
+        "from plumbline.metrics.formatting import format_percent",
+    ),
+    (
+        "Analysis and answers make no text of numbers: they import no formatting",
         "answers/held_spans.py",
         "from plumbline.metrics.formatting import join_words",
     ),

@@ -41,6 +41,7 @@ from plumbline.metrics.proportions import wilson_interval
 from plumbline.results.availability_check import AvailabilityCheck
 from plumbline.words.acceptance import judge_delivery
 from plumbline.words.causes import judge_effect
+from plumbline.words.criteria import judge_criterion
 from plumbline.words.decisions import judge_choice
 from plumbline.words.invoices import judge_invoice
 
@@ -59,6 +60,10 @@ class Tried:
 
 
 LIMIT = Criterion.model_validate("p95 request_scheduled_latency <= 900ms in steady")
+
+
+def judged(trials: Sequence[TrialSample]) -> Judgement:
+    return judge_criterion(judge(LIMIT, trials))
 
 
 def _trials(*values: float | None, metric: str = "request_scheduled_latency", n: int = 90) -> list[TrialSample]:
@@ -212,17 +217,17 @@ TRIED: dict[str, Tried] = {
     ),
     "acceptance criterion": Tried(
         {
-            "nothing": lambda: judge(LIMIT, []),
-            "something else": lambda: judge(LIMIT, _trials(0.1, 0.1, metric="time_per_output_token")),
-            "half": lambda: judge(LIMIT, _trials(0.1) + _missing(2)),
-            "too few requests for the tail": lambda: judge(LIMIT, _trials(0.1, n=3)),
-            "not usable": lambda: judge(LIMIT, [replace(t, status="invalid") for t in _trials(0.1, 0.1)]),
-            "0": lambda: judge(LIMIT, _trials(0.0, 0.0)),
-            "NaN": lambda: judge(LIMIT, _trials(math.nan, math.nan)),
-            "none": lambda: judge(LIMIT, _trials(None, n=3)),
+            "nothing": lambda: judged([]),
+            "something else": lambda: judged(_trials(0.1, 0.1, metric="time_per_output_token")),
+            "half": lambda: judged(_trials(0.1) + _missing(2)),
+            "too few requests for the tail": lambda: judged(_trials(0.1, n=3)),
+            "not usable": lambda: judged([replace(t, status="invalid") for t in _trials(0.1, 0.1)]),
+            "0": lambda: judged(_trials(0.0, 0.0)),
+            "NaN": lambda: judged(_trials(math.nan, math.nan)),
+            "none": lambda: judged(_trials(None, n=3)),
         },
-        met=lambda: judge(LIMIT, _trials(0.1, 0.2)),
-        broken=lambda: judge(LIMIT, _trials(1.1, 1.2)),
+        met=lambda: judged(_trials(0.1, 0.2)),
+        broken=lambda: judged(_trials(1.1, 1.2)),
     ),
     "invoice": Tried(
         {
@@ -332,8 +337,8 @@ def test_each_judge_decides_with_evidence(name: str) -> None:
 
 
 def test_a_judge_that_says_met_for_nothing_is_caught() -> None:
-    careless = replace(judge(LIMIT, []), outcome="pass", limit=0.9)
-    assert _good_news(careless) == _good_news([careless.judgement]) != []
+    careless = judge_criterion(replace(judge(LIMIT, []), outcome="pass", limit=0.9))
+    assert _good_news(careless) == _good_news([careless]) != []
 
 
 def test_each_kind_of_judged_thing_is_returned_by_a_judge() -> None:
@@ -354,7 +359,7 @@ def test_each_kind_of_judged_thing_is_returned_by_a_judge() -> None:
 
 @given(st.lists(st.one_of(st.none(), st.just(0.0), st.just(math.nan)), max_size=5), st.integers(0, 5))
 def test_a_criterion_is_never_met_by_what_is_no_measurement(values: list[float | None], missing: int) -> None:
-    assert judge(LIMIT, _trials(*values) + _missing(missing)).judgement.verdict != "met"
+    assert judged(_trials(*values) + _missing(missing)).verdict != "met"
 
 
 def test_a_judgement_that_is_not_shown_says_what_would_decide() -> None:

@@ -43,6 +43,14 @@ class Conditions:
 
 
 @dataclass(frozen=True)
+class InterruptionRate:
+    """Interruptions of a whole run an hour, and who says so."""
+
+    per_hour: float
+    source: str
+
+
+@dataclass(frozen=True)
 class TrialSample:
     """One attempt of one trial. A planned trial without any result has the status "missing" and no metrics."""
 
@@ -65,8 +73,10 @@ class TrialSample:
     nodes: int = 1
     gpus: int | None = field(default=None, metadata={"meaning": "accelerators that it holds on each node; None: all"})
     share: InstanceShare | None = field(default=None, metadata={"meaning": "what its costs charge of each instance; None: all of it"})
-    restarts: str = field(default="", metadata={"meaning": "interruptions whose expected restarts its costs include; empty: none"})
-    includes: str = field(default="", metadata={"meaning": "what its costs include beside hours or tokens; empty: nothing"})
+    restarts: InterruptionRate | None = field(
+        default=None, metadata={"meaning": "interruptions whose expected restarts its costs include; None: none"}
+    )
+    includes: tuple[str, ...] = field(default=(), metadata={"meaning": "what its costs include beside hours or tokens"})
     without: tuple[str, ...] = field(default=(), metadata={"meaning": "what its costs are without, each with the reason"})
     uncosted: str = field(default="", metadata={"meaning": "why its outcomes have no cost; empty: they have one, or no rate or price"})
     usage: tuple[TokenUsage, ...] = field(default=(), metadata={"meaning": "tokens that a hosted model counted"})

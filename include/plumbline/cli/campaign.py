@@ -51,6 +51,8 @@ from plumbline.launch.local.gpu_provider import refresh_declaration
 from plumbline.launch.plan import Placement, PlanError, RunRequest, on_each_node, planned_trials
 from plumbline.metrics.formatting import format_quantity
 from plumbline.presentation.verdicts import campaign_verdict
+from plumbline.words.criteria import card_data
+from plumbline.words.decision_record import decision_in_words
 from plumbline.workflows import budget
 from plumbline.workflows.plan import node_names
 from plumbline.workflows.report import campaign_data
@@ -317,8 +319,12 @@ def stop_on_signal() -> Iterator[None]:
 def _facts(concluded: Conclusions) -> dict[str, object]:
     data = concluded.campaign
     return {
-        "busy": concluded.busy, "scorecards": concluded.cards, "decisions": concluded.decisions, "drift": data.drift, "findings": data.findings
-    }  # fmt: skip
+        "busy": concluded.busy,
+        "scorecards": [card_data(card) for card in concluded.cards],
+        "decisions": [decision_in_words(decision) for decision in concluded.decisions],
+        "drift": data.drift,
+        "findings": data.findings,
+    }
 
 
 def _show(concluded: Conclusions, outcome: CampaignOutcome) -> None:

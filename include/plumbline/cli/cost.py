@@ -34,6 +34,7 @@ from plumbline.presentation.costs import share_note
 from plumbline.presentation.spend import NOTE, spend_cells, spend_csv, spend_headings
 from plumbline.results import InvalidResult
 from plumbline.words.commitments import commitment_data
+from plumbline.words.costs import cost_data, formula_text, reason_text
 from plumbline.workflows.compare_invoice import compare_invoice, open_invoice_findings
 from plumbline.workflows.report import newest_campaign
 
@@ -101,7 +102,13 @@ def trial(
         if caveats:
             out.print(f"  unit costs: {OTHER_GPUS_TEXT}; {provider.name} sells whole instances")
 
-    shown = {"trial_id": trial_id, "simulated": document.simulated, **as_data(bill), "outcomes": outcomes, "caveats": caveats}
+    shown = {
+        "trial_id": trial_id,
+        "simulated": document.simulated,
+        **as_data(bill),
+        "outcomes": [cost_data(each) for each in outcomes],
+        "caveats": caveats,
+    }
     emit(as_json, shown, show)
 
 
@@ -170,7 +177,7 @@ def _outcome_table(outcomes: tuple[Cost, ...]) -> Any:
     shown = table(title, "outcome", "cost", "from", right=("cost",))
     for each in outcomes:
         value = "–" if each.value is None else str(Money(each.value))
-        shown.add_row(format_name(each.metric), value, each.formula or each.reason or "")
+        shown.add_row(format_name(each.metric), value, formula_text(each) or reason_text(each.reason) or "")
     return shown if outcomes else "it finished no run: there are no outcomes"
 
 

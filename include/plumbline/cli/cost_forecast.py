@@ -40,6 +40,7 @@ from plumbline.words.costs import (
     option_text,
     options_data,
     rate_text,
+    reason_text,
     run_text,
     spot_data,
     spot_even_text,
@@ -270,7 +271,7 @@ def _cost_forecast(provider: str, workload: str, purchase: Purchase, on: str | N
     case = _forecast_case(provider, workload, on)
     forecast = cost_forecast(*case.inputs, purchase)
     if forecast.model is None:
-        _exit_without_figure(forecast.reason, as_json, case, forecast_data(forecast))
+        _exit_without_figure(reason_text(forecast.reason), as_json, case, forecast_data(forecast))
     return case, forecast
 
 

@@ -36,7 +36,8 @@ from plumbline.presentation.decisions import (
     weight_rows,
     what_decides,
 )
-from plumbline.words.decisions import answer_sentence, judge_choice
+from plumbline.words.comparisons import comparison_line
+from plumbline.words.decisions import answer_sentence, judge_choice, note_text
 from plumbline.workflows.decide import DecisionsLocked, decide_all
 
 
@@ -56,10 +57,10 @@ def show_decided(
     _ranking(decided, most, details)
     if details:
         _gates(decided, most)
-        if decided.decision.comparison.line:
-            _line(decided.decision.comparison.line)
-    if decided.decision.note:
-        _line(decided.decision.note)
+        if compared := comparison_line(decided.decision.comparison):
+            _line(compared)
+    if note := note_text(decided.decision.note):
+        _line(note)
     if today := current_place(decided):
         _line(today)
     if decides := what_decides(decided.decision):

@@ -24,6 +24,10 @@ from plumbline.presentation.places import PlaceTable, place_tables
 from plumbline.presentation.scorecard_rows import CriterionCell, ScorecardRows, campaign_rows, criterion_rows
 from plumbline.presentation.trials import attempt_rows
 from plumbline.presentation.verdicts import CampaignVerdict, campaign_verdict
+from plumbline.words.comparisons import comparison_line
+from plumbline.words.criteria import card_data
+from plumbline.words.decision_record import decision_in_words
+from plumbline.words.decisions import note_text
 from plumbline.workflows.report import campaign_data, garbage_collection_paused, newest_campaign
 
 _REASONS = 4
@@ -87,9 +91,9 @@ def scorecard(
     printed = {
         "campaign": name,
         **first,
-        "scorecards": concluded.cards,
+        "scorecards": [card_data(card) for card in concluded.cards],
         "beside": beside,
-        "decisions": concluded.decisions,
+        "decisions": [decision_in_words(decision) for decision in concluded.decisions],
         "imported": imported,
         "places": places,
     }
@@ -115,10 +119,10 @@ def show_scorecards(concluded: Conclusions, verdict: CampaignVerdict, everything
         for row in rank_rows(decision):
             shown.add_row(row.place, row.provider, row.score, row.chance, "; ".join(row.why_not))
         print_table(shown, None if everything else TOP)
-        if decision.comparison.line:
-            out.print(f"  {decision.comparison.line}", style="dim")
-        if decision.note:
-            out.print(f"  {decision.note}", style="dim")
+        if compared := comparison_line(decision.comparison):
+            out.print(f"  {compared}", style="dim")
+        if note := note_text(decision.note):
+            out.print(f"  {note}", style="dim")
 
 
 def show_places(tables: Sequence[PlaceTable]) -> None:

@@ -19,7 +19,7 @@ from plumbline.kinds import kind_of
 from plumbline.metrics.formatting import capitalize_first, common_scale, format_money, format_name, format_percent
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.costs import forecast_charts
-from plumbline.words.costs import break_even_text, fleet_text, spot_even_text, spot_reason
+from plumbline.words.costs import break_even_text, fleet_text, reason_text, spot_even_text, spot_reason
 from plumbline.words.precision import format_saving
 
 
@@ -98,7 +98,7 @@ def _pairs(campaign: CampaignData, trials: Iterable[TrialSample]) -> list[tuple[
 def _range(o: CostForecast) -> RangeRow:
     scenarios = o.scenarios
     if scenarios is None:
-        return RangeRow(o.provider, o.workload, o.outcome, "–", "–", "–", o.reason or "", ())
+        return RangeRow(o.provider, o.workload, o.outcome, "–", "–", "–", reason_text(o.reason) or "", ())
     scale = common_scale("USD", [scenarios.best.total, scenarios.expected.total, scenarios.worst.total])
     best, expected, worst = (scale.text(parts.total) for parts in (scenarios.best, scenarios.expected, scenarios.worst))
     return RangeRow(o.provider, o.workload, o.outcome, best, expected, worst, "", tuple(format_name(m.what) for m in o.unknown))

@@ -12,7 +12,7 @@ from plumbline.analysis.decisions.certainty import is_clear
 from plumbline.analysis.decisions.cheapest import Cheapest
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision import Decision
-from plumbline.analysis.decisions.decision_record import DecisionDocument, decision_detail, decision_document
+from plumbline.analysis.decisions.decision_record import DecisionDocument
 from plumbline.analysis.decisions.experiments import LEAST_GAIN, Experiment
 from plumbline.analysis.decisions.savings import cost_answers, savings_of
 from plumbline.analysis.decisions.sensitivity import CHEAPEST, DEAREST, PriceFlip, PriceSwing, WeightFlip, WeightSwing
@@ -28,7 +28,8 @@ from plumbline.metrics.formatting import (
     join_words,
 )
 from plumbline.presentation.series_summary import format_age
-from plumbline.words.decisions import certainty_text, cheapest_text, judge_choice, name_first
+from plumbline.words.decision_record import decision_detail, decision_document
+from plumbline.words.decisions import certainty_text, cheapest_text, judge_choice, name_first, note_text, setup_texts, why_not_texts
 
 
 def decision_view(decided: TeamDecision, experiments: Sequence[Experiment], listed: TeamDecision | None = None) -> dict[str, Any]:
@@ -131,7 +132,7 @@ def first_against_cheapest(decided: TeamDecision) -> tuple[str, ...]:
             continue
         start = f"{cheapest.workload}: {first.provider} is first, {other.provider} is the cheapest that meets the requirements"
         if other.ratios is None:
-            sentences.append(f"{start}, and is not eligible: {join_words(other.why_not)}.")
+            sentences.append(f"{start}, and is not eligible: {join_words(why_not_texts(other))}.")
             continue
         moves = [
             (c.weight * (math.log(a) - math.log(b)), f"{format_name(c.metric)} (weight {format_percent(c.weight)})")
@@ -238,11 +239,11 @@ def cheapest_table(cheapest: Cheapest, limit: int | None = None) -> CheapestTabl
             interval=scale.interval(s.low, s.high),
             n=s.n,
             probability=format_probability(s.probability_cheapest),
-            why_not=s.why_not,
+            why_not=setup_texts(s),
         )
         for s in cheapest.setups[:limit]
     )
-    return CheapestTable(cheapest.workload, format_name(cheapest.metric), cheapest.requirements, answer, rows, cheapest.note)
+    return CheapestTable(cheapest.workload, format_name(cheapest.metric), cheapest.requirements, answer, rows, note_text(cheapest.note))
 
 
 @dataclass(frozen=True)
@@ -268,7 +269,7 @@ def rank_rows(decision: Decision) -> tuple[RankRow, ...]:
             chance=format_probability(r.probability_first),
             values=tuple(s.text(v) for s, v in zip(scales, r.values, strict=True)),
             shares=tuple(round(100 * v, 1) for v in r.ratios or ()),
-            why_not=r.why_not,
+            why_not=why_not_texts(r),
         )
         for i, r in enumerate(decision.ranking, start=1)
     )

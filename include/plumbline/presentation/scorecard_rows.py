@@ -30,6 +30,7 @@ from plumbline.presentation.card_tables import CardTable, Cell, TableRow, card_t
 from plumbline.presentation.promises import format_share
 from plumbline.results import ResultDocument
 from plumbline.results.operations import LogKind
+from plumbline.words.criteria import explanation_text
 
 
 @dataclass(frozen=True)
@@ -333,7 +334,7 @@ def _criterion_cell(verdict: CriterionVerdict) -> CriterionCell:
         margin = f"{format_change(verdict.margin, 0)} from the limit" if verdict.margin < 0 else f"{format_percent(verdict.margin)} margin"
     if verdict.text != verdict.declared:
         margin = f"{margin}{': ' if margin else ''}{verdict.text}"
-    return CriterionCell(verdict.outcome, scale.text(verdict.value), margin, verdict.explanation)
+    return CriterionCell(verdict.outcome, scale.text(verdict.value), margin, explanation_text(verdict.basis))
 
 
 @dataclass(frozen=True)

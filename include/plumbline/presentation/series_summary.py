@@ -23,6 +23,7 @@ from plumbline.findings.types import about_speed
 from plumbline.metrics import METRICS, leading, leading_names
 from plumbline.metrics.formatting import common_scale, format_count, format_name
 from plumbline.results.finding import gravity
+from plumbline.words.costs import reason_text
 from plumbline.words.drift import state_change, state_text
 
 StateName = Literal[SeriesStateName, "stale", "never_measured"]
@@ -174,7 +175,7 @@ def _cost(part: SeriesResult, declared: Declarations, price: Quote | None, provi
         if values:
             return common_scale(METRICS[name].unit, values, name).text(median(values)), format_name(name) + (f", {share}" if share else "")
     reasons = (c.reason for name in leading_names(f"{kind}_cost") for c in costs if c.metric == name and c.reason)
-    return "", next(reasons, "no measured outcome has a cost")
+    return "", reason_text(next(reasons, None)) or "no measured outcome has a cost"
 
 
 HEADLINE_NAMES = leading_names(*KINDS, "whole_answer")

@@ -26,7 +26,9 @@ from plumbline.analysis.scorecards.scorecard import Scorecard
 from plumbline.metrics import METRICS
 from plumbline.presentation.cost_forecasts import cost_forecasts
 from plumbline.whole_file import write_whole
-from plumbline.words.costs import rate_text
+from plumbline.words.costs import rate_text, reason_text
+from plumbline.words.criteria import verdict_data
+from plumbline.words.decisions import note_text, setup_texts, why_not_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,7 +78,7 @@ def _scorecards(conclusions: Conclusions) -> Iterator[Row]:
 def _acceptance(conclusions: Conclusions) -> Iterator[Row]:
     for card in conclusions.cards:
         for verdict in card.acceptance:
-            yield {**_card_columns(card), **vars(verdict), "criterion": verdict.declared, "judged_as": verdict.text}
+            yield {**_card_columns(card), **verdict_data(verdict), "criterion": verdict.declared, "judged_as": verdict.text}
 
 
 def _reliability(conclusions: Conclusions) -> Iterator[Row]:
@@ -138,8 +140,9 @@ def _decisions(conclusions: Conclusions) -> Iterator[Row]:
             yield {
                 **_decision_columns(decision),
                 **vars(ranked),
+                "why_not": why_not_texts(ranked),
                 "place": place if ranked.eligible else None,
-                "note": decision.note,
+                "note": note_text(decision.note),
                 "cannot_tell": decision.cannot_tell,
                 "seed": decision.seed,
                 "draws": decision.draws,
@@ -183,6 +186,7 @@ def _cheapest(conclusions: Conclusions) -> Iterator[Row]:
                 yield {
                     **_decision_columns(decided.decision),
                     **vars(setup),
+                    "why_not": setup_texts(setup),
                     "workload": answer.workload,
                     "metric": answer.metric,
                     "phase": phase_of(answer.metric),
@@ -226,7 +230,7 @@ def _scenarios(conclusions: Conclusions) -> Iterator[Row]:
             "price": forecast.price,
             "rate": rate_text(forecast.rate),
             "without": "; ".join(m.what for m in forecast.unknown),
-            "reason": forecast.reason,
+            "reason": reason_text(forecast.reason),
             "trials": forecast.trials,
         }
 

@@ -1,15 +1,32 @@
-"""Cost forecasts in words."""
+"""Costs and cost forecasts in words."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from plumbline.analysis.cost.forecast import CostForecast, RateBasis
+from plumbline.analysis.cost.formula import (
+    ChargeByOutcome,
+    Formula,
+    HeldTime,
+    HourlyPart,
+    MonthlyPart,
+    SharedBills,
+    SupportShare,
+    TimeAtRate,
+    TimeUp,
+)
 from plumbline.analysis.cost.hosted_forecast import BreakEvenPoint, HostedForecast
+from plumbline.analysis.cost.interruptions import EndlessRun, Restarts
 from plumbline.analysis.cost.payment_options import PaymentOption, PaymentOptions
 from plumbline.analysis.cost.scenarios import Driver, FleetScenario
 from plumbline.analysis.cost.spot_forecast import ASKED, NeverFinishes, RunWork, SpotBreakEven, SpotForecast
-from plumbline.metrics.formatting import format_money, format_percent, format_significant
+from plumbline.analysis.cost.trial_bill import MONTH_H
+from plumbline.analysis.cost.unit_costs import Cost
+from plumbline.analysis.prices.book import Basis
+from plumbline.analysis.trial_sample import InterruptionRate, TrialSample
+from plumbline.metrics.formatting import format_money, format_percent, format_significant, join_words
 
 
 def fleet_text(fleet: FleetScenario) -> str:
@@ -27,6 +44,83 @@ def format_driver(driver: Driver, value: float) -> str:
     return f"{format_significant(value)}{'/s' if driver == 'rate' else ' USD/h' if driver == 'price' else ' USD a month'}"
 
 
+def cost_data(cost: Cost) -> dict[str, Any]:
+    """The fields of a cost for JSON, its formula and its reason in words."""
+    return {**vars(cost), "formula": formula_text(cost), "reason": reason_text(cost.reason)}
+
+
+def formula_text(cost: Cost) -> str:
+    """How a cost was computed, with its numbers; empty where it has no value."""
+    if (how := cost.formula) is None:
+        return ""
+    factor = "" if how.restarts is None else f" × {how.restarts.factor:.6g} ({restarts_text(how.restarts)})"
+    without = f"; without {how.left_out}, which were not measured" if how.left_out else ""
+    return " + ".join([f"{_start_text(how, cost.basis)}{factor}{without}", *map(_beside_text, how.beside)])
+
+
+def _start_text(how: Formula, basis: Basis | None) -> str:
+    hour = "" if basis is None else basis.hour
+    match how.start:
+        case "all_charges":
+            return "tokens and requests of all phases, the first inference and the evaluation included"
+        case HeldTime(seconds, None):
+            return f"{hour} × {seconds:.4g} s"
+        case HeldTime(seconds, failed_s):
+            return f"{hour} × ({seconds:.4g} s + {failed_s:.4g} s of failed attempts)"
+        case TimeAtRate() as at:
+            several = f"{at.nodes} nodes × " if at.nodes > 1 else ""
+            where = {"sustained": " at the highest rate that keeps the SLO", "offered": " at the offered rate", None: ""}[at.load]
+            return f"{several}{hour} × {at.amount:.10g} {at.what} ÷ {at.per_second:.6g}/s{where}"
+        case TimeUp() as up:
+            kept_up = f"{format_significant(up.hours)} h of {MONTH_H:g} that it is up"
+            return f"{hour} × {kept_up} × {up.amount:.10g} ÷ {up.volume:.6g} {up.what} a month"
+        case ChargeByOutcome(charge, units, what, amount):
+            read = f"{charge.input_tokens:,} input tokens ({charge.cached_tokens:,} cached)"
+            billed = f"{charge.usd:.6g} USD for {charge.requests:,} requests with {read} and {charge.output_tokens:,} output tokens"
+            return f"{billed} ÷ {units:.6g} {what} × {amount:.10g}"
+        case SharedBills(failed, finished):
+            return f"bill of the run, and of {failed} failed attempts shared by {finished}"
+
+
+def _beside_text(part: SupportShare | MonthlyPart | HourlyPart) -> str:
+    match part:
+        case SupportShare(share):
+            return f"{share:.4g} of it for support"
+        case MonthlyPart(usd, items, amount, volume):
+            return f"{usd:,.10g} USD a month of {join_words(items)} × {amount:.10g} ÷ {volume:.6g} a month"
+        case HourlyPart(usd, items):
+            return f"{usd:.6g} USD an instance-hour of {join_words(items)}"
+
+
+def trial_data(trial: TrialSample) -> dict[str, Any]:
+    """The fields of a trial for JSON, in words what its costs include."""
+    restarts = "" if trial.restarts is None else interruptions_text(trial.restarts)
+    return {
+        **{each.name: getattr(trial, each.name) for each in fields(trial)},
+        "restarts": restarts,
+        "includes": join_words(trial.includes),
+    }
+
+
+def interruptions_text(rate: InterruptionRate) -> str:
+    """A rate with its source, such as `0.05 interruptions an hour (dispatch log)`."""
+    return f"{format_significant(rate.per_hour)} interruptions an hour ({rate.source})"
+
+
+def restarts_text(restarts: Restarts) -> str:
+    """What the factor of expected restarts rests on."""
+    rate, run = interruptions_text(restarts.rate), restarts.run
+    if run is None:
+        return f"without {rate}: restart_penalty was not measured"
+    again = "" if run.every_s is None else f" and half of {run.every_s + run.checkpoint_s:.4g} s again"
+    return f"{rate}, each {run.restart_s:.4g} s of restart{again}"
+
+
+def reason_text(reason: str | EndlessRun | None) -> str | None:
+    """Why there is no cost; None where there is one."""
+    return f"at {interruptions_text(reason.rate)} a run practically never finishes" if isinstance(reason, EndlessRun) else reason
+
+
 def rate_text(basis: RateBasis | None) -> str:
     """What a rate rests on; empty where it is not known."""
     if basis is None:
@@ -40,7 +134,7 @@ def rate_text(basis: RateBasis | None) -> str:
         case "sustained":
             steady = "" if basis.steady is None else f" (steady phase: {format_significant(basis.steady)})"
             words = f"at {per_second} requests a second, the highest rate that keeps the SLO{steady}"
-    words += f"; {basis.restarts}" if basis.restarts else ""
+    words += f"; {restarts_text(basis.restarts)}" if basis.restarts else ""
     if basis.up is None:
         return words
     started = f"cold start {format_significant(basis.up.start)} s" if basis.up.start else "cold start not measured"
@@ -50,7 +144,7 @@ def rate_text(basis: RateBasis | None) -> str:
 
 def forecast_data(forecast: CostForecast) -> dict[str, Any]:
     """The fields of a forecast for JSON, the basis of its rate in words."""
-    return {**vars(forecast), "rate": rate_text(forecast.rate)}
+    return {**vars(forecast), "rate": rate_text(forecast.rate), "reason": reason_text(forecast.reason)}
 
 
 def option_text(option: PaymentOption) -> str:

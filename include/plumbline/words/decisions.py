@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plumbline.analysis.decisions.certainty import is_clear, leaders_of
-from plumbline.analysis.decisions.cheapest import Cheapest
-from plumbline.analysis.decisions.decision import Decision, Ranked
+from plumbline.analysis.decisions.cheapest import Cheapest, Setup
+from plumbline.analysis.decisions.contradiction import Contradiction
+from plumbline.analysis.decisions.decision import ClosedGate, Decision, Note, Ranked
 from plumbline.analysis.decisions.savings import answers_of, relative_switches
 from plumbline.declarations.teams import CERTAINTY
 from plumbline.judgement import Judgement, broken, judges, met, not_shown
-from plumbline.metrics.formatting import format_count, format_percent, format_probability, join_words
+from plumbline.metrics.formatting import format_count, format_name, format_percent, format_probability, join_words
+from plumbline.words.criteria import explanation_text
 
 _LEAST_SAVING = 0.005
 """Part of the cost from which on a provider counts as cheaper."""
@@ -46,8 +48,47 @@ def first_sentence(decision: Decision) -> str:
     if decision.first is not None:
         sure, name = certainty_text(decision), name_first(decision)
         return sure if sure.startswith(f"{name} leads ") else f"{name}, {sure}"
-    reasons = next((r.why_not for r in decision.ranking if r.why_not), ())
-    return decision.note.removesuffix(".") or ": ".join([name_first(decision), *reasons[:1]])
+    reasons = next((why_not_texts(r) for r in decision.ranking if r.why_not), ())
+    return note_text(decision.note).removesuffix(".") or ": ".join([name_first(decision), *reasons[:1]])
+
+
+def note_text(note: Note) -> str:
+    """What a ranking cannot say, in sentences; empty if it says all."""
+    return note if isinstance(note, str) else " ".join(each if isinstance(each, str) else _contradiction_text(each) for each in note)
+
+
+def _contradiction_text(one: Contradiction) -> str:
+    probes = " and ".join(format_name(name) for name in one.probes)
+    return (
+        f"{one.faster} is at least {one.probed:.1f} times as fast as {one.slower} in every probe ({probes}), and its "
+        f"{format_name(one.metric)} on {one.workload} is {one.ratio:.2f} times that of {one.slower}: something between the hardware and "
+        "the workload decides, so no certainty is given."
+    )
+
+
+def why_not_texts(ranked: Ranked) -> tuple[str, ...]:
+    """Why a provider is not eligible, one text a reason, without a full stop."""
+    return tuple(
+        each if isinstance(each, str) else f'gate "{each.text}" on {each.workload} {_closed_text(each)}' for each in ranked.why_not
+    )
+
+
+def _closed_text(gate: ClosedGate) -> str:
+    match gate.why:
+        case "not_met":
+            return "is not met"
+        case "not_measured":
+            return "was not measured"
+        case "not_known":
+            return f"is not shown: {gate.unknown}"
+        case "unproven":
+            between = f"at least {format_percent(gate.at_least or 0.0, 3)}, at most {format_percent(gate.at_most or 0.0, 3)}"
+            return f"is not shown: {between}; the rest is unknown"
+
+
+def setup_texts(setup: Setup) -> tuple[str, ...]:
+    """Why a setup is not sufficient, one text a reason, without a full stop."""
+    return tuple(each if isinstance(each, str) else f"{each.text}: {explanation_text(each.explanation)}" for each in setup.why_not)
 
 
 def today_text(decision: Decision, today: Decision | None) -> str:

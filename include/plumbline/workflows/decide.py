@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime, timezone
 
 from plumbline.analysis.decisions.current_results import TeamDecision
-from plumbline.analysis.decisions.decision_record import decision_detail, decision_document, input_hashes, read_decision
+from plumbline.analysis.decisions.decision_record import input_hashes, read_decision
 from plumbline.answers.current_results import decide_teams
 from plumbline.answers.findings import readable_findings
 from plumbline.archive import Archive, DecisionRecord, DecisionView, open_archive
@@ -19,6 +19,7 @@ from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.findings.types.price_change import PriceFinding
 from plumbline.results.document import MACHINE_BUSY
 from plumbline.results.finding import OPEN_STATES, Finding
+from plumbline.words.decision_record import decision_detail, decision_document
 from plumbline.words.decisions import with_certainty
 from plumbline.workflows.findings import apply, finding_record
 

@@ -20,6 +20,7 @@ from plumbline.declarations.workloads.workload import Primary
 from plumbline.metrics import own_metric
 from plumbline.metrics.pooling import pool_measurements
 from plumbline.metrics.proportions import wilson_interval
+from plumbline.words.decisions import why_not_texts
 
 NOVEMBER = datetime(2026, 11, 1, tzinfo=timezone.utc)
 UPTIME = {"availability": {"worst": "99%", "best": "99.9%"}}
@@ -77,7 +78,7 @@ def test_a_gate_is_judged_on_the_value_and_drawn_from_its_interval() -> None:
 def test_what_is_unknown_passes_no_gate_and_the_ranking_says_so() -> None:
     gated = preference({"time_to_first_token": 1.0}, "availability >= 99%")
     service = {"a": record(9999, 10_000), "b": record(5000, 5000, unknown=5000), "c": record(9000, 10_000), "d": record(0, 0, unknown=9000)}
-    why = {r.provider: r.why_not for r in decided(gated, service, "abcd").decision.ranking}
+    why = {r.provider: why_not_texts(r) for r in decided(gated, service, "abcd").decision.ranking}
     assert why == {
         "a": (),
         "b": ('gate "availability >= 99%" on chat is not shown: at least 50.000 %, at most 100.000 %; the rest is unknown',),
@@ -91,7 +92,7 @@ def test_what_nothing_observed_is_missing_and_said_once() -> None:
     service = {"a": record(999, 1000, *range(60, 66)), "b": record(0, 0, 60.0, 61.0)}
     found = decided(weighed, service, "abc").decision
     assert [r.provider for r in found.eligible] == ["a"] and found.ranking[0].values[1:] == (0.999, 62.5)
-    why = {r.provider: r.why_not for r in found.ranking}
+    why = {r.provider: why_not_texts(r) for r in found.ranking}
     assert (
         why["b"]
         == why["c"]

@@ -24,6 +24,7 @@ from plumbline.cli.app import app
 from plumbline.cli.output import out
 from plumbline.dashboard.app import create_app
 from plumbline.declarations import Preference, load
+from plumbline.words.criteria import explanation_text
 from plumbline.workflows.report import campaign_data, write_report
 
 FASTER = "step_time within 10% of baseline in steady"
@@ -66,8 +67,8 @@ def test_without_a_reference_a_criterion_is_neither_met_nor_failed(archive: Arch
     found = verdicts(archive, 9)
     assert {(v.outcome, v.limit, v.margin, v.met, v.text == v.declared) for v in found.values()} == {("insufficient", None, None, 0, True)}
     assert found[FASTER].value == pytest.approx(0.10005)
-    assert found[FASTER].explanation.startswith("no baseline yet")
-    assert found[AS_ACME].explanation.startswith("no comparable result of acme yet")
+    assert explanation_text(found[FASTER].basis).startswith("no baseline yet")
+    assert explanation_text(found[AS_ACME].basis).startswith("no comparable result of acme yet")
 
 
 @pytest.mark.parametrize(("step", "outcome"), [(0.109, "pass"), (0.115, "fail"), (0.05, "pass")])

@@ -15,10 +15,11 @@ from typing import Any
 from tests.fakes.labs import CHEAP, FAST, measure, spread, world
 from tests.unit.alerts.test_message import FINDING
 
-from plumbline.analysis.decisions.decision_record import decision_detail, decision_document, read_decision
+from plumbline.analysis.decisions.decision_record import read_decision
 from plumbline.answers.current_results import decide_teams
 from plumbline.archive import DecisionView, open_archive
 from plumbline.results.finding import CauseEvidence, ChoiceMove, Finding, PriceMove
+from plumbline.words.decision_record import decision_detail, decision_document
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 AT = datetime(2025, 12, 2, tzinfo=timezone.utc)

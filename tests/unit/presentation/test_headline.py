@@ -14,7 +14,7 @@ from tests.golden import Golden
 from plumbline.analysis.campaign_data import CampaignData, CampaignHistory, FindingRow, SeriesDrift, sum_monthly
 from plumbline.analysis.conclusions import conclude
 from plumbline.analysis.decisions.current_results import TeamDecision
-from plumbline.analysis.decisions.decision_record import decision_detail, decision_document, read_decisions
+from plumbline.analysis.decisions.decision_record import read_decisions
 from plumbline.analysis.decisions.savings import answers_of, find_switches, relative_switches, switches
 from plumbline.analysis.drift.series_state import SeriesState, SeriesStateName
 from plumbline.analysis.prices.book import quote
@@ -26,6 +26,7 @@ from plumbline.presentation.charts.static import light_colours, png, svg
 from plumbline.presentation.html.mail import check_recipients, write_mail
 from plumbline.presentation.html.report import report_context, write_report
 from plumbline.presentation.verdicts import ROWS, campaign_name, campaign_verdict, choice_key
+from plumbline.words.decision_record import decision_detail, decision_document
 
 RENTED = (RentedVolume.model_validate({"provider": "local-*", "time_per_month": "730h"}),)
 

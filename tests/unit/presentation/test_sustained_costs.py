@@ -13,12 +13,12 @@ from tests.data.decision_trials import preference
 from tests.fakes.trials import CONFIG
 
 from plumbline.analysis.decisions.decision import Decision
-from plumbline.analysis.decisions.decision_record import decision_detail, decision_document
 from plumbline.answers.current_results import decide_teams
 from plumbline.archive import Archive
 from plumbline.declarations import Declarations, load
 from plumbline.launch.plan import RunRequest
 from plumbline.launch.simulated.launcher import simulate
+from plumbline.words.decision_record import decision_detail, decision_document
 from plumbline.workflows.plan import MONTHLY_REASON
 from plumbline.workflows.rehearse import trials_in
 

@@ -15,13 +15,12 @@ from datetime import date
 from typing import NamedTuple
 
 from plumbline.analysis.cost.forecast import ForecastInputs
+from plumbline.analysis.cost.formula import Formula, HourlyPart, MonthlyPart, SupportShare, TimeUp
 from plumbline.analysis.cost.interruptions import unknown_loss
 from plumbline.analysis.cost.scenarios import Range
-from plumbline.analysis.cost.trial_bill import MONTH_H
 from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COSTS, HOUR_S, Cost, MetricLookup, Outcome
 from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.economics import Economics
-from plumbline.metrics.formatting import format_significant, join_words
 
 FURTHER = (
     ("request_latency", "mean", "steady"),
@@ -46,10 +45,10 @@ class Priced(NamedTuple):
 
 
 class AllInCosts(NamedTuple):
-    """`includes`: what is in the costs beside the hours, in words; `without`: what is not and why. `uncosted`: why outcomes have no cost."""
+    """`includes`: what is in the costs beside the hours; `without`: what is not and why. `uncosted`: why outcomes have no cost."""
 
     costs: tuple[Cost, ...]
-    includes: str = ""
+    includes: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     uncosted: str = ""
 
@@ -75,19 +74,19 @@ class _Beside:
 
     def added(self, cost: Cost, amount: float, volume: float | None) -> Cost:
         """The cost with its part. `volume`: outcomes a month, of which the cost is for `amount`; None: not known, or a run."""
-        assert cost.value is not None
-        words, value = list[str](), cost.value
+        assert cost.value is not None and cost.formula is not None
+        beside, value = list[SupportShare | MonthlyPart | HourlyPart](), cost.value
         if self.share:
             value += cost.value * self.share
-            words.append(f"{self.share:.4g} of it for support")
+            beside.append(SupportShare(self.share))
         if volume is not None and (usd := sum(self.monthly.values())):
             value += usd * amount / volume
-            words.append(f"{usd:,.10g} USD a month of {join_words(list(self.monthly))} × {amount:.10g} ÷ {volume:.6g} a month")
+            beside.append(MonthlyPart(usd, tuple(self.monthly), amount, volume))
         elif volume is None and cost.basis is not None and cost.basis.usd_per_hour and (usd := sum(self.hourly.values())):
             hours = cost.value / cost.basis.usd_per_hour * (cost.basis.share.fraction if cost.basis.share else 1.0)
             value += usd * hours
-            words.append(f"{usd:.6g} USD an instance-hour of {join_words(list(self.hourly))}")
-        return replace(cost, value=value, formula=" + ".join([cost.formula, *words])) if words else cost
+            beside.append(HourlyPart(usd, tuple(self.hourly)))
+        return replace(cost, value=value, formula=replace(cost.formula, beside=tuple(beside)))
 
 
 def all_in(
@@ -108,17 +107,17 @@ def all_in(
         volume = None if outcome is None or not declared else inputs.volume(outcome)
         if outcome is not None and cost.basis is not None and cost.basis.purchase == "serverless":
             cost = _scaled(inputs, cost, outcome, amount, volume, nodes)
-            uncosted = uncosted or cost.reason or ""
+            uncosted = uncosted or (cost.reason if isinstance(cost.reason, str) else "")
         found.append(cost if cost.value is None else beside.added(cost, amount, volume))
     if declared and any(u.what == "volume" for u in inputs.unknown):
         without = dict.fromkeys(beside.monthly, "the volume is declared in what was not measured") | without
     shared = [*(("support",) if beside.share else ()), *(beside.monthly if declared else beside.hourly)]
     if failing := unknown_loss(economics, provider.name, workload, measured):
         without[_INTERRUPTIONS] = failing
-    included = [item for item in _ITEMS if item in shared and item not in without]
+    included = tuple(item for item in _ITEMS if item in shared and item not in without)
     return AllInCosts(
         tuple(found),
-        join_words(included),
+        included,
         tuple(f"{i}: {without[i]}" for i in (*_ITEMS, _INTERRUPTIONS) if i in without and i not in known),
         uncosted,
     )
@@ -165,7 +164,7 @@ def _scaled(inputs: _TrialInputs, cost: Cost, outcome: Outcome, amount: float, v
     assert cost.basis is not None
 
     def unknown(reason: str) -> Cost:
-        return replace(cost, value=None, formula="", reason=reason)
+        return replace(cost, value=None, formula=None, reason=reason)
 
     suffix = AT_OFFERED_RATE if outcome.metric.endswith(AT_OFFERED_RATE) else ""
     served = next(o for o in COSTS if o.metric == f"cost_per_1k_requests{suffix}")
@@ -177,5 +176,4 @@ def _scaled(inputs: _TrialInputs, cost: Cost, outcome: Outcome, amount: float, v
         return unknown(found)
     hours = found.hours(requests)
     value = nodes * cost.basis.usd_per_hour * hours * amount / volume
-    words = f"{cost.basis.hour} × {format_significant(hours)} h of {MONTH_H:g} that it is up × {amount:.10g} ÷ {volume:.6g} {outcome.what} a month"
-    return replace(cost, value=value, formula=words)
+    return replace(cost, value=value, formula=Formula(TimeUp(hours, amount, volume, outcome.what)))

@@ -9,7 +9,7 @@ from datetime import date
 from functools import cached_property
 from typing import Any, Literal
 
-from plumbline.analysis.cost.interruptions import loss_rate, unknown_loss
+from plumbline.analysis.cost.interruptions import EndlessRun, Restarts, loss_rate, unknown_loss
 from plumbline.analysis.cost.scale_to_zero import ScaleToZero
 from plumbline.analysis.cost.scenarios import CostModel, FleetScenario, Range, Scenarios, Tornado, scenarios, tornado
 from plumbline.analysis.cost.trial_bill import BYTES
@@ -70,13 +70,13 @@ class HourlyPrice:
 @dataclass(frozen=True)
 class RateBasis:
     """What a rate rests on. `per_second`: outcomes at the load; `sustained`: requests at the highest rate that keeps the SLO, where
-    `steady` is what the steady phase offered. `restarts`: of a training that is interrupted, in words. `up`: the endpoint that scales to
+    `steady` is what the steady phase offered. `restarts`: of a training that is interrupted. `up`: the endpoint that scales to
     zero."""
 
     load: Literal["steady", "offered", "sustained"]
     per_second: float
     steady: float | None = None
-    restarts: str = ""
+    restarts: Restarts | None = None
     up: ScaleToZero | None = None
 
 
@@ -310,7 +310,7 @@ class CostForecast:
     model: CostModel | None = None
     price: str = ""
     rate: RateBasis | None = None
-    reason: str | None = None
+    reason: str | EndlessRun | None = None
     unknown: tuple[UnknownInput, ...] = ()
     sources: tuple[tuple[str, str], ...] = ()
     trials: tuple[str, ...] = ()
@@ -366,10 +366,9 @@ def cost_forecast(
     if isinstance(delivered, str):
         return CostForecast(*about, reason=delivered, price=priced.basis)
     loss = loss_rate(economics, provider.name, workload, purchase)
-    try:
-        stretched, restarts = (1.0, "") if loss is None else loss.stretch(case.expected)
-    except ValueError as error:
-        return CostForecast(*about, reason=str(error), price=priced.basis)
+    restarts = None if loss is None else loss.stretch(case.expected)
+    if isinstance(restarts, EndlessRun):
+        return CostForecast(*about, reason=restarts, price=priced.basis)
     if why := unknown_loss(economics, provider.name, workload, case.expected):
         remedy = f"node_failures: [{{provider: {provider.name}, failures: 0.0002/h, since: …, source: …}}]"
         remedy = f"declare them in economics.yaml, such as {remedy}" if economics.failures(provider.name) is None else _FAULT
@@ -383,7 +382,7 @@ def cost_forecast(
         scaled, rate = found, replace(delivered.basis, up=found[0])
     model = CostModel(
         price=priced.hourly,
-        rate=delivered.rate.times(1 / stretched),
+        rate=delivered.rate.times(1 / restarts.factor) if restarts else delivered.rate,
         utilisation=None if scaled else case.range("utilisation", "the cost is as if every paid hour delivered"),
         failure_rate=case.range("failure_rate", "the cost is as if nothing had to be done again"),
         egress=case.monthly_data("egress"),

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from plumbline.analysis.trial_sample import InterruptionRate
 from plumbline.declarations import AnyWorkload, TrainingJob
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.metrics.formatting import format_significant
 
 _HOUR_S = 3600.0
 
@@ -75,6 +75,23 @@ def _paid_s(run: InterruptedRun, per_s: float) -> float:
 
 
 @dataclass(frozen=True)
+class EndlessRun:
+    """Why there is no cost: at this rate a run practically never finishes."""
+
+    rate: InterruptionRate
+
+
+@dataclass(frozen=True)
+class Restarts:
+    """`factor`: paid time over the time without interruptions, of `run`, one checkpoint interval; 1 and no run where the restart was not
+    measured."""
+
+    rate: InterruptionRate
+    factor: float = 1.0
+    run: InterruptedRun | None = None
+
+
+@dataclass(frozen=True)
 class LossRate:
     """`per_hour`: interruptions of a whole run of `workload` an hour, each instance's rate times their number: one that is taken away stops
     all. `source`: who says so."""
@@ -83,20 +100,17 @@ class LossRate:
     source: str
     workload: TrainingJob
 
-    def __str__(self) -> str:
-        return f"{format_significant(self.per_hour)} interruptions an hour ({self.source})"
+    @property
+    def rate(self) -> InterruptionRate:
+        return InterruptionRate(self.per_hour, self.source)
 
-    def stretch(self, value: Callable[[str, str, str], float | None]) -> tuple[float, str]:
-        """Paid time over the time without interruptions, of one checkpoint interval, and in words what that rests on; 1 where the restart was
-        not measured. `value`: one number by metric, statistic and phase. ValueError if a run practically never ends."""
+    def stretch(self, value: Callable[[str, str, str], float | None]) -> Restarts | EndlessRun:
+        """What interruptions add to a run's paid time. `value`: one number by metric, statistic and phase."""
         if (found := measured_run(value, self.workload)) is None:
-            return 1.0, f"without {self}: restart_penalty was not measured"
+            return Restarts(self.rate)
         run, _ = found
         factor = expected_time(run, self.per_hour / _HOUR_S).held_s / expected_time(run, 0.0).held_s
-        if not math.isfinite(factor):
-            raise ValueError(f"at {self} a run practically never finishes")
-        again = "" if run.every_s is None else f" and half of {run.every_s + run.checkpoint_s:.4g} s again"
-        return factor, f"{self}, each {run.restart_s:.4g} s of restart{again}"
+        return Restarts(self.rate, factor, run) if math.isfinite(factor) else EndlessRun(self.rate)
 
 
 def loss_rate(economics: Economics, provider: str, workload: AnyWorkload | None, purchase: Purchase) -> LossRate | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import date
 
 from plumbline.analysis.cost.all_in import all_in
+from plumbline.analysis.cost.formula import Formula, SharedBills
 from plumbline.analysis.cost.interruptions import loss_rate
 from plumbline.analysis.cost.token_costs import UNCOUNTED, charged_usd, token_costs, token_rate
 from plumbline.analysis.cost.unit_costs import Cost, cost_per_finished_run, costs_of
@@ -62,7 +63,7 @@ def with_costs(
             loss=loss,
         )
         costs += (cost_per_finished_run(paid, trial.held_s, lost[trial.provider, trial.workload]),)
-        restarts = str(loss) if loss and trial.value("restart_penalty", "value", "recovery") is not None else ""
+        restarts = loss.rate if loss and trial.value("restart_penalty", "value", "recovery") is not None else None
         result.append(replace(_all_in(trial, costs, share, provider, workload, economics, on), restarts=restarts))
     return tuple(result)
 
@@ -121,5 +122,5 @@ def _cost_per_finished_run(provider: Provider, on: date, trial: TrialSample, tri
         "cost_per_finished_run",
         known[0] + sum(known[1:]) / finished,
         None,
-        f"bill of the run, and of {len(lost)} failed attempts shared by {finished}",
+        Formula(SharedBills(len(lost), finished)),
     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date
 
 from plumbline.analysis.cost.bill import Item, Line, Quantity, UnitPrice, Unknown
+from plumbline.analysis.cost.formula import ChargeByOutcome, Formula, TokenCharge
 from plumbline.analysis.cost.unit_costs import COSTS, Cost, MetricLookup, Outcome
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.token_rate import TokenRate
@@ -58,17 +58,6 @@ def token_lines(rate: TokenRate, usage: Sequence[TokenUsage], item: Item = "host
         yield Unknown(item, "the endpoint did not report cached tokens: all input is billed as not cached")
 
 
-@dataclass(frozen=True)
-class _Charge:
-    """The charge for the steady phase, in USD."""
-
-    usd: float
-    requests: int
-    input_tokens: int
-    output_tokens: int
-    formula: str
-
-
 def token_costs(provider: Provider, on: date, usage: Sequence[TokenUsage], measured: MetricLookup) -> tuple[Cost, ...]:
     """Every cost metric of one inference trial. The bill of a request does not depend on the rate: the costs at the sustained and at the offered
     rate are both those of the steady phase's requests; only the share that meets the SLO is of the rate."""
@@ -76,8 +65,9 @@ def token_costs(provider: Provider, on: date, usage: Sequence[TokenUsage], measu
     charge = rate if isinstance(rate, str) else _steady(rate, usage)
     total = None if isinstance(rate, str) else charged_usd(rate, usage)
     why = charge if isinstance(charge, str) else UNCOUNTED
-    whole = "tokens and requests of all phases, the first inference and the evaluation included"
-    costs = [Cost("cost_per_run", total, None, whole if total is not None else "", None if total is not None else why)]
+    costs = [
+        Cost("cost_per_run", total, None, Formula("all_charges")) if total is not None else Cost("cost_per_run", None, None, reason=why)
+    ]
     outcomes = [outcome for outcome in COSTS if outcome.kind == "inference"]
     if isinstance(charge, str):
         return (*costs, *(Cost(outcome.metric, None, None, reason=charge) for outcome in outcomes))
@@ -91,7 +81,7 @@ def charged_usd(rate: TokenRate, usage: Sequence[TokenUsage]) -> float | None:
     return float(sum(exact(line.cost.amount) for line in token_lines(rate, usage) if isinstance(line, Line)))
 
 
-def _steady(rate: TokenRate, usage: Sequence[TokenUsage]) -> _Charge | str:
+def _steady(rate: TokenRate, usage: Sequence[TokenUsage]) -> TokenCharge | str:
     rows = [row for row in usage if row.phase == "steady"]
     requests = sum(row.requests for row in rows)
     if not requests:
@@ -100,11 +90,10 @@ def _steady(rate: TokenRate, usage: Sequence[TokenUsage]) -> _Charge | str:
     assert usd is not None
     read, written = sum(row.input_tokens for row in rows), sum(row.output_tokens for row in rows)
     cached = sum(row.cached_tokens or 0 for row in rows)
-    formula = f"{usd:.6g} USD for {requests:,} requests with {read:,} input tokens ({cached:,} cached) and {written:,} output tokens"
-    return _Charge(usd, requests, read, written, formula)
+    return TokenCharge(usd, requests, read, cached, written)
 
 
-def _cost(outcome: Outcome, charge: _Charge, measured: MetricLookup) -> Cost:
+def _cost(outcome: Outcome, charge: TokenCharge, measured: MetricLookup) -> Cost:
     units: float = {
         "request_throughput": charge.requests,
         "input_token_throughput": charge.input_tokens,
@@ -119,7 +108,7 @@ def _cost(outcome: Outcome, charge: _Charge, measured: MetricLookup) -> Cost:
         return Cost(outcome.metric, None, None, reason=f"{outcome.rate} was 0: no outcome was delivered")
     assert outcome.amount is not None
     value = charge.usd * outcome.amount / units
-    return Cost(outcome.metric, value, None, f"{charge.formula} ÷ {units:.6g} {outcome.what} × {outcome.amount:.10g}")
+    return Cost(outcome.metric, value, None, Formula(ChargeByOutcome(charge, units, outcome.what, outcome.amount)))
 
 
 def _good_share(measured: MetricLookup, phase: str) -> float | None:

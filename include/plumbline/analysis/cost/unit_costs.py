@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
-from plumbline.analysis.cost.interruptions import LossRate
+from plumbline.analysis.cost.formula import Formula, HeldTime, TimeAtRate
+from plumbline.analysis.cost.interruptions import EndlessRun, LossRate
 from plumbline.analysis.prices.book import Basis, Quote
 from plumbline.analysis.trial_sample import SUSTAINED, TrialSample, WorkloadKind
 from plumbline.metrics import Phase, leading_names
@@ -23,13 +25,14 @@ MetricLookup = Callable[[str, str, str], float | None]
 
 @dataclass(frozen=True)
 class Cost:
-    """One cost in USD. `value` is None exactly when `reason` says why; `formula` shows the arithmetic with its numbers; `phase`: see `phase_of`."""
+    """One cost in USD. `value` is None exactly when `reason` says why; `formula`: how it was computed, None without a value; `phase`: see
+    `phase_of`."""
 
     metric: str
     value: float | None
     basis: Basis | None
-    formula: str = ""
-    reason: str | None = None
+    formula: Formula | None = None
+    reason: str | EndlessRun | None = None
 
     @property
     def phase(self) -> Phase:
@@ -163,20 +166,21 @@ def costs_of(
             costs.append(Cost(outcome.metric, None, quote.basis, reason="the size of one epoch is not known"))
         else:
             cost = cost_of_outcome(outcome, quote, amount, outcome.delivered(measured), nodes)
-            if loss is not None and cost.value is not None:
+            if loss is not None:
                 cost = _with_restarts(cost, loss, measured)
-            left_out = outcome.left_out(measured) if cost.value is not None else ""
-            costs.append(replace(cost, formula=f"{cost.formula}; without {left_out}, which were not measured") if left_out else cost)
+            if cost.formula is not None:
+                cost = replace(cost, formula=replace(cost.formula, left_out=outcome.left_out(measured)))
+            costs.append(cost)
     return tuple({cost.metric: cost for cost in costs}.values())
 
 
 def _with_restarts(cost: Cost, loss: LossRate, measured: MetricLookup) -> Cost:
-    assert cost.value is not None
-    try:
-        factor, words = loss.stretch(measured)
-    except ValueError as error:
-        return replace(cost, value=None, formula="", reason=str(error))
-    return replace(cost, value=cost.value * factor, formula=f"{cost.formula} × {factor:.6g} ({words})")
+    if cost.value is None or cost.formula is None:
+        return cost
+    restarts = loss.stretch(measured)
+    if isinstance(restarts, EndlessRun):
+        return replace(cost, value=None, formula=None, reason=restarts)
+    return replace(cost, value=cost.value * restarts.factor, formula=replace(cost.formula, restarts=restarts))
 
 
 def cost_per_run(quote: Quote, held_s: float | None) -> Cost:
@@ -190,7 +194,7 @@ def _cost_of_time(metric: str, quote: Quote, seconds: float | None, unknown: str
         return Cost(metric, None, None, reason=quote.reason)
     if seconds is None:
         return Cost(metric, None, quote.basis, reason=unknown)
-    return Cost(metric, quote.basis.usd_per_hour * seconds / HOUR_S, quote.basis, f"{quote.basis.hour} × {seconds:.4g} s")
+    return Cost(metric, quote.basis.usd_per_hour * seconds / HOUR_S, quote.basis, Formula(HeldTime(seconds)))
 
 
 def cost_per_finished_run(quote: Quote, held_s: float | None, lost_s: float | None) -> Cost:
@@ -204,8 +208,7 @@ def cost_per_finished_run(quote: Quote, held_s: float | None, lost_s: float | No
     if lost_s is None:
         return Cost("cost_per_finished_run", None, quote.basis, reason="the time that failed attempts held the provider was not recorded")
     price = quote.basis.usd_per_hour
-    formula = f"{quote.basis.hour} × ({held_s:.4g} s + {lost_s:.4g} s of failed attempts)"
-    return Cost("cost_per_finished_run", price * (held_s + lost_s) / HOUR_S, quote.basis, formula)
+    return Cost("cost_per_finished_run", price * (held_s + lost_s) / HOUR_S, quote.basis, Formula(HeldTime(held_s, lost_s)))
 
 
 def cost_of_outcome(outcome: Outcome, quote: Quote, amount: float, per_second: float | None, nodes: int = 1) -> Cost:
@@ -218,11 +221,10 @@ def cost_of_outcome(outcome: Outcome, quote: Quote, amount: float, per_second: f
         return Cost(outcome.metric, None, quote.basis, reason=f"{outcome.numbers[-1][0]} was {per_second:g}: no outcome was delivered")
     price = quote.basis.usd_per_hour
     value = nodes * price / HOUR_S * amount / per_second
-    several = f"{nodes} nodes × " if nodes > 1 else ""
-    where = f" at the {'highest rate that keeps the SLO' if outcome.sustained else 'offered rate'}" if outcome.kind == "inference" else ""
-    return Cost(
-        outcome.metric, value, quote.basis, f"{several}{quote.basis.hour} × {amount:.10g} {outcome.what} ÷ {per_second:.6g}/s{where}"
-    )
+    load: Literal["sustained", "offered"] | None = None
+    if outcome.kind == "inference":
+        load = "sustained" if outcome.sustained else "offered"
+    return Cost(outcome.metric, value, quote.basis, Formula(TimeAtRate(nodes, amount, outcome.what, per_second, load)))
 
 
 def not_measured(outcome: Outcome) -> str:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from plumbline.analysis.cost.unit_costs import phase_of
 from plumbline.analysis.decisions.decide import cost_gap, decide, gate_of
-from plumbline.analysis.scorecards.criteria import Outcome, judge_all, margin
+from plumbline.analysis.decisions.decision import Note
+from plumbline.analysis.scorecards.criteria import CriterionBasis, Outcome, judge_all, margin
 from plumbline.analysis.scorecards.scorecard import last_attempts
 from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
 from plumbline.declarations import AnyCriterion, Criterion, Preference
@@ -27,6 +28,7 @@ class Requirements:
 @dataclass(frozen=True)
 class Missed:
     """One requirement that is not met. `value` (the median) and `limit`, if known, in `unit`; `margin` as a fraction of the limit, negative: outside.
+    `explanation`: of a criterion what its verdict rests on; of a stored one in words.
 
     `outcome`: fail, mixed (some repeats break what every one must keep) or insufficient (not measured, or too little to say).
     """
@@ -38,7 +40,7 @@ class Missed:
     value: float | None
     margin: float | None
     outcome: Outcome
-    explanation: str
+    explanation: str | CriterionBasis
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Setup:
     """One provider. `cost` in USD per outcome, the median over usable repeats in an interval whose true confidence is `coverage`.
 
     `missed`: requirements that it does not meet, each with its value, limit and margin; empty: it meets all. `why_not`: the same and
-    what else keeps it out, in words. `probability_cheapest`: among those that meet the requirement; None: see the answer's note.
+    what else keeps it out; of a stored one in words. `probability_cheapest`: among those that meet the requirement; None: see the answer's note.
     """
 
     provider: str
@@ -58,7 +60,7 @@ class Setup:
     n: int
     probability_cheapest: float | None
     missed: tuple[Missed, ...]
-    why_not: tuple[str, ...]
+    why_not: tuple[str | Missed, ...]
     trials: tuple[str, ...]
 
 
@@ -71,7 +73,7 @@ class Cheapest:
     metric: str
     requirements: tuple[str, ...]
     setups: tuple[Setup, ...]
-    note: str
+    note: Note
 
     @property
     def answer(self) -> Setup | None:
@@ -100,9 +102,8 @@ def _setup(provider: str, requirements: Requirements, cost_metric: str, trials: 
     costs = [(t.trial_id, v) for t in trials if t.usable and (v := t.value(cost_metric, "value", phase_of(cost_metric))) is not None]
     pooled = pooled_fields([v for _, v in costs])
     apart = [t.apart for t in trials if t.apart][:1]
-    why_not = [*apart, *(f"{j.text}: {j.explanation}" for j in missed)] + (
-        [] if costs else [cost_gap(cost_metric, trials) or f"{cost_metric} is not known"]
-    )
+    gaps = [] if costs else [cost_gap(cost_metric, trials) or f"{cost_metric} is not known"]
+    why_not: tuple[str | Missed, ...] = (*apart, *missed, *gaps)
     return Setup(
         provider=provider,
         meets=not why_not,
@@ -110,7 +111,7 @@ def _setup(provider: str, requirements: Requirements, cost_metric: str, trials: 
         **{name: pooled[name] for name in ("low", "high", "coverage", "n")},
         probability_cheapest=None,
         missed=missed,
-        why_not=tuple(why_not),
+        why_not=why_not,
         trials=tuple(trial_id for trial_id, _ in costs) or tuple(t.trial_id for t in trials if t.usable),
     )
 
@@ -127,11 +128,12 @@ def _missed_requirements(requirements: Requirements, trials: Sequence[TrialSampl
             reasons.append(Missed(criterion.text, criterion.metric, gate.unit, gate.limit, gate.value, inside, outcome, why))
     for judged in judge_all(requirements.acceptance, trials):
         if judged.outcome != "pass" and judged.text not in {m.text for m in reasons}:
-            reasons.append(Missed(**{name: getattr(judged, name) for name in Missed.__dataclass_fields__}))
+            number = (judged.metric, judged.unit, judged.limit, judged.value, judged.margin)
+            reasons.append(Missed(judged.text, *number, judged.outcome, judged.basis))
     return tuple(reasons)
 
 
-def _chances(requirements: Requirements, cost_metric: str, trials: Sequence[TrialSample]) -> tuple[dict[str, float | None], str]:
+def _chances(requirements: Requirements, cost_metric: str, trials: Sequence[TrialSample]) -> tuple[dict[str, float | None], Note]:
     """Probability of each to be the cheapest: a decision by cost alone, in which the gates may close by chance."""
     if not trials:
         return {}, ""
@@ -142,7 +144,7 @@ def _chances(requirements: Requirements, cost_metric: str, trials: Sequence[Tria
     return {r.provider: r.probability_first for r in decision.ranking}, decision.note
 
 
-def _note(setups: Sequence[Setup], note: str) -> str:
+def _note(setups: Sequence[Setup], note: Note) -> Note:
     if not setups:
         return "No provider ran this workload."
     able = [s for s in setups if s.meets]

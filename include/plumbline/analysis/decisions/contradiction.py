@@ -11,7 +11,6 @@ from statistics import median
 
 from plumbline.analysis.trial_sample import SUSTAINED, TrialSample
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import format_name
 
 FASTER = 1.5
 """From so much in every probe a provider is faster beyond what a workload could turn round."""
@@ -36,15 +35,6 @@ class Contradiction:
     probed: float
     metric: str
     ratio: float
-
-    @property
-    def text(self) -> str:
-        probes = " and ".join(format_name(name) for name in self.probes)
-        return (
-            f"{self.faster} is at least {self.probed:.1f} times as fast as {self.slower} in every probe ({probes}), and its "
-            f"{format_name(self.metric)} on {self.workload} is {self.ratio:.2f} times that of {self.slower}: something between the hardware and "
-            "the workload decides, so no certainty is given."
-        )
 
 
 def contradictions(providers: Iterable[str], trials: Sequence[TrialSample]) -> tuple[Contradiction, ...]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from plumbline.analysis.cost.unit_costs import phase_of, sustained
 from plumbline.analysis.decisions.contradiction import contradictions
-from plumbline.analysis.decisions.decision import Column, Decision, Gate, Ranked
+from plumbline.analysis.decisions.decision import ClosedGate, Column, Decision, Gate, Note, Ranked
 from plumbline.analysis.decisions.probability import probabilities
 from plumbline.analysis.decisions.value_functions import Array, describe_value_function, log_values, log_worths, worth
 from plumbline.analysis.scorecards.comparison_class import ComparedTrial, ComparisonClass, classify_comparison
@@ -31,10 +31,8 @@ from plumbline.analysis.trial_sample import SUSTAINED, TrialSample, WorkloadKind
 from plumbline.declarations import Criterion, Preference
 from plumbline.declarations.teams import CERTAINTY
 from plumbline.metrics import METRICS, is_of_provider
-from plumbline.metrics.formatting import format_percent
 
 DRAWS = 4000
-_NOT_MET = "is not met"
 SEED = 20260801
 
 
@@ -125,8 +123,7 @@ def decide(team: str, kind: WorkloadKind, preference: Preference, trials: Sequen
     ]
     rest = [c for c in candidates if not c.eligible]
     blind = [c for c in columns if no_sweep(c.metric, [t for t in counted if t.workload == c.workload])]
-    note = " ".join([*(one.text for one in against), _note(candidates, eligible, own)])
-    reason = _cannot_tell(blind) if blind else note.strip()
+    note: Note = _cannot_tell(blind) if blind else (*against, *_note(candidates, eligible, own))
     compared = ComparisonClass()
     if draws:
         names, costs = {c.provider for c in eligible}, any(c.unit == "USD" for c in columns)
@@ -142,7 +139,7 @@ def decide(team: str, kind: WorkloadKind, preference: Preference, trials: Sequen
         tuple(dict.fromkeys(preference.workloads)),
         columns,
         (*ranked, *rest),
-        reason,
+        note,
         SEED,
         draws,
         compared,
@@ -178,9 +175,9 @@ def _candidate(provider: str, preference: Preference, columns: Sequence[Column],
     apart = [t.apart for t in trials if t.apart][:1]
     gaps = dict.fromkeys(_gap(c, trials) for c, value in zip(columns, values, strict=True) if value is None)
     criteria = [gate for _ in preference.workloads for gate in preference.gates]
-    closed = [(g, c) for g, c in zip(gates, criteria, strict=True) if not g.passed]
-    why_not = apart or [*gaps] + [f'gate "{g.text}" on {g.workload} {_closed(g, c, trials)}' for g, c in closed]
-    gates = tuple(replace(g, shown=g.passed or _closed(g, c, trials) == _NOT_MET) for g, c in zip(gates, criteria, strict=True))
+    closed = [None if g.passed else _closed(g, c, trials) for g, c in zip(gates, criteria, strict=True)]
+    why_not: list[str | ClosedGate] = [*apart] or [*gaps, *(why for why in closed if why is not None)]
+    gates = tuple(replace(g, shown=why is None or why.why == "not_met") for g, why in zip(gates, closed, strict=True))
     usable = [t for t in trials if t.usable]
     wanted = {(c.workload, c.metric, c.statistic, c.phase) for c in columns}
     wanted |= {(w, g.metric, g.statistic, g.phase) for w in preference.workloads for g in preference.gates}
@@ -188,15 +185,15 @@ def _candidate(provider: str, preference: Preference, columns: Sequence[Column],
     return Ranked(provider, not why_not, None, None, values, None, gates, tuple(why_not), n, tuple(t.trial_id for t in usable))
 
 
-def _closed(gate: Gate, criterion: Criterion, trials: Sequence[TrialSample]) -> str:
+def _closed(gate: Gate, criterion: Criterion, trials: Sequence[TrialSample]) -> ClosedGate:
     """Why a gate is not passed. A number of the provider is judged on what is certain; where what may be would pass, that is said."""
     if gate.value is None:
-        known = NOT_KNOWN.get(criterion.metric)
-        return f"is not shown: {known}" if known else "was not measured"
+        unknown = NOT_KNOWN.get(criterion.metric, "")
+        return ClosedGate(gate.text, gate.workload, "not_known" if unknown else "not_measured", unknown)
     number = trials[0].number(criterion.metric, criterion.statistic, criterion.phase) if is_of_provider(criterion.metric) else None
     if number is not None and number.ci_high is not None and criterion.op == ">=" and criterion.met_by(number.ci_high):
-        return f"is not shown: at least {format_percent(gate.value, 3)}, at most {format_percent(number.ci_high, 3)}; the rest is unknown"
-    return _NOT_MET
+        return ClosedGate(gate.text, gate.workload, "unproven", at_least=gate.value, at_most=number.ci_high)
+    return ClosedGate(gate.text, gate.workload, "not_met")
 
 
 def _gap(column: Column, trials: Sequence[TrialSample]) -> str:
@@ -242,16 +239,16 @@ def _cannot_tell(blind: Sequence[Column]) -> str:
     )
 
 
-def _note(candidates: Sequence[Ranked], eligible: Sequence[Ranked], trials: Sequence[TrialSample]) -> str:
+def _note(candidates: Sequence[Ranked], eligible: Sequence[Ranked], trials: Sequence[TrialSample]) -> list[str]:
     if not candidates:
-        return "No provider ran this team's workloads."
+        return ["No provider ran this team's workloads."]
     if not eligible:
-        return "No provider is eligible; each one shows its reasons."
+        return ["No provider is eligible; each one shows its reasons."]
     if len(eligible) == 1:
-        return f"Only {eligible[0].provider} is eligible: there is nothing to choose between."
+        return [f"Only {eligible[0].provider} is eligible: there is nothing to choose between."]
     few = min(eligible, key=lambda c: c.n)
     if few.n < 2:
-        return f"{few.provider} has only {few.n} usable repeat of some number; a probability needs two."
+        return [f"{few.provider} has only {few.n} usable repeat of some number; a probability needs two."]
     notes = []
     if few.n < 6:
         notes.append(f"Probabilities rest on as few as {few.n} repeats and are indicative.")
@@ -263,7 +260,7 @@ def _note(candidates: Sequence[Ranked], eligible: Sequence[Ranked], trials: Sequ
     if single := sorted({provider for (provider, _), slots in pairs.items() if len(slots) == 1}):
         who = "All repeats" if len(single) == len(names) else f"The repeats of {', '.join(single)}"
         notes.append(f"{who} ran at one time of day; variation over the day is assumed, not measured.")
-    return " ".join(notes)
+    return notes
 
 
 def no_sweep(metric: str, trials: Sequence[TrialSample]) -> bool:

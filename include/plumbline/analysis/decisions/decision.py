@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from plumbline.analysis.decisions.contradiction import Contradiction
 from plumbline.analysis.scorecards.comparison_class import ComparisonClass
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.declarations.teams import CERTAINTY
@@ -48,8 +49,25 @@ class Gate:
 
 
 @dataclass(frozen=True)
+class ClosedGate:
+    """A gate that keeps a provider out: not met, not measured, `not_known` for the reason `unknown`, or `unproven`, where what is certain of the
+    number, `at_least`, does not meet it and what may be, `at_most`, would."""
+
+    text: str
+    workload: str
+    why: Literal["not_met", "not_measured", "not_known", "unproven"]
+    unknown: str = ""
+    at_least: float | None = None
+    at_most: float | None = None
+
+
+Note = str | tuple[str | Contradiction, ...]
+"""What a ranking cannot say, part by part; of a stored one in words."""
+
+
+@dataclass(frozen=True)
 class Ranked:
-    """One provider. `score` and `ratios` are None when it is not eligible, `why_not` says why.
+    """One provider. `score` and `ratios` are None when it is not eligible, `why_not` says why; of a stored one in words.
 
     `ratios`: the value from 0 to 1 of each column's number, its ratio to the best eligible provider's where nothing else is declared.
     `probability_first` (among those that are eligible) is None when it cannot be computed: the decision's note says why. `n`: usable
@@ -63,7 +81,7 @@ class Ranked:
     values: tuple[float | None, ...] = ()
     ratios: tuple[float, ...] | None = None
     gates: tuple[Gate, ...] = ()
-    why_not: tuple[str, ...] = ()
+    why_not: tuple[str | ClosedGate, ...] = ()
     n: int = 0
     trials: tuple[str, ...] = ()
 
@@ -90,7 +108,7 @@ class Decision:
     workloads: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
     ranking: tuple[Ranked, ...] = ()
-    note: str = ""
+    note: Note = ""
     seed: int = 0
     draws: int = 0
     comparison: ComparisonClass = field(default_factory=ComparisonClass)

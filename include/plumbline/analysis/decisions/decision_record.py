@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as validated
-from pydantic_core import to_jsonable_python
 
 from plumbline.analysis.decisions.cheapest import Cheapest
-from plumbline.analysis.decisions.current_results import CurrentResults, ExcludedSeries, TeamDecision
+from plumbline.analysis.decisions.current_results import ExcludedSeries, TeamDecision
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.sensitivity import PriceSwing, WeightSwing
-from plumbline.analysis.prices.book import Quote
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import digest
 from plumbline.declarations.providers.rates import Purchase
@@ -58,7 +55,8 @@ class PreviousChoice:
 
 @validated(frozen=True)
 class DecisionDocument(Decision):
-    """The question, the ranking, prices with their basis, what would change it, and the cheapest setup of each workload.
+    """The question, the ranking, prices with their basis, what would change it, and the cheapest setup of each workload. Its note and its reasons
+    are text: `words.decision_record` makes it.
 
     `campaigns`: by provider, those whose trials count. `inputs`: None of an older version's. `why`: the occasion; `after`: the id of the
     decision before, `before` what it chose if it had the same question, `instead_of` its first if that was another. A live decision has no
@@ -101,40 +99,8 @@ class DecisionDocument(Decision):
 
 
 _DOCUMENT = TypeAdapter(DecisionDocument)
-_OWN_COLUMNS = {"decision_id", "decided_at", "team", "kind"}
+OWN_COLUMNS = {"decision_id", "decided_at", "team", "kind"}
 """Fields that the archive keeps beside the detail."""
-
-
-def ranking_document(decided: TeamDecision, listed: TeamDecision | None = None) -> DecisionDocument:
-    """A live decision without what takes long: what would change it, and the cheapest setups. `listed`: among those that rank first."""
-    current, excerpt = decided.current, listed or decided
-    return DecisionDocument(
-        **{name: getattr(excerpt.decision, name) for name in Decision.__dataclass_fields__},
-        day=current.day,
-        purchase=current.purchase,
-        simulated=bool(current.simulated),
-        preference=decided.preference.model_dump(mode="json", exclude_defaults=True),
-        inputs=input_hashes(decided),
-        prices={name: _price(current, name, quote) for name, quote in excerpt.prices.items()},
-        campaigns=_campaigns(current),
-        left_out=current.left_out,
-    )
-
-
-def decision_document(decided: TeamDecision, listed: TeamDecision | None = None) -> DecisionDocument:
-    """A live decision. `listed`: the same among the providers that rank first, for an excerpt: price sensitivity takes long with hundreds."""
-    return replace(
-        ranking_document(decided, listed),
-        weight_swings=decided.weight_swings,
-        price_swings=(listed or decided).price_swings,
-        cheapest=decided.cheapest,
-    )
-
-
-def decision_detail(document: DecisionDocument) -> dict[str, Any]:
-    """The document as the archive keeps it: plain values for JSON; what is unknown is null."""
-    plain: dict[str, Any] = to_jsonable_python(document, exclude=_OWN_COLUMNS, inf_nan_mode="null")
-    return plain
 
 
 def read_decision(row: DecisionView) -> DecisionDocument | None:
@@ -144,7 +110,7 @@ def read_decision(row: DecisionView) -> DecisionDocument | None:
         detail["ranking"] = ({"provider": row.winner, "eligible": True, "probability_first": row.probability},)
     try:
         return _DOCUMENT.validate_python(
-            {**{name: value for name, value in detail.items() if value is not None}, **{name: getattr(row, name) for name in _OWN_COLUMNS}}
+            {**{name: value for name, value in detail.items() if value is not None}, **{name: getattr(row, name) for name in OWN_COLUMNS}}
         )
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
@@ -174,21 +140,3 @@ def input_hashes(decided: TeamDecision) -> Inputs:
 
 def _of_provider(trial: TrialSample) -> list[float | None]:
     return [m.value for m in trial.metrics if is_of_provider(m.metric)]
-
-
-def _price(current: CurrentResults, provider: str, quote: Quote) -> PriceAtDecision:
-    accelerator = current.providers[provider].accelerator
-    unit = "core-hour" if accelerator.kind == "cpu" else "GPU-hour"
-    if quote.basis is None:
-        return PriceAtDecision(unit=unit, unknown=quote.reason)
-    usd = quote.basis.usd_per_hour
-    return PriceAtDecision(usd, usd / accelerator.count, unit, quote.basis.since, quote.basis.source)
-
-
-def _campaigns(current: CurrentResults) -> dict[str, tuple[str, ...]]:
-    by_provider: dict[str, set[str]] = defaultdict(set)
-    apart = {t.provider for t in current.trials if t.apart}
-    for (provider, _), campaign in current.campaigns.items():
-        if provider not in apart:
-            by_provider[provider].add(campaign)
-    return {provider: tuple(sorted(campaigns)) for provider, campaigns in sorted(by_provider.items())}

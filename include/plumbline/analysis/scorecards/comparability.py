@@ -162,5 +162,5 @@ def _limited(cards: Sequence[Scorecard]) -> list[Incomparable]:
     classified = classify_comparison(ComparedTrial(c.provider, conditions, c.charged) for c in cards for conditions in c.conditions)
     names = tuple(dict.fromkeys(c.provider for c in cards))
     cautions = [("native_stack", f"each provider's own stack: {', '.join(classified.differences)}")] if classified.differences else []
-    cautions += [(each.code, each.text) for each in classified.limitations]
+    cautions += [(each.code, each.text) for each in classified.limitations if isinstance(each.text, str)]  # cards carry no restarts
     return [Incomparable(cards[0].kind, cards[0].workload, names, text, "caution", code) for code, text in cautions]

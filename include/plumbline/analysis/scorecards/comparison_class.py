@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from plumbline.analysis.prices.book import OTHER_GPUS, OTHER_GPUS_TEXT, InstanceShare
-from plumbline.analysis.trial_sample import Conditions
+from plumbline.analysis.trial_sample import Conditions, InterruptionRate
 from plumbline.metrics.names import names_by_text
 
-_NAMED = 3
+MOST_NAMED = 3
 """Providers that a limitation names one by one."""
 
 IMAGE = "container.image_digest"
@@ -45,12 +45,26 @@ ProvidersByValue = Mapping[str, list[str]]
 
 
 @dataclass(frozen=True)
+class ExpectedRestarts:
+    """(provider, the rate whose restarts its costs include)."""
+
+    rates: tuple[tuple[str, InterruptionRate], ...]
+
+
+@dataclass(frozen=True)
+class CostIncludes:
+    """(items that costs include beside the hours, the providers in words)."""
+
+    items: tuple[tuple[tuple[str, ...], str], ...]
+
+
+@dataclass(frozen=True)
 class Limitation:
     """A limitation that a reader of a comparison must know. `code`: gpu_class, other_gpus_alike, expected_restarts, cost_includes or
-    cost_without."""
+    cost_without. `text`: a sentence, or what `words.comparisons` makes one of; a stored one is a sentence."""
 
     code: str
-    text: str
+    text: str | ExpectedRestarts | CostIncludes
 
 
 @dataclass(frozen=True)
@@ -61,14 +75,6 @@ class ComparisonClass:
     differences: tuple[str, ...] = ()
     limitations: tuple[Limitation, ...] = ()
 
-    @property
-    def line(self) -> str:
-        """All of it in one line; empty if there is nothing to say."""
-        parts = []
-        if self.kind is not None:
-            parts.append(f"Comparison class: {self.kind}{': ' if self.differences else ''}{', '.join(self.differences)}.")
-        return " ".join([*parts, *(f"{each.text}." for each in self.limitations)])
-
 
 class ComparedTrial(NamedTuple):
     """A usable trial's part in a comparison."""
@@ -76,8 +82,8 @@ class ComparedTrial(NamedTuple):
     provider: str
     conditions: Conditions | None
     share: InstanceShare | None
-    restarts: str = ""
-    includes: str = ""
+    restarts: InterruptionRate | None = None
+    includes: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
 
 
@@ -122,16 +128,15 @@ def _shares(measured: Iterable[ComparedTrial]) -> list[Limitation]:
     if not charged:
         return []
     parts = names_by_text((provider, f"{share.gpus} of {share.of} GPUs charged") for provider, share in charged.items())
-    named = ((part, names if len(names) <= _NAMED else [f"{len(names)} providers"]) for part, names in parts.items())
+    named = ((part, names if len(names) <= MOST_NAMED else [f"{len(names)} providers"]) for part, names in parts.items())
     who = ", ".join(f"{name} ({part})" for part, names in named for name in names)
     return [Limitation(OTHER_GPUS, f"Cost of {who} {OTHER_GPUS_TEXT}")]
 
 
 def _restarts(measured: Iterable[ComparedTrial]) -> list[Limitation]:
     """Providers whose costs include the restarts that their declared interruptions make expected."""
-    rates = names_by_text((each.provider, each.restarts) for each in measured if each.restarts)
-    named = (f"{rate}: {', '.join(names) if len(names) <= _NAMED else f'{len(names)} providers'}" for rate, names in rates.items())
-    return [Limitation("expected_restarts", f"Cost includes expected restarts and repeated work of {'; '.join(named)}")] if rates else []
+    rates = tuple((each.provider, each.restarts) for each in measured if each.restarts is not None)
+    return [Limitation("expected_restarts", ExpectedRestarts(rates))] if rates else []
 
 
 def _beside(measured: Iterable[ComparedTrial]) -> list[Limitation]:
@@ -142,7 +147,7 @@ def _beside(measured: Iterable[ComparedTrial]) -> list[Limitation]:
     def of(names: list[str]) -> str:
         if sorted(names) == everyone and len(names) > 1:
             return "all"
-        return ", ".join(names) if len(names) <= _NAMED else f"{len(names)} providers"
+        return ", ".join(names) if len(names) <= MOST_NAMED else f"{len(names)} providers"
 
     with_it = names_by_text((each.provider, each.includes) for each in trials if each.includes)
     by_item = names_by_text((each.provider, text) for each in trials for text in each.without)
@@ -152,8 +157,7 @@ def _beside(measured: Iterable[ComparedTrial]) -> list[Limitation]:
         reasons.setdefault((why, of(names)), []).append(item)
     found = []
     if with_it:
-        included = "; ".join(f"{items} ({of(names)})" for items, names in with_it.items())
-        found.append(Limitation("cost_includes", f"Cost includes, beside the hours, {included}"))
+        found.append(Limitation("cost_includes", CostIncludes(tuple((items, of(names)) for items, names in with_it.items()))))
     if reasons:
         missing = "; ".join(f"{', '.join(items)} ({who}: {why})" for (why, who), items in reasons.items())
         found.append(Limitation("cost_without", f"Cost is without {missing}"))

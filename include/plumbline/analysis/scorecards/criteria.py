@@ -3,17 +3,19 @@
 The rule. A criterion is a promise about every run, so it is judged over the repeats one by one, not over an average:
 
 - insufficient: no usable repeat measured the number, or fewer than half of the planned trials did (what is missing could decide it); a
-  repeat whose requests are too few for the tail in question did not measure it, and the explanation says how many it takes; NaN and a
-  latency of 0 are no measurement either. This is
-  never a pass and never a fail, and neither is a relative criterion ("within 10% of baseline") whose reference is not known yet
+  repeat whose requests are too few for the tail in question did not measure it, and the verdict says how many it takes; NaN and a
+  latency of 0 are no measurement either. This is never a pass and never a fail, and neither is a
+  relative criterion ("within 10% of baseline") whose reference is not known yet
 - fail: the median of the repeats does not meet the limit
 - mixed: the median does, some repeat does not; not a pass, since one run in so many would break the promise
 - pass: every usable repeat meets the limit
 
 A percentile that so many failed requests reach that it has no value is infinite, and fails. The confidence that each repeat's sample
-allows stands in the explanation: a limit inside a repeat's 95 % interval, and a percentile that has none yet.
+allows is a caveat of the verdict: a limit inside a repeat's 95 % interval, and a percentile that has none yet.
 
-The margin is the distance of the median from the limit, as a fraction of the limit, positive on the good side."""
+The margin is the distance of the median from the limit, as a fraction of the limit, positive on the good side.
+
+A verdict carries what it rests on as values; `words.criteria` explains it."""
 
 from __future__ import annotations
 
@@ -26,9 +28,8 @@ from typing import Literal
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import Criterion, RelativeCriterion
 from plumbline.declarations.workloads.workload import PER_REQUEST_LATENCIES, REQUEST_SHARES, insufficient_observations
-from plumbline.judgement import Judgement, broken, is_measured, judges, met, not_shown
-from plumbline.metrics import LENGTH_DEPENDENT, NATURAL_LENGTHS, metric_of
-from plumbline.metrics.formatting import format_quantity
+from plumbline.judgement import is_measured
+from plumbline.metrics import LENGTH_DEPENDENT, metric_of
 from plumbline.metrics.proportions import (
     CONFIDENCE,
     QUANTILES,
@@ -40,6 +41,60 @@ from plumbline.metrics.proportions import (
 from plumbline.metrics.rows import MetricRow
 
 Outcome = Literal["pass", "mixed", "fail", "insufficient"]
+CriterionEvidence = Literal[
+    "no_reference",
+    "the_trial_is_unusable",
+    "the_trial_is_silent",
+    "all_are_silent",
+    "most_are_silent",
+    "the_repeat_meets",
+    "the_repeat_breaks",
+    "the_median_breaks",
+    "some_break",
+    "all_meet",
+]
+"""What the repeats show; `no_reference`: a relative criterion has no limit yet."""
+
+
+@dataclass(frozen=True)
+class LimitInside:
+    """The limit lies inside the 95 % interval of `repeats` repeats, of which the widest is from `low` to `high`. `settled_by`: requests that would
+    settle a share that stays what it is; None of other metrics."""
+
+    repeats: int
+    low: float
+    high: float
+    unit: str
+    settled_by: int | None = None
+
+
+@dataclass(frozen=True)
+class NoInterval:
+    """`repeats` repeats have too few observations, the smallest `fewest`, for an interval of their percentile, which takes `least`."""
+
+    repeats: int
+    fewest: int
+    least: int
+
+
+@dataclass(frozen=True)
+class CriterionBasis:
+    """What a verdict rests on. `met` of `n` repeats that measured it, of `planned` trials; `reported`: repeats that have the number,
+    with or without a value. `reference`: the provider whose result is missing; empty: the baseline's. `too_small`: why a sample cannot answer.
+    `never_reached`: repeats whose percentile so many failed requests reach that it is infinite. `natural`: answers had their own lengths."""
+
+    shows: CriterionEvidence
+    met: int
+    n: int
+    planned: int
+    statistic: str
+    reported: int = 0
+    reference: str = ""
+    too_small: str = ""
+    never_reached: int = 0
+    inside: LimitInside | None = None
+    no_interval: NoInterval | None = None
+    natural: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,20 +117,7 @@ class CriterionVerdict:
     n: int
     planned: int
     trials: tuple[str, ...]
-    explanation: str
-
-    @property
-    def judgement(self) -> Judgement:
-        """Met by each repeat, broken by one or by their median, else not shown."""
-        if self.outcome == "insufficient":
-            missing = "no limit to compare with" if self.limit is None else "too few measurements"
-            decides = (
-                "a result of its reference"
-                if self.limit is None
-                else f"usable trials that measure {self.metric}, more than half of those planned"
-            )
-            return not_shown(self.explanation, missing, decides)
-        return met(self.explanation) if self.outcome == "pass" else broken(self.explanation)
+    basis: CriterionBasis
 
 
 def judge_all(criteria: Iterable[Criterion | RelativeCriterion], trials: Sequence[TrialSample]) -> tuple[CriterionVerdict, ...]:
@@ -92,11 +134,10 @@ def _judge_relative(criterion: RelativeCriterion, trials: Sequence[TrialSample])
     if resolved is not None:
         return replace(judge(resolved, trials), declared=criterion.text)
     unlimited = replace(judge(criterion.limited_by(0.0, ""), trials), declared=criterion.text, text=criterion.text, limit=None, margin=None)
-    source = f"comparable result of {criterion.provider}" if criterion.provider else "baseline"
-    return replace(unlimited, outcome="insufficient", met=0, explanation=f"no {source} yet that measured it as more than 0")
+    basis = CriterionBasis("no_reference", 0, unlimited.n, unlimited.planned, unlimited.statistic, reference=criterion.provider or "")
+    return replace(unlimited, outcome="insufficient", met=0, basis=basis)
 
 
-@judges("acceptance criterion")
 def judge(criterion: Criterion, trials: Sequence[TrialSample]) -> CriterionVerdict:
     """Judge one criterion over the trials of one provider and workload (every planned trial, whatever its status)."""
     planned = len({t.trial_id for t in trials})
@@ -107,11 +148,22 @@ def judge(criterion: Criterion, trials: Sequence[TrialSample]) -> CriterionVerdi
     values = [v for _, v in trial_values]
     held = sum(criterion.met_by(v) for v in values)
     middle = median(values) if values else None
-    outcome, explanation = _outcome(criterion, middle, held, len(values), planned, any(t.usable for t in trials))
-    notes = [max(small)[1]] if small else []
-    notes += caveats(criterion, [m for _, m in rows])
-    if criterion.metric in LENGTH_DEPENDENT and any(t.conditions and ("requests.output", "natural") in t.conditions.asked for t in trials):
-        notes.append(NATURAL_LENGTHS)
+    outcome, shows = _outcome(criterion, middle, held, len(values), planned, any(t.usable for t in trials))
+    numbers = [m for _, m in rows]
+    basis = CriterionBasis(
+        shows,
+        held,
+        len(values),
+        planned,
+        criterion.statistic,
+        len(numbers),
+        too_small=max(small)[1] if small else "",
+        never_reached=sum(map(never_reached, numbers)),
+        inside=_limit_inside(criterion, numbers),
+        no_interval=_no_interval(criterion, numbers),
+        natural=criterion.metric in LENGTH_DEPENDENT
+        and any(t.conditions is not None and ("requests.output", "natural") in t.conditions.asked for t in trials),
+    )
     worst = (max(values) if criterion.op == "<=" else min(values)) if values else None
     return CriterionVerdict(
         declared=criterion.text,
@@ -129,7 +181,7 @@ def judge(criterion: Criterion, trials: Sequence[TrialSample]) -> CriterionVerdi
         n=len(values),
         planned=planned,
         trials=tuple(trial_id for trial_id, _ in trial_values),
-        explanation="; ".join([explanation, *notes]),
+        basis=basis,
     )
 
 
@@ -153,20 +205,18 @@ def _finite(value: float | None) -> float | None:
     return None if value is None or math.isinf(value) else value
 
 
-def _outcome(criterion: Criterion, middle: float | None, met: int, n: int, planned: int, usable: bool) -> tuple[Outcome, str]:
+def _outcome(criterion: Criterion, middle: float | None, met: int, n: int, planned: int, usable: bool) -> tuple[Outcome, CriterionEvidence]:
     if middle is None and planned == 1:
-        return "insufficient", "the trial did not measure it" if usable else "the trial is not usable"
+        return "insufficient", "the_trial_is_silent" if usable else "the_trial_is_unusable"
     if middle is None:
-        return "insufficient", f"no usable trial measured it ({planned} planned)"
+        return "insufficient", "all_are_silent"
     if 2 * n < planned:
-        return "insufficient", f"only {n} of {planned} planned trials measured it"
+        return "insufficient", "most_are_silent"
     if planned == 1:
-        return ("pass", "the one repeat meets it") if met else ("fail", "the one repeat does not meet it")
+        return ("pass", "the_repeat_meets") if met else ("fail", "the_repeat_breaks")
     if not criterion.met_by(middle):
-        return "fail", f"the median of {n} does not meet it; {met} of {n} repeats do"
-    if met < n:
-        return "mixed", f"the median meets it, {n - met} of {n} repeats do not"
-    return "pass", f"all {n} repeats meet it"
+        return "fail", "the_median_breaks"
+    return ("mixed", "some_break") if met < n else ("pass", "all_meet")
 
 
 def margin(criterion: Criterion, value: float) -> float | None:
@@ -177,9 +227,6 @@ def margin(criterion: Criterion, value: float) -> float | None:
     return inside / abs(criterion.limit)
 
 
-_PERCENT = f"{100 * CONFIDENCE:g} %"
-
-
 def never_reached(number: MetricRow) -> bool:
     """Whether a percentile over all requests has no value although they were enough: so many of them failed that it is infinite."""
     q = QUANTILES.get(number.statistic)
@@ -188,44 +235,27 @@ def never_reached(number: MetricRow) -> bool:
     )
 
 
-def caveats(criterion: Criterion, numbers: Sequence[MetricRow]) -> list[str]:
-    """Caveats of the verdict on a criterion, from the rows of the repeats that measured it; one sentence each."""
-    sentences: list[str] = []
-    n = len(numbers)
-    if failed := sum(map(never_reached, numbers)):
-        where = "" if n == 1 else f"in {failed} of {n} "
-        sentences.append(f"{where}so many requests failed that {criterion.statistic} was never reached")
-    unsure = [m for m in numbers if _contains_the_limit(criterion, m)]
-    if unsure:
-        widest = max(unsure, key=lambda m: (m.ci_high or 0.0) - (m.ci_low or 0.0))
-        where = f"within its {_PERCENT} interval (" if n == 1 else f"within the {_PERCENT} interval of {len(unsure)} of {n} (the widest: "
-        sentences.append(f"the limit lies {where}{_format_bounds(widest)}){_would_tell(criterion, widest)}")
-    q = QUANTILES.get(criterion.statistic)
-    if q is not None and (few := [m.n for m in numbers if m.n < min_observations_for_interval(q)]):
-        text = f"{criterion.statistic} has no {_PERCENT} interval below {min_observations_for_interval(q)} observations"
-        sentences.append(
-            f"{text}; here were {few[0]}" if n == 1 else f"{text}, which {len(few)} of {n} did not have (the smallest {min(few)})"
-        )
-    return sentences
+def _limit_inside(criterion: Criterion, numbers: Sequence[MetricRow]) -> LimitInside | None:
+    unsure = [(m, m.ci_low, m.ci_high) for m in numbers if m.ci_low is not None and m.ci_high is not None]
+    unsure = [(m, low, high) for m, low, high in unsure if criterion.met_by(low) != criterion.met_by(high)]
+    if not unsure:
+        return None
+    widest, low, high = max(unsure, key=lambda each: each[2] - each[1])
+    return LimitInside(len(unsure), low, high, metric_of(widest).unit, _settled_by(criterion, widest))
 
 
-def _contains_the_limit(criterion: Criterion, number: MetricRow) -> bool:
-    if number.ci_low is None or number.ci_high is None:
-        return False
-    return criterion.met_by(number.ci_low) != criterion.met_by(number.ci_high)
+def _no_interval(criterion: Criterion, numbers: Sequence[MetricRow]) -> NoInterval | None:
+    if (q := QUANTILES.get(criterion.statistic)) is None:
+        return None
+    least = min_observations_for_interval(q)
+    few = [m.n for m in numbers if m.n < least]
+    return NoInterval(len(few), min(few), least) if few else None
 
 
-def _format_bounds(number: MetricRow) -> str:
-    unit = metric_of(number).unit
-    return f"{format_quantity(number.ci_low, unit)} … {format_quantity(number.ci_high, unit)}"
-
-
-def _would_tell(criterion: Criterion, number: MetricRow) -> str:
-    """How many requests would settle a share that stays what it is; nothing for other metrics, whose spread is not known from the row."""
+def _settled_by(criterion: Criterion, number: MetricRow) -> int | None:
+    """Requests that would settle a share that stays what it is; None of other metrics, whose spread is not known from the row."""
     if criterion.metric not in REQUEST_SHARES or number.value is None or not 0 < criterion.limit < 1 or number.value == criterion.limit:
-        return ""
+        return None
     if number.value in (0.0, 1.0):
-        needed = min_successes_to_prove(criterion.limit if number.value else 1 - criterion.limit)
-    else:
-        needed = sample_size_for_margin(number.value, abs(number.value - criterion.limit), CONFIDENCE)
-    return f"; about {needed} requests would settle it at this share"
+        return min_successes_to_prove(criterion.limit if number.value else 1 - criterion.limit)
+    return sample_size_for_margin(number.value, abs(number.value - criterion.limit), CONFIDENCE)

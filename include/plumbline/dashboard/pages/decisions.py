@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 from fastapi import HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from plumbline.analysis.decisions.decision_record import ranking_document, read_decisions
+from plumbline.analysis.decisions.decision_record import read_decisions
 from plumbline.analysis.decisions.experiments import Experiment
 from plumbline.answers.current_results import decide_teams
 from plumbline.answers.experiments import next_experiments
@@ -47,7 +47,9 @@ from plumbline.presentation.decisions import (
     what_decides,
 )
 from plumbline.presentation.overview import newest_decisions
-from plumbline.words.decisions import answer_sentence
+from plumbline.words.comparisons import comparison_line
+from plumbline.words.decision_record import ranking_document
+from plumbline.words.decisions import answer_sentence, note_text
 
 
 @dataclass(frozen=True)
@@ -223,6 +225,8 @@ def router(site: Site) -> PageRoutes:
             "decision.html.j2",
             decision_view(page.adjusted.decided, experiments or (), page.adjusted.near) if page and wants_json(request) else None,
             d=page,
+            compared="" if page is None else comparison_line(page.adjusted.near.decision.comparison),
+            note="" if page is None else note_text(page.adjusted.near.decision.note),
             team=team,
             kind=kind,
             workloads=preference.workloads,

@@ -39,6 +39,7 @@ from plumbline.presentation.heat_map import WorkloadRanking, rank_fleet
 from plumbline.presentation.imported_runs import ImportedRun, imported_runs
 from plumbline.presentation.scorecard_rows import CriterionRow, ScorecardRows, criterion_rows, scorecard_rows
 from plumbline.presentation.series_summary import format_age
+from plumbline.words.costs import trial_data
 
 PROVIDERS_PER_PAGE = 5
 """Providers beside each other; the next ones have a page of their own."""
@@ -102,6 +103,12 @@ class SideBySide:
     @property
     def criteria_passed(self) -> int:
         return sum(v is not None and v.outcome == "pass" for row in self.criteria for v in row.verdicts)
+
+
+def _side_data(found: SideBySide) -> dict[str, Any]:
+    """The fields of providers side by side for JSON, what trials' costs include in words."""
+    behind = [{**vars(of), "trials": [trial_data(each) for each in of.trials]} for of in found.behind]
+    return {**vars(found), "behind": behind}
 
 
 @dataclass(frozen=True)
@@ -306,7 +313,7 @@ def router(site: Site) -> PageRoutes:
         return pages.page(
             request,
             "workload.html.j2",
-            {"workload": w, "side_by_side": comparison},
+            {"workload": w, "side_by_side": None if comparison is None else _side_data(comparison)},
             w=w,
             s=comparison,
             later="" if comparison is not None else address_with(request, "all"),

@@ -44,6 +44,8 @@ from plumbline.presentation.verdicts import campaign_verdict
 from plumbline.results.launch_record import effective_environment
 from plumbline.whole_file import write_whole
 from plumbline.words import precision
+from plumbline.words.comparisons import comparison_line
+from plumbline.words.decisions import note_text
 from plumbline.words.drift import state_text
 
 
@@ -164,6 +166,8 @@ def report_context(conclusions: Conclusions, broken: Mapping[str, Sequence[Promi
         "facts": fact_rows(facts, names if not excerpt else listed_providers),
         "drift_rows": drift,
         "state_text": state_text,
+        "comparison_line": comparison_line,
+        "note_text": note_text,
         "drift_summary": ", ".join(f"{n} {state}" for state, n in page_one.series.items()),
         "launches": lost[: MOST if excerpt else None],
         "launches_valid": () if excerpt else tuple(r for r in launches if r not in lost),

@@ -19,6 +19,8 @@ from plumbline.analysis.prices.book import with_price_factor
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import Preference, Provider
 from plumbline.declarations.economics import Economics
+from plumbline.words.comparisons import limitation_text
+from plumbline.words.decisions import why_not_texts
 
 METRIC = "cost_per_1k_requests"
 SINCE = {"since": "2026-01-01", **SOURCE}
@@ -76,7 +78,7 @@ def test_a_cheap_hour_with_dear_egress_loses() -> None:
     assert isinstance(answer, CostAnswer)
     (switch,) = relative_switches([answer])
     assert (switch.to, round(switch.saving, 4)) == ("dear-hour", round(1 - 1.15 / 1.5, 4))
-    texts = {each.code: each.text for each in decision.comparison.limitations}
+    texts = {each.code: limitation_text(each) for each in decision.comparison.limitations}
     assert texts["cost_includes"] == "Cost includes, beside the hours, egress (all)"
     assert "storage, engineering (all: not declared)" in texts["cost_without"]
 
@@ -86,14 +88,14 @@ def test_a_dear_support_plan_flips_the_winner_too() -> None:
     plan = [{"what": "business support", "share": "20%", **SINCE}]
     found = priced(economics(), place("cheap-hour", 36.0, None, support=plan), DEAR_HOUR, repeats=1)
     assert [round(cost(t), 9) for t in found] == [1.2, 1.1]
-    assert [t.includes for t in found] == ["support", ""]
+    assert [t.includes for t in found] == [("support",), ()]
 
 
 def test_support_by_the_month_counts_by_the_hour_without_a_volume() -> None:
     """720 USD over 720 instance-hours: 1 USD an hour beside 36."""
     plan = [{"what": "enterprise support", "per_month": "720 USD/month", "instance_hours": 720, **SINCE}]
     (found,) = priced(economics(), place("p", 36.0, None, support=plan), repeats=1)
-    assert cost(found) == pytest.approx(37 / 36) and found.includes == "support"
+    assert cost(found) == pytest.approx(37 / 36) and found.includes == ("support",)
 
 
 def test_it_is_the_forecast_s_cost() -> None:
@@ -103,7 +105,7 @@ def test_it_is_the_forecast_s_cost() -> None:
     assert forecast.scenarios is not None and forecast.metric == "cost_per_good_request_at_offered_rate"
     one = found.value(forecast.metric, "value", "steady")
     assert one is not None and one * forecast.amount == pytest.approx(forecast.scenarios.expected.total)
-    assert found.without == () and found.includes == "support, egress, storage and engineering"
+    assert found.without == () and found.includes == ("support", "egress", "storage", "engineering")
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,7 @@ def test_an_endpoint_that_scales_to_zero_ranks_by_its_month() -> None:
         unknown = priced(said, up, repeats=2, numbers=numbers)
         assert unknown[0].value(METRIC, "value", "sweep") is None
         (ranked,) = decide("t", "inference", wanted, unknown).ranking
-        assert not ranked.eligible and why in ranked.why_not[0]
+        assert not ranked.eligible and why in why_not_texts(ranked)[0]
 
 
 def test_another_price_moves_the_hours_alone_and_keeps_an_endpoint_s_idle_time() -> None:

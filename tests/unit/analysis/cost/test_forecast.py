@@ -20,7 +20,7 @@ from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.economics import Economics
 from plumbline.metrics.rows import MetricRow
-from plumbline.words.costs import rate_text, spot_reason
+from plumbline.words.costs import rate_text, reason_text, spot_reason
 
 DAY = date(2026, 11, 20)
 CHAT, GPT = declared().workloads["chat-tiny-cpu"], declared().workloads["gpt-tiny-cpu"]
@@ -230,7 +230,7 @@ def test_a_scenario_on_spot_takes_the_restarts_that_its_run_takes(rate: float) -
     if rate > 1:
         assert (
             spot.model is None
-            and "practically never finishes" in str(spot.reason)
+            and "practically never finishes" in str(reason_text(spot.reason))
             and "practically never finishes" in str(spot_reason(run))
         )
         return

@@ -10,12 +10,14 @@ import pytest
 from tests.data.plain_rows import plain_row
 from tests.data.result_documents import inference_workload, provider, training_workload
 
-from plumbline.analysis.cost.interruptions import LossRate, loss_rate, unknown_loss
+from plumbline.analysis.cost.interruptions import EndlessRun, LossRate, Restarts, loss_rate, unknown_loss
 from plumbline.analysis.cost.priced_trials import with_costs
 from plumbline.analysis.decisions.decide import decide
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.teams import Preference
+from plumbline.words.comparisons import limitation_text
+from plumbline.words.costs import reason_text, restarts_text
 
 DAY = date(2026, 11, 2)
 SOURCE = {"since": "2026-01-01", "source": "dispatch log"}
@@ -40,12 +42,14 @@ def economics(rate: str = "0.1/h") -> Economics:
     return Economics.model_validate_json(json.dumps({"spot": [{"provider": "spotty", "interruptions": rate, **SOURCE}]}))
 
 
-def stretch(gone: str = "", rate: float = 0.1) -> tuple[float, str]:
+def stretch(gone: str = "", rate: float = 0.1) -> Restarts | EndlessRun:
     return LossRate(rate, "dispatch log", GPT).stretch(lambda *key: None if key[0] == gone else MEASURED.get(key))
 
 
 def test_an_interruption_costs_a_restart_and_half_a_checkpoint_interval() -> None:
-    factor, words = stretch()
+    restarts = stretch()
+    assert isinstance(restarts, Restarts)
+    factor, words = restarts.factor, restarts_text(restarts)
     assert factor == pytest.approx(FACTOR) == pytest.approx(1.016861, abs=1e-6)
     assert factor == pytest.approx(1 + (300 + 603 / 2) / 36_000, rel=3e-4), "to the first order"
     assert all(part in words for part in ("0.1 interruptions an hour (dispatch log)", "300 s of restart", "half of 603 s"))
@@ -61,7 +65,8 @@ def test_a_gang_on_demand_is_interrupted_by_the_failures_of_its_nodes() -> None:
         loss = loss_rate(said, "spotty", gang, purchase)  # type: ignore[arg-type]
         assert loss is not None and loss.per_hour == pytest.approx(rate)
     loss = loss_rate(said, "spotty", gang, "on_demand")
-    assert loss is not None and loss.stretch(lambda *key: MEASURED.get(key))[0] == pytest.approx(FACTOR)
+    restarts = loss.stretch(lambda *key: MEASURED.get(key)) if loss is not None else None
+    assert isinstance(restarts, Restarts) and restarts.factor == pytest.approx(FACTOR)
     assert loss_rate(Economics(), "spotty", gang, "on_demand") is None
     assert "not declared" in unknown_loss(Economics(), "spotty", gang, lambda *key: MEASURED.get(key))
     assert "restart_penalty" in unknown_loss(said, "spotty", gang, lambda *_: None)
@@ -91,16 +96,17 @@ def test_failures_of_nodes_decide() -> None:
         said = Economics.model_validate_json(json.dumps(declared))
         decision = decide("t", "training", wanted, with_costs(trials, places, DAY, workloads={gang.name: gang}, economics=said))
         assert decision.first_name == first
-        (text,) = [each.text for each in decision.comparison.limitations if each.code == "cost_without"]
+        (text,) = [limitation_text(each) for each in decision.comparison.limitations if each.code == "cost_without"]
         assert ("failures of nodes are not declared" in text) == (not declared)
 
 
 def test_what_was_not_measured_is_not_added_and_a_run_that_never_ends_has_no_cost() -> None:
-    factor, words = stretch("restart_penalty")
-    assert factor == 1.0 and words.startswith("without") and "restart_penalty was not measured" in words
-    assert stretch("restart_recompute_time")[0] == pytest.approx(math.exp(0.1 * 330 / 3600)), "the whole penalty, repeated work included"
-    with pytest.raises(ValueError, match="practically never finishes"):
-        stretch(rate=1e6)
+    silent, whole, endless = stretch("restart_penalty"), stretch("restart_recompute_time"), stretch(rate=1e6)
+    assert isinstance(silent, Restarts) and isinstance(whole, Restarts) and isinstance(endless, EndlessRun)
+    words = restarts_text(silent)
+    assert silent.factor == 1.0 and words.startswith("without") and "restart_penalty was not measured" in words
+    assert whole.factor == pytest.approx(math.exp(0.1 * 330 / 3600)), "the whole penalty, repeated work included"
+    assert reason_text(endless) == "at 1,000,000 interruptions an hour (dispatch log) a run practically never finishes"
 
 
 def test_only_training_on_spot_is_interrupted_and_each_node_of_it_can_be() -> None:
@@ -129,5 +135,5 @@ def test_a_decision_on_spot_ranks_by_the_time_that_is_paid_and_says_what_it_assu
     assert values["calm"] == pytest.approx(3.535 / 3600 / 3000 * 1e6)
     if rate == "0.1/h":
         assert values["spotty"] == pytest.approx(3.5 / 3600 / 3000 * 1e6 * FACTOR)
-    (told,) = [each.text for each in decision.comparison.limitations if each.code == "expected_restarts"]
+    (told,) = [limitation_text(each) for each in decision.comparison.limitations if each.code == "expected_restarts"]
     assert "spotty" in told and "dispatch log" in told and "calm" not in told

@@ -11,6 +11,7 @@ from tests.golden import Golden
 from plumbline.analysis.cost.unit_costs import fitting_cost
 from plumbline.analysis.decisions.cheapest import Requirements, cheapest
 from plumbline.declarations import Criterion
+from plumbline.words.decisions import note_text, setup_texts
 
 GATE = Criterion.model_validate("error_rate <= 1% in steady")
 PROMISE = Criterion.model_validate("p50 time_to_first_token <= 200ms in steady")
@@ -75,11 +76,11 @@ def test_what_was_not_measured_is_neither_free_nor_a_pass(golden: Golden) -> Non
         "silent": (1.0, [PROMISE.text]),
     }
     notes = [
-        found.note,
-        cheapest(NEEDED, "cost_per_1k_requests", []).note,
-        cheapest(NEEDED, "cost_per_1k_requests", offers("a", 1, 0.1)).note,
+        note_text(found.note),
+        note_text(cheapest(NEEDED, "cost_per_1k_requests", []).note),
+        note_text(cheapest(NEEDED, "cost_per_1k_requests", offers("a", 1, 0.1)).note),
     ]
-    golden("analysis.cheapest", "\n".join([*(f"{s.provider}: {why}" for s in found.setups for why in s.why_not), *notes]))
+    golden("analysis.cheapest", "\n".join([*(f"{s.provider}: {why}" for s in found.setups for why in setup_texts(s)), *notes]))
 
 
 def test_the_cost_that_fits_is_of_what_was_measured() -> None:

@@ -9,6 +9,7 @@ from plumbline.analysis.decisions.contradiction import contradictions
 from plumbline.analysis.decisions.decide import decide
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import Preference
+from plumbline.words.decisions import note_text
 
 
 def trial(provider: str, repeat: int, matmul: float, memory: float | None, rate: float) -> TrialSample:
@@ -49,6 +50,6 @@ def test_the_decision_says_it_and_gives_no_certainty() -> None:
     preference = Preference.model_validate({"workloads": ("chat",), "weights": {"highest_sustained_rate": 1}})
     decision = decide("team", "inference", preference, of((2e11, 2e10, 130.0)), draws=200)
     assert decision.first_name == "one" and {r.probability_first for r in decision.ranking} == {None}
-    assert "two is at least 2.0 times as fast as one in every probe" in decision.note
+    assert "two is at least 2.0 times as fast as one in every probe" in note_text(decision.note)
     plain = decide("team", "inference", preference, of((2e11, 2e10, 300.0)), draws=200)
-    assert plain.first is not None and plain.first.probability_first is not None and "probe" not in plain.note
+    assert plain.first is not None and plain.first.probability_first is not None and "probe" not in note_text(plain.note)

@@ -30,6 +30,7 @@ from plumbline.analysis.decisions.decide import decide
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import Price, Provider
+from plumbline.words.decisions import note_text, why_not_texts
 
 
 @settings(max_examples=80, deadline=None)
@@ -117,7 +118,7 @@ def test_dropping_an_ineligible_provider_never_changes_the_others(
         (r.provider, r.score, r.probability_first) for r in without.ranking
     ]
     last = with_it.ranking[-1]
-    assert [gate.passed for gate in last.gates] == [False] and len(last.why_not) == 1 and last.gates[0].text in last.why_not[0]
+    assert [gate.passed for gate in last.gates] == [False] and len(last.why_not) == 1 and last.gates[0].text in why_not_texts(last)[0]
 
 
 def test_a_score_worked_by_hand() -> None:
@@ -207,7 +208,10 @@ def test_fewer_than_two_eligible_is_said(golden: Golden) -> None:
     assert [(r.provider, r.eligible) for r in alone.ranking] == [("a", True), ("b", False)]
     nobody, nothing = (decide("t", "inference", preference(weights), trials) for trials in (b, []))
     assert nobody.first is nothing.first is None
-    golden("analysis.decision_notes", "\n".join([alone.note, *alone.ranking[1].why_not, nobody.note, nothing.note]))
+    golden(
+        "analysis.decision_notes",
+        "\n".join([note_text(alone.note), *why_not_texts(alone.ranking[1]), note_text(nobody.note), note_text(nothing.note)]),
+    )
     assert decide("t", "training", preference(weights), a).ranking == ()
 
 

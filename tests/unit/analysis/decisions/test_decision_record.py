@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from tests.fakes.labs import CHEAP, FAST, measure, spread, world
 
-from plumbline.analysis.decisions.decision_record import decision_detail, decision_document, read_decision, read_decisions
+from plumbline.analysis.decisions.decision_record import read_decision, read_decisions
 from plumbline.answers.current_results import decide_teams
 from plumbline.archive import DecisionView, open_archive
+from plumbline.words.decision_record import decision_detail, decision_document
 from plumbline.words.decisions import first_sentence
 
 AT = datetime(2025, 12, 2, tzinfo=timezone.utc)

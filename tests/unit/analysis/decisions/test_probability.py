@@ -12,6 +12,7 @@ from tests.golden import Golden
 from plumbline.analysis.decisions.decide import decide
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.trial_sample import TrialSample
+from plumbline.words.decisions import note_text
 
 LATENCY = preference({"time_to_first_token": 1.0})
 SLOTS = ("02:00", "10:00", "18:00")
@@ -69,14 +70,14 @@ def test_one_slot_leaves_more_open_than_three_and_says_so(golden: Golden) -> Non
 
     three, one, mixed = decided(SLOTS[:2], SLOTS[:2]), decided(SLOTS[:1], SLOTS[:1]), decided(SLOTS[:2], SLOTS[:1])
     assert (one.ranking[0].probability_first or 0) < (three.ranking[0].probability_first or 0)
-    golden("analysis.one_slot", f"{one.note}\n{mixed.note}")
-    assert three.note == ""
+    golden("analysis.one_slot", f"{note_text(one.note)}\n{note_text(mixed.note)}")
+    assert note_text(three.note) == ""
 
 
 def test_a_single_repeat_gives_no_probability_and_the_reason() -> None:
     found = decide("t", "inference", LATENCY, [*timed("a", 0.1), *timed("b", 0.2, 0.21, 0.22)])
     assert [r.probability_first for r in found.ranking] == [None, None]
-    assert {r.provider: r.n for r in found.ranking} == {"a": 1, "b": 3} and found.note.startswith("a has ")
+    assert {r.provider: r.n for r in found.ranking} == {"a": 1, "b": 3} and note_text(found.note).startswith("a has ")
 
 
 def test_unequal_campaigns_and_missing_numbers_are_reckoned_with() -> None:

@@ -13,12 +13,12 @@ from tests.fakes.labs import CHEAP, FAST, lab, measure, spread, world
 
 from plumbline.analysis.conclusions import conclude
 from plumbline.analysis.decisions.current_results import CurrentResults, TeamDecision, decide_choice
-from plumbline.analysis.decisions.decision_record import decision_document
 from plumbline.analysis.trial_sample import Conditions
 from plumbline.answers.current_results import decide_teams
 from plumbline.archive import Archive, open_archive
 from plumbline.dashboard.decision_query import compute_decision
-from plumbline.words.decisions import first_sentence, today_text
+from plumbline.words.decision_record import decision_document
+from plumbline.words.decisions import first_sentence, today_text, why_not_texts
 from plumbline.workflows.report import campaign_data
 
 SAME = Conditions("measured", "h2", "triton-vllm", (("model.precision", "bf16"),))
@@ -56,7 +56,7 @@ def test_data_may_have_to_stay_somewhere() -> None:
     results = replace(found.current, providers=providers)
     kept = decide_choice("t", "inference", WANTED.model_copy(update={"residency": ("EU", "CH")}), results)
     assert eligible(kept) == ["b"]
-    reasons = {r.provider: r.why_not for r in kept.decision.ranking if not r.eligible}
+    reasons = {r.provider: why_not_texts(r) for r in kept.decision.ranking if not r.eligible}
     assert reasons == {
         "a": ("data must stay in EU or CH; it declares US",),
         "c": ("data must stay in EU or CH; it declares no residency",),
@@ -68,7 +68,7 @@ def test_the_smaller_side_leaves_the_ranking_with_the_reason() -> None:
     found = decided({"a": H1, "b": SAME, "c": SAME})
     assert eligible(found) == ["b", "c"] and sum(r.probability_first or 0 for r in found.decision.eligible) == pytest.approx(1)
     (out,) = (r for r in found.decision.ranking if not r.eligible)
-    assert out.provider == "a" and out.probability_first is None and "protocol h1 on a" in out.why_not[0]
+    assert out.provider == "a" and out.probability_first is None and "protocol h1 on a" in why_not_texts(out)[0]
     assert "a" not in {s.provider for s in found.cheapest[0].setups if s.meets}
     assert not any(flip.first == "a" for swing in found.weight_swings for flip in (swing.below, swing.above) if flip)
 
@@ -87,7 +87,7 @@ def test_where_no_side_is_the_larger_one_nobody_is_first(
 ) -> None:
     found = decided(sides, lengths).decision
     assert found.first is None and found.winner is None and {r.probability_first for r in found.ranking} == {None}
-    assert all(name in r.why_not[0] for r in found.ranking for name in named)
+    assert all(name in why_not_texts(r)[0] for r in found.ranking for name in named)
 
 
 def test_answers_of_another_length_and_a_provider_of_two_kinds_leave() -> None:
@@ -122,7 +122,7 @@ def test_a_provider_silent_for_two_months_has_no_probability(archive: Archive, t
     document = decision_document(ours)
     assert page.decision == ours.decision
     (out,) = (r for r in ours.decision.ranking if not r.eligible)
-    assert out.provider == SILENT and out.probability_first is None and "70 days old" in out.why_not[0]
+    assert out.provider == SILENT and out.probability_first is None and "70 days old" in why_not_texts(out)[0]
     assert SILENT not in document.campaigns and not any(s.meets for s in document.cheapest[0].setups if s.provider == SILENT)
     monkeypatch.setattr("plumbline.workflows.report.load_in_force", lambda: declared)
     report = next(d for d in conclude(campaign_data(archive, "2025-11")).decided if d.decision.kind == "training").decision

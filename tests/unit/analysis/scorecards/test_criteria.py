@@ -12,6 +12,7 @@ from plumbline.analysis.scorecards.criteria import judge
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import Criterion
 from plumbline.metrics import METRICS
+from plumbline.words.criteria import explanation_text
 
 
 def trials(*values: float | None, metric: str = "request_scheduled_latency", statistic: str = "p95") -> list[TrialSample]:
@@ -93,7 +94,7 @@ SHARE = {"metric": "goodput_ratio", "statistic": "value"}
 def test_a_tail_of_too_few_requests_is_insufficient_and_says_how_many_it_takes(golden: Golden) -> None:
     judged = judge(P99, measured(41, (None, None, None), (None, None, None), **TTFT))
     assert (judged.outcome, judged.n) == ("insufficient", 0)
-    golden("analysis.too_few_requests", judged.explanation)
+    golden("analysis.too_few_requests", explanation_text(judged.basis))
 
 
 def test_a_tail_without_an_interval_and_a_limit_inside_one_are_judged_and_noted(golden: Golden) -> None:
@@ -105,7 +106,7 @@ def test_a_tail_without_an_interval_and_a_limit_inside_one_are_judged_and_noted(
         judge(P99, measured(400, (None, None, None), (1.0, 0.9, 1.1), (1.0, 0.9, 1.1), **TTFT)),
     )
     assert [each.outcome for each in judged] == ["pass", "pass", "pass", "pass", "mixed"]
-    golden("analysis.acceptance", "\n".join(each.explanation for each in judged))
+    golden("analysis.acceptance", "\n".join(explanation_text(each.basis) for each in judged))
 
 
 def test_a_tail_that_failed_requests_reach_fails_and_has_no_value() -> None:
@@ -134,4 +135,4 @@ def test_a_number_that_is_absent_for_another_reason_is_not_a_fail() -> None:
 def test_a_share_of_the_requests(n: int, value: float, low: float, high: float, outcome: str, said: str) -> None:
     judged = judge(GOOD, measured(n, (value, low, high), **SHARE))
     assert judged.outcome == outcome
-    assert judged.explanation.endswith(said) if n != 41 else said in judged.explanation
+    assert explanation_text(judged.basis).endswith(said) if n != 41 else said in explanation_text(judged.basis)

@@ -14,6 +14,7 @@ from plumbline.analysis.scorecards.comparability import incomparable
 from plumbline.analysis.scorecards.comparison_class import FACTS, IMAGE, ComparedTrial, ComparisonClass, classify_comparison
 from plumbline.analysis.scorecards.scorecard import scorecards
 from plumbline.analysis.trial_sample import Conditions
+from plumbline.words.comparisons import comparison_line, limitation_text
 
 DIGEST = "sha256:" + "ab" * 32
 OTHER = "sha256:" + "cd" * 32
@@ -43,7 +44,7 @@ def names(found: ComparisonClass) -> list[str]:
 def test_another_version_is_the_native_class_and_is_named(golden: Golden) -> None:
     found = of(a=with_stack(image=DIGEST, torch="2.9.0"), b=with_stack(image=OTHER, torch="2.13.0"))
     assert found.kind == "native" and names(found) == ["torch"]
-    golden("analysis.comparison_class", found.line)
+    golden("analysis.comparison_class", comparison_line(found))
 
 
 def test_an_engine_that_only_one_has_and_an_image_alone_are_differences_too() -> None:
@@ -61,13 +62,13 @@ def test_a_provider_whose_own_trials_ran_two_stacks_is_named_with_both() -> None
 
 def test_without_facts_or_another_provider_there_is_no_class() -> None:
     assert of(a=with_stack(torch="2.9.0"), b=with_stack()).kind is of(a=with_stack(torch="2.9.0"), b=None).kind is None
-    assert of(a=with_stack(torch="2.9.0")).kind is None and of(a=with_stack(torch="2.9.0")).line == ""
+    assert of(a=with_stack(torch="2.9.0")).kind is None and comparison_line(of(a=with_stack(torch="2.9.0"))) == ""
 
 
 def test_accelerators_that_differ_are_a_limitation_of_either_class() -> None:
     found = of(a=with_stack("H100", torch="2.9.0"), b=with_stack("H200", torch="2.9.0"))
     assert found.kind == "standardised" and [each.code for each in found.limitations] == ["gpu_class"]
-    assert all(one in found.line for one in ("H100 (a)", "H200 (b)"))
+    assert all(one in comparison_line(found) for one in ("H100 (a)", "H200 (b)"))
     assert of(a=with_stack("H100", torch="2.9.0"), b=with_stack("H100", torch="2.9.0")).limitations == ()
 
 
@@ -75,7 +76,8 @@ def test_a_share_of_an_instance_sold_whole_is_a_limitation_of_costs_alone() -> N
     measured = [ComparedTrial("a", None, InstanceShare(1, 8, assumed=True)), ComparedTrial("b", None, InstanceShare(1, 8))]
     assert [each.code for each in classify_comparison(measured).limitations] == ["other_gpus_alike"]
     (limited,) = classify_comparison(measured).limitations
-    assert "a (" in limited.text and "b (" not in limited.text and "1 of 8" in limited.text
+    text = limitation_text(limited)
+    assert "a (" in text and "b (" not in text and "1 of 8" in text
     assert classify_comparison(measured, costs=False).limitations == ()
 
 

@@ -33,6 +33,7 @@ from plumbline.presentation.scorecard_rows import campaign_rows
 from plumbline.presentation.verdicts import campaign_verdict
 from plumbline.results import Curve, LaunchRecord, PodRecord, Point, ResultDocument, ResultStore, evidence_files
 from plumbline.results.published_files import published_results
+from plumbline.words.decisions import note_text, why_not_texts
 
 
 @pytest.fixture(scope="module")
@@ -254,7 +255,7 @@ def test_without_a_price_there_is_a_reason_and_no_zero(few_charts: CampaignData,
     unpriced = replace(few_charts, providers={"local-1core": free})
     text = body(write_report(unpriced, tmp_path).read_text())
     assert escape(quote(free, unpriced.written_at.date()).reason) in text
-    reasons = [why for d in conclude(unpriced).decisions for r in d.ranking if r.provider == "local-1core" for why in r.why_not]
+    reasons = [why for d in conclude(unpriced).decisions for r in d.ranking if r.provider == "local-1core" for why in why_not_texts(r)]
     assert any("cost_per_1m_trained_tokens" in why for why in reasons) and all(escape(why) in text for why in reasons)
 
 
@@ -312,7 +313,7 @@ def test_one_provider_and_one_repeat_lead_nobody(tmp_path: Path) -> None:
     found = conclude(alone)
     assert {d.winner for d in found.decisions} == {None}
     text = body(write_report(alone, tmp_path / "reports").read_text())
-    assert all(decision.note and escape(decision.note) in text for decision in found.decisions)
+    assert all(decision.note and escape(note_text(decision.note)) in text for decision in found.decisions)
     assert "<em>best</em>" not in text
 
 
