@@ -26,7 +26,7 @@ from plumbline.declarations import (
 )
 from plumbline.declarations.compatibility import never_run_on
 from plumbline.declarations.data_places import data_of, describe
-from plumbline.declarations.loader import Placeholder, find_placeholders
+from plumbline.declarations.placeholders import Placeholder, find_placeholders
 from plumbline.launch.launcher import PatchedField
 from plumbline.launch.monthly_estimate import MonthlyEstimate, WorkloadEstimate, estimate_month, estimate_workload, measurement_gaps
 from plumbline.launch.registry import launcher_for
