@@ -20,7 +20,7 @@ from plumbline.analysis.scorecards.comparison_class import CostIncludes, Expecte
 from plumbline.analysis.scorecards.criteria import CriterionBasis, judge
 from plumbline.analysis.trial_sample import InterruptionRate
 from plumbline.declarations import Criterion
-from plumbline.words.costs import cost_data
+from plumbline.words.costs import cost_data, trial_data
 from plumbline.words.criteria import verdict_data
 from plumbline.words.decision_record import decision_in_words
 
@@ -68,9 +68,10 @@ def test_a_decision_is_stored_in_words() -> None:
     [
         verdict_data(judge(Criterion.model_validate("p95 time_to_first_token <= 1s in steady"), [])),
         cost_data(Cost("cost_per_1m_trained_tokens", None, None, reason=EndlessRun(RATE))),
+        trial_data(replace(repeats("a", {})[0], restarts=RATE, includes=("egress", "support"))),
     ],
-    ids=["criterion", "cost"],
+    ids=["criterion", "cost", "trial"],
 )
-def test_json_of_a_criterion_and_of_a_cost_is_in_words(data: dict[str, Any]) -> None:
+def test_json_of_a_criterion_a_cost_and_a_trial_is_in_words(data: dict[str, Any]) -> None:
     assert not values_in(data) & (FACTS | {EndlessRun})
     assert "basis" not in data or data["basis"] is None
