@@ -20,8 +20,8 @@ _MOST_TARGETS = 2
 def headline(finding: Finding, usd: float | None = None) -> str:
     """One line, such as `p5 raised its price 30 % on 1 September 2026: product moves to p4, about 1,200 USD a month more`.
 
-    `usd`: more a month, negative if less; None where it is unknown or not for the reader. A choice that only leads is no move: its line has no
-    amount.
+    `usd`: more a month, negative if less; None where it is unknown or not for the reader. A choice that only leads is no move: its line
+    has no amount.
     """
     cause = cause_of(finding)
     consequence = _moves(finding.moves) if finding.moves else type_of(finding).consequence(finding, bool(cause))

@@ -36,7 +36,8 @@ def ranking_document(decided: TeamDecision, listed: TeamDecision | None = None) 
 
 
 def decision_document(decided: TeamDecision, listed: TeamDecision | None = None) -> DecisionDocument:
-    """A live decision with all of it. `listed`: the same among the providers that rank first: price sensitivity takes long with hundreds."""
+    """A live decision. `listed`: the same among the providers that rank first, for an excerpt: price sensitivity takes long with
+    hundreds."""
     return replace(
         ranking_document(decided, listed),
         weight_swings=decided.weight_swings,

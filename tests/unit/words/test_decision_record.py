@@ -1,4 +1,4 @@
-"""What is stored of a live decision, and printed as JSON, says its reasons in words: no value that only `words` can read leaves the program."""
+"""A stored decision, and JSON, say their reasons in words: no value that only `words` can read leaves the program."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ class Gate:
 
 @dataclass(frozen=True)
 class ClosedGate:
-    """A gate that keeps a provider out: not met, not measured, `not_known` for the reason `unknown`, or `unproven`, where what is certain of the
-    number, `at_least`, does not meet it and what may be, `at_most`, would."""
+    """A gate that keeps a provider out: not met, not measured, or `not_known` for the reason `unknown`. `unproven`: what is certain of the
+    number, `at_least`, does not meet it, and what may be, `at_most`, would."""
 
     text: str
     workload: str

@@ -58,8 +58,8 @@ CriterionEvidence = Literal[
 
 @dataclass(frozen=True)
 class LimitInside:
-    """The limit lies inside the 95 % interval of `repeats` repeats, of which the widest is from `low` to `high`. `settled_by`: requests that would
-    settle a share that stays what it is; None of other metrics."""
+    """The limit lies inside the 95 % interval of `repeats` repeats, of which the widest is from `low` to `high`. `settled_by`: requests
+    that would settle a share that stays what it is; None of other metrics."""
 
     repeats: int
     low: float
@@ -80,8 +80,9 @@ class NoInterval:
 @dataclass(frozen=True)
 class CriterionBasis:
     """What a verdict rests on. `met` of `n` repeats that measured it, of `planned` trials; `reported`: repeats that have the number,
-    with or without a value. `reference`: the provider whose result is missing; empty: the baseline's. `too_small`: why a sample cannot answer.
-    `never_reached`: repeats whose percentile so many failed requests reach that it is infinite. `natural`: answers had their own lengths."""
+    with or without a value. `reference`: the provider whose result is missing; empty: the baseline's. `too_small`: why a sample cannot
+    answer. `never_reached`: repeats whose percentile so many failed requests reach that it is infinite. `natural`: answers had their own
+    lengths."""
 
     shows: CriterionEvidence
     met: int
