@@ -20,7 +20,7 @@ project = "Plumbline"
 html_title = "Plumbline"
 extensions = ["myst_parser"]
 html_theme = "furo"
-html_static_path = ["site.css"]
+html_static_path = ["site.css", "search_order.js"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
@@ -33,6 +33,7 @@ NAVIGATION = {
     "Start": ["tour", "quickstart", "in-your-words", "faq", "limits"],
     "Measure": [
         *(
+            "add-a-provider",
             "declare-a-provider",
             "declare-a-workload",
             "declare-a-model",
@@ -55,7 +56,7 @@ NAVIGATION = {
         ),
     ],
     "Read": [
-        *("pages", "read-a-report", "read-a-scorecard", "read-a-finding", "read-a-training-result", "read-an-inference-result"),
+        *("my-alert", "pages", "read-a-report", "read-a-scorecard", "read-a-finding", "read-a-training-result", "read-an-inference-result"),
         *("compare", "export-tables", "grafana"),
     ],
     "Decide": ["decide", "decisions-method", "cost", "cost-scenarios", "own-or-rent", "replay-prices", "promises", "evidence-packs"],
@@ -176,6 +177,12 @@ def _write(app: Any) -> None:
     (Path(app.outdir) / schema.FILE_NAME).write_text(schema.schema_text(), encoding="utf-8")
 
 
+def _search_page(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    if page == "search":
+        app.add_js_file("search_order.js", loading_method="defer")  # runs after Sphinx's own, which it orders
+
+
 def setup(app: Any) -> None:
+    app.connect("html-page-context", _search_page)
     app.connect("builder-inited", _write)
     app.connect("source-read", _read)
