@@ -8,6 +8,7 @@ from typing import Any
 from typer.core import TyperGroup
 
 from plumbline.cli.app import COMMANDS, load_command
+from plumbline.cli.examples import EXAMPLES
 from plumbline.declarations.loader import FILES
 from plumbline.declarations.loader import FOLDERS as DECLARED_IN
 from plumbline.metrics import METRICS
@@ -40,6 +41,8 @@ def _command(path: str, command: Any) -> Iterator[str]:
         rows.append((f"`{name}`", _cell(getattr(each, "help", None) or ""), needed))
     if rows:
         yield from (_table(("argument or option", "meaning", ""), rows), "")
+    if example := EXAMPLES.get(path.removeprefix("plumbline ")):
+        yield from (f"    plumbline {example.line}", "", f"Then: {_cell(example.then)}.", "")
 
 
 def configuration() -> str:

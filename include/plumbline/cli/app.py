@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
+from plumbline.cli.examples import with_examples
 from plumbline.cli.exit_status import EXIT_CODES
 
 _BY_GROUP = {
@@ -122,10 +123,10 @@ def load_command(name: str) -> Any:
     if isinstance(command, typer.Typer):
         group = get_group(command)
         group.name = name
-        return group
+        return with_examples(group, name)
     alone = typer.Typer(add_completion=False)
     alone.command(name, context_settings=_ANY_WORDS if name == "airflow" else None, help=command.__doc__ or line)(command)
-    return get_command(alone)
+    return with_examples(get_command(alone), name)
 
 
 app = typer.Typer(
