@@ -20,13 +20,13 @@ from plumbline.analysis.trial_sample import TrialSample
 from plumbline.answers.current_results import current_results
 from plumbline.cli.cost import How, cost
 from plumbline.cli.cost_plan import Lines, show_plan
-from plumbline.cli.declared import as_day, load_declared
+from plumbline.cli.declared import as_day, known_provider, load_declared
 from plumbline.cli.exit_status import FAILED
 from plumbline.cli.output import Json, clear_errors, emit, err, fail, fields_of, marked, out, read_archive, table
 from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.metrics.formatting import format_amount, format_name, format_percent, format_significant
+from plumbline.metrics.formatting import format_amount, format_name, format_percent, format_significant, unknown_name
 from plumbline.metrics.names import names_by_text
 from plumbline.metrics.units import GROWTH, SECONDS, parse
 from plumbline.presentation.charts.costs import DRIVERS, PARTS
@@ -256,7 +256,11 @@ def _forecast_case(provider: str, workload: str, on: str | None) -> _ForecastCas
     made_up = provider in declared.providers and declared.providers[provider].simulated
     with read_archive() as archive:
         now = current_results(archive, declared, day, workloads=[workload], simulated=made_up)
+        if not now.campaigns:
+            known_provider(provider, declared, archive)
     if (provider, workload) not in now.campaigns:
+        if not now.campaigns and workload not in declared.workloads:
+            fail(unknown_name("workload", workload, declared.workloads))
         gone = [each.reason for each in now.left_out if (each.provider, each.workload) == (provider, workload)]
         there = ", ".join(sorted(name for name, _ in now.campaigns))
         why = f": {gone[0]}" if gone else f"; it was measured on {there}" if there else ": no provider has a usable trial of it"
@@ -325,6 +329,8 @@ def precision(
     day, declared = as_day("--on", on) or datetime.now(timezone.utc).date(), load_declared()
     made_up = provider in declared.providers and declared.providers[provider].simulated
     with read_archive(listing=True, as_json=as_json) as archive:
+        if provider is not None:
+            known_provider(provider, declared, archive)
         now = current_results(archive, declared, day, purchase=purchase, simulated=made_up)
     levers = [each for each in precision_levers(now.trials, now.workloads) if provider in (None, each.provider)]
 

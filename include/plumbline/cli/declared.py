@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import date
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from plumbline.cli.output import clear_errors, completed, fail
 from plumbline.declarations import DeclarationError, Declarations, InferenceWorkload, Provider, load
 from plumbline.metrics.formatting import unknown_name
+
+if TYPE_CHECKING:
+    from plumbline.archive import Archive
 
 Campaign = Annotated[
     str | None, typer.Argument(help="campaign id, or how it begins; the newest one if left out", callback=completed("campaign"))
@@ -30,6 +33,13 @@ def declared_providers(declared: Declarations, names: Iterable[str]) -> list[Pro
         if name not in declared.providers:
             fail(unknown_name("provider", name, declared.providers))
     return [declared.providers[name] for name in chosen]
+
+
+def known_provider(name: str, declared: Declarations, archive: Archive) -> None:
+    """Exit code 2 for a provider that is neither declared nor in the archive."""
+    known = {*declared.providers, *archive.provider_names()}
+    if name not in known:
+        fail(unknown_name("provider", name, known))
 
 
 def inference_workload(name: str) -> InferenceWorkload:

@@ -16,7 +16,7 @@ from plumbline import workflows
 from plumbline.answers.compared_series import compared_series
 from plumbline.archive import FindingView
 from plumbline.cli.exit_status import BROKEN, FAILED, OK
-from plumbline.cli.output import SEVERITY_STYLES, Json, clear_errors, completed, emit, fail, marked, out, read_archive
+from plumbline.cli.output import SEVERITY_STYLES, Json, beside, clear_errors, completed, emit, fail, marked, out, read_archive
 from plumbline.declarations import DeclarationError, Declarations, load
 from plumbline.findings.compared import Compared
 from plumbline.findings.headline import one_per_headline
@@ -100,14 +100,16 @@ def _show_story(story: Sequence[FindingView], verbose: bool) -> None:
     readable = read_finding(view)
     began = view.campaign_id or (readable.began if readable else f"{view.opened_at:%Y-%m-%d}")
     mark = "SIMULATED " if readable and readable.simulated else ""
-    line = Text.assemble((f"{SYMBOLS[view.severity]} {view.severity:<4} ", SEVERITY_STYLES[view.severity]), (mark, "yellow"), view.headline)
-    out.print(line)
+    beside(
+        Text(f"{SYMBOLS[view.severity]} {view.severity:<4} ", SEVERITY_STYLES[view.severity]),
+        Text.assemble((mark, "yellow"), view.headline),
+    )
     ids = ", ".join(one.finding_id for one in story)
-    out.print(marked("       [dim]{} · {}{} · since {}[/]", ids, view.state, _snoozed(view), began))
+    beside(Text(" " * 7), marked("[dim]{} · {}{} · since {}[/]", ids, view.state, _snoozed(view), began))
     if verbose:
         for text in (readable.evidence, readable.explanation) if readable else ("cannot be read in full: stored by another version",):
             if text:
-                out.print(f"       {text}")
+                beside(Text(" " * 7), Text(text))
 
 
 def _snoozed(finding: FindingView) -> str:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import getpass
 from datetime import datetime, timezone
-from typing import Annotated
+from typing import Annotated, cast, get_args
 
 import typer
 
 from plumbline.cli.declared import load_declared
 from plumbline.cli.output import Json, clear_errors, emit, fail, out, read_archive, table
 from plumbline.cli.tables import print_table
+from plumbline.metrics.formatting import unknown_name
 from plumbline.results.operations import LogEntryView, LogKind, Whose
 from plumbline.workflows.operations_log import log_operation
 
 
 def log(
-    kind: Annotated[LogKind | None, typer.Argument()] = None,
+    kind: Annotated[str | None, typer.Argument(help="incident, ticket, quota or maintenance")] = None,
     provider: Annotated[str | None, typer.Argument(help="as it is declared")] = None,
     what: Annotated[str, typer.Option(help="what happened, or what was asked")] = "",
     opened: Annotated[str, typer.Option(help="begin, or when it was asked, such as 2026-11-02T10:00Z; now if left out")] = "",
@@ -29,9 +30,11 @@ def log(
     listed: Annotated[bool, typer.Option("--list", help="show the entries of the kind and provider that are named")] = False,
     as_json: Json = False,
 ) -> None:
+    if kind is not None and kind not in get_args(LogKind):
+        fail(unknown_name("kind of entry", kind, get_args(LogKind)))
     if listed:
         with read_archive(listing=True, as_json=as_json) as archive:
-            entries = archive.operations(provider, kind)
+            entries = archive.operations(provider, cast(LogKind | None, kind))
         emit(as_json, entries, lambda: _show(entries))
         return
     if kind is None or provider is None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 Json = Annotated[bool, typer.Option("--json", help="print JSON on standard output instead of tables")]
 
+_NARROW = 100
 _PIPED_WIDTH = 140  # a table that is piped or logged is not cut to a terminal that is not there
 
 
@@ -62,6 +63,17 @@ SEVERITY_STYLES = {"page": "bold red", "warn": "yellow", "info": "cyan"}
 def marked(template: str, *values: object) -> Text:
     """Text with styles: Rich markup in `template`, a literal with `{}` for each value; the values themselves are text as it is."""
     return Text.from_markup(template.format(*(escape(str(value)) for value in values)), emoji=False)
+
+
+def beside(label: Text, text: Text) -> None:
+    """A line that begins with a label; on a terminal, or below 100 columns, what does not fit goes on below the text, not below the label.
+    Elsewhere it stays one line, for `grep`."""
+    if not (out.is_terminal or out.width < _NARROW):
+        out.print(Text.assemble(label, text))
+        return
+    lines = text.wrap(out, max(out.width - label.cell_len, 20))
+    for n, line in enumerate(lines):
+        out.print(Text.assemble(label if n == 0 else " " * label.cell_len, line))
 
 
 def table(title: str | Text, *columns: str, right: tuple[str, ...] = ()) -> Table:

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 
 from rich.text import Text
 
-from plumbline.cli.output import TONES, Json, clear_errors, emit, out, read_archive
+from plumbline.cli.output import TONES, Json, beside, clear_errors, emit, read_archive
 from plumbline.declarations import DeclarationError, installation_paths, load
 from plumbline.presentation.overview import overview
 
@@ -18,6 +18,6 @@ def status(as_json: Json = False) -> None:
     def show() -> None:
         width = max(len(tile.name) for tile in found.tiles)
         for tile in found.tiles:
-            out.print(Text.assemble((f"{tile.name:<{width}}  ", "dim"), (tile.value, TONES.get(tile.tone, "bold")), f"  {tile.note}"))
+            beside(Text(f"{tile.name:<{width}}  ", "dim"), Text.assemble((tile.value, TONES.get(tile.tone, "bold")), f"  {tile.note}"))
 
     emit(as_json, found, show)

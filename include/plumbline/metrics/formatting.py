@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -239,10 +240,14 @@ _LISTED = 5
 
 
 def expected_names(given: str, known: Iterable[str]) -> str:
-    """Names that may replace an unknown one: similar ones first; of many others, five and their number."""
+    """Names that may replace an unknown one: those that begin with it, hold its parts, or are similar, in this order; of many others, five and
+    their number."""
     names = sorted(known)
-    near = [n for n in names if given and n.startswith(given)] + get_close_matches(given, names, n=3)
-    return shorten(dict.fromkeys([*near, *names]), _LISTED) or "(none)"
+    asked = given.lower()
+    parts = [part for part in re.split(r"[^a-z0-9.]+", asked) if part]
+    begin = [name for name in names if asked and name.lower().startswith(asked)]
+    hold = [name for name in names if parts and all(part in name.lower() for part in parts)]
+    return shorten(dict.fromkeys([*begin, *hold, *get_close_matches(given, names, n=3), *names]), _LISTED) or "(none)"
 
 
 def unknown_name(what: str, given: str, known: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -15,7 +15,7 @@ from plumbline.declarations import Declarations
 from plumbline.findings import Reconciliation, provider_finding
 from plumbline.findings.types.broken_promise import BrokenPromise
 from plumbline.metrics.formatting import unknown_name
-from plumbline.results.operations import LogEntry, LogEntryView
+from plumbline.results.operations import LogEntry, LogEntryView, LogKind, Whose
 from plumbline.workflows.findings import apply
 
 
@@ -33,13 +33,22 @@ def log_operation(archive: Archive, declared: Declarations, given: Mapping[str, 
     try:
         entry = TypeAdapter(LogEntry).validate_python(fields | {name: text for name, text in given.items() if text and name != "id"})
     except ValidationError as error:
-        wrong = error.errors()[0]
-        raise ValueError(f"{wrong['loc'][0]}: {wrong['msg']}; a time is written as 2026-11-02T10:00Z") from None
+        raise ValueError(_expected(str(error.errors()[0]["loc"][0]), given)) from None
     if entry.provider not in declared.providers:
         raise LookupError(unknown_name("provider", entry.provider, declared.providers))
     saved = archive.log_entry(entry, by=by, entry_id=entry_id or None)
     report_breaches(archive, declared, saved.provider, by)
     return saved
+
+
+def _expected(name: str, given: Mapping[str, str | None]) -> str:
+    """What is wrong with a field of an entry, and what it takes."""
+    choices = {"kind": get_args(LogKind), "whose": get_args(Whose)}.get(name)
+    if choices:
+        return f'{name} is "{given.get(name) or ""}"; expected {", ".join(choices[:-1])} or {choices[-1]}'
+    if name in ("opened", "answered", "solved"):
+        return f'{name} is "{given.get(name) or ""}"; expected a time with its zone, such as 2026-11-02T10:00Z'
+    return f"{name} is missing; expected what happened, or what was asked" if name == "what" else f"{name} is missing"
 
 
 def report_breaches(archive: Archive, declared: Declarations, name: str, by: str) -> None:

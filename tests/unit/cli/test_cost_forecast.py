@@ -99,6 +99,8 @@ def test_what_was_never_measured_there(plumbline: Callable[..., Result]) -> None
     for words, said in (
         (("elsewhere", "gpt-test"), "gpt-test on elsewhere has no results to compute with; it was measured on lab-2core"),
         (("lab-2core", "chat-8b"), "no provider has a usable trial of it"),
+        (("lab-2cor", "chat-8b"), 'no provider is called "lab-2cor"; expected one of lab-2core,'),
+        (("lab-2core", "chat"), 'no workload is called "chat"; expected one of chat-'),
     ):
         result = plumbline("cost", "scenarios", *words)
         assert result.exit_code == 2 and said in result.stderr
@@ -124,4 +126,6 @@ def test_precision(plumbline: Callable[..., Result], said: Callable[..., Any], g
     found, code = said("cost", "precision", "lab-2core")
     assert code == 0 and [row["saving"] for row in found["levers"][0]["rows"]] == [0.0, pytest.approx(0.5)]
     assert "50 % less" in plumbline("cost", "precision").stdout
-    assert said("cost", "precision", "elsewhere")[0]["levers"] == []
+    assert said("cost", "precision", "local-1core")[0]["levers"] == []
+    unknown = plumbline("cost", "precision", "2core")
+    assert unknown.exit_code == 2 and 'no provider is called "2core"; expected one of lab-2core, local-2core' in unknown.stderr

@@ -7,9 +7,10 @@ import io
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
+from rich.text import Text
 
 from plumbline.cli import output, tables
-from plumbline.cli.output import fitted, table
+from plumbline.cli.output import beside, fitted, table
 from plumbline.cli.tables import ProviderTable, print_table
 
 WORDS = ("provider-with-a-name", "training", "a-workload", "02:00, 10:00", "77", "122,781 tokens/s", "123.45 USD")
@@ -64,3 +65,20 @@ def test_columns_of_fifty_providers_continue_below(console):
     assert all(cell_len(line) <= 80 for line in lines)
     assert all("\n".join(lines).count(name) == 1 for name in names)
     assert all(f" {n} ms" in "\n".join(lines) for n in range(50))
+
+
+@pytest.mark.parametrize("width", [40, 60])
+def test_what_does_not_fit_beside_a_label_goes_on_below_the_text(console, width):
+    console.width = width
+    words = [f"word-{n}" for n in range(20)]
+    beside(Text("label  "), Text(" ".join(words)))
+    first, *others = printed(console)
+    assert first.startswith("label  word-0") and others
+    assert all(line.startswith("       word-") and len(line) <= width for line in others)
+    assert " ".join([first, *others]).split()[1:] == words
+
+
+def test_a_piped_line_stays_one_for_grep(console):
+    console.width = 140
+    beside(Text("label  "), Text("word " * 50))
+    assert len(printed(console)) == 1

@@ -12,6 +12,7 @@ from plumbline.metrics.formatting import (
     format_monthly,
     format_probability,
     format_quantity,
+    unknown_name,
 )
 
 
@@ -79,3 +80,13 @@ def test_an_estimate_a_month_has_two_digits():
 
 def test_a_probability_is_never_certain():
     assert [format_probability(p) for p in (1.0, 0.995, 0.87, 0.004, None)] == ["> 99 %", "> 99 %", "87 %", "< 1 %", "–"]
+
+
+def test_an_unknown_name_is_answered_by_what_begins_with_it_then_by_what_holds_its_parts() -> None:
+    known = ("aurora-us-h100", "borealis-eu-a100", "chat-8b", "h100-spot", "zephyr-eu-h100")
+    assert unknown_name("provider", "h100", known).endswith(
+        "expected one of h100-spot, aurora-us-h100, zephyr-eu-h100, borealis-eu-a100, chat-8b"
+    )
+    assert unknown_name("provider", "H100 EU", known).startswith('no provider is called "H100 EU"; expected one of zephyr-eu-h100,')
+    assert "expected one of chat-8b," in unknown_name("workload", "chta-8b", known)
+    assert unknown_name("provider", "", ()) == 'no provider is called ""; expected one of (none)'

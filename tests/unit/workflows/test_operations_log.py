@@ -86,8 +86,10 @@ def test_a_breach_opens_one_finding_and_a_correction_resolves_it(archive: Archiv
     [
         ({"provider": "nowhere"}, "nowhere"),
         ({"kind": "party"}, "kind"),
-        ({"opened": "yesterday"}, "opened: .*2026-11-02T10:00Z"),
-        ({"opened": "2026-10-02T10:00"}, "opened: .*timezone"),
+        ({"opened": "yesterday"}, 'opened is "yesterday"; expected a time with its zone, such as 2026-11-02T10:00Z'),
+        ({"opened": "2026-11-02"}, 'opened is "2026-11-02"; expected a time with its zone'),
+        ({"whose": "them"}, 'whose is "them"; expected provider, us or unknown'),
+        ({"opened": "2026-10-02T10:00"}, "expected a time with its zone"),
         ({"what": ""}, "what"),
         ({"whose": "theirs"}, "whose"),
         ({"id": "unknown"}, "no entry"),
