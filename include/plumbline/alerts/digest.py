@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timezone
+from functools import cached_property
 
 from slack_sdk.models.blocks import Block, ContextBlock, HeaderBlock, MarkdownTextObject, PlainTextObject, SectionBlock
 
@@ -14,10 +15,11 @@ from plumbline.alerts.message import HEADER_LIMIT, SECTION_LIMIT, TEXT_LIMIT, Me
 from plumbline.alerts.slack.mrkdwn import escape, truncate
 from plumbline.alerts.thread import POSTING, Thread
 from plumbline.answers.costed_findings import CostedFinding
+from plumbline.answers.ledger import Ledger, LedgerRow, ledger_of
 from plumbline.archive import Archive, IncidentRecord
 from plumbline.findings.compared import Compared
 from plumbline.findings.headline import headline, one_per_headline
-from plumbline.findings.monthly_cost import MonthlyCost, sum_costs
+from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.metrics.formatting import first_lines, format_count, format_monthly
 from plumbline.presentation.tiles import lost_tile
 from plumbline.results.finding import SYMBOLS, gravity
@@ -33,7 +35,8 @@ class Digest:
     """A month (`2026-11`) as of the day `on`: findings that are open then, and those opened or closed in the month.
 
     `simulated`: a rehearsal, of simulated findings alone; else of measured ones alone. `compared`: how many series were compared with a
-    baseline: of others that nothing is open says nothing. None where it is not asked.
+    baseline: of others that nothing is open says nothing. None where it is not asked. `covered`: findings that the line of their cause's tells; the
+    ledger counts them there.
     """
 
     month: str
@@ -41,36 +44,47 @@ class Digest:
     entries: tuple[CostedFinding, ...]
     simulated: bool = False
     compared: Compared | None = None
+    covered: frozenset[str] = frozenset()
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """What the open findings cost and save."""
+        return ledger_of(e for e in self.entries if e.settled is None and e.finding.simulated == self.simulated)
 
     @property
     def left_out(self) -> int:
         """Open findings of the other sort."""
-        return sum(e.settled is None and e.finding.simulated != self.simulated for e in self.entries)
+        return sum(e.settled is None and e.finding.simulated != self.simulated for e in self._told)
+
+    @property
+    def _told(self) -> list[CostedFinding]:
+        return [e for e in self.entries if e.finding.finding_id not in self.covered]
 
     def waiting(self) -> list[CostedFinding]:
         """Open and acknowledged findings by cost, highest first; then by severity and age."""
-        entries = [e for e in self.entries if e.settled is None and e.finding.simulated == self.simulated]
-        return sorted(entries, key=lambda e: (-abs(e.cost.usd or 0.0), gravity(e.finding.severity), e.opened, e.finding.finding_id))
+        entries = [e for e in self._told if e.settled is None and e.finding.simulated == self.simulated]
+        amounts = {e.finding.finding_id: abs(self.ledger.change_of(e.finding.finding_id) or 0.0) for e in entries}
+        return sorted(entries, key=lambda e: (-amounts[e.finding.finding_id], gravity(e.finding.severity), e.opened, e.finding.finding_id))
 
     def opened(self) -> list[CostedFinding]:
-        return [e for e in self.entries if f"{e.opened:%Y-%m}" == self.month and e.finding.simulated == self.simulated]
+        return [e for e in self._told if f"{e.opened:%Y-%m}" == self.month and e.finding.simulated == self.simulated]
 
     def settled(self, state: str) -> list[CostedFinding]:
         """Findings `accepted` or `resolved` in the month."""
-        over = [e for e in self.entries if e.settled is not None and f"{e.settled:%Y-%m}" == self.month and e.finding.state == state]
+        over = [e for e in self._told if e.settled is not None and f"{e.settled:%Y-%m}" == self.month and e.finding.state == state]
         return [e for e in over if e.finding.simulated == self.simulated]
 
 
 def render_digest(digest: Digest) -> Message:
     """The month's message, at most five blocks. Deterministic."""
-    waiting = digest.waiting()
-    stories = list(one_per_headline((headline(e.finding, e.cost.usd), e) for e in waiting).items())
+    ledger = digest.ledger
+    lines_of = ((headline(e.finding, ledger.change_of(e.finding.finding_id)), e) for e in digest.waiting())
+    stories = list(one_per_headline(lines_of).items())
     every = [_line(i, what, entries, digest.on) for i, (what, entries) in enumerate(stories, 1)]
     lines = first_lines(every, _MOST_OPEN, "… and {} more: `plumbline findings`")
-    # The price or performance change behind a first choice has its own finding and cost.
-    with_cost = [e for e in waiting if e.cost.text]
-    by_provider, by_team = _sums(with_cost, lambda e: (e.finding.provider,)), _sums(with_cost, lambda e: e.teams)
-    sums = [f"*{name}*\n" + "\n".join(lines) for name, lines in (("By provider", by_provider), ("By team", by_team)) if lines]
+    by_provider, by_team = _sums(ledger.rows, lambda row: (row.provider,)), _sums(ledger.rows, lambda row: row.owner)
+    shared = ", what several share in each" if any(len(row.owner) > 1 for row in ledger.rows) else ""
+    sums = [f"*{name}*\n" + "\n".join(lines) for name, lines in (("By provider", by_provider), (f"By team{shared}", by_team)) if lines]
     blocks: list[Block] = [
         HeaderBlock(text=PlainTextObject(text=truncate(_title(digest), HEADER_LIMIT))),
         _section("\n".join([_total(digest), *lines]), _LIST_LIMIT),
@@ -93,7 +107,7 @@ def _total(digest: Digest) -> str:
     waiting = digest.waiting()
     if not waiting and digest.compared is not None and not digest.compared.n:
         return "Nothing was compared with a baseline yet: whether anything changed is not known."
-    lost = lost_tile(sum_costs(e.cost for e in waiting))
+    lost = lost_tile(digest.ledger.total(digest.simulated))
     return (
         f"{lost.name}: *{lost.value}*, {lost.note}." if waiting else f"No open findings{digest.compared.limit if digest.compared else ''}."
     )
@@ -107,23 +121,20 @@ def _line(place: int, what: str, entries: Sequence[CostedFinding], on: date) -> 
     return f"{place}. {SYMBOLS[finding.severity]} {truncate(escape(what), _LINE_LIMIT)}{state}, {age}  {ids}"
 
 
-def _money(cost: MonthlyCost) -> str:
-    return "cost unknown" if cost.usd is None else format_monthly(cost.usd)
-
-
-def _sums(waiting: Sequence[CostedFinding], names: Callable[[CostedFinding], Iterable[str]]) -> list[str]:
-    """One line for each name, highest cost first: total cost and number of findings."""
-    groups: dict[str, list[CostedFinding]] = defaultdict(list)
-    for entry in waiting:
-        for name in names(entry):
-            groups[name].append(entry)
+def _sums(rows: Iterable[LedgerRow], names: Callable[[LedgerRow], Iterable[str]]) -> list[str]:
+    """One line for each name, highest cost first: total cost and number of findings; what others save in a line of its own."""
+    groups: dict[tuple[str, bool], list[LedgerRow]] = defaultdict(list)
+    for row in rows:
+        for name in names(row):
+            groups[name, row.sort == "gain"].append(row)
     sums = []
-    for name, own in groups.items():
-        known = [e.cost.usd for e in own if e.cost.usd is not None]
-        cost = MonthlyCost(sum(known) if known else None, "")
-        unknown = f", {len(own) - len(known)} of unknown cost" if known and len(known) < len(own) else ""
-        sums.append((-(cost.usd or 0.0), name, f"{escape(name)}: {_money(cost)} ({format_count(len(own), 'finding')}{unknown})"))
-    return first_lines([line for _, _, line in sorted(sums)], _MOST_SUMS, "… and {} more")
+    for (name, saves), own in groups.items():
+        known = [row.change for row in own if row.change is not None]
+        usd = sum(known)
+        unknown = f", {len(own) - len(known)} without a price" if known and len(known) < len(own) else ""
+        money = format_monthly(usd) if known else "cost unknown"
+        sums.append((saves, -abs(usd), name, f"{escape(name)}: {money} ({format_count(len(own), 'finding')}{unknown})"))
+    return first_lines([line for *_, line in sorted(sums)], _MOST_SUMS, "… and {} more")
 
 
 def _changes(digest: Digest) -> list[str]:
@@ -132,7 +143,9 @@ def _changes(digest: Digest) -> list[str]:
     lines = []
     for entry in [*accepted, *resolved]:
         finding = entry.finding
-        goes_on = f", {_money(entry.cost)} from now on" if finding.state == "accepted" and entry.cost.usd is not None else ""
+        # Whoever accepts a first choice moves away from what costs more.
+        usd = entry.cost.usd if finding.state == "accepted" and not FirstChoice.has(finding) else None
+        goes_on = f", {format_monthly(usd)} from now on" if usd is not None else ""
         lines.append(f"• {finding.state}: {truncate(escape(headline(finding)), _LINE_LIMIT)}{goes_on}")
     shown = first_lines(lines, _MOST_CHANGED, "… and {} more: `plumbline findings list --all`")
     return [f"*Changes in {digest.month}*: {counts}", *shown]

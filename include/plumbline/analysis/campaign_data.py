@@ -21,13 +21,20 @@ from plumbline.results.published import PublishedResult
 
 @dataclass(frozen=True)
 class MonthlyTotal:
-    """USD a month. `lost`, `saved`: sums of what costs more and of what costs less, both at least 0. `known`, `unknown`: findings with and
-    without an amount."""
+    """USD a month. `lost`, `saved`: sums of what costs more and of what costs less, both at least 0. `known`, `unknown`: rows with and without an
+    amount; `gains`: those that save. `apart`: what simulated findings lose beside measured ones, in neither sum."""
 
     lost: float = 0.0
     saved: float = 0.0
     known: int = 0
     unknown: int = 0
+    gains: int = 0
+    apart: float = 0.0
+
+    @property
+    def costly(self) -> int:
+        """Rows that `lost` adds up."""
+        return self.known - self.gains
 
 
 def sum_monthly(amounts: Iterable[float | None]) -> MonthlyTotal:
@@ -35,7 +42,7 @@ def sum_monthly(amounts: Iterable[float | None]) -> MonthlyTotal:
     every = tuple(amounts)
     known = [usd for usd in every if usd is not None]
     lost, saved = sum(usd for usd in known if usd > 0), -sum(usd for usd in known if usd < 0)
-    return MonthlyTotal(lost, saved + 0.0, len(known), len(every) - len(known))
+    return MonthlyTotal(lost, saved + 0.0, len(known), len(every) - len(known), sum(usd < 0 for usd in known))
 
 
 @dataclass(frozen=True)

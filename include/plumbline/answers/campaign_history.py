@@ -11,11 +11,11 @@ from plumbline.analysis.decisions.decision_record import read_decisions
 from plumbline.answers.claims import Claimable, claimable
 from plumbline.answers.costed_findings import CostedFinding, costed_findings
 from plumbline.answers.fleet_year import MONTHS, speed_index
+from plumbline.answers.ledger import Ledger, ledger_of
 from plumbline.archive import Archive, FindingView
 from plumbline.archive.pages import CampaignHead
 from plumbline.declarations import Declarations
 from plumbline.findings.headline import headline, one_per_headline
-from plumbline.findings.monthly_cost import sum_costs
 from plumbline.findings.types import stored_type
 from plumbline.results.finding import OPEN_STATES
 from plumbline.results.stored import read_finding
@@ -26,7 +26,7 @@ _PAGE = 50
 def campaign_history(archive: Archive, declared: Declarations, campaign_id: str) -> tuple[CampaignHistory, tuple[FindingRow, ...]]:
     """The history of a campaign; and the findings that no campaign shows, such as prices, which began between the one before and the next."""
     earlier, head, later = _neighbours(archive, campaign_id)
-    waiting = _rows(archive, declared, archive.findings(OPEN_STATES))
+    waiting, ledger = _rows(archive, declared, archive.findings(OPEN_STATES))
     begin, end = (earlier[0].planned_at if earlier else None), (later[0].planned_at if later else datetime.now(timezone.utc))
     between = [
         row
@@ -38,7 +38,7 @@ def campaign_history(archive: Archive, declared: Declarations, campaign_id: str)
     ]
     history = CampaignHistory(
         open_findings=tuple(row for row, _ in waiting),
-        monthly=sum_costs(entry.cost for _, entry in waiting),
+        monthly=ledger.total(),
         choices=_choices(archive, campaign_id),
         index=speed_index(archive, [c.campaign_id for c in reversed([head, *earlier[: MONTHS - 1]])]),
         volumes=declared.alerts.volumes,
@@ -62,8 +62,8 @@ def _neighbours(archive: Archive, campaign_id: str) -> tuple[list[CampaignHead],
     return heads[at + 1 : at + MONTHS], heads[at], heads[:at][::-1]
 
 
-def finding_row(view: FindingView, entry: CostedFinding | None = None) -> FindingRow:
-    """The finding as a report shows it; with the entry's cost and teams."""
+def finding_row(view: FindingView, entry: CostedFinding | None = None, ledger: Ledger | None = None) -> FindingRow:
+    """The finding as a report shows it; with the amount of its row in the ledger, and the entry's teams."""
     row = FindingRow(
         view.finding_id, view.series_key, view.kind, view.severity, view.headline, view.state,
         str(view.detail.get("explanation", "")), view.campaign_id, view.provider, effect=view.effect,
@@ -74,19 +74,21 @@ def finding_row(view: FindingView, entry: CostedFinding | None = None) -> Findin
         direction = finding.direction_of(finding.series_key) or ""
         row = replace(row, headline=headline(finding, usd), evidence=finding.evidence, direction=direction)
     if entry is not None:
-        row = replace(row, usd_per_month=entry.cost.usd, teams=entry.teams)
+        row = replace(row, usd_per_month=ledger.change_of(view.finding_id) if ledger is not None else None, teams=entry.teams)
     return row
 
 
-def _rows(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> list[tuple[FindingRow, CostedFinding]]:
-    """The findings with their digest entries; first choices that one cause moved are one."""
+def _rows(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> tuple[list[tuple[FindingRow, CostedFinding]], Ledger]:
+    """The findings with their digest entries, and the ledger of both; first choices that one cause moved are one, with its amount."""
     entries, claims = costed_findings(archive, declared, views), claimable(archive, declared, views)
+    ledger = ledger_of(entries.values())
     rows = [
-        (_with_promises(finding_row(view, entries[view.finding_id]), claims.get(view.finding_id)), entries[view.finding_id])
+        (_with_promises(finding_row(view, entries[view.finding_id], ledger), claims.get(view.finding_id)), entries[view.finding_id])
         for view in views
         if view.finding_id in entries
     ]
-    return [same[0] for same in one_per_headline((row.headline, (row, entry)) for row, entry in rows).values()]
+    stories = one_per_headline((row.headline, (row, entry)) for row, entry in rows).values()
+    return [next((one for one in same if one[0].usd_per_month is not None), same[0]) for same in stories], ledger
 
 
 def _with_promises(row: FindingRow, claim: Claimable | None) -> FindingRow:

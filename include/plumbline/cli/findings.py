@@ -20,7 +20,7 @@ from plumbline.cli.output import SEVERITY_STYLES, Json, beside, clear_errors, co
 from plumbline.declarations import DeclarationError, Declarations, load
 from plumbline.findings.compared import Compared
 from plumbline.findings.headline import one_per_headline
-from plumbline.metrics.formatting import format_count, format_money, unknown_name
+from plumbline.metrics.formatting import capitalize_first, format_count, format_money, unknown_name
 from plumbline.presentation.findings_inbox import count_severities, group_findings, inbox_view
 from plumbline.results import InvalidResult
 from plumbline.results.finding import OPEN_STATES, SYMBOLS, FindingState, gravity
@@ -57,15 +57,17 @@ def list_findings(settled: Settled = False, provider: Of = None, verbose: Verbos
                 fail(unknown_name("provider", provider, names))
             views = [view for view in views if provider in view.providers]
         compared = Compared(0, 0) if views else compared_series(archive, provider)
-        from plumbline.answers.monthly_costs import monthly_costs  # with statistics, which an empty list does not wait for
+        from plumbline.answers.costed_findings import costed_findings  # with statistics, which an empty list does not wait for
+        from plumbline.answers.ledger import ledger_of
 
-        costs = monthly_costs(archive, declared, views) if declared else {}
-    from plumbline.findings.monthly_cost import sum_costs
+        entries = costed_findings(archive, declared, views) if declared else {}
+    from plumbline.presentation.tiles import money_sentences
 
+    ledger = ledger_of(entries.values())
     views.sort(key=lambda f: f.opened_at, reverse=True)
     found = inbox_view(
-        group_findings(views, {name: cost.usd for name, cost in costs.items()}),
-        sum_costs(costs[view.finding_id] for view in views if view.state in OPEN_STATES and view.finding_id in costs),
+        group_findings(views, {name: entry.cost.usd for name, entry in entries.items()}, ledger),
+        ledger,
     )
     lines = {view.finding_id: view.headline for view in found["findings"]}
     views = [replace(view, headline=lines[view.finding_id]) for view in views]
@@ -82,6 +84,8 @@ def list_findings(settled: Settled = False, provider: Of = None, verbose: Verbos
         if not verbose:
             more = f"{len(stories) - _MOST} more, causes and commands" if len(stories) > _MOST else "causes and commands"
             out.print(f"{more}: -v, or plumbline findings show ID", style="dim")
+        for text in money_sentences(ledger.total()):
+            out.print(f"{capitalize_first(text)}.")
 
     emit(as_json, found, show)
 

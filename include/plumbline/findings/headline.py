@@ -18,16 +18,19 @@ _MOST_TARGETS = 2
 
 
 def headline(finding: Finding, usd: float | None = None) -> str:
-    """One line, such as `p5 raised its price 30 % on 1 September 2026: product moves to p4, about 1,200 USD a month more`.
+    """One line, such as `p5 raised its price 30 % on 1 September 2026, about 1,200 USD a month more: product moves to p4`.
 
-    `usd`: more a month, negative if less; None where it is unknown or not for the reader. A choice that only leads is no move: its line
-    has no amount.
+    `usd`: more a month, negative if less; None where it is unknown or not for the reader. It is what the cause costs: beside a cause that moves
+    choices it stands before them, because moving does not cost it. A choice that only leads is no move: without a cause its line has no amount.
     """
     cause = cause_of(finding)
     consequence = _moves(finding.moves) if finding.moves else type_of(finding).consequence(finding, bool(cause))
+    money = f", {format_monthly_change(usd)}" if usd else ""
+    if cause and finding.moves:
+        return f"{cause}{money}: {consequence}"
     line = f"{cause}: {consequence}" if cause and consequence else cause or consequence
     only_leads = bool(finding.moves) and not any(move.clear for move in finding.moves)
-    return f"{line}, {format_monthly_change(usd)}" if usd and not only_leads else line
+    return line if only_leads else f"{line}{money}"
 
 
 _Line = TypeVar("_Line")

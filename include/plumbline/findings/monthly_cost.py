@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import date
 from fnmatch import fnmatchcase
 
-from plumbline.analysis.campaign_data import MonthlyTotal, sum_monthly
 from plumbline.analysis.cost.monthly_worth import monthly_hours, relative_cost
 from plumbline.analysis.cost.unit_costs import COSTS, HOUR_S
-from plumbline.analysis.prices.book import quote
+from plumbline.analysis.prices.book import declared_price, quote
 from plumbline.analysis.trial_sample import SUSTAINED
 from plumbline.declarations import Alerts, Provider
 from plumbline.declarations.alerts import RentedVolume
@@ -37,13 +36,19 @@ _PACE = (*_RATES, "step_time")
 class MonthlyCost:
     """`usd` more a month (negative: less), `low` and `high` by the finding's interval where it has one; None if unknown.
 
-    `text`: one sentence, empty for findings without a cost.
+    `text`: one sentence, empty for findings without a cost, and where the finding of its cause says it; `basis` says it there too. `parts`: USD by what is paid, which add up to `usd`: a workload on a provider, or a
+    provider's price; findings of one cause have the same parts. `until`: the day on which a declared price that it rests on ends. `free`: whether
+    the finding is known to cost nothing, so that no price is missing.
     """
 
     usd: float | None
     text: str
     low: float | None = None
     high: float | None = None
+    parts: tuple[tuple[str, float], ...] = ()
+    until: date | None = None
+    free: bool = False
+    basis: str = ""
 
 
 def cost_on_providers(costs: Sequence[MonthlyCost]) -> MonthlyCost:
@@ -54,12 +59,9 @@ def cost_on_providers(costs: Sequence[MonthlyCost]) -> MonthlyCost:
     usd = sum(cost.usd or 0.0 for cost in known)
     unknown = f"; of {len(costs) - len(known)} more providers unknown" if len(known) < len(costs) else ""
     verb = "costs" if usd >= 0 else "saves"
-    return MonthlyCost(usd, f"{verb} {format_amount(abs(usd))} USD a month on {len(known)} providers at the declared volumes{unknown}")
-
-
-def sum_costs(costs: Iterable[MonthlyCost]) -> MonthlyTotal:
-    """Losses and gains apart. A finding that never has a cost counts for neither amount nor gap."""
-    return sum_monthly(cost.usd for cost in costs if cost.text)
+    text = f"{verb} {format_amount(abs(usd))} USD a month on {len(known)} providers at the declared volumes{unknown}"
+    until = min((cost.until for cost in known if cost.until is not None), default=None)
+    return MonthlyCost(usd, text, parts=tuple(part for cost in known for part in cost.parts), until=until, basis=text)
 
 
 @dataclass(frozen=True)
@@ -102,10 +104,10 @@ def monthly_cost(
         return MonthlyCost(None, "cost unknown: no workload measured since the change")
     paces = _paces(finding)
     if not paces:
-        return MonthlyCost(None, "no direct cost: throughput did not change")
+        return MonthlyCost(None, "no direct cost: throughput did not change", free=True)
     among = {*paces, *decided}
     changes = [
-        (volume, hours, pace)
+        (f"{finding.provider} {workload}", volume, hours, pace)
         for workload, pace in paces.items()
         for volume, hours in monthly_hours(finding.provider, workload, among, alerts.volumes)
     ]
@@ -145,7 +147,8 @@ def _price_change_cost(finding: Finding, alerts: Alerts, provider: Provider | No
         return _price_moves_cost(finding.prices, [v for v in alerts.volumes if v.purchase == purchase])
     # Of an older version.
     volumes = [v for v in alerts.volumes if fnmatchcase(finding.provider, v.provider) and v.purchase == purchase]
-    changes = [(v, v.time_per_month / HOUR_S, _TimeChange(finding.effect or 0.0)) for v in volumes]
+    paid = _price_part(finding.provider, purchase)
+    changes = [(paid, v, v.time_per_month / HOUR_S, _TimeChange(finding.effect or 0.0)) for v in volumes]
     return _sum(finding, changes, provider, on, accepted)
 
 
@@ -157,7 +160,21 @@ def _price_moves_cost(moves: Sequence[PriceMove], volumes: Sequence[RentedVolume
     usd, hours = sum((move.after - move.before) * h for move, h in changes), sum(h for _, h in changes)
     names = {move.provider for move, _ in changes}
     prices = format_money_change(changes[0][0].before, changes[0][0].after, "USD/h") if len(names) == 1 else f"{len(names)} providers"
-    return MonthlyCost(usd, _describe(usd, None, None, hours, prices))
+    parts = _added((_price_part(move.provider, volumes[0].purchase), (move.after - move.before) * h) for move, h in changes)
+    text = _describe(usd, None, None, hours, prices)
+    return MonthlyCost(usd, text, parts=parts, basis=text)
+
+
+def _price_part(provider: str, purchase: Purchase) -> str:
+    return f"{provider} price {purchase}"
+
+
+def _added(parts: Iterable[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
+    """One amount for each name."""
+    sums: dict[str, float] = {}
+    for name, usd in parts:
+        sums[name] = sums.get(name, 0.0) + usd
+    return tuple(sums.items())
 
 
 def _unknown_volume(provider: str) -> MonthlyCost:
@@ -169,33 +186,38 @@ def _unknown_volume(provider: str) -> MonthlyCost:
 
 def _sum(
     finding: Finding,
-    changes: Sequence[tuple[RentedVolume, float, _TimeChange]],
+    changes: Sequence[tuple[str, RentedVolume, float, _TimeChange]],
     provider: Provider | None,
     on: date,
     accepted: Accepted | None,
 ) -> MonthlyCost:
-    """The changes of instance time at prices; each with its volume and the instance-hours a month that it concerns."""
+    """The changes of instance time at prices; each with what is paid, its volume and the instance-hours a month that it concerns."""
     if not changes:
         return _unknown_volume(finding.provider)
     if provider is None:
         return MonthlyCost(None, f"cost unknown: {finding.provider} is no longer declared")
     hourly: dict[Purchase, float] = {}
-    for purchase in {volume.purchase for volume, *_ in changes}:
-        price = accepted(purchase) if accepted else None
+    ends_on: list[date] = []
+    for purchase in sorted({volume.purchase for _, volume, *_ in changes}):
+        price, listed_price = accepted(purchase) if accepted else None, declared_price(provider, purchase, None, on)
+        if listed_price is not None and listed_price.until is not None and price in (None, float(listed_price.price)):
+            ends_on.append(listed_price.until)
         if price is None:
             listed = quote(provider, on, purchase)
             if listed.basis is None:
                 return MonthlyCost(None, f"cost unknown: {listed.reason}")
             price = listed.basis.usd_per_hour
         hourly[purchase] = price
-    worth = [hours * hourly[volume.purchase] for volume, hours, _ in changes]
+    worth = [hours * hourly[volume.purchase] for _, volume, hours, _ in changes]
     usd = sum(w * more.middle for w, (*_, more) in zip(worth, changes, strict=True))
+    parts = _added((paid, w * more.middle) for w, (paid, *_, more) in zip(worth, changes, strict=True))
     ends = [(more.low, more.high) for *_, more in changes]
     low = high = None
     if all(lo is not None for lo, _ in ends):
         low, high = (sum(w * (end[i] or 0.0) for w, end in zip(worth, ends, strict=True)) for i in (0, 1))
     prices = ", ".join(f"{purchase} {format_money(price, 'USD/h')}" for purchase, price in sorted(hourly.items()))
-    return MonthlyCost(usd, _describe(usd, low, high, sum(hours for _, hours, _ in changes), prices), low, high)
+    text = _describe(usd, low, high, sum(hours for *_, hours, _ in changes), prices)
+    return MonthlyCost(usd, text, low, high, parts, min(ends_on, default=None), basis=text)
 
 
 def _describe(usd: float, low: float | None, high: float | None, hours: float, prices: str) -> str:

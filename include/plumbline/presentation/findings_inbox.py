@@ -19,14 +19,15 @@ from plumbline.results.sample import Series
 from plumbline.results.stored import read_finding
 
 if TYPE_CHECKING:
-    from plumbline.analysis.campaign_data import MonthlyTotal
+    from plumbline.answers.ledger import Ledger
 
 MAX_OPEN_FINDINGS = 500
 
 
 @dataclass(frozen=True)
 class InboxItem:
-    """One finding. `finding`: None of one that an older version stored. `usd`: what it costs a month, negative if it saves; None: not known."""
+    """One finding. `finding`: None of one that an older version stored. `usd`: what its own row of the ledger says that it costs a month, negative if
+    it saves; None without a row, or without a price."""
 
     view: FindingView
     finding: Finding | None
@@ -56,10 +57,15 @@ class InboxGroup:
 
     @property
     def usd(self) -> float | None:
-        # The money of a cause is that of each first choice that it moved, and of each region: it counts once.
-        alike = (i.is_decision_change or i.words == self.lead.words for i in self.siblings)
-        known = [i.usd for i, same in ((self.lead, False), *zip(self.siblings, alike, strict=True)) if i.usd is not None and not same]
-        return sum(known) if known else None
+        """What its findings cost a month; without any that costs, what they save, as a negative amount; None: not known."""
+        known = [item.usd for item in self.items if item.usd is not None]
+        costs = [usd for usd in known if usd >= 0]
+        return sum(costs or known) if known else None
+
+    @property
+    def saved(self) -> float:
+        """What others of them save a month, beside what the group costs."""
+        return -sum(item.usd for item in self.items if item.usd is not None and item.usd < 0) if (self.usd or 0.0) >= 0 else 0.0
 
 
 def count_severities(views: Iterable[FindingView]) -> str:
@@ -88,9 +94,13 @@ def severity_order(views: Iterable[FindingView]) -> list[int]:
     return [-count[severity] for severity in SEVERITIES]
 
 
-def group_findings(views: Sequence[FindingView], monthly: Mapping[str, float | None]) -> tuple[InboxGroup, ...]:
-    """`monthly`: by finding id, what each costs a month in USD."""
-    items = [_item(view, monthly.get(view.finding_id)) for view in views]
+def group_findings(
+    views: Sequence[FindingView], monthly: Mapping[str, float | None], ledger: Ledger | None = None
+) -> tuple[InboxGroup, ...]:
+    """`monthly`: by finding id, what each alone costs a month in USD, for its headline; `ledger`: the amounts that add up, None for a reader
+    without access to money."""
+    rows = {} if ledger is None else {row.row_id: row.change for row in ledger.rows}
+    items = [_item(view, monthly.get(view.finding_id), rows.get(view.finding_id)) for view in views]
     witness_of = witnesses(item.finding for item in items if item.finding is not None)
     groups: list[list[InboxItem]] = []
     for item in items:
@@ -103,11 +113,12 @@ def group_findings(views: Sequence[FindingView], monthly: Mapping[str, float | N
     return tuple(sorted(inbox_groups, key=lambda g: (*_order(g.lead)[:2], -(g.usd or 0.0), *_order(g.lead)[2:])))
 
 
-def inbox_view(groups: Iterable[InboxGroup], total: MonthlyTotal | None, after: str | None = None) -> dict[str, Any]:
-    """The findings as JSON says them. `total`: what open ones cost a month, None for a reader without access to costs; `after`: where the list
-    goes on."""
+def inbox_view(groups: Iterable[InboxGroup], ledger: Ledger | None, after: str | None = None) -> dict[str, Any]:
+    """The findings as JSON says them. `ledger`: of the open ones, None for a reader without access to costs: `total` is the sum of its rows, which
+    are `amounts`; `after`: where the list goes on."""
     findings = [replace(item.view, headline=item.words) for group in groups for item in group.items]
-    return {"findings": findings, "total": total, "after": after}
+    total, amounts = (None, None) if ledger is None else (ledger.total(), ledger.rows)
+    return {"findings": findings, "total": total, "amounts": amounts, "after": after}
 
 
 def _share_cause(first: InboxItem, second: InboxItem, witness_of: Mapping[str, str]) -> bool:
@@ -125,6 +136,6 @@ def _order(item: InboxItem) -> tuple[bool, int, bool, float, float, str]:
     return settled, gravity(item.view.severity), explains, -(item.usd or 0.0), -item.view.opened_at.timestamp(), item.view.finding_id
 
 
-def _item(view: FindingView, usd: float | None) -> InboxItem:
+def _item(view: FindingView, alone: float | None, usd: float | None) -> InboxItem:
     finding = read_finding(view)
-    return InboxItem(view, finding, headline(finding, usd) if finding is not None else view.headline, usd)
+    return InboxItem(view, finding, headline(finding, alone) if finding is not None else view.headline, usd)

@@ -13,15 +13,16 @@ from plumbline.analysis.decisions.decision_record import DecisionDocument, read_
 from plumbline.analysis.fleet import Fleet, pooled_costs
 from plumbline.analysis.scorecards.placings import place
 from plumbline.answers.active_runs import ActiveRun
+from plumbline.answers.costed_findings import costed_findings
 from plumbline.answers.fleet import primary_number, read_fleet
 from plumbline.answers.fleet_year import speed_index
-from plumbline.answers.monthly_costs import monthly_costs, stored_switches
+from plumbline.answers.ledger import Ledger, ledger_of
+from plumbline.answers.monthly_costs import stored_switches
 from plumbline.answers.spend import spend_by_campaign
 from plumbline.archive import Archive, FindingView, Outcomes
 from plumbline.archive.pages import CampaignHead
 from plumbline.declarations import Declarations
 from plumbline.declarations.teams import CERTAINTY
-from plumbline.findings.monthly_cost import sum_costs
 from plumbline.metrics.formatting import ABSENT, format_amount
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import cost_against_speed_chart, index_chart
@@ -87,7 +88,8 @@ def format_outcome(outcomes: Outcomes) -> str:
 
 @dataclass(frozen=True)
 class Overview:
-    """`map`: None until the current results are read; `density`: of the map then, of `expected` providers. `trend`: the year, where the map leaves room."""
+    """`map`: None until the current results are read; `density`: of the map then, of `expected` providers. `trend`: the year, where the map leaves
+    room. `ledger`: the amounts that the tiles add up; None for a reader without access to money."""
 
     tiles: tuple[Tile, ...]
     map: HeatMap | None
@@ -101,6 +103,7 @@ class Overview:
     open_findings: int
     campaigns: tuple[CampaignLine, ...]
     paid: tuple[tuple[str, str], ...]
+    ledger: Ledger | None
 
 
 def overview(
@@ -130,16 +133,17 @@ def overview(
     )
     stored = read_decisions(archive.newest_decisions()) if money else ()
     marks = archive.marked([c.campaign_id for c in heads])
-    costs = monthly_costs(archive, declared, unsettled) if money else {}
+    entries = costed_findings(archive, declared, unsettled) if money else {}
+    ledger = ledger_of(entries.values(), stored_switches(archive, declared, stored) if stored else None)
     open_findings = [view for view in unsettled if view.state == "open"]
-    groups = group_findings(open_findings, {name: cost.usd for name, cost in costs.items()})
+    groups = group_findings(open_findings, {name: entry.cost.usd for name, entry in entries.items()}, ledger)
     tiles = status_tiles(
         unsettled,
         groups[0].lead.words if groups else "",
         drawn_fleet.status if drawn_fleet else None,
         now,
-        sum_costs(costs.values()) if money else None,
-        stored_switches(archive, declared, stored) if stored else None,
+        ledger.total() if money else None,
+        ledger.savings,
         drawn_fleet.cheapest if drawn_fleet and money else (),
         active,
         declared,
@@ -158,6 +162,7 @@ def overview(
         open_findings=len(open_findings),
         campaigns=_campaign_lines(heads, marks, archive.campaign_outcomes(campaigns), reports, unsettled, paid, now),
         paid=sum_paid(paid or {}),
+        ledger=ledger if money else None,
     )
 
 

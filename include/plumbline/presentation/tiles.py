@@ -8,7 +8,7 @@ from typing import Literal
 from plumbline.analysis.campaign_data import MonthlyTotal
 from plumbline.analysis.decisions.savings import Savings
 from plumbline.findings.compared import Compared
-from plumbline.metrics.formatting import format_count, format_money, format_percent
+from plumbline.metrics.formatting import capitalize_first, format_count, format_money, format_percent
 from plumbline.words.decisions import cheapest_text
 
 _DECLARE = "declare monthly volumes (alerts.yaml)"
@@ -27,22 +27,43 @@ class Tile:
     in_airflow: bool = False
 
 
+def money_sentences(month: MonthlyTotal) -> tuple[str, ...]:
+    """What the open findings lose a month, what others save, and what is simulated beside them, a sentence each; empty without any."""
+    if month.costly or not month.unknown:
+        lost = f"{format_money(month.lost)} lost a month by {_findings(month)}" if month.costly else ""
+    else:
+        lost = f"cost a month unknown: {format_count(month.unknown, 'finding')} without a price"
+    return tuple(filter(None, (lost, _saved(month, "other " if lost else "") if month.saved else "", _apart(month))))
+
+
+def _findings(month: MonthlyTotal) -> str:
+    """What the sum counts, and beside it what it does not."""
+    return f"{format_count(month.costly, 'finding')}{f' and {month.unknown} without a price' if month.unknown else ''}"
+
+
+def _saved(month: MonthlyTotal, other: str = "") -> str:
+    return f"{format_money(month.saved)} saved a month by {format_count(month.gains, f'{other}finding')}"
+
+
+def _apart(month: MonthlyTotal) -> str:
+    return f"simulated and in no sum: {format_money(month.apart)} a month" if month.apart else ""
+
+
 def lost_tile(month: MonthlyTotal, compared: Compared | None = None) -> Tile:
-    """The cost of open findings a month at the declared volumes; gains are named and not subtracted. `compared`: None where it is not asked."""
-    link = "/findings?state=open"
-    if not month.known:
-        note = f"{format_count(month.unknown, 'finding')} without an amount: {_DECLARE}" if month.unknown else "no open finding costs money"
-        if month.unknown or compared is None:
-            return Tile("Lost a month", "unknown" if month.unknown else "0 USD", note, link)
-        if not compared.n:
-            return Tile("Lost a month", "not known", compared.missing, link)
-        gap = f"; {compared.missing}" if compared.missing else ""
-        return Tile("Lost a month", "0 USD", f"{note}{gap}", link, "" if gap else "good")
-    count, gains = format_count(month.known, "finding"), f"; others save {format_money(month.saved)}"
-    rest = f"{gains if month.saved and month.lost else ''}{f'; {month.unknown} without an amount' if month.unknown else ''}"
-    if month.saved and not month.lost:
-        return Tile("Saved a month", format_money(month.saved), f"{count}{rest}", link, "good")
-    return Tile("Lost a month", format_money(month.lost), f"{count}{rest}", link, "bad" if month.lost else "")
+    """The cost of open findings a month at the declared volumes; what others save is a sentence of its own. `compared`: None where it is not asked."""
+    value, note = format_money(month.lost) if month.lost else "0 USD", "no open finding costs money"
+    tone: Literal["", "good", "bad"] = "good" if month.saved else ""
+    if month.unknown and not month.costly:
+        value, note, tone = "unknown", f"{format_count(month.unknown, 'finding')} without a price: {_DECLARE}", ""
+    elif month.costly:
+        note, tone = _findings(month), "bad" if month.lost else ""
+    elif compared is not None and not month.saved:
+        value, note = (
+            (value, f"{note}{f'; {compared.missing}' if compared.missing else ''}") if compared.n else ("not known", compared.missing)
+        )
+        tone = "" if compared.missing else "good"
+    sentences = (note, *(capitalize_first(text) for text in (_saved(month, "other ") if month.saved else "", _apart(month)) if text))
+    return Tile("Lost a month", value, ". ".join(sentences), "/findings", tone)
 
 
 def saving_tile(savings: Savings | None) -> Tile:
@@ -50,7 +71,7 @@ def saving_tile(savings: Savings | None) -> Tile:
     if savings is None:
         return Tile("Could be saved", "–", "no decision", "/decisions")
     if not savings.placed:
-        return Tile("Could be saved", "not known", f"no team has declared where it runs: {_DECLARE_PLACE}", "/decisions")
+        return Tile("Could be saved", "not known", f"no team has declared or accepted where it runs: {_DECLARE_PLACE}", "/decisions")
     moves = savings.moves
     if not moves:
         some = savings.placed < savings.of
@@ -64,5 +85,6 @@ def saving_tile(savings: Savings | None) -> Tile:
     note, link = f"{best.workload}: {best.provider} → {best.to}{cheapest_text(best.probability)}", f"/workloads/{best.workload}"
     if not best.usd:
         return Tile("Could be saved", f"{format_percent(best.saving)}", f"of the cost: {note}. For USD {_DECLARE}", link, "warn")
-    most = f"a month; most ({format_percent(best.saving)} less): {note}"
+    gap = f" and {unpriced} without a price" if (unpriced := sum(not m.usd for m in moves)) else ""
+    most = f"a month by {format_count(len(moves) - unpriced, 'move')}{gap}; most ({format_percent(best.saving)} less): {note}"
     return Tile("Could be saved", format_money(sum(m.usd for m in moves)), most, link, "warn")

@@ -197,9 +197,8 @@ def build_digest(archive: Archive, declared: Declarations, month: str, now: date
         raise ValueError(f'month "{month}": expected YYYY-MM, such as 2026-11')
     covered = unsettled_witnesses(archive)
     views = [f for f in archive.findings() if f.state not in SETTLED or month in (f"{f.opened_at:%Y-%m}", f"{f.updated_at:%Y-%m}")]
-    views = [view for view in views if view.finding_id not in covered]
     compared = compared_series(archive)
-    return Digest(month, now.date(), tuple(costed_findings(archive, declared, views).values()), simulated, compared)
+    return Digest(month, now.date(), tuple(costed_findings(archive, declared, views).values()), simulated, compared, frozenset(covered))
 
 
 def send_digest(month: str | None = None) -> str:

@@ -9,11 +9,11 @@ from pathlib import Path
 from tests.data.result_documents import PLANNED, document, trial
 
 from plumbline.answers.campaign_history import campaign_history
+from plumbline.answers.ledger import ledger
 from plumbline.answers.monthly_costs import monthly_cost_of, monthly_costs
 from plumbline.archive import open_archive
 from plumbline.declarations import Declarations, load
 from plumbline.declarations.alerts import RentedVolume
-from plumbline.findings.monthly_cost import sum_costs
 from plumbline.metrics.formatting import format_money
 from plumbline.presentation.overview import overview
 from plumbline.results.finding import Finding, Member
@@ -58,9 +58,10 @@ def test_a_gain_does_not_pay_for_a_loss_and_every_reader_gets_the_same_amount(tm
         costs = monthly_costs(archive, known, views)
         history, _ = campaign_history(archive, known, "2025-11")
         shown = overview(archive, known, tmp_path, PLANNED + timedelta(days=1))
+        found = ledger(archive, known, views)
         assert costs.keys() == {"slow", "fast"}, "one that cannot be read has no amount"
         assert costs["slow"] == monthly_cost_of(archive, known, archive.finding("slow"))
-    total = sum_costs(costs.values())
+    total = found.total()
     assert (total.lost, total.saved) == (costs["slow"].usd, -(costs["fast"].usd or 0.0)) and total.lost > total.saved > 0
     assert history.monthly == total
     tile = next(tile for tile in shown.tiles if tile.name == "Lost a month")

@@ -74,7 +74,7 @@ def move(team: str, after: str | None, kind: str = "inference", before: str | No
 )
 def test_a_price_moves_first_choices_in_one_line_of_at_most_three_providers(moves, words):
     assert headline(replace(PRICE, moves=moves), 1234.0) == (
-        f"borealis raised its price 30 % on 1 September 2026: {words}, about 1,200 USD a month more"
+        f"borealis raised its price 30 % on 1 September 2026, about 1,200 USD a month more: {words}"
     )
 
 

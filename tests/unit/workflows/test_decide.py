@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from tests.fakes.labs import CHEAP, FAST, measure, serve, spread, team, world
 
-from plumbline.answers.monthly_costs import headlines, monthly_costs
+from plumbline.answers.ledger import ledger
+from plumbline.answers.monthly_costs import headlines
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.provider import CsvSource, MonitoringConfig
 from plumbline.findings.headline import headline
-from plumbline.findings.monthly_cost import sum_costs
 from plumbline.findings.phrases import format_day
 from plumbline.presentation.findings_inbox import group_findings
 from plumbline.results.availability_check import AvailabilityCheck
@@ -174,7 +174,7 @@ def test_one_price_in_two_regions_of_a_cloud_is_one_story_accepted_once(measured
     lines = headlines(measured, declared, views)
     told = f"local raised its price 30 % on {day}: costs use the accepted price until you accept the new one, about 880 USD a month more"
     assert len(views) == 2 and set(lines.values()) == {told}, "0.6 USD/h more in 730 h on each of two"
-    assert sum_costs(monthly_costs(measured, declared, views).values()).lost == pytest.approx(2 * 730 * 0.6)
+    assert ledger(measured, declared, views).total().lost == pytest.approx(2 * 730 * 0.6)
     ((witness, lead),) = unsettled_witnesses(measured).items()
     (group,) = group_findings(views, {view.finding_id: 876.0 for view in views})
     assert {witness, lead} == lines.keys() and len(group.siblings) == 1

@@ -31,7 +31,7 @@ from plumbline.workflows.alert import alert_of, build_digest
 from plumbline.workflows.report import write_files
 
 pytestmark = pytest.mark.full
-STORY = "borealis-eu-h100 raised its price 30 % on 1 September 2026: platform moves to aurora-us-h100, product to cirrus-eu-h100"
+RISE, MOVES = "borealis-eu-h100 raised its price 30 % on 1 September 2026", "platform moves to aurora-us-h100, product to cirrus-eu-h100"
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def lines(fleet: tuple[Path, Archive]) -> dict[str, str]:
 
 def test_a_price_and_the_choices_that_it_moved_are_one_line_with_money(lines: dict[str, str]) -> None:
     (story,) = {line for line in lines.values() if "price" in line}
-    assert story.startswith(STORY) and re.search(r", about [\d,]+ USD a month more$", story)
+    assert re.fullmatch(rf"{RISE}, about [\d,]+ USD a month more: {MOVES}", story), "the rise costs it, the move does not"
     assert len(lines) == len(set(lines.values())) + 1, "two first choices, one story"
 
 

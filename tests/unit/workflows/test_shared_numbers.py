@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urljoin
 
 import pytest
+import yaml
 from bs4 import Tag
 from fastapi.testclient import TestClient
 from tests.browser import fleet, large_fleet
@@ -109,6 +110,8 @@ class Surfaces:
 def surfaces(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surfaces]:
     built = fleet if request.param == "three" else large_fleet
     home, config = built.rehearsed(tmp_path_factory.mktemp(request.param))
+    volumes = [{"provider": "*", "purchase": "on_demand", "time_per_month": "730h"}]
+    (config / "alerts.yaml").write_text(yaml.safe_dump({"volumes": volumes}))  # what is lost has an amount
     with override_home(home, config):
         with open_archive() as archive:
             newest = archive.campaigns()[-1].campaign_id
@@ -262,3 +265,54 @@ def test_states_of_series(surfaces: Surfaces) -> None:
             line for line in surfaces.reports[name] if "against their baselines" in line and re.search(r"\d+ (drifted|steady|moved)", line)
         }
         assert set(named.findall(tile["note"])) == set(named.findall(line)), (name, line)
+
+
+def money_of(lines: list[str]) -> list[str]:
+    """The clauses of these lines that have an amount a month."""
+    return [
+        clause
+        for line in lines
+        for clause in re.split(r"[.;:](?=\s|$)|·", line)
+        if re.search(r"USD a month|a month by|lost a month", clause)
+    ]
+
+
+MORE, LESS = r"\b(more|lost|costs?|raised)\b", r"\b(less|saves?|saved|saving)\b"
+
+
+def test_every_sum_of_money_is_that_of_its_rows(surfaces: Surfaces) -> None:
+    """The ledger: tile, status, inbox, findings, digest, report and mail show one sum, which the rows that they name add up to."""
+    status, listed = surfaces.command("status"), surfaces.command("findings")
+    rows = [row for row in listed["amounts"] if row["sort"] == "cost"]
+    lost = sum(row["usd"] for row in rows if row["usd"] is not None)
+    assert listed["total"]["lost"] == pytest.approx(lost) and listed["total"]["unknown"] == sum(row["usd"] is None for row in rows)
+    assert {row["row_id"] for row in status["ledger"]["rows"] if row["sort"] == "cost"} == {row["row_id"] for row in rows}
+    (tile,) = [one for one in status["tiles"] if one["name"] == "Lost a month"]
+    (saving,) = [one for one in status["tiles"] if one["name"] == "Could be saved"]
+    moves = [row["usd"] for row in status["ledger"]["rows"] if row["sort"] == "move"]
+    if any(moves):
+        assert saving["value"] == format_money(sum(usd for usd in moves if usd))
+    priced = [row for row in rows if row["usd"] is not None]
+    if priced:
+        assert tile["value"] == format_money(lost)
+    shown = json.loads(surfaces.text("/findings.json"))
+    assert shown["total"]["lost"] == pytest.approx(lost)
+    inbox = Parsed(surfaces.text("/findings"))
+    column = [dd.text for dd in inbox.all("dd.num")]
+    costs = [float(text.replace(",", "")) for text in column if re.fullmatch(r"[\d,]+(\.\d+)?", text)]
+    assert sum(costs) == pytest.approx(lost, abs=0.51 * max(1, len(costs))), column
+    now = datetime.now(timezone.utc)
+    with open_archive() as archive:
+        digest = build_digest(archive, load(), f"{now:%Y-%m}", now, simulated=True)
+        assert {row.row_id for row in digest.ledger.rows} == {row["row_id"] for row in listed["amounts"]}
+        text = render_digest(digest).text
+    if priced:
+        assert f"Lost a month: {format_money(lost)}" in text
+        assert any(format_money(lost) in line for line in surfaces.page("/findings"))
+        for name, lines in surfaces.reports.items():
+            assert format_money(lost) in " ".join(lines), name
+    texts = {"digest": text.splitlines(), "inbox": surfaces.page("/findings"), "overview": surfaces.page("/"), **surfaces.reports}
+    texts["tiles"] = [f"{one['name']} {one['note']}" for one in status["tiles"]]
+    for name, lines in texts.items():
+        both = [clause for clause in money_of(lines) if re.search(MORE, clause) and re.search(LESS, clause)]
+        assert not both, (name, both)

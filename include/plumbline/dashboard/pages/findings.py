@@ -10,6 +10,7 @@ from fastapi.responses import Response
 
 from plumbline.answers.compared_series import compared_series
 from plumbline.answers.costed_findings import CostedFinding, costed_findings
+from plumbline.answers.ledger import ledger_of
 from plumbline.answers.monthly_costs import SETTLED as SETTLED_STATES
 from plumbline.archive import Archive, FindingView
 from plumbline.archive.repository import Slice
@@ -19,10 +20,10 @@ from plumbline.dashboard.pages.finding_actions import TAKEN, action_forms
 from plumbline.dashboard.rendering import NavEntry, PageRoutes
 from plumbline.dashboard.site import Site
 from plumbline.findings.compared import Compared
-from plumbline.findings.monthly_cost import sum_costs
 from plumbline.metrics.formatting import join_words
 from plumbline.presentation.finding_page import finding_page
 from plumbline.presentation.findings_inbox import group_findings, inbox_view, workloads_of
+from plumbline.presentation.tiles import money_sentences
 from plumbline.presentation.verdicts import OPERATIONS
 from plumbline.results.finding import OPEN_STATES, SEVERITIES, FindingKind, FindingState, Severity
 from plumbline.results.signing import published_key
@@ -75,15 +76,16 @@ def router(site: Site) -> PageRoutes:
         ]
         following = where.query(**chosen, after=page.after) if page.after else None
         entries = costed_findings(archive, declarations, [view for view in rows if view.state in OPEN_STATES])
-        groups = group_findings(rows, {name: entry.cost.usd for name, entry in entries.items()} if can_see_costs(request) else {})
+        ledger = ledger_of(entries.values()) if can_see_costs(request) else None
+        groups = group_findings(rows, {name: entry.cost.usd for name, entry in entries.items()} if ledger is not None else {}, ledger)
         forms = action_forms(acting, request, declarations, [[(item.view, item.words) for item in g.items] for g in groups])
         owners = _owners(archive, rows, entries)
-        total = sum_costs(entry.cost for entry in entries.values()) if can_see_costs(request) else None
         return pages.page(
             request,
             "findings.html.j2",
-            inbox_view(groups, total, page.after),
-            total=total,
+            inbox_view(groups, ledger, page.after),
+            sums=money_sentences(ledger.total()) if ledger is not None else (),
+            ledger=ledger,
             compared=Compared(0, 0) if groups else compared_series(archive),
             groups=[(g, form, owners[g.lead.view.finding_id]) for g, form in zip(groups, forms, strict=True)],
             chosen=where,

@@ -1,0 +1,167 @@
+"""The ledger of money: what open findings cost or save a month and what moving a workload would save. Every surface reads its amounts and sums here.
+
+A row is a cost or a saving, never both. What one cause costs is in one row, that of the finding which leads the others of its cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Literal
+
+from plumbline.analysis.campaign_data import MonthlyTotal, sum_monthly
+from plumbline.analysis.decisions.savings import Savings, Switch
+from plumbline.answers.costed_findings import CostedFinding, costed_findings
+from plumbline.archive import Archive, FindingView
+from plumbline.declarations import Declarations
+from plumbline.findings.cause import witnesses
+from plumbline.findings.headline import headline
+from plumbline.findings.types import type_of
+from plumbline.findings.types.first_choice import FirstChoice
+from plumbline.results.finding import OPEN_STATES, gravity
+
+Sort = Literal["cost", "gain", "move"]
+"""An open finding that costs, one that saves, and a move that would save."""
+Ends = Literal["baseline", "price", "first_choice", "repair", "move"]
+"""What ends a row: accepting the new baseline, the price or the first choice, a repair, or moving the workload."""
+
+
+@dataclass(frozen=True)
+class LedgerRow:
+    """One amount. `row_id`: of a finding, or `move/WORKLOAD/FROM/TO`. `what`: its headline, without the amount.
+
+    `usd`: USD a month, at least 0; None: not priced. `share`: of a move, the fraction of the cost that it saves. `prices`: what the amount rests
+    on. `until`: the day on which the price that it rests on ends; None if it goes on until somebody decides. `owner`: the teams that decide,
+    none for operations. `counts`: findings of the same cause whose amount is in this one.
+    """
+
+    row_id: str
+    sort: Sort
+    what: str
+    provider: str
+    usd: float | None
+    ends: Ends
+    owner: tuple[str, ...] = ()
+    prices: str = ""
+    since: date | None = None
+    until: date | None = None
+    simulated: bool = False
+    counts: tuple[str, ...] = ()
+    share: float | None = None
+
+    @property
+    def change(self) -> float | None:
+        """USD a month more, negative if less; None: not priced."""
+        return self.usd if self.usd is None or self.sort == "cost" else -self.usd
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """`rows`: the dearest first, those without a price last. `savings`: where the moves come from; None without a decision. `row_of`: finding → the
+    row that has its amount; only of findings that have one."""
+
+    rows: tuple[LedgerRow, ...] = ()
+    savings: Savings | None = None
+    row_of: Mapping[str, str] = field(default_factory=dict)
+
+    def change_of(self, finding_id: str) -> float | None:
+        """What the finding's own row says: USD a month more, negative if less; None without a price, or where another row has it."""
+        return next((row.change for row in self.rows if row.row_id == finding_id), None)
+
+    def total(self, simulated: bool | None = None) -> MonthlyTotal:
+        """The sum of the findings' rows: of simulated or of measured ones. By default of measured ones, with simulated ones apart, and of simulated
+        ones where nothing else is open."""
+        own = [row for row in self.rows if row.sort != "move"]
+        rehearsal = all(row.simulated for row in own)
+        month = sum_monthly(row.change for row in own if row.simulated is (rehearsal if simulated is None else simulated))
+        return month if simulated is not None or rehearsal else replace(month, apart=self.total(simulated=True).lost)
+
+
+def ledger(archive: Archive, declared: Declarations, views: Sequence[FindingView], savings: Savings | None = None) -> Ledger:
+    """The ledger of these findings, of which those that are open count, and of these moves."""
+    return ledger_of(costed_findings(archive, declared, views).values(), savings)
+
+
+def ledger_of(entries: Iterable[CostedFinding], savings: Savings | None = None) -> Ledger:
+    """The ledger of findings with their costs."""
+    open_ones = {e.finding.finding_id: e for e in entries if e.finding.state in OPEN_STATES}
+    led = witnesses(e.finding for e in open_ones.values())
+
+    def order(entry: CostedFinding) -> tuple[bool, bool, int, float, int, bool, str]:
+        # The wider cause first, then the dearer of two findings about one pace, which rest on one baseline.
+        f = entry.finding
+        return (
+            f.finding_id in led,
+            f.cause is None,
+            -len(f.series) if f.cause is not None else 0,
+            -abs(entry.cost.usd or 0.0),
+            gravity(f.severity),
+            FirstChoice.has(f),
+            f.finding_id,
+        )
+
+    taken: dict[tuple[str, bool], str] = {}  # what is paid, and whether it is more → the row that has it
+    amounts: dict[str, float] = {}
+    row_of: dict[str, str] = {}
+    for name, entry in sorted(open_ones.items(), key=lambda item: order(item[1])):
+        root = _root(name, led)
+        if entry.cost.usd is None:
+            continue
+        parts = [((part, usd >= 0), usd) for part, usd in entry.cost.parts or ((name, entry.cost.usd),)]
+        new = [(part, usd) for part, usd in parts if part not in taken]
+        row_of[name] = root if new else taken[parts[0][0]]
+        if new:
+            amounts[root] = amounts.get(root, 0.0) + sum(usd for _, usd in new)
+            taken |= dict.fromkeys((part for part, _ in new), root)
+    unpriced = {
+        name: None
+        for name, e in open_ones.items()
+        if name not in led and name not in amounts and name not in row_of and e.cost.usd is None and e.cost.text and not e.cost.free
+    }
+    counts: dict[str, list[CostedFinding]] = {}
+    for name, row in row_of.items():
+        if name != row:
+            counts.setdefault(row, []).append(open_ones[name])
+    rows = [_row(open_ones[name], usd, counts.get(name, ())) for name, usd in {**amounts, **unpriced}.items()]
+    moves = [_move(move) for move in savings.moves] if savings is not None else []
+    return Ledger(tuple(sorted([*rows, *moves], key=lambda r: (r.usd is None, -(r.usd or 0.0), r.row_id))), savings, row_of)
+
+
+def _root(name: str, led: Mapping[str, str]) -> str:
+    """The finding that leads its cause; a witness may itself lead others."""
+    seen = {name}
+    while (following := led.get(name)) is not None and following not in seen:
+        seen.add(name := following)
+    return name
+
+
+def _row(entry: CostedFinding, change: float | None, counts: Sequence[CostedFinding]) -> LedgerRow:
+    finding = entry.finding
+    return LedgerRow(
+        row_id=finding.finding_id,
+        sort="gain" if change is not None and change < 0 else "cost",
+        what=headline(finding),
+        provider=finding.provider,
+        usd=None if change is None else abs(change),
+        ends=type_of(finding).accepting or "repair",
+        owner=tuple(sorted({team for e in (entry, *counts) for team in e.teams})),
+        prices=next((text for e in (entry, *counts) if (text := e.cost.basis or e.cost.text)), ""),
+        since=entry.opened,
+        until=next((e.cost.until for e in (entry, *counts) if e.cost.until), None),
+        simulated=finding.simulated,
+        counts=tuple(sorted(e.finding.finding_id for e in counts)),
+    )
+
+
+def _move(move: Switch) -> LedgerRow:
+    return LedgerRow(
+        row_id=f"move/{move.workload}/{move.provider}/{move.to}",
+        sort="move",
+        what=f"{move.workload} moves from {move.provider} to {move.to}",
+        provider=move.provider,
+        usd=move.usd or None,
+        ends="move",
+        owner=move.teams,
+        share=move.saving,
+    )
