@@ -9,6 +9,7 @@ from dataclasses import replace
 from plumbline.analysis.decisions.decision_record import DecisionDocument
 from plumbline.analysis.decisions.savings import CostAnswer, Savings, answers_of, savings_of
 from plumbline.analysis.prices.book import all_with_effective_prices, price_in_force, quote
+from plumbline.answers.places import with_places
 from plumbline.archive import Archive, FindingView, PriceView
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.providers.rates import Purchase
@@ -93,12 +94,13 @@ def _cost_of(declared: Declarations, view: FindingView, finding: Finding, accept
 
 def stored_switches(archive: Archive, declared: Declarations, newest: Sequence[DecisionDocument]) -> Savings:
     """Every switch that saves, the best first, and whether it is known where anything runs: in USD a month at the declared volumes, as shares of
-    the cost where a team's `current` alone says it.
+    the cost where no volume says how much runs there.
 
     `newest`: the newest decision of each choice; those about declared choices count.
     """
     by_choice = {decision.choice: decision for decision in newest}
-    wanted = {(team, kind, tuple(preference.workloads)): preference.current for team, kind, preference in declared.choices()}
+    placed = with_places(archive, declared)
+    wanted = {(team, kind, tuple(preference.workloads)): preference.current for team, kind, preference in placed.choices()}
     names = sorted(declared.providers)
     priced = all_with_effective_prices(declared.providers.values(), archive.prices(names)) if names else {}
     answers = [answer for choice, place in wanted.items() if choice in by_choice for answer in _answers(by_choice[choice], priced, place)]

@@ -183,7 +183,7 @@ def campaign_verdict(conclusions: Conclusions) -> CampaignVerdict:
     named = {action.why for action in actions}
     return CampaignVerdict(
         campaign_id=campaign.campaign_id,
-        headline=_headline(campaign, choices) if conclusions.busy is None else _busy_sentence(conclusions.busy),
+        headline=_headline(conclusions) if conclusions.busy is None else _busy_sentence(conclusions.busy),
         simulated="" if True not in simulated_flags else "some" if False in simulated_flags else "all",
         tiles=(
             _spent_tile(conclusions),
@@ -253,13 +253,18 @@ def choice_key(decided: TeamDecision) -> tuple[str, str, tuple[str, ...]]:
     return decided.decision.team, decided.decision.kind, decided.preference.workloads
 
 
-def _before(decided: TeamDecision, campaign: CampaignData) -> str | None:
-    """Where the team runs as it declares, else the first choice of its last stored decision."""
-    return decided.preference.current or campaign.history.choices.get(choice_key(decided))
+def _change(decided: TeamDecision, campaign: CampaignData) -> Literal["", "changes", "stays"]:
+    """Whether a clear first choice is another one than the last stored decision's, of a first decision than where the team runs; empty where
+    there is no earlier one, or no clear winner."""
+    before = campaign.history.choices.get(choice_key(decided)) or decided.preference.current
+    if before is None or decided.decision.first is None or (len(decided.decision.eligible) > 1 and not is_clear(decided.decision)):
+        return ""
+    return "stays" if before == decided.decision.first.provider else "changes"
 
 
-def _verdict(decided: TeamDecision, campaign: CampaignData) -> Verdict:
-    decision, before = decided.decision, _before(decided, campaign)
+def _verdict(decided: TeamDecision) -> Verdict:
+    # An earlier ranking is a recommendation, not a place where anything runs.
+    decision, before = decided.decision, decided.preference.current
     if decision.first is None:
         return "none"
     if len(decision.eligible) > 1 and not is_clear(decision):
@@ -271,8 +276,8 @@ def _verdict(decided: TeamDecision, campaign: CampaignData) -> Verdict:
 
 
 def _choice(decided: TeamDecision, conclusions: Conclusions, moves: Sequence[Switch]) -> ChoiceRow:
-    decision, verdict = decided.decision, _verdict(decided, conclusions.campaign)
-    before, names = _before(decided, conclusions.campaign) or "", decided.preference.workloads
+    decision, verdict = decided.decision, _verdict(decided)
+    before, names = decided.preference.current or "", decided.preference.workloads
     unknown = verdict == "unclear" and decision.first is not None and decision.first.probability_first is None
     best = next((m for m in moves if m.workload in names and m.provider == before and m.to == decision.first_name), None)
     return ChoiceRow(
@@ -296,14 +301,16 @@ def _saves(move: Switch) -> str:
     return f"saves {format_money(move.usd)} a month" if move.usd else f"costs {format_percent(move.saving)} less"
 
 
-def _headline(campaign: CampaignData, choices: Sequence[ChoiceRow]) -> str:
+def _headline(conclusions: Conclusions) -> str:
+    campaign = conclusions.campaign
+    changes = Counter(_change(d, campaign) for d in conclusions.decided)
     # Of severity info only what moves a decision is a headline.
     grave = [f for f in campaign.findings if f.severity != "info" or about_speed(f) or about_price(f)]
     parts = _count_by_word(grave)
-    if moved := sum(r.verdict == "move" for r in choices):
+    if moved := changes["changes"]:
         parts.append(format_count(moved, "decision changes", "decisions change"))
     if not parts:
-        stay, minor = sum(r.verdict == "stay" for r in choices), len(campaign.findings)
+        stay, minor = changes["stays"], len(campaign.findings)
         parts = [", ".join(filter(None, (format_count(minor, "minor finding"), _gap(campaign)))) if minor else _nothing_changed(campaign)]
         parts += [format_count(stay, "decision stays", "decisions stay")] if stay else []
     return f"{campaign_name(campaign.campaign_id)}: {', '.join(parts)}"
@@ -425,7 +432,7 @@ def _actions(conclusions: Conclusions, moves: Sequence[Switch]) -> tuple[Action,
         why = f"{saves}{_other_first_choices(conclusions, move)}"
         actions.append(("warn", Action(title, why, join_words(move.teams), move.usd)))
     for d in conclusions.decided:
-        if _verdict(d, campaign) == "unclear":
+        if _verdict(d) == "unclear":
             names = [r.provider for r in rivals_of(d.decision)]
             title = f"Repeat {d.preference.workloads[0]} on {join_words(names[:3])}"
             actions.append(("info", Action(title, f"no clear winner among {len(names)}: {certainty_text(d.decision)}", d.decision.team)))

@@ -21,6 +21,7 @@ from plumbline.answers.baseline_comparison import compare_with_baselines, series
 from plumbline.answers.campaign_history import campaign_history, finding_row
 from plumbline.answers.commitments import contract_commitments
 from plumbline.answers.current_results import decide_teams
+from plumbline.answers.places import with_places
 from plumbline.answers.promises import broken_promises
 from plumbline.answers.relative_criteria import resolve_criteria
 from plumbline.answers.service_record import service_records
@@ -132,7 +133,7 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
         reason=documents[0].trial.reason,
         documents=tuple(documents),
         providers=providers,
-        teams=declared.teams,
+        teams=with_places(archive, declared).teams,
         written_at=datetime.now(timezone.utc),
         findings=(*shown, *between),
         drift=tuple(drift),

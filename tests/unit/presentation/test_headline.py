@@ -15,7 +15,7 @@ from plumbline.analysis.campaign_data import CampaignData, CampaignHistory, Find
 from plumbline.analysis.conclusions import conclude
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision_record import read_decisions
-from plumbline.analysis.decisions.savings import answers_of, find_switches, relative_switches, switches
+from plumbline.analysis.decisions.savings import Savings, answers_of, find_switches, relative_switches, savings_of, switches
 from plumbline.analysis.drift.series_state import SeriesState, SeriesStateName
 from plumbline.analysis.prices.book import quote
 from plumbline.archive import DecisionView
@@ -28,7 +28,9 @@ from plumbline.presentation.html.report import report_context, write_report
 from plumbline.presentation.verdicts import ROWS, campaign_name, campaign_verdict, choice_key
 from plumbline.words.decision_record import decision_detail, decision_document
 
-RENTED = (RentedVolume.model_validate({"provider": "local-*", "time_per_month": "730h"}),)
+CHEAP, FAST = "local-1core", "local-2core"
+RENTED = tuple(RentedVolume.model_validate({"provider": name, "time_per_month": "730h"}) for name in (CHEAP, FAST))
+PATTERN = (RentedVolume.model_validate({"provider": "*", "time_per_month": "730h"}),)
 
 
 @pytest.fixture(scope="module")
@@ -67,14 +69,15 @@ def test_a_decision_stays_moves_or_has_no_clear_winner(sample: CampaignData) -> 
         ranked = tuple(
             replace(r, probability_first=p) for r, p in zip(decided.decision.ranking, (chance, min(chance, 1 - chance)), strict=True)
         )
-        one = replace(decided, decision=replace(decided.decision, ranking=ranked))
-        history = CampaignHistory(choices={} if before is None else {choice_key(one): before})
+        place = decided.preference.model_copy(update={"current": before})
+        one = replace(decided, decision=replace(decided.decision, ranking=ranked), preference=place)
+        history = CampaignHistory(choices={choice_key(one): second})
         (row,) = campaign_verdict(replace(found, decided=(one,), campaign=replace(sample, history=history))).rows
         return row.verdict, row.provider, row.before
 
     assert verdict(first) == ("stay", first, "")
     assert verdict(second) == ("move", first, second)
-    assert verdict(None) == ("choose", first, "")
+    assert verdict(None) == ("choose", first, ""), "an earlier ranking is no place where a team runs"
     assert verdict(second, 0.49) == ("unclear", f"{first} leads with 49 %", "")
 
 
@@ -191,6 +194,10 @@ def test_a_stored_decision_names_the_same_switch_as_the_report(sample: CampaignD
     ]
     stored = [a for d in read_decisions(rows) for a in answers_of(d, d.cheapest, price, d.first_name)]
     assert find_switches(stored, RENTED) == switches(decided, RENTED) != ()
+    unplaced = [replace(a, current=None) for a in stored]
+    assert find_switches(unplaced, PATTERN) and savings_of(unplaced, PATTERN) == Savings((), 0, len(stored)), "a pattern is no place"
+    for move in savings_of(stored, PATTERN).moves:
+        assert move.usd and move.provider in {a.current for a in stored}, "only from where the team runs"
     for move in relative_switches(stored):
         assert move.saving > 0 and move.usd == 0 and move.provider != move.to
 

@@ -96,4 +96,4 @@ def test_report_and_mail(fleet: tuple[Path, Archive], lines: dict[str, str]) -> 
     }
     for name, text in texts.items():
         assert [line for line in lines.values() if line not in text] == [], name
-        assert "no clear winner" in text and "stay" in text, textwrap.shorten(text, 200)
+        assert "no clear winner" in text and "first choice" in text, textwrap.shorten(text, 200)

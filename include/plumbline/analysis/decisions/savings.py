@@ -39,7 +39,7 @@ PriceOf = Callable[[str, Purchase], "float | None"]
 @dataclass(frozen=True)
 class CostAnswer:
     """A team's costs of one workload. `costs`: USD per outcome by provider, of those that have one; `cheapest`: the cheapest that meets the
-    requirements; `current`: where the team declares that it runs the workload today. A ranking says nothing of that."""
+    requirements; `current`: where the team runs the workload today, as declared or accepted. A ranking says nothing of that."""
 
     team: str
     kind: str
@@ -56,16 +56,25 @@ def switches(decided: Sequence[TeamDecision], volumes: Sequence[RentedVolume]) -
     return find_switches([answer for d in decided for answer in cost_answers(d)], volumes)
 
 
+def places_of(answer: CostAnswer, volumes: Sequence[RentedVolume]) -> frozenset[str]:
+    """Where the answer's workload runs, of the providers that have a cost: at the team's place, else where a volume is rented by the provider's
+    name. A volume for a pattern of names says what a month is worth, not where anything runs."""
+    if answer.current is not None:
+        return frozenset({answer.current} & answer.costs.keys())
+    return frozenset(name for name in answer.costs for v in volumes if v.provider == name and v.workload in (None, answer.workload))
+
+
 def _has_volume(answer: CostAnswer, volumes: Sequence[RentedVolume]) -> bool:
-    """Whether a volume says where the answer's workload runs, among the providers that have a cost."""
-    return any(fnmatchcase(name, v.provider) and v.workload in (None, answer.workload) for name in answer.costs for v in volumes)
+    """Whether a volume says how much of the workload runs at the team's place."""
+    at = answer.current
+    return at is not None and any(fnmatchcase(at, v.provider) and v.workload in (None, answer.workload) for v in volumes)
 
 
 def switches_of(answers: Sequence[CostAnswer], volumes: Sequence[RentedVolume]) -> tuple[Switch, ...]:
-    """Every switch that saves, the best first: in USD a month at the declared volumes.
+    """Every switch that saves from where a workload runs, the best first: in USD a month at the declared volumes.
 
-    After them, as shares of the cost, those from a team's declared current provider without a volume."""
-    return (*find_switches(answers, volumes), *relative_switches([a for a in answers if not _has_volume(a, volumes)]))
+    After them, as shares of the cost, those from a team's place without a volume."""
+    return (*find_switches(answers, volumes, placed=True), *relative_switches([a for a in answers if not _has_volume(a, volumes)]))
 
 
 @dataclass(frozen=True)
@@ -78,8 +87,8 @@ class Savings:
 
 
 def savings_of(answers: Sequence[CostAnswer], volumes: Sequence[RentedVolume]) -> Savings:
-    """`switches_of`, and of how many answers a declared volume or a team's `current` says where the workload runs."""
-    placed = sum(_has_volume(answer, volumes) or answer.current in answer.costs for answer in answers)
+    """`switches_of`, and of how many answers it is known where the workload runs."""
+    placed = sum(bool(places_of(answer, volumes)) for answer in answers)
     return Savings(switches_of(answers, volumes), placed, len(answers))
 
 
@@ -112,8 +121,9 @@ def answers_of(decision: Decision, cheapest: Sequence[Cheapest], price: PriceOf,
     )
 
 
-def find_switches(answers: Sequence[CostAnswer], volumes: Sequence[RentedVolume]) -> tuple[Switch, ...]:
-    """Every switch of a declared volume that saves money, the dearest first; one for each provider and workload.
+def find_switches(answers: Sequence[CostAnswer], volumes: Sequence[RentedVolume], placed: bool = False) -> tuple[Switch, ...]:
+    """Every switch of a declared volume that saves money, the dearest first; one for each provider and workload. `placed`: only from where the
+    workload is known to run.
 
     A volume without a workload is shared equally among the workloads that its provider ran and no other volume names. Where several teams
     decide about a workload, the smallest saving counts.
@@ -122,6 +132,8 @@ def find_switches(answers: Sequence[CostAnswer], volumes: Sequence[RentedVolume]
     for provider in sorted({name for a in answers for name in a.costs}):
         among = {a.workload for a in answers if provider in a.costs}
         for a in answers:
+            if placed and provider not in places_of(a, volumes):
+                continue
             saving = _saving(a, provider)
             hours = monthly_hours(provider, a.workload, among, volumes)
             worth = sum(each * (a.price(provider, volume.purchase) or 0.0) for volume, each in hours)
