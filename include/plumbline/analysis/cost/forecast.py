@@ -14,7 +14,7 @@ from plumbline.analysis.cost.scale_to_zero import ScaleToZero
 from plumbline.analysis.cost.scenarios import CostModel, FleetScenario, Range, Scenarios, Tornado, scenarios, tornado
 from plumbline.analysis.cost.trial_bill import BYTES
 from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COSTS, Outcome, not_measured
-from plumbline.analysis.prices.book import charged, quote, share_of
+from plumbline.analysis.prices.book import InstanceShare, charged, quote, share_of
 from plumbline.analysis.trial_sample import SUSTAINED, TrialSample
 from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.economics import Checkpoints, DataRange, Economics, SourcedFigure, Utilisation
@@ -55,16 +55,30 @@ class UnknownInput:
 
 @dataclass(frozen=True)
 class HourlyPrice:
-    """USD an hour of all instances that one trial takes, what that rests on, and how it is paid."""
+    """USD an hour of all instances that one trial takes, what that rests on, and how it is paid. `copies`: how many deployments of the workload fit on
+    an instance that is paid whole, and deliver together."""
 
     hourly: Range
     basis: str
     purchase: Purchase
+    copies: int = 1
 
     @property
     def whole(self) -> bool:
         """Whether it buys whole instances, used or not."""
         return self.purchase in ("reserved", "owned")
+
+
+def _part_of(purchase: Purchase, share: InstanceShare | None) -> tuple[InstanceShare | None, int]:
+    """The part of an instance that the workload is charged, and how many deployments of it fit on one that is paid whole: an eighth of an instance
+    is neither owned nor, where instances are sold, reserved."""
+    if share is None or not (purchase == "owned" or (purchase == "reserved" and share.assumed)):
+        return share, 1
+    return None, share.of // share.gpus
+
+
+def _beside(copies: int) -> str:
+    return f" for {copies} deployments on an instance" if copies > 1 else ""
 
 
 @dataclass(frozen=True)
@@ -160,14 +174,18 @@ class ForecastInputs:
         if declared is not None:
             span = Range(declared.value.low, declared.value.expected, declared.value.high)
             self.sources["price"] = declared.source
-            part = "" if share is None else f" × {share.gpus}/{share.of} ({share})"
-            charge = span.times(nodes * (1.0 if share is None else share.fraction))
-            return HourlyPrice(charge, f"{several}{purchase}, {span.expected:.10g} USD/h{part}, declared: {declared.source}", purchase)
-        quoted = charged(quote(self.provider, self.on, purchase), share)
+            part, copies = _part_of(purchase, share)
+            words = "" if part is None else f" × {part.gpus}/{part.of} ({part})"
+            charge = span.times(nodes * (1.0 if part is None else part.fraction))
+            basis = f"{several}{purchase}, {span.expected:.10g} USD/h{words}{_beside(copies)}, declared: {declared.source}"
+            return HourlyPrice(charge, basis, purchase, copies)
+        listed = quote(self.provider, self.on, purchase)
+        part, copies = (share, 1) if listed.basis is None else _part_of(listed.basis.purchase, share)
+        quoted = charged(listed, part)
         if quoted.basis is None:
             return str(quoted.reason)
-        factor = self.range("price", "the price is taken as it holds") or Range.fixed(1.0)
-        return HourlyPrice(factor.times(quoted.basis.usd_per_hour * nodes), f"{several}{quoted.basis}", quoted.basis.purchase)
+        factor, hourly = self.range("price", "the price is taken as it holds") or Range.fixed(1.0), quoted.basis.usd_per_hour * nodes
+        return HourlyPrice(factor.times(hourly), f"{several}{quoted.basis}{_beside(copies)}", quoted.basis.purchase, copies)
 
     def range(self, figure: Literal["price", "utilisation", "failure_rate"], taken: str) -> Range | None:
         """A declared range; None if it is not declared, and then `taken` says how the cost is computed without it."""
@@ -382,7 +400,7 @@ def cost_forecast(
         scaled, rate = found, replace(delivered.basis, up=found[0])
     model = CostModel(
         price=priced.hourly,
-        rate=delivered.rate.times(1 / restarts.factor) if restarts else delivered.rate,
+        rate=delivered.rate.times(priced.copies / (restarts.factor if restarts else 1.0)),
         utilisation=None if scaled else case.range("utilisation", "the cost is as if every paid hour delivered"),
         failure_rate=case.range("failure_rate", "the cost is as if nothing had to be done again"),
         egress=case.monthly_data("egress"),

@@ -250,7 +250,7 @@ def deployment(case: ForecastInputs, purchase: Purchase) -> tuple[SelfHosted, st
     support, support_share = case.support()
     about: dict[str, Any] = {
         "price": priced.hourly.expected * (1 + support_share),
-        "rate": delivered.rate.expected,
+        "rate": delivered.rate.expected * priced.copies,
         "failure_rate": 0.0 if failures is None else failures.expected,
         "fixed": sum(part.expected for part in monthly if part is not None) + (case.engineering() or 0.0) + support,
     }

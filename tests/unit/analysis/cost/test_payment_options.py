@@ -132,3 +132,19 @@ def test_serverless_stays_cheaper_beyond_its_break_even(fixed: float, hosted: fl
         assert own.monthly(found * (1 - 1e-6), 1.0) > found * (1 - 1e-6) * hosted
     assert even_volume(own, 0.0099, 1.0).value is None
     assert even_utilisation(own, hosted, 1e6).value is None
+
+
+def test_an_eighth_of_an_instance_is_not_owned() -> None:
+    """One of eight GPUs serves 10 requests a second: a rented eighth costs 4.50 USD/h, an owned instance 10 USD/h, of which eight deployments
+    serve 80 a second. 1,000 requests a month need one instance, whole, all month: 730.5 h · 10 USD."""
+    eight = {"accelerator": {"kind": "nvidia", "product": "NVIDIA-H100-80GB-HBM3", "count": 8}, "owned": [OWNED]}
+    chat = CHAT.model_copy(update={"gpus": 1})
+    declared = economics(hosted=[{"name": "vendor", "workloads": [CHAT.name], "request": "2 USD/1k requests", **ALWAYS}])
+    found = payment_options(ForecastInputs(rented(**eight), chat, trials(chat, SERVED), declared, DAY))
+    assert isinstance(found, PaymentOptions)
+    rent, own = (next(o for o in found.options if o.name == name) for name in ("rent", "own"))
+    assert isinstance(rent.cost, SelfHosted) and isinstance(own.cost, SelfHosted)
+    assert (rent.cost.price, own.cost.price, own.cost.rate) == (pytest.approx(4.5), pytest.approx(10.0), pytest.approx(8 * rent.cost.rate))
+    fleet = own.fleet(1_000.0, 1.0)
+    assert fleet is not None and fleet.bought == 1.0 and own.monthly(1_000.0, 1.0) == pytest.approx(7_305.0)
+    assert found.capacity == pytest.approx(own.cost.rate * MONTH_S) and "8 deployments" in own.basis
