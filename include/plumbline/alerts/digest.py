@@ -35,8 +35,8 @@ class Digest:
     """A month (`2026-11`) as of the day `on`: findings that are open then, and those opened or closed in the month.
 
     `simulated`: a rehearsal, of simulated findings alone; else of measured ones alone. `compared`: how many series were compared with a
-    baseline: of others that nothing is open says nothing. None where it is not asked. `covered`: findings that the line of their cause's tells; the
-    ledger counts them there.
+    baseline: of others that nothing is open says nothing. None where it is not asked. `covered`: findings that the line of their cause
+    shows; the ledger counts them there.
     """
 
     month: str
@@ -54,24 +54,24 @@ class Digest:
     @property
     def left_out(self) -> int:
         """Open findings of the other sort."""
-        return sum(e.settled is None and e.finding.simulated != self.simulated for e in self._told)
+        return sum(e.settled is None and e.finding.simulated != self.simulated for e in self._shown)
 
     @property
-    def _told(self) -> list[CostedFinding]:
+    def _shown(self) -> list[CostedFinding]:
         return [e for e in self.entries if e.finding.finding_id not in self.covered]
 
     def waiting(self) -> list[CostedFinding]:
         """Open and acknowledged findings by cost, highest first; then by severity and age."""
-        entries = [e for e in self._told if e.settled is None and e.finding.simulated == self.simulated]
+        entries = [e for e in self._shown if e.settled is None and e.finding.simulated == self.simulated]
         amounts = {e.finding.finding_id: abs(self.ledger.change_of(e.finding.finding_id) or 0.0) for e in entries}
         return sorted(entries, key=lambda e: (-amounts[e.finding.finding_id], gravity(e.finding.severity), e.opened, e.finding.finding_id))
 
     def opened(self) -> list[CostedFinding]:
-        return [e for e in self._told if f"{e.opened:%Y-%m}" == self.month and e.finding.simulated == self.simulated]
+        return [e for e in self._shown if f"{e.opened:%Y-%m}" == self.month and e.finding.simulated == self.simulated]
 
     def settled(self, state: str) -> list[CostedFinding]:
         """Findings `accepted` or `resolved` in the month."""
-        over = [e for e in self._told if e.settled is not None and f"{e.settled:%Y-%m}" == self.month and e.finding.state == state]
+        over = [e for e in self._shown if e.settled is not None and f"{e.settled:%Y-%m}" == self.month and e.finding.state == state]
         return [e for e in over if e.finding.simulated == self.simulated]
 
 
@@ -143,7 +143,7 @@ def _changes(digest: Digest) -> list[str]:
     lines = []
     for entry in [*accepted, *resolved]:
         finding = entry.finding
-        # Whoever accepts a first choice moves away from what costs more.
+        # Accepting a first choice moves the team away from what costs more.
         usd = entry.cost.usd if finding.state == "accepted" and not FirstChoice.has(finding) else None
         goes_on = f", {format_monthly(usd)} from now on" if usd is not None else ""
         lines.append(f"• {finding.state}: {truncate(escape(headline(finding)), _LINE_LIMIT)}{goes_on}")

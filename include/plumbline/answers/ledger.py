@@ -1,4 +1,4 @@
-"""The ledger of money: what open findings cost or save a month and what moving a workload would save. Every surface reads its amounts and sums here.
+"""The ledger of money: what open findings cost or save a month, and what moving a workload would save. Every surface reads it.
 
 A row is a cost or a saving, never both. What one cause costs is in one row, that of the finding which leads the others of its cause.
 """
@@ -31,9 +31,9 @@ Ends = Literal["baseline", "price", "first_choice", "repair", "move"]
 class LedgerRow:
     """One amount. `row_id`: of a finding, or `move/WORKLOAD/FROM/TO`. `what`: its headline, without the amount.
 
-    `usd`: USD a month, at least 0; None: not priced. `share`: of a move, the fraction of the cost that it saves. `prices`: what the amount rests
-    on. `until`: the day on which the price that it rests on ends; None if it goes on until somebody decides. `owner`: the teams that decide,
-    none for operations. `counts`: findings of the same cause whose amount is in this one.
+    `usd`: USD a month, at least 0; None: not priced. `share`: of a move, the fraction of the cost that it saves. `prices`: what the
+    amount rests on. `until`: the day on which the price that it rests on ends; None if it goes on until its owner decides. `owner`: the
+    teams that decide, none for operations. `counts`: findings of the same cause whose amount is in this one.
     """
 
     row_id: str
@@ -58,8 +58,8 @@ class LedgerRow:
 
 @dataclass(frozen=True)
 class Ledger:
-    """`rows`: the dearest first, those without a price last. `savings`: where the moves come from; None without a decision. `row_of`: finding → the
-    row that has its amount; only of findings that have one."""
+    """`rows`: the dearest first, those without a price last. `savings`: where the moves come from; None without a decision. `row_of`:
+    finding → the row that has its amount; only of findings that have one."""
 
     rows: tuple[LedgerRow, ...] = ()
     savings: Savings | None = None
@@ -70,8 +70,8 @@ class Ledger:
         return next((row.change for row in self.rows if row.row_id == finding_id), None)
 
     def total(self, simulated: bool | None = None) -> MonthlyTotal:
-        """The sum of the findings' rows: of simulated or of measured ones. By default of measured ones, with simulated ones apart, and of simulated
-        ones where nothing else is open."""
+        """The sum of the findings' rows: of simulated or of measured ones. By default of measured ones, with simulated ones apart, and of
+        simulated ones where nothing else is open."""
         own = [row for row in self.rows if row.sort != "move"]
         rehearsal = all(row.simulated for row in own)
         month = sum_monthly(row.change for row in own if row.simulated is (rehearsal if simulated is None else simulated))

@@ -36,9 +36,10 @@ _PACE = (*_RATES, "step_time")
 class MonthlyCost:
     """`usd` more a month (negative: less), `low` and `high` by the finding's interval where it has one; None if unknown.
 
-    `text`: one sentence, empty for findings without a cost, and where the finding of its cause says it; `basis` says it there too. `parts`: USD by what is paid, which add up to `usd`: a workload on a provider, or a
-    provider's price; findings of one cause have the same parts. `until`: the day on which a declared price that it rests on ends. `free`: whether
-    the finding is known to cost nothing, so that no price is missing.
+    `text`: one sentence, empty for findings without a cost, and where the finding of its cause says it; `basis` says it there too.
+    `parts`: USD by what is paid, which add up to `usd`: a workload on a provider, or a provider's price. Findings of one cause have the
+    same parts. `until`: the day on which a declared price that it rests on ends. `free`: whether the finding is known to cost nothing, so
+    that no price is missing.
     """
 
     usd: float | None

@@ -88,8 +88,8 @@ def format_outcome(outcomes: Outcomes) -> str:
 
 @dataclass(frozen=True)
 class Overview:
-    """`map`: None until the current results are read; `density`: of the map then, of `expected` providers. `trend`: the year, where the map leaves
-    room. `ledger`: the amounts that the tiles add up; None for a reader without access to money."""
+    """`map`: None until the current results are read; `density`: of the map then, of `expected` providers. `trend`: the year, where the map
+    leaves room. `ledger`: the amounts that the tiles add up; None for a reader without access to money."""
 
     tiles: tuple[Tile, ...]
     map: HeatMap | None

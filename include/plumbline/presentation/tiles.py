@@ -50,7 +50,8 @@ def _apart(month: MonthlyTotal) -> str:
 
 
 def lost_tile(month: MonthlyTotal, compared: Compared | None = None) -> Tile:
-    """The cost of open findings a month at the declared volumes; what others save is a sentence of its own. `compared`: None where it is not asked."""
+    """The cost of open findings a month at the declared volumes; what others save is a sentence of its own. `compared`: None where it is
+    not asked."""
     value, note = format_money(month.lost) if month.lost else "0 USD", "no open finding costs money"
     tone: Literal["", "good", "bad"] = "good" if month.saved else ""
     if month.unknown and not month.costly:

@@ -21,9 +21,13 @@ import yaml
 from bs4 import Tag
 from fastapi.testclient import TestClient
 from tests.browser import fleet, large_fleet
+from tests.data.finding_examples import finding_examples
+from tests.data.large_fleet import large_fleet as wide_archive
+from tests.fakes.kept_findings import keep
 from tests.parsed import Parsed
 from typer.testing import CliRunner
 
+from plumbline.alerts import render
 from plumbline.alerts.digest import render_digest
 from plumbline.archive import open_archive
 from plumbline.cli.app import app
@@ -31,10 +35,12 @@ from plumbline.dashboard.app import create_app
 from plumbline.declarations import load
 from plumbline.declarations.installation import override_home
 from plumbline.metrics.formatting import common_scale, format_amount, format_money, format_probability
-from plumbline.workflows.alert import build_digest
+from plumbline.workflows.alert import alert_of, build_digest
 from plumbline.workflows.report import write_files
 
 pytestmark = pytest.mark.full
+VOLUMES = [{"provider": "*", "purchase": "on_demand", "time_per_month": "730h"}]
+"""With these, what is lost has an amount."""
 
 
 def as_lines(html: str) -> list[str]:
@@ -110,8 +116,7 @@ class Surfaces:
 def surfaces(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surfaces]:
     built = fleet if request.param == "three" else large_fleet
     home, config = built.rehearsed(tmp_path_factory.mktemp(request.param))
-    volumes = [{"provider": "*", "purchase": "on_demand", "time_per_month": "730h"}]
-    (config / "alerts.yaml").write_text(yaml.safe_dump({"volumes": volumes}))  # what is lost has an amount
+    (config / "alerts.yaml").write_text(yaml.safe_dump({"volumes": VOLUMES}))
     with override_home(home, config):
         with open_archive() as archive:
             newest = archive.campaigns()[-1].campaign_id
@@ -280,8 +285,50 @@ def money_of(lines: list[str]) -> list[str]:
 MORE, LESS = r"\b(more|lost|costs?|raised)\b", r"\b(less|saves?|saved|saving)\b"
 
 
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surfaces]:
+    """A first campaign: nobody runs anywhere yet."""
+    home, config = fleet.rehearsed(tmp_path_factory.mktemp("first"), months="2025-11..2025-11")
+    (config / "alerts.yaml").write_text(yaml.safe_dump({"volumes": VOLUMES}))
+    for team in (config / "teams").glob("*.yaml"):
+        team.write_text(re.sub(r"  current: .*\n", "", team.read_text()))
+    with override_home(home, config):
+        yield Surfaces(home, "2025-11")
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surfaces]:
+    """More providers than a page waits for, and an open finding of each type."""
+    home, config = wide_archive(tmp_path_factory.mktemp("wide"))
+    (config / "alerts.yaml").write_text(yaml.safe_dump({"volumes": VOLUMES}))
+    with override_home(home, config):
+        with open_archive() as archive:
+            trial = archive.trials(archive.campaigns()[-1].campaign_id)[0]
+            for finding in finding_examples(trial.series_key, trial.campaign_id, trial.campaign_id).values():
+                keep(archive, finding)
+        yield Surfaces(home, trial.campaign_id)
+
+
 def test_every_sum_of_money_is_that_of_its_rows(surfaces: Surfaces) -> None:
-    """The ledger: tile, status, inbox, findings, digest, report and mail show one sum, which the rows that they name add up to."""
+    check_money(surfaces)
+
+
+def test_the_sums_of_a_wide_archive_are_those_of_their_rows(wide: Surfaces) -> None:
+    check_money(wide, simulated=False)
+    assert wide.command("findings")["total"]["lost"] > 0, "it has findings that cost"
+
+
+def test_a_first_campaign_claims_no_saving(first: Surfaces) -> None:
+    check_money(first)
+    status = first.command("status")
+    (saving,) = [one for one in status["tiles"] if one["name"] == "Could be saved"]
+    assert saving["value"] == "not known" and not [row for row in status["ledger"]["rows"] if row["sort"] == "move"]
+    for name, lines in first.reports.items():
+        assert not [line for line in lines if re.search(r"instead of|\bstay\b|move from|saves", line)], name
+
+
+def check_money(surfaces: Surfaces, simulated: bool = True) -> None:
+    """The ledger: tile, status, inbox, findings, digest, report, mail and messages show one sum, which the rows that they name add up to."""
     status, listed = surfaces.command("status"), surfaces.command("findings")
     rows = [row for row in listed["amounts"] if row["sort"] == "cost"]
     lost = sum(row["usd"] for row in rows if row["usd"] is not None)
@@ -303,15 +350,23 @@ def test_every_sum_of_money_is_that_of_its_rows(surfaces: Surfaces) -> None:
     assert sum(costs) == pytest.approx(lost, abs=0.51 * max(1, len(costs))), column
     now = datetime.now(timezone.utc)
     with open_archive() as archive:
-        digest = build_digest(archive, load(), f"{now:%Y-%m}", now, simulated=True)
+        digest = build_digest(archive, load(), f"{now:%Y-%m}", now, simulated=simulated)
         assert {row.row_id for row in digest.ledger.rows} == {row["row_id"] for row in listed["amounts"]}
         text = render_digest(digest).text
+        alerts = [alert_of(archive, load(), view) for view in archive.findings("open")]
+        messages = [line for each in alerts for line in render(each.finding, each.context).text.splitlines()]
     if priced:
         assert f"Lost a month: {format_money(lost)}" in text
         assert any(format_money(lost) in line for line in surfaces.page("/findings"))
         for name, lines in surfaces.reports.items():
             assert format_money(lost) in " ".join(lines), name
-    texts = {"digest": text.splitlines(), "inbox": surfaces.page("/findings"), "overview": surfaces.page("/"), **surfaces.reports}
+    texts = {
+        "digest": text.splitlines(),
+        "messages": messages,
+        "inbox": surfaces.page("/findings"),
+        "overview": surfaces.page("/"),
+        **surfaces.reports,
+    }
     texts["tiles"] = [f"{one['name']} {one['note']}" for one in status["tiles"]]
     for name, lines in texts.items():
         both = [clause for clause in money_of(lines) if re.search(MORE, clause) and re.search(LESS, clause)]
