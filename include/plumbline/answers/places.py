@@ -37,6 +37,6 @@ def _placed(team: Team, accepted: dict[ChoiceKey, str]) -> Team:
         place = accepted.get((team.name, kind, tuple(preference.workloads)))
         return preference if place is None or preference.current is not None else preference.model_copy(update={"current": place})
 
-    mains = {kind: at(kind, main) for kind in KINDS if (main := getattr(team, kind)) is not None}
-    also = {kind: tuple(at(kind, further) for further in getattr(team.also, kind)) for kind in KINDS}
-    return team.model_copy(update={**mains, "also": team.also.model_copy(update=also)})
+    mains: dict[str, Preference] = {kind: at(kind, main) for kind in KINDS if (main := getattr(team, kind)) is not None}
+    also: dict[str, tuple[Preference, ...]] = {kind: tuple(at(kind, further) for further in getattr(team.also, kind)) for kind in KINDS}
+    return team.model_copy(update={**mains, "also": team.also.model_copy(update={**also})})

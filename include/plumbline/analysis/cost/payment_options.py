@@ -111,7 +111,7 @@ def payment_options(case: ForecastInputs, others: Iterable[Provider] = (), growt
     span, declared = case.range("utilisation", ""), case.economics.assumed("growth", *about)
     rise = growth if growth is not None else 0.0 if declared is None else float(declared.value)
     volume, share = case.volume(outcome), 1.0 if span is None else span.expected
-    rates = [o.cost.rate for o in options if isinstance(o.cost, SelfHosted) and not isinstance(o.cost, Serverless)]
-    capacity = max(rates, default=own.rate.expected) * MONTH_S
+    together = [o.cost.rate for o in options if isinstance(o.cost, SelfHosted) and not isinstance(o.cost, Serverless)]
+    capacity = max(together, default=own.rate.expected) * MONTH_S
     months = () if volume is None else twelve_months(options, volume, rise, share)
     return PaymentOptions(tuple(options), capacity, cheapest_spans(options, capacity), months, rise, share, tuple(left_out))
