@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from plumbline.quality.gx import ExpectationSuite, ValidationDefinition, ephemeral
+from plumbline.quality.gx import ExpectationSuite, result_of
 from plumbline.quality.report import Severity
 
 _LABELS = ("key", "number", "expected")
@@ -39,12 +39,8 @@ class ExpectationOutcome:
 def validate(suite: ExpectationSuite, table: pd.DataFrame) -> ExpectationOutcome:
     """Evaluate every expectation of the suite. A column `key` names the attempt of each row; in a table of numbers `number` and `expected` say
     what the row's value is of and what it should be."""
-    context = ephemeral()
-    batch = context.data_sources.add_pandas("results").add_dataframe_asset(suite.name).add_batch_definition_whole_dataframe("all")
-    definition = context.validation_definitions.add(ValidationDefinition(name=suite.name, data=batch, suite=context.suites.add(suite)))
     labels = [name for name in _LABELS if name in table.columns]
-    formatted = {"result_format": "COMPLETE", "unexpected_index_column_names": labels}
-    result = definition.run(batch_parameters={"dataframe": table}, result_format=formatted)
+    result = result_of(suite, table, {"result_format": "COMPLETE", "unexpected_index_column_names": labels})
     failures = tuple(_failure(one.to_json_dict()) for one in result.results if not one.success)
     return ExpectationOutcome(suite.name, len(result.results), failures, result)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pandas as pd
 
 from plumbline.quality.gx import ExpectationSuite, expect
@@ -31,3 +33,19 @@ def test_a_column_that_is_not_there_is_a_failure_of_the_table() -> None:
     (failure,) = validate(suite("y"), pd.DataFrame({"key": ["a#1"], "x": [1.0]})).failures
     assert (failure.code, failure.severity, failure.details) == ("check_not_evaluated", "critical", {})
     assert failure.says.startswith("low ")
+
+
+def test_checks_of_several_threads_do_not_mix() -> None:
+    def lowest(i: int) -> dict[str, str]:
+        (failure,) = validate(suite("x"), pd.DataFrame({"key": [f"a#{i}", f"b#{i}"], "x": [1.0, -float(i)]})).failures
+        return failure.details
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(lowest, range(1, 7))) == [{f"b#{i}": f"x is -{i}; {SAYS}"} for i in range(1, 7)]
+
+
+def test_a_configuration_is_that_of_the_expectations_present_fields() -> None:
+    (rule,) = suite("x").expectations
+    assert rule.configuration is rule.configuration
+    rule.column = "y"
+    assert rule.configuration.kwargs["column"] == "y"
