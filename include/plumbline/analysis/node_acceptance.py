@@ -15,7 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -265,10 +265,11 @@ def _compared_facts(nodes: Sequence[Node]) -> Facts:
     found: dict[str, dict[str, list[Scalar]]] = {}
     for node in nodes:
         for key, value in node.facts.items():
-            if _compared(key):
-                own = found.setdefault(_without_index(key), {each.name: [] for each in nodes})[node.name]
+            if (kind := _compared_kind(key)) is not None:
+                if kind not in found:
+                    found[kind] = {each.name: [] for each in nodes}
                 if value is not None and value != "" and not (isinstance(value, float) and math.isnan(value)):
-                    own.append(value)
+                    found[kind][node.name].append(value)
     return dict(sorted(found.items()))
 
 
@@ -401,14 +402,14 @@ def _differing_facts(names: Sequence[str], facts: Facts, upgrades: Mapping[str, 
     return reasons
 
 
-def _compared(key: str) -> bool:
+@lru_cache(maxsize=4096)  # each node of a fleet has the same few hundred keys
+def _compared_kind(key: str) -> str | None:
+    """Kind of a fact that nodes are compared by: its key without an index. None for another."""
     first, _, rest = key.partition(".")
     last = rest.partition(".")[2]
     of_gpu = first == "gpu" and last in (*_MAJORITY_GPU_FACTS, *_LOWER_IS_WORSE)
-    return key in _MAJORITY_FACTS or of_gpu or (first == "infiniband" and (last in _INFINIBAND or rest == "adapters"))
-
-
-def _without_index(key: str) -> str:
+    if not (key in _MAJORITY_FACTS or of_gpu or (first == "infiniband" and (last in _INFINIBAND or rest == "adapters"))):
+        return None
     return ".".join(part for part in key.split(".") if not part.isdigit())
 
 
