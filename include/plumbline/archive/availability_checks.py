@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import datetime, timedelta
 
 from sqlalchemy import CursorResult, delete, select
@@ -17,7 +16,7 @@ from plumbline.results.availability_check import AvailabilityCheck
 
 def save_availability_checks(session: Session, now: datetime, checks: Sequence[AvailabilityCheck]) -> None:
     """Store checks; one that is known changes nothing."""
-    insert_missing(session, Row, [asdict(one) for one in checks], ["provider", "kind", "simulated", "at"])
+    insert_missing(session, Row, [dict(vars(one)) for one in checks], ["provider", "kind", "simulated", "at"])
 
 
 def availability_checks(

@@ -42,7 +42,7 @@ BAD = (
 NETWORK = {
     "kind": "node_fault",
     "since": "2026-01",
-    "on_nodes": [19],
+    "on_nodes": [11],
     "worse": "100%",
     "metrics": ["peer_bandwidth"],
     "probes": ["peer_bandwidth"],
@@ -216,19 +216,19 @@ def test_requests_that_cannot_be_met(home: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_node_with_half_the_network_is_found_by_its_pairs_and_no_other(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = declared(place(nodes=32, drift=(NETWORK,)))
+    fleet = declared(place(nodes=16, drift=(NETWORK,)))
     first = accepted(fleet, monkeypatch, home, "accept-0", rounds=5)
-    assert [v.node.name for v in first.fleet.unmeasured] == ["fleet-node-19"] and not first.fleet.returned
+    assert [v.node.name for v in first.fleet.unmeasured] == ["fleet-node-11"] and not first.fleet.returned
     done = accepted(fleet, monkeypatch, home, "accept-1", rounds=5)
     (slow,) = done.fleet.returned
-    assert slow.node.name == "fleet-node-19" and "peer bandwidth" in " ".join(reasons_of(slow))
+    assert slow.node.name == "fleet-node-11" and "peer bandwidth" in " ".join(reasons_of(slow))
     assert slow.slow["peer_bandwidth"] == pytest.approx(0.5, abs=0.05)
     with zipfile.ZipFile(done.pack.file) as pack:
         assert "peer_bandwidth" in json.loads(pack.read("acceptance.json"))["nodes"][0]["figures"]
     with open_archive() as archive:
         documents = archive.documents("accept-1").values()
         pairs = [d.trial.on_nodes for d in documents if len(d.trial.on_nodes) == 2]
-    assert len(pairs) == 5 * 16 and len(documents) == 32 + len(pairs)
+    assert len(pairs) == 5 * 8 and len(documents) == 16 + len(pairs)
 
 
 @pytest.mark.parametrize("count", [2, 3, 8, 9])

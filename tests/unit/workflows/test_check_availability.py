@@ -31,7 +31,7 @@ QUARTER = [(2026, 1, 31), (2026, 2, 28), (2026, 3, 31)]
 
 
 def simulated(outages: list[dict[str, Any]], **fields: Any) -> Provider:
-    watch = {"uptime": {"every": "5min"}, "capacity": {"every": "6h", "gpus": 2}}
+    watch = fields.pop("watch", {"uptime": {"every": "5min"}, "capacity": {"every": "6h", "gpus": 2}})
     planted = [{**o, "begin": o["begin"].isoformat(), "end": o["end"].isoformat()} for o in outages]
     made: Provider = provider("sim", launcher={"kind": "simulated", "outages": planted}, watch=watch, **fields)
     return made
@@ -103,7 +103,7 @@ def test_every_outage_of_a_quarter_is_found_none_invented_and_availability_is_ex
 
 def test_capacity_of_a_quarter(archive: Archive) -> None:
     shortage = between(0, 288, "insufficient_capacity", "capacity")
-    where = simulated([shortage, between(288 * 5, 288 * 9, "quota_exceeded", "capacity")])
+    where = simulated([shortage, between(288 * 5, 288 * 9, "quota_exceeded", "capacity")], watch={"capacity": {"every": "6h", "gpus": 2}})
     check_availability.simulate_checks(archive, world(where), where, BEGIN, after(288 * 90))
     seen = archive.availability_checks("sim", "capacity", True)
     (only,) = find_outages(seen, 6 * 3600)
