@@ -117,7 +117,7 @@ class MeasuredApp:
         from tests.data.page_addresses import address_of, routes_of
 
         # Without files: a generated archive has none.
-        pages = (r for r in routes_of(self.app) if not any(file in r.path for file in ("/static/", "/reports/", "/evidence/", "/tables/")))
+        pages = (r for r in routes_of(self.app) if not any(file in r.path for file in ("/static/", "/reports/", "/evidence/", "/tables/", "/claim.eml")))
         return [address_of(route, self.known) for route in pages]
 
     def _examples(self) -> dict[str, str]:

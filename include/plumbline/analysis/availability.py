@@ -10,8 +10,9 @@ cause, gaps, the interval before a miss) is unknown. The lower bound of the upti
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from statistics import median
@@ -31,6 +32,64 @@ REACH = 1.5
 """Intervals between checks that a check stands for at most, and between two answered ones that are seen as up."""
 _SILENT = 3
 """Intervals without a check that counts, after which misses are no longer in a row."""
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class AnsweredChecks:
+    """Answered checks without a gap or a miss between them, as one. `times`: microseconds since 1970, ascending, at least one."""
+
+    times: Sequence[int]
+    cause: None = None
+    detail: str = ""
+
+    @property
+    def at(self) -> datetime:
+        """Of the first one."""
+        return instant(self.times[0])
+
+    @property
+    def last(self) -> datetime:
+        return instant(self.times[-1])
+
+    def count(self, spans: Iterable[TimeSpan]) -> int:
+        """How many lie in disjoint spans."""
+        return sum(bisect_left(self.times, microseconds(end)) - bisect_left(self.times, microseconds(begin)) for begin, end in spans)
+
+
+Observed = AvailabilityCheck | AnsweredChecks
+"""A check, or several answered ones as one."""
+
+
+def microseconds(at: datetime) -> int:
+    """Since 1970."""
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def instant(since: int) -> datetime:
+    """The time of so many microseconds since 1970."""
+    return _EPOCH + timedelta(microseconds=since)
+
+
+def join_answered(answered: Sequence[int], missed: Sequence[AvailabilityCheck], every_s: float) -> Iterator[Observed]:
+    """Misses, and as one all answered checks between them that are `REACH` intervals apart at most. Both ascending; `answered` in microseconds
+    since 1970."""
+    reach, begin = round(REACH * every_s * 1e6), 0
+    for miss in (*missed, None):
+        end = len(answered) if miss is None else bisect_left(answered, microseconds(miss.at), begin)
+        first = begin
+        for i in range(begin + 1, end):
+            if answered[i] - answered[i - 1] > reach:
+                yield AnsweredChecks(answered[first:i])
+                first = i
+        if first < end:
+            yield AnsweredChecks(answered[first:end])
+        if miss is not None:
+            yield miss
+        begin = end
 
 
 @dataclass(frozen=True)
@@ -125,7 +184,7 @@ def whose_fault(cause: str) -> Whose:
     return "provider" if cause in _PROVIDER else "operator" if cause in _OPERATOR else "unproven"
 
 
-def find_outages(observations: Iterable[AvailabilityCheck], every_s: float, excluded: Sequence[TimeSpan] = ()) -> tuple[Outage, ...]:
+def find_outages(observations: Iterable[Observed], every_s: float, excluded: Sequence[TimeSpan] = ()) -> tuple[Outage, ...]:
     """The outages in checks of one kind, which come oldest first, `every_s` apart; misses in excluded windows begin and extend none.
 
     With MISSES proven to be the provider's it is the provider's, from the first of them on; else it is unproven.
@@ -137,7 +196,7 @@ def find_outages(observations: Iterable[AvailabilityCheck], every_s: float, excl
         if run and one.at - run[-1].at > _SILENT * every and (one.cause is None or whose_fault(one.cause) != "operator"):
             found += [replace(cut, answered=False) for cut in _outage(run, run[-1].at + every)]
             run = []
-        if one.cause is None:
+        if isinstance(one, AnsweredChecks) or one.cause is None:
             found += _outage(run, one.at)
             run = []
         elif whose_fault(one.cause) != "operator" and not _within(one.at, excluded):
@@ -157,7 +216,7 @@ def _outage(run: Sequence[AvailabilityCheck], ended: datetime | None) -> tuple[O
 
 def availability(
     at: datetime,
-    observations: Iterable[AvailabilityCheck],
+    observations: Iterable[Observed],
     known: Sequence[Outage],
     every_s: float,
     now: datetime,
@@ -169,25 +228,31 @@ def availability(
     elapsed = without([(begin, min(end, now))], excluded) if begin < now else []
     month = tuple(o for o in known if o.began < end and (o.ended is None or o.ended > begin))
     down = [(o.began, o.ended or now) for o in month if o.whose == "provider"]
+    counts_in = without([(begin, end)], excluded)
+    counts_outside = without(counts_in, down)
     counted, outside, own, unproven = Counter[bool](), Counter[bool](), Counter[str](), 0
     late = timedelta(seconds=REACH * every_s)
-    near = [one for one in observations if begin - late <= one.at <= end + late]
+    near = [one for one in observations if begin - late <= _last(one) and one.at <= end + late]
     covered: list[TimeSpan] = []
     up: list[TimeSpan] = []
     missed: list[TimeSpan] = []
     for one, following in zip(near, (*near[1:], None), strict=False):
-        whose = None if one.cause is None else whose_fault(one.cause)
-        counts = whose is None or whose == "provider"
-        until = one.at + late if following is None else min(one.at + late, following.at)
-        if counts:
+        whose, last = None if one.cause is None else whose_fault(one.cause), _last(one)
+        until = last + late if following is None else min(last + late, following.at)
+        if whose is None or whose == "provider":
             _append(covered, (one.at, until))
         if whose == "provider" and not _within(one.at, down):
             _append(missed, (one.at, until))
-        if whose is None and following is not None and following.cause is None and following.at - one.at <= late:
-            _append(up, (one.at, following.at))
-        if not begin <= one.at < end or _within(one.at, excluded):
+        if whose is None and last > one.at:
+            _append(up, (one.at, last))
+        if whose is None and following is not None and following.cause is None and following.at - last <= late:
+            _append(up, (last, following.at))
+        if isinstance(one, AnsweredChecks):
+            counted[True] += one.count(counts_in)
+            outside[True] += one.count(counts_outside)
+        elif not begin <= one.at < end or _within(one.at, excluded):
             continue
-        if counts:
+        elif whose is None or whose == "provider":
             counted[whose is None] += 1
             outside[whose is None] += not _within(one.at, down)
         elif whose == "operator":
@@ -212,6 +277,10 @@ def availability(
         unproven,
         month,
     )
+
+
+def _last(one: Observed) -> datetime:
+    return one.last if isinstance(one, AnsweredChecks) else one.at
 
 
 def _append(spans: list[TimeSpan], span: TimeSpan) -> None:

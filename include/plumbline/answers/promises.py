@@ -63,7 +63,8 @@ def provider_promises(archive: Archive, declared: Declarations, name: str) -> Pr
     sla = provider.sla if provider is not None else ServiceLevel()
     launches, log = tuple(archive.launches(name, LAUNCH_CAMPAIGNS)), tuple(archive.operations(name))
     watched = {
-        h.kind: h for h in (availability_histories(archive, provider, now, MONTHS) if provider is not None and checkable(sla) else ())
+        h.kind: h
+        for h in (availability_histories(archive, provider, now, MONTHS, hours=False) if provider is not None and checkable(sla) else ())
     }
     uptime, asked = watched.get("uptime"), watched.get("capacity")
     outages = provider_outages(uptime.outages, log, now) if uptime else ()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
+from typing import get_args
 
-from sqlalchemy import CursorResult, delete, select
+from sqlalchemy import ColumnElement, CursorResult, DateTime, delete, func, literal, select, type_coerce, union_all
 from sqlalchemy.orm import Session
 
-from plumbline.archive.repository import Span, insert_missing, view_of, where_within
+from plumbline.archive.repository import Span, batches, insert_missing, view_of, where_within
 from plumbline.archive.schema import AvailabilityCheck as Row
 from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.results.availability_check import AvailabilityCheck
@@ -23,13 +24,55 @@ def availability_checks(
     session: Session, provider: str, kind: WatchKind, simulated: bool, between: Span = (None, None)
 ) -> list[AvailabilityCheck]:
     """A provider's checks of one kind, oldest first."""
-    query = select(Row).where(Row.provider == provider, Row.kind == kind, Row.simulated == simulated)
+    query = select(Row).where(*_of(provider, kind, simulated))
     return [view_of(AvailabilityCheck, row) for row in session.scalars(where_within(query, Row.at, between).order_by(Row.at))]
+
+
+def answered_checks(session: Session, provider: str, kind: WatchKind, simulated: bool, between: Span = (None, None)) -> list[datetime]:
+    """When a provider's checks of one kind were answered, oldest first: a tenth of the time that whole checks take."""
+    # The column's own type would call Python for each row.
+    query = select(type_coerce(Row.at, DateTime(timezone=True))).where(*_of(provider, kind, simulated), Row.cause.is_(None))
+    times: list[datetime] = list(session.scalars(where_within(query, Row.at, between).order_by(Row.at)))
+    return times if not times or times[0].tzinfo else [at.replace(tzinfo=timezone.utc) for at in times]
+
+
+def missed_checks(
+    session: Session, provider: str, kind: WatchKind, simulated: bool, between: Span = (None, None)
+) -> list[AvailabilityCheck]:
+    """A provider's checks of one kind that were not answered, oldest first."""
+    query = select(Row).where(*_of(provider, kind, simulated), Row.cause.is_not(None))
+    return [view_of(AvailabilityCheck, row) for row in session.scalars(where_within(query, Row.at, between).order_by(Row.at))]
+
+
+def count_availability_checks(session: Session, provider: str, kind: WatchKind, simulated: bool, between: Span = (None, None)) -> int:
+    """How many checks of one kind there are."""
+    query = select(func.count()).select_from(Row).where(*_of(provider, kind, simulated))
+    return session.scalar(where_within(query, Row.at, between)) or 0
+
+
+def newest_checks(session: Session, providers: Sequence[str]) -> dict[str, list[datetime]]:
+    """By provider, when the newest check of each kind was. One statement of as many seeks in the index."""
+    newest: dict[str, list[datetime]] = {}
+    for names in batches(providers, 50):
+        seeks = [
+            select(literal(name).label("provider"), func.max(Row.at, type_=Row.at.type)).where(*_of(name, kind, simulated))
+            for name in names
+            for kind in get_args(WatchKind)
+            for simulated in (False, True)
+        ]
+        for name, at in session.execute(union_all(*seeks)):
+            if at is not None:
+                newest.setdefault(name, []).append(at)
+    return newest
+
+
+def _of(provider: str, kind: WatchKind, simulated: bool) -> tuple[ColumnElement[bool], ...]:
+    return Row.provider == provider, Row.kind == kind, Row.simulated == simulated
 
 
 def latest_availability_check(session: Session, provider: str, kind: WatchKind, simulated: bool) -> AvailabilityCheck | None:
     """The provider's last check of a kind; None if there is none."""
-    query = select(Row).where(Row.provider == provider, Row.kind == kind, Row.simulated == simulated)
+    query = select(Row).where(*_of(provider, kind, simulated))
     row = session.scalars(query.order_by(Row.at.desc()).limit(1)).first()
     return None if row is None else view_of(AvailabilityCheck, row)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from datetime import datetime
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from plumbline.archive.repository import insert_new, view_of, where_equal
@@ -52,3 +52,9 @@ def operations(session: Session, provider: str | None = None, kind: str | None =
     query = where_equal(select(OperationsLog), (OperationsLog.provider, provider), (OperationsLog.kind, kind))
     newest = {row.entry_id: view_of(LogEntryView, row) for row in session.scalars(query.order_by(OperationsLog.revision))}
     return sorted(newest.values(), key=lambda entry: (entry.opened, entry.entry_id), reverse=True)
+
+
+def operations_logged(session: Session) -> dict[str, int]:
+    """How many states of entries each provider has: it grows with each change of the log."""
+    query = select(OperationsLog.provider, func.count()).group_by(OperationsLog.provider)
+    return dict(session.execute(query).tuples())

@@ -12,6 +12,7 @@ from plumbline.cli.declared import declared_providers, load_declared
 from plumbline.cli.output import Json, emit, out, read_archive, table
 from plumbline.cli.tables import TOP, print_table
 from plumbline.metrics.formatting import format_name
+from plumbline.presentation.promises import promise_totals, promises_data
 
 _COLOURS = {"good": "green", "bad": "red", "": "yellow"}
 
@@ -26,13 +27,14 @@ def promises(
     with read_archive(listing=True, as_json=as_json) as archive:
         found = [provider_promises(archive, declared, one.name) for one in chosen]
     shown = [each for each in found if each.rows]
-    emit(as_json, [p.view for p in shown], lambda: _show(shown, everything))
+    emit(as_json, [promises_data(p) for p in shown], lambda: _show(shown, everything))
 
 
 def _show(found: list[ProviderPromises], everything: bool) -> None:
     if not found:
         out.print(f"nothing is promised; declare in the provider's file what its contract says, such as {DECLARE}")
         return
+    out.print(f"{promise_totals(found).text()}", style="bold")
     shown = table("Promises", "provider", "promise", "promised", "measured", "95 % interval", "verdict", "still needed", "credit")
     # Broken ones first.
     rows = sorted(((p.provider, row) for p in found for row in p.rows), key=lambda pair: pair[1].verdict != "broken")

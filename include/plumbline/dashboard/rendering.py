@@ -71,11 +71,12 @@ class RefusedForm:
 
 @dataclass(frozen=True)
 class NavEntry:
-    """An entry of the navigation, by its place from left to right."""
+    """An entry of the navigation, by its place from left to right. `under`: the path of another one, below which it is listed on the pages of both."""
 
     place: int
     title: str
     path: str
+    under: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,16 +103,18 @@ class PageRenderer:
         sees_costs = can_see_costs(request)
         context_filter = context.get("chosen")
         chosen = context_filter if isinstance(context_filter, Filter) else Filter()
-        nav = [(each.title, each.path, chosen.carried(each.path)) for each in self.entries(sees_costs)]
+        entries, path = self.entries(sees_costs), request.url.path.removeprefix(base)
+        here = self._current_entry(path)
         context |= {
             "base": base,
             "now": self.now(),
-            "nav": nav,
+            "nav": [(each.title, each.path, chosen.carried(each.path)) for each in entries if not each.under],
+            "beside": [(each.title, each.path, each.path == path) for each in entries if here in (each.path, each.under)],
             "carried": chosen.carried,
             "chosen_fields": {name: str(value) for name, value in vars(chosen).items() if value and (name, value) != ("per", "token")},
             "money": sees_costs,
             "all_simulated": self.all_simulated(),
-            "here": self._current_entry(request.url.path.removeprefix(base)),
+            "here": here,
             "request": request,
         }
         html = self.templates.get_template(name).render(**context)
@@ -120,7 +123,7 @@ class PageRenderer:
     def _current_entry(self, path: str) -> str:
         """The entry of the navigation that a path belongs to; empty for campaigns, trials and reports, which have none."""
         first = f"/{path.split('/')[1]}" if path.count("/") else "/"
-        return first if first in {entry.path for entry, _ in self.navigation} else ""
+        return next((entry.under or entry.path for entry, _ in self.navigation if first == entry.path), "")
 
     def message(self, request: Request, title: str, text: str, status: int = 200) -> Response:
         """A page of one sentence. As JSON it is an error also where a page says "no results yet"."""

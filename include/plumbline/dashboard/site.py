@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from plumbline.answers.active_runs import ReadActiveRuns
@@ -14,7 +14,7 @@ from plumbline.dashboard.sources import AnswerCache, ArchiveReader, Declarations
 @dataclass(frozen=True)
 class Site:
     """`reports`: the folder of written reports. `fleets`, `choices`: answers that several pages share. `acting`: how users act; None without
-    buttons. `active_runs`: what Airflow runs now; None outside Airflow."""
+    buttons. `active_runs`: what Airflow runs now; None outside Airflow. `promises`: judged promises, an answer a provider."""
 
     pages: PageRenderer
     reader: ArchiveReader
@@ -24,3 +24,4 @@ class Site:
     choices: AnswerCache
     acting: Acting | None = None
     active_runs: ReadActiveRuns | None = None
+    promises: AnswerCache = field(default_factory=lambda: AnswerCache(1000))

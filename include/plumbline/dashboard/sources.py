@@ -128,7 +128,9 @@ CACHED_ANSWERS = 64
 class AnswerCache:
     """Answers by query. A new trial, an accepted price, a changed declaration or another day empties it."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = CACHED_ANSWERS) -> None:
+        """`most`: so many answers are kept, the newest."""
+        self._most = most
         self._lock = threading.Lock()
         self._basis: Basis | None = None
         self._answers: dict[Hashable, Any] = {}
@@ -145,7 +147,7 @@ class AnswerCache:
         with self._lock:
             if self._rests_on(basis):
                 self._answers[query] = answer
-                while len(self._answers) > CACHED_ANSWERS:
+                while len(self._answers) > self._most:
                     del self._answers[next(iter(self._answers))]
         return answer
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
+from plumbline.answers.promises import ProviderPromises
 from plumbline.declarations.promises import PROMISES, JudgedPromise
 from plumbline.declarations.promises.judging.row import format_interval
 from plumbline.declarations.providers.service_level import ServiceLevel
+from plumbline.metrics.formatting import format_money, join_words
 from plumbline.metrics.proportions import Proportion
 from plumbline.metrics.units import exact
 
@@ -25,3 +29,70 @@ def total_credit(broken: Iterable[JudgedPromise]) -> float | None:
     credits = {each.month: each.row.usd for each in broken}
     known = [exact(usd) for usd in credits.values() if usd is not None]
     return float(sum(known)) if known and len(known) == len(credits) else None
+
+
+@dataclass(frozen=True)
+class PromiseTotals:
+    """How many promises are broken, kept, and open: not shown either way. `usd`: the credits of broken ones that are known in money, None without
+    one. `unknown`: providers with a breach that earns a credit of unknown amount."""
+
+    broken: int
+    kept: int
+    open: int
+    usd: float | None
+    unknown: tuple[str, ...] = ()
+
+    def text(self, money: bool = True) -> str:
+        """`1 broken, 17,082 USD to claim; 4 kept; 3 open`; without `money` no amount and nothing about one."""
+        claim = ""
+        if money and self.usd is not None:
+            claim = f", {format_money(self.usd, 'USD')} to claim"
+        if money and self.unknown:
+            claim += f"{' and' if claim else ','} a credit of unknown amount from {join_words(self.unknown)}"
+        return f"{self.broken} broken{claim}; {self.kept} kept; {self.open} open"
+
+
+def promise_totals(found: Sequence[ProviderPromises]) -> PromiseTotals:
+    """Over providers. A breach whose contract declares no credit adds none."""
+    verdicts = [row.verdict for one in found for row in one.rows]
+    credits = {one.provider: [each for each in one.judged if each.broken and each.grants is not None] for one in found}
+    sums = {name: total_credit(broken) for name, broken in credits.items() if broken}
+    known = [exact(usd) for usd in sums.values() if usd is not None]
+    return PromiseTotals(
+        verdicts.count("broken"),
+        verdicts.count("kept"),
+        verdicts.count("not_shown"),
+        float(sum(known)) if known else None,
+        tuple(sorted(name for name, usd in sums.items() if usd is None)),
+    )
+
+
+def promises_data(one: ProviderPromises) -> dict[str, Any]:
+    """A provider's promises as plain values, with their totals."""
+    return {**one.view, "totals": asdict(promise_totals([one]))}
+
+
+@dataclass(frozen=True)
+class PromiseLine:
+    """A provider among all. `totals.broken` and so on are counts; `broken`: names of its broken promises."""
+
+    provider: str
+    totals: PromiseTotals
+    broken: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PromiseOverview:
+    """Promises of several providers that promise something: `lines` and `broken` rows by provider, the highest credit first."""
+
+    totals: PromiseTotals
+    lines: tuple[PromiseLine, ...]
+    broken: tuple[tuple[str, JudgedPromise], ...]
+
+
+def promise_overview(found: Sequence[ProviderPromises]) -> PromiseOverview:
+    lines = [PromiseLine(one.provider, promise_totals([one]), tuple(each.row.name for each in one.judged if each.broken)) for one in found]
+    lines.sort(key=lambda line: (-(line.totals.usd or 0), -line.totals.broken, -line.totals.open, line.provider))
+    by_name = {one.provider: one for one in found}
+    broken = tuple((line.provider, each) for line in lines for each in by_name[line.provider].judged if each.broken)
+    return PromiseOverview(promise_totals(found), tuple(lines), broken)

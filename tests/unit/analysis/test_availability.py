@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from plumbline.analysis.availability import AvailabilityMonth, availability, by_hour_of_week, find_outages, whose_fault
+from plumbline.analysis.availability import (
+    AvailabilityMonth,
+    availability,
+    by_hour_of_week,
+    find_outages,
+    join_answered,
+    microseconds,
+    whose_fault,
+)
 from plumbline.metrics.proportions import wilson_interval
 from plumbline.metrics.time_spans import month_span
 from plumbline.results.availability_check import AvailabilityCheck
@@ -146,3 +155,21 @@ def test_lead_times_by_hour_of_the_week() -> None:
     first, second = by_hour_of_week(observed)
     assert (first.weekday, first.hour, first.seconds, first.checks, first.refused) == (0, 9, 40.0, 3, 1)
     assert (second.hour, second.seconds, second.checks) == (10, None, 1)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_answered_checks_joined_to_one_say_what_the_single_ones_say(seed: int) -> None:
+    chance = random.Random(seed)
+    causes = [chance.choice([None] * 30 + ["server_error", "server_error", "bad_declaration", "unreachable"]) for _ in range(3000)]
+    causes[700:740], causes[1500:1504] = ["server_error"] * 40, ["unreachable"] * 4
+    single = [one for one in checks(causes) if chance.random() > 0.02]  # gaps
+    excluded = [(at(300), at(310)), (at(305), at(330))]
+    joined = tuple(
+        join_answered([microseconds(o.at) for o in single if o.cause is None], [o for o in single if o.cause is not None], EVERY_S)
+    )
+    outages = find_outages(single, EVERY_S, excluded)
+    assert len(joined) < len(single) / 2 and find_outages(joined, EVERY_S, excluded) == outages
+    for now in (at(2000), BEGIN + timedelta(days=40)):
+        for month in (BEGIN, BEGIN + timedelta(days=31)):
+            of_joined, of_single = (availability(month, seen, outages, EVERY_S, now, excluded) for seen in (joined, single))
+            assert of_joined == of_single

@@ -313,7 +313,7 @@ def test_only_the_page_that_is_open_is_marked_in_the_navigation(client: TestClie
 
 def test_a_jump_leads_to_pages_that_exist(client: TestClient) -> None:
     places = client.get("/jump").json()
-    assert {"page", "provider", "workload", "decision", "campaign"} == {place["kind"] for place in places}
+    assert {"page", "provider", "workload", "decision", "campaign", "promises"} == {place["kind"] for place in places}
     shown = [place["path"] for place in places if place["kind"] != "decision"][:30]
     assert {path for path in shown if client.get(path).status_code != 200} == set()
 

@@ -110,7 +110,8 @@ def test_a_first_choice_below_the_teams_bar_leads_and_moves_nobody(chance: float
     finding = opened(now=replace(CHEAPER, ranking=ranking((NEBIUS, chance), (COREWEAVE, 1 - chance)), bar=bar))
     assert (finding.severity, finding.moves[0].clear) == (("warn", True) if clear else ("info", False))
     assert (f"platform moves to {NEBIUS}" if clear else f"{NEBIUS} leads for platform") in headline(finding)
-    assert (headline(finding, 1200.0) == headline(finding)) is not clear, "a lead is no move: it carries no amount"
+    cause, consequence = headline(finding).split(": ")
+    assert headline(finding, 1200.0) == f"{cause}, about 1,200 USD a month more: {consequence}", "the cause costs it, not the move"
 
 
 def test_what_stays_or_is_asked_for_the_first_time_is_no_finding() -> None:

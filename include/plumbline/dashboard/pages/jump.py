@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse, Response
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.rendering import PageRoutes
 from plumbline.dashboard.site import Site
+from plumbline.presentation.promises import declared_promises
 
 CAMPAIGNS = 50
 """Newest campaigns that a jump finds."""
@@ -35,6 +36,8 @@ def router(site: Site) -> PageRoutes:
             kinds = [kind for kind in ("training", "inference") if team.preferences(kind)]
             places += [("decision", f"{team.name} {kind}", f"/decisions/{quote(team.name)}/{kind}") for kind in kinds]
         places += [("campaign", c.campaign_id, f"/campaigns/{quote(c.campaign_id)}") for c in archive.campaigns_page(limit=CAMPAIGNS).rows]
+        promising = sorted(name for name, provider in known.providers.items() if declared_promises(provider.sla))
+        places += [("promises", n, f"/providers/{quote(n)}/promises") for n in promising]
         return JSONResponse([{"kind": kind, "name": name, "path": path} for kind, name, path in places])
 
     @routes.get("/jump/ids")

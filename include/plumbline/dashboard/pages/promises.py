@@ -1,8 +1,9 @@
-"""A provider's promises, whether they are kept, and the mail that claims broken ones."""
+"""Promises of all providers and of each, whether they are kept, and the mail that claims broken ones."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from fastapi import Depends as depends
@@ -11,18 +12,35 @@ from fastapi.responses import Response
 
 from plumbline.answers.claims import claimable
 from plumbline.answers.monthly_costs import headlines
-from plumbline.answers.promises import DECLARE, provider_promises
+from plumbline.answers.promises import DECLARE, ProviderPromises, provider_promises
 from plumbline.dashboard.access import can_see_costs, require_cost_access
-from plumbline.dashboard.rendering import PageRoutes
+from plumbline.dashboard.rendering import IMMEDIATE_PROVIDERS, NavEntry, PageRoutes, Parts, address_with
 from plumbline.dashboard.site import Site
+from plumbline.presentation.promises import declared_promises, promise_overview, promise_totals, promises_data
 from plumbline.results import InvalidResult
 from plumbline.workflows.claim import NothingToClaim, write_claim
 
 
 def router(site: Site) -> PageRoutes:
-    """`/providers/{provider}/promises` and `/findings/{finding_id}/claim.eml`."""
-    routes = PageRoutes()
+    """`/promises`, `/providers/{provider}/promises` and `/findings/{finding_id}/claim.eml`."""
+    routes = PageRoutes(NavEntry(75, "Promises", "/promises"))
     pages, reader, declared = site.pages, site.reader, site.declared
+
+    @routes.page("/promises")
+    def show_all_promises(request: Request, parts: Parts) -> Response:
+        money = can_see_costs(request)
+        promising = {name: bool(declared_promises(provider.sla)) for name, provider in sorted(declared.now().providers.items())}
+        found = judged_promises(site, money, [name for name, promises in promising.items() if promises], parts != "")
+        complete = [one for one in found.values() if one is not None]
+        return pages.page(
+            request,
+            "promises_all.html.j2",
+            [promises_data(one) for one in complete if one.rows],
+            o=promise_overview(complete) if len(complete) == len(found) else None,
+            silent=[name for name, promises in promising.items() if not promises],
+            later=address_with(request, "all"),
+            sample=DECLARE,
+        )
 
     @routes.page("/providers/{provider}/promises")
     def show_promises(request: Request, provider: str) -> Response:
@@ -33,12 +51,14 @@ def router(site: Site) -> PageRoutes:
         answers = claimable(archive, declarations, views)
         claims = [view for view in views if view.finding_id in answers and answers[view.finding_id].broken]
         lines = headlines(archive, declared.now(can_see_costs(request)), claims)
-        promises = provider_promises(archive, declared.now(can_see_costs(request)), provider)
+        (promises,) = judged_promises(site, can_see_costs(request), [provider], True).values()
+        assert promises is not None  # it was waited for
         return pages.page(
             request,
             "promises.html.j2",
-            promises.view,
+            promises_data(promises),
             p=promises,
+            totals=promise_totals([promises]),
             claims=[(view.finding_id, lines[view.finding_id]) for view in claims],
             sample=DECLARE,
         )
@@ -62,3 +82,20 @@ def router(site: Site) -> PageRoutes:
         return Response(mail, media_type="message/rfc822", headers={"Content-Disposition": file})
 
     return routes
+
+
+def judged_promises(site: Site, money: bool, names: Sequence[str], wait: bool) -> dict[str, ProviderPromises | None]:
+    """By provider, its promises as they are since its newest check and log entry. Without `wait`, None for those that are not cached where more than
+    IMMEDIATE_PROVIDERS of them have trials or checks."""
+    archive, known, today = site.reader.archive(money), site.declared.now(), site.pages.now().date()
+    checks, logged, shown = archive.newest_checks(names), archive.operations_logged(), site.declared.now(money)
+    keys = {name: ("promises", money, name, tuple(checks.get(name, ())), logged.get(name, 0)) for name in names}
+
+    def answer(name: str, waits: bool) -> ProviderPromises | None:
+        return site.promises.get_if(waits, archive, known, today, keys[name], lambda: provider_promises(archive, shown, name))
+
+    found = {name: answer(name, False) for name in names}
+    missing = [name for name, one in found.items() if one is None]
+    if wait or len({*archive.provider_names(), *checks}.intersection(missing)) <= IMMEDIATE_PROVIDERS:
+        found |= {name: answer(name, True) for name in missing}
+    return found

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from email import message_from_bytes, policy
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -107,6 +108,50 @@ def test_page_and_command_read_the_same_rows(client: TestClient, config: Path) -
         assert {row[field] or "–" for field in ("promised", "measured", "interval", "needed")} <= set(shown)
     unknown = CliRunner().invoke(app, ["promises", "nobody"])
     assert unknown.exit_code == 2 and 'no provider is called "nobody"' in unknown.stderr
+
+
+def entry_of(data: list[dict[str, Any]], name: str = "local-1core") -> dict[str, Any]:
+    (entry,) = (each for each in data if each["provider"] == name)
+    return entry
+
+
+def test_all_promises_begin_with_their_sum_and_name_what_is_broken(client: TestClient, config: Path) -> None:
+    page, data = Parsed(client.get("/promises").text), client.get("/promises.json").json()
+    sums = {name: sum(each["totals"][name] for each in data) for name in ("broken", "kept", "open")}
+    assert page.one("#summary").text.startswith("1 broken") and [sums["broken"], sums["kept"]] == [1, 0] and sums["open"] > 1
+    assert f"{sums['open']} open" in page.one("#summary").text and page.one("tfoot").texts("td .value")[:3] == [
+        str(n) for n in sums.values()
+    ]
+    verdicts = [row["tries"]["verdict"] for row in entry_of(data)["promises"]]
+    own = [entry_of(data)["totals"][name] for name in ("broken", "kept", "open")]
+    assert own == [verdicts.count(v) for v in ("broken", "kept", "not_shown")]
+    assert f"{own[2]} open" in Parsed(client.get("/providers/local-1core/promises").text).one("#summary").text
+    assert "1 of 5 launches" in page.one('tr[data-broken="local-1core"]').text
+    assert (
+        "launch success" in page.one('tr[data-provider="local-1core"]').text
+        and page.values("tr[data-provider]", "data-provider")[0] == "local-1core"
+    )
+    jumps = {(place["kind"], place["path"]) for place in client.get("/jump").json()}
+    assert {("promises", "/providers/local-1core/promises"), ("page", "/promises")} <= jumps
+
+
+def test_without_any_promise_the_page_says_how_to_declare_one(client: TestClient, config: Path) -> None:
+    for file in config.parent.glob("*.yaml"):
+        promised(file, "")
+    assert 'id="no-promises"' in client.get("/promises").text
+
+
+def test_the_amount_to_claim_is_shown_only_with_access_to_costs(client: TestClient, config: Path, tmp_path: Path) -> None:
+    promised(config, "sla: {launch_success: 99%, credit: 10%}")
+    (config.parents[1] / "alerts.yaml").write_text("volumes:\n  - {provider: local-1core, time_per_month: 730h}\n")
+    url = f"sqlite:///{tmp_path / 'archive.db'}"
+    with TestClient(create_app(archive_url=url, reports=tmp_path)) as seeing:
+        said = Parsed(seeing.get("/promises").text).one("#summary").text
+        entry = entry_of(seeing.get("/promises.json").json())
+        assert entry["totals"]["usd"] > 0 and "USD to claim" in said
+    with TestClient(create_app(archive_url=url, reports=tmp_path, may_see_money=lambda: False)) as hidden:
+        page, data = hidden.get("/promises").text, hidden.get("/promises.json").json()
+        assert "USD" not in page and all(each["totals"]["usd"] is None for each in data) and "broken" in Parsed(page).one("#summary").text
 
 
 def test_what_is_missing_is_one_sentence_and_no_button(client: TestClient, config: Path) -> None:
