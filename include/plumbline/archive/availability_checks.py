@@ -24,8 +24,10 @@ def availability_checks(
     session: Session, provider: str, kind: WatchKind, simulated: bool, between: Span = (None, None)
 ) -> list[AvailabilityCheck]:
     """A provider's checks of one kind, oldest first."""
-    query = select(Row).where(*_of(provider, kind, simulated))
-    return [view_of(AvailabilityCheck, row) for row in session.scalars(where_within(query, Row.at, between).order_by(Row.at))]
+    columns = (Row.at, Row.cause, Row.detail, Row.seconds, Row.gpus)  # as entities of the session they would take five times as long
+    query = where_within(select(*columns).where(*_of(provider, kind, simulated)), Row.at, between)
+    rows = session.execute(query.order_by(Row.at))
+    return [AvailabilityCheck(provider, kind, at, cause, detail, seconds, gpus, simulated) for at, cause, detail, seconds, gpus in rows]
 
 
 def answered_checks(session: Session, provider: str, kind: WatchKind, simulated: bool, between: Span = (None, None)) -> list[datetime]:

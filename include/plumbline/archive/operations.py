@@ -57,4 +57,4 @@ def operations(session: Session, provider: str | None = None, kind: str | None =
 def operations_logged(session: Session) -> dict[str, int]:
     """How many states of entries each provider has: it grows with each change of the log."""
     query = select(OperationsLog.provider, func.count()).group_by(OperationsLog.provider)
-    return dict(session.execute(query).tuples())
+    return dict(session.execute(query).tuples().all())

@@ -14,7 +14,7 @@ from plumbline.dashboard.sources import AnswerCache, ArchiveReader, Declarations
 @dataclass(frozen=True)
 class Site:
     """`reports`: the folder of written reports. `fleets`, `choices`: answers that several pages share. `acting`: how users act; None without
-    buttons. `active_runs`: what Airflow runs now; None outside Airflow. `promises`: judged promises, an answer a provider."""
+    buttons. `active_runs`: what Airflow runs now; None outside Airflow. `checked`: answers of `dashboard.checked`, each of a provider."""
 
     pages: PageRenderer
     reader: ArchiveReader
@@ -24,4 +24,4 @@ class Site:
     choices: AnswerCache
     acting: Acting | None = None
     active_runs: ReadActiveRuns | None = None
-    promises: AnswerCache = field(default_factory=lambda: AnswerCache(1000))
+    checked: AnswerCache = field(default_factory=lambda: AnswerCache(1000))

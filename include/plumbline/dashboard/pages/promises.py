@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from fastapi import Depends as depends
@@ -12,9 +11,10 @@ from fastapi.responses import Response
 
 from plumbline.answers.claims import claimable
 from plumbline.answers.monthly_costs import headlines
-from plumbline.answers.promises import DECLARE, ProviderPromises, provider_promises
+from plumbline.answers.promises import DECLARE
 from plumbline.dashboard.access import can_see_costs, require_cost_access
-from plumbline.dashboard.rendering import IMMEDIATE_PROVIDERS, NavEntry, PageRoutes, Parts, address_with
+from plumbline.dashboard.checked import judged_promises
+from plumbline.dashboard.rendering import NavEntry, PageRoutes, Parts, address_with
 from plumbline.dashboard.site import Site
 from plumbline.presentation.promises import declared_promises, promise_overview, promise_totals, promises_data
 from plumbline.results import InvalidResult
@@ -82,20 +82,3 @@ def router(site: Site) -> PageRoutes:
         return Response(mail, media_type="message/rfc822", headers={"Content-Disposition": file})
 
     return routes
-
-
-def judged_promises(site: Site, money: bool, names: Sequence[str], wait: bool) -> dict[str, ProviderPromises | None]:
-    """By provider, its promises as they are since its newest check and log entry. Without `wait`, None for those that are not cached where more than
-    IMMEDIATE_PROVIDERS of them have trials or checks."""
-    archive, known, today = site.reader.archive(money), site.declared.now(), site.pages.now().date()
-    checks, logged, shown = archive.newest_checks(names), archive.operations_logged(), site.declared.now(money)
-    keys = {name: ("promises", money, name, tuple(checks.get(name, ())), logged.get(name, 0)) for name in names}
-
-    def answer(name: str, waits: bool) -> ProviderPromises | None:
-        return site.promises.get_if(waits, archive, known, today, keys[name], lambda: provider_promises(archive, shown, name))
-
-    found = {name: answer(name, False) for name in names}
-    missing = [name for name, one in found.items() if one is None]
-    if wait or len({*archive.provider_names(), *checks}.intersection(missing)) <= IMMEDIATE_PROVIDERS:
-        found |= {name: answer(name, True) for name in missing}
-    return found

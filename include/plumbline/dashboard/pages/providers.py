@@ -12,7 +12,6 @@ from fastapi import HTTPException, Query, Request
 from fastapi.responses import Response
 
 from plumbline.analysis.prices.book import all_with_effective_prices, quote, with_effective_prices
-from plumbline.answers.availability_histories import availability_histories
 from plumbline.answers.compared_series import compared_series
 from plumbline.answers.fleet_year import FleetYear, fleet_lane, fleet_year
 from plumbline.answers.monthly_costs import monthly_costs
@@ -21,6 +20,7 @@ from plumbline.archive import Archive, FindingView, SeriesView
 from plumbline.archive.repository import Span
 from plumbline.archive.trends import LaunchCounts
 from plumbline.dashboard.access import can_see_costs
+from plumbline.dashboard.checked import cached_histories
 from plumbline.dashboard.filters import Chosen, filter_bar
 from plumbline.dashboard.pages.workloads import cached_rankings, leads
 from plumbline.dashboard.rendering import NavEntry, PageRoutes, Parts, address_with, waits_for
@@ -160,11 +160,13 @@ def provider_page(
     quantity: str | None,
     latest: int,
     between: Span = (None, None),
+    watches: tuple[AvailabilityView, ...] = (),
 ) -> ProviderPage | None:
     """A provider and one of its metrics over time; None if it is neither declared nor in the archive.
 
     `series_key`: None is the newest one of the `workload`, else the first one with a finding, else the first. `quantity`: as `name_of` writes it;
-    None is the workload's first. `between`: the time of the trend and of the launches.
+    None is the workload's first. `between`: the time of the trend and of the launches. `watches`: what checks
+    between campaigns saw.
     """
     provider = declared.providers.get(name)
     series = archive.series_of([name])
@@ -203,7 +205,7 @@ def provider_page(
         promised_launches=LaunchSuccess.promised(provider.sla) if provider is not None else None,
         promised_lead_s=ProvisioningLeadTime.promised(provider.sla) if provider is not None else None,
         simulated=any(s.source == "simulated" for s in series) or (provider is not None and provider.simulated),
-        watches=() if provider is None else tuple(map(availability_view, availability_histories(archive, provider, now))),
+        watches=watches,
         compared=Compared(0, 0) if open_findings else compared_series(archive, name),
     )
 
@@ -351,6 +353,7 @@ def router(site: Site) -> PageRoutes:
             quantity=metric,
             latest=campaigns,
             between=between,
+            watches=tuple(map(availability_view, cached_histories(site, money, provider))),
         )
         if p is None:
             raise HTTPException(404, f'no provider is called "{provider}": not declared and not in the archive')
