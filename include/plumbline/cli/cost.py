@@ -31,7 +31,7 @@ from plumbline.metrics.names import names_by_text
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.presentation.commitments import commitment_table
 from plumbline.presentation.costs import share_note
-from plumbline.presentation.spend import NOTE, spend_cells, spend_csv, spend_headings
+from plumbline.presentation.spend import NOTE, spend_cells, spend_csv, spend_headings, spend_tiles
 from plumbline.results import InvalidResult
 from plumbline.words.commitments import commitment_data
 from plumbline.words.costs import cost_data, formula_text, reason_text
@@ -208,6 +208,8 @@ def month(
 
 
 def _show(found: Spend, everything: bool) -> None:
+    for tile in spend_tiles(found):
+        out.print(f"{tile.name}: {tile.value}{f' ({tile.note})' if tile.note else ''}", style="bold", soft_wrap=True)
     numbers = spend_headings(found)
     shown = table("Spend, USD", "provider", "workload", *numbers, "forecast from", right=numbers)
     for row in found.rows:

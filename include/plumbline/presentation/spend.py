@@ -8,6 +8,8 @@ import io
 from plumbline.analysis.cost.bill import Money
 from plumbline.analysis.prices.book import OTHER_GPUS_TEXT
 from plumbline.answers.spend import FIELDS, Spend, SpendRow, spend_data
+from plumbline.metrics.formatting import format_money
+from plumbline.presentation.tiles import Tile, saving_tile
 
 NOTE = f"Paid: whole instances while they are held, failed trials included. Share: the trials' part of this, {OTHER_GPUS_TEXT}."
 
@@ -23,6 +25,22 @@ def spend_cells(row: SpendRow) -> tuple[str, ...]:
     least = "≥ " if row.why and not row.workload else ""
     values = (row.last.usd, row.current.usd, row.current.share, row.coming.usd)
     return tuple("unknown" if value is None else f"{least}{Money(value)}".removesuffix(" USD") for value in values)
+
+
+def spend_tiles(one: Spend) -> tuple[Tile, ...]:
+    """The answers before any row: last month, this one, the next, and what moving would save. Simulated money is named apart."""
+    paid = next((row for row in one.sums if not row.simulated), None)
+    made_up = next((row for row in one.sums if row.simulated), None)
+    names = (f"Paid in {one.months[0]}", f"Paid in {one.months[1]} so far", f"Forecast of {one.months[2]}")
+    notes = ("", "", "a whole monthly rerun at today's prices")
+    tiles = []
+    for i, (name, note) in enumerate(zip(names, notes, strict=True)):
+        use, other = (None if row is None else row.months[i] for row in (paid, made_up))
+        simulated = "" if other is None or other.usd is None else f"simulated: {format_money(other.usd)}"
+        missing = f"without {use.unpriced}" if use is not None and use.unpriced else ""
+        value = "nothing measured" if use is None else f"{'≥ ' if use.unpriced else ''}{format_money(use.usd)}"
+        tiles.append(Tile(name, value, "; ".join(filter(None, (note, simulated, missing)))))
+    return (*tiles, saving_tile(one.savings))
 
 
 def spend_csv(one: Spend) -> str:

@@ -106,3 +106,30 @@ def test_reserved_hours_are_shown_where_a_contract_commits_to_them(client: TestC
     assert shown.texts("th, td")[:8] == ["neo", "local-1core", "2020-01-01", "2020-01-03, expired", "96.0", "0.0", "96.0", "480.00 USD"]
     (said,) = client.get("/spend.json").json()["commitments"]
     assert (said["unused_usd"]["amount"], said["reserved_h"]) == (480, 96)
+
+
+def test_answers_come_first_and_groups_add_up_to_the_sums(client: TestClient, config: Path) -> None:
+    text = (config / FILE).read_text()
+    (config / FILE).write_text(text.replace("price: 0.02 USD/h", "price: 90 USD/h"))
+    found, data = Parsed(client.get("/spend").text), client.get("/spend.json").json()
+    now = datetime.now(timezone.utc)
+    named = dict(zip(found.one("#answers").texts("dt"), found.one("#answers").texts("dd"), strict=True))
+    assert named[f"Paid in {now:%Y-%m} so far"].startswith("1.00 USD") and list(named)[-1] == "Could be saved"
+    assert not found.all("#spend .scroll:not(.whole)"), "no box scrolls inside the page"
+    for groups in ("by_provider", "by_team"):
+        for simulated, total in ((row["simulated"], row) for row in data["sums"]):
+            for month in ("last_paid", "this_paid", "next_paid", "this_share"):
+                parts = [row[month] or 0 for row in data[groups] if row["simulated"] is simulated]
+                assert sum(parts) == pytest.approx(total[month]), (groups, month)
+    assert {row["provider"] for row in data["by_provider"]} == {row["provider"] for row in data["rows"]}
+    teams = [fold for fold in found.all("details[data-teams]") if "gpt-tiny-cpu" in fold.text]
+    assert teams and "local-1core" in "".join(fold.text for fold in teams)
+    assert found.values("details[data-providers]", "data-providers")[0] == "local-1core", "where most was paid"
+
+
+def test_a_large_fleet_gets_its_first_byte_before_the_sums(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plumbline.dashboard.rendering.IMMEDIATE_PROVIDERS", 0)
+    first = Parsed(client.get("/spend").text)
+    assert first.values("#spend", "data-later") == ["/spend?parts=all"] and not first.all("#answers")
+    assert Parsed(client.get("/spend?parts=all").text).all("#answers")
+    assert Parsed(client.get("/spend").text).all("#answers"), "cached from now on"
