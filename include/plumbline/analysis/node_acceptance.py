@@ -54,6 +54,7 @@ _COUNTERS = {
     "page_retirement_pending": "memory pages are pending retirement",
     "ecc_uncorrected_volatile": "uncorrectable memory errors",
 }
+_MENDED_BY_RESET = ("row_remap_pending", "page_retirement_pending")
 _INFINIBAND = ("rate", "firmware")
 _POSITIVE = ("gpu.nvlink_active", "infiniband.rate", "infiniband.adapters")
 """Facts of which 0 says that there is none, which nodes that have some make a question."""
@@ -146,12 +147,22 @@ class NodeVerdict:
         return "broken" if self.reasons else "not_shown" if self.lacking else "met"
 
     @property
+    def reset_first(self) -> bool:
+        """Whether it goes back only for what a reset of its GPUs may mend."""
+        mended = {_counted(name, self.node) for name in _MENDED_BY_RESET}
+        return bool(self.reasons) and all(reason in mended for reason in self.reasons)
+
+    @property
     def text(self) -> str:
         if self.reasons:
             return "send back"
         if not self.lacking:
             return "accept"
         return UPGRADE if set(self.lacking) <= set(self.upgrade) else "not measured"
+
+
+def _counted(name: str, node: Node) -> str:
+    return f"{_COUNTERS[name]} ({name} {node.counters.get(name, 0)})"
 
 
 @dataclass(frozen=True)
@@ -165,6 +176,11 @@ class FleetVerdict:
     @property
     def returned(self) -> tuple[NodeVerdict, ...]:
         return tuple(verdict for verdict in self.nodes if verdict.reasons)
+
+    @property
+    def network(self) -> bool:
+        """Whether anything was measured between nodes."""
+        return any(metric in verdict.node.figures for verdict in self.nodes for metric in PAIR_METRICS)
 
     @property
     def unmeasured(self) -> tuple[NodeVerdict, ...]:
@@ -248,7 +264,7 @@ def judge_fleet(
                 # Another driver or layout can explain it.
                 sure = node.name not in upgrades and (test.detectable is None or m in before.get(node.name, ()))
                 (certain if sure else doubted).append(SlowFigure(m, node.figures[m], node.figures[m] / test.median - 1, not sure))
-        counted = (f"{what} ({name} {node.counters[name]})" for name, what in _COUNTERS.items() if node.counters.get(name, 0) > 0)
+        counted = (_counted(name, node) for name in _COUNTERS if node.counters.get(name, 0) > 0)
         reasons: dict[NodeReason, None] = dict.fromkeys(
             (*node.faults, *counted, *rules.get(node.name, ()), *_beyond(node, limits), *certain)
         )

@@ -209,6 +209,7 @@ class Archive:
     availability_checks = reads(check_rows.availability_checks)
     answered_checks = reads(check_rows.answered_checks)
     missed_checks = reads(check_rows.missed_checks)
+    acceptance_campaigns = reads(pages.acceptance_campaigns)
     newest_checks = reads(check_rows.newest_checks)
     count_availability_checks = reads(check_rows.count_availability_checks)
     latest_availability_check = reads(check_rows.latest_availability_check)

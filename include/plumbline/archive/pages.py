@@ -335,6 +335,19 @@ def campaigns_page(session: Session, after: str | None = None, limit: int = 20, 
     return page_after(session, query, order, after, limit, partial(view_of, CampaignHead), f'the archive has no campaign "{after}"')
 
 
+ACCEPTANCE = "acceptance of "
+"""How the reason of a campaign begins that measured each node of the provider that follows."""
+
+
+def acceptance_campaigns(session: Session, provider: str | None = None) -> list[CampaignHead]:
+    """Campaigns that measured each node of a provider, or of any, those planned last first."""
+    reason = (
+        Campaign.reason == f"{ACCEPTANCE}{provider}" if provider is not None else Campaign.reason.startswith(ACCEPTANCE, autoescape=True)
+    )
+    query = select(Campaign).where(reason).order_by(Campaign.planned_at.desc(), Campaign.campaign_id.desc())
+    return [view_of(CampaignHead, row) for row in session.scalars(query)]
+
+
 def campaign_outcomes(session: Session, campaigns: Sequence[str]) -> dict[str, Outcomes]:
     """How the trials of each of these campaigns ended."""
     return outcomes_by(session, Trial.campaign_id, Trial.campaign_id.in_(campaigns))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.text import Text
@@ -23,10 +23,12 @@ from plumbline.cli.output import (
     fail,
     fields_of,
     out,
+    read_archive,
     recorded_later,
     require_stores,
     table,
 )
+from plumbline.judgement import Verdict
 from plumbline.launch.failures import ApiRefused, TrialFailure
 from plumbline.launch.plan import PlanError
 from plumbline.launch.registry import launcher_for
@@ -34,6 +36,7 @@ from plumbline.presentation.acceptance_sheet import ORDER, method, node_row, sum
 from plumbline.results import InvalidResult
 from plumbline.words.acceptance import judge_delivery, judge_node, lacking_of, reasons_of
 from plumbline.workflows.accept_nodes import NodeAcceptance, accept_here, pair_time, plan_acceptance, write_sheet
+from plumbline.workflows.acceptances import delivery
 from plumbline.workflows.budget import BudgetReached
 from plumbline.workflows.plan import node_names
 from plumbline.workflows.run import stopped_by_sigterm
@@ -56,11 +59,14 @@ def accept(
         typer.Option(help="measure the network between pairs of nodes: all, each node with each, or a number of rounds, at least 3"),
     ] = None,
     file: Annotated[Path | None, typer.Option(help="the signed sheet, a new file; default: acceptance-<campaign>.zip")] = None,
+    last: Annotated[bool, typer.Option("--last", help="measure nothing: show the newest acceptance and those before it")] = False,
     as_json: Json = False,
 ) -> None:
     """Measure every node of PROVIDER, and write a signed sheet that says which ones to send back.
 
     Exit code 4 if there is one, 6 if none goes back and some were not measured."""
+    if last:
+        _show_last(provider, as_json)
     if nodes != "all" and not (nodes.isdigit() and int(nodes) > 0):
         fail(f'--nodes "{nodes}"; expected all, or a number of nodes such as 8')
     if rounds not in (None, "all") and not str(rounds).isdigit():
@@ -93,7 +99,38 @@ def accept(
                 measure_campaign(declared, request, [provider])
         done = write_sheet(request.campaign_id, place, target, references=declared.references)
     emit(as_json, _data(done), lambda: _show(done))
-    raise typer.Exit({"broken": DRIFTED, "not_shown": NOT_SHOWN, "met": OK}[done.fleet.verdict])
+    raise typer.Exit(_EXITS[done.fleet.verdict])
+
+
+def _show_last(provider: str, as_json: bool) -> NoReturn:
+    """Print the recorded acceptances, and exit with the code of the newest."""
+    declared = load_declared()
+    with clear_errors(InvalidResult), read_archive() as archive:
+        found = delivery(archive, declared, provider)
+    if found is None:
+        fail(f"no acceptance of {provider} is recorded; `plumbline accept {provider}` measures its nodes")
+
+    def show() -> None:
+        shown = table("", "node", "", "why", "before")
+        for line in found.nodes:
+            if line.verdict != ORDER[-1]:
+                why = "\n".join(filter(None, (*line.reasons, line.remedy, *line.lacking)))
+                shown.add_row(
+                    line.node, line.verdict, why, "\n".join(f"{campaign}: {verdict}" for campaign, verdict in line.before) or "first time"
+                )
+        if shown.rows:
+            out.print(shown)
+        out.print(found.summary, style=f"bold {TONES[found.judgement.tone]}", soft_wrap=True)
+        for text in (*found.method, found.network):
+            out.print(f"  {text}", style="dim")
+        for each in found.history[1:]:
+            out.print(f"{each.campaign_id}, {each.planned_at:%Y-%m-%d}: {each.summary}", soft_wrap=True)
+
+    emit(as_json, found, show)
+    raise typer.Exit(_EXITS[found.judgement.verdict])
+
+
+_EXITS: dict[Verdict, int] = {"broken": DRIFTED, "not_shown": NOT_SHOWN, "met": OK}
 
 
 def _data(done: NodeAcceptance) -> dict[str, Any]:

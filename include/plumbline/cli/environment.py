@@ -6,7 +6,7 @@ import logging
 import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import Annotated, Any
 
 import typer
@@ -23,8 +23,8 @@ from plumbline.findings.types.price_change import format_price_name
 from plumbline.launch.failures import ApiRefused, TrialFailure
 from plumbline.launch.plan import PlanError
 from plumbline.metrics.formatting import format_count, format_money_change
-from plumbline.metrics.time_spans import month_span
-from plumbline.presentation.availability import availability_view
+from plumbline.metrics.time_spans import month_end
+from plumbline.presentation.availability import availability_summary, fleet_month, watched
 from plumbline.words.prices import verdict_data, verdict_reason
 from plumbline.workflows.check_availability import CheckResult, check
 from plumbline.workflows.check_provider import FIRST_CHECK, EnvironmentCheck, check_environment
@@ -32,8 +32,6 @@ from plumbline.workflows.pending_changes import monitored_providers
 from plumbline.workflows.probe import ProbeReport, probe_provider
 from plumbline.workflows.read_prices import PriceCheckResult, read_provider_prices
 from plumbline.workflows.rehearse import months_of
-
-_INSTANT = timedelta(microseconds=1)
 
 
 @dataclass
@@ -93,31 +91,38 @@ def watch(
 
 
 def show_availability(
-    provider: Annotated[str, typer.Argument(help="a declared provider with watch.uptime or watch.capacity")],
+    provider: Annotated[
+        str | None, typer.Argument(help="a declared provider with watch.uptime or watch.capacity; all that are watched if none is named")
+    ] = None,
     month: Annotated[str | None, typer.Option("--month", metavar="YYYY-MM", help="this month if left out")] = None,
     as_json: Json = False,
 ) -> None:
     """Show a month's availability and outages of a provider, from the checks of `availability_watch` and `plumbline watch`."""
-    (place,) = declared_providers(load_declared(), [provider])
+    declared = load_declared()
+    places = watched(declared.providers.values()) if provider is None else declared_providers(declared, [provider])
     now = datetime.now(timezone.utc)
     with clear_errors(PlanError):
-        begin = months_of(month, now)[-1] if month else now
+        until = month_end(months_of(month, now)[-1], now) if month else now
     with read_archive(empty=True) as archive:
-        views = [
-            availability_view(history)
-            for history in availability_histories(archive, place, min(now, month_span(begin)[1] - _INSTANT), months=1)
-        ]
-    if not views:
-        fail(f"{provider} declares no watch.uptime or watch.capacity; docs/availability.md shows how")
+        found = fleet_month(until, [(one, availability_histories(archive, one, until, 1, hours=provider is not None)) for one in places])
+    if not any(one.watches for one in found.providers):
+        fail(
+            f"{provider or 'no provider'} declares {'no ' if provider else ''}watch.uptime or watch.capacity; docs/availability.md shows how"
+        )
 
     def show() -> None:
-        for view in views:
-            mark = "SIMULATED " if place.simulated else ""
-            out.print(f"{mark}{view.kind} in {view.months[0].text}", highlight=False, soft_wrap=True)
-            for outage in view.outages:
-                _line(outage.text)
+        if provider is None:
+            out.print(availability_summary(found), style="bold", soft_wrap=True)
+        for one in found.providers:
+            if provider is None:
+                out.print(one.provider, soft_wrap=True)
+            for view in one.watches:
+                mark = "SIMULATED " if one.simulated else ""
+                out.print(f"{mark}{view.kind} in {view.months[0].text}", highlight=False, soft_wrap=True)
+                for outage in view.outages:
+                    _line(outage.text)
 
-    emit(as_json, views, show)
+    emit(as_json, found if provider is None else list(found.providers[0].watches), show)
 
 
 def _chosen(names: list[str] | None) -> list[Provider]:

@@ -27,3 +27,8 @@ def without(spans: Sequence[TimeSpan], holes: Iterable[TimeSpan]) -> list[TimeSp
         parts = [part for begin, end in left for part in ((begin, min(end, first)), (max(begin, last), end))] if last > first else left
         left = [(begin, end) for begin, end in parts if begin < end]
     return left
+
+
+def month_end(at: datetime, now: datetime) -> datetime:
+    """The last instant of the month that `at` lies in; `now` where that is to come."""
+    return min(now, month_span(at)[1] - timedelta(microseconds=1))

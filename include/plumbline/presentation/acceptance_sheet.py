@@ -13,7 +13,7 @@ from plumbline.analysis.node_acceptance import UPGRADE, FleetVerdict, Node, Node
 from plumbline.declarations import Provider
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_count, format_quantity, join_words
-from plumbline.words.acceptance import figure_text, judge_delivery, judge_node, lacking_of, reasons_of
+from plumbline.words.acceptance import figure_text, judge_delivery, judge_node, lacking_of, network_text, reasons_of, remedy_of
 
 COLUMNS = (
     ("verdict", "verdict"),
@@ -67,7 +67,7 @@ ORDER = ("send back", "not measured", UPGRADE, "accept")
 
 def why_of(verdict: NodeVerdict) -> tuple[str, ...]:
     """Why it is not accepted."""
-    return (*reasons_of(verdict), *lacking_of(verdict))
+    return tuple(filter(None, (*reasons_of(verdict), remedy_of(verdict), *lacking_of(verdict))))
 
 
 def summary(fleet: FleetVerdict) -> str:
@@ -90,7 +90,7 @@ def method(fleet: FleetVerdict) -> tuple[str, ...]:
         lines.append(f"Absolute limits: {join_words([name.replace('_', ' ') for name in fleet.limited])}.")
     else:
         lines.append(NO_LIMIT)
-    return tuple(lines)
+    return (*lines, network_text(fleet))
 
 
 def sheets(fleet: FleetVerdict, campaign_id: str, provider: Provider, measured: str) -> Mapping[str, bytes]:

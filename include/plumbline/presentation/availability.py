@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from statistics import median
 
 from plumbline.analysis.availability import AvailabilityHistory, AvailabilityMonth, HourOfWeek
+from plumbline.declarations import Provider
 from plumbline.declarations.promises.judging.evidence import Outage
 from plumbline.declarations.providers.launcher_base import WatchKind
-from plumbline.metrics.formatting import common_scale, format_bounds, format_name, format_percent
+from plumbline.metrics.formatting import common_scale, format_bounds, format_count, format_name, format_percent
 from plumbline.metrics.proportions import wilson_interval
 from plumbline.presentation.charts.chart import Chart, axis, marks
 from plumbline.results.availability_check import MAINTENANCE
@@ -85,6 +87,48 @@ def availability_view(history: AvailabilityHistory) -> AvailabilityView:
         tuple(map(outage_line, history.outages)),
         week_chart(history.kind, seconds, history.hours),
     )
+
+
+@dataclass(frozen=True)
+class ProviderMonth:
+    """What the watches of a provider saw in one month. `down_s`: the longest that one of them saw it down; None where no check of any counts."""
+
+    provider: str
+    simulated: bool
+    watches: tuple[AvailabilityView, ...]
+    down_s: float | None
+
+
+@dataclass(frozen=True)
+class FleetMonth:
+    """`month`: such as 2026-11. `providers` that are watched, the longest down first, those that nothing is known of last."""
+
+    month: str
+    providers: tuple[ProviderMonth, ...]
+
+
+def watched(providers: Iterable[Provider]) -> list[Provider]:
+    """Those that declare a check between campaigns."""
+    return [one for one in providers if any(one.watch.of(kind) is not None for kind in _TITLES)]
+
+
+def fleet_month(until: datetime, found: Iterable[tuple[Provider, Sequence[AvailabilityHistory]]]) -> FleetMonth:
+    """Of histories of the one month of `until`."""
+    months = []
+    for provider, histories in found:
+        down = [history.months[0].down_s for history in histories if history.months[0].share.n]
+        months.append(ProviderMonth(provider.name, provider.simulated, tuple(map(availability_view, histories)), max(down, default=None)))
+    months.sort(key=lambda one: (one.down_s is None, -(one.down_s or 0.0), one.provider))
+    return FleetMonth(f"{until:%Y-%m}", tuple(months))
+
+
+def availability_summary(found: FleetMonth) -> str:
+    """How many were down, the longest of them, and of how many nothing is known."""
+    down = [one for one in found.providers if one.down_s]
+    unknown = sum(one.down_s is None for one in found.providers)
+    said = f"{len(down)} of {format_count(len(found.providers), 'watched provider')} {'was' if len(down) == 1 else 'were'} down"
+    longest = f", {down[0].provider} longest: {_time(down[0].down_s or 0.0)}" if down else ""
+    return f"{said}{longest}{f'; {unknown} without a check that counts' if unknown else ''}."
 
 
 def _month(kind: WatchKind, month: AvailabilityMonth) -> MonthLine:

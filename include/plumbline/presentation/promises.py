@@ -74,11 +74,10 @@ def promises_data(one: ProviderPromises) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class PromiseLine:
-    """A provider among all. `totals.broken` and so on are counts; `broken`: names of its broken promises."""
+    """A provider among all."""
 
     provider: str
     totals: PromiseTotals
-    broken: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class PromiseOverview:
 
 
 def promise_overview(found: Sequence[ProviderPromises]) -> PromiseOverview:
-    lines = [PromiseLine(one.provider, promise_totals([one]), tuple(each.row.name for each in one.judged if each.broken)) for one in found]
+    lines = [PromiseLine(one.provider, promise_totals([one])) for one in found]
     lines.sort(key=lambda line: (-(line.totals.usd or 0), -line.totals.broken, -line.totals.open, line.provider))
     by_name = {one.provider: one for one in found}
     broken = tuple((line.provider, each) for line in lines for each in by_name[line.provider].judged if each.broken)

@@ -18,6 +18,18 @@ def lacking_of(verdict: NodeVerdict) -> tuple[str, ...]:
     return tuple(map(_reason_text, verdict.lacking))
 
 
+def remedy_of(verdict: NodeVerdict) -> str:
+    """What to try before it goes back; empty where nothing is known to help."""
+    return "reset its GPUs first (nvidia-smi --gpu-reset, or reboot), then accept it again" if verdict.reset_first else ""
+
+
+def network_text(fleet: FleetVerdict) -> str:
+    """Whether the network between nodes was measured, and how to measure it."""
+    if fleet.network:
+        return "The network between nodes was measured in pairs."
+    return "The network between nodes was not measured; --rounds 5 measures it in pairs."
+
+
 def _reason_text(reason: NodeReason) -> str:
     if isinstance(reason, str):
         return reason

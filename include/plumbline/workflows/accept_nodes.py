@@ -12,6 +12,7 @@ from pathlib import Path
 from plumbline.analysis.node_acceptance import PAIR_METRICS, FleetVerdict, Node, absolute_limits, judge_fleet, with_pairs
 from plumbline.answers.findings import readable_findings
 from plumbline.archive import Archive, open_archive
+from plumbline.archive.pages import ACCEPTANCE
 from plumbline.declarations import Criterion, Declarations, Provider, installation_paths
 from plumbline.declarations.promises.judging.launches import PROVIDER_FAULTS
 from plumbline.declarations.promises.speed_floors import SpeedFloors
@@ -61,7 +62,7 @@ def plan_acceptance(
     if workload is not None and fitting_workload(declared, place, workload).kind != "training":
         raise PlanError(f'workload "{workload}" is no training; expected one, whose step time the nodes are compared by')
     campaign_id = campaign or f"{now.astimezone(timezone.utc):accept-%Y%m%d-%H%M%S}"
-    return RunRequest(campaign_id, f"acceptance of {provider}", workloads=workloads, placement="each_node", nodes=nodes, rounds=rounds)
+    return RunRequest(campaign_id, f"{ACCEPTANCE}{provider}", workloads=workloads, placement="each_node", nodes=nodes, rounds=rounds)
 
 
 def _shortest(declared: Declarations, place: Provider, nodes: int) -> str:

@@ -2,7 +2,9 @@
 // On a narrow screen the navigation is one line that scrolls: its current entry is in sight.
 {
   const nav = document.querySelector("nav.places"), entry = nav && nav.querySelector("[aria-current]");
-  if (entry) nav.scrollLeft = entry.offsetLeft - nav.offsetLeft - 28;
+  const show = () => { if (entry) nav.scrollLeft = entry.offsetLeft - nav.offsetLeft - 28; };
+  show();
+  window.addEventListener("load", show);  // the button of the jump appears after this script and narrows the line
 }
 // Links to Airflow's own pages (target "_top"), inside Airflow: its frame may not navigate the page around it, but that page may itself.
 (() => {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -11,9 +12,11 @@ import yaml
 from fastapi.testclient import TestClient
 from tests.fakes.trials import CONFIG
 from tests.parsed import Parsed
+from typer.testing import CliRunner
 
 from plumbline.analysis.availability import HourOfWeek
 from plumbline.archive import open_archive
+from plumbline.cli.app import app as cli
 from plumbline.dashboard.app import create_app
 from plumbline.metrics.time_spans import month_span
 from plumbline.presentation.availability import week_chart
@@ -70,3 +73,26 @@ def test_the_heat_map_separates_slow_hours_and_refusals_and_is_static_too() -> N
     assert len(by_colour["$good"]) == 120 and by_colour["$warn"] == [(9, 5)] and by_colour["$bad"] == [(9, 6)]
     assert "var(--" in svg(chart)
     assert week_chart("capacity", "Time to a node", [refused]) is None
+
+
+def test_a_month_of_all_watched_providers_says_what_the_command_prints(
+    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLUMBLINE_ARCHIVE_URL", f"sqlite:///{tmp_path / 'archive.db'}")
+    month = f"{BEGIN:%Y-%m}"
+    data, page = client.get(f"/availability.json?month={month}").json(), Parsed(client.get(f"/availability?month={month}").text)
+    told = CliRunner().invoke(cli, ["availability", "--month", month, "--json"])
+    assert json.loads(told.stdout) == data
+    (one,) = data["providers"]
+    assert (one["provider"], one["simulated"], one["down_s"]) == ("simulated-2core", True, 3 * 3600.0)
+    assert page.one("#summary").text == "1 of 1 watched provider was down, simulated-2core longest: 3.00 h."
+    own = json.loads(CliRunner().invoke(cli, ["availability", "simulated-2core", "--month", month, "--json"]).stdout)
+    assert (
+        own[0]["months"] == one["watches"][0]["months"]
+        and "213 of 216 checks answered" in page.one('[data-provider="simulated-2core"]').text
+    )
+    nothing = Parsed(client.get("/availability").text)
+    assert "1 without a check that counts" in nothing.one("#summary").text, "no check is not up"
+    assert client.get("/availability?month=May").status_code == client.get("/availability?month=2099-01").status_code == 422
+    assert ("page", "/availability") in {(place["kind"], place["path"]) for place in client.get("/jump").json()}
+    assert page.one('nav[aria-label="pages beside this one"]').texts("a") == ["Promises", "Availability"]
