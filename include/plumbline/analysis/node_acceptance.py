@@ -178,6 +178,11 @@ class FleetVerdict:
         return tuple(verdict for verdict in self.nodes if verdict.reasons)
 
     @property
+    def to_reset(self) -> tuple[NodeVerdict, ...]:
+        """Of `returned`, what a reset may mend."""
+        return tuple(verdict for verdict in self.returned if verdict.reset_first)
+
+    @property
     def network(self) -> bool:
         """Whether anything was measured between nodes."""
         return any(metric in verdict.node.figures for verdict in self.nodes for metric in PAIR_METRICS)

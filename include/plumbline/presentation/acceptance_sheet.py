@@ -72,7 +72,8 @@ def why_of(verdict: NodeVerdict) -> tuple[str, ...]:
 
 def summary(fleet: FleetVerdict) -> str:
     whole, parts = format_count(len(fleet.nodes), "node"), []
-    for what, verdicts in (("send back", fleet.returned), ("not measured:", fleet.unmeasured), (f"{UPGRADE}:", fleet.upgrading)):
+    back = tuple(verdict for verdict in fleet.returned if not verdict.reset_first)
+    for what, verdicts in (("send back", back), ("reset first", fleet.to_reset), ("not measured:", fleet.unmeasured), (f"{UPGRADE}:", fleet.upgrading)):
         if verdicts:
             parts.append(f"{what} {len(verdicts)} of {whole}: {join_words([v.node.name for v in verdicts])}")
     if not fleet.nodes:

@@ -61,7 +61,9 @@ def judge_delivery(fleet: FleetVerdict) -> Judgement:
     """Of the whole delivery: met only if every node is accepted."""
     seen = f"{sum(v.verdict == 'met' for v in fleet.nodes)} of {len(fleet.nodes)} nodes accepted"
     if fleet.verdict == "broken":
-        return broken(f"{seen}, {len(fleet.returned)} to send back: {_names(fleet.returned)}")
+        back = tuple(verdict for verdict in fleet.returned if not verdict.reset_first)
+        parts = [f"{len(each)} {what}: {_names(each)}" for what, each in (("to send back", back), ("to reset first", fleet.to_reset)) if each]
+        return broken(f"{seen}, {'; '.join(parts)}")
     if fleet.verdict == "met":
         return met(seen)
     if fleet.upgrading and not fleet.unmeasured:

@@ -21,7 +21,7 @@ from plumbline.analysis.node_acceptance import (
 )
 from plumbline.presentation.acceptance_sheet import NO_LIMIT, method, summary
 from plumbline.results import Scalar
-from plumbline.words.acceptance import figure_text, judge_delivery, judge_node, reasons_of
+from plumbline.words.acceptance import figure_text, judge_delivery, judge_node, network_text, reasons_of, remedy_of
 
 METRICS = ("matmul_tflops", "memory_bandwidth", "disk_write_bandwidth", "step_time")
 FACTS: dict[str, Scalar] = {
@@ -138,6 +138,22 @@ def test_a_fault_of_memory_is_returned_and_a_counter_of_zero_is_not(counter: str
     nodes = fleet(8, 0.005, 1)
     for count, names in ((0, []), (1, ["n03"])):
         assert list(returned(judge_fleet([replace(n, counters={counter: count if n.name == "n03" else 0}) for n in nodes]))) == names
+
+
+def test_only_what_a_reset_may_mend_asks_for_a_reset_first() -> None:
+    nodes = fleet(8, 0.005, 1)
+
+    def judged(**counters: int) -> FleetVerdict:
+        return judge_fleet([replace(n, counters=counters if n.name == "n03" else {}) for n in nodes])
+
+    pending, lost = judged(row_remap_pending=1), judged(row_remap_pending=1, row_remap_failure=1)
+    assert [v.reset_first for v in pending.returned] == [True] and "reset its GPUs first" in remedy_of(pending.returned[0])
+    assert summary(pending) == "reset first 1 of 8 nodes: n03" and "1 to reset first: n03" in str(judge_delivery(pending).seen)
+    assert summary(lost) == "send back 1 of 8 nodes: n03" and judge_delivery(pending).verdict == "broken"
+    assert [v.reset_first for v in lost.returned] == [False] and not any(v.reset_first for v in judged().nodes)
+    assert not pending.network and "was not measured" in network_text(pending) and network_text(pending) in method(pending)
+    paired = judge_fleet([replace(n, figures={**n.figures, "peer_bandwidth": 4e11}) for n in nodes])
+    assert paired.network and "was measured" in network_text(paired)
 
 
 def test_a_node_that_was_not_measured_is_neither_returned_nor_accepted() -> None:

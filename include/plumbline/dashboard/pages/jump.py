@@ -1,4 +1,5 @@
-"""Everything that a jump can reach: pages, providers, workloads, decisions, campaigns by name; findings, trials and stored decisions by id."""
+"""Everything that a jump can reach: pages, providers, workloads, decisions, campaigns by name; findings, trials and stored decisions by id; entries
+of the operations log, such as tickets, by id, reference and words."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ SHORTEST, MOST = 3, 6
 
 
 def router(site: Site) -> PageRoutes:
-    """`/jump`: (kind, name, path) of each place, for the script of the pages; `/jump/ids`: the same of ids that contain a text."""
+    """`/jump`: (kind, name, path) of each place, for the script of the pages; `/jump/ids`: the same of ids and log entries that contain a text."""
     routes = PageRoutes(include_in_schema=False)
     reader, declared = site.reader, site.declared
 
@@ -51,6 +52,12 @@ def router(site: Site) -> PageRoutes:
                 path = f"/decisions/{quote(place)}#decision-{quote(name)}" if place else f"/{kind}s/{quote(name)}"
                 if money or not place:
                     places.append({"kind": kind, "name": name, "path": path})
+        text = part.strip().lower()
+        entries = archive.operations() if len(text) >= SHORTEST else []
+        found = [e for e in entries if any(text in named.lower() for named in (e.entry_id, e.reference, e.what))]
+        for e in found[:MOST]:
+            name = " ".join(filter(None, (e.reference, e.what)))
+            places.append({"kind": e.kind, "name": name, "path": f"/providers/{quote(e.provider)}/promises#log-{e.entry_id}"})
         return JSONResponse(places)
 
     return routes

@@ -1,0 +1,64 @@
+"""The page of acceptances: which nodes go back, what to try first, and the same from the command that measures nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from tests.fakes.trials import CONFIG
+from tests.parsed import Parsed
+from typer.testing import CliRunner
+
+from plumbline.archive import open_archive
+from plumbline.cli.app import app
+from plumbline.dashboard.app import create_app
+
+PROVIDER = "simulated-h100"
+PENDING = '    - {kind: node_fault, since: "2026-01", on_nodes: [2], counters: {row_remap_pending: 1}}\n'
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+    """Two acceptances of four simulated nodes, of which one has a memory row that waits for a reset."""
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "var"))
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(CONFIG, tmp_path / "config")
+    file = tmp_path / "config" / "providers" / f"{PROVIDER}.yaml"
+    text = file.read_text().replace("enabled: false", "enabled: true")
+    head, _, rest = text.partition("  drift:\n")
+    file.write_text(f"{head}  drift:\n{PENDING}{rest[rest.index('prices:') :]}")
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(tmp_path / "config"))
+    for campaign in ("accept-1", "accept-2"):
+        done = CliRunner().invoke(app, ["accept", PROVIDER, "--campaign", campaign, "--nodes", "4"])
+        assert done.exit_code == 4, done.output
+    with TestClient(create_app()) as opened:
+        yield opened
+
+
+def test_page_and_command_say_which_node_goes_back_and_what_to_try_first(client: TestClient) -> None:
+    page = Parsed(client.get("/acceptance").text)
+    told = CliRunner().invoke(app, ["accept", PROVIDER, "--last", "--json"])
+    (data,) = client.get("/acceptance.json").json()["deliveries"]
+    assert told.exit_code == 4 and json.loads(told.stdout) == data
+    assert (data["campaign_id"], data["judgement"]["verdict"], len(data["nodes"]), len(data["history"])) == ("accept-2", "broken", 4, 2)
+    (bad,) = (node for node in data["nodes"] if node["verdict"] == "send back")
+    row = page.one(f'tr[data-node="{bad["node"]}"]').text
+    assert "reset first" in row.replace("\u00a0", " ") and "accept-1: send back" in row and "nvidia-smi --gpu-reset" in bad["remedy"]
+    assert "not measured" in data["network"] and "The network between nodes was not measured" in page.text
+    assert page.one(".answer").text == f"Reset first 1 of 4 nodes: {bad['node']}."
+    assert ("page", "/acceptance") in {(place["kind"], place["path"]) for place in client.get("/jump").json()}
+    printed = CliRunner().invoke(app, ["accept", PROVIDER, "--last"])
+    assert printed.exit_code == 4 and "reset its GPUs first" in " ".join(printed.stdout.split())
+
+    none = CliRunner().invoke(app, ["accept", "local-1core", "--last"])
+    assert none.exit_code == 2 and "no acceptance of local-1core is recorded" in none.stderr
+
+
+def test_without_an_acceptance_nothing_is_accepted(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'archive.db'}"
+    with open_archive(url), TestClient(create_app(archive_url=url)) as empty:
+        assert Parsed(empty.get("/acceptance").text).all("#no-acceptance")
