@@ -73,7 +73,12 @@ def why_of(verdict: NodeVerdict) -> tuple[str, ...]:
 def summary(fleet: FleetVerdict) -> str:
     whole, parts = format_count(len(fleet.nodes), "node"), []
     back = tuple(verdict for verdict in fleet.returned if not verdict.reset_first)
-    for what, verdicts in (("send back", back), ("reset first", fleet.to_reset), ("not measured:", fleet.unmeasured), (f"{UPGRADE}:", fleet.upgrading)):
+    for what, verdicts in (
+        ("send back", back),
+        ("reset first", fleet.to_reset),
+        ("not measured:", fleet.unmeasured),
+        (f"{UPGRADE}:", fleet.upgrading),
+    ):
         if verdicts:
             parts.append(f"{what} {len(verdicts)} of {whole}: {join_words([v.node.name for v in verdicts])}")
     if not fleet.nodes:

@@ -62,7 +62,9 @@ def judge_delivery(fleet: FleetVerdict) -> Judgement:
     seen = f"{sum(v.verdict == 'met' for v in fleet.nodes)} of {len(fleet.nodes)} nodes accepted"
     if fleet.verdict == "broken":
         back = tuple(verdict for verdict in fleet.returned if not verdict.reset_first)
-        parts = [f"{len(each)} {what}: {_names(each)}" for what, each in (("to send back", back), ("to reset first", fleet.to_reset)) if each]
+        parts = [
+            f"{len(each)} {what}: {_names(each)}" for what, each in (("to send back", back), ("to reset first", fleet.to_reset)) if each
+        ]
         return broken(f"{seen}, {'; '.join(parts)}")
     if fleet.verdict == "met":
         return met(seen)

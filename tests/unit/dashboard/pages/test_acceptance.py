@@ -47,7 +47,7 @@ def test_page_and_command_say_which_node_goes_back_and_what_to_try_first(client:
     assert (data["campaign_id"], data["judgement"]["verdict"], len(data["nodes"]), len(data["history"])) == ("accept-2", "broken", 4, 2)
     (bad,) = (node for node in data["nodes"] if node["verdict"] == "send back")
     row = page.one(f'tr[data-node="{bad["node"]}"]').text
-    assert "reset first" in row.replace("\u00a0", " ") and "accept-1: send back" in row and "nvidia-smi --gpu-reset" in bad["remedy"]
+    assert "reset first" in row.replace("\u00a0", " ") and "accept-1 : send back" in row and "nvidia-smi --gpu-reset" in bad["remedy"]
     assert "not measured" in data["network"] and "The network between nodes was not measured" in page.text
     assert page.one(".answer").text == f"Reset first 1 of 4 nodes: {bad['node']}."
     assert ("page", "/acceptance") in {(place["kind"], place["path"]) for place in client.get("/jump").json()}
