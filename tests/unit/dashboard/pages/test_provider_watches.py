@@ -95,4 +95,4 @@ def test_a_month_of_all_watched_providers_says_what_the_command_prints(
     assert "1 without a check that counts" in nothing.one("#summary").text, "no check is not up"
     assert client.get("/availability?month=May").status_code == client.get("/availability?month=2099-01").status_code == 422
     assert ("page", "/availability") in {(place["kind"], place["path"]) for place in client.get("/jump").json()}
-    assert page.one('nav[aria-label="pages beside this one"]').texts("a") == ["Promises", "Availability"]
+    assert page.one('nav[aria-label="pages beside this one"]').texts("a")[:2] == ["Promises", "Availability"]
