@@ -114,7 +114,8 @@ def test_five_bad_nodes_of_64_are_found_and_no_other(home: Path, monkeypatch: py
         pack.extractall(home / "pack")
     assert set(sheet["send_back"]) == {v.node.name for v in done.fleet.returned} and len(sheet["nodes"]) == 64
     assert len({serial for node in sheet["nodes"] for serial in node["serials"]}) == 64 * 8
-    assert "SIMULATED" in page and page.count("send back") == 6 and "send back 5 of 64 nodes" in page
+    assert "SIMULATED" in page and page.count("send back") == 6 and "send back 4 of 64 nodes" in page
+    assert "reset first 1 of 64 nodes: fleet-node-12" in page
 
     def verified() -> str:
         words = [sys.executable, "-I", "verify.py", "--key", done.pack.key]
