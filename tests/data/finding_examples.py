@@ -122,6 +122,11 @@ def finding_examples(series_key: str, campaign: str, baseline: str) -> dict[str,
         ),
         "node": lambda: of_provider("reliability", "node/node-3", "node node-3 is slow: matmul −8 % from the fleet in acceptance accept-1"),
         "promise": lambda: of_provider("reliability", "promise/availability in 2026-09", "broke its promise of availability in 2026-09"),
+        "contradiction": lambda: of_provider(
+            "reliability",
+            "contradiction/0123456789ab/1",
+            f"the operations log says 720 h down from {_DAY} 00:00 UTC, checks were answered in 719 h of it",
+        ),
         "price": lambda: of_provider(
             "price",
             "price on-demand",

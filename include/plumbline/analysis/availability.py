@@ -17,14 +17,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from statistics import median
 
-from plumbline.declarations.promises.judging.evidence import Outage, Whose
+from plumbline.declarations.promises.judging.evidence import OUTAGE_MISSES, Outage, Whose
 from plumbline.declarations.promises.judging.launches import OPERATOR_FAULTS, PROVIDER_FAULTS
 from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.metrics.proportions import Proportion, wilson_interval
 from plumbline.metrics.time_spans import TimeSpan, month_span, total_s, without
 from plumbline.results.availability_check import MAINTENANCE, AvailabilityCheck
 
-MISSES = 3
+MISSES = OUTAGE_MISSES
 """Misses in a row that are an outage."""
 _PROVIDER = PROVIDER_FAULTS | {"server_error", "timeout"}
 _OPERATOR = OPERATOR_FAULTS | {"harness_error", "out_of_memory", MAINTENANCE}
@@ -99,7 +99,7 @@ class AvailabilityMonth:
     `share`: answers of the checks that were answered or missed by the provider. `up`: seen as up, disjoint. `single`: what misses of the provider's
     outside its outages stand for, disjoint, and `single_proven_s` of it certain at 97.5 %: one miss of thousands proves seconds, two of three two
     thirds. `down_s`: its outages and `single`. `outage_s`: its outages. `unobserved_s`: elapsed time that no check of its counts for. `own`: failure
-    class → misses by our own fault. `unproven`: misses of unproven cause. `outages` that lasted in the month, of the provider or unproven.
+    class → misses by our own fault. `unproven`: misses of unproven cause. `outages` that lasted in the month, of the provider or unproven. `every_s`: the interval of the checks.
     """
 
     begin: datetime
@@ -114,6 +114,7 @@ class AvailabilityMonth:
     own: Mapping[str, int]
     unproven: int
     outages: tuple[Outage, ...]
+    every_s: float = 0.0
 
     @property
     def up_s(self) -> float:
@@ -276,6 +277,7 @@ def availability(
         dict(sorted(own.items())),
         unproven,
         month,
+        every_s,
     )
 
 

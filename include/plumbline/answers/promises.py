@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
 from plumbline.analysis.cost.service_credit import credit_of
 from plumbline.analysis.prices.book import with_effective_prices
 from plumbline.answers.availability_histories import availability_histories
+from plumbline.answers.findings import readable_findings
 from plumbline.archive import Archive
 from plumbline.archive.trends import LaunchCounts
 from plumbline.declarations import Criterion, Declarations, Provider
-from plumbline.declarations.promises import PROMISES, JudgedPromise
+from plumbline.declarations.promises import PROMISES, JudgedPromise, Promise
 from plumbline.declarations.promises.availability import MONTHS
 from plumbline.declarations.promises.judging.evidence import Outage, PromiseEvidence, provider_outages
 from plumbline.declarations.promises.judging.promise import SOURCES
 from plumbline.declarations.promises.judging.row import PromiseRow
 from plumbline.declarations.promises.judging.share import tries_to_keep
+from plumbline.declarations.promises.judging.witnesses import ContradictedIncident, contradicted_incidents
 from plumbline.declarations.providers.service_level import ServiceLevel
+from plumbline.findings.types.contradicted_incident import confirmed_entries
 from plumbline.metrics.pooling import PooledMetric, pool_measurements
 from plumbline.results.operations import LogEntryView
 
@@ -39,13 +42,14 @@ DECLARE = "sla: {launch_success: 99%, provisioning_lead_time: 15min}"
 class ProviderPromises:
     """A provider's promises, `judged` by what shows them; also what it does not promise, where it was measured. `launches`: by campaign, oldest first.
     Of a speed the newest repeats count, as many as an interval needs. `log`: newest entry first. `outages`: those that checks found to be the
-    provider's, newest first."""
+    provider's, newest first. `contradicted`: incidents of the log that checks contradict, and that a promise depends on."""
 
     provider: str
     launches: tuple[LaunchCounts, ...]
     judged: tuple[JudgedPromise, ...]
     log: tuple[LogEntryView, ...]
     outages: tuple[Outage, ...] = ()
+    contradicted: tuple[ContradictedIncident, ...] = ()
 
     @property
     def rows(self) -> tuple[PromiseRow, ...]:
@@ -81,7 +85,10 @@ def provider_promises(archive: Archive, declared: Declarations, name: str) -> Pr
         {month.begin: month for month in uptime.months} if uptime else {},
         asked,
     )
-    judged = sorted((each for one in PROMISES for each in one.judge(sla, seen)), key=lambda each: SOURCES.index(each.source))
+    if contradicted_incidents(log, seen.months.values(), now):
+        known = readable_findings(archive.findings_of(name, "reliability"))
+        seen = replace(seen, confirmed=confirmed_entries(known, {(e.entry_id, e.revision) for e in log}))
+    judged, contradicted = sorted(_judge(PROMISES, sla, seen), key=lambda each: SOURCES.index(each.source)), _decisive(sla, seen)
     if provider is not None:
         priced, volumes = with_effective_prices(provider, archive.prices(name)), declared.alerts.volumes_of(name)
         judged = [
@@ -89,7 +96,22 @@ def provider_promises(archive: Archive, declared: Declarations, name: str) -> Pr
             for each in judged
         ]
     lost = (*outages, *(o for o in (asked.outages if asked else ()) if o.whose == "provider"))
-    return ProviderPromises(name, launches, tuple(judged), log, lost)
+    return ProviderPromises(name, launches, tuple(judged), log, lost, contradicted)
+
+
+def _judge(promises: Iterable[Promise[Any]], sla: ServiceLevel, seen: PromiseEvidence) -> list[JudgedPromise]:
+    return [each for one in promises for each in one.judge(sla, seen)]
+
+
+def _decisive(sla: ServiceLevel, seen: PromiseEvidence) -> tuple[ContradictedIncident, ...]:
+    """Contradicted incidents, if a verdict or a credit would be another one by them."""
+    found = contradicted_incidents(seen.log, seen.months.values(), seen.now, seen.confirmed)
+    if not found:
+        return ()
+    believed = replace(seen, confirmed=frozenset(seen.confirmed) | {one.entry.entry_id for one in found})
+    checked = [promise for promise in PROMISES if promise.checked]
+    without, by_log = ([(j.month, j.row.verdict, j.grants) for j in _judge(checked, sla, each)] for each in (seen, believed))
+    return found if without != by_log else ()
 
 
 def broken_promises(archive: Archive, declared: Declarations, names: Iterable[str]) -> dict[str, tuple[PromiseRow, ...]]:

@@ -13,6 +13,7 @@ import typer
 
 from plumbline.analysis.cost.budget import SUMS, BudgetUse, sum_known
 from plumbline.analysis.prices.book import share_of
+from plumbline.answers.availability_histories import CHECK_KINDS
 from plumbline.answers.provider_use import forecast_month
 from plumbline.cli.exit_status import UNUSABLE
 from plumbline.cli.output import Json, emit, err, fields_of, out, table
@@ -27,6 +28,7 @@ from plumbline.declarations import (
 from plumbline.declarations.compatibility import never_run_on
 from plumbline.declarations.data_places import data_of, describe
 from plumbline.declarations.placeholders import Placeholder, find_placeholders
+from plumbline.declarations.promises import never_shown
 from plumbline.launch.launcher import PatchedField
 from plumbline.launch.monthly_estimate import MonthlyEstimate, WorkloadEstimate, estimate_month, estimate_workload, measurement_gaps
 from plumbline.launch.registry import launcher_for
@@ -97,11 +99,12 @@ def check(
         for p in providers
         for w in declared.workloads_for(p)
     ]
-    warnings = measurement_gaps(declared) + tuple(
+    remote_code = (
         f"{name}: server.trust_remote_code lets the engine run code of its checkpoint and of modules that its arguments name"
         for name, workload in sorted(declared.workloads.items())
         if workload.kind == "inference" and workload.server.trust_remote_code
     )
+    warnings = (*measurement_gaps(declared), *_never_shown(declared), *remote_code)
     # Kubernetes' client, which knows the fields, takes half a second to import.
     patched = patched_fields(declared, [p for p in providers if everything or as_json or p.enabled])
     examples = find_placeholders(declared)
@@ -139,6 +142,16 @@ def check(
     )
     if not ok:
         raise typer.Exit(UNUSABLE)
+
+
+def _never_shown(declared: Declarations) -> list[str]:
+    """Promises of enabled providers that the declared checks can never show kept."""
+    found = []
+    for provider in declared.enabled_providers():
+        watches = {kind: watch for kind in CHECK_KINDS if (watch := provider.watch.of(kind)) is not None}
+        texts = never_shown(provider.sla, {kind: watch.every for kind, watch in watches.items()})
+        found += [f"{provider.name} promises {text} (watch in providers/{provider.name}.yaml)" for text in texts]
+    return found
 
 
 def _examples(examples: Sequence[Placeholder], providers: Sequence[str], everything: bool) -> list[str]:

@@ -185,6 +185,8 @@ def accept(finding_id: FindingId, why: Why, as_json: Json = False) -> None:
     effect = f"the baseline of {len(done.baselines)} series is {baselines} now" if done.baselines else "no campaign has measured it yet"
     if done.choice:
         effect = "the team switches"
+    if done.log:
+        effect = "promises are judged by the operations log (plumbline promises)"
     if done.price is not None:
         effect = f"the instance costs {format_money(done.price, 'USD/h')} now"
     line = _repeated(finding_id, "accepted") if done.repeated else f"{finding_id} is accepted; {effect}"

@@ -16,7 +16,7 @@ from plumbline.findings.decision_change import decision_impact
 from plumbline.findings.headline import headline
 from plumbline.findings.types import type_of
 from plumbline.findings.types.first_choice import FirstChoice
-from plumbline.metrics.formatting import format_change, format_name
+from plumbline.metrics.formatting import capitalize_first, format_change, format_name
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.metric_history import finding_chart, finding_history
 from plumbline.results.finding import Finding
@@ -81,8 +81,10 @@ class FindingPage:
 def finding_page(archive: Archive, declared: Declarations | None, finding_id: str, now: datetime) -> FindingPage:
     """LookupError for an unknown id. Without declarations only what the archive has of it."""
     view = archive.finding(finding_id)
-    page = FindingPage(view, tuple(_threads(archive, finding_id)), _commands(view, now), tuple(archive.audit(finding_id)))
-    if (finding := read_finding(view)) is None or declared is None:
+    finding = read_finding(view)
+    commands = _commands(view, finding, now)
+    page = FindingPage(view, tuple(_threads(archive, finding_id)), commands, tuple(archive.audit(finding_id)))
+    if finding is None or declared is None:
         return page
     history, cost = finding_history(archive, finding), monthly_cost_of(archive, declared, view)
     return replace(
@@ -147,13 +149,29 @@ def _threads(archive: Archive, finding_id: str) -> list[SlackThread]:
     ]
 
 
-def _commands(view: FindingView, now: datetime) -> tuple[tuple[str, str], ...]:
+def _commands(view: FindingView, finding: Finding | None, now: datetime) -> tuple[tuple[str, str], ...]:
+    """What its type lets a person do, as the buttons do: (purpose, command). Of one that cannot be read what holds for every finding."""
+    of = type_of(finding.with_state(view.state)) if finding is not None else None
+    steps: list[tuple[str, str, str]] = []
     if view.state in SETTLED_STATES:
-        return ()
-    steps = [("Accept as new baseline", "accept", "")]
+        reopens = of is not None and of.accepting == "baseline" and view.state == "accepted"
+        steps = [("Reopen with the old baseline", "reopen", "")] if reopens else []
+        return tuple(_command(view, *step) for step in steps)
+    own: list[tuple[str, str]] = []
+    if of is not None and finding is not None:
+        answers = tuple(f"plumbline findings {verb} " for verb in ("show", "accept", "resolve", "acknowledge"))
+        every = of.steps(finding.with_state(view.state))
+        own = [(capitalize_first(purpose), command) for command, purpose in every if not command.startswith(answers)]
+        if of.accepting is not None:
+            steps.append((of.accept_label, "accept", ""))
+            steps += [(of.reject_label, "reject", "")] if of.reject_label and view.state == "open" else []
     if view.state == "open":
-        steps += [("Reject: keep the baseline until the provider recovers", "reject", ""), ("Acknowledge", "acknowledge", "")]
-    steps.append(("Resolve", "resolve", ""))
+        steps.append(("Acknowledge", "acknowledge", ""))
+    steps.append((f"Resolve: {of.resolved_if}" if of is not None else "Resolve", "resolve", ""))
     if view.snoozed_until is None or view.snoozed_until <= now:
         steps.append(("Snooze for 14 days", "snooze", " --until 14d"))
-    return tuple((purpose, f'plumbline findings {verb} {view.finding_id}{option} --why "…"') for purpose, verb, option in steps)
+    return (*own, *(_command(view, *step) for step in steps))
+
+
+def _command(view: FindingView, purpose: str, verb: str, option: str) -> tuple[str, str]:
+    return purpose, f'plumbline findings {verb} {view.finding_id}{option} --why "…"'

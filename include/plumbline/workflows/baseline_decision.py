@@ -17,6 +17,7 @@ from plumbline.results.finding import Finding
 from plumbline.results.sample import Series
 from plumbline.workflows.accept_price import accept_price, price_of_finding
 from plumbline.workflows.causes import unsettled_witnesses
+from plumbline.workflows.operations_log import report_breaches
 from plumbline.workflows.plan import ACCEPT, KEEP, RERUN
 
 Answer = Literal["accept", "keep", "rerun"]
@@ -36,7 +37,8 @@ class Rerun:
 @dataclass(frozen=True)
 class AppliedAnswer:
     """`baselines`: series → campaign, of an accepted change. `rerun`: the run to trigger, None for other answers. `price`: the accepted price, in
-    USD per hour of the instance. `choice`: the finding is about a first choice, which the team accepts. `repeated`: the finding was accepted before;
+    USD per hour of the instance. `choice`: the finding is about a first choice, which the team accepts. `log`: promises are
+    judged by the operations log. `repeated`: the finding was accepted before;
     nothing was changed, and the reason is not in the audit log."""
 
     finding_id: str
@@ -45,6 +47,7 @@ class AppliedAnswer:
     rerun: Rerun | None = None
     price: float | None = None
     choice: bool = False
+    log: bool = False
     repeated: bool = False
 
 
@@ -83,6 +86,11 @@ def apply_answer(archive: Archive, declared: Declarations, finding_id: str, answ
             along = [p for p in declared.providers.values() if p.name in regions]
             accepted = accept_price(archive, provider, *price_of_finding(finding), by=by, why=why, declared=declared, along=along)
             return AppliedAnswer(finding_id, answer, {}, price=accepted.price.usd_per_hour)
+        if of.accepting == "log":
+            archive.set_finding_state(finding_id, "accepted", by=by, why=why)
+            if finding.provider in declared.providers:
+                report_breaches(archive, declared, finding.provider, by)
+            return AppliedAnswer(finding_id, answer, {}, log=True)
         if of.accepting is None:
             raise ValueError(f"finding {finding_id} is a {of.noun}, which nothing accepts; `plumbline findings resolve` settles it")
         for key, campaign in baselines.items():
@@ -95,6 +103,8 @@ def apply_answer(archive: Archive, declared: Declarations, finding_id: str, answ
         if by == TIMED_OUT:
             return AppliedAnswer(finding_id, answer, {})  # decided elsewhere or recovered while the question waited
         raise WrongState(f"finding {finding_id} is {view.state}; expected one that is open or acknowledged")
+    if answer == "keep" and not of.reject_label:
+        raise ValueError(f"finding {finding_id} is a {of.noun}, which nothing rejects; `plumbline findings resolve` settles it")
     if answer == "rerun" and not of.reruns:
         raise ValueError(f"finding {finding_id} is a {of.noun}, which has no rerun; `plumbline trigger` measures a provider")
     rerun = replace(plan_rerun(declared, finding), run_id=action_key(view, answer)) if answer == "rerun" else None

@@ -118,7 +118,7 @@ def possible_actions(declared: Declarations, view: FindingView) -> tuple[Action,
         return ("reopen",) if can_reopen(finding) else ()
     of = type_of(finding)
     if of.accepting is not None:
-        actions[-2:-2] = ["accept", "reject"] if view.state == "open" else ["accept"]
+        actions[-2:-2] = ["accept", "reject"] if view.state == "open" and of.reject_label else ["accept"]
     if of.reruns:
         try:
             plan_rerun(declared, finding)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any, get_args
 
@@ -10,11 +11,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from plumbline.answers.findings import readable_findings
 from plumbline.answers.promises import provider_promises
-from plumbline.archive import Archive
+from plumbline.archive import Archive, FindingView
 from plumbline.declarations import Declarations
-from plumbline.findings import Reconciliation, provider_finding
-from plumbline.findings.types.broken_promise import BrokenPromise
+from plumbline.findings import Reconciliation, unsettled_id
+from plumbline.findings.types.broken_promise import BrokenPromise, broken_promise_finding
+from plumbline.findings.types.contradicted_incident import reconcile_contradictions
 from plumbline.metrics.formatting import unknown_name
+from plumbline.results.finding import OPEN_STATES
 from plumbline.results.operations import LogEntry, LogEntryView, LogKind, Whose
 from plumbline.workflows.findings import apply
 
@@ -52,30 +55,38 @@ def _expected(name: str, given: Mapping[str, str | None]) -> str:
 
 
 def report_breaches(archive: Archive, declared: Declarations, name: str, by: str) -> None:
-    """Open a finding for each promise that the operations log or checks between campaigns show broken, once a month; resolve those that a
-    correction of the log, or time, takes back."""
-    judged = provider_promises(archive, declared, name)
+    """Open a finding for each promise that the operations log or checks between campaigns show broken, once a month, and for each incident of the log
+    that checks contradict; resolve those that a correction of the log, or time, takes back."""
+    promises, now = provider_promises(archive, declared, name), datetime.now(timezone.utc)
     simulated = declared.providers[name].simulated
-    broken = {f"{BrokenPromise.subject}{each.row.name}": each for each in judged.judged if each.broken and not each.shown_by_trials}
-    found = []
-    for subject, each in broken.items():
-        row = each.row
-        last = row.last or datetime.now(timezone.utc)
-        noted = (
-            "It was noted in the operations log."
-            if row.evidence
-            else "Checks between campaigns showed it; `plumbline availability` lists them."
-        )
-        began = "" if each.month is not None else f"{last:%Y-%m}"
-        about: dict[str, Any] = {"since": f"{last:%Y-%m-%d}", "began": began, "evidence": row.sentence, "simulated": simulated}
-        about |= {"title": f"broke its promise of {row.name}", "explanation": noted}
-        found.append(provider_finding(name, "reliability", subject, severity="warn", **about))
-    past = {f.finding_id: f for f in readable_findings(archive.findings_of(name, unsettled=True)) if BrokenPromise.has(f)}
-    gone = tuple(
-        (f, "resolved: neither the operations log nor checks show a breach of it") for f in past.values() if f.subject not in broken
-    )
+    broken = {BrokenPromise.of(each): each for each in promises.judged if each.broken and not each.shown_by_trials}
+    found = [broken_promise_finding(name, each, now, simulated) for each in broken.values()]
+    views = archive.findings_of(name, "reliability")
+    again = _taken_back(archive, views)
+    found = [
+        replace(f, finding_id=unsettled_id(name, f"{f.since}", f.kind, f.subject, again)) if f.finding_id in again else f for f in found
+    ]
+    unsettled = readable_findings(view for view in views if view.state in OPEN_STATES)
+    past = {f.subject: f for f in unsettled if BrokenPromise.has(f)}
+    gone = tuple((f, TAKEN_BACK) for f in past.values() if f.subject not in broken)
     moved = tuple(
-        f.with_state(past[f.finding_id].state) for f in found if f.finding_id in past and past[f.finding_id].evidence != f.evidence
+        replace(f, finding_id=past[f.subject].finding_id, state=past[f.subject].state)
+        for f in found
+        if f.subject in past and past[f.subject].evidence != f.evidence
     )
-    opened = tuple(f for f in found if f.finding_id not in past)
-    apply(archive, Reconciliation(opened, moved, gone), by=by, seen_in=f"{datetime.now(timezone.utc):%Y-%m-%d}")
+    opened = tuple(f for f in found if f.subject not in past)
+    day = f"{now:%Y-%m-%d}"
+    apply(archive, Reconciliation(opened, moved, gone), by=by, seen_in=day)
+    apply(archive, reconcile_contradictions(name, promises.contradicted, unsettled, simulated), by=by, seen_in=day)
+
+
+TAKEN_BACK = "resolved: neither the operations log nor checks show a breach of it"
+
+
+def _taken_back(archive: Archive, views: Sequence[FindingView]) -> frozenset[str]:
+    """Ids of findings that a correction resolved, not a person: what shows the breach again is another finding."""
+    resolved = {view.finding_id for view in views if view.state == "resolved"}
+    if not resolved:
+        return frozenset()
+    last = {entry.subject: entry.why for entry in archive.audit(tuple(sorted(resolved))) if entry.what == "finding_resolved"}
+    return frozenset(name for name, why in last.items() if why == TAKEN_BACK)

@@ -32,11 +32,14 @@ from plumbline.dashboard.app import create_app
 from plumbline.declarations import Declarations, load
 from plumbline.declarations.providers.provider import MonitoringConfig
 from plumbline.declarations.providers.service_level import ServiceLevel
+from plumbline.findings.types import type_of
 from plumbline.presentation.availability import availability_view
 from plumbline.results.availability_check import AvailabilityCheck
+from plumbline.results.finding import Finding
 from plumbline.results.operations import LogEntry
 from plumbline.workflows.alert import send_alerts
-from plumbline.workflows.claim import write_claim
+from plumbline.workflows.baseline_decision import apply_answer
+from plumbline.workflows.claim import NothingToClaim, write_claim
 from plumbline.workflows.operations_log import log_operation
 from plumbline.workflows.report import campaign_data, write_report
 
@@ -277,3 +280,56 @@ def test_outages_that_checks_measured_count_too_and_once(archive: Archive) -> No
     log_operation(archive, declared, noted, "ada")
     (row,) = [row for row in provider_promises(archive, declared, name).rows if row.verdict == "broken"]
     assert row.tries.failures == 25 * 300 and len(row.evidence) == 1
+
+
+def contradiction(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> tuple[Declarations, str]:
+    """Twelve hours down by the log, all of them answered by the checks; the declarations, and the entry's id."""
+    declared = watched(time_to_recover="1h", response_share="50%")
+    archive.save_availability_checks(checks(300, 0))
+    entry = log_operation(archive, declared, INCIDENT | {"solved": SOLVED}, "ada")
+    assert breaches(archive, declared, monkeypatch) == {}
+    return declared, entry.entry_id
+
+
+def test_an_incident_that_every_check_contradicts_breaks_nothing_until_a_person_decides(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    declared, name = contradiction(archive, monkeypatch)
+    (asked,) = archive.findings_of(NAME, unsettled=True)
+    assert type_of(Finding.of(asked.detail)).id == "contradicted_incident" and name in asked.detail["explanation"]
+    assert "says 12.0 h down" in asked.headline and "checks were answered in 11.9 h of it" in asked.headline
+    row = {row.name: row for row in provider_promises(archive, declared, NAME).rows}[f"availability in {LAST:%Y-%m}"]
+    assert (row.verdict, row.usd, row.evidence) == ("not_shown", None, ()) and "300 of 300 checks answered" in row.measured
+    with pytest.raises(NothingToClaim):
+        write_claim(archive, declared, asked.finding_id, tmp_path / "claim")
+    done = apply_answer(archive, declared, asked.finding_id, "accept", "bob", "the provider's own status page says so")
+    assert done.log and archive.finding(asked.finding_id).state == "accepted"
+    (broken,) = archive.findings_of(NAME, unsettled=True)
+    assert broken.detail["title"] == f"broke its promise of availability in {LAST:%Y-%m}"
+    (each,) = claimable(archive, declared, [broken])[broken.finding_id].broken
+    assert (each.row.usd, each.row.evidence) == (250.0, (name,))
+    later = (LAST + timedelta(hours=20)).isoformat()
+    log_operation(archive, declared, {"id": name, "solved": later}, "ada")
+    assert [type_of(Finding.of(v.detail)).id for v in archive.findings_of(NAME, unsettled=True)] == ["contradicted_incident"]
+
+
+def test_a_corrected_entry_ends_the_contradiction(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    declared, name = contradiction(archive, monkeypatch)
+    (asked,) = archive.findings_of(NAME, unsettled=True)
+    with pytest.raises(ValueError, match="nothing rejects"):
+        apply_answer(archive, declared, asked.finding_id, "keep", "bob", "no")
+    log_operation(archive, declared, {"id": name, "solved": (LAST + timedelta(minutes=4)).isoformat()}, "ada")
+    assert archive.findings_of(NAME, unsettled=True) == [] and archive.finding(asked.finding_id).state == "resolved"
+
+
+def test_a_breach_that_was_taken_back_and_shown_again_is_claimed_again(archive: Archive) -> None:
+    declared = load()
+    entry = log_operation(archive, declared, INCIDENT | {"solved": SOLVED}, "ada")
+    (first,) = archive.findings_of(NAME, unsettled=True)
+    log_operation(archive, declared, {"id": entry.entry_id, "whose": "us"}, "ada")
+    log_operation(archive, declared, {"id": entry.entry_id, "whose": "provider"}, "ada")
+    (again,) = archive.findings_of(NAME, unsettled=True)
+    assert again.finding_id != first.finding_id and again.headline == first.headline
+    archive.set_finding_state(again.finding_id, "resolved", by="ada", why="credited")
+    log_operation(archive, declared, {"id": entry.entry_id, "severity": "P1"}, "ada")
+    assert archive.findings_of(NAME, unsettled=True) == [], "what a person settled stays settled"

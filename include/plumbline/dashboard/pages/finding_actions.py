@@ -43,7 +43,7 @@ TAKEN = ("finding_acknowledged", "finding_accepted")
 _LABELS: dict[Action, str] = {
     "acknowledge": "Acknowledge",
     "accept": "Accept",
-    "reject": "Reject: the baseline stays",
+    "reject": "Reject",
     "resolve": "Resolve",
     "snooze": "Snooze",
     "rerun": "Rerun",
@@ -89,8 +89,11 @@ def _form(
 
 
 def _label(action: Action, view: FindingView, declared: Declarations) -> str:
+    of = stored_type(view.kind, str(view.detail.get("subject", "")))
     if action == "accept":
-        return stored_type(view.kind, str(view.detail.get("subject", ""))).accept_label
+        return of.accept_label
+    if action == "reject":
+        return of.reject_label
     if action == "rerun" and "placement" in rerun_of(declared, view).conf:
         return "Rerun on a fresh node"
     return _LABELS[action]

@@ -8,6 +8,7 @@ the others   one promise each, called as its field
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
@@ -29,3 +30,9 @@ PROMISES: tuple[Promise[Any], ...] = tuple(sorted(REGISTERED, key=lambda one: (o
 def promisable() -> str:
     """What can be promised, in words."""
     return join_words(promise.noun for promise in PROMISES)
+
+
+def never_shown(terms: SharedTerms, every_s: Mapping[str, float]) -> list[str]:
+    """Promises that checks at the declared intervals can never show kept, each with an interval that can. `every_s`: kind of check → seconds."""
+    whys = ((promise, promise.never_shown(terms, every_s)) for promise in PROMISES)
+    return [f"{' and '.join(promise.declared(terms))}: {why}" for promise, why in whys if why]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 from pydantic import Field
 
+from plumbline.declarations.promises.availability import MONTHS
 from plumbline.declarations.promises.judging.evidence import PromiseEvidence, SharedTerms
 from plumbline.declarations.promises.judging.launches import launch_share
 from plumbline.declarations.promises.judging.promise import JudgedPromise, Promise, register
 from plumbline.declarations.promises.judging.row import PromiseRow, plural
-from plumbline.declarations.promises.judging.share import PromisedShare, judge_share
+from plumbline.declarations.promises.judging.share import PromisedShare, interval_for, judge_share, tries_to_keep
 from plumbline.metrics.formatting import format_limit
 from plumbline.metrics.proportions import wilson_interval
 from plumbline.metrics.units import Share
@@ -35,6 +36,18 @@ class Capacity(Promise[float]):
             last = max((o.began for o in seen.capacity.outages if o.whose == "provider"), default=None)
             row = capacity_row(judge_share(seen.capacity.share, promised), f"{self.noun} between campaigns", "check", last)
             yield JudgedPromise(self, row, "checks", terms.credit)
+
+    def never_shown(self, terms: SharedTerms, every_s: Mapping[str, float]) -> str:
+        promised, every = self.promised(terms), every_s.get("capacity")
+        if promised is None or every is None:
+            return ""
+        needed, days = tries_to_keep(promised), timedelta(days=30 * MONTHS)
+        if needed is None:
+            return "no number of checks shows it kept: one can only break it"
+        made = int(days.total_seconds() // every)
+        if made >= needed:
+            return ""
+        return f"{needed:,} granted checks needed in {MONTHS} months, {made:,} made: {interval_for(needed, days)} can show it kept"
 
 
 def capacity_kept(ended: Mapping[str | None, int], promised: float | None) -> PromisedShare:

@@ -13,8 +13,8 @@ from plumbline.results.finding import OPEN_STATES, Finding, FindingKind
 if TYPE_CHECKING:
     from plumbline.analysis.drift.comparison import Comparison
 
-Accepting = Literal["baseline", "price", "first_choice"]
-"""What accepting a finding changes: the baselines of its series, the price in use, or a team's first choice."""
+Accepting = Literal["baseline", "price", "first_choice", "log"]
+"""What accepting a finding changes: the baselines of its series, the price in use, a team's first choice, or which witness promises are judged by."""
 Costs = Literal["price", "pace"]
 History = Literal["series", "probes", "price"]
 Step = tuple[str, str]
@@ -40,6 +40,8 @@ class FindingType:
     accepting: ClassVar[Accepting | None] = None
     accept_label: ClassVar[str] = ""
     """On the button."""
+    reject_label: ClassVar[str] = ""
+    """On the button; empty where rejecting means nothing that resolving does not."""
     accepted_as: ClassVar[str] = ""
     """In a message, once it was accepted, such as NEW BASELINE."""
     reruns: ClassVar[bool] = False

@@ -23,6 +23,7 @@ class EnvironmentFinding(FindingType):
     noun = "environment change"
     accepting = "baseline"
     accept_label = "Accept as new baseline"
+    reject_label = "Reject: the baseline stays"
     accepted_as = "NEW BASELINE"
     reruns = True
     explains = True

@@ -27,6 +27,7 @@ class Performance(FindingType):
     noun = "regression"
     accepting = "baseline"
     accept_label = "Accept as new baseline"
+    reject_label = "Reject: the baseline stays"
     accepted_as = "NEW BASELINE"
     reruns = True
     claimable = True

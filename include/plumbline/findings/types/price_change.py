@@ -37,6 +37,7 @@ class PriceFinding(AboutMoney):
     noun = "price rise"
     accepting = "price"
     accept_label = "Accept the price"
+    reject_label = "Reject: costs keep the price in use"
     accepted_as = "THE PRICE"
     resolved_if = "the source was wrong"
     moves_choices = True

@@ -6,7 +6,7 @@ name what a promise reads of each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol
@@ -41,6 +41,10 @@ class LoggedOperation(Protocol):
     @property
     def entry_id(self) -> str: ...
     @property
+    def revision(self) -> int: ...
+    @property
+    def reference(self) -> str: ...
+    @property
     def kind(self) -> str: ...
     @property
     def whose(self) -> str: ...
@@ -54,6 +58,10 @@ class LoggedOperation(Protocol):
 
 Whose = Literal["provider", "operator", "unproven"]
 """Whose fault misses are."""
+
+
+OUTAGE_MISSES = 3
+"""Misses in a row that are an outage."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +99,8 @@ class CheckedMonth(Protocol):
     def unproven(self) -> int: ...
     @property
     def checked(self) -> bool: ...
+    @property
+    def every_s(self) -> float: ...
 
 
 class CapacityChecks(Protocol):
@@ -114,7 +124,7 @@ class PromiseEvidence:
     `ended`: launches by failure class, None for those that did not fail. `lead_times`: request to running process, in seconds. `repeats`: (trial,
     value) of the newest repeats of what a criterion limits, by workload. `log`: of operations. `outages`: those that checks of the uptime found to be
     the provider's, without those that the log says are ours. `months`: what these checks saw, by a month's begin. `capacity`: None without checks of
-    it.
+    it. `confirmed`: ids of the log's incidents that a person holds to be right where checks contradict them.
     """
 
     now: datetime
@@ -125,6 +135,7 @@ class PromiseEvidence:
     outages: Sequence[Outage] = ()
     months: Mapping[datetime, CheckedMonth] = field(default_factory=dict)
     capacity: CapacityChecks | None = None
+    confirmed: Collection[str] = ()
 
 
 def provider_outages(outages: Iterable[Outage], entries: Sequence[LoggedOperation], now: datetime) -> tuple[Outage, ...]:

@@ -61,6 +61,10 @@ class Promise(ABC, Generic[Value]):
     def check(self, terms: SharedTerms) -> None:
         """ValueError for terms that contradict each other."""
 
+    def never_shown(self, terms: SharedTerms, every_s: Mapping[str, float]) -> str:
+        """Why checks at the declared intervals can never show it kept, and which could; else empty. `every_s`: kind of check → seconds."""
+        return ""
+
     def workloads(self, terms: SharedTerms) -> list[tuple[Place, str]]:
         """Workloads that it names, each with its place in `sla`."""
         return []

@@ -9,10 +9,11 @@ one time in ten. What neither shows is not shown.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Literal
 
 from plumbline.judgement import Judgement, broken, judges, met, not_shown
-from plumbline.metrics.formatting import format_limit
+from plumbline.metrics.formatting import common_scale, format_limit
 from plumbline.metrics.proportions import CONFIDENCE, Proportion, binomial_at_most, wilson_interval
 
 PromiseVerdict = Literal["kept", "broken", "not_shown", "not_promised"]
@@ -84,3 +85,14 @@ def tries_to_keep(promised: float, failures: int = 0) -> int | None:
         middle = (least + most) // 2
         least, most = (least, middle) if _shows_kept(middle, failures, promised) else (middle, most)
     return most
+
+
+_INTERVALS = (10, 15, 20, 30, 60, 120, 300, 600, 900, 1200, 1800, 3600, 7200, 10800, 14400, 21600, 43200, 86400)
+"""Seconds between checks that people declare."""
+
+
+def interval_for(checks: int, within: timedelta) -> str:
+    """The longest usual interval that makes so many checks in a time, such as `every 5.00 min`; in plain seconds where even the shortest does not."""
+    longest = within.total_seconds() / checks
+    every = max((each for each in _INTERVALS if each <= longest), default=longest)
+    return f"every {common_scale('s', [every]).text(every)}"
