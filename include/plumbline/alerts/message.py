@@ -21,8 +21,8 @@ from plumbline.results.finding import Finding
 
 @dataclass(frozen=True)
 class AlertContext:
-    """`owner`: a Slack id to mention. `cost`, `choice`: one sentence each; `usd`: the cost a month, negative if it is less, None if unknown.
-    `links`: pairs of address and label. `snoozed_until`: in the future, or None. `came_back`: when the earlier finding was resolved, and its id.
+    """`owner`: a Slack id to mention. `cost`, `choice`: one sentence each; `usd`: the cost a month, negative if it is less, None if unknown;
+    `credit`: of a broken promise, in USD. `links`: pairs of address and label. `snoozed_until`: in the future, or None. `came_back`: when the earlier finding was resolved, and its id.
     `chart`: the id of the chart's file in Slack, and its text alternative."""
 
     owner: str | None = None
@@ -32,6 +32,7 @@ class AlertContext:
     snoozed_until: datetime | None = None
     came_back: str = ""
     usd: float | None = None
+    credit: float | None = None
     chart: tuple[str, str] | None = None
 
     @property
@@ -116,7 +117,7 @@ def render_details(finding: Finding, context: AlertContext | None = None) -> Mes
 
 def _title(finding: Finding, context: AlertContext) -> str:
     simulated = "SIMULATED " if finding.simulated else ""
-    return f"{simulated}{_status(finding)}: {headline(finding, context.usd)}"
+    return f"{simulated}{_status(finding)}: {headline(finding, context.usd, context.credit)}"
 
 
 def _heading(title: str) -> Block:
@@ -131,7 +132,7 @@ def _because(finding: Finding, context: AlertContext) -> str:
     lines = [
         f"*{label}*  {escape(text)}"
         for label, text in (
-            ("Because", finding.explanation.removeprefix("explained by: ")),
+            (type_of(finding).reason_label, finding.explanation.removeprefix("explained by: ")),
             ("Cost", context.cost.removeprefix("costs ")),
             ("Decisions", context.choice),
             ("Remedy", finding.remedy),
@@ -203,7 +204,7 @@ ESCALATED, REOPENED, REMINDER = "escalated", "reopened", "reminder"
 def reply(what: str, finding: Finding, context: AlertContext) -> Message:
     """The reply named `what`: `escalated`, `reopened`, or `reminder N`. Slack notifies the mentioned owner."""
     first, steps = _reply_text(what, finding, context)
-    lines = [first, headline(finding, context.usd), *([context.cost] if context.cost else [])]
+    lines = [first, headline(finding, context.usd, context.credit), *([context.cost] if context.cost else [])]
     mention = f"{context.mention} " if context.mention else ""
     blocks: list[Block] = [
         SectionBlock(text=text_object(first, SECTION_LIMIT, bold=True, before=mention)),

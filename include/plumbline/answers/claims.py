@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from plumbline.analysis.drift.environment import Group, fact_rule
+from plumbline.answers.findings import readable_findings
 from plumbline.answers.promises import ProviderPromises, provider_promises
 from plumbline.archive import Archive, FindingView
 from plumbline.archive.trends import LaunchCounts
 from plumbline.declarations import Declarations, Provider
-from plumbline.declarations.promises import PROMISES, JudgedPromise, promisable
+from plumbline.declarations.promises import PROMISES, JudgedPromise
 from plumbline.declarations.promises.judging.evidence import Outage
 from plumbline.declarations.promises.judging.launches import OPERATOR_FAULTS, PROVIDER_FAULTS, UNPROVEN
 from plumbline.findings.types import about_failures, about_speed, type_of
-from plumbline.metrics.formatting import capitalize_first, join_words
-from plumbline.results.finding import UNREADABLE_ERRORS, Finding
+from plumbline.findings.types.broken_promise import BrokenPromise
+from plumbline.results.finding import OPEN_STATES, UNREADABLE_ERRORS, Finding
 from plumbline.results.sample import Series
+from plumbline.words import claims as words
 
 _OURS: tuple[Group, ...] = ("image", "runtime libraries")
 """Groups of facts that come with our own image, but for `_THEIRS`: what the driver supports, and what an endpoint reports."""
@@ -45,8 +47,9 @@ class Claimable:
 
 def claimable(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> dict[str, Claimable]:
     """Finding's id → its claim: promises that it bears on and that are broken by failures whose cause is the provider's, and by
-    speeds that no change of ours explains. A finding that cannot be read is left out."""
+    speeds that no change of ours explains. One finding claims a promise and period. A finding that cannot be read is left out."""
     promises: dict[str, ProviderPromises] = {}
+    known: dict[str, tuple[Finding, ...]] = {}
     found = {}
     for view in views:
         with suppress(*UNREADABLE_ERRORS):
@@ -54,30 +57,50 @@ def claimable(archive: Archive, declared: Declarations, views: Sequence[FindingV
             why = _beyond_promises(finding, declared.providers.get(finding.provider))
             if not why and finding.provider not in promises:
                 promises[finding.provider] = provider_promises(archive, declared, finding.provider)
-            found[view.finding_id] = Claimable((), why=why) if why else _proven(finding, promises[finding.provider])
+                known[finding.provider] = tuple(readable_findings(archive.findings_of(finding.provider)))
+            answer = Claimable((), why=why) if why else _proven(finding, promises[finding.provider])
+            found[view.finding_id] = _once(finding, answer, known[finding.provider], declared) if answer.broken else answer
     return found
+
+
+def _once(finding: Finding, answer: Claimable, known: Sequence[Finding], declared: Declarations) -> Claimable:
+    """The claim without the promises that another finding claims."""
+    claimed_by = [(each, _claimed_by(each, finding, known, declared)) for each in answer.broken]
+    own = tuple(each for each, name in claimed_by if name == finding.finding_id)
+    return replace(answer, broken=own) if own else Claimable((), why=words.claimed_elsewhere(claimed_by))
+
+
+def _claimed_by(judged: JudgedPromise, finding: Finding, known: Sequence[Finding], declared: Declarations) -> str:
+    """Id of the one finding that claims a broken promise: the promise's own, the open one if it has several, else the first open one that bears on it.
+    `known`: all findings of the provider, oldest first."""
+    own = [f for f in known if BrokenPromise.is_of(f, judged)]
+    if own:
+        return next((f for f in own if f.state in OPEN_STATES), own[-1]).finding_id
+    provider = declared.providers.get(finding.provider)
+    fitting = (f for f in known if f.state in OPEN_STATES and not BrokenPromise.has(f) and not _beyond_promises(f, provider))
+    return next((f.finding_id for f in fitting if judged in _covering(f, (judged,))), finding.finding_id)
 
 
 def _beyond_promises(finding: Finding, provider: Provider | None) -> str:
     """Why no measurement can prove a breach here."""
     kind = type_of(finding)
     if not kind.claimable:
-        return f"No promise covers a {kind.noun}: {promisable()} can be promised."
+        return words.not_covered(kind.noun)
     if finding.cause is not None and len(finding.cause.providers) > 1:
-        return "Several providers share the cause: claim from each by the finding of its own."
+        return words.several_providers()
     if provider is None:
-        return f"{finding.provider} is no longer declared, so its promises are unknown."
+        return words.not_declared(finding.provider)
     file, sla = f"providers/{provider.name}.yaml", provider.sla
     covering = [promise for promise in PROMISES if promise.claimed_with == finding.kind]
     if about_failures(finding) and not any(promise.declared(sla) for promise in covering):
-        return f"{file} declares no promise but of speed (expected one of {', '.join(f'sla.{promise.id}' for promise in covering)})."
+        return words.no_promise_of_failures(file, [promise.id for promise in covering])
     if about_failures(finding) and (causes := _causes(finding)) and not causes & PROVIDER_FAULTS:
-        return f"No failure of it is proven to be the provider's: {join_words(sorted(causes))}."
+        return words.not_the_providers(causes)
     if about_speed(finding) and not {name for one in covering for _, name in one.workloads(sla)} & _workloads(finding):
-        return f"{file} declares no promised speed of {join_words(sorted(_workloads(finding)))} (sla.speed_floors)."
+        return words.no_promised_speed(file, _workloads(finding))
     ours = [key for key in finding.attributed_to if fact_rule(key).group in _OURS and not key.startswith(_THEIRS)]
     if about_speed(finding) and ours:
-        return f"The cause is not proven to be the provider's: {join_words(ours)} changed too, which our image brings."
+        return words.changed_by_us(ours)
     return ""
 
 
@@ -90,13 +113,19 @@ def _workloads(finding: Finding) -> set[str]:
     return {Series.parse(key).workload for key in finding.series}
 
 
-def _proven(finding: Finding, judged: ProviderPromises) -> Claimable:
+def _covering(finding: Finding, judged: Sequence[JudgedPromise]) -> list[JudgedPromise]:
+    """The promises that a finding bears on: of a broken promise itself alone."""
     of = _workloads(finding)
-    covering = [each for each in judged.judged if each.row.promised and each.promise.claimed_with == finding.kind]
-    covering = [each for each in covering if not each.workload or each.workload in of]
+    covering = [each for each in judged if each.row.promised and each.promise.claimed_with == finding.kind]
+    if BrokenPromise.has(finding):
+        return [each for each in covering if BrokenPromise.is_of(finding, each)]
+    return [each for each in covering if not each.workload or each.workload in of]
+
+
+def _proven(finding: Finding, judged: ProviderPromises) -> Claimable:
+    covering = _covering(finding, judged.judged)
     broken = tuple(each for each in covering if each.broken)
     if broken:
         checked = judged.outages if any(not each.shown_by_trials for each in broken) else ()
         return Claimable(broken, judged.launches if any(each.source == "launches" for each in broken) else (), checked)
-    shown = ". ".join(f"{capitalize_first(each.row.sentence)}: {each.row.verdict_text}" for each in covering)
-    return Claimable((), why=f"No promise is proven broken. {shown}.")
+    return Claimable((), why=words.not_proven(covering))

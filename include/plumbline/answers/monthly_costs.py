@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 
+from plumbline.analysis.cost.service_credit import credit_of
 from plumbline.analysis.decisions.decision_record import DecisionDocument
 from plumbline.analysis.decisions.savings import CostAnswer, Savings, answers_of, savings_of
-from plumbline.analysis.prices.book import all_with_effective_prices, price_in_force, quote
+from plumbline.analysis.prices.book import all_with_effective_prices, price_in_force, quote, with_effective_prices
 from plumbline.answers.places import with_places
 from plumbline.archive import Archive, FindingView, PriceView
 from plumbline.declarations import Declarations, Provider
@@ -28,7 +30,7 @@ def monthly_cost_of(archive: Archive, declared: Declarations, view: FindingView)
 
     One of UNREADABLE_ERRORS for a finding of another shape.
     """
-    return _cost(declared, view, _accepted(archive, declared, [view]))
+    return _credited(archive, declared, view, _cost(declared, view, _accepted(archive, declared, [view])))
 
 
 def monthly_costs(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> dict[str, MonthlyCost]:
@@ -36,7 +38,7 @@ def monthly_costs(archive: Archive, declared: Declarations, views: Sequence[Find
     accepted, costs = _accepted(archive, declared, views), {}
     for view in views:
         with suppress(*UNREADABLE_ERRORS):
-            costs[view.finding_id] = _cost(declared, view, accepted)
+            costs[view.finding_id] = _credited(archive, declared, view, _cost(declared, view, accepted))
     return costs
 
 
@@ -45,8 +47,21 @@ def headlines(archive: Archive, declared: Declarations | None, views: Sequence[F
     costs, lines = monthly_costs(archive, declared, views) if declared is not None else {}, {}
     for view in views:
         finding, cost = read_finding(view), costs.get(view.finding_id)
-        lines[view.finding_id] = headline(finding, cost.usd if cost else None) if finding is not None else view.headline
+        lines[view.finding_id] = (
+            headline(finding, cost.usd if cost else None, cost.credit if cost else None) if finding is not None else view.headline
+        )
     return lines
+
+
+def _credited(archive: Archive, declared: Declarations, view: FindingView, cost: MonthlyCost) -> MonthlyCost:
+    """With the credit of a broken promise, as `provider_promises` has it: at the declared volumes and each day's price."""
+    promised, provider = view.detail.get("credit") or {}, declared.providers.get(view.provider)
+    if provider is None or promised.get("share") is None:
+        return cost
+    month = datetime.fromisoformat(f"{promised['month']}-01T00:00:00+00:00")
+    priced = with_effective_prices(provider, archive.prices(provider.name))
+    money = credit_of(float(promised["share"]), priced, declared.alerts.volumes_of(provider.name), month)
+    return replace(cost, credit=None if money is None else money.amount)
 
 
 def _accepted(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> dict[tuple[str, str], PriceView]:

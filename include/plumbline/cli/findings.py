@@ -66,7 +66,7 @@ def list_findings(settled: Settled = False, provider: Of = None, verbose: Verbos
     ledger = ledger_of(entries.values())
     views.sort(key=lambda f: f.opened_at, reverse=True)
     found = inbox_view(
-        group_findings(views, {name: entry.cost.usd for name, entry in entries.items()}, ledger),
+        group_findings(views, {name: entry.cost for name, entry in entries.items()}, ledger),
         ledger,
     )
     lines = {view.finding_id: view.headline for view in found["findings"]}
@@ -134,7 +134,7 @@ def show(finding_id: FindingId, as_json: Json = False) -> None:
     def tell() -> None:
         finding = read_finding(page.view)
         text = (
-            render(finding, AlertContext(usd=page.usd)).text
+            render(finding, AlertContext(usd=page.usd, credit=page.credit)).text
             if finding
             else f"{page.words}\n      cannot be read in full: stored by another version (--json shows it)"
         )

@@ -17,11 +17,12 @@ _MOST_TARGETS = 2
 """New first choices that are named: with the provider that caused the move three names."""
 
 
-def headline(finding: Finding, usd: float | None = None) -> str:
+def headline(finding: Finding, usd: float | None = None, credit: float | None = None) -> str:
     """One line, such as `p5 raised its price 30 % on 1 September 2026, about 1,200 USD a month more: product moves to p4`.
 
-    `usd`: more a month, negative if less; None where it is unknown or not for the reader. It is what the cause costs: beside a cause that moves
-    choices it stands before them, because moving does not cost it. A choice that only leads is no move: without a cause its line has no amount.
+    `usd`: more a month, negative if less; `credit`: in USD, once, of a broken promise. None where it is unknown or not for the reader. A
+    monthly amount is what the cause costs: beside a cause that moves choices it stands before them, because moving does not cost it. A choice
+    that only leads is no move: without a cause its line has no amount.
     """
     cause = cause_of(finding)
     consequence = _moves(finding.moves) if finding.moves else type_of(finding).consequence(finding, bool(cause))
@@ -29,6 +30,8 @@ def headline(finding: Finding, usd: float | None = None) -> str:
     if cause and finding.moves:
         return f"{cause}{money}: {consequence}"
     line = f"{cause}: {consequence}" if cause and consequence else cause or consequence
+    if worth := type_of(finding).worth(finding, credit):
+        line = f"{line}: {worth}"
     only_leads = bool(finding.moves) and not any(move.clear for move in finding.moves)
     return line if only_leads else f"{line}{money}"
 

@@ -39,7 +39,7 @@ class MonthlyCost:
     `text`: one sentence, empty for findings without a cost, and where the finding of its cause says it; `basis` says it there too.
     `parts`: USD by what is paid, which add up to `usd`: a workload on a provider, or a provider's price. Findings of one cause have the
     same parts. `until`: the day on which a declared price that it rests on ends. `free`: whether the finding is known to cost nothing, so
-    that no price is missing.
+    that no price is missing. `credit`: of a broken promise, USD that can be claimed once; no part of any sum.
     """
 
     usd: float | None
@@ -50,6 +50,7 @@ class MonthlyCost:
     until: date | None = None
     free: bool = False
     basis: str = ""
+    credit: float | None = None
 
 
 def cost_on_providers(costs: Sequence[MonthlyCost]) -> MonthlyCost:

@@ -61,6 +61,7 @@ class FindingPage:
     changes: tuple[EnvironmentChange, ...] = ()
     cost: str = ""
     usd: float | None = None
+    credit: float | None = None
     choice: str = ""
     trials: tuple[TrialView, ...] = ()
     decision: tuple[str, str, str] | None = None
@@ -69,11 +70,11 @@ class FindingPage:
     @property
     def words(self) -> str:
         """The headline; of a finding that cannot be read, the stored one."""
-        return headline(self.finding, self.usd) if self.finding is not None else self.view.headline
+        return headline(self.finding, self.usd, self.credit) if self.finding is not None else self.view.headline
 
     def as_json(self) -> dict[str, Any]:
         """The page's values by name; `finding` is the archived one, whose `detail` has all of it."""
-        names = ("audit", "threads", "commands", "members", "changes", "cost", "usd", "choice", "trials")
+        names = ("audit", "threads", "commands", "members", "changes", "cost", "usd", "credit", "choice", "trials")
         values = {name: getattr(self, name) for name in names}
         return {"finding": replace(self.view, headline=self.words), **values, "claim": self.claim and self.claim.view}
 
@@ -95,6 +96,7 @@ def finding_page(archive: Archive, declared: Declarations | None, finding_id: st
         changes=_changes(archive, finding, declared),
         cost=cost.text,
         usd=cost.usd,
+        credit=cost.credit,
         choice=decision_impact(archive, finding, view.opened_at),
         trials=_trials(archive, finding),
         decision=_decision(finding),

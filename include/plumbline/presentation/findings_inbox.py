@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from plumbline.archive import Archive, FindingView
 from plumbline.findings.cause import witnesses
 from plumbline.findings.headline import headline
+from plumbline.findings.monthly_cost import MonthlyCost
 from plumbline.findings.types import type_of
 from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.results.finding import FLEET, OPEN_STATES, SEVERITIES, UNREADABLE_ERRORS, Finding, gravity
@@ -94,13 +95,11 @@ def severity_order(views: Iterable[FindingView]) -> list[int]:
     return [-count[severity] for severity in SEVERITIES]
 
 
-def group_findings(
-    views: Sequence[FindingView], monthly: Mapping[str, float | None], ledger: Ledger | None = None
-) -> tuple[InboxGroup, ...]:
-    """`monthly`: by finding id, what each alone costs a month in USD, for its headline; `ledger`: the amounts that add up, None for a reader
-    without access to money."""
+def group_findings(views: Sequence[FindingView], costs: Mapping[str, MonthlyCost], ledger: Ledger | None = None) -> tuple[InboxGroup, ...]:
+    """`costs`: by finding id, what each alone costs a month or grants once, for its headline; `ledger`: the amounts that add up, None for a
+    reader without access to money."""
     rows = {} if ledger is None else {row.row_id: row.change for row in ledger.rows}
-    items = [_item(view, monthly.get(view.finding_id), rows.get(view.finding_id)) for view in views]
+    items = [_item(view, costs.get(view.finding_id), rows.get(view.finding_id)) for view in views]
     witness_of = witnesses(item.finding for item in items if item.finding is not None)
     groups: list[list[InboxItem]] = []
     for item in items:
@@ -136,6 +135,8 @@ def _order(item: InboxItem) -> tuple[bool, int, bool, float, float, str]:
     return settled, gravity(item.view.severity), explains, -(item.usd or 0.0), -item.view.opened_at.timestamp(), item.view.finding_id
 
 
-def _item(view: FindingView, alone: float | None, usd: float | None) -> InboxItem:
+def _item(view: FindingView, alone: MonthlyCost | None, usd: float | None) -> InboxItem:
     finding = read_finding(view)
-    return InboxItem(view, finding, headline(finding, alone) if finding is not None else view.headline, usd)
+    if finding is None:
+        return InboxItem(view, None, view.headline, usd)
+    return InboxItem(view, finding, headline(finding, alone.usd, alone.credit) if alone else headline(finding), usd)

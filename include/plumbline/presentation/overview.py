@@ -136,7 +136,7 @@ def overview(
     entries = costed_findings(archive, declared, unsettled) if money else {}
     ledger = ledger_of(entries.values(), stored_switches(archive, declared, stored) if stored else None)
     open_findings = [view for view in unsettled if view.state == "open"]
-    groups = group_findings(open_findings, {name: entry.cost.usd for name, entry in entries.items()}, ledger)
+    groups = group_findings(open_findings, {name: entry.cost for name, entry in entries.items()}, ledger)
     tiles = status_tiles(
         unsettled,
         groups[0].lead.words if groups else "",

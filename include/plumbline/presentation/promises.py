@@ -12,6 +12,7 @@ from plumbline.declarations.promises.judging.row import format_interval
 from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.metrics.formatting import format_money, join_words
 from plumbline.metrics.proportions import Proportion
+from plumbline.metrics.time_spans import month_span
 from plumbline.metrics.units import exact
 
 
@@ -24,11 +25,22 @@ def format_share(share: Proportion) -> str:
     return f"{share.successes} of {share.n} ({format_interval(share)})"
 
 
+def claimed_credits(broken: Iterable[JudgedPromise]) -> list[tuple[str, str, float | None]]:
+    """The credits that a claim lists, each once: what for, in words, and in USD, None where that is unknown. A breach of a month earns its own; one of
+    other promises earns the contract's `credit` for a month's bill once, however many are broken in it."""
+    listed: dict[tuple[object, ...], tuple[list[str], str, float | None]] = {}
+    for each in broken:
+        month = each.month or (each.row.last and month_span(each.row.last)[0])
+        key = (each.row.name,) if each.month is not None else (month, each.grants)
+        names, _, _ = listed.setdefault(key, ([], each.row.credit, each.row.usd))
+        names.append(each.row.name)
+    return [(join_words(names), text, usd) for names, text, usd in listed.values()]
+
+
 def total_credit(broken: Iterable[JudgedPromise]) -> float | None:
-    """The credits in USD of one month: those of promises about a month, and once that of all other ones. None where one is unknown."""
-    credits = {each.month: each.row.usd for each in broken}
-    known = [exact(usd) for usd in credits.values() if usd is not None]
-    return float(sum(known)) if known and len(known) == len(credits) else None
+    """The sum of what `claimed_credits` lists, in USD. None where one is unknown."""
+    known = [None if usd is None else exact(usd) for _, _, usd in claimed_credits(broken)]
+    return float(sum(filter(None, known))) if known and None not in known else None
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,16 @@ class PriceMove:
 
 
 @dataclass(frozen=True)
+class PromisedCredit:
+    """What a broken promise grants, without money: a `share` of the bill of `month` (`2026-09`), None where none is declared. `until`: the last day
+    (ISO 8601) on which it can be claimed, empty where the contract's term is not declared."""
+
+    share: float | None
+    month: str
+    until: str = ""
+
+
+@dataclass(frozen=True)
 class Finding:
     """A drift of one provider that began in one campaign: of one series, or of all that moved together. Or one that no campaign measured,
     such as a price or a driver that changed between two: `campaign_id` is None then, `since` the day (ISO 8601), and the provider as a
@@ -112,6 +122,7 @@ class Finding:
 
     `causes`, `consequence` and `moves` are what `findings.headline` writes in the first line: what changed in words, most plausible first, what
     follows from it, and the first choices that it moved. `prices`: of a changed price, of all providers that took the same change.
+    `credit`: of a broken promise.
     """
 
     finding_id: str
@@ -146,6 +157,7 @@ class Finding:
     consequence: str = ""
     moves: tuple[ChoiceMove, ...] = ()
     prices: tuple[PriceMove, ...] = ()
+    credit: PromisedCredit | None = None
 
     def __post_init__(self) -> None:
         if (self.campaign_id is None) == (self.since is None):

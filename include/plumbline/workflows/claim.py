@@ -25,7 +25,7 @@ from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.findings.monthly_cost import MonthlyCost
 from plumbline.metrics.formatting import capitalize_first, first_lines, join_words
 from plumbline.presentation.availability import outage_line
-from plumbline.presentation.promises import total_credit
+from plumbline.presentation.promises import claimed_credits, total_credit
 from plumbline.results.finding import Finding
 from plumbline.whole_file import sha256_file
 from plumbline.workflows.evidence_pack import EvidencePack, write_evidence_pack
@@ -199,9 +199,11 @@ def _measured(finding: Finding) -> list[str]:
 
 def _demand(sla: ServiceLevel, cost: MonthlyCost, broken: Sequence[JudgedPromise]) -> list[str]:
     lines = [f"Clause: {sla.clause}."] if sla.clause else []
-    months = [f"Credit for {each.row.name}: {each.row.credit}." for each in broken if each.row.credit and each.month is not None]
-    others = [each.row.credit for each in broken if each.row.credit and each.month is None]
-    lines += [*months, *(f"Credit: {credit} at our volume, for each month since the change until it is repaired." for credit in others[:1])]
+    listed = [(names, credit) for names, credit, _ in claimed_credits(broken) if credit]
+    lines += [f"Credit for {names}: {credit}." for names, credit in listed]
+    total = total_credit(broken)
+    if len(listed) > 1 and total is not None:
+        lines.append(f"Total: {total:,.2f} USD.")
     if not all(each.row.credit for each in broken):
         lines.append("Please state the credit that our contract grants for it.")
     if cost.usd is not None and cost.usd > 0:

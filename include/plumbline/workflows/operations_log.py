@@ -58,9 +58,9 @@ def report_breaches(archive: Archive, declared: Declarations, name: str, by: str
     """Open a finding for each promise that the operations log or checks between campaigns show broken, once a month, and for each incident of the log
     that checks contradict; resolve those that a correction of the log, or time, takes back."""
     promises, now = provider_promises(archive, declared, name), datetime.now(timezone.utc)
-    simulated = declared.providers[name].simulated
+    simulated, within = declared.providers[name].simulated, declared.providers[name].sla.claim_within
     broken = {BrokenPromise.of(each): each for each in promises.judged if each.broken and not each.shown_by_trials}
-    found = [broken_promise_finding(name, each, now, simulated) for each in broken.values()]
+    found = [broken_promise_finding(name, each, within, now, simulated) for each in broken.values()]
     views = archive.findings_of(name, "reliability")
     again = _taken_back(archive, views)
     found = [
@@ -72,7 +72,7 @@ def report_breaches(archive: Archive, declared: Declarations, name: str, by: str
     moved = tuple(
         replace(f, finding_id=past[f.subject].finding_id, state=past[f.subject].state)
         for f in found
-        if f.subject in past and past[f.subject].evidence != f.evidence
+        if f.subject in past and (past[f.subject].evidence, past[f.subject].credit) != (f.evidence, f.credit)
     )
     opened = tuple(f for f in found if f.subject not in past)
     day = f"{now:%Y-%m-%d}"

@@ -17,6 +17,7 @@ from plumbline.declarations import Declarations
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.provider import CsvSource, MonitoringConfig
 from plumbline.findings.headline import headline
+from plumbline.findings.monthly_cost import MonthlyCost
 from plumbline.findings.phrases import format_day
 from plumbline.presentation.findings_inbox import group_findings
 from plumbline.results.availability_check import AvailabilityCheck
@@ -176,7 +177,7 @@ def test_one_price_in_two_regions_of_a_cloud_is_one_story_accepted_once(measured
     assert len(views) == 2 and set(lines.values()) == {told}, "0.6 USD/h more in 730 h on each of two"
     assert ledger(measured, declared, views).total().lost == pytest.approx(2 * 730 * 0.6)
     ((witness, lead),) = unsettled_witnesses(measured).items()
-    (group,) = group_findings(views, {view.finding_id: 876.0 for view in views})
+    (group,) = group_findings(views, {view.finding_id: MonthlyCost(876.0, "") for view in views})
     assert {witness, lead} == lines.keys() and len(group.siblings) == 1
     apply_answer(measured, declared, lead, "accept", "ada", "they are all dearer")
     assert {measured.finding(one).state for one in lines} == {"accepted"}

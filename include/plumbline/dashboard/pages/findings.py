@@ -77,7 +77,7 @@ def router(site: Site) -> PageRoutes:
         following = where.query(**chosen, after=page.after) if page.after else None
         entries = costed_findings(archive, declarations, [view for view in rows if view.state in OPEN_STATES])
         ledger = ledger_of(entries.values()) if can_see_costs(request) else None
-        groups = group_findings(rows, {name: entry.cost.usd for name, entry in entries.items()} if ledger is not None else {}, ledger)
+        groups = group_findings(rows, {name: entry.cost for name, entry in entries.items()} if ledger is not None else {}, ledger)
         forms = action_forms(acting, request, declarations, [[(item.view, item.words) for item in g.items] for g in groups])
         owners = _owners(archive, rows, entries)
         return pages.page(

@@ -119,7 +119,7 @@ def provider_prices(archive: Archive, declared: Declarations, name: str, now: da
 
 
 def _grouped(archive: Archive, declared: Declarations, findings: Sequence[FindingView]) -> tuple[InboxGroup, ...]:
-    return group_findings(findings, {name: cost.usd for name, cost in monthly_costs(archive, declared, findings).items()})
+    return group_findings(findings, monthly_costs(archive, declared, findings))
 
 
 def _of_term(accepted: Sequence[PriceView], purchase: Any, term: str) -> tuple[Price, ...]:

@@ -191,7 +191,7 @@ def provider_page(
     costs = monthly_costs(archive, declared, open_findings)
     return ProviderPage(
         name=name,
-        groups=group_findings(open_findings, {finding_id: cost.usd for finding_id, cost in costs.items()}),
+        groups=group_findings(open_findings, costs),
         counts=count_severities(open_findings),
         price=_price(priced, now),
         launched=f"{launched.successes} of {launched.n}" if launched.n else "",

@@ -64,6 +64,8 @@ class FindingType:
     missing: ClassVar[bool] = False
     """Whether data is missing: it names the last campaign that had some, and compares nothing."""
     members_title: ClassVar[str] = "moved together"
+    reason_label: ClassVar[str] = "Because"
+    """Of its explanation, in a message."""
 
     @classmethod
     def owns(cls, kind: str, subject: str) -> bool:
@@ -99,6 +101,10 @@ class FindingType:
     def consequence(self, finding: Finding, caused: bool) -> str:
         """What follows from it. `caused`: the line begins with its cause, which names the provider."""
         return titled(finding, caused)
+
+    def worth(self, finding: Finding, credit: float | None) -> str:
+        """What can be claimed with it, and until when; empty of a type that grants nothing by itself. `credit`: in USD, None if unknown."""
+        return ""
 
     def together(self, finding: Finding) -> frozenset[str]:
         """Possible causes; findings of one provider that share one belong together."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from plumbline.findings import provider_finding
+from plumbline.findings.phrases import format_day
 from plumbline.findings.types.base import Step, register
 from plumbline.findings.types.failed_launches import FailedLaunches
-from plumbline.results.finding import Finding
+from plumbline.metrics.formatting import format_limit, format_money, format_percent
+from plumbline.metrics.time_spans import month_span
+from plumbline.results.finding import OPEN_STATES, Finding, PromisedCredit
 
 if TYPE_CHECKING:
     from plumbline.declarations.promises import JudgedPromise
@@ -34,14 +37,42 @@ class BrokenPromise(FailedLaunches):
         """Whether the finding is about this promise, and the month that it is of."""
         return finding.subject == cls.of(judged)
 
+    reason_label = "Shown by"
+
+    def consequence(self, finding: Finding, caused: bool) -> str:
+        if finding.credit is None:  # as an older version stored it
+            return super().consequence(finding, caused)
+        measured = f", {finding.consequence}" if finding.consequence else ""
+        return f"{finding.provider} {finding.title}{measured}"
+
+    def worth(self, finding: Finding, credit: float | None) -> str:
+        if finding.credit is None or finding.state not in OPEN_STATES:
+            return ""
+        share = "" if finding.credit.share is None else f"{format_limit(finding.credit.share)} of the month's bill"
+        if not share:
+            return "the contract's credit is not declared (sla.credit)"
+        amount = f"{format_money(credit, 'USD')} ({share})" if credit is not None else share
+        return f"{amount} to claim{f' until {format_day(finding.credit.until)}' if finding.credit.until else ''}"
+
+    def about(self, finding: Finding) -> list[Step]:
+        if finding.credit is None:
+            return super().about(finding)
+        until = finding.credit.until or "not known: declare sla.claim_within, the contract's term"
+        return [("Provider", finding.provider), ("Promise", self.rest(finding)), ("Claim until", until)]
+
     def looks(self, finding: Finding) -> list[Step]:
         return [(f"plumbline findings claim {finding.finding_id}", "the mail that claims the credit, with the evidence")]
 
 
-def broken_promise_finding(provider: str, judged: JudgedPromise, now: datetime, simulated: bool) -> Finding:
-    """Without money, which not every reader may see."""
-    row = judged.row
+def broken_promise_finding(provider: str, judged: JudgedPromise, claim_within_s: float | None, now: datetime, simulated: bool) -> Finding:
+    """Without money, which not every reader may see. `claim_within_s`: after the end of the month of the breach."""
+    row, tries = judged.row, judged.row.tries
     last = row.last or now
+    begin, end = month_span(judged.month or last)
+    until = "" if claim_within_s is None else f"{end + timedelta(seconds=claim_within_s) - timedelta(microseconds=1):%Y-%m-%d}"
+    measured = ""
+    if tries.promised is not None and tries.share.ratio is not None:
+        measured = f"{format_percent(tries.share.ratio, 3)} instead of {format_limit(tries.promised)}"
     noted = (
         "It was noted in the operations log."
         if row.evidence
@@ -58,4 +89,6 @@ def broken_promise_finding(provider: str, judged: JudgedPromise, now: datetime, 
         evidence=row.sentence,
         explanation=noted,
         simulated=simulated,
+        consequence=measured,
+        credit=PromisedCredit(judged.grants, f"{begin:%Y-%m}", until),
     )

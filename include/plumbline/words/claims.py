@@ -1,0 +1,46 @@
+"""Why nothing can be claimed with a finding, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from plumbline.declarations.promises import JudgedPromise, promisable
+from plumbline.metrics.formatting import capitalize_first, join_words
+
+
+def not_covered(noun: str) -> str:
+    return f"No promise covers a {noun}: {promisable()} can be promised."
+
+
+def several_providers() -> str:
+    return "Several providers share the cause: claim from each by the finding of its own."
+
+
+def not_declared(provider: str) -> str:
+    return f"{provider} is no longer declared, so its promises are unknown."
+
+
+def no_promise_of_failures(file: str, promises: Iterable[str]) -> str:
+    return f"{file} declares no promise but of speed (expected one of {', '.join(f'sla.{promise}' for promise in promises)})."
+
+
+def not_the_providers(causes: Iterable[str]) -> str:
+    return f"No failure of it is proven to be the provider's: {join_words(sorted(causes))}."
+
+
+def no_promised_speed(file: str, workloads: Iterable[str]) -> str:
+    return f"{file} declares no promised speed of {join_words(sorted(workloads))} (sla.speed_floors)."
+
+
+def changed_by_us(facts: Iterable[str]) -> str:
+    return f"The cause is not proven to be the provider's: {join_words(facts)} changed too, which our image brings."
+
+
+def not_proven(covering: Iterable[JudgedPromise]) -> str:
+    shown = ". ".join(f"{capitalize_first(each.row.sentence)}: {each.row.verdict_text}" for each in covering)
+    return f"No promise is proven broken. {shown}."
+
+
+def claimed_elsewhere(others: Iterable[tuple[JudgedPromise, str]]) -> str:
+    """`others`: broken promises, each with the finding that claims it."""
+    return f"One claim a promise and period: {join_words([f'{each.row.name} is claimed with finding {name}' for each, name in others])}."
