@@ -18,6 +18,7 @@ from plumbline.declarations.promises.judging.evidence import Outage
 from plumbline.declarations.promises.judging.launches import OPERATOR_FAULTS, PROVIDER_FAULTS, UNPROVEN
 from plumbline.findings.types import about_failures, about_speed, type_of
 from plumbline.findings.types.broken_promise import BrokenPromise
+from plumbline.metrics.time_spans import month_span
 from plumbline.results.finding import OPEN_STATES, UNREADABLE_ERRORS, Finding
 from plumbline.results.sample import Series
 from plumbline.words import claims as words
@@ -126,6 +127,16 @@ def _proven(finding: Finding, judged: ProviderPromises) -> Claimable:
     covering = _covering(finding, judged.judged)
     broken = tuple(each for each in covering if each.broken)
     if broken:
-        checked = judged.outages if any(not each.shown_by_trials for each in broken) else ()
-        return Claimable(broken, judged.launches if any(each.source == "launches" for each in broken) else (), checked)
+        launches = judged.launches if any(each.source == "launches" for each in broken) else ()
+        return Claimable(broken, launches, tuple(dict.fromkeys(outage for each in broken for outage in _outages_of(each, judged))))
     return Claimable((), why=words.not_proven(covering))
+
+
+def _outages_of(each: JudgedPromise, judged: ProviderPromises) -> Sequence[Outage]:
+    """The outages that show it: of the month that it is of, or of all where it is of none."""
+    if each.shown_by_trials:
+        return ()
+    if each.month is None:
+        return judged.refusals if each.source == "checks" else judged.outages
+    begin, end = month_span(each.month)
+    return [o for o in judged.outages if o.began < end and (o.ended is None or o.ended > begin)]

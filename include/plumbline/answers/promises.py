@@ -41,14 +41,15 @@ DECLARE = "sla: {launch_success: 99%, provisioning_lead_time: 15min}"
 @dataclass(frozen=True)
 class ProviderPromises:
     """A provider's promises, `judged` by what shows them; also what it does not promise, where it was measured. `launches`: by campaign, oldest first.
-    Of a speed the newest repeats count, as many as an interval needs. `log`: newest entry first. `outages`: those that checks found to be the
-    provider's, newest first. `contradicted`: incidents of the log that checks contradict, and that a promise depends on."""
+    Of a speed the newest repeats count, as many as an interval needs. `log`: newest entry first. `outages` of its uptime and `refusals` of its
+    capacity: those that checks found to be the provider's, newest first. `contradicted`: incidents of the log that checks contradict, and that a promise depends on."""
 
     provider: str
     launches: tuple[LaunchCounts, ...]
     judged: tuple[JudgedPromise, ...]
     log: tuple[LogEntryView, ...]
     outages: tuple[Outage, ...] = ()
+    refusals: tuple[Outage, ...] = ()
     contradicted: tuple[ContradictedIncident, ...] = ()
 
     @property
@@ -95,8 +96,8 @@ def provider_promises(archive: Archive, declared: Declarations, name: str) -> Pr
             each if each.grants is None or not each.broken else each.credited(credit_of(each.grants, priced, volumes, each.month or now))
             for each in judged
         ]
-    lost = (*outages, *(o for o in (asked.outages if asked else ()) if o.whose == "provider"))
-    return ProviderPromises(name, launches, tuple(judged), log, lost, contradicted)
+    refusals = tuple(o for o in (asked.outages if asked else ()) if o.whose == "provider")
+    return ProviderPromises(name, launches, tuple(judged), log, outages, refusals, contradicted)
 
 
 def _judge(promises: Iterable[Promise[Any]], sla: ServiceLevel, seen: PromiseEvidence) -> list[JudgedPromise]:

@@ -17,7 +17,8 @@ from plumbline.analysis.drift.environment import FACT_NAMES, fact_name
 from plumbline.findings.headline import cause_of, is_price_change
 from plumbline.findings.types import about_facts, about_price, about_speed, type_of
 from plumbline.findings.types.first_choice import FirstChoice
-from plumbline.metrics.formatting import format_change, format_limit
+from plumbline.kinds import kind_of_series
+from plumbline.metrics.formatting import format_change, format_limit, format_name
 from plumbline.results.finding import FLEET, OPEN_STATES, CauseEvidence, Finding, FindingKind, Member, Severity, finding_id, gravity
 from plumbline.results.sample import Series
 from plumbline.words.causes import judge_effect
@@ -26,7 +27,6 @@ if TYPE_CHECKING:  # it loads numpy and scipy, which a list of findings does not
     from plumbline.analysis.drift.pooled import PooledCause, PooledEffect, SeriesShift
 
 _ONE_CLOUD = ("which change of this cloud it is", "the same recorded change at a second cloud, or a region of this one without it")
-_RUNS = {"training": "trainings", "inference": "inference workloads"}
 
 
 def cause_finding_id(cause: PooledCause, kind: FindingKind) -> str:
@@ -103,7 +103,7 @@ def cause_finding(cause: PooledCause, effects: Sequence[PooledEffect], baseline:
 
 
 def _what(effect: PooledEffect) -> str:
-    runs, count, on, providers = _RUNS[effect.kind], len(effect.shifts), len(effect.moved_providers), len(effect.providers)
+    runs, count, on, providers = _runs(effect), len(effect.shifts), len(effect.moved_providers), len(effect.providers)
     if effect.verdict in ("regressed", "improved"):
         share = format_change(effect.effect)[1:]
         worse = "slower" if effect.verdict == "regressed" else "faster"
@@ -114,11 +114,19 @@ def _what(effect: PooledEffect) -> str:
     return f"{count} {runs} at {providers} providers cannot tell its effect"
 
 
+def _runs(effect: PooledEffect) -> str:
+    """What its series are, by their kind: a test of a disk in a container is no training."""
+    kinds = {kind for s in effect.shifts if (kind := kind_of_series(effect.kind, s.series_key)) is not None}
+    return kinds.pop().plural if len(kinds) == 1 else "workloads"
+
+
 def _member(shift: SeriesShift) -> Member:
     """The change of the series' own number, which may be a rate."""
     series = Series.parse(shift.series_key)
-    effect = shift.change if shift.direction == "lower_is_better" else _mirrored(shift.change)
-    text = f"{series.provider} · {series.kind} {series.workload}: {shift.metric} {format_change(effect)}"
+    effect = shift.change if shift.direction == "lower_is_better" else mirrored(shift.change)
+    kind = kind_of_series(series.kind, shift.series_key)
+    what = kind.noun if kind is not None and kind.noun else series.kind
+    text = f"{series.provider} · {what} {series.workload}: {format_name(shift.metric)} {format_change(effect)}"
     return Member(shift.metric, text, effect, verdict="regressed" if shift.shift > 0 else "improved", series_key=shift.series_key)
 
 
@@ -126,10 +134,15 @@ def slowdown(member: Member) -> float | None:
     """How much worse a member of a cause's finding became, a fraction: a rate that falls by a fifth is slower by a quarter."""
     if member.effect is None:
         return None
-    return member.effect if (member.effect > 0) == (member.verdict == "regressed") else _mirrored(member.effect)
+    return mirrored(member.effect) if falls_when_worse(member) else member.effect
 
 
-def _mirrored(change: float) -> float:
+def falls_when_worse(member: Member) -> bool:
+    """Whether its metric is a rate, which falls where the pooled change, always of a time, rises."""
+    return member.effect is not None and (member.effect > 0) != (member.verdict == "regressed")
+
+
+def mirrored(change: float) -> float:
     """A change of a rate as that of a time, and back."""
     return 1 / (1 + change) - 1
 

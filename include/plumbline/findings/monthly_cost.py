@@ -17,7 +17,8 @@ from plumbline.declarations.providers.rates import Purchase
 from plumbline.findings.types import about_price, about_speed, type_of
 from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.findings.types.price_change import PriceFinding
-from plumbline.metrics.formatting import format_amount, format_money, format_money_change, format_monthly, format_significant
+from plumbline.metrics import METRICS
+from plumbline.metrics.formatting import format_amount, format_money, format_money_change, format_monthly, format_significant, join_words
 from plumbline.results.finding import Finding, Member, PriceMove
 from plumbline.results.sample import Series
 
@@ -27,9 +28,12 @@ _RATES = (
     "output_token_throughput",
     "request_throughput",
     "goodput",
+    "tokens_per_second_per_device",
+    "samples_per_second_per_device",
+    "model_flops",
 )
 """Rates, in order of preference: those that unit costs rest on go before throughput at an offered rate. Training without any uses the step time."""
-_PACE = (*_RATES, "step_time")
+_PACE = (*_RATES, "step_time", "time_to_train", "command_time")
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,9 @@ def monthly_cost(
     if not finding.campaigns:
         return MonthlyCost(None, "cost unknown: no workload measured since the change")
     paces = _paces(finding)
+    own = sorted({_metric(m) for m in finding.members} - METRICS.keys())
+    if not paces and own:
+        return MonthlyCost(None, f"cost unknown: whether {join_words(own)} sets how long the work takes is not declared")
     if not paces:
         return MonthlyCost(None, "no direct cost: throughput did not change", free=True)
     among = {*paces, *decided}

@@ -43,6 +43,10 @@ class WorkloadKind(ABC, Generic[_W]):
     """The `task.kind` of its declarations; None of a kind that is found in another way."""
     verb: ClassVar[str]
     """What a provider does with its workloads: trains, serves, runs."""
+    noun: ClassVar[str] = ""
+    """One of its workloads, before its name; empty where `wire_kind` says it."""
+    plural: ClassVar[str] = "workloads"
+    """Several of its workloads, behind their number."""
     workload_acts: ClassVar[bool] = True
     """Whether the verb fits the workload too, as in: pipeline trains 12 % slower."""
     measured_by: ClassVar[str]

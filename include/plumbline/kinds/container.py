@@ -20,6 +20,8 @@ class Container(WorkloadKind[ContainerWorkload]):
     wire_kind = "training"
     task = "container"
     verb = "runs"
+    noun = "container"
+    plural = "containers"
     measured_by = "plumbline.harness.training.container.trial"
     has_outcome = False
 

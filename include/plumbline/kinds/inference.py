@@ -32,6 +32,7 @@ class Inference(WorkloadKind[InferenceWorkload]):
     declaration = InferenceWorkload
     wire_kind = "inference"
     verb = "serves"
+    plural = "inference workloads"
     workload_acts = False
     measured_by = "plumbline.harness.inference.trial"
     names_model = True

@@ -23,6 +23,8 @@ class Script(WorkloadKind[ScriptWorkload]):
     wire_kind = "training"
     task = "script"
     verb = "runs"
+    noun = "script"
+    plural = "training scripts"
     measured_by = "plumbline.harness.training.job.trial"
 
     def primary(self, workload: ScriptWorkload) -> Primary:

@@ -24,6 +24,7 @@ class Training(WorkloadKind[TrainingWorkload]):
     declaration = TrainingWorkload
     wire_kind = "training"
     verb = "trains"
+    plural = "trainings"
     measured_by = "plumbline.harness.training.job.trial"
     names_model = True
     compares_nodes = True

@@ -10,6 +10,7 @@ from statistics import median
 
 from plumbline.analysis.prices.check import reports_prices, source_rank
 from plumbline.archive import Archive
+from plumbline.findings.cause import falls_when_worse, mirrored
 from plumbline.findings.price import CORE_HOUR, GPU_HOUR
 from plumbline.findings.probe import USUAL_PROBES
 from plumbline.findings.types import about_speed, type_of
@@ -181,7 +182,10 @@ def _band(finding: Finding, level: float | None, unit: Scale, *, differences: bo
     """The interval of the new level. Effects of reliability are differences, all others fractions of the baseline."""
     if level is None or finding.ci_low is None or finding.ci_high is None:
         return None
-    ends = [level + (end / unit.factor if differences else end * abs(level)) for end in (finding.ci_low, finding.ci_high)]
+    low, high = finding.ci_low, finding.ci_high
+    if finding.cause is not None and falls_when_worse(finding.members[0]):
+        low, high = mirrored(low), mirrored(high)  # pooled changes are those of a time, and this metric is a rate
+    ends = [level + (end / unit.factor if differences else end * abs(level)) for end in (low, high)]
     return min(ends), max(ends)
 
 

@@ -22,24 +22,32 @@ from tests.parsed import Parsed
 from typer.testing import CliRunner
 
 from plumbline.airflow.tasks.review import note
+from plumbline.alerts import render
 from plumbline.answers.availability_histories import availability_histories
 from plumbline.answers.claims import claimable
+from plumbline.answers.monthly_costs import headlines
 from plumbline.answers.promises import provider_promises
 from plumbline.archive import Archive, open_archive
 from plumbline.cli.app import app
 from plumbline.dashboard import access
 from plumbline.dashboard.app import create_app
 from plumbline.declarations import Declarations, load
+from plumbline.declarations.promises import PROMISES, JudgedPromise, PromiseRow, judge_share
 from plumbline.declarations.providers.provider import MonitoringConfig
 from plumbline.declarations.providers.service_level import ServiceLevel
+from plumbline.findings.phrases import format_day
 from plumbline.findings.types import type_of
+from plumbline.metrics.proportions import wilson_interval
 from plumbline.presentation.availability import availability_view
+from plumbline.presentation.finding_page import finding_page
+from plumbline.presentation.promises import claimed_credits, total_credit
 from plumbline.results.availability_check import AvailabilityCheck
 from plumbline.results.finding import Finding
 from plumbline.results.operations import LogEntry
-from plumbline.workflows.alert import send_alerts
+from plumbline.workflows.alert import alert_of, send_alerts
 from plumbline.workflows.baseline_decision import apply_answer
 from plumbline.workflows.claim import NothingToClaim, write_claim
+from plumbline.workflows.findings import finding_record
 from plumbline.workflows.operations_log import log_operation
 from plumbline.workflows.report import campaign_data, write_report
 
@@ -333,3 +341,53 @@ def test_a_breach_that_was_taken_back_and_shown_again_is_claimed_again(archive: 
     archive.set_finding_state(again.finding_id, "resolved", by="ada", why="credited")
     log_operation(archive, declared, {"id": entry.entry_id, "severity": "P1"}, "ada")
     assert archive.findings_of(NAME, unsettled=True) == [], "what a person settled stays settled"
+
+
+def test_the_first_line_of_a_broken_promise_has_credit_and_deadline_and_no_amount_for_others(archive: Archive, tmp_path: Path) -> None:
+    declared = watched(claim_within="30d")
+    log_operation(archive, declared, INCIDENT | {"solved": SOLVED}, "ada")
+    (view,) = archive.findings_of(NAME, unsettled=True)
+    end = (LAST + timedelta(days=32)).replace(day=1)
+    until = f"to claim until {format_day(f'{end + timedelta(days=29):%Y-%m-%d}')}"
+    line = headlines(archive, declared, [view])[view.finding_id]
+    assert f"broke its promise of availability in {LAST:%Y-%m}, 98." in line and " instead of 99.9 %: " in line
+    assert "250.00 USD (25 % of the month's bill) " + until in line
+    hidden = headlines(archive, replace(declared, alerts=declared.alerts.model_copy(update={"volumes": ()})), [view])[view.finding_id]
+    assert "USD" not in hidden and "25 % of the month's bill " + until in hidden
+    commands = finding_page(archive, declared, view.finding_id, datetime.now(timezone.utc)).commands
+    assert commands[0][1] == f"plumbline findings claim {view.finding_id}"
+    assert not any("baseline" in purpose or " accept " in command or " reject " in command for purpose, command in commands)
+    alert = alert_of(archive, declared, view)
+    message = render(alert.finding, alert.context)
+    assert line in message.text and dict(message.fields)["Claim until"] == f"{end + timedelta(days=29):%Y-%m-%d}"
+
+
+def test_one_finding_claims_a_promise_and_period_and_the_letters_list_adds_up(archive: Archive, tmp_path: Path) -> None:
+    declared = load()
+    log_operation(archive, declared, INCIDENT | {"solved": SOLVED}, "ada")
+    (own,) = archive.findings_of(NAME, unsettled=True)
+    outage = replace(Finding.of(own.detail), finding_id="0123456789ab", subject="outage/uptime", title="down", credit=None)
+    archive.save_findings([finding_record(outage)])
+    both = claimable(archive, declared, archive.findings_of(NAME, unsettled=True))
+    assert len(both[own.finding_id].broken) == 1 and both[outage.finding_id].broken == ()
+    assert f"is claimed with finding {own.finding_id}" in both[outage.finding_id].why
+    archive.set_finding_state(own.finding_id, "resolved", by="ada", why="credited")
+    (again,) = claimable(archive, declared, [archive.finding(outage.finding_id)]).values()
+    assert again.broken == (), "what was claimed is not claimed a second time"
+
+
+def test_credits_of_a_letter_are_listed_once_and_add_up() -> None:
+    def of(name: str, month: datetime | None, usd: float | None, grants: float = 0.05) -> JudgedPromise:
+        row = PromiseRow(name, "99 %", "98 %", "", "", judge_share(wilson_interval(0, 40), 0.99), (), "a share", usd, LAST)
+        return JudgedPromise(PROMISES[0], row, "log", grants, month)
+
+    listed = [of("availability in 2026-09", LAST - timedelta(days=40), 10.0), of("availability in 2026-10", LAST, 20.0)]
+    listed += [of("time to recover", None, 5.0), of("support response", None, 5.0)]
+    credits = claimed_credits(listed)
+    assert [names for names, *_ in credits] == [
+        "availability in 2026-09",
+        "availability in 2026-10",
+        "time to recover and support response",
+    ]
+    assert total_credit(listed) == sum(usd or 0 for *_, usd in credits) == 35.0
+    assert total_credit([*listed, of("availability in 2026-08", LAST - timedelta(days=70), None)]) is None and total_credit([]) is None

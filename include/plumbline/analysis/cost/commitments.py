@@ -24,6 +24,7 @@ from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics.units import exact
 
 _DAY = timedelta(days=1)
+DAYS_A_MONTH = 365.25 / 12
 USE = "Used: hours that trials held, or `committed.used` of the contract: other uses are not seen."
 
 
@@ -40,7 +41,8 @@ class OtherPrice:
 @dataclass(frozen=True)
 class Commitment:
     """A reserved price of a contract on the day `on`. Hours are of whole instances; `unused` ones passed. `renew_below`: USD an hour, None
-    without a declared used hour (`used_declared`) that passed; `against`: the cheapest other price. `renewed`: until when the next one goes."""
+    without a declared used hour (`used_declared`) that passed; `against`: the cheapest other price. `renewed`: until when the next one goes.
+    `accelerators`: of an instance, 0 of CPUs. `used_share`: of the passed hours of declared use, None without any."""
 
     contract: str
     providers: tuple[str, ...]
@@ -59,6 +61,16 @@ class Commitment:
     against: OtherPrice | None
     renewed: date | None
     used_declared: bool
+    accelerators: int = 0
+    used_share: float | None = None
+
+    @property
+    def renewing_usd(self) -> float | None:
+        """What renewing at this price saves a month of mean length against the other price, negative if it costs more; None where that is unknown."""
+        days = (self.until - self.since).days
+        if self.renew_below is None or not days:
+            return None
+        return (self.renew_below - self.usd_per_hour) * self.reserved_h / days * DAYS_A_MONTH
 
     @property
     def running(self) -> bool:
@@ -110,6 +122,8 @@ def commitments(
                 None if best is None else best[1],
                 max(filter(None, following), default=None),
                 known_passed > 0,
+                0 if own[0].accelerator.kind == "cpu" else own[0].accelerator.count,
+                float(known_used / known_passed) if known_passed else None,
             )
         )
     return tuple(found)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from plumbline.findings import Reconciliation, provider_finding
-from plumbline.findings.types.base import register
+from plumbline.findings.types.base import Step, register
 from plumbline.findings.types.price_change import AboutMoney
 from plumbline.results.finding import Finding
-from plumbline.words.commitments import end_text, renewal_text
+from plumbline.words.commitments import end_text, renewal_text, renewal_verdict
 
 if TYPE_CHECKING:
     from plumbline.analysis.cost.commitments import Commitment
@@ -26,6 +27,12 @@ class EndingCommitment(AboutMoney):
     advice = "Renew or let end the reservation of"
     resolved_if = "renewed, or left to end"
 
+    def cause(self, finding: Finding) -> str:
+        return f"{finding.provider}: {finding.title}"
+
+    def looks(self, finding: Finding) -> list[Step]:
+        return [("plumbline cost commitments", "hours reserved, used and ahead, and the price below which renewing pays")]
+
 
 def reconcile_commitments(
     provider: str, found: Sequence[Commitment], open_findings: Sequence[Finding], expires_within_s: float, simulated: bool
@@ -35,8 +42,8 @@ def reconcile_commitments(
     own = {f"{EndingCommitment.subject}{c.contract} until {c.until}": c for c in found if c.providers[0] == provider}
     limit = timedelta(seconds=expires_within_s)
     near = {s: c for s, c in own.items() if c.running and not c.renewed and c.until - c.on <= limit}
-    opened = tuple(
-        provider_finding(
+    now = {
+        subject: provider_finding(
             provider,
             "price",
             subject,
@@ -45,16 +52,20 @@ def reconcile_commitments(
             severity="warn",
             title=f"reserved hours of {c.contract} end on {c.until}",
             explanation=_explanation(c),
+            consequence=renewal_verdict(c),
             simulated=simulated,
         )
         for subject, c in near.items()
-        if subject not in known
-    )
+    }
     over = {
         s: f"resolved: end {end_text(own[s])}" if s in own else "resolved: no such hours are declared" for s in known.keys() - near.keys()
     }
+    again = {s: replace(now[s], since=known[s].since, state=known[s].state) for s in near if s in known}
     return Reconciliation(
-        opened, resolved=tuple((known[s], why) for s, why in over.items()), unchanged=tuple(known[s] for s in near if s in known)
+        tuple(finding for subject, finding in now.items() if subject not in known),
+        tuple(finding for subject, finding in again.items() if finding.consequence != known[subject].consequence),
+        tuple((known[s], why) for s, why in over.items()),
+        tuple(known[s] for s, finding in again.items() if finding.consequence == known[s].consequence),
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from plumbline.findings.types.base import register
-from plumbline.findings.types.cause import cause_name, pooled_verdict
+from plumbline.findings.types.base import Step, register
+from plumbline.findings.types.cause import about_providers, cause_name, pooled_verdict
 from plumbline.findings.types.environment import EnvironmentFinding
 from plumbline.results.finding import Finding
 
@@ -18,6 +18,9 @@ class SharedChange(EnvironmentFinding):
 
     def cause(self, finding: Finding) -> str:
         return cause_name(finding)
+
+    def about(self, finding: Finding) -> list[Step]:
+        return about_providers(finding, super().about(finding))
 
     def consequence(self, finding: Finding, caused: bool) -> str:
         return pooled_verdict(finding)

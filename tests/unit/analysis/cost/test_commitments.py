@@ -13,6 +13,8 @@ from plumbline.analysis.cost.commitments import USE, Commitment, commitments
 from plumbline.analysis.cost.invoice import HeldSpan
 from plumbline.declarations import Contract, Provider
 from plumbline.findings import Reconciliation
+from plumbline.findings.headline import headline
+from plumbline.findings.types import type_of
 from plumbline.findings.types.commitment import reconcile_commitments
 from plumbline.results.finding import Finding
 from plumbline.words.commitments import end_text, renewal_text
@@ -161,6 +163,23 @@ def test_a_finding_names_money_only_with_declared_use_and_says_which_use_is_seen
     used = price("2026-01-01", "2027-01-01", instances=1, used={"2026-11": 360})
     (known,) = reconciled("2026-12-02T00:00", contract(used)).opened
     assert "renewing pays below 4.00 USD/h" in known.explanation and USE in known.explanation
+
+
+def test_a_finding_says_what_is_paid_how_much_is_used_and_whether_to_renew() -> None:
+    """November: 180 of 720 h used of an instance at 5.00 USD/h. On demand here 8.00 · 0.25 = 2.00 USD/h, so that renewing costs 3.00 USD more an
+    hour: 3 · 24 · 30.44 = 2,191 USD a month. With 540 h used 8.00 · 0.75 = 6.00: renewing saves 730 USD."""
+    for used, said in (
+        (180, "25 % used: do not renew at this price, it costs about 2,200 USD a month more than"),
+        (540, "75 % used: renew, it saves about 730 USD a month against"),
+    ):
+        terms = contract(price("2026-01-01", "2027-01-01", instances=1, used={"2026-11": used}))
+        (opened,) = reconciled("2026-12-02T00:00", terms).opened
+        assert f"north: reserved hours of neo end on 2027-01-01: pays 5.00 USD/h, {said}" in headline(opened)
+        assert opened.since is not None and "since" not in headline(opened)
+        assert [command for command, _ in type_of(opened).steps(opened)][1] == "plumbline cost commitments"
+        changed = contract(price("2026-01-01", "2027-01-01", instances=1, used={"2026-11": 720}))
+        (continued,) = reconciled("2026-12-03T00:00", changed, known=(opened,)).continued
+        assert "100 % used" in continued.consequence and (continued.finding_id, continued.since) == (opened.finding_id, opened.since)
 
 
 def test_a_second_contract_of_other_hours_is_no_renewal() -> None:
