@@ -91,6 +91,9 @@ def test_every_action_that_a_type_offers_ends_well(archive: Archive) -> None:
     for name, finding in examples(archive).items():
         keep(archive, finding)
         view = archive.finding(finding.finding_id)
+        shown = finding_page(archive, declared, finding.finding_id, NOW).commands
+        verbs = {words[2] for _, command in shown if (words := command.split())[:2] == ["plumbline", "findings"]}
+        assert verbs - {"claim"} == set(possible_actions(declared, view)) - {"rerun"}, (name, verbs)
         for action in possible_actions(declared, view):
             again = replace(finding, finding_id=f"{finding.finding_id[:6]}{tried:06x}")
             keep(archive, again)

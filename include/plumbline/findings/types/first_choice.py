@@ -22,6 +22,7 @@ class FirstChoice(FindingType):
     noun = "changed first choice"
     accepting = "first_choice"
     accept_label = "Accept the first choice"
+    resolved_if = "the team stays"
     reject_label = "Reject: the team stays for now"
     accepted_as = "FIRST CHOICE"
     members_title = "eligible, best first"

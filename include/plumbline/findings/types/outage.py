@@ -9,7 +9,7 @@ from typing import cast, get_args
 from plumbline.declarations.promises.judging.evidence import Outage
 from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.findings import Reconciliation, provider_finding
-from plumbline.findings.types.base import register
+from plumbline.findings.types.base import Step, register
 from plumbline.findings.types.failed_launches import FailedLaunches
 from plumbline.metrics.formatting import common_scale, format_name
 from plumbline.results.availability_check import AvailabilityCheck
@@ -26,6 +26,9 @@ class OutageFinding(FailedLaunches):
     usual = False
     noun = "outage"
     advice = "Claim from, or ask,"
+
+    def looks(self, finding: Finding) -> list[Step]:
+        return [(f"plumbline availability {finding.provider}", "its checks by month, and every outage")]
 
     @classmethod
     def of(cls, watch: WatchKind) -> str:

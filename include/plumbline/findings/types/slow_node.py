@@ -24,6 +24,7 @@ class SlowNode(FailedLaunches):
     usual = False
     noun = "slow node"
     advice = "Return a node to"
+    resolved_if = "returned or repaired, or a false alarm"
 
 
 CAMPAIGNS = 3
