@@ -23,8 +23,8 @@ from plumbline.results.finding import OPEN_STATES, gravity
 
 Sort = Literal["cost", "gain", "move"]
 """An open finding that costs, one that saves, and a move that would save."""
-Ends = Literal["baseline", "price", "first_choice", "repair", "move"]
-"""What ends a row: accepting the new baseline, the price or the first choice, a repair, or moving the workload."""
+Ends = Literal["baseline", "price", "first_choice", "log", "repair", "move"]
+"""What ends a row: accepting the new baseline, the price, the first choice or the log, a repair, or moving the workload."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from plumbline.archive import Archive, FindingView
 from plumbline.findings.cause import witnesses
 from plumbline.findings.headline import headline
-from plumbline.findings.monthly_cost import MonthlyCost
 from plumbline.findings.types import type_of
 from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.results.finding import FLEET, OPEN_STATES, SEVERITIES, UNREADABLE_ERRORS, Finding, gravity
@@ -21,6 +20,7 @@ from plumbline.results.stored import read_finding
 
 if TYPE_CHECKING:
     from plumbline.answers.ledger import Ledger
+    from plumbline.findings.monthly_cost import MonthlyCost
 
 MAX_OPEN_FINDINGS = 500
 
