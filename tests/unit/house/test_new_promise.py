@@ -120,7 +120,10 @@ def test_a_new_promise_is_declared_judged_shown_reported_and_claimed_from_one_fi
     assert "maintenance length 2.00 h" in shown["provider"] and "Contract none declared" not in shown["provider"]
     assert "Maintenance length at most 2.00 h 0 of 3 windows within it" in " ".join(shown["page"].split())
     assert "Maintenance length: promised at most 2.00 h" in shown["claimable"]
-    assert "Your promise of maintenance length is broken" in shown["letter"] and "Credit for maintenance length: 10 % of the month's bill" in shown["letter"]
+    assert (
+        "Your promise of maintenance length is broken" in shown["letter"]
+        and "Credit for maintenance length: 10 % of the month's bill" in shown["letter"]
+    )
 
 
 def test_without_its_file_the_promise_is_no_field(site: Path) -> None:
