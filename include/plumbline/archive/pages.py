@@ -35,7 +35,7 @@ from plumbline.archive.schema import (
     SeriesCampaign,
     Trial,
 )
-from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, outcomes_by, trial_view
+from plumbline.archive.trials import ACCEPTANCE, EFFECTIVE, USABLE, in_series_campaigns, outcomes_by, trial_view
 from plumbline.results.finding import FLEET, OPEN_STATES, FindingKind, FindingState, Severity
 from plumbline.results.sample import no_usable_trial
 from plumbline.results.stored import DecisionView, FindingView
@@ -333,10 +333,6 @@ def campaigns_page(session: Session, after: str | None = None, limit: int = 20, 
     query = where_within(select(Campaign), Campaign.planned_at, between)
     order = (Campaign.planned_at.desc(), Campaign.campaign_id.desc())
     return page_after(session, query, order, after, limit, partial(view_of, CampaignHead), f'the archive has no campaign "{after}"')
-
-
-ACCEPTANCE = "acceptance of "
-"""How the reason of a campaign begins that measured each node of the provider that follows."""
 
 
 def acceptance_campaigns(session: Session, provider: str | None = None) -> list[CampaignHead]:

@@ -164,14 +164,21 @@ def is_empty(session: Session) -> bool:
     return not session.scalar(select(or_(*(select(table).exists() for table in (Campaign, Finding, Quarantined)))))
 
 
+ACCEPTANCE = "acceptance of "
+"""How the reason of a campaign begins that measured each node of the provider that follows."""
+
+
 def newest_campaign(session: Session) -> str | None:
-    """The campaign that was planned last of those that hold more than imported series; None if there is none."""
+    """The monthly campaign that was planned last; without one the last of the others, an acceptance of nodes only where there is nothing else.
+    Those with imported series alone do not count. None if there is none."""
     own = (
         select(SeriesCampaign.series_key)
         .join(Series, Series.series_key == SeriesCampaign.series_key)
         .where(SeriesCampaign.campaign_id == Campaign.campaign_id, Series.source != "imported")
     )
-    query = select(Campaign.campaign_id).where(own.exists()).order_by(Campaign.planned_at.desc(), Campaign.campaign_id.desc())
+    # A rerun of one workload and an acceptance of nodes answer a question of their own, not how the providers stand.
+    rank = case((Campaign.campaign_id.like("____-__"), 0), (Campaign.reason.startswith(ACCEPTANCE, autoescape=True), 2), else_=1)
+    query = select(Campaign.campaign_id).where(own.exists()).order_by(rank, Campaign.planned_at.desc(), Campaign.campaign_id.desc())
     return session.scalars(query.limit(1)).first()
 
 

@@ -66,6 +66,8 @@ def accept(
 
     Exit code 4 if there is one, 6 if none goes back and some were not measured."""
     if last:
+        if (nodes, workload, campaign, rounds, file) != ("all", None, None, None, None):
+            fail("--last measures nothing; expected no other option but --json with it")
         _show_last(provider, as_json)
     if nodes != "all" and not (nodes.isdigit() and int(nodes) > 0):
         fail(f'--nodes "{nodes}"; expected all, or a number of nodes such as 8')

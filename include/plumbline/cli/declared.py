@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from plumbline.archive import Archive
 
 Campaign = Annotated[
-    str | None, typer.Argument(help="campaign id, or how it begins; the newest one if left out", callback=completed("campaign"))
+    str | None,
+    typer.Argument(
+        help="campaign id, or how it begins; the newest monthly one if left out, else the newest", callback=completed("campaign")
+    ),
 ]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from plumbline.analysis.node_acceptance import PAIR_METRICS, FleetVerdict, Node, absolute_limits, judge_fleet, with_pairs
 from plumbline.answers.findings import readable_findings
 from plumbline.archive import Archive, open_archive
-from plumbline.archive.pages import ACCEPTANCE
+from plumbline.archive.trials import ACCEPTANCE
 from plumbline.declarations import Criterion, Declarations, Provider, installation_paths
 from plumbline.declarations.promises.judging.launches import PROVIDER_FAULTS
 from plumbline.declarations.promises.speed_floors import SpeedFloors

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from plumbline.archive import Archive
-from plumbline.archive.pages import ACCEPTANCE
+from plumbline.archive.trials import ACCEPTANCE
 from plumbline.declarations import Declarations
 from plumbline.presentation.acceptances import Acceptance, DeliveryView, delivery_view
 from plumbline.workflows.accept_nodes import acceptance_verdict

@@ -101,3 +101,23 @@ def test_a_document_that_no_longer_holds_is_said(archive: Archive) -> None:
         connection.commit()
         with pytest.raises(InvalidResult, match="does not hold"):
             archive.imported(result().trial_id)
+
+
+def test_the_newest_campaign_is_a_monthly_one_and_an_acceptance_only_where_there_is_nothing_else(archive: Archive) -> None:
+    """A rerun of one workload, or a measurement of each node, answers a question of its own."""
+    later = iter(range(1, 9))
+
+    def record(campaign: str, reason: str = "test") -> None:
+        planned = trial(campaign=campaign, planned_at=PLANNED + timedelta(days=next(later)))
+        archive.record(document(planned.model_copy(update={"reason": reason})), uri="file:///store")
+
+    record("accept-20251126", "acceptance of lab-2core")
+    assert archive.newest_campaign() == "accept-20251126"
+    record("rerun-20251127")
+    record("accept-20251128", "acceptance of lab-2core")
+    assert archive.newest_campaign() == "rerun-20251127"
+    record("2025-12")
+    record("rerun-20251202")
+    assert archive.newest_campaign() == "2025-12"
+    record("2026-01")
+    assert archive.newest_campaign() == "2026-01"

@@ -84,13 +84,9 @@ class ResponsePromise(Promise[float]):
         counted = {began for began, *_ in checked}
         longer = [(o.began, (o.ended or now) - timedelta(seconds=every_s)) for o in measured if o.began not in counted]
         longer = [span for span in longer if is_late(span)]
-        tries, kept, late, disputed = (
-            self.one_each([e for e in listed if e not in unknown], now),
-            0,
-            list[tuple[datetime, tuple[str, ...]]](),
-            0,
-        )
-        for one in tries:
+        late: list[tuple[datetime, tuple[str, ...]]] = []
+        kept = disputed = 0
+        for one in self.one_each([e for e in listed if e not in unknown], now):
             span = (one.began, one.ended or now)
             if is_late(span):
                 late.append((one.began, one.entry_ids))
