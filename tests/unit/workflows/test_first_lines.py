@@ -31,7 +31,10 @@ from plumbline.workflows.alert import alert_of, build_digest
 from plumbline.workflows.report import write_files
 
 pytestmark = pytest.mark.full
-RISE, MOVES = "borealis-eu-h100 raised its price 30 % on 1 September 2026", "platform moves to aurora-us-h100, product to cirrus-eu-h100"
+RISE, MOVES = (
+    "borealis-eu-h100 raised its price 30 % on 1 September 2026",
+    "aurora-us-h100 leads for platform, cirrus-eu-h100 leads for product",
+)
 
 
 @pytest.fixture(scope="module")
