@@ -353,8 +353,8 @@ def test_each_kind_of_judged_thing_is_returned_by_a_judge() -> None:
         and any(getattr(part, "name", getattr(getattr(part, "target", None), "id", "")) == "judgement" for part in each.body)
     }
     shown = {name for tried in TRIED.values() for make in (*tried.gaps.values(), tried.met) if make for name in _judged_types(make())}
-    # The workflow's record carries the judgement of `judge_invoice`.
-    assert judged - shown == {"InvoiceResult"}
+    # The workflow's record carries the judgement of `judge_invoice`, the page's view that of `judge_delivery`.
+    assert judged - shown == {"InvoiceResult", "DeliveryView"}
 
 
 @given(st.lists(st.one_of(st.none(), st.just(0.0), st.just(math.nan)), max_size=5), st.integers(0, 5))

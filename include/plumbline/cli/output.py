@@ -67,7 +67,7 @@ def marked(template: str, *values: object) -> Text:
 
 def beside(label: Text, text: Text) -> None:
     """A line that begins with a label; on a terminal, or below 100 columns, what does not fit goes on below the text, not below the label.
-    Elsewhere it stays one line, for `grep`."""
+    Elsewhere it stays one line, which can be searched."""
     if not (out.is_terminal or out.width < _NARROW):
         out.print(Text.assemble(label, text))
         return

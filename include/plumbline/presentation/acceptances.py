@@ -13,7 +13,7 @@ from plumbline.words.acceptance import judge_delivery, lacking_of, network_text,
 
 
 @dataclass(frozen=True)
-class Acceptance:
+class RecordedAcceptance:
     """One campaign that measured each node of a provider."""
 
     campaign_id: str
@@ -61,7 +61,7 @@ class DeliveryView:
         return sum(node.verdict == ORDER[0] for node in self.nodes)
 
 
-def delivery_view(provider: str, simulated: bool, acceptances: Sequence[Acceptance]) -> DeliveryView:
+def delivery_view(provider: str, simulated: bool, acceptances: Sequence[RecordedAcceptance]) -> DeliveryView:
     """Of at least one acceptance, newest first."""
     newest, earlier = acceptances[0], [(one.campaign_id, {v.node.name: v.text for v in one.fleet.nodes}) for one in acceptances[1:]]
     nodes = [

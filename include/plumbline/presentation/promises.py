@@ -27,11 +27,13 @@ def format_share(share: Proportion) -> str:
 
 def claimed_credits(broken: Iterable[JudgedPromise]) -> list[tuple[str, str, float | None]]:
     """The credits that a claim lists, each once: what for, in words, and in USD, None where that is unknown. A breach of a month earns its own; one of
-    other promises earns the contract's `credit` for a month's bill once, however many are broken in it."""
-    listed: dict[tuple[object, ...], tuple[list[str], str, float | None]] = {}
-    for each in broken:
-        month = each.month or (each.row.last and month_span(each.row.last)[0])
-        key = (each.row.name,) if each.month is not None else (month, each.grants)
+    other promises earns the contract's `credit` for a month's bill once, however many are broken in it. One without a date, such as of the share of
+    launches, is of the last month in which another one broke, so that nothing is claimed twice."""
+    every, listed = list(broken), dict[tuple[object, ...], tuple[list[str], str, float | None]]()
+    newest = max((each.row.last for each in every if each.month is None and each.row.last is not None), default=None)
+    for each in every:
+        last = each.row.last or newest
+        key = (each.row.name,) if each.month is not None else (last and month_span(last)[0], each.grants)
         names, _, _ = listed.setdefault(key, ([], each.row.credit, each.row.usd))
         names.append(each.row.name)
     return [(join_words(names), text, usd) for names, text, usd in listed.values()]
