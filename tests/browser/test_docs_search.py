@@ -138,7 +138,7 @@ QUESTIONS = {
     "trial failed": ["operate", "reliability"],
     "multi node training": ["declare-a-workload", "clusters", "your-own-training"],
 }
-"""What somebody types, and the pages of which any answers it: written down before the search was tried with them."""
+"""What a person types, and the pages of which any answers it: written down before the search was tried with them."""
 _SEARCH = "words => words.map(word => Search._performSearch(...Search._parseQuery(word)).reverse().map(found => found[0] + found[2]))"
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import cached_property
 from typing import Literal
 
 from plumbline.analysis.campaign_data import MonthlyTotal, sum_monthly
 from plumbline.analysis.decisions.savings import Savings, Switch
-from plumbline.answers.costed_findings import CostedFinding, costed_findings
-from plumbline.archive import Archive, FindingView
-from plumbline.declarations import Declarations
+from plumbline.answers.costed_findings import CostedFinding
 from plumbline.findings.cause import witnesses
 from plumbline.findings.headline import headline
 from plumbline.findings.types import type_of
@@ -67,7 +66,11 @@ class Ledger:
 
     def change_of(self, finding_id: str) -> float | None:
         """What the finding's own row says: USD a month more, negative if less; None without a price, or where another row has it."""
-        return next((row.change for row in self.rows if row.row_id == finding_id), None)
+        return self._changes.get(finding_id)
+
+    @cached_property
+    def _changes(self) -> dict[str, float | None]:
+        return {row.row_id: row.change for row in self.rows}
 
     def total(self, simulated: bool | None = None) -> MonthlyTotal:
         """The sum of the findings' rows: of simulated or of measured ones. By default of measured ones, with simulated ones apart, and of
@@ -76,11 +79,6 @@ class Ledger:
         rehearsal = all(row.simulated for row in own)
         month = sum_monthly(row.change for row in own if row.simulated is (rehearsal if simulated is None else simulated))
         return month if simulated is not None or rehearsal else replace(month, apart=self.total(simulated=True).lost)
-
-
-def ledger(archive: Archive, declared: Declarations, views: Sequence[FindingView], savings: Savings | None = None) -> Ledger:
-    """The ledger of these findings, of which those that are open count, and of these moves."""
-    return ledger_of(costed_findings(archive, declared, views).values(), savings)
 
 
 def ledger_of(entries: Iterable[CostedFinding], savings: Savings | None = None) -> Ledger:

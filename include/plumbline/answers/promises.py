@@ -93,9 +93,11 @@ def provider_promises(archive: Archive, declared: Declarations, name: str) -> Pr
     if provider is not None:
         priced, volumes = with_effective_prices(provider, archive.prices(name)), declared.alerts.volumes_of(name)
         judged = [
-            each if each.grants is None or not each.broken else each.credited(credit_of(each.grants, priced, volumes, each.month or now))
+            each if each.grants is None or not each.broken else each.credited(credit_of(each.grants, priced, volumes, each.billed(now)[0]))
             for each in judged
         ]
+        ends = [each.last_claim(sla.claim_within, now) if each.broken else None for each in judged]
+        judged = [replace(each, lapsed=end is not None and now >= end) for each, end in zip(judged, ends, strict=True)]
     refusals = tuple(o for o in (asked.outages if asked else ()) if o.whose == "provider")
     return ProviderPromises(name, launches, tuple(judged), log, outages, refusals, contradicted)
 

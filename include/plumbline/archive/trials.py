@@ -37,6 +37,7 @@ from plumbline.archive.schema import (
     Trial,
 )
 from plumbline.results import HeldPart, Reason, ResultDocument, Status, bounded_json
+from plumbline.results.sample import is_monthly
 
 EFFECTIVE = ~select(Correction.trial_pk).where(Correction.corrects == Trial.id).exists()
 """Condition: no correction replaced the attempt."""
@@ -177,9 +178,10 @@ def newest_campaign(session: Session) -> str | None:
         .where(SeriesCampaign.campaign_id == Campaign.campaign_id, Series.source != "imported")
     )
     # A rerun of one workload and an acceptance of nodes answer a question of their own, not how the providers stand.
-    rank = case((Campaign.campaign_id.like("____-__"), 0), (Campaign.reason.startswith(ACCEPTANCE, autoescape=True), 2), else_=1)
-    query = select(Campaign.campaign_id).where(own.exists()).order_by(rank, Campaign.planned_at.desc(), Campaign.campaign_id.desc())
-    return session.scalars(query.limit(1)).first()
+    last = (Campaign.reason.startswith(ACCEPTANCE, autoescape=True), Campaign.planned_at.desc(), Campaign.campaign_id.desc())
+    query = select(Campaign.campaign_id).where(own.exists()).order_by(*last)
+    named_so = session.scalars(query.where(Campaign.campaign_id.like("____-__")))  # by a month, or "test-01"
+    return next(filter(is_monthly, named_so), None) or session.scalars(query.limit(1)).first()
 
 
 def series_campaigns(

@@ -38,9 +38,9 @@ def declared_providers(declared: Declarations, names: Iterable[str]) -> list[Pro
     return [declared.providers[name] for name in chosen]
 
 
-def known_provider(name: str, declared: Declarations, archive: Archive) -> None:
-    """Exit code 2 for a provider that is neither declared nor in the archive."""
-    known = {*declared.providers, *archive.provider_names()}
+def known_provider(name: str, declared: Declarations | None, archive: Archive) -> None:
+    """Exit code 2 for a provider that is neither declared nor in the archive. `declared`: None where they cannot be read."""
+    known = {*(declared.providers if declared is not None else ()), *archive.provider_names()}
     if name not in known:
         fail(unknown_name("provider", name, known))
 

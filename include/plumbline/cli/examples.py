@@ -75,13 +75,13 @@ EXAMPLES = {
         f"findings snooze {_ID} --until 14d --why 'fixed this week'", "plumbline findings snooze FINDING --until now ends it"
     ),
     "findings resolve": Example(
-        f"findings resolve {_ID} --why 'node replaced'", "plumbline findings reopen FINDING --why REASON takes it back"
+        f"findings resolve {_ID} --why 'node replaced'", "plumbline findings: what is still open; what shows again is a new finding"
     ),
     "findings accept": Example(
         f"findings accept {_ID} --why 'new driver stays'", "plumbline findings reopen FINDING --why REASON takes it back"
     ),
     "findings reject": Example(f"findings reject {_ID} --why 'ticket 4711'", "plumbline evidence export FINDING: what the provider needs"),
-    "findings reopen": Example(f"findings reopen {_ID} --why 'seen again'", "plumbline findings show FINDING: its history"),
+    "findings reopen": Example(f"findings reopen {_ID} --why 'accepted too early'", "plumbline findings show FINDING: its history"),
     "findings claim": Example(
         f"findings claim {_ID}", "read the letter, send it with its pack · plumbline log ticket PROVIDER: note the claim"
     ),

@@ -15,12 +15,13 @@ from rich.text import Text
 from plumbline import workflows
 from plumbline.answers.compared_series import compared_series
 from plumbline.archive import FindingView
+from plumbline.cli.declared import known_provider
 from plumbline.cli.exit_status import BROKEN, FAILED, OK
-from plumbline.cli.output import SEVERITY_STYLES, Json, beside, clear_errors, completed, emit, fail, marked, out, read_archive
+from plumbline.cli.output import SEVERITY_STYLES, Json, beside, clear_errors, completed, emit, marked, out, read_archive
 from plumbline.declarations import DeclarationError, Declarations, load
 from plumbline.findings.compared import Compared
 from plumbline.findings.headline import one_per_headline
-from plumbline.metrics.formatting import capitalize_first, format_count, format_money, unknown_name
+from plumbline.metrics.formatting import capitalize_first, format_count, format_money
 from plumbline.presentation.findings_inbox import count_severities, group_findings, inbox_view
 from plumbline.results import InvalidResult
 from plumbline.results.finding import OPEN_STATES, SYMBOLS, FindingState, gravity
@@ -52,9 +53,7 @@ def list_findings(settled: Settled = False, provider: Of = None, verbose: Verbos
         views = archive.findings(None if settled else OPEN_STATES)
         declared = _declared()
         if provider is not None:
-            names = {*archive.provider_names(), *(declared.providers if declared else ())}
-            if provider not in names:
-                fail(unknown_name("provider", provider, names))
+            known_provider(provider, declared, archive)
             views = [view for view in views if provider in view.providers]
         compared = Compared(0, 0) if views else compared_series(archive, provider)
         from plumbline.answers.costed_findings import costed_findings  # with statistics, which an empty list does not wait for

@@ -98,8 +98,7 @@ def severity_order(views: Iterable[FindingView]) -> list[int]:
 def group_findings(views: Sequence[FindingView], costs: Mapping[str, MonthlyCost], ledger: Ledger | None = None) -> tuple[InboxGroup, ...]:
     """`costs`: by finding id, what each alone costs a month or grants once, for its headline; `ledger`: the amounts that add up, None for a
     reader without access to money."""
-    rows = {} if ledger is None else {row.row_id: row.change for row in ledger.rows}
-    items = [_item(view, costs.get(view.finding_id), rows.get(view.finding_id)) for view in views]
+    items = [_item(v, costs.get(v.finding_id), None if ledger is None else ledger.change_of(v.finding_id)) for v in views]
     witness_of = witnesses(item.finding for item in items if item.finding is not None)
     groups: list[list[InboxItem]] = []
     for item in items:

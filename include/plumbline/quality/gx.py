@@ -34,7 +34,7 @@ def page_of(result: object) -> str:
 
 @cache
 def _page_view() -> DefaultJinjaPageView:
-    """Made once: each one compiles its templates anew, which takes as long as all checks of a suite."""
+    """Made once: each one compiles its templates again, which takes as long as all checks of a suite."""
     return DefaultJinjaPageView()
 
 
@@ -67,5 +67,5 @@ def _configuration(expectation: Any) -> Any:
     return _last.configuration
 
 
-# The library makes an expectation's configuration anew for each argument that it reads from it: a third of the time of a suite.
+# The library makes an expectation's configuration again for each argument that it reads from it: a third of the time of a suite.
 Expectation.configuration = property(_configuration)

@@ -22,10 +22,10 @@ from plumbline.findings import Reconciliation
 from plumbline.findings.campaign import findings_of
 from plumbline.findings.reconcile import reconcile
 from plumbline.findings.types import about_facts, about_speed
-from plumbline.findings.types.silence import campaign_deadline, is_complete, is_monthly, missing_series_findings
+from plumbline.findings.types.silence import campaign_deadline, is_complete, missing_series_findings
 from plumbline.findings.types.unusable_workload import UnusableWorkload, unusable_workload_finding
 from plumbline.results.finding import FLEET, Finding
-from plumbline.results.sample import Series
+from plumbline.results.sample import Series, is_monthly
 from plumbline.words.drift import format_effect, format_repeats_needed
 from plumbline.workflows.baseline_decision import undecided_findings
 from plumbline.workflows.causes import review_causes, unsettled_witnesses

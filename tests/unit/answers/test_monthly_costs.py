@@ -9,7 +9,8 @@ from pathlib import Path
 from tests.data.result_documents import PLANNED, document, trial
 
 from plumbline.answers.campaign_history import campaign_history
-from plumbline.answers.ledger import ledger
+from plumbline.answers.costed_findings import costed_findings
+from plumbline.answers.ledger import ledger_of
 from plumbline.answers.monthly_costs import monthly_cost_of, monthly_costs
 from plumbline.archive import open_archive
 from plumbline.declarations import Declarations, load
@@ -58,7 +59,7 @@ def test_a_gain_does_not_pay_for_a_loss_and_every_reader_gets_the_same_amount(tm
         costs = monthly_costs(archive, known, views)
         history, _ = campaign_history(archive, known, "2025-11")
         shown = overview(archive, known, tmp_path, PLANNED + timedelta(days=1))
-        found = ledger(archive, known, views)
+        found = ledger_of(costed_findings(archive, known, views).values())
         assert costs.keys() == {"slow", "fast"}, "one that cannot be read has no amount"
         assert costs["slow"] == monthly_cost_of(archive, known, archive.finding("slow"))
     total = found.total()

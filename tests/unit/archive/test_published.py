@@ -118,6 +118,8 @@ def test_the_newest_campaign_is_a_monthly_one_and_an_acceptance_only_where_there
     assert archive.newest_campaign() == "rerun-20251127"
     record("2025-12")
     record("rerun-20251202")
+    record("test-01")
+    record("2025-13")
     assert archive.newest_campaign() == "2025-12"
     record("2026-01")
     assert archive.newest_campaign() == "2026-01"

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from tests.fakes.labs import CHEAP, FAST, measure, serve, spread, team, world
 
-from plumbline.answers.ledger import ledger
+from plumbline.answers.costed_findings import costed_findings
+from plumbline.answers.ledger import ledger_of
 from plumbline.answers.monthly_costs import headlines
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations
@@ -175,7 +176,7 @@ def test_one_price_in_two_regions_of_a_cloud_is_one_story_accepted_once(measured
     lines = headlines(measured, declared, views)
     told = f"local raised its price 30 % on {day}: costs use the accepted price until you accept the new one, about 880 USD a month more"
     assert len(views) == 2 and set(lines.values()) == {told}, "0.6 USD/h more in 730 h on each of two"
-    assert ledger(measured, declared, views).total().lost == pytest.approx(2 * 730 * 0.6)
+    assert ledger_of(costed_findings(measured, declared, views).values()).total().lost == pytest.approx(2 * 730 * 0.6)
     ((witness, lead),) = unsettled_witnesses(measured).items()
     (group,) = group_findings(views, {view.finding_id: MonthlyCost(876.0, "") for view in views})
     assert {witness, lead} == lines.keys() and len(group.siblings) == 1

@@ -25,7 +25,7 @@ from plumbline.airflow.tasks.review import note
 from plumbline.alerts import render
 from plumbline.answers.availability_histories import availability_histories
 from plumbline.answers.claims import claimable
-from plumbline.answers.monthly_costs import headlines
+from plumbline.answers.monthly_costs import headlines, monthly_costs
 from plumbline.answers.promises import provider_promises
 from plumbline.archive import Archive, open_archive
 from plumbline.cli.app import app
@@ -40,7 +40,7 @@ from plumbline.findings.types import type_of
 from plumbline.metrics.proportions import wilson_interval
 from plumbline.presentation.availability import availability_view
 from plumbline.presentation.finding_page import finding_page
-from plumbline.presentation.promises import claimed_credits, total_credit
+from plumbline.presentation.promises import claimed_credits, promise_totals, total_credit
 from plumbline.results.availability_check import AvailabilityCheck
 from plumbline.results.finding import Finding
 from plumbline.results.operations import LogEntry
@@ -391,3 +391,25 @@ def test_credits_of_a_letter_are_listed_once_and_add_up() -> None:
     ]
     assert total_credit(listed) == sum(usd or 0 for *_, usd in credits) == 35.0
     assert total_credit([*listed, of("availability in 2026-08", LAST - timedelta(days=70), None)]) is None and total_credit([]) is None
+
+
+def test_one_month_is_billed_on_every_surface_and_a_term_that_is_over_is_not_to_claim(archive: Archive) -> None:
+    """A promise that is about no month: its finding and its row take the bill of the month of the breach, at that month's price."""
+    declared = watched(claim_within="1s", credit="10%", support_response="1h")
+    turn = (LAST + timedelta(days=32)).replace(day=1)  # the begin of the present month
+    old, new = ({"purchase": "on_demand", "price": f"{usd} USD/h", "source": "a test"} for usd in (10, 50))
+    prices = [{**old, "since": "2020-01-01", "until": f"{turn:%Y-%m-%d}"}, {**new, "since": f"{turn:%Y-%m-%d}"}]
+    raised = provider(NAME, prices=prices).prices
+    declared = replace(declared, providers={**declared.providers, NAME: declared.providers[NAME].model_copy(update={"prices": raised})})
+    late = {**INCIDENT, "kind": "ticket", "answered": (LAST + timedelta(hours=5)).isoformat(), "solved": SOLVED}
+    for n in range(6):
+        log_operation(archive, declared, late | {"what": f"question {n}", "reference": f"47{n}"}, "ada")
+    judged = provider_promises(archive, declared, NAME)
+    (broken,) = [each for each in judged.judged if each.broken]
+    (view,) = archive.findings_of(NAME, unsettled=True)
+    assert broken.month is None
+    assert broken.row.usd == monthly_costs(archive, declared, [view])[view.finding_id].credit == 100.0
+    assert broken.lapsed and promise_totals([judged]).usd is None
+    assert promise_totals([judged]).text().startswith("1 broken, 1 of them too late to claim; ")
+    timely = replace(judged, judged=tuple(replace(each, lapsed=False) for each in judged.judged))
+    assert promise_totals([timely]).text().startswith("1 broken, 100.00 USD to claim; ")

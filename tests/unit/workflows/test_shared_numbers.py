@@ -287,7 +287,7 @@ MORE, LESS = r"\b(more|lost|costs?|raised)\b", r"\b(less|saves?|saved|saving)\b"
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surfaces]:
-    """A first campaign: nobody runs anywhere yet."""
+    """A first campaign: no team runs anywhere yet."""
     home, config = fleet.rehearsed(tmp_path_factory.mktemp("first"), months="2025-11..2025-11")
     (config / "alerts.yaml").write_text(yaml.safe_dump({"volumes": VOLUMES}))
     for team in (config / "teams").glob("*.yaml"):

@@ -10,7 +10,6 @@ from plumbline.findings.phrases import format_day
 from plumbline.findings.types.base import Step, register
 from plumbline.findings.types.failed_launches import FailedLaunches
 from plumbline.metrics.formatting import format_limit, format_money, format_percent
-from plumbline.metrics.time_spans import month_span
 from plumbline.results.finding import OPEN_STATES, Finding, PromisedCredit
 
 if TYPE_CHECKING:
@@ -68,8 +67,8 @@ def broken_promise_finding(provider: str, judged: JudgedPromise, claim_within_s:
     """Without money, which not every reader may see. `claim_within_s`: after the end of the month of the breach."""
     row, tries = judged.row, judged.row.tries
     last = row.last or now
-    begin, end = month_span(judged.month or last)
-    until = "" if claim_within_s is None else f"{end + timedelta(seconds=claim_within_s) - timedelta(microseconds=1):%Y-%m-%d}"
+    end = judged.last_claim(claim_within_s, now)
+    until = "" if end is None else f"{end - timedelta(microseconds=1):%Y-%m-%d}"
     measured = ""
     if tries.promised is not None and tries.share.ratio is not None:
         measured = f"{format_percent(tries.share.ratio, 3)} instead of {format_limit(tries.promised)}"
@@ -90,5 +89,5 @@ def broken_promise_finding(provider: str, judged: JudgedPromise, claim_within_s:
         explanation=noted,
         simulated=simulated,
         consequence=measured,
-        credit=PromisedCredit(judged.grants, f"{begin:%Y-%m}", until),
+        credit=PromisedCredit(judged.grants, f"{judged.billed(now)[0]:%Y-%m}", until),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
@@ -13,19 +12,13 @@ from plumbline.findings.types.base import register
 from plumbline.findings.types.missing_trials import MissingTrials
 from plumbline.metrics.formatting import shorten
 from plumbline.results.finding import Finding, Member, Severity, finding_id
-from plumbline.results.sample import Series
+from plumbline.results.sample import Series, is_monthly
 
 if TYPE_CHECKING:
     from plumbline.analysis.drift.comparison import Comparison
 
 GRACE = timedelta(hours=36)
 """Time from a campaign's first day to its completion: all slots are on that day, the last ones queue and retry."""
-_MONTHLY = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
-
-
-def is_monthly(campaign_id: str) -> bool:
-    """Whether every declared series takes part in the campaign."""
-    return _MONTHLY.fullmatch(campaign_id) is not None
 
 
 @register

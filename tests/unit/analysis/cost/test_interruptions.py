@@ -135,5 +135,5 @@ def test_a_decision_on_spot_ranks_by_the_time_that_is_paid_and_says_what_it_assu
     assert values["calm"] == pytest.approx(3.535 / 3600 / 3000 * 1e6)
     if rate == "0.1/h":
         assert values["spotty"] == pytest.approx(3.5 / 3600 / 3000 * 1e6 * FACTOR)
-    (told,) = [limitation_text(each) for each in decision.comparison.limitations if each.code == "expected_restarts"]
-    assert "spotty" in told and "dispatch log" in told and "calm" not in told
+    (line,) = [limitation_text(each) for each in decision.comparison.limitations if each.code == "expected_restarts"]
+    assert "spotty" in line and "dispatch log" in line and "calm" not in line

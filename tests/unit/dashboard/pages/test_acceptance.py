@@ -41,9 +41,9 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClie
 
 def test_page_and_command_say_which_node_goes_back_and_what_to_try_first(client: TestClient) -> None:
     page = Parsed(client.get("/acceptance").text)
-    told = CliRunner().invoke(app, ["accept", PROVIDER, "--last", "--json"])
+    printed = CliRunner().invoke(app, ["accept", PROVIDER, "--last", "--json"])
     (data,) = client.get("/acceptance.json").json()["deliveries"]
-    assert told.exit_code == 4 and json.loads(told.stdout) == data
+    assert printed.exit_code == 4 and json.loads(printed.stdout) == data
     assert (data["campaign_id"], data["judgement"]["verdict"], len(data["nodes"]), len(data["history"])) == ("accept-2", "broken", 4, 2)
     (bad,) = (node for node in data["nodes"] if node["verdict"] == "send back")
     row = page.one(f'tr[data-node="{bad["node"]}"]').text

@@ -81,8 +81,8 @@ def test_a_month_of_all_watched_providers_says_what_the_command_prints(
     monkeypatch.setenv("PLUMBLINE_ARCHIVE_URL", f"sqlite:///{tmp_path / 'archive.db'}")
     month = f"{BEGIN:%Y-%m}"
     data, page = client.get(f"/availability.json?month={month}").json(), Parsed(client.get(f"/availability?month={month}").text)
-    told = CliRunner().invoke(cli, ["availability", "--month", month, "--json"])
-    assert json.loads(told.stdout) == data
+    printed = CliRunner().invoke(cli, ["availability", "--month", month, "--json"])
+    assert json.loads(printed.stdout) == data
     (one,) = data["providers"]
     assert (one["provider"], one["simulated"], one["down_s"]) == ("simulated-2core", True, 3 * 3600.0)
     assert page.one("#summary").text == "1 of 1 watched provider was down, simulated-2core longest: 3.00 h."

@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 
 from plumbline.declarations.promises.judging.evidence import PromiseEvidence, SharedTerms
 from plumbline.declarations.promises.judging.row import Amount, PromiseRow, format_seconds
 from plumbline.metrics.formatting import format_limit
+from plumbline.metrics.time_spans import TimeSpan, month_span
 
 Source = Literal["launches", "repeats", "log", "checks", "months"]
 """What shows it: launches or repeats of trials, entries of the operations log, checks between campaigns, or both in a calendar month."""
@@ -77,7 +78,8 @@ class Promise(ABC, Generic[Value]):
 @dataclass(frozen=True)
 class JudgedPromise:
     """A promise beside what was measured. `row`: in words. `month`: the begin of the month that it is of alone, None of one without an end.
-    `workload`: the one that it is of, if any. `grants`: the share of a month's bill that its breach earns, None where none is declared."""
+    `workload`: the one that it is of, if any. `grants`: the share of a month's bill that its breach earns, None where none is declared. `lapsed`:
+    whether it is too late to claim that."""
 
     promise: Promise[Any]
     row: PromiseRow
@@ -85,6 +87,7 @@ class JudgedPromise:
     grants: float | None
     month: datetime | None = None
     workload: str = ""
+    lapsed: bool = False
 
     @property
     def broken(self) -> bool:
@@ -93,6 +96,14 @@ class JudgedPromise:
     @property
     def shown_by_trials(self) -> bool:
         return self.source in ("launches", "repeats")
+
+    def billed(self, now: datetime) -> TimeSpan:
+        """The month whose bill its credit is a share of: its own, or that of its last breach; of a breach without a date the present one."""
+        return month_span(self.month or self.row.last or now)
+
+    def last_claim(self, within_s: float | None, now: datetime) -> datetime | None:
+        """The end of the time in which it can be claimed, `within_s` after the month; None where the contract's term is not declared."""
+        return None if within_s is None else self.billed(now)[1] + timedelta(seconds=within_s)
 
     def credited(self, money: Amount | None) -> JudgedPromise:
         """With its credit, in USD if that is known; the same unless it is broken and grants one."""
