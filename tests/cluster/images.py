@@ -1,4 +1,5 @@
-"""Builds a harness image from this repository and loads it into a cluster: `python -m tests.cluster.images cpu` prints its name.
+"""Builds a harness image from this repository and loads it into a cluster: `python -m tests.cluster.images cpu` prints its name. With
+`--build` it is built only, so that loading it later takes seconds.
 
 E2E_BASE     the base: a reference to pull (default below); where nothing can be pulled a docker archive, or `debootstrap`: made here from
              Debian's archive, by root
@@ -153,19 +154,22 @@ def built(kind: str, context: str, present: frozenset[str]) -> str:
     """The image's name, after it was built and loaded unless the cluster's nodes have it already (`present`)."""
     if given := os.environ.get("E2E_IMAGE"):
         return given
-    base = os.environ.get("E2E_BASE") or DEFAULT_BASE
-    tag = tag_of(kind, base)
-    if tag in present:
-        return tag
-    engine = Engine.found()
-    engine.build(ROOT / "k8s" / "images" / f"{kind}.Dockerfile", tag, engine.base(base))
-    _carry(engine, tag, context)
+    tag = tag_of(kind, _base())
+    if tag not in present:
+        _carry(build(kind), tag, context)
     return tag
+
+
+def build(kind: str) -> Engine:
+    """The engine that holds the image; what an earlier build made is used again."""
+    engine = Engine.found()
+    engine.build(ROOT / "k8s" / "images" / f"{kind}.Dockerfile", tag_of(kind, _base()), engine.base(_base()))
+    return engine
 
 
 def derived(name: str, lines: str, context: str, present: frozenset[str]) -> str:
     """A small image for one test: the base and a few lines of a Dockerfile."""
-    base = os.environ.get("E2E_BASE") or DEFAULT_BASE
+    base = _base()
     tag = f"localhost/plumbline/{name}:{hashlib.sha256(f'{base}{lines}'.encode()).hexdigest()[:12]}"
     if tag not in present:
         engine = Engine.found()
@@ -175,6 +179,10 @@ def derived(name: str, lines: str, context: str, present: frozenset[str]) -> str
             engine.build(file, tag, engine.base(base))
         _carry(engine, tag, context)
     return tag
+
+
+def _base() -> str:
+    return os.environ.get("E2E_BASE") or DEFAULT_BASE
 
 
 def _carry(engine: Engine, tag: str, context: str) -> None:
@@ -232,7 +240,12 @@ def _run(*command: str) -> str:
 
 
 if __name__ == "__main__":
-    from tests.cluster.admin import Cluster
+    kinds = [argument for argument in sys.argv[1:] if argument != "--build"] or ["cpu"]
+    if "--build" in sys.argv:
+        build(kinds[0])
+        sys.stdout.write(tag_of(kinds[0], _base()) + "\n")
+    else:
+        from tests.cluster.admin import Cluster
 
-    cluster = Cluster(Path(os.environ["KUBECONFIG"]))
-    sys.stdout.write(built(sys.argv[1] if len(sys.argv) > 1 else "cpu", cluster.context, cluster.images()) + "\n")
+        cluster = Cluster(Path(os.environ["KUBECONFIG"]))
+        sys.stdout.write(built(kinds[0], cluster.context, cluster.images()) + "\n")
