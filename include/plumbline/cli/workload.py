@@ -78,6 +78,9 @@ def new(
     git: Annotated[str | None, typer.Option(metavar="URL@COMMIT", help="trials fetch the files from here, not from the folder")] = None,
     name: Annotated[str | None, typer.Option(help="of the workload; the folder's if left out")] = None,
     report: Annotated[str | None, typer.Option(help="a format by name, or a regular expression; recognised if left out")] = None,
+    report_every: Annotated[
+        int | None, typer.Option(min=1, help="the script's steps from one report to the next, where reports have no number")
+    ] = None,
     tokens: Annotated[float | None, typer.Option(min=0, help="of one of the script's steps; found in its settings if left out")] = None,
     samples: Annotated[float | None, typer.Option(min=0, help="in place of tokens")] = None,
     checkpoints: Annotated[str | None, typer.Option(help="folder below the script's that it writes them to")] = None,
@@ -111,8 +114,11 @@ def new(
         found = new_script.understand(
             words, files, None if report is None else new_script.report_named(report), seconds, ranks=1 if launches_ranks else processes
         )
+        out.print(f"{_losses(found)}; {_pace(found)}, read as {found.report.format}")
+        if found.counted:
+            out.print(f"its reports have no step number: trials are degraded (steps_counted) unless a progress bar agrees; {found.counted}")
+            found = found.with_every(int(ask("Steps of the script from one report to the next", report_every, found.every)))
         every = found.every
-        out.print(f"{_losses(found)}; a report every {format_count(every, 'step')}, read as {found.report.format}")
         settings = new_script.settings_of(words, files)
         guess = new_script.work_of_step(settings, processes)
         if guess is not None and tokens is None and samples is None:
@@ -161,6 +167,12 @@ def _show_packed(files: list[tuple[str, int]]) -> None:
     out.print(f"each trial carries {format_count(len(files), 'file')}, {sum(size for _, size in files):,} bytes{rest}:")
     for name, size in shown:
         out.print(f"  {name}  {size:,} bytes", markup=False, highlight=False, soft_wrap=True)
+
+
+def _pace(found: Understood) -> str:
+    if found.report.uneven:
+        return "the refreshes of a progress bar, each with the number of its step"
+    return f"a report every {format_count(found.every, 'step')}"
 
 
 def _losses(found: Understood) -> str:

@@ -8,14 +8,13 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice, pairwise, repeat
+from itertools import repeat
 from math import prod
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import yaml
@@ -23,29 +22,18 @@ from pydantic import TypeAdapter, ValidationError
 
 from plumbline.declarations import DeclarationError, installation_paths
 from plumbline.declarations.loader import display_path, load_file
-from plumbline.declarations.workloads.script import (
-    CsvReport,
-    JsonLinesReport,
-    KnownReport,
-    RegexReport,
-    Report,
-    ReporterReport,
-    TensorBoardReport,
-)
+from plumbline.declarations.workloads.script import Report
 from plumbline.declarations.workloads.script_files import LEFT_OUT
 from plumbline.declarations.workloads.training import TrainingWorkload
-from plumbline.formats.reading.lines import json_object
-from plumbline.formats.reading.training_log import NUMBER, TRAINING_LOGS, PrintedSteps
+from plumbline.formats.reading.training_log import TRAINING_LOGS
 from plumbline.harness.gang.channel import free_port
 from plumbline.harness.process_tree import kill_tree
 from plumbline.harness.training.script.process import command_environment
-from plumbline.harness.training.script.report_files import report_files
-from plumbline.harness.training.script.reports import Reported, reader_of
+from plumbline.harness.training.script.reports import Reported
 from plumbline.harness.training.worker_protocol import ProcessGroupSpec
+from plumbline.workflows.script_recognition import Recognised, lines_of, recognise
 
 WANTED = 10
-_LOSS = rf"(?P<label>(?<![a-z_/])(?:train(?:ing)?[ _/])?loss\b[^0-9a-z]{{0,4}})(?P<loss>{NUMBER})"
-_GUESSES = (rf"(?i)\b(?:global[_ ])?(?:step|iter(?:ation)?)\b[^0-9]{{0,4}}(?P<step>[0-9,]+).*?{_LOSS}", rf"(?i){_LOSS}")
 _READ_BYTES = 1 << 22
 _LEFT_OUT = shutil.ignore_patterns(*LEFT_OUT)
 _BATCH = r"(global|micro|local|train|per_device|_)*(batch|batch_?size|bs)"
@@ -59,12 +47,19 @@ Settings = Mapping[str, tuple[str, int]]
 
 @dataclass(frozen=True)
 class Understood:
-    """How a script reports, and what it reported. `every`: its steps from one report to the next; `checkpoints`: the folder it wrote some to."""
+    """How a script reports, and what it reported. `every`: its steps from one report to the next; `checkpoints`: the folder it wrote some to.
+
+    `counted`: what `every` rests on where no report has a number, in words; empty where reports have one."""
 
     report: Report
     reports: Sequence[Reported]
     every: int
     checkpoints: str | None
+    counted: str = ""
+
+    def with_every(self, every: int) -> Understood:
+        """The same reports, each of so many steps."""
+        return replace(self, every=every, report=self.report.model_copy(update={"every": every}))
 
 
 def understand(command: Sequence[str], folder: Path, report: Report | None, limit_s: float, ranks: int = 1) -> Understood:
@@ -86,94 +81,43 @@ def understand(command: Sequence[str], folder: Path, report: Report | None, limi
             processes = [started(env=each, stdout=into) for each, into in zip(variables, sinks, strict=True)]
         process = processes[0]
         try:
-            until, found, ended = time.monotonic() + limit_s, None, False
-            while not ended and (found is None or len(found.reports) < WANTED) and time.monotonic() < until:
+            found: Recognised | str = ""
+            until, ended = time.monotonic() + limit_s, False
+            while not ended and (isinstance(found, str) or len(found.reports) < WANTED) and time.monotonic() < until:
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(0.5)
                 ended = any(each.poll() is not None for each in processes)
                 new = sorted(path for path in copy.rglob("*") if path.is_file() and path not in before)
-                found = _recognise(_lines(output), _lines(events), copy, new, report)
+                found = recognise(lines_of(output), lines_of(events), copy, new, report)
         finally:
             for each in processes:
                 kill_tree(each.pid)
                 each.wait()
-        if found is None:
-            last = "\n".join(_lines(output)[-20:])
+        if isinstance(found, str):
+            last = "\n".join(lines_of(output)[-20:])
             failed = [each.returncode for each in processes if each.returncode != -9]
             what = f"ended with exit status {failed[0]}" if failed else f"ran for {limit_s:g} s (--limit)"
             expected = f"{report.format}'s" if report is not None else "one of a known format, or with a step or loss and its number"
+            why = f" ({found})" if found else ""
             raise ValueError(
-                f"the command {what} and reported no step; expected {expected}, by output, file or plumbline_report; its last lines:\n{last}"
+                f"the command {what} and reported no step{why}; expected {expected}, by output, file or plumbline_report; its last lines:\n{last}"
             )
-        logged = _setting(settings_of(command, folder), _LOGGED) if found.reports[0].step is None else None
-        return found if logged is None else replace(found, every=logged[1], report=found.report.model_copy(update={"every": logged[1]}))
+        return _understood(found, settings_of(command, folder), _checkpoints(copy, new))
 
 
-def _lines(path: Path) -> list[str]:
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return file.read(_READ_BYTES).splitlines()
-
-
-def _recognise(lines: list[str], events: list[str], folder: Path, new: list[Path], given: Report | None) -> Understood | None:
-    """The first format of which there are two reports with rising steps; with the format given, one is enough."""
-    for report in [given] if given is not None else _candidates(lines, folder, new):
-        files = report_files(report, folder, old=True)
-        read = reader_of(report).read if files is None else None
-        source = events if isinstance(report, ReporterReport) else lines
-        reports = [each for line in source if (each := read(line)) is not None] if read is not None else files.poll() if files else []
-        steps = [each.step for each in reports if each.step is not None]
-        gaps = [later - earlier for earlier, later in pairwise(steps)]
-        if len(reports) >= (2 if given is None else 1) and all(gap > 0 for gap in gaps):
-            every = int(median(gaps)) if gaps else 1
-            numbered = report.model_copy(update={"first": steps[0] if steps else 0, "every": every})
-            return Understood(numbered, reports, every, _checkpoints(folder, new))
-    return None
-
-
-def _candidates(lines: list[str], folder: Path, new: list[Path]) -> Iterator[Report]:
-    yield ReporterReport(format="reporter")
-    for name, known in TRAINING_LOGS.items():
-        if isinstance(known, PrintedSteps):
-            yield KnownReport(format=name)
-    yield from (JsonLinesReport(format="jsonl", **keys) for keys in _keys_of_objects(lines))
-    for path in new:
-        name = str(path.relative_to(folder))
-        if path.suffix == ".csv" and (keys := _keys((_lines(path) or [""])[0].split(","))):
-            lightning = path.name == "metrics.csv" and keys.get("step") == "step"
-            yield KnownReport(format="lightning") if lightning else CsvReport(format="csv", file=re.sub(r"\d+(?=.*/)", "*", name), **keys)
-        elif "tfevents" in path.name:
-            from plumbline.harness.training.script.event_files import tags
-
-            if loss := _keys(tags(path)).get("loss"):
-                yield TensorBoardReport(format="tensorboard", folder=name.partition("/")[0], loss=loss)
-        elif path.suffix in (".jsonl", ".json", ".log", ".txt"):
-            yield from (JsonLinesReport(format="jsonl", file=name, **keys) for keys in _keys_of_objects(_lines(path)))
-    matches = (match for pattern in _GUESSES for line in lines if (match := re.search(pattern, line)) is not None)
-    yield from (RegexReport(format="regex", pattern=_pattern(match)) for match in islice(matches, 1))
-
-
-def _pattern(match: re.Match[str]) -> str:
-    """Of lines such as this one: the words before step and loss as they are, with any number of spaces."""
-    start, step, label = match.start(), match.groupdict().get("step"), match["label"]
-    words = ([match.string[start : match.start("step")], r"(?P<step>[0-9,]+).*?"] if step else ["", ""]) + [
-        label,
-        r"(?P<loss>[-+.0-9eEnNaif]+)",
-    ]
-    return "".join(re.sub(r"(\\ )+", " +", re.escape(word)) + group for word, group in zip(words[::2], words[1::2], strict=True))
-
-
-def _keys_of_objects(lines: list[str]) -> list[dict[str, Any]]:
-    """Of the first object with a loss."""
-    seen = (keys for line in lines if (values := json_object(line)) is not None and (keys := _keys(values)))
-    return list(islice(seen, 1))
-
-
-def _keys(names: Iterable[str]) -> dict[str, Any]:
-    """Which of the names hold step and loss; empty without a loss."""
-    plain = [name.strip() for name in names]
-    losses = [n for n in plain if "loss" in n.lower() and not re.search(r"val|eval|test|scale", n.lower())]
-    steps = [n for n in plain if re.fullmatch(r"(?i)(.*[_/])?(step|iter|iteration)s?", n)]
-    return {} if not losses else {"loss": min(losses, key=len), **({"step": min(steps, key=len)} if steps else {})}
+def _understood(found: Recognised, settings: Settings, checkpoints: str | None) -> Understood:
+    """Where reports have no number, a setting says how many steps are between two, or a progress bar; else each is taken for one step."""
+    if not found.counted:
+        return Understood(found.report, found.reports, found.every, checkpoints)
+    logged = _setting(settings, _LOGGED)
+    every, why = (
+        (logged[1], f"by {logged[0]}")
+        if logged is not None
+        else (found.bar_every, "by the progress bar beside them")
+        if found.bar_every is not None
+        else (1, "a guess: nothing says how many steps are between two")
+    )
+    return Understood(found.report, found.reports, every, checkpoints, why).with_every(every)
 
 
 def _checkpoints(folder: Path, new: list[Path]) -> str | None:

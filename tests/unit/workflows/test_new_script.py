@@ -22,7 +22,8 @@ OBJECTS_IN_FILE = "open('log.jsonl', 'a').write(json.dumps({'iter': n, 'loss': l
 ROWS = "os.makedirs('runs/version_0', exist_ok=True)\n    new = not os.path.exists(f := 'runs/version_0/scores.csv')\n    open(f, 'a').write('step,train_loss\\n' * new + f'{n},{loss}\\n')"
 LIGHTNING = ROWS.replace("scores", "metrics")
 WORDS = "print(f'Epoch 1 | Step {n}/40 | lr 1e-3 | Train loss: {loss:.3f}')"
-NO_STEP = "print(f'[{n}/40 (2%)]\\tLoss: {loss:.6f}')"
+OF_TOTAL = "print(f'[{n}/40 (2%)]\\tLoss: {loss:.6f}')"
+NO_STEP = "print(f'loss={loss:.6f} lr=0.1')"
 REPORTER = "from plumbline_report import step\n    with step(n) as s: s.loss = loss"
 
 
@@ -41,8 +42,14 @@ def run(folder: Path, body: str, **options: Any) -> Understood:
         (OBJECTS_IN_FILE, JsonLinesReport(format="jsonl", step="iter", loss="loss", first=1, file="log.jsonl"), 1, 1),
         (ROWS, CsvReport(format="csv", step="step", loss="train_loss", first=1, file="runs/version_*/scores.csv"), 1, 1),
         (LIGHTNING, KnownReport(format="lightning", first=1), 1, 1),
-        (WORDS, RegexReport(format="regex", pattern=r"Step +(?P<step>[0-9,]+).*?Train +loss: +(?P<loss>[-+.0-9eEnNaif]+)", first=1), 1, 1),
-        (NO_STEP, RegexReport(format="regex", pattern=r"Loss: +(?P<loss>[-+.0-9eEnNaif]+)"), None, 1),
+        (
+            WORDS,
+            RegexReport(format="regex", pattern=r"\bStep +(?P<step>[0-9,]+).*?\bTrain +loss: +(?P<loss>[-+.0-9eEnNaif]+)", first=1),
+            1,
+            1,
+        ),
+        (OF_TOTAL, RegexReport(format="regex", pattern=r"\[(?P<step>[0-9,]+).*?\bLoss: +(?P<loss>[-+.0-9eEnNaif]+)", first=1), 1, 1),
+        (NO_STEP, RegexReport(format="regex", pattern=r"\bloss=(?P<loss>[-+.0-9eEnNaif]+)"), None, 1),
         (REPORTER, ReporterReport(format="reporter", first=1), 1, 1),
     ],
 )
@@ -57,7 +64,14 @@ def test_each_kind_of_report_is_recognised(tmp_path: Path, body: str, report: An
 def test_steps_without_numbers_are_as_many_as_a_setting_says(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(LOOP.format(HUGGING_FACE))
     found = understand([sys.executable, "train.py", "--logging_steps", "5"], tmp_path, None, 30)
-    assert (found.every, found.report) == (5, KnownReport(format="huggingface", every=5))
+    assert (found.every, found.report, found.counted) == (5, KnownReport(format="huggingface", every=5), "by --logging_steps")
+
+
+def test_steps_without_numbers_are_as_many_as_the_bar_beside_them_says(tmp_path: Path) -> None:
+    bar = "print(f'{n}%|x| {n * 4}/200 [00:0{n % 10}<00:09, 8.0it/s]', end=chr(13))\n    " + HUGGING_FACE
+    found = run(tmp_path, bar)
+    assert (found.every, found.counted) == (4, "by the progress bar beside them")
+    assert run(tmp_path, NO_STEP).counted.startswith("a guess")
 
 
 def test_event_files_are_recognised(tmp_path: Path) -> None:

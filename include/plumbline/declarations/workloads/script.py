@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from typing_extensions import Self
 
 from plumbline.declarations.base import Declared, Name
 from plumbline.declarations.urls import DeclaredUrl
@@ -58,10 +59,20 @@ else:
 
 
 class _Report(Declared):
-    """`first`: the number of the first report; `every`: how many of the script's steps one report covers. A step of the workload is one report."""
+    """`first`: the number of the first report; `every`: how many of the script's steps one report covers. A step of the workload is one report.
+
+    `uneven`: reports name steps at uneven distances, as the refreshes of a progress bar do. A step of the workload is one of the script's then,
+    and the steps between two reports share the time."""
 
     first: int = Field(0, ge=0, le=10**9)
     every: int = Field(1, ge=1, le=10**6)
+    uneven: bool = False
+
+    @model_validator(mode="after")
+    def _even_or_not(self) -> Self:
+        if self.uneven and self.every > 1:
+            raise ValueError(f"every: {self.every} with uneven: true, whose reports say how many steps they cover; expected one of both")
+        return self
 
 
 class _Fields(Declared):
@@ -133,7 +144,7 @@ class KnownReport(_Report):
     @property
     def resolved(self) -> RegexReport | CsvReport:
         """The format in full."""
-        return _in_full(self.format).model_copy(update={"first": self.first, "every": self.every})
+        return _in_full(self.format).model_copy(update={"first": self.first, "every": self.every, "uneven": self.uneven})
 
 
 @cache

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, get_args
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -234,6 +234,15 @@ class LogTail:
         return [json.loads(line) for line in whole.splitlines()]
 
 
+class ScriptReports(TypedDict, total=False):
+    """Reports of a script in all, those that came in bursts, those without a number, and the progress bar at the first and last of these."""
+
+    all: int
+    in_bursts: int
+    counted: int
+    bar: tuple[int | None, int | None]
+
+
 @dataclass(frozen=True)
 class Step:
     """One step that was done. Times in seconds; `start_s` and `end_s` on the shared monotonic clock. `stages` leave out bookkeeping.
@@ -278,6 +287,7 @@ class RunRecord:
     Of several ranks, `by_rank` holds each one's steps after the run, and `steps` the job's (see `merge_ranks`); `silent`: the ranks of a script
     that reported none. `first_start_known`: whether a script's first step has a beginning, or one as long before its end as the second took.
     `overhead_s`: of this harness before it starts a script's command.
+    `reports`: of a script, once it has done its steps.
     `saves_reported`: by the script, or seen from its files. `variables`: names of those that it saw. `outside`: files that it left elsewhere."""
 
     launched_s: float
@@ -299,6 +309,7 @@ class RunRecord:
     silent: list[int] = field(default_factory=list)
     first_start_known: bool = True
     overhead_s: float = 0.0
+    reports: ScriptReports = field(default_factory=lambda: ScriptReports())
     saves_reported: bool = False
     variables: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
@@ -343,6 +354,7 @@ _RECORDED = {
     "weights": {"sha256": "weights_sha256"},
     "variables": {"names": "variables"},
     "outside": {"paths": "outside"},
+    "reports": {"seen": "reports"},
     "first_start_guessed": {"known": "first_start_known"},
 }
 """Event → field of its line → attribute of RunRecord."""

@@ -8,10 +8,10 @@ from statistics import median
 
 from plumbline.declarations import Trial
 from plumbline.declarations.workloads.script import FolderFiles, GitFiles, ReporterReport, ScriptWorkload, TensorBoardReport
-from plumbline.harness.measurement import TrialJudgement, degraded
+from plumbline.harness.measurement import TrialJudgement, degraded, invalid
 from plumbline.harness.training.analysis.performance import Peaks
 from plumbline.harness.training.analysis.records import UndisturbedRun
-from plumbline.harness.training.worker_protocol import RunRecord, Step
+from plumbline.harness.training.worker_protocol import RunRecord, ScriptReports, Step
 from plumbline.kinds.arithmetic.flops import script_flops
 from plumbline.kinds.arithmetic.peak_flops import published_peak
 from plumbline.metrics.formatting import format_count
@@ -21,6 +21,8 @@ _DISAGREEMENT, _RARE_DISAGREEMENT = 0.02, 0.1
 _BETWEEN_STEPS_S = 1e-3
 """A report is written between two steps and is seen when its reader runs: a fraction of a millisecond on an idle machine."""
 _SHOWN = 3
+_FEW_REPORTS = 3
+_MISCOUNT = 0.1
 
 
 def facts(workload: ScriptWorkload, run: RunRecord) -> dict[str, Scalar]:
@@ -84,7 +86,42 @@ def judgements(workload: ScriptWorkload, run: UndisturbedRun) -> list[TrialJudge
                 f"rank {ranks} of {workload.parallelism.world} reported no step while others did; expected the reporter's calls on every rank",
             )
         )
+    found += [*counted(run.record.reports, workload.task.report.every), *in_bursts(run.record.reports)]
     return [*found, *left_outside(run.record, private=workload.task.private)]
+
+
+def counted(reports: ScriptReports, every: int) -> list[TrialJudgement]:
+    """Reports without a number are counted, `every` steps each; only a progress bar beside them shows whether that is right."""
+    number = reports.get("counted", 0)
+    if number < _FEW_REPORTS:
+        return []
+    first, last = reports.get("bar", (None, None))
+    taken = (number - 1) * every
+    if first is None or last is None:
+        detail = (
+            f"{number} reports have no step number, and each is taken for {format_count(every, 'step')} (report.every); expected a number in "
+            "each, or a progress bar beside them"
+        )
+        return [degraded("steps_counted", detail)]
+    if abs(last - first - taken) <= max(2 * every, _MISCOUNT * taken):
+        return []
+    detail = (
+        f"{number} reports without a step number are taken for {taken} steps (report.every: {every}), and the progress bar went from {first} "
+        f"to {last}; expected report.every: {max(round((last - first) / (number - 1)), 1)}, or a number in each report"
+    )
+    return [invalid("steps_miscounted", detail)]
+
+
+def in_bursts(reports: ScriptReports) -> list[TrialJudgement]:
+    """A program that buffers its output says when it wrote a block, and not when a step ended."""
+    many = reports.get("in_bursts", 0)
+    if many <= reports.get("all", 0) / 2:
+        return []
+    detail = (
+        f"{many} of {reports['all']} reports came together with others, and long after those before: the program buffers its output; expected "
+        "each line as it is printed, by flush=True, python -u, stdbuf -oL or grep --line-buffered"
+    )
+    return [degraded("output_buffered", detail)]
 
 
 def left_outside(run: RunRecord, *, private: bool) -> list[TrialJudgement]:

@@ -32,6 +32,7 @@ from plumbline.harness.process_tree import peak_resident_bytes
 from plumbline.harness.training.script.checkpoints import CheckpointWatcher
 from plumbline.harness.training.script.output import ScriptOutput
 from plumbline.harness.training.script.outside import OutsideWrites
+from plumbline.harness.training.script.progress_bar import BarPosition, bar_position
 from plumbline.harness.training.script.report_files import report_files
 from plumbline.harness.training.script.reports import Reported, reader_of, reported
 from plumbline.harness.training.script.steps import ReportedSteps, StepsMisreported
@@ -91,6 +92,9 @@ class ScriptProcess:
         self._by_reporter = isinstance(self._report, ReporterReport)
         self._reader = None if self._files is not None or self._by_reporter else reader_of(self._report)
         self._steps = ReportedSteps(spec, self._report, log)
+        self._bar: BarPosition | None = None
+        self._counted: tuple[int, int | None, int | None] = (0, None, None)
+        """How many reports had no number, and where the progress bar was at the first and the last of them, where there was one."""
         self._rank: int | None = None
         self._events = b""
         self._stopped = self._done = False
@@ -182,8 +186,21 @@ class ScriptProcess:
         self._take_lines(self._output.lines(data))
 
     def _take_lines(self, lines: list[str]) -> None:
-        if self._reader is not None:
-            self._add(report for line in lines if (report := self._reader.read(line)) is not None)
+        if self._reader is None:
+            return
+        found = []
+        for line in lines:
+            self._bar = bar_position(line, self._bar)
+            if (report := self._reader.read(line)) is not None:
+                found.append(report)
+                if report.step is None and not self._done:
+                    self._count(self._bar)
+        self._add(found)
+
+    def _count(self, bar: BarPosition | None) -> None:
+        at = None if bar is None else bar.done
+        number, first, _ = self._counted
+        self._counted = (number + 1, first if number else at, at)
 
     def _take_events(self, data: bytes) -> None:
         *whole, self._events = (self._events + data).split(b"\n")
@@ -258,6 +275,10 @@ class ScriptProcess:
         self._sample_memory()
         if self._spec.device == "cpu" and self._peak:
             self._log.event("memory", peak={"used": self._peak})
+        counted, first, last = self._counted
+        self._log.event(
+            "reports", seen={"all": self._steps.reports, "in_bursts": self._steps.in_bursts, "counted": counted, "bar": (first, last)}
+        )
         self._log.event("done")
 
     def _sample_memory(self) -> None:
@@ -270,7 +291,11 @@ class ScriptProcess:
         spec, also = self._spec, f"; it left {', '.join(left)} behind, which were ended" if left else ""
         if self._steps.done > self._steps.first:
             done = self._steps.done
-            return f"the command ended after {done} of {spec.until} steps (report.every: {self._report.every}); expected it to do them all{also}"
+            again = f", {self._steps.repeated} reports repeated one of them" if self._steps.repeated else ""
+            return (
+                f"the command ended after {done} of {spec.until} steps (report.every: {self._report.every}{again}); "
+                f"expected it to do them all{also}"
+            )
         pattern = getattr(getattr(self._report, "resolved", self._report), "pattern", None)
         expected = f"lines that match {pattern}" if pattern else f"reports in the format {self._report.format}"
         shown = "" if spec.private or self._by_reporter else f". The last lines of its output:\n{self._output.last_lines()}"

@@ -22,6 +22,10 @@ from plumbline.declarations.workloads.script import (
 from plumbline.formats.reading.lines import json_object
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_VALIDATION = re.compile(
+    r"(?i)(?<![a-z0-9.])(?:val|valid(?:at\w*)?|eval(?:uat\w*)?|test(?:ing)?)"
+    r"(?:[\s_/.:|=)\]-]{1,3}(?:\w+[ _/])?(?:loss|ppl|perplexity)|(?:_|[\s:|()\[\]]+(?:[a-z]+ )?)(?:(?:global_)?steps?|iter\w*|batch\w*|epoch|[0-9]))"
+)
 LOOK_SECONDS = 1.0
 """How often files that appear are looked for."""
 _MATCHED = 1 << 12
@@ -57,6 +61,11 @@ class Reader:
         line = line[:_PARSED]
         values = self._values(_COLOUR.sub("", line) if "\x1b" in line else line)
         return None if values is None else reported(values)
+
+
+def validates(text: str) -> bool:
+    """Whether a line, up to its loss, is of a validation: one of its words before `loss`, a step or a share of a bar."""
+    return _VALIDATION.search(text) is not None
 
 
 def reported(values: Values) -> Reported | None:
@@ -107,8 +116,7 @@ def reader_of(report: Report) -> Reader:
     if isinstance(report, KnownReport):
         return reader_of(report.resolved)
     if isinstance(report, RegexReport):
-        search = re.compile(report.pattern).search
-        return Reader(lambda line: None if (match := search(line[:_MATCHED])) is None else match.groupdict())
+        return Reader(_Matches(report.pattern))
     if isinstance(report, JsonLinesReport):
         names = names_of(report)
         return Reader(lambda line: None if (values := json_object(line)) is None else chosen(values, names))
@@ -117,6 +125,21 @@ def reader_of(report: Report) -> Reader:
     if isinstance(report, ReporterReport):
         return Reader(lambda line: values if (values := json_object(line)) is not None and values.pop("event", None) == "step" else None)
     raise ValueError(f"a report of {report.format} has no lines; expected EventFiles")
+
+
+class _Matches:
+    """Lines that match a pattern, but for those of a validation, unless the pattern itself names one."""
+
+    def __init__(self, pattern: str) -> None:
+        self._search = re.compile(pattern).search
+        self._all = validates(pattern)
+
+    def __call__(self, line: str) -> Values | None:
+        match = self._search(line[:_MATCHED])
+        if match is None:
+            return None
+        groups = match.groupdict()
+        return None if not self._all and validates(line[: match.end("loss" if groups.get("loss") else 0)]) else groups
 
 
 class _Rows:

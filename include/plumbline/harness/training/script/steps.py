@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from statistics import median
 from time import monotonic_ns
 from typing import Any, ClassVar
 
 from plumbline.declarations.workloads.script import Report
 from plumbline.harness.training.script.reports import Reported
+from plumbline.harness.training.script.step_order import StepOrder, StepOutOfOrder
 from plumbline.harness.training.worker_protocol import ExitCode, ScriptSpec, StepLog, WorkerError
 
 _USUAL_STEPS = 20
 _REMEMBERED = 1000
+_BURST_REPORTS, _BURST_NS = 5, 500_000_000
+"""A program that buffers its output in blocks writes many reports at once, and seconds apart."""
 
 
 class StepsMisreported(WorkerError):
@@ -24,6 +28,7 @@ class StepsMisreported(WorkerError):
 class ReportedSteps:
     """Reports in their order, each with the time that it took.
 
+    Where reports come at uneven steps (`report.uneven`), the steps since the one before share the time.
     Where a report carries its moments, they are the step's, and the time since the report before it is the second source; else it is the
     other way round. Reports that arrive together share the time since the one before; the first ones have no times then, unless each
     carries its own."""
@@ -42,13 +47,26 @@ class ReportedSteps:
         """Whether something that is no step was reported since the last one, or the reader came late to one of both."""
         self._times: deque[int] = deque(maxlen=_USUAL_STEPS)
         self._ends: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)
+        self._order = StepOrder(None if report.uneven else report.every, uneven=report.uneven)
+        self._epochs = 0
+        self.reports = self.in_bursts = 0
+        """Reports in all, and those that came together with many others, long after the ones before."""
+
+    @property
+    def repeated(self) -> int:
+        """Reports of a step that was reported already."""
+        return self._order.repeated
 
     def add(self, reports: list[Reported], now: int) -> None:
         """Take what arrived at `now`. StepsMisreported for a step out of order."""
-        new = [(number, report) for report in reports if (number := self._number(report)) is not None]
+        new = [each for report in reports for each in self._numbered(report)]
         if not new:
             return
         before, self._arrived_ns = self._arrived_ns, now
+        self.reports += len(reports)
+        timed = any(report.ended is not None for report in reports)
+        if len(reports) >= _BURST_REPORTS and not timed and (before is None or now - before >= _BURST_NS):
+            self.in_bursts += len(reports)
         seconds = [report.seconds for _, report in new]
         shares = [each or 0.0 for each in seconds] if all(seconds) else [1.0] * len(new)
         if before is None:
@@ -57,7 +75,7 @@ class ReportedSteps:
             at = before
             for (number, report), share in zip(new, shares, strict=True):
                 end = at + round((now - before) * share / sum(shares))
-                self._write(number, report, at, end)
+                self._write(number, report, at, end, timed=end > at and not self._uncounted(report))
                 at = end
         if self.done >= self._spec.until:
             self._flush(None)
@@ -87,21 +105,38 @@ class ReportedSteps:
             self._held = True
         return due
 
+    def _uncounted(self, report: Reported) -> bool:
+        """Whether a report of several steps is the first one of an epoch: how many there were since the last one is not known."""
+        began, self._epochs = self._order.epochs > self._epochs and report.step is not None, self._order.epochs
+        return began and self._report.every > 1
+
+    def _numbered(self, report: Reported) -> list[tuple[int, Reported]]:
+        """The workload's number of each step that a report is of; none of one that repeats another."""
+        spread = self._report.uneven and (self._begun or not self._spec.resume)
+        before, number = self.done, self._number(report)
+        if number is None:
+            return []
+        alike = replace(report, step=None, loss=None)
+        return [*((between, alike) for between in range(before, number) if spread), (number, report)]
+
     def _number(self, report: Reported) -> int | None:
-        """The workload's number of a step; None for a report that repeats the last one."""
-        declared = self._report
-        number = self.done if report.step is None else -((declared.first - report.step) // declared.every)
-        if self._begun and number == self.done - 1:
+        """The workload's number of a step; None for a report that repeats one."""
+        declared, after = self._report, f"after step {self._last}" if self._begun else "first"
+        number: int | None = self.done
+        if report.step is not None:
+            try:
+                step = self._order.place(report.step)
+            except StepOutOfOrder:
+                raise StepsMisreported(f"the script reported step {report.step} {after}; expected steps in their order") from None
+            number = None if step is None else -((declared.first - step) // declared.every)
+        if number is None or (self._begun and number < self.done):
             return None
-        after = f"after step {self._last}" if self._begun else "first"
-        if self._begun and number < self.done:
-            raise StepsMisreported(f"the script reported step {report.step} {after}; expected steps in their order")
-        if number < 0 or (number > self.done and (self._begun or not self._spec.resume)):
+        if number < 0 or (number > self.done and not declared.uneven and (self._begun or not self._spec.resume)):
             raise StepsMisreported(
                 f"the script reported step {report.step} {after}; expected report.first: the number of the first report, and report.every: "
                 f"the steps between two (declared: first {declared.first}, every {declared.every})"
             )
-        self.first = self.first if self._begun else number
+        self.first = self.first if self._begun or (declared.uneven and not self._spec.resume) else number
         self._begun, self._last, self.done = True, report.step, number + 1
         return number
 

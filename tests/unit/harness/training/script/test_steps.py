@@ -117,13 +117,55 @@ def test_a_repeated_report_is_one(tmp_path: Path) -> None:
 
 @pytest.mark.fault("a training script's steps go backwards, or leave some out", ends="bad_declaration", keeps="the steps before")
 @pytest.mark.parametrize(
-    ("numbers", "words"), [((0, 1, 2, 0), "step 0 after step 2"), ((0, 10), "step 10 after step 0.*report.every"), ((1,), "step 1 first.*report.first")]
+    ("numbers", "words"), [((0, *range(1, 20), 7), "step 7 after step 19"), ((0, 10), "step 10 after step 0.*report.every"), ((1,), "step 1 first.*report.first")]
 )  # fmt: skip
 def test_steps_out_of_order(tmp_path: Path, numbers: tuple[int, ...], words: str) -> None:
     script = Script(tmp_path)
     with pytest.raises(StepsMisreported, match=words):
         for at, number in enumerate(numbers):
             script.reports(at, Reported(number))
+
+
+def test_a_step_that_another_rank_reports_late_is_one(tmp_path: Path) -> None:
+    script = Script(tmp_path)
+    for at, number in enumerate((0, 0, 1, 0, 2, 1, 3)):
+        script.reports(at, Reported(number))
+    assert [step for step, *_ in script.times] == [0, 1, 2, 3] and script.steps.repeated == 3
+
+
+def test_steps_that_count_from_the_start_of_each_epoch_go_on(tmp_path: Path) -> None:
+    script = Script(tmp_path, first=10, every=10)
+    for at, number in enumerate([*range(10, 60, 10), *range(10, 30, 10)]):
+        script.reports(at, Reported(number))
+    assert [step.step for step in script.record.steps] == list(range(7))
+    assert [step.timed for step in script.record.steps] == [True] * 5 + [False, True], "how many were after the last report is not known"
+
+
+def test_the_steps_between_two_refreshes_of_a_bar_share_the_time(tmp_path: Path) -> None:
+    script = Script(tmp_path, uneven=True).reports(1, Reported(2)).reports(2, Reported(4, loss=1.5)).reports(2.1, Reported(4))
+    script.reports(5, Reported(7))
+    assert [(step.step, step.timed) for step in script.record.steps][:3] == [(0, False), (1, False), (2, False)]
+    assert script.times[3:] == [(3, 1, 1.5), (4, 1.5, 2), (5, 2, 3), (6, 3, 4), (7, 4, 5)]
+    assert [step.loss for step in script.record.steps] == [None, None, None, None, 1.5, None, None, None]
+
+
+def test_a_bar_that_begins_again_goes_on(tmp_path: Path) -> None:
+    script = Script(tmp_path, uneven=True, first=1)
+    for at, number in enumerate((5, 10, 12, 5, 10)):
+        script.reports(at, Reported(number))
+    assert script.steps.done == 22
+
+
+def test_output_that_is_buffered_comes_in_bursts(tmp_path: Path) -> None:
+    script = Script(tmp_path)
+    for at in range(3):
+        script.reports(5 * at, *(Reported(10 * at + n) for n in range(10)))
+    assert (script.steps.reports, script.steps.in_bursts) == (30, 30)
+    (tmp_path / "quick").mkdir()
+    quick = Script(tmp_path / "quick")
+    for at in range(3):
+        quick.reports(at / 10, *(Reported(10 * at + n) for n in range(10)))
+    assert quick.steps.in_bursts == 10, "steps of 10 ms come ten at a time, and the first ones when they were noticed"
 
 
 def test_a_resumed_run_may_begin_anywhere(tmp_path: Path) -> None:
