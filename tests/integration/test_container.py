@@ -126,12 +126,28 @@ def test_an_output_that_matches_nothing(tmp_path: Path) -> None:
     assert failed.partial.evidence
 
 
-@pytest.mark.fault("a container's command fails", ends="failed (bad_declaration), with its last lines", keeps="its output")
+@pytest.mark.fault("a container's command fails", ends="failed (harness_error), with its last lines", keeps="its output")
 def test_a_command_that_fails(tmp_path: Path) -> None:
     failed = failure(tmp_path, container("echo rate 1; echo the oven is cold >&2; exit 3"))
-    assert failed.failure_class == "bad_declaration"
-    assert "exit code 3" in failed.detail and "the oven is cold" in failed.detail
+    assert failed.failure_class == "harness_error", "whose fault a status is cannot be known"
+    assert "exit code 3" in failed.detail and "the oven is cold" in failed.detail and "training" not in failed.detail
     assert failed.partial.evidence
+
+
+@pytest.mark.fault(
+    "a collective's results are wrong, and its program says so by its exit status", ends="invalid (wrong_results)", keeps="all metrics"
+)
+def test_a_program_that_ends_with_a_status_because_its_result_is_wrong(tmp_path: Path) -> None:
+    wrong = NCCL.replace("357.91      0", "357.91      3")
+    measured = run(tmp_path, container(f"cat <<'EOF'\n{wrong}\nEOF\nexit 1", {"format": "nccl-tests"}, metrics={}))
+    assert [judged.reason.code for judged in measured.judgements] == ["wrong_results"]
+    assert values(measured)["value collective_bus_bandwidth"] == 357.91e9
+
+
+@pytest.mark.fault("storage fails under a container's command", ends="failed (provider_fault)", keeps="its output")
+def test_a_command_whose_storage_fails(tmp_path: Path) -> None:
+    failed = failure(tmp_path, container("echo 'cp: error writing /data/x: Input/output error' >&2; exit 1"))
+    assert failed.failure_class == "provider_fault" and "storage failed" in failed.detail
 
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:

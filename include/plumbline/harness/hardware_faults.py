@@ -53,6 +53,12 @@ _FAULTS = (
         "the node's driver and its libraries are of two versions",
         "the provider reloads the driver, or reboots the node",
     ),
+    _fault(
+        r"(?<!inappropriate )\b(remote i/o|input/output) error|stale (nfs )?file handle|(errno 30|write|open|mkdir|unlink).{0,60}read-only file system",
+        "storage failed",
+        "the provider checks the disk, or the mounted storage, of the node",
+        passing=True,
+    ),
 )
 _HARDWARE_XIDS = frozenset({48, 64, 74, 79, 92, 94, 95, 119, 120, 140})
 """XIDs of memory, row remapping, NVLink, the bus and the GPU's own firmware, which no program causes."""

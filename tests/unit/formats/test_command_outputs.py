@@ -51,6 +51,9 @@ def side(ios: int, bw_bytes: int, p99_ns: int) -> dict[str, Any]:
     return {"total_ios": ios, "bw_bytes": bw_bytes, "iops": float(ios), "clat_ns": {"percentile": percentiles} if ios else {"N": 0}}
 
 
+SIDES = {"read": side(10, 1000, 400), "write": side(0, 0, 0)}
+
+
 def read(results: dict[str, Any], text: str, metrics: dict[str, Any] | None = None) -> Output:
     declared = {"kind": "container", "command": ["it"], "results": results, "metrics": metrics or {}}
     task = ContainerTask.model_validate_json(json.dumps(declared))
@@ -116,6 +119,55 @@ def test_an_mlperf_run_that_was_aborted_is_invalid_and_has_no_time() -> None:
     assert [reason.code for reason in found.invalid] == ["target_not_reached"]
 
 
+@pytest.mark.parametrize("prefix", ["[1,0]<stdout>:", "0: ", "[pod/nccl-0/main] ", "[default3]:", "2026-11-30T02:00:00.123456789Z "])
+def test_what_launchers_write_before_each_line_is_left_out(prefix: str) -> None:
+    text = "".join(f"{prefix}{line}\n" for line in NCCL.splitlines())
+    assert values(read({"format": "nccl-tests"}, f"mpirun: a note without it\n{text}")) == values(read({"format": "nccl-tests"}, NCCL))
+    report = "".join(f"{prefix}{line}\n" for line in fio(SIDES).splitlines())
+    assert values(read({"format": "fio-json"}, report)) == values(read({"format": "fio-json"}, fio(SIDES)))
+
+
+def test_programs_that_ran_beside_each_other_are_no_result_of_all_ranks() -> None:
+    rank = next(line for line in NCCL.splitlines() if "Rank  0" in line)
+    two = NCCL.replace(rank, "\n".join([rank, rank.replace("Rank  0", "Rank  1")]))
+    assert (read({"format": "nccl-tests"}, two).ranks, read({"format": "nccl-tests"}, two).invalid) == (2, [])
+    for doubled, what in ((NCCL.replace(rank, f"{rank}\n{rank}"), "rank 0"), (NCCL + NCCL.replace(rank, "#"), "size 8")):
+        (reason,) = read({"format": "nccl-tests"}, doubled).invalid
+        assert reason.code == "ranks_missing" and f"{what} comes twice" in reason.detail
+
+
+def test_of_several_operations_the_first_counts_and_empty_sizes_do_not() -> None:
+    rows = [line for line in NCCL.splitlines() if not line.startswith("#")]
+    other = "\n".join(line.replace("sum", "max").replace("357.91", "111.11").replace(" 0.37 ", " 0.11 ") for line in rows)
+    empty = rows[0].replace("   8  ", "   0  ", 1).replace("31.50", " 5.70")
+    assert values(read({"format": "nccl-tests"}, f"{NCCL}{empty}\n{empty}\n{other}\n")) == values(read({"format": "nccl-tests"}, NCCL))
+
+
+def test_the_last_report_of_fio_counts_and_its_errors_are_named() -> None:
+    interim = fio({"read": side(1, 10, 40), "write": side(0, 0, 0)})
+    found = read({"format": "fio-json"}, interim + fio(SIDES) + "\nRun status group 0 (all jobs):\n")
+    assert values(found)["value storage_read_bandwidth"] == 1000 and not found.invalid
+    (reason,) = read({"format": "fio-json"}, fio({"jobname": "seq", "error": 5, **SIDES})).invalid
+    assert (reason.code, reason.detail) == ("io_errors", "fio's jobs failed: seq: error 5")
+
+
+def test_fio_s_latencies_with_submission_are_read_where_those_of_completion_have_no_ranks() -> None:
+    whole = {**side(10, 1000, 400), "lat_ns": side(10, 0, 800)["clat_ns"], "clat_ns": {"N": 10}}
+    rows = read({"format": "fio-json"}, fio({"read": whole, "write": side(0, 0, 0)})).rows
+    assert [(row.value, row.method) for row in rows if row.statistic == "p99"] == [(pytest.approx(800e-9), "submission and completion")]
+
+
+def test_an_mlperf_log_that_counts_samples_or_is_old() -> None:
+    samples = (
+        MLPERF.replace('"epoch_num": 3', '"epoch_num": 2320253') + ':::MLLOG {"time_ms": 1, "key": "train_samples", "value": 2320253}\n'
+    )
+    samples = "\n".join([*samples.splitlines()[:-2], samples.splitlines()[-1], samples.splitlines()[-2]])
+    rows = {row.metric: (row.value, row.reason) for row in read({"format": "mlperf-log"}, samples).rows}
+    assert rows["epochs_to_train"] == (None, "its epoch_num counts samples") and rows["time_to_train"][0] == pytest.approx(600.5)
+    old = ':::MLL 100.5 run_start: {"value": null}\n:::MLL 160.5 run_stop: {"metadata": {"status": "success"}}\n'
+    assert values(read({"format": "mlperf-log"}, old)) == {"value time_to_train": 60}
+
+
 @pytest.mark.parametrize(
     ("results", "text", "metrics", "message"),
     [
@@ -123,10 +175,17 @@ def test_an_mlperf_run_that_was_aborted_is_invalid_and_has_no_time() -> None:
         ({"format": "regex", "pattern": "(?P<served_rate>x)(?P<wait>y)"}, "nothing\n", PATTERN, "no line matches"),
         ({"format": "nccl-tests"}, "mpirun was unable to launch\n", None, "no table of nccl-tests"),
         ({"format": "fio-json"}, "fio: not an option\n", None, "--output-format=json"),
-        ({"format": "fio-json"}, '{\n "jobs": 3\n}', None, "TypeError"),
-        ({"format": "fio-json"}, '{\n "jobs": [', None, "ValueError"),
+        ({"format": "fio-json"}, '{\n "jobs": 3\n}', None, "no whole JSON of fio"),
+        ({"format": "fio-json"}, '{\n "jobs": [', None, "no whole JSON of fio"),
         ({"format": "fio-json"}, fio({"read": side(0, 0, 0), "write": side(0, 0, 0)}), None, "no job that read or wrote"),
+        ({"format": "fio-json"}, '{\n "fio version": "fio-3.33", "jobs": 3\n}', None, "damaged.*TypeError"),
+        ({"format": "fio-json"}, '{\n "fio version": "fio-2.1.4", "jobs": []\n}', None, "fio-2.1.4 counts in other units"),
+        ({"format": "fio-json"}, '{\n "fio version": "fio-3.33", "client_stats": []\n}', None, "several clients"),
+        ({"format": "fio-json"}, fio({"mixed": side(1, 1, 1)}), None, "unified_rw_reporting=none"),
+        ({"format": "fio-json"}, fio({"groupid": 0, **SIDES}, {"groupid": 1, **SIDES}), None, "2 groups of jobs"),
+        ({"format": "nccl-tests"}, re.sub(r"(?m)^ +(8192|8|1073741824) ", " 0 ", NCCL), None, "a size above 0"),
         ({"format": "mlperf-log"}, MLPERF.replace("run_stop", "stopped"), None, "run_start and run_stop"),
+        ({"format": "mlperf-log"}, MLPERF + MLPERF.splitlines()[0], None, "ended from outside"),
     ],
 )
 def test_an_output_of_another_format(results: dict[str, Any], text: str, metrics: dict[str, Any] | None, message: str) -> None:

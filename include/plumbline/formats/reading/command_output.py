@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from plumbline.formats.reading.lines import without_prefixes
 from plumbline.formats.registry import Format, Formats
 from plumbline.metrics import Direction, Unit, own_metric
 from plumbline.metrics.rows import Curve, MetricRow, Reason, metric_row
@@ -58,11 +59,13 @@ class DeclaredNumbers:
 
 @dataclass(frozen=True)
 class Output:
-    """The numbers of an output; no row has a value if it holds none. `invalid`: why they do not count."""
+    """The numbers of an output; no row has a value if it holds none. `invalid`: why they do not count. `ranks`: how many processes took part, if
+    the output lists them."""
 
     rows: Sequence[MetricRow]
     curves: Sequence[Curve] = ()
     invalid: Sequence[Reason] = ()
+    ranks: int | None = None
 
 
 class CommandOutput(Format):
@@ -88,13 +91,13 @@ class CommandOutput(Format):
             raise ValueError(f"results.format {self.name} {given} a pattern; expected one with {patterns} alone")
 
     def output(self, text: str, declared: DeclaredNumbers) -> Output:
-        """The numbers in the text. UnreadableOutput."""
+        """The numbers in the text, which launchers may have prefixed. UnreadableOutput."""
         try:
-            return self.read(text, declared)
+            return self.read(without_prefixes(text), declared)
         except UnreadableOutput:
             raise
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise UnreadableOutput(f"{type(error).__name__}: {error}") from None
+            raise UnreadableOutput(f"damaged, or of another layout ({type(error).__name__}: {error})") from None
 
 
 COMMAND_OUTPUTS: Formats[CommandOutput] = Formats(CommandOutput)

@@ -3,10 +3,33 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 _LONGEST_LINE = 1 << 20
+
+
+_PREFIXES = (
+    re.compile(r"^\[\d+,\d+\]<std(?:out|err)>: ?"),  # mpirun --tag-output
+    re.compile(r"^\[pod/[^\]\s]+\] ?"),  # kubectl logs --prefix
+    re.compile(r"^\[(?:default|rank) ?\d+\]: ?"),  # torchrun
+    re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z "),  # kubectl logs --timestamps
+    re.compile(r"^ *\d{1,5}: ?"),  # srun --label
+)
+"""What launchers write before the lines of the programs that they start."""
+_PREFIXED = 0.8
+
+
+def without_prefixes(text: str) -> str:
+    """The text without a launcher's prefix, of whatever of them nearly all of its lines have."""
+    lines = text.splitlines()
+    for prefix in _PREFIXES:
+        filled = [line for line in lines if line.strip()]
+        if filled and sum(prefix.match(line) is not None for line in filled) >= _PREFIXED * len(filled):
+            lines = [prefix.sub("", line, count=1) for line in lines]
+            text = "\n".join(lines)
+    return text
 
 
 def numbers(value: object, scale: float = 1.0) -> list[float]:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from plumbline.declarations import Trial
 from plumbline.declarations.workloads.container import ContainerTask, ContainerWorkload
-from plumbline.formats import COMMAND_OUTPUTS, UnreadableOutput
+from plumbline.formats import COMMAND_OUTPUTS, Output, UnreadableOutput
 from plumbline.harness.environment.cpu import cpu_limit, usable_cores
 from plumbline.harness.gang.topology import InvalidTopology, topology_of
 from plumbline.harness.launcher_protocol import Progress
-from plumbline.harness.measurement import EvidenceFile, Measurement, TrialFailed, TrialJudgement
+from plumbline.harness.measurement import EvidenceFile, Measurement, TrialFailed, TrialJudgement, invalid
 from plumbline.harness.training.analysis.script import left_outside
 from plumbline.harness.training.job.coordinator import Coordinator
 from plumbline.harness.training.job.inputs import ContainerInputs
@@ -41,9 +41,13 @@ def measure(trial: Trial, workdir: Path, progress: Progress, monitor: Contention
     TrialFailed with a failure class when it cannot be measured; no process of the trial outlives the call."""
     workload = trial.workload
     assert isinstance(workload, ContainerWorkload)
+    started_s = time.monotonic()
     try:
         record = _run(trial, workload, workdir, progress, monitor)
     except TrialFailed as failure:
+        if (refuted := _refuted(workload, workdir, failure)) is not None:
+            refuted.metrics += [metric_row("command_time", time.monotonic() - started_s, 1), *monitor.gpu_rows(), *monitor.gpus.memory_rows()]
+            return refuted
         raise TrialFailed(failure.failure_class, failure.detail, _measurement(workload, workdir)) from failure
     except InvalidTopology as error:
         raise TrialFailed("harness_error", str(error)) from error
@@ -58,12 +62,33 @@ def measure(trial: Trial, workdir: Path, progress: Progress, monitor: Contention
         found = COMMAND_OUTPUTS[workload.task.results.format].output(_text(workload.task, workdir), workload.task.declared_numbers)
     except UnreadableOutput as error:
         raise TrialFailed("bad_declaration", _described(workload.task, workdir, str(error)), measured) from error
+    _add(measured, found, workload)
+    measured.judgements += left_outside(record, private=workload.task.private)
+    return measured
+
+
+def _add(measured: Measurement, found: Output, workload: ContainerWorkload) -> None:
     measured.metrics += found.rows
     measured.curves += found.curves
-    measured.judgements += [
-        *(TrialJudgement("invalid", reason) for reason in found.invalid),
-        *left_outside(record, private=workload.task.private),
-    ]
+    measured.judgements += [TrialJudgement("invalid", reason) for reason in found.invalid]
+    expected = workload.nodes * workload.needs.count
+    if found.ranks is not None and found.ranks != expected and all(reason.code != "ranks_missing" for reason in found.invalid):
+        sizes = f"{found.ranks} ranks took part; expected {expected}: {workload.nodes} nodes with {workload.needs.count} each"
+        measured.judgements.append(invalid("ranks_missing", sizes))
+
+
+def _refuted(workload: ContainerWorkload, folder: Path, failure: TrialFailed) -> Measurement | None:
+    """What was measured by a command that ended with a status of its own because its result is wrong, as nccl-tests does; None else."""
+    if failure.failure_class != "harness_error":
+        return None
+    try:
+        found = COMMAND_OUTPUTS[workload.task.results.format].output(_text(workload.task, folder), workload.task.declared_numbers)
+    except (UnreadableOutput, OSError):
+        return None
+    if not found.invalid:
+        return None
+    measured = _measurement(workload, folder)
+    _add(measured, found, workload)
     return measured
 
 

@@ -83,6 +83,7 @@ class RankProcess:
         self._oom_kills = oom_kills()
         self._script = isinstance(spec, ScriptSpec)
         self._private = isinstance(spec, ScriptSpec) and spec.private
+        self._stepless = isinstance(spec, ScriptSpec) and spec.stepless
 
     def __enter__(self) -> RankProcess:
         self.spec.write(self._spec_path)
@@ -154,8 +155,12 @@ class RankProcess:
         shown = lines if not self._private and (not sentence or code == ExitCode.SCRIPT_FAILED) else []
         last = "\n".join([*filter(None, [sentence.strip()]), *shown]) or ("its output is private" if self._private else "it wrote nothing")
         done = f"after step {self.record.steps[-1].step}" if self.record.steps else "before its first step"
-        failure_class, what, passing = _classify_exit(code, "\n".join(lines), short_of_memory=(oom_kills() or 0) > (self._oom_kills or 0))
-        detail = f"the training process ({self.title}) {what} {done}: {last}"
+        short_of_memory = (oom_kills() or 0) > (self._oom_kills or 0)
+        failure_class, what, passing = _classify_exit(code, "\n".join(lines), short_of_memory=short_of_memory, stepless=self._stepless)
+        # What a container's command does is not known: a status other than 0 may be its result, and is nobody's fault by itself.
+        detail = (
+            f"the command ({self.title}) {what}: {last}" if self._stepless else f"the training process ({self.title}) {what} {done}: {last}"
+        )
         # A script that lost its peer fails in words of its own.
         after_a_peer = code == ExitCode.LOST_A_PEER or (self.spec.group is not None and code in _SCRIPT_EXITS)
         return FailureCause(failure_class, detail, certain=not after_a_peer, passing=passing)
@@ -225,7 +230,7 @@ _PERMANENT_EXITS: dict[int, tuple[FailureClass, str]] = {
 _SCRIPT_EXITS = (ExitCode.SCRIPT_FAILED, ExitCode.STEPS_MISREPORTED)
 
 
-def _classify_exit(code: int, stderr: str, *, short_of_memory: bool) -> tuple[FailureClass, str, bool]:
+def _classify_exit(code: int, stderr: str, *, short_of_memory: bool, stepless: bool) -> tuple[FailureClass, str, bool]:
     if code == -signal.SIGKILL:
         if short_of_memory:
             return "out_of_memory", "was killed by the kernel: out of memory", False
@@ -243,5 +248,5 @@ def _classify_exit(code: int, stderr: str, *, short_of_memory: bool) -> tuple[Fa
     if code == ExitCode.DEVICE_FAILED:
         return "harness_error", "got an error from its device", True
     if code == ExitCode.SCRIPT_FAILED:
-        return "bad_declaration", "failed", False
+        return ("harness_error" if stepless else "bad_declaration"), "failed", False
     return "harness_error", describe_exit(code), code < 0

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from plumbline.harness.training.analysis.records import TrainingRecords, adopt_script, set_saves_apart
-from plumbline.harness.training.analysis.script import disagreement
+from plumbline.harness.training.analysis.script import counted, disagreement, in_bursts
 from plumbline.harness.training.plan import FaultPlan
-from plumbline.harness.training.worker_protocol import CheckpointSave, RunRecord, Step
+from plumbline.harness.training.worker_protocol import CheckpointSave, RunRecord, ScriptReports, Step
 
 
 def steps(*numbers: int, from_s: float = 0.0, step_s: float = 1.0) -> list[Step]:
@@ -91,3 +91,29 @@ def test_a_reader_that_is_late_accuses_no_script() -> None:
     hidden = [replace(step, other_s=0.02 if i % 5 else 0.06) for i, step in enumerate(short)]
     (judged,) = disagreement(hidden, reported_first=True)
     assert judged.reason.code == "reported_times_disagree", "every fifth step leaves most of its time out"
+
+
+@pytest.mark.parametrize(
+    ("bar", "codes"),
+    [
+        ((None, None), ["steps_counted"]),
+        ((100, 390), []),
+        ((100, 385), []),
+        ((100, 129), ["steps_miscounted"]),
+        ((None, 300), ["steps_counted"]),
+    ],
+)
+def test_counted_reports_are_held_against_the_bar(bar: tuple[int | None, int | None], codes: list[str]) -> None:
+    found = counted(ScriptReports(all=30, counted=30, bar=bar), every=10)
+    assert [each.reason.code for each in found] == codes
+    assert all("report.every" in each.reason.detail for each in found)
+
+
+def test_reports_with_numbers_are_not_counted() -> None:
+    assert counted(ScriptReports(all=30, counted=0, bar=(None, None)), every=10) == [] == counted(ScriptReports(), every=1)
+
+
+def test_output_in_blocks_says_how_to_print_each_line() -> None:
+    assert in_bursts(ScriptReports(all=30, in_bursts=10)) == [] == in_bursts(ScriptReports())
+    (found,) = in_bursts(ScriptReports(all=30, in_bursts=25))
+    assert (found.level, found.reason.code) == ("degraded", "output_buffered") and "flush=True" in found.reason.detail

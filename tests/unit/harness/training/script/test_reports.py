@@ -40,6 +40,16 @@ KNOWN = {
         Reported(step=120, loss=1.233, seconds=0.03146),
         "Validation: iteration 1/8",
     ),
+    "litgpt": (
+        "Epoch 2 | iter 40 step 10 | loss train: 3.250, val: n/a | iter time: 52.10 ms (step) remaining time: 0:01:00",
+        Reported(step=10, loss=3.25),
+        "iter 40: val loss 3.3, val time: 900.00 ms",
+    ),
+    "deepspeed": (
+        "steps: 30 loss: 2.2500 iter time (s): 0.512 samples/sec: 500.1",
+        Reported(step=30, loss=2.25, seconds=0.512),
+        "[2026-04-28 06:59:46,878] [INFO] [logging.py:96:log_dist] [Rank 0] step=30, skipped=0, lr=[0.001], mom=[(0.9, 0.95)]",
+    ),
 }
 
 
@@ -59,10 +69,52 @@ def test_known_log_lines(name: str) -> None:
             " iteration 7/ 9 | elapsed time per iteration (ms): 52.5/48.1 | loss: 1.5E+01 | loss scale: 1.0 |",
             Reported(7, 15.0, seconds=0.0525),
         ),
+        (
+            " iteration 8/ 9 | elapsed time per iteration (ms): 52.5 | loss scale: 65536.0 | number of skipped iterations:   1 |",
+            Reported(8, seconds=0.0525),
+        ),
+        (
+            "[default3]: iteration 10/ 99 | elapsed time per iteration (s): 7.25 | lm loss: 1.0E+01 | loss scale: 4096.0 |",
+            Reported(10, 10.0, seconds=7.25),
+        ),
+        (
+            " samples/sec: 7.8 | iteration 30/ 99 | elapsed time per iteration (ms): 4130.0 | lm_loss: 1.25E+01 |",
+            Reported(30, 12.5, seconds=4.13),
+        ),
     ],
 )
 def test_variants_of_megatron(line: str, report: Reported | None) -> None:
     assert reader_of(KnownReport(format="megatron")).read(line) == report
+
+
+VALIDATIONS = (
+    "validate step: 5",
+    "Iter 5: Val",
+    "[eval] step 5",
+    "step 5: train ppl 2, validation",
+    "Epoch 1 Validation: 100%",
+    "Evaluating: 50%| 5/10 [00:01<00:01, ",
+)
+NO_VALIDATIONS = (
+    "/data/test/run.py: step 5",
+    "run=test-1 step 5",
+    "latest step 5",
+    "interval 5",
+    "step 5 train",
+    "loading the validation set took 3 s; step 5",
+)
+
+
+def test_a_line_of_a_validation_is_no_report() -> None:
+    read = reader_of(RegexReport(format="regex", pattern=r"loss[:= ]+(?P<loss>[0-9.]+)")).read
+    assert [line for line in VALIDATIONS if read(f"{line} loss: 2.5, step 5") is not None] == []
+    assert [line for line in NO_VALIDATIONS if read(f"{line} loss: 2.5, val_loss: 3") != Reported(loss=2.5)] == []
+    assert reader_of(RegexReport(format="regex", pattern=r"val_loss: (?P<loss>[0-9.]+)")).read("val_loss: 2.5") == Reported(loss=2.5)
+
+
+def test_a_bar_of_nemo_s_first_version() -> None:
+    bar = "Epoch 0: :   6%|█| 1/15 [06:19<07:13, reduced_train_loss=11.00, global_step=0.000, consumed_samples=2048.0, train_step_timing in s=49.50]"
+    assert reader_of(KnownReport(format="nemo")).read(bar) == Reported(0, 11.0, seconds=49.5)
 
 
 def test_nemo_and_hugging_face_before_they_changed() -> None:
