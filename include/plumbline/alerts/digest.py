@@ -63,7 +63,8 @@ class Digest:
     def waiting(self) -> list[CostedFinding]:
         """Open and acknowledged findings by cost, highest first; then by severity and age."""
         entries = [e for e in self._shown if e.settled is None and e.finding.simulated == self.simulated]
-        amounts = {e.finding.finding_id: abs(self.ledger.change_of(e.finding.finding_id) or 0.0) for e in entries}
+        rows = self.ledger.by_id
+        amounts = {e.finding.finding_id: abs(row.usd or 0.0) if (row := rows.get(e.finding.finding_id)) else 0.0 for e in entries}
         return sorted(entries, key=lambda e: (-amounts[e.finding.finding_id], gravity(e.finding.severity), e.opened, e.finding.finding_id))
 
     def opened(self) -> list[CostedFinding]:
@@ -78,12 +79,13 @@ class Digest:
 def render_digest(digest: Digest) -> Message:
     """The month's message, at most five blocks. Deterministic."""
     ledger = digest.ledger
-    lines_of = ((headline(e.finding, ledger.change_of(e.finding.finding_id), e.cost.credit), e) for e in digest.waiting())
+    lines_of = ((headline(e.finding, ledger.headline_usd(e.finding.finding_id, e.cost.usd), e.cost.credit), e) for e in digest.waiting())
     stories = list(one_per_headline(lines_of).items())
-    every = [_line(i, what, entries, digest.on) for i, (what, entries) in enumerate(stories, 1)]
+    every = [_line(i, what, entries, digest.on, ledger) for i, (what, entries) in enumerate(stories, 1)]
     lines = first_lines(every, _MOST_OPEN, "… and {} more: `plumbline findings`")
-    by_provider, by_team = _sums(ledger.rows, lambda row: (row.provider,)), _sums(ledger.rows, lambda row: row.owner)
-    shared = ", what several share in each" if any(len(row.owner) > 1 for row in ledger.rows) else ""
+    by_provider = _sums(ledger.monthly, lambda row: row.parts or tuple((name, None) for name in row.providers))
+    by_team = _sums(ledger.monthly, lambda row: tuple((team, row.usd) for team in row.owner))
+    shared = ", what several share in each" if any(len(row.owner) > 1 for row in ledger.monthly) else ""
     sums = [f"*{name}*\n" + "\n".join(lines) for name, lines in (("By provider", by_provider), (f"By team{shared}", by_team)) if lines]
     blocks: list[Block] = [
         HeaderBlock(text=PlainTextObject(text=truncate(_title(digest), HEADER_LIMIT))),
@@ -113,24 +115,27 @@ def _total(digest: Digest) -> str:
     )
 
 
-def _line(place: int, what: str, entries: Sequence[CostedFinding], on: date) -> str:
+def _line(place: int, what: str, entries: Sequence[CostedFinding], on: date, ledger: Ledger) -> str:
     entry, finding = entries[0], entries[0].finding
     ids = ", ".join(f"`{e.finding.finding_id}`" for e in entries[:3])
     age = f"open {format_count((on - entry.opened).days, 'day')}"
     state = " (acknowledged)" if finding.state == "acknowledged" else ""
-    return f"{place}. {SYMBOLS[finding.severity]} {truncate(escape(what), _LINE_LIMIT)}{state}, {age}  {ids}"
+    row = ledger.row_with(finding.finding_id)
+    part = f", in the amount of `{row.row_id}`" if row is not None and not any(e.finding.finding_id == row.row_id for e in entries) else ""
+    return f"{place}. {SYMBOLS[finding.severity]} {truncate(escape(what), _LINE_LIMIT)}{part}{state}, {age}  {ids}"
 
 
-def _sums(rows: Iterable[LedgerRow], names: Callable[[LedgerRow], Iterable[str]]) -> list[str]:
-    """One line for each name, highest cost first: total cost and number of findings; what others save in a line of its own."""
-    groups: dict[tuple[str, bool], list[LedgerRow]] = defaultdict(list)
+def _sums(rows: Iterable[LedgerRow], parts: Callable[[LedgerRow], Iterable[tuple[str, float | None]]]) -> list[str]:
+    """One line for each name, highest cost first: total cost and number of findings; what others save in a line of its own. `parts`: USD of a
+    row by name."""
+    groups: dict[tuple[str, bool], list[float | None]] = defaultdict(list)
     for row in rows:
-        for name in names(row):
-            groups[name, row.sort == "gain"].append(row)
+        for name, usd in parts(row):
+            groups[name, row.sort == "gain"].append(usd)
     sums = []
     for (name, saves), own in groups.items():
-        known = [row.change for row in own if row.change is not None]
-        usd = sum(known)
+        known = [usd for usd in own if usd is not None]
+        usd = -sum(known) if saves else sum(known)
         unknown = f", {len(own) - len(known)} without a price" if known and len(known) < len(own) else ""
         money = format_monthly(usd) if known else "cost unknown"
         sums.append((saves, -abs(usd), name, f"{escape(name)}: {money} ({format_count(len(own), 'finding')}{unknown})"))

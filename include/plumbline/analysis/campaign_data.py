@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 
 from plumbline.analysis.drift.series_state import SeriesState
 from plumbline.analysis.service_record import ServiceRecord
@@ -22,7 +22,11 @@ from plumbline.results.published import PublishedResult
 @dataclass(frozen=True)
 class MonthlyTotal:
     """USD a month. `lost`, `saved`: sums of what costs more and of what costs less, both at least 0. `known`, `unknown`: rows with and without an
-    amount; `gains`: those that save. `apart`: what simulated findings lose beside measured ones, in neither sum."""
+    amount; `gains`: those that save. `apart`: what simulated findings lose beside measured ones, in neither sum.
+
+    `to_claim`: USD of credits that can be claimed once, of `claims` findings, `claims_unknown` of them without an amount, the first until
+    `claim_until`. `reserved`: USD a month paid for `endings` reservations that end, the first on `ends_on`. Neither is in `lost` or `saved`.
+    """
 
     lost: float = 0.0
     saved: float = 0.0
@@ -30,6 +34,13 @@ class MonthlyTotal:
     unknown: int = 0
     gains: int = 0
     apart: float = 0.0
+    to_claim: float = 0.0
+    claims: int = 0
+    claims_unknown: int = 0
+    claim_until: date | None = None
+    reserved: float = 0.0
+    endings: int = 0
+    ends_on: date | None = None
 
     @property
     def costly(self) -> int:

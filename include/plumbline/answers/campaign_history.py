@@ -71,6 +71,7 @@ def finding_row(view: FindingView, entry: CostedFinding | None = None, ledger: L
     )  # fmt: skip
     if (finding := read_finding(view)) is not None:
         usd, credit = (entry.cost.usd, entry.cost.credit) if entry is not None else (None, None)
+        usd = usd if ledger is None else ledger.headline_usd(view.finding_id, usd)
         direction = finding.direction_of(finding.series_key) or ""
         row = replace(row, headline=headline(finding, usd, credit), evidence=finding.evidence, direction=direction)
     if entry is not None:

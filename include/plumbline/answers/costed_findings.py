@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime, timezone
+from typing import Literal
 
+from plumbline.answers.claim_marks import ClaimMark, claim_marks
 from plumbline.answers.monthly_costs import SETTLED, monthly_costs
 from plumbline.archive import Archive, FindingView
 from plumbline.declarations import Declarations
@@ -16,28 +18,33 @@ from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.results.finding import UNREADABLE_ERRORS, Finding
 from plumbline.results.sample import Series
 
+ClaimStanding = Literal["", "to_claim", "claimed", "too_late"]
+
 
 @dataclass(frozen=True)
 class CostedFinding:
-    """A finding with its monthly cost. `settled`: the day it was closed, None while open. `teams`: those that use its workloads."""
+    """A finding with its monthly cost. `settled`: the day it was closed, None while open. `teams`: those that use its workloads. `claim`: where
+    the claim of what it grants stands, empty of one that grants nothing."""
 
     finding: Finding
     cost: MonthlyCost
     opened: date
     settled: date | None = None
     teams: tuple[str, ...] = ()
+    claim: ClaimStanding = ""
 
 
 def costed_findings(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> dict[str, CostedFinding]:
     """Finding's id → the finding with its monthly cost and the teams that use its workloads; one that cannot be read is left out."""
     costs, entries = monthly_costs(archive, declared, views), {}
+    marks = claim_marks(archive, [view.finding_id for view in views if view.detail.get("credit")])
     for view in views:
         with suppress(*UNREADABLE_ERRORS):
-            entries[view.finding_id] = _entry(declared, view, costs[view.finding_id])
+            entries[view.finding_id] = _entry(declared, view, costs[view.finding_id], marks.get(view.finding_id))
     return entries
 
 
-def _entry(declared: Declarations, view: FindingView, cost: MonthlyCost) -> CostedFinding:
+def _entry(declared: Declarations, view: FindingView, cost: MonthlyCost, mark: ClaimMark | None) -> CostedFinding:
     finding = Finding.of(view.detail).with_state(view.state)
     workloads = {(s.kind, s.workload) for s in (Series.parse(key) for key in finding.series if key)}
     teams = tuple(
@@ -48,4 +55,13 @@ def _entry(declared: Declarations, view: FindingView, cost: MonthlyCost) -> Cost
     if FirstChoice.has(finding):
         teams = (FirstChoice.choice(finding)[0],)
     settled = view.updated_at.date() if view.state in SETTLED else None
-    return CostedFinding(finding, cost, view.opened_at.date(), settled, teams)
+    return CostedFinding(finding, cost, view.opened_at.date(), settled, teams, _standing(finding, mark))
+
+
+def _standing(finding: Finding, mark: ClaimMark | None) -> ClaimStanding:
+    if finding.credit is None:
+        return ""
+    if mark is not None:
+        return "claimed"
+    today = datetime.now(timezone.utc).date().isoformat()
+    return "too_late" if finding.credit.until and today > finding.credit.until else "to_claim"

@@ -1,6 +1,7 @@
-"""The ledger of money: what open findings cost or save a month, and what moving a workload would save. Every surface reads it.
+"""The ledger of money: what open findings cost or save a month, what can be claimed, what ends, and what moving a workload would save.
 
-A row is a cost or a saving, never both. What one cause costs is in one row, that of the finding which leads the others of its cause.
+Every surface reads it. A row is a cost or a saving, never both. What one cause costs is in one row, that of the finding which leads the others of
+its cause. Claims and reservations that end are rows of their own, and in no sum of what is lost or saved.
 """
 
 from __future__ import annotations
@@ -13,26 +14,30 @@ from typing import Literal
 
 from plumbline.analysis.campaign_data import MonthlyTotal, sum_monthly
 from plumbline.analysis.decisions.savings import Savings, Switch
-from plumbline.answers.costed_findings import CostedFinding
+from plumbline.answers.costed_findings import ClaimStanding, CostedFinding, costed_findings
+from plumbline.archive import Archive
+from plumbline.declarations import Declarations
 from plumbline.findings.cause import witnesses
 from plumbline.findings.headline import headline
 from plumbline.findings.types import type_of
 from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.results.finding import OPEN_STATES, gravity
 
-Sort = Literal["cost", "gain", "move"]
-"""An open finding that costs, one that saves, and a move that would save."""
-Ends = Literal["baseline", "price", "first_choice", "log", "repair", "move"]
-"""What ends a row: accepting the new baseline, the price, the first choice or the log, a repair, or moving the workload."""
+Sort = Literal["cost", "gain", "claim", "ending", "move"]
+"""An open finding that costs, one that saves, a credit to claim once, reserved hours that end, and a move that would save."""
+Ends = Literal["baseline", "price", "first_choice", "log", "repair", "claim", "renewal", "move"]
+"""What ends a row: accepting the new baseline, the price, the first choice or the log, a repair, a claim, renewing or not, or moving the workload."""
 
 
 @dataclass(frozen=True)
 class LedgerRow:
     """One amount. `row_id`: of a finding, or `move/WORKLOAD/FROM/TO`. `what`: its headline, without the amount.
 
-    `usd`: USD a month, at least 0; None: not priced. `share`: of a move, the fraction of the cost that it saves. `prices`: what the
-    amount rests on. `until`: the day on which the price that it rests on ends; None if it goes on until its owner decides. `owner`: the
-    teams that decide, none for operations. `counts`: findings of the same cause whose amount is in this one.
+    `usd`: USD a month, at least 0, of a claim once; None: not priced. Of an ending what renewing is worth, negative if it costs more than the
+    cheapest other price, and `paid` is what is paid a month now. `share`: of a move, the fraction of the cost that it saves. `prices`: what the
+    amount rests on. `until`: the day on which the price that it rests on ends, the last day of a claim, the end of the hours; None if it goes
+    on until its owner decides. `owner`: the teams that decide, none for operations. `counts`: findings of the same cause whose amount is in
+    this one. `parts`: USD by provider, which add up to `usd`. `providers`: by name, of a shared cause all that have it. `claim`: where a claim stands.
     """
 
     row_id: str
@@ -48,16 +53,22 @@ class LedgerRow:
     simulated: bool = False
     counts: tuple[str, ...] = ()
     share: float | None = None
+    parts: tuple[tuple[str, float], ...] = ()
+    providers: tuple[str, ...] = ()
+    paid: float | None = None
+    claim: ClaimStanding = ""
 
     @property
     def change(self) -> float | None:
-        """USD a month more, negative if less; None: not priced."""
-        return self.usd if self.usd is None or self.sort == "cost" else -self.usd
+        """USD a month more, negative if less; None: not priced, or no monthly amount of a finding."""
+        if self.usd is None or self.sort not in ("cost", "gain"):
+            return None
+        return self.usd if self.sort == "cost" else -self.usd
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """`rows`: the dearest first, those without a price last. `savings`: where the moves come from; None without a decision. `row_of`:
+    """`rows`: the dearest first, claims after them, those without a price last. `savings`: where the moves come from; None without a decision. `row_of`:
     finding → the row that has its amount; only of findings that have one."""
 
     rows: tuple[LedgerRow, ...] = ()
@@ -66,19 +77,51 @@ class Ledger:
 
     def change_of(self, finding_id: str) -> float | None:
         """What the finding's own row says: USD a month more, negative if less; None without a price, or where another row has it."""
-        return self._changes.get(finding_id)
+        row = self.by_id.get(finding_id)
+        return row.change if row is not None else None
+
+    def headline_usd(self, finding_id: str, alone: float | None) -> float | None:
+        """The amount of the finding's first line, the same on every surface: that of its own row. Where another row has it, or where the finding is
+        settled, what it costs `alone`."""
+        change = self.change_of(finding_id)
+        return alone if change is None else change
+
+    def row_with(self, finding_id: str) -> LedgerRow | None:
+        """The row that has the finding's amount: its own, or that of its cause."""
+        return self.by_id.get(self.row_of.get(finding_id, finding_id))
 
     @cached_property
-    def _changes(self) -> dict[str, float | None]:
-        return {row.row_id: row.change for row in self.rows}
+    def by_id(self) -> dict[str, LedgerRow]:
+        return {row.row_id: row for row in self.rows}
+
+    @property
+    def monthly(self) -> tuple[LedgerRow, ...]:
+        """The rows that are lost or saved a month."""
+        return tuple(row for row in self.rows if row.sort in ("cost", "gain"))
 
     def total(self, simulated: bool | None = None) -> MonthlyTotal:
         """The sum of the findings' rows: of simulated or of measured ones. By default of measured ones, with simulated ones apart, and of
         simulated ones where nothing else is open."""
-        own = [row for row in self.rows if row.sort != "move"]
-        rehearsal = all(row.simulated for row in own)
-        month = sum_monthly(row.change for row in own if row.simulated is (rehearsal if simulated is None else simulated))
+        every = [row for row in self.rows if row.sort != "move"]
+        rehearsal = all(row.simulated for row in every)
+        own = [row for row in every if row.simulated is (rehearsal if simulated is None else simulated)]
+        claims, endings = [row for row in own if row.claim == "to_claim"], [row for row in own if row.sort == "ending"]
+        month = replace(
+            sum_monthly(row.change for row in own if row.sort in ("cost", "gain")),
+            to_claim=sum(row.usd or 0.0 for row in claims),
+            claims=len(claims),
+            claims_unknown=sum(row.usd is None for row in claims),
+            claim_until=min((row.until for row in claims if row.until), default=None),
+            reserved=sum(row.paid or 0.0 for row in endings),
+            endings=len(endings),
+            ends_on=min((row.until for row in endings if row.until), default=None),
+        )
         return month if simulated is not None or rehearsal else replace(month, apart=self.total(simulated=True).lost)
+
+
+def open_ledger(archive: Archive, declared: Declarations) -> Ledger:
+    """The ledger of every open finding, without moves."""
+    return ledger_of(costed_findings(archive, declared, archive.findings(OPEN_STATES)).values())
 
 
 def ledger_of(entries: Iterable[CostedFinding], savings: Savings | None = None) -> Ledger:
@@ -101,6 +144,7 @@ def ledger_of(entries: Iterable[CostedFinding], savings: Savings | None = None) 
 
     taken: dict[tuple[str, bool], str] = {}  # what is paid, and whether it is more → the row that has it
     amounts: dict[str, float] = {}
+    shares: dict[str, dict[str, float]] = {}
     row_of: dict[str, str] = {}
     for name, entry in sorted(open_ones.items(), key=lambda item: order(item[1])):
         root = _root(name, led)
@@ -112,6 +156,10 @@ def ledger_of(entries: Iterable[CostedFinding], savings: Savings | None = None) 
         if new:
             amounts[root] = amounts.get(root, 0.0) + sum(usd for _, usd in new)
             taken |= dict.fromkeys((part for part, _ in new), root)
+            for (part, _), usd in new:
+                place = _place(part, entry)
+                own = shares.setdefault(root, {})
+                own[place] = own.get(place, 0.0) + abs(usd)
     unpriced = {
         name: None
         for name, e in open_ones.items()
@@ -121,9 +169,18 @@ def ledger_of(entries: Iterable[CostedFinding], savings: Savings | None = None) 
     for name, row in row_of.items():
         if name != row:
             counts.setdefault(row, []).append(open_ones[name])
-    rows = [_row(open_ones[name], usd, counts.get(name, ())) for name, usd in {**amounts, **unpriced}.items()]
+    rows = [
+        replace(_row(open_ones[name], usd, counts.get(name, ())), parts=tuple(shares.get(name, {}).items()))
+        for name, usd in {**amounts, **unpriced}.items()
+    ]
+    rows += [_ending(entry) for entry in open_ones.values() if entry.finding.ending is not None]
+    for claim in _claims(open_ones.values()):
+        rows.append(claim)
+        row_of |= dict.fromkeys(claim.counts, claim.row_id)
     moves = [_move(move) for move in savings.moves] if savings is not None else []
-    return Ledger(tuple(sorted([*rows, *moves], key=lambda r: (r.usd is None, -(r.usd or 0.0), r.row_id))), savings, row_of)
+    return Ledger(
+        tuple(sorted([*rows, *moves], key=lambda r: (r.usd is None, r.sort == "claim", -(r.usd or 0.0), r.row_id))), savings, row_of
+    )
 
 
 def _root(name: str, led: Mapping[str, str]) -> str:
@@ -134,6 +191,40 @@ def _root(name: str, led: Mapping[str, str]) -> str:
     return name
 
 
+def _place(part: str, entry: CostedFinding) -> str:
+    """The provider of what is paid, whose name it begins with."""
+    return part.partition(" ")[0] if entry.cost.parts else entry.finding.provider
+
+
+def _claims(entries: Iterable[CostedFinding]) -> list[LedgerRow]:
+    """A row for each credit: promises of a month that share one have one."""
+    same: dict[tuple[str, ...], list[CostedFinding]] = {}
+    for entry in sorted(entries, key=lambda e: (e.opened, e.finding.finding_id)):
+        if (credit := entry.finding.credit) is not None:
+            shared = (entry.finding.provider, credit.month, str(credit.share), entry.claim)
+            same.setdefault(shared if credit.shared else (entry.finding.finding_id,), []).append(entry)
+    rows = []
+    for lead, *others in same.values():
+        row, credit = _row(lead, None, others), lead.finding.credit
+        usd = lead.cost.credit
+        assert credit is not None  # as collected
+        until = date.fromisoformat(credit.until) if credit.until else None
+        rows.append(
+            replace(
+                row, sort="claim", usd=usd, until=until, ends="claim", claim=lead.claim,
+                parts=() if usd is None else ((lead.finding.provider, usd),), prices="",
+            )
+        )  # fmt: skip
+    return rows
+
+
+def _ending(entry: CostedFinding) -> LedgerRow:
+    ending = entry.finding.ending
+    assert ending is not None  # as the caller chose
+    row = replace(_row(entry, None, ()), sort="ending", usd=ending.renewing, paid=ending.paid)
+    return replace(row, until=date.fromisoformat(ending.until), ends="renewal")
+
+
 def _row(entry: CostedFinding, change: float | None, counts: Sequence[CostedFinding]) -> LedgerRow:
     finding = entry.finding
     return LedgerRow(
@@ -141,6 +232,7 @@ def _row(entry: CostedFinding, change: float | None, counts: Sequence[CostedFind
         sort="gain" if change is not None and change < 0 else "cost",
         what=headline(finding),
         provider=finding.provider,
+        providers=finding.cause.providers if finding.cause is not None else (finding.provider,),
         usd=None if change is None else abs(change),
         ends=type_of(finding).accepting or "repair",
         owner=tuple(sorted({team for e in (entry, *counts) for team in e.teams})),
@@ -158,6 +250,7 @@ def _move(move: Switch) -> LedgerRow:
         sort="move",
         what=f"{move.workload} moves from {move.provider} to {move.to}",
         provider=move.provider,
+        providers=(move.provider,),
         usd=move.usd or None,
         ends="move",
         owner=move.teams,

@@ -17,6 +17,7 @@ from plumbline.alerts.message import render_details
 from plumbline.alerts.preview import EXAMPLE_CONTEXT, EXAMPLE_FINDING, EXAMPLE_HISTORY, Preview, lines, page
 from plumbline.alerts.slack.mrkdwn import StyledSpan
 from plumbline.answers.compared_series import compared_series
+from plumbline.answers.ledger import open_ledger
 from plumbline.cli.output import Json, clear_errors, completed, emit, fail, out, read_archive
 from plumbline.declarations import DeclarationError, load
 from plumbline.findings.compared import Compared
@@ -77,7 +78,8 @@ def _stored(finding_id: str | None, as_json: bool) -> tuple[list[Preview], Compa
     with clear_errors(LookupError, DeclarationError), read_archive(listing=finding_id is None, as_json=as_json) as archive:
         views = [archive.finding(finding_id)] if finding_id else archive.findings(OPEN_STATES)
         declared = load()
-        cases = [alert_of(archive, declared, view) for view in views]
+        ledger = open_ledger(archive, declared)
+        cases = [alert_of(archive, declared, view, ledger=ledger) for view in views]
         previews = [
             Preview(
                 c.finding.finding_id,

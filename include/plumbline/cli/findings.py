@@ -133,11 +133,15 @@ def show(finding_id: FindingId, as_json: Json = False) -> None:
     def tell() -> None:
         finding = read_finding(page.view)
         text = (
-            render(finding, AlertContext(usd=page.usd, credit=page.credit)).text
+            render(finding, AlertContext(usd=page.headline_usd, credit=page.credit)).text
             if finding
             else f"{page.words}\n      cannot be read in full: stored by another version (--json shows it)"
         )
         out.print(text)
+        if page.counted:
+            out.print(f"      ledger: {page.counted}")
+        if page.mark is not None:
+            out.print(f"      {page.mark.text}")
         for entry in page.audit:
             out.print(f"  {entry.at:%Y-%m-%d %H:%M} UTC  {entry.who}: {entry.what}  {entry.why}", style="dim")
 

@@ -7,7 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from plumbline.analysis.drift.environment import EnvironmentChange, diff_environments
+from plumbline.answers.claim_marks import ClaimMark, claim_marks
 from plumbline.answers.claims import Claimable, claimable
+from plumbline.answers.ledger import Ledger, LedgerRow, open_ledger
 from plumbline.answers.monthly_costs import SETTLED as SETTLED_STATES
 from plumbline.answers.monthly_costs import monthly_cost_of
 from plumbline.archive import Archive, AuditView, FindingView, TrialView
@@ -18,8 +20,9 @@ from plumbline.findings.types import type_of
 from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.metrics.formatting import capitalize_first, format_change, format_name
 from plumbline.presentation.charts.chart import Chart
+from plumbline.presentation.ledger_words import counted_text
 from plumbline.presentation.metric_history import finding_chart, finding_history
-from plumbline.results.finding import Finding
+from plumbline.results.finding import OPEN_STATES, Finding
 from plumbline.results.stored import read_finding
 
 TRIALS_SHOWN = 24
@@ -47,7 +50,8 @@ class SlackThread:
 
 @dataclass(frozen=True)
 class FindingPage:
-    """`finding`: None if an older version stored it. `changes`: the baseline's environment compared with the campaign's. `commands`: (purpose,
+    """`finding`: None if an older version stored it. `changes`: the baseline's environment compared with the campaign's. `cost`, `usd`: what it costs
+    alone; `row`: the row of the ledger that has the amount, `counted`: what it is part of, in words. `mark`: what became of its claim. `commands`: (purpose,
     command). `choice`: impact on first choices since. `decision`: (team, kind, workload) of the changed first choice that the finding is about.
     `claim`: what can be claimed; None of a kind that no contract covers."""
 
@@ -66,15 +70,38 @@ class FindingPage:
     trials: tuple[TrialView, ...] = ()
     decision: tuple[str, str, str] | None = None
     claim: Claimable | None = None
+    row: LedgerRow | None = None
+    counted: str = ""
+    mark: ClaimMark | None = None
 
     @property
     def words(self) -> str:
         """The headline; of a finding that cannot be read, the stored one."""
-        return headline(self.finding, self.usd, self.credit) if self.finding is not None else self.view.headline
+        return headline(self.finding, self.headline_usd, self.credit) if self.finding is not None else self.view.headline
+
+    @property
+    def headline_usd(self) -> float | None:
+        """The amount of the first line; see `Ledger.headline_usd`."""
+        own = self.row if self.row is not None and self.row.row_id == self.view.finding_id else None
+        return self.usd if own is None or own.change is None else own.change
 
     def as_json(self) -> dict[str, Any]:
         """The page's values by name; `finding` is the archived one, whose `detail` has all of it."""
-        names = ("audit", "threads", "commands", "members", "changes", "cost", "usd", "credit", "choice", "trials")
+        names = (
+            "audit",
+            "threads",
+            "commands",
+            "members",
+            "changes",
+            "cost",
+            "usd",
+            "row",
+            "counted",
+            "credit",
+            "mark",
+            "choice",
+            "trials",
+        )
         values = {name: getattr(self, name) for name in names}
         return {"finding": replace(self.view, headline=self.words), **values, "claim": self.claim and self.claim.view}
 
@@ -88,6 +115,7 @@ def finding_page(archive: Archive, declared: Declarations | None, finding_id: st
     if finding is None or declared is None:
         return page
     history, cost = finding_history(archive, finding), monthly_cost_of(archive, declared, view)
+    ledger = open_ledger(archive, declared) if view.state in OPEN_STATES else Ledger()
     return replace(
         page,
         finding=finding,
@@ -97,6 +125,9 @@ def finding_page(archive: Archive, declared: Declarations | None, finding_id: st
         cost=cost.text,
         usd=cost.usd,
         credit=cost.credit,
+        row=ledger.row_with(finding_id),
+        counted=counted_text(ledger, finding_id),
+        mark=claim_marks(archive, [finding_id]).get(finding_id),
         choice=decision_impact(archive, finding, view.opened_at),
         trials=_trials(archive, finding),
         decision=_decision(finding),

@@ -138,4 +138,5 @@ def _item(view: FindingView, alone: MonthlyCost | None, usd: float | None) -> In
     finding = read_finding(view)
     if finding is None:
         return InboxItem(view, None, view.headline, usd)
-    return InboxItem(view, finding, headline(finding, alone.usd, alone.credit) if alone else headline(finding), usd)
+    first = alone and headline(finding, alone.usd if usd is None else usd, alone.credit)
+    return InboxItem(view, finding, first or headline(finding), usd)

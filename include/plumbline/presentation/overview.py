@@ -28,12 +28,20 @@ from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import cost_against_speed_chart, index_chart
 from plumbline.presentation.decisions import DecisionRow, decision_row
 from plumbline.presentation.filters import Filter
-from plumbline.presentation.findings_inbox import InboxGroup, count_severities, group_findings, severity_order, unsettled_findings
+from plumbline.presentation.findings_inbox import (
+    MAX_OPEN_FINDINGS,
+    InboxGroup,
+    count_severities,
+    group_findings,
+    severity_order,
+    unsettled_findings,
+)
 from plumbline.presentation.heat_map import HeatMap, HeatView, SeriesStatus, density_of, heat_map
 from plumbline.presentation.series_summary import drifted_series, format_age, shown_state
 from plumbline.presentation.status_strip import status_tiles
 from plumbline.presentation.tiles import Tile
 from plumbline.presentation.written_reports import report_file
+from plumbline.results.finding import OPEN_STATES
 
 CAMPAIGNS_SHOWN, FINDINGS_SHOWN = 12, 5
 
@@ -133,7 +141,9 @@ def overview(
     )
     stored = read_decisions(archive.newest_decisions()) if money else ()
     marks = archive.marked([c.campaign_id for c in heads])
-    entries = costed_findings(archive, declared, unsettled) if money else {}
+    # The sum is over all of them, also beyond those that the page lists.
+    every = unsettled if len(unsettled) < MAX_OPEN_FINDINGS else archive.findings(OPEN_STATES)
+    entries = costed_findings(archive, declared, every) if money else {}
     ledger = ledger_of(entries.values(), stored_switches(archive, declared, stored) if stored else None)
     open_findings = [view for view in unsettled if view.state == "open"]
     groups = group_findings(open_findings, {name: entry.cost for name, entry in entries.items()}, ledger)

@@ -33,7 +33,7 @@ def money_sentences(month: MonthlyTotal) -> tuple[str, ...]:
         lost = f"{format_money(month.lost)} lost a month by {_findings(month)}" if month.costly else ""
     else:
         lost = f"cost a month unknown: {format_count(month.unknown, 'finding')} without a price"
-    return tuple(filter(None, (lost, _saved(month, "other " if lost else "") if month.saved else "", _apart(month))))
+    return tuple(filter(None, (lost, _saved(month, "other " if lost else "") if month.saved else "", *_beside(month), _apart(month))))
 
 
 def _findings(month: MonthlyTotal) -> str:
@@ -43,6 +43,21 @@ def _findings(month: MonthlyTotal) -> str:
 
 def _saved(month: MonthlyTotal, other: str = "") -> str:
     return f"{format_money(month.saved)} saved a month by {format_count(month.gains, f'{other}finding')}"
+
+
+def _beside(month: MonthlyTotal) -> tuple[str, ...]:
+    """What can be claimed once, and what ends: in no sum of what is lost or saved."""
+    claims = endings = ""
+    if month.claims:
+        known = format_money(month.to_claim) if month.claims > month.claims_unknown else ""
+        unknown = f"{format_count(month.claims_unknown, 'credit')} of unknown amount" if month.claims_unknown else ""
+        amount = " and ".join(filter(None, (known, unknown)))
+        until = f", {'' if month.claims == 1 else 'the first '}until {month.claim_until}" if month.claim_until else ""
+        claims = f"to claim once: {amount} with {format_count(month.claims, 'finding')}{until}"
+    if month.endings:
+        verb, on = ("ends", "") if month.endings == 1 else ("end", "the first ")
+        endings = f"{format_count(month.endings, 'reservation')} {verb}, {on}on {month.ends_on}: {format_money(month.reserved)} a month is paid now"
+    return tuple(filter(None, (claims, endings)))
 
 
 def _apart(month: MonthlyTotal) -> str:
@@ -63,7 +78,8 @@ def lost_tile(month: MonthlyTotal, compared: Compared | None = None) -> Tile:
             (value, f"{note}{f'; {compared.missing}' if compared.missing else ''}") if compared.n else ("not known", compared.missing)
         )
         tone = "" if compared.missing else "good"
-    sentences = (note, *(capitalize_first(text) for text in (_saved(month, "other ") if month.saved else "", _apart(month)) if text))
+    more = (_saved(month, "other ") if month.saved else "", *_beside(month), _apart(month))
+    sentences = (note, *(capitalize_first(text) for text in more if text))
     return Tile("Lost a month", value, ". ".join(sentences), "/findings", tone)
 
 

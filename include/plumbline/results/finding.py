@@ -98,11 +98,23 @@ class PriceMove:
 @dataclass(frozen=True)
 class PromisedCredit:
     """What a broken promise grants, without money: a `share` of the bill of `month` (`2026-09`), None where none is declared. `until`: the last day
-    (ISO 8601) on which it can be claimed, empty where the contract's term is not declared."""
+    (ISO 8601) on which it can be claimed, empty where the contract's term is not declared. `shared`: it is granted once for the month, however many
+    promises are broken in it."""
 
     share: float | None
     month: str
     until: str = ""
+    shared: bool = False
+
+
+@dataclass(frozen=True)
+class EndingHours:
+    """Reserved hours that end on the day `until` (ISO 8601). USD a month: `paid` now, and what renewing at this price saves against the cheapest
+    other price, negative if it costs more, None where that is not known."""
+
+    until: str
+    paid: float
+    renewing: float | None
 
 
 @dataclass(frozen=True)
@@ -122,7 +134,7 @@ class Finding:
 
     `causes`, `consequence` and `moves` are what `findings.headline` writes in the first line: what changed in words, most plausible first, what
     follows from it, and the first choices that it moved. `prices`: of a changed price, of all providers that took the same change.
-    `credit`: of a broken promise.
+    `credit`: of a broken promise. `ending`: of a reservation.
     """
 
     finding_id: str
@@ -158,6 +170,7 @@ class Finding:
     moves: tuple[ChoiceMove, ...] = ()
     prices: tuple[PriceMove, ...] = ()
     credit: PromisedCredit | None = None
+    ending: EndingHours | None = None
 
     def __post_init__(self) -> None:
         if (self.campaign_id is None) == (self.since is None):

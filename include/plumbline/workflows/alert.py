@@ -20,6 +20,7 @@ from plumbline.alerts.slack_channel import attach_details
 from plumbline.alerts.thread import MOVED, is_recurrence
 from plumbline.answers.compared_series import compared_series
 from plumbline.answers.costed_findings import costed_findings
+from plumbline.answers.ledger import Ledger, open_ledger
 from plumbline.answers.monthly_costs import SETTLED, monthly_cost_of
 from plumbline.answers.promises import checkable
 from plumbline.archive import open_archive
@@ -43,18 +44,22 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def alert_of(archive: Archive, declared: Declarations | None, view: FindingView, now: datetime | None = None) -> Alert:
-    """The finding with its alert context; without declarations it has no cost and no owner."""
+def alert_of(
+    archive: Archive, declared: Declarations | None, view: FindingView, now: datetime | None = None, ledger: Ledger | None = None
+) -> Alert:
+    """The finding with its alert context; without declarations it has no cost and no owner. `ledger`: of every open finding, read if left out."""
     alerts = declared.alerts if declared else Alerts()
     finding = Finding.of(view.detail).with_state(view.state)
     before = _recurring(archive, alerts, finding, view)
     address = alerts.airflow_url or airflow_url()
     snoozed = view.snoozed_until is not None and view.snoozed_until > (now or datetime.now(timezone.utc))
     cost = monthly_cost_of(archive, declared, view) if declared else MonthlyCost(None, "")
+    if ledger is None:
+        ledger = open_ledger(archive, declared) if declared else Ledger()
     context = AlertContext(
         owner=route(finding, alerts, "").owner,
         cost=cost.text,
-        usd=cost.usd,
+        usd=ledger.headline_usd(view.finding_id, cost.usd),
         credit=cost.credit,
         choice=decision_impact(archive, finding, view.opened_at),
         links=finding_links(finding, address, _trial(archive, finding), asked=bool(undecided_findings([finding]))) if address else (),
@@ -145,9 +150,10 @@ def _complete_threads(archive: Archive, slack: Slack, cases: Sequence[Alert], de
 def _cases(archive: Archive, declared: Declarations | None, now: datetime) -> tuple[list[Alert], list[InstallationFailure]]:
     """The alerts; a finding that cannot be read becomes a failure of the installation and blocks no other."""
     cases, unreadable = [], []
+    ledger = open_ledger(archive, declared) if declared else Ledger()
     for view in _findings_to_send(archive):
         try:
-            case = alert_of(archive, declared, view, now)
+            case = alert_of(archive, declared, view, now, ledger)
             render(case.finding, case.context)
         except UNREADABLE_ERRORS as error:
             unreadable.append(

@@ -18,7 +18,7 @@ from tests.unit.alerts.test_message import FINDING
 from plumbline.analysis.decisions.decision_record import read_decision
 from plumbline.answers.current_results import decide_teams
 from plumbline.archive import DecisionView, open_archive
-from plumbline.results.finding import CauseEvidence, ChoiceMove, Finding, PriceMove, PromisedCredit
+from plumbline.results.finding import CauseEvidence, ChoiceMove, EndingHours, Finding, PriceMove, PromisedCredit
 from plumbline.words.decision_record import decision_detail, decision_document
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
@@ -81,6 +81,7 @@ def test_a_finding_is_stored_in_the_golden_shape_and_read_without_loss() -> None
         moves=(ChoiceMove("platform", "training", "aurora", "cirrus"),),
         prices=(PriceMove("aurora", 2.0, 2.6),),
         credit=PromisedCredit(0.1, "2026-09", "2026-10-30"),
+        ending=EndingHours("2026-12-31", 1752.0, -350.0),
     )
     assert json.loads(json.dumps(finding.to_dict())) == golden("finding.json")
     assert Finding.of(golden("finding.json")) == finding

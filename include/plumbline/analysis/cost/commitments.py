@@ -73,6 +73,12 @@ class Commitment:
         return (self.renew_below - self.usd_per_hour) * self.reserved_h / days * DAYS_A_MONTH
 
     @property
+    def paid_usd(self) -> float:
+        """What is paid for it, in a month of mean length."""
+        days = (self.until - self.since).days
+        return self.usd_per_hour * self.reserved_h / days * DAYS_A_MONTH if days else 0.0
+
+    @property
     def running(self) -> bool:
         return self.since <= self.on < self.until
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Literal, get_args
 
 from fastapi import HTTPException, Query, Request
@@ -32,6 +33,8 @@ from plumbline.workflows.plan import Action
 NoChoice = Literal[""]
 WAITING_PER_PAGE, SETTLED_PER_PAGE = 300, 25
 """Open findings are one list before the settled ones, so that all of one cause are together."""
+MOST_COUNTED = 100_000
+"""Open findings that are added up."""
 MAX_PROVIDER_NAMES = 50
 """Providers that the form offers by name; of more, one is typed."""
 
@@ -69,14 +72,18 @@ def router(site: Site) -> PageRoutes:
         except LookupError as error:
             raise HTTPException(404, str(error)) from error
         # A team's are those of its workloads, and those of a provider as a whole.
-        rows = [
-            view
-            for view in (*waiting, *page.rows)
-            if team_workloads is None or not (finding_workloads := workloads_of(view)) or finding_workloads & team_workloads
-        ]
+        rows = [view for view in (*waiting, *page.rows) if _concerns(view, team_workloads)]
         following = where.query(**chosen, after=page.after) if page.after else None
-        entries = costed_findings(archive, declarations, [view for view in rows if view.state in OPEN_STATES])
+        counted = rows
+        if len([view for view in rows if view.state in OPEN_STATES]) >= WAITING_PER_PAGE or after:  # the sum is over every page
+            counted = [
+                view
+                for view in found(tuple(s for s in OPEN_STATES if state in ("", s)), MOST_COUNTED).rows
+                if _concerns(view, team_workloads)
+            ]
+        entries = costed_findings(archive, declarations, [view for view in (*counted, *rows) if view.state in OPEN_STATES])
         ledger = ledger_of(entries.values()) if can_see_costs(request) else None
+        listed, every = (sum(view.state in OPEN_STATES for view in views) for views in (rows, counted))
         groups = group_findings(rows, {name: entry.cost for name, entry in entries.items()} if ledger is not None else {}, ledger)
         forms = action_forms(acting, request, declarations, [[(item.view, item.words) for item in g.items] for g in groups])
         owners = _owners(archive, rows, entries)
@@ -85,6 +92,7 @@ def router(site: Site) -> PageRoutes:
             "findings.html.j2",
             inbox_view(groups, ledger, page.after),
             sums=money_sentences(ledger.total()) if ledger is not None else (),
+            part=f"{listed} of {every} open findings are on this page; the sum is over all of them" if listed < every else "",
             ledger=ledger,
             compared=Compared(0, 0) if groups else compared_series(archive),
             groups=[(g, form, owners[g.lead.view.finding_id]) for g, form in zip(groups, forms, strict=True)],
@@ -110,6 +118,11 @@ def router(site: Site) -> PageRoutes:
         return pages.page(request, "finding.html.j2", finding.as_json(), f=finding, form=form, requested=requested, key=published_key())
 
     return routes
+
+
+def _concerns(view: FindingView, workloads: AbstractSet[str] | None) -> bool:
+    """Whether it is of these workloads, of any if None, or of a provider as a whole."""
+    return workloads is None or not (own := workloads_of(view)) or bool(own & workloads)
 
 
 def _owners(archive: Archive, views: Sequence[FindingView], entries: Mapping[str, CostedFinding]) -> dict[str, str]:

@@ -89,5 +89,5 @@ def broken_promise_finding(provider: str, judged: JudgedPromise, claim_within_s:
         explanation=noted,
         simulated=simulated,
         consequence=measured,
-        credit=PromisedCredit(judged.grants, f"{judged.billed(now)[0]:%Y-%m}", until),
+        credit=PromisedCredit(judged.grants, f"{judged.billed(now)[0]:%Y-%m}", until, shared=judged.month is None),
     )

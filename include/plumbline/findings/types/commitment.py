@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from plumbline.findings import Reconciliation, provider_finding
 from plumbline.findings.types.base import Step, register
 from plumbline.findings.types.price_change import AboutMoney
-from plumbline.results.finding import Finding
+from plumbline.results.finding import EndingHours, Finding
 from plumbline.words.commitments import end_text, renewal_text, renewal_verdict
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def reconcile_commitments(
             explanation=_explanation(c),
             consequence=renewal_verdict(c),
             simulated=simulated,
+            ending=EndingHours(str(c.until), c.paid_usd, c.renewing_usd),
         )
         for subject, c in near.items()
     }
@@ -63,10 +64,15 @@ def reconcile_commitments(
     again = {s: replace(now[s], since=known[s].since, state=known[s].state) for s in near if s in known}
     return Reconciliation(
         tuple(finding for subject, finding in now.items() if subject not in known),
-        tuple(finding for subject, finding in again.items() if finding.consequence != known[subject].consequence),
+        tuple(finding for subject, finding in again.items() if _moved(finding, known[subject])),
         tuple((known[s], why) for s, why in over.items()),
-        tuple(known[s] for s, finding in again.items() if finding.consequence == known[s].consequence),
+        tuple(known[s] for s, finding in again.items() if not _moved(finding, known[s])),
     )
+
+
+def _moved(now: Finding, known: Finding) -> bool:
+    """Whether what it says changed; an older version stored no amounts."""
+    return now.consequence != known.consequence or known.ending is None
 
 
 def _explanation(c: Commitment) -> str:
