@@ -25,7 +25,7 @@ class Post:
     """One delivery of a finished message.
 
     `thread_key`: the finding's id, or the digest's month. `name`: `opened` for the first message of a thread, `updated` for a change of that
-    message, else the reply's name: `escalated`, `reopened` or `reminder N`. `message_id`: what `send` returned for the first message.
+    message, else the reply's name: `escalated`, `reopened`, `cause` or `reminder N`. `message_id`: what `send` returned for the first message.
     """
 
     kind: Literal["finding", "digest"]

@@ -9,12 +9,12 @@ from datetime import datetime, timedelta, timezone
 
 from plumbline.alerts.channel import OPENED, AlertChannel, ChannelError, Channels
 from plumbline.alerts.chart import chart_of
-from plumbline.alerts.message import ESCALATED, REMINDER, REOPENED, AlertContext, Message, render, reply
+from plumbline.alerts.message import ESCALATED, JOINED, REMINDER, REOPENED, AlertContext, Message, render, reply
 from plumbline.alerts.slack.connection import Slack, is_channel_id
 from plumbline.alerts.thread import MOVED, POSTING, UNDELIVERED, Thread, record_of
 from plumbline.archive import Archive, IncidentRecord, IncidentView
 from plumbline.declarations import Alerts, QuietHours
-from plumbline.results.finding import Finding
+from plumbline.results.finding import Finding, gravity
 from plumbline.results.sample import Series
 
 
@@ -55,28 +55,31 @@ def route(finding: Finding, alerts: Alerts, channel: str) -> DeliveryTarget:
 # A channel that is down, slow or revoked never raises: benchmarks do not depend on it.
 
 _CLOSED = ("accepted", "resolved")
-_NOTIFYING = (OPENED, ESCALATED, REOPENED, REMINDER)
+_NOTIFYING = (OPENED, ESCALATED, REOPENED, JOINED, REMINDER)
 """Posts that notify people; a chart does not."""
 
 
 @dataclass(frozen=True)
 class Alert:
-    """A finding with its context. `earlier`: the id of the resolved finding that this one repeats."""
+    """A finding with its context. `earlier`: the id of the resolved finding that this one repeats. `members`: of a shared cause, the ids of the
+    findings that it explains, whose thread it goes on with."""
 
     finding: Finding
     context: AlertContext = field(default_factory=AlertContext)
     earlier: str | None = None
+    members: tuple[str, ...] = ()
 
 
 @dataclass
 class Delivery:
-    """Finding ids by outcome. `held`: by quiet hours or a snooze. `log_only`: without a channel, and findings that closed before they were
+    """Finding ids by outcome. `joined`: causes that went on in the thread of a finding that they explain. `held`: by quiet hours or a snooze. `log_only`: without a channel, and findings that closed before they were
     posted."""
 
     posted: list[str] = field(default_factory=list)
     updated: list[str] = field(default_factory=list)
     escalated: list[str] = field(default_factory=list)
     reopened: list[str] = field(default_factory=list)
+    joined: list[str] = field(default_factory=list)
     reminded: list[str] = field(default_factory=list)
     unchanged: list[str] = field(default_factory=list)
     held: list[str] = field(default_factory=list)
@@ -166,7 +169,7 @@ class _Run:
             self.incidents.save_incident(replace(record_of(incident), state=finding.state))
             self.done.unchanged.append(finding.finding_id)
             return
-        note = record_of(incident) if incident else IncidentRecord(finding.finding_id, name, self._old_thread(case, name), UNDELIVERED, "")
+        note = record_of(incident) if incident else self._new_note(case, name)
         thread = Thread(channel, finding, note, self.incidents.save_incident, self.now)
         posted_at = incident.posted_at if incident else self.now
         try:
@@ -198,7 +201,8 @@ class _Run:
         def answer() -> None:
             if (what := self._due_reply(thread.note, case, target, posted_at)) is not None:
                 thread.reply(what, reply(what, finding, case.context))
-                {ESCALATED: self.done.escalated, REOPENED: self.done.reopened}.get(what, self.done.reminded).append(finding.finding_id)
+                done = {ESCALATED: self.done.escalated, REOPENED: self.done.reopened, JOINED: self.done.joined}
+                done.get(what, self.done.reminded).append(finding.finding_id)
 
         for done in thread.show(lambda: self._message(case, thread), answer):
             getattr(self.done, done).append(finding.finding_id)
@@ -216,6 +220,8 @@ class _Run:
             return None if self._waits(case, target) else REOPENED
         if finding.severity == "page" and note.severity not in ("", "page"):
             return ESCALATED
+        if note.ts and not note.posts and case.members:  # the thread of a finding that it explains
+            return None if self._waits(case, target) else JOINED
         notified = [datetime.fromisoformat(p["at"]) for what, p in note.posts.items() if p["ts"] and what.startswith(_NOTIFYING)]
         last = max(notified, default=posted_at)
         if (
@@ -234,10 +240,18 @@ class _Run:
             return f"snoozed until {until:%Y-%m-%d %H:%M} UTC"
         return f"quiet hours of {target.rule}" if target.waits(case.finding, self.now) else None
 
-    def _old_thread(self, case: Alert, channel: str) -> str:
-        """The id of the earlier finding's message in this channel; empty without one."""
+    def _new_note(self, case: Alert, channel: str) -> IncidentRecord:
+        """In the thread of the earlier finding in this channel, or in that of a finding that it explains, the gravest that was reported: one page a
+        cause. Without either it has no message yet."""
+        new = IncidentRecord(case.finding.finding_id, channel, "", UNDELIVERED, "")
         earlier = self.incidents.incidents(case.earlier) if case.earlier else ()
-        return next((i.ts for i in earlier if i.channel == channel), "")
+        if old := next((i.ts for i in earlier if i.channel == channel and i.ts), ""):
+            return replace(new, ts=old)
+        threads = [
+            i for name in case.members for i in self.incidents.incidents(name) if i.channel == channel and i.ts and i.state not in _CLOSED
+        ]
+        first = min(threads, key=lambda i: (gravity(i.severity), i.posted_at), default=None)
+        return new if first is None else replace(new, ts=first.ts, severity=first.severity)
 
     def _goes_on(self, incident: IncidentView) -> bool:
         """Whether a recurrence of this finding continues the thread."""

@@ -198,14 +198,16 @@ def _plain_text(finding: Finding, context: AlertContext) -> str:
     return "\n      ".join(lines)
 
 
-ESCALATED, REOPENED, REMINDER = "escalated", "reopened", "reminder"
+ESCALATED, REOPENED, REMINDER, JOINED = "escalated", "reopened", "reminder", "cause"
 
 
 def reply(what: str, finding: Finding, context: AlertContext) -> Message:
-    """The reply named `what`: `escalated`, `reopened`, or `reminder N`. Slack notifies the mentioned owner."""
+    """The reply named `what`: `escalated`, `reopened`, `cause`, or `reminder N`. Slack notifies the mentioned owner: not of a cause, whose thread
+    has notified them already."""
     first, steps = _reply_text(what, finding, context)
     lines = [first, headline(finding, context.usd, context.credit), *([context.cost] if context.cost else [])]
-    mention = f"{context.mention} " if context.mention else ""
+    mention = f"{context.mention} " if context.mention and what != JOINED else ""
+    severity = "info" if what == JOINED else finding.severity
     blocks: list[Block] = [
         SectionBlock(text=text_object(first, SECTION_LIMIT, bold=True, before=mention)),
         SectionBlock(text=text_object("\n".join(lines[1:]), SECTION_LIMIT)),
@@ -213,7 +215,7 @@ def reply(what: str, finding: Finding, context: AlertContext) -> Message:
     if steps:
         blocks.append(SectionBlock(text=MarkdownTextObject(text="\n".join(f"`{escape(c)}`  {escape(why)}" for c, why in steps))))
     text = "\n      ".join([*lines, *(f"{command}   ({why})" for command, why in steps)])
-    return Message(truncate(text, TEXT_LIMIT), tuple(b.to_dict() for b in blocks), first, (), finding.severity, context.links)
+    return Message(truncate(text, TEXT_LIMIT), tuple(b.to_dict() for b in blocks), first, (), severity, context.links)
 
 
 def _reply_text(what: str, finding: Finding, context: AlertContext) -> tuple[str, list[tuple[str, str]]]:
@@ -222,6 +224,8 @@ def _reply_text(what: str, finding: Finding, context: AlertContext) -> tuple[str
         return f"{simulated}Severity raised to page", []
     if what == REOPENED:
         return f"{simulated}Finding recurred ({context.came_back})", []
+    if what == JOINED:
+        return f"{simulated}One cause explains this and others: the message above is about all of them now", []
     return f"{simulated}Open since {finding.began} and not acknowledged ({what})", [
         (f"plumbline findings acknowledge {finding.finding_id} --why …", "take ownership and stop the reminders"),
         (f"plumbline findings snooze {finding.finding_id} --until 14d --why …", "postpone the reminders"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from plumbline.analysis.drift.environment import FACT_NAMES, fact_name
@@ -147,6 +148,14 @@ def mirrored(change: float) -> float:
     return 1 / (1 + change) - 1
 
 
+def as_grave_as_members(pooled: Finding, findings: Iterable[Finding]) -> Finding:
+    """A cause that made something worse, with the severity of the gravest open finding that it explains: one is reported, not each."""
+    if pooled.cause is None or pooled.cause.verdict != "regressed":
+        return pooled
+    explained = [f.severity for f in findings if f.state in OPEN_STATES and f.finding_id != pooled.finding_id and _explains(pooled, f)]
+    return replace(pooled, severity=min((pooled.severity, *explained), key=gravity))
+
+
 def witnesses(findings: Iterable[Finding]) -> dict[str, str]:
     """Finding → the unsettled finding of its cause, among these; without findings that are more severe than their cause's."""
     known = [f for f in findings if f.state in OPEN_STATES]
@@ -167,11 +176,13 @@ def witnesses(findings: Iterable[Finding]) -> dict[str, str]:
 
 
 def _witnesses(finding: Finding, pooled: Finding) -> bool:
+    return gravity(finding.severity) >= gravity(pooled.severity) and _explains(pooled, finding)
+
+
+def _explains(pooled: Finding, finding: Finding) -> bool:
     cause = pooled.cause
     assert cause is not None  # only findings with one are asked
     if type_of(finding).accepting != "baseline":
-        return False
-    if gravity(finding.severity) < gravity(pooled.severity):
         return False
     if not set(cause.facts) & set(map(fact_name, finding.attributed_to)):
         unexplained = about_speed(finding) and finding.cause is None and not finding.attributed_to

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
@@ -45,9 +45,15 @@ _log = logging.getLogger(__name__)
 
 
 def alert_of(
-    archive: Archive, declared: Declarations | None, view: FindingView, now: datetime | None = None, ledger: Ledger | None = None
+    archive: Archive,
+    declared: Declarations | None,
+    view: FindingView,
+    now: datetime | None = None,
+    ledger: Ledger | None = None,
+    led: Mapping[str, str] | None = None,
 ) -> Alert:
-    """The finding with its alert context; without declarations it has no cost and no owner. `ledger`: of every open finding, read if left out."""
+    """The finding with its alert context; without declarations it has no cost and no owner. `ledger`: of every open finding, read if left out;
+    `led`: finding → that of its cause."""
     alerts = declared.alerts if declared else Alerts()
     finding = Finding.of(view.detail).with_state(view.state)
     before = _recurring(archive, alerts, finding, view)
@@ -66,7 +72,12 @@ def alert_of(
         snoozed_until=view.snoozed_until if snoozed else None,
         came_back=f"resolved on {before.updated_at:%Y-%m-%d}, was finding {before.finding_id}" if before else "",
     )
-    return Alert(finding, context, before.finding_id if before else None)
+    return Alert(
+        finding,
+        context,
+        before.finding_id if before else None,
+        tuple(sorted(n for n, lead in (led or {}).items() if lead == view.finding_id)),
+    )
 
 
 def _recurring(archive: Archive, alerts: Alerts, finding: Finding, view: FindingView) -> FindingView | None:
@@ -150,10 +161,10 @@ def _complete_threads(archive: Archive, slack: Slack, cases: Sequence[Alert], de
 def _cases(archive: Archive, declared: Declarations | None, now: datetime) -> tuple[list[Alert], list[InstallationFailure]]:
     """The alerts; a finding that cannot be read becomes a failure of the installation and blocks no other."""
     cases, unreadable = [], []
-    ledger = open_ledger(archive, declared) if declared else Ledger()
-    for view in _findings_to_send(archive):
+    ledger, led = open_ledger(archive, declared) if declared else Ledger(), unsettled_witnesses(archive)
+    for view in _findings_to_send(archive, led):
         try:
-            case = alert_of(archive, declared, view, now, ledger)
+            case = alert_of(archive, declared, view, now, ledger, led)
             render(case.finding, case.context)
         except UNREADABLE_ERRORS as error:
             unreadable.append(
@@ -183,13 +194,12 @@ def _declared(log: logging.Logger) -> Declarations | None:
         return None
 
 
-def _findings_to_send(archive: Archive) -> list[FindingView]:
+def _findings_to_send(archive: Archive, covered: Collection[str]) -> list[FindingView]:
+    """`covered`: findings that the message of their cause covers."""
     wanted = {f.finding_id: f for f in archive.findings(OPEN_STATES)}
     for incident in archive.incidents():
         if incident.state not in (*SETTLED, MOVED) and incident.finding_id not in wanted:
             wanted[incident.finding_id] = archive.finding(incident.finding_id)
-    # The message of its cause covers a witness.
-    covered = unsettled_witnesses(archive)
     return [view for name, view in wanted.items() if name not in covered]
 
 

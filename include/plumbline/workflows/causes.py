@@ -27,7 +27,7 @@ from plumbline.archive import Archive
 from plumbline.archive.samples import SeriesPoint
 from plumbline.declarations import Declarations
 from plumbline.findings import Reconciliation
-from plumbline.findings.cause import cause_finding, cause_finding_id, witnesses
+from plumbline.findings.cause import as_grave_as_members, cause_finding, cause_finding_id, witnesses
 from plumbline.results.finding import OPEN_STATES, Finding, FindingKind
 from plumbline.results.sample import Series
 from plumbline.workflows.findings import apply
@@ -71,6 +71,7 @@ def review_causes(archive: Archive, declared: Declarations, provider: str, by: s
     shared = [cause for cause in causes_of(changes) if provider in cause.came]
     candidates = [*shared, *_cloud_causes(archive, groups, provider, seen_in, shared, changes, points)]
     judged = [(cause, *judge_cause(archive, declared, cause, changes, points)) for cause in candidates]
+    unsettled = readable_findings(archive.findings(OPEN_STATES))
     for cause, effects, before in sorted(judged, key=_order):
         known = _stored(archive, cause)
         if not effects or set(cause.came.items()) <= claimed:
@@ -82,7 +83,7 @@ def review_causes(archive: Archive, declared: Declarations, provider: str, by: s
             resolved.append((old, f"resolved: in campaign {seen_in} the pooled change of {lead.kind} is within your threshold again"))
         if lead.verdict not in ("regressed", "improved") and (len(cause.came) < 2 or cause.cloud):
             continue
-        finding = cause_finding(cause, effects, before, mine == "simulated")
+        finding = as_grave_as_members(cause_finding(cause, effects, before, mine == "simulated"), unsettled)
         old = known.get(finding.kind)
         if old is None:
             opened.append(finding)

@@ -8,11 +8,12 @@ from datetime import date
 import pytest
 
 from plumbline.analysis.decisions.savings import Savings, Switch
-from plumbline.answers.costed_findings import CostedFinding
+from plumbline.answers.costed_findings import ClaimStanding, CostedFinding
 from plumbline.answers.ledger import ledger_of
 from plumbline.findings.monthly_cost import MonthlyCost
+from plumbline.presentation.ledger_words import counted_text
 from plumbline.presentation.tiles import lost_tile, money_sentences
-from plumbline.results.finding import FLEET, CauseEvidence, ChoiceMove, Finding, FindingKind, Severity
+from plumbline.results.finding import FLEET, CauseEvidence, ChoiceMove, EndingHours, Finding, FindingKind, PromisedCredit, Severity
 
 DAY = date(2026, 11, 5)
 DRIVER = "driver.version"
@@ -107,3 +108,60 @@ def test_what_is_simulated_adds_to_no_sum_of_what_is_measured() -> None:
     assert (both.total().lost, both.total().apart) == (10.0, 5_000.0) and "5,000" in lost_tile(both.total()).note
     alone = ledger_of([made_up])
     assert (alone.total().lost, alone.total().apart) == (5_000.0, 0.0), "a rehearsal has a sum of its own"
+
+
+def claim(name: str, usd: float | None, standing: ClaimStanding = "to_claim", **credit: object) -> CostedFinding:
+    promised = replace(PromisedCredit(0.1, "2026-09", "2026-10-30"), **credit)  # type: ignore[arg-type]
+    made = finding(name, "reliability", f"promise/{name}", credit=promised)
+    return replace(costed(made, None, text=""), cost=MonthlyCost(None, "", credit=usd), claim=standing)
+
+
+def test_a_claim_is_a_row_and_in_no_sum_a_month() -> None:
+    slow = costed(finding("slow", "performance", "performance"), 10.0, ("borealis gpt", 10.0))
+    found = ledger_of([claim("down", 17_082.0), claim("sent", 50.0, "claimed"), claim("old", 5.0, "too_late"), slow])
+    assert [(row.row_id, row.sort, row.usd, row.until) for row in found.rows[:2]] == [
+        ("slow", "cost", 10.0, None),
+        ("down", "claim", 17_082.0, date(2026, 10, 30)),
+    ]
+    month = found.total()
+    assert (month.lost, month.to_claim, month.claims) == (10.0, 17_082.0, 1), "what was claimed, or lapsed, is not to claim"
+    assert money_sentences(month)[-1] == "to claim once: 17,082 USD with 1 finding, until 2026-10-30"
+    assert found.change_of("down") is None and "17,082" in lost_tile(month).note
+    assert "claimed already" in counted_text(found, "sent") and "too late" in counted_text(found, "old")
+
+
+def test_promises_of_a_month_that_share_a_credit_are_one_row() -> None:
+    found = ledger_of([claim("recover", 100.0, shared=True), claim("support", 100.0, shared=True), claim("own", 30.0)])
+    assert [(row.usd, len(row.counts)) for row in found.rows] == [(100.0, 1), (30.0, 0)] and found.total().to_claim == 130.0
+    assert found.row_of["support"] == "recover" and counted_text(found, "support").startswith("counted in finding recover: a credit of 100")
+
+
+def test_a_credit_that_cannot_be_priced_is_counted_beside_the_sum() -> None:
+    month = ledger_of([claim("down", None), claim("other", 5.0)]).total()
+    assert (month.to_claim, month.claims_unknown) == (5.0, 1) and "5.00 USD and 1 credit of unknown amount" in money_sentences(month)[-1]
+
+
+@pytest.mark.parametrize(("worth", "says"), [(1_200.0, "saves 1,200"), (-350.0, "costs 350"), (None, "not known")])
+def test_a_reservation_that_ends_says_what_is_paid_and_what_renewing_is_worth(worth: float | None, says: str) -> None:
+    made = finding("ends", "price", "commitment c until 2026-12-31", ending=EndingHours("2026-12-31", 1_752.0, worth))
+    found = ledger_of([costed(made, None, text="")])
+    (row,) = found.rows
+    assert (row.sort, row.paid, row.usd, row.until, row.ends) == ("ending", 1_752.0, worth, date(2026, 12, 31), "renewal")
+    assert (found.total().lost, found.total().saved, found.total().reserved) == (0.0, 0.0, 1_752.0)
+    assert "1,752 USD a month is paid" in money_sentences(found.total())[-1] and says in counted_text(found, "ends")
+
+
+def test_a_page_says_which_row_has_its_amount_and_what_sum_that_is_part_of() -> None:
+    cause = finding(
+        "cause", "performance", "cause/driver", provider=FLEET, series=("a", "b"), attributed_to=(DRIVER,),
+        cause=CauseEvidence((DRIVER,), ("driver 570",), "regressed", ("borealis", "cirrus"), (), 2, 2, 2, 3, 0.01),
+    )  # fmt: skip
+    member = finding("member", "performance", "performance", attributed_to=(DRIVER,), series=("a",))
+    found = ledger_of(
+        [costed(member, 700.0, ("borealis gpt", 700.0)), costed(cause, 400.0, ("borealis gpt", 300.0), ("cirrus gpt", 100.0))]
+    )
+    (row,) = found.rows
+    assert row.parts == (("borealis", 300.0), ("cirrus", 100.0)) and row.providers == ("borealis", "cirrus")
+    assert counted_text(found, "member") == "counted with this in finding cause, which costs 400.00 USD a month; part of 400.00 USD lost a month by 1 finding"
+    assert "with 1 other finding of its cause" in counted_text(found, "cause") and not counted_text(found, "unknown")
+    assert found.headline_usd("cause", 1.0) == 400.0 and found.headline_usd("member", 700.0) == 700.0
