@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from plumbline.archive import Archive
-from plumbline.declarations.promises import JudgedPromise
+
+if TYPE_CHECKING:
+    from plumbline.declarations.promises import JudgedPromise
 
 ClaimState = Literal["claimed", "credited", "refused"]
 """A claim that was sent, one whose credit came, and one that the provider refused."""

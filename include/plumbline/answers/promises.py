@@ -11,6 +11,7 @@ from typing import Any
 from plumbline.analysis.cost.service_credit import credit_of
 from plumbline.analysis.prices.book import with_effective_prices
 from plumbline.answers.availability_histories import availability_histories
+from plumbline.answers.claim_marks import claim_key, claim_marks
 from plumbline.answers.findings import readable_findings
 from plumbline.archive import Archive
 from plumbline.archive.trends import LaunchCounts
@@ -98,8 +99,18 @@ def provider_promises(archive: Archive, declared: Declarations, name: str) -> Pr
         ]
         ends = [each.last_claim(sla.claim_within, now) if each.broken else None for each in judged]
         judged = [replace(each, lapsed=end is not None and now >= end) for each, end in zip(judged, ends, strict=True)]
+        judged = _with_claims(archive, name, judged)
     refusals = tuple(o for o in (asked.outages if asked else ()) if o.whose == "provider")
     return ProviderPromises(name, launches, tuple(judged), log, outages, refusals, contradicted)
+
+
+def _with_claims(archive: Archive, name: str, judged: list[JudgedPromise]) -> list[JudgedPromise]:
+    """With what became of the claims of broken ones."""
+    if not any(each.broken for each in judged):
+        return judged
+    marks = claim_marks(archive, [view.finding_id for view in archive.findings_of(name)]).values()
+    known = {key: mark.text for mark in marks for key in mark.promises}
+    return [replace(each, row=replace(each.row, claim=known.get(claim_key(each), ""))) if each.broken else each for each in judged]
 
 
 def _judge(promises: Iterable[Promise[Any]], sla: ServiceLevel, seen: PromiseEvidence) -> list[JudgedPromise]:

@@ -13,6 +13,8 @@ import typer
 from rich.text import Text
 
 from plumbline import workflows
+from plumbline.answers.claim_marks import WORDS as CLAIM_WORDS
+from plumbline.answers.claim_marks import ClaimState
 from plumbline.answers.compared_series import compared_series
 from plumbline.archive import FindingView
 from plumbline.cli.declared import known_provider
@@ -243,6 +245,30 @@ def claim(
 
     emit(as_json, done, show)
     raise typer.Exit(BROKEN if done.pack.problems else OK)
+
+
+@findings.command()
+def claimed(finding_id: FindingId, why: Why, as_json: Json = False) -> None:
+    """Mark a claim as sent: its finding has an owner, and its credit is not to claim any more."""
+    _mark_claim(finding_id, "claimed", why, as_json)
+
+
+@findings.command()
+def credited(finding_id: FindingId, why: Why, as_json: Json = False) -> None:
+    """Mark a claim as credited; its finding is resolved."""
+    _mark_claim(finding_id, "credited", why, as_json)
+
+
+@findings.command()
+def refused(finding_id: FindingId, why: Why, as_json: Json = False) -> None:
+    """Mark a claim as refused by the provider; its finding is resolved."""
+    _mark_claim(finding_id, "refused", why, as_json)
+
+
+def _mark_claim(finding_id: str, state: ClaimState, why: str, as_json: bool) -> None:
+    with clear_errors(LookupError, DeclarationError, ValueError), read_archive() as archive:
+        view = workflows.claim_mark.mark_claim(archive, load(), finding_id, state, getpass.getuser(), why)
+    emit(as_json, view, lambda: out.print(f"{finding_id}: {CLAIM_WORDS[state]}; the finding is {view.state}"))
 
 
 def _set_state(finding_id: str, state: FindingState, why: str, line: str, as_json: bool) -> None:

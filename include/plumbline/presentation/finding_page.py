@@ -192,12 +192,17 @@ def _commands(view: FindingView, finding: Finding | None, now: datetime) -> tupl
         return tuple(_command(view, *step) for step in steps)
     own: list[tuple[str, str]] = []
     if of is not None and finding is not None:
-        answers = tuple(f"plumbline findings {verb} " for verb in ("show", "accept", "resolve", "acknowledge"))
+        answers = tuple(
+            f"plumbline findings {verb} " for verb in ("show", "accept", "resolve", "acknowledge", "claimed", "credited", "refused")
+        )
         every = of.steps(finding.with_state(view.state))
         own = [(capitalize_first(purpose), command) for command, purpose in every if not command.startswith(answers)]
         if of.accepting is not None:
             steps.append((of.accept_label, "accept", ""))
             steps += [(of.reject_label, "reject", "")] if of.reject_label and view.state == "open" else []
+    if of is not None and of.grants_credit:
+        steps += [("Claim sent", "claimed", "")] if view.state == "open" else []
+        steps += [("Credit received", "credited", ""), ("Claim refused", "refused", "")]
     if view.state == "open":
         steps.append(("Acknowledge", "acknowledge", ""))
     steps.append((f"Resolve: {of.resolved_if}" if of is not None else "Resolve", "resolve", ""))

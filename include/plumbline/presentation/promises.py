@@ -48,8 +48,8 @@ def total_credit(broken: Iterable[JudgedPromise]) -> float | None:
 @dataclass(frozen=True)
 class PromiseTotals:
     """How many promises are broken, kept, and open: not shown either way. `usd`: the credits of broken ones that are known in money, None without
-    one. `unknown`: providers with a breach that earns a credit of unknown amount. `lapsed`: broken ones whose credit it is too late to claim; it is
-    in neither."""
+    one. `unknown`: providers with a breach that earns a credit of unknown amount. `lapsed`: broken ones whose credit it is too late to claim, and
+    `claimed`: those whose claim a person marked as sent, credited or refused; they are in neither."""
 
     broken: int
     kept: int
@@ -57,6 +57,7 @@ class PromiseTotals:
     usd: float | None
     unknown: tuple[str, ...] = ()
     lapsed: int = 0
+    claimed: int = 0
 
     def text(self, money: bool = True) -> str:
         """`1 broken, 17,082 USD to claim; 4 kept; 3 open`; without `money` no amount and nothing about one."""
@@ -66,6 +67,7 @@ class PromiseTotals:
         if money and self.unknown:
             claim += f"{' and' if claim else ','} a credit of unknown amount from {join_words(self.unknown)}"
         claim += f", {self.lapsed} of them too late to claim" if self.lapsed else ""
+        claim += f", {self.claimed} of them claimed already" if self.claimed else ""
         return f"{self.broken} broken{claim}; {self.kept} kept; {self.open} open"
 
 
@@ -73,7 +75,7 @@ def promise_totals(found: Sequence[ProviderPromises]) -> PromiseTotals:
     """Over providers. A breach whose contract declares no credit adds none."""
     verdicts = [row.verdict for one in found for row in one.rows]
     earned = {one.provider: [each for each in one.judged if each.broken and each.grants is not None] for one in found}
-    credits = {name: [each for each in broken if not each.lapsed] for name, broken in earned.items()}
+    credits = {name: [each for each in broken if not each.lapsed and not each.row.claim] for name, broken in earned.items()}
     sums = {name: total_credit(broken) for name, broken in credits.items() if broken}
     known = [exact(usd) for usd in sums.values() if usd is not None]
     return PromiseTotals(
@@ -82,7 +84,8 @@ def promise_totals(found: Sequence[ProviderPromises]) -> PromiseTotals:
         verdicts.count("not_shown"),
         float(sum(known)) if known else None,
         tuple(sorted(name for name, usd in sums.items() if usd is None)),
-        sum(each.lapsed for broken in earned.values() for each in broken),
+        sum(each.lapsed and not each.row.claim for broken in earned.values() for each in broken),
+        sum(bool(each.row.claim) for broken in earned.values() for each in broken),
     )
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         check_installation,
         check_provider,
         claim,
+        claim_mark,
         collect,
         decide,
         evidence_pack,

@@ -21,6 +21,7 @@ from plumbline.archive.trends import LaunchCounts
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.promises import PROMISES, JudgedPromise
 from plumbline.declarations.promises.judging.launches import OPERATOR_FAULTS, UNPROVEN, launch_share
+from plumbline.declarations.promises.judging.row import PromiseRow
 from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.findings.monthly_cost import MonthlyCost
 from plumbline.metrics.formatting import capitalize_first, first_lines, join_words
@@ -30,7 +31,7 @@ from plumbline.results.finding import Finding
 from plumbline.whole_file import sha256_file
 from plumbline.workflows.evidence_pack import EvidencePack, write_evidence_pack
 
-_MOST_LINES, _MOST_TRIALS = 6, 12
+_MOST_LINES, _MOST_TRIALS, _MOST_SPANS = 6, 12, 40
 LARGEST_ATTACHMENT = 20 * 10**6
 """Bytes; many mail servers refuse more than 25 MB, and attachments grow by a third."""
 
@@ -143,6 +144,7 @@ def _letter(
         "",
         *[f"- {capitalize_first(each.row.sentence)}" for each in answer.broken],
         *_counted(answer.launches),
+        *[line for each in answer.broken for line in _hours(each.row)],
         *first_lines([f"- Our checks: {outage_line(o).text}" for o in answer.outages], _MOST_LINES, "- and {} more, in promises.json"),
         *(["- Chance explains it less than once in 40."] if any(each.row.interval for each in answer.broken) else []),
         "",
@@ -177,6 +179,27 @@ def _letter(
         f"Finding {finding.finding_id}. Please name it in your answer.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _hours(row: PromiseRow) -> list[str]:
+    """The time that was down, span by span, with its sum: what the claim counts, without maintenance."""
+    spans = [(f"{begin:%Y-%m-%d %H:%M} … {end:%Y-%m-%d %H:%M} UTC", round((end - begin).total_seconds())) for begin, end in row.down]
+    if row.single_s:
+        spans.append(("single missed checks outside of outages", round(row.single_s)))
+    if not spans:
+        return []
+    shown, rest = spans[:_MOST_SPANS], spans[_MOST_SPANS:]
+    if rest:
+        shown = [*shown, (f"{len(rest)} more, in promises.json", sum(seconds for _, seconds in rest))]
+    width = max(len(what) for what, _ in shown)
+    lines = [f"    {what:<{width}}  {_clock(seconds)}" for what, seconds in shown]
+    return [f"- Down in {row.name.rpartition(' ')[2]}:", *lines, f"    {'Sum':<{width}}  {_clock(sum(seconds for _, seconds in spans))}"]
+
+
+def _clock(seconds: int) -> str:
+    """Exact to the second, so that the lines of a list add up."""
+    hours, rest = divmod(seconds, 3600)
+    return f"{hours:>4} h {rest // 60:02} min{f' {rest % 60:02} s' if rest % 60 else ''}"
 
 
 def _counted(launches: Sequence[LaunchCounts]) -> list[str]:

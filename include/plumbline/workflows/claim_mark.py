@@ -27,6 +27,7 @@ def mark_claim(archive: Archive, declared: Declarations, finding_id: str, state:
         promises = tuple(claim_key(each) for each in answer.broken)
         if not promises and not BrokenPromise.has(finding):
             raise NothingToClaim(answer.why)
+        promises = promises or (BrokenPromise.rest(finding),)
     if not (by.strip() and why.strip()):
         raise ValueError("by and why are needed: who marks the claim, and what happened")
     what = next(name for name, known in MARKS.items() if known == state)

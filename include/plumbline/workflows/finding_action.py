@@ -1,12 +1,13 @@
-"""Actions of a person on a finding, from a page or a form of Airflow: acknowledge, accept, reject, resolve, snooze, rerun, reopen."""
+"""Actions of a person on a finding, from a page or a form of Airflow: acknowledge, accept, reject, resolve, snooze, rerun, reopen, mark its claim."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any, Protocol
+from typing import Any, Protocol, cast, get_args
 
+from plumbline.answers.claim_marks import ClaimState
 from plumbline.archive import Archive, FindingView
 from plumbline.declarations import Declarations
 from plumbline.findings.types import rests_on_prices, type_of
@@ -14,6 +15,7 @@ from plumbline.metrics.units import SECONDS, parse
 from plumbline.results.finding import Finding
 from plumbline.results.stored import read_finding
 from plumbline.workflows.baseline_decision import Answer, Rerun, apply_answer, can_reopen, plan_rerun, reopen
+from plumbline.workflows.claim_mark import mark_claim
 from plumbline.workflows.plan import ACTION_DAG, Action
 
 
@@ -119,6 +121,8 @@ def possible_actions(declared: Declarations, view: FindingView) -> tuple[Action,
     of = type_of(finding)
     if of.accepting is not None:
         actions[-2:-2] = ["accept", "reject"] if view.state == "open" and of.reject_label else ["accept"]
+    if of.grants_credit:
+        actions[-2:-2] = ["claimed", "credited", "refused"] if view.state == "open" else ["credited", "refused"]
     if of.reruns:
         try:
             plan_rerun(declared, finding)
@@ -161,7 +165,9 @@ def apply_action(archive: Archive, declared: Declarations, request: ActionReques
         archive.snooze_finding(finding_id, request.until, by=by, why=why)
     elif request.action == "reopen":
         reopen(archive, finding_id, by, why)
+    elif request.action in get_args(ClaimState):
+        mark_claim(archive, declared, finding_id, cast(ClaimState, request.action), by, why)
     else:
-        answer: Answer = "keep" if request.action == "reject" else request.action
+        answer: Answer = "keep" if request.action == "reject" else cast(Answer, request.action)
         return apply_answer(archive, declared, finding_id, answer, by, why).rerun
     return None

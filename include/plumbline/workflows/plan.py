@@ -15,7 +15,7 @@ from plumbline.metrics.formatting import unknown_name
 DECISION_DAG = "baseline_decision"
 ACTION_DAG = "finding_action"
 RERUN_DAG = "rerun"
-Action = Literal["acknowledge", "accept", "reject", "resolve", "snooze", "rerun", "reopen"]
+Action = Literal["acknowledge", "accept", "reject", "resolve", "snooze", "rerun", "reopen", "claimed", "credited", "refused"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 """A person's actions on a finding."""
 ACCEPT, KEEP, RERUN = "accept as the new baseline", "keep the old one", "rerun on a fresh node"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import zipfile
 from collections.abc import Iterator
@@ -24,7 +25,9 @@ from typer.testing import CliRunner
 from plumbline.airflow.tasks.review import note
 from plumbline.alerts import render
 from plumbline.answers.availability_histories import availability_histories
+from plumbline.answers.claim_marks import ClaimState
 from plumbline.answers.claims import claimable
+from plumbline.answers.ledger import open_ledger
 from plumbline.answers.monthly_costs import headlines, monthly_costs
 from plumbline.answers.promises import provider_promises
 from plumbline.archive import Archive, open_archive
@@ -47,12 +50,14 @@ from plumbline.results.operations import LogEntry
 from plumbline.workflows.alert import alert_of, send_alerts
 from plumbline.workflows.baseline_decision import apply_answer
 from plumbline.workflows.claim import NothingToClaim, write_claim
+from plumbline.workflows.claim_mark import mark_claim
 from plumbline.workflows.findings import finding_record
-from plumbline.workflows.operations_log import log_operation
+from plumbline.workflows.operations_log import log_operation, report_breaches
 from plumbline.workflows.report import campaign_data, write_report
 
 NAME = "local-1core"
 FIVE = timedelta(minutes=5)
+CLOCK = re.compile(r"(\d+) h (\d+) min(?: (\d+) s)?")
 LAST = datetime.now(timezone.utc).replace(day=1, hour=0, minute=0, second=0, microsecond=0) - timedelta(days=20)
 INCIDENT = {"provider": NAME, "kind": "incident", "what": "no node answers", "opened": LAST.isoformat(), "whose": "provider"}
 SOLVED = (LAST + timedelta(hours=12)).isoformat()
@@ -413,3 +418,48 @@ def test_one_month_is_billed_on_every_surface_and_a_term_that_is_over_is_not_to_
     assert promise_totals([judged]).text().startswith("1 broken, 1 of them too late to claim; ")
     timely = replace(judged, judged=tuple(replace(each, lapsed=False) for each in judged.judged))
     assert promise_totals([timely]).text().startswith("1 broken, 100.00 USD to claim; ")
+
+
+def test_a_letter_lists_the_time_that_was_down_with_its_sum(archive: Archive, tmp_path: Path) -> None:
+    declared = watched(clause="Annex B")
+    log_operation(archive, declared, INCIDENT | {"solved": SOLVED}, "ada")
+    (view,) = archive.findings_of(NAME, unsettled=True)
+    text = write_claim(archive, declared, view.finding_id, tmp_path / "claim").letter.read_text()
+    lines = text[text.index("- Down in") :].split("EVIDENCE")[0].splitlines()
+    spans = [line for line in lines[1:] if " h " in line]
+    *listed, total = [int(h) * 3600 + int(m) * 60 + int(s or 0) for line in spans for h, m, s in CLOCK.findall(line)]
+    (broken,) = [each for each in provider_promises(archive, declared, NAME).judged if each.broken]
+    assert listed and sum(listed) == total == pytest.approx(broken.row.tries.failures, abs=1)
+    assert "    Sum " in text
+
+
+@pytest.mark.parametrize(("state", "after"), [("claimed", "acknowledged"), ("credited", "resolved"), ("refused", "resolved")])
+def test_a_marked_claim_is_not_to_claim_on_any_surface(archive: Archive, state: ClaimState, after: str) -> None:
+    declared = watched(credit="10%")
+    log_operation(archive, declared, INCIDENT | {"solved": SOLVED}, "ada")
+    (view,) = archive.findings_of(NAME, unsettled=True)
+    assert open_ledger(archive, declared).total().to_claim == 250.0
+    with pytest.raises(ValueError, match="needed"):
+        mark_claim(archive, declared, view.finding_id, state, "ada", " ")
+    for _ in range(2):
+        assert mark_claim(archive, declared, view.finding_id, state, "ada", "ticket 4711").state == after
+    assert [e.what for e in archive.audit(view.finding_id)].count(f"claim_{'sent' if state == 'claimed' else state}") == 1
+    promises = provider_promises(archive, declared, NAME)
+    (broken,) = [each for each in promises.judged if each.broken]
+    assert "ticket 4711" in broken.row.claim and promise_totals([promises]).usd is None
+    assert promise_totals([promises]).text().startswith("1 broken, 1 of them claimed already; ")
+    assert open_ledger(archive, declared).total().to_claim == 0.0
+    page = finding_page(archive, declared, view.finding_id, datetime.now(timezone.utc))
+    assert page.mark is not None and page.mark.state == state and "ticket 4711" in page.mark.text
+    report_breaches(archive, declared, NAME, "ada")
+    assert archive.finding(view.finding_id).state == after, "the breach goes on; its claim was made"
+
+
+def test_what_claims_nothing_cannot_be_marked(archive: Archive) -> None:
+    declared = watched()
+    log_operation(archive, declared, INCIDENT | {"solved": SOLVED}, "ada")
+    (view,) = archive.findings_of(NAME, unsettled=True)
+    outage = replace(Finding.of(view.detail), finding_id="0123456789ab", subject="outage/uptime", title="down", credit=None)
+    archive.save_findings([finding_record(outage)])
+    with pytest.raises(NothingToClaim):
+        mark_claim(archive, declared, outage.finding_id, "claimed", "ada", "ticket 4711")

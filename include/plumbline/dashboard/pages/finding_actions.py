@@ -37,6 +37,9 @@ _AUDIT_VERBS = {
     "finding_snoozed": "snoozed",
     "baseline_kept": "rejected",
     "rerun_asked": "rerun",
+    "claim_sent": "claim sent",
+    "claim_credited": "credit received",
+    "claim_refused": "claim refused",
 }
 TAKEN = ("finding_acknowledged", "finding_accepted")
 """Actions that give a finding an owner."""
@@ -48,6 +51,9 @@ _LABELS: dict[Action, str] = {
     "snooze": "Snooze",
     "rerun": "Rerun",
     "reopen": "Reopen with the old baseline",
+    "claimed": "Claim sent",
+    "credited": "Credit received",
+    "refused": "Claim refused",
 }
 
 

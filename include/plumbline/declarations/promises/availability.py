@@ -88,7 +88,8 @@ class MonthAvailability:
     """A provider's availability in the calendar month (UTC) from `begin`, maintenance left out. `judged`: of its seconds, those not proven to be
     down. `up_s`: those seen as up; `over`: the month is. `tier`: what the contract grants for it. `evidence`: ids of the outages, `last`: when the
     last one began. `checks`: answers of checks of its uptime, `unproven`: their misses that prove nothing. `contradicted`: incidents of the month that
-    checks contradict, which prove nothing. `needed`: the answered checks that show the promise kept, None where no number does."""
+    checks contradict, which prove nothing. `needed`: the answered checks that show the promise kept, None where no number does. `down`, `single_s`:
+    as of `PromiseRow`."""
 
     begin: datetime
     judged: PromisedShare
@@ -103,6 +104,8 @@ class MonthAvailability:
     """Whether anything bears on the month: a check or an incident."""
     contradicted: tuple[ContradictedIncident, ...] = ()
     needed: int | None = 0
+    down: tuple[TimeSpan, ...] = ()
+    single_s: float = 0.0
 
     @property
     def low(self) -> float | None:
@@ -209,6 +212,8 @@ def month_availability(
         bool(outages or here or (month is not None and month.checked) or any(first < end and last > begin for first, last, _ in others)),
         here,
         needed,
+        tuple(without(counted, without(counted, outages))),
+        proven,
     )
 
 
@@ -237,4 +242,15 @@ def availability_row(month: MonthAvailability) -> PromiseRow:
     elif judged.verdict == "not_shown":
         measured += f"; {judgement.missing}"
     name = f"{Availability.noun} in {month.begin:%Y-%m}"  # without an interval: it is counted, not estimated
-    return PromiseRow(name, promised, measured, "", judgement.decides if judged.promised else "", judged, month.evidence, last=month.last)
+    return PromiseRow(
+        name,
+        promised,
+        measured,
+        "",
+        judgement.decides if judged.promised else "",
+        judged,
+        month.evidence,
+        last=month.last,
+        down=month.down,
+        single_s=month.single_s,
+    )

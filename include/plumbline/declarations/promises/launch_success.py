@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from plumbline.declarations.promises.judging.evidence import PromiseEvidence, SharedTerms
-from plumbline.declarations.promises.judging.launches import UNPROVEN, launch_share
+from plumbline.declarations.promises.judging.launches import OWN_LAUNCHES, UNPROVEN, launch_share
 from plumbline.declarations.promises.judging.promise import JudgedPromise, Promise, register
 from plumbline.declarations.promises.judging.row import PromiseRow
 from plumbline.declarations.promises.judging.share import PromisedShare, judge_share
@@ -36,4 +36,4 @@ def launch_row(launch: PromisedShare) -> PromiseRow:
     measured = f"{launch.share.successes} of {launch.share.n} launches" if launch.share.n else "no launches"
     if launch.unproven:
         measured += f"; {launch.unproven} more failed for a cause that is not proven to be the provider's"
-    return PromiseRow.of_tries(LaunchSuccess.noun, promised, measured, launch, "launch", "failure")
+    return PromiseRow.of_tries(LaunchSuccess.noun, promised, measured, launch, "launch", "failure", witness=OWN_LAUNCHES)

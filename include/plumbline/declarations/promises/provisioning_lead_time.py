@@ -9,6 +9,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from plumbline.declarations.promises.judging.evidence import PromiseEvidence, SharedTerms
+from plumbline.declarations.promises.judging.launches import OWN_LAUNCHES
 from plumbline.declarations.promises.judging.promise import JudgedPromise, Promise, register
 from plumbline.declarations.promises.judging.row import PromiseRow, format_seconds
 from plumbline.declarations.promises.judging.share import PromisedShare, judge_share
@@ -64,4 +65,4 @@ def lead_time_row(lead: LeadTime) -> PromiseRow:
     measured = lead.time.reason or "not measured"
     if middle is not None:
         measured = f"{share.successes} of {share.n} within it, median {format_seconds(middle)}"
-    return PromiseRow.of_tries(ProvisioningLeadTime.noun, promised, measured, lead.kept, "launch", "late one")
+    return PromiseRow.of_tries(ProvisioningLeadTime.noun, promised, measured, lead.kept, "launch", "late one", witness=OWN_LAUNCHES)

@@ -89,4 +89,5 @@ def speed_row(speed: SpeedFloor) -> PromiseRow:
         interval="" if (measured.coverage or 0.0) < CONFIDENCE else scale.interval(measured.low, measured.high),
         needed=format_needed(speed.reached, "repeat", "miss"),
         tries=speed.reached,
+        witness="our own trials: the operations log has no speeds",
     )

@@ -49,6 +49,8 @@ class FindingType:
     resolved_if: ClassVar[str] = "fixed, or a false alarm"
     claimable: ClassVar[bool] = False
     """Whether a promise of the provider's may cover it."""
+    grants_credit: ClassVar[bool] = False
+    """Whether it is itself a claim, which a person marks as sent, credited or refused."""
     moves_choices: ClassVar[bool] = False
     """Whether it may move a team's first choice."""
     costs: ClassVar[Costs | None] = None

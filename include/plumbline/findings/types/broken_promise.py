@@ -24,7 +24,8 @@ class BrokenPromise(FailedLaunches):
     usual = False
     noun = "broken promise"
     advice = "Claim from"
-    resolved_if = "claimed and credited, or waived"
+    resolved_if = "no claim is made"
+    grants_credit = True
 
     @classmethod
     def of(cls, judged: JudgedPromise) -> str:
@@ -60,7 +61,21 @@ class BrokenPromise(FailedLaunches):
         return [("Provider", finding.provider), ("Promise", self.rest(finding)), ("Claim until", until)]
 
     def looks(self, finding: Finding) -> list[Step]:
-        return [(f"plumbline findings claim {finding.finding_id}", "the mail that claims the credit, with the evidence")]
+        return [
+            (f"plumbline findings claim {finding.finding_id}", "the mail that claims the credit, with the evidence"),
+            (f"plumbline promises {finding.provider}", "what was promised and measured, and what can be claimed"),
+        ]
+
+    def answers(self, finding: Finding) -> list[Step]:
+        if finding.state not in OPEN_STATES:
+            return []
+        sent = [(f"plumbline findings claimed {finding.finding_id} --why …", "the claim was sent")] if finding.state == "open" else []
+        ends = (("credited", "its credit came"), ("refused", "the provider refused it"))
+        return [
+            *sent,
+            *((f"plumbline findings {verb} {finding.finding_id} --why …", what) for verb, what in ends),
+            *super().answers(finding),
+        ]
 
 
 def broken_promise_finding(provider: str, judged: JudgedPromise, claim_within_s: float | None, now: datetime, simulated: bool) -> Finding:

@@ -21,3 +21,7 @@ def launch_share(ended: Mapping[str | None, int]) -> Proportion:
     fail."""
     tried = sum(n for cause, n in ended.items() if cause not in OPERATOR_FAULTS | UNPROVEN)
     return wilson_interval(tried - sum(n for cause, n in ended.items() if cause in NOT_STARTED), tried)
+
+
+OWN_LAUNCHES = "our own launches: the operations log has no launches"
+"""Who alone shows promises about launches."""

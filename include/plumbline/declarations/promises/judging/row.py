@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 from plumbline.declarations.promises.judging.share import PromisedShare, PromiseVerdict, tries_to_keep
 from plumbline.metrics.formatting import common_scale, format_limit, format_name, format_percent
 from plumbline.metrics.proportions import Proportion
+from plumbline.metrics.time_spans import TimeSpan
 
 _MARKS: dict[PromiseVerdict, Literal["good", "bad"]] = {"kept": "good", "broken": "bad"}
 
@@ -25,7 +26,9 @@ class PromiseRow:
     """One promise. `promised`: empty without one. `measured` with its interval; `needed`: what would show it kept, in words; `tries`: the numbers.
 
     `evidence`: entries of the operations log that show it. `credit`: what a broken one grants, in words; `usd`: in money, None if unknown.
-    `last`: when the last of what breaks it began, None where that is not known.
+    `last`: when the last of what breaks it began, None where that is not known. `down`: the spans that are counted as down, and `single_s` the
+    seconds of single missed checks, which add up to what is down. `witness`: who alone shows it, empty where the operations log is a second
+    witness. `claim`: what became of its claim, in words.
     """
 
     name: str
@@ -38,6 +41,10 @@ class PromiseRow:
     credit: str = ""
     usd: float | None = None
     last: datetime | None = None
+    down: tuple[TimeSpan, ...] = ()
+    single_s: float = 0.0
+    witness: str = ""
+    claim: str = ""
 
     @classmethod
     def of_tries(cls, name: str, promised: str, measured: str, tries: PromisedShare, noun: str, failure: str, **more: Any) -> PromiseRow:
@@ -60,7 +67,13 @@ class PromiseRow:
     @property
     def sentence(self) -> str:
         shown = f"; operations log: {', '.join(self.evidence)}" if self.evidence else ""
+        shown += f"; {self.one_witness}" if self.one_witness else ""
         return f"{self.name}: promised {self.promised}, measured {self.measured}{f' ({self.interval})' if self.interval else ''}{shown}"
+
+    @property
+    def one_witness(self) -> str:
+        """Who alone shows a promise that is judged; empty where nothing is, or where there is a second witness."""
+        return f"one witness, {self.witness}" if self.witness and self.verdict in ("kept", "broken") else ""
 
     def granting(self, share: float, credit: Amount | None) -> PromiseRow:
         """The row with its credit: a share of the month's bill, and in money if that is known."""
