@@ -7,7 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from plumbline.findings import provider_finding
-from plumbline.results.finding import CauseEvidence, ChoiceMove, Finding, FindingKind, Member, PriceMove, finding_id
+from plumbline.results.finding import (
+    CauseEvidence,
+    ChoiceMove,
+    EndingHours,
+    Finding,
+    FindingKind,
+    Member,
+    PriceMove,
+    PromisedCredit,
+    finding_id,
+)
 from plumbline.results.sample import Series
 
 _DAY = "2026-10-05"
@@ -121,7 +131,13 @@ def finding_examples(series_key: str, campaign: str, baseline: str) -> dict[str,
             "reliability", "outage/capacity", f"no capacity since {_DAY} 00:05 UTC", members=(Member("outage/capacity", "no capacity"),)
         ),
         "node": lambda: of_provider("reliability", "node/node-3", "node node-3 is slow: matmul −8 % from the fleet in acceptance accept-1"),
-        "promise": lambda: of_provider("reliability", "promise/availability in 2026-09", "broke its promise of availability in 2026-09"),
+        "promise": lambda: of_provider(
+            "reliability",
+            "promise/availability in 2026-09",
+            "broke its promise of availability in 2026-09",
+            consequence="98.387 % instead of 99.9 %",
+            credit=PromisedCredit(0.25, "2026-09", "2099-10-30"),
+        ),
         "contradiction": lambda: of_provider(
             "reliability",
             "contradiction/0123456789ab/1",
@@ -142,7 +158,11 @@ def finding_examples(series_key: str, campaign: str, baseline: str) -> dict[str,
             **lasting,
         ),
         "commitment": lambda: of_provider(
-            "price", "commitment contract-1 until 2026-11-30", "reserved hours of contract-1 end on 2026-11-30"
+            "price",
+            "commitment contract-1 until 2026-11-30",
+            "reserved hours of contract-1 end on 2026-11-30",
+            consequence="pays 2.40 USD per GPU-hour, 17 % used: do not renew at this price, it costs about 9,100 USD a month more than other",
+            ending=EndingHours("2026-11-30", 14_016.0, -9_100.0),
         ),
         "invoice": lambda: of_provider("price", "invoice hours", "invoice october.csv: hours, 3 times, first in line 4"),
         "first_choice": lambda: of_provider(

@@ -85,8 +85,12 @@ EXAMPLES = {
     "findings claim": Example(
         f"findings claim {_ID}", "read the letter, send it with its pack · plumbline log ticket PROVIDER: note the claim"
     ),
-    "findings claimed": Example(f"findings claimed {_ID} --why 'ticket 4711'", "plumbline findings credited FINDING --why REASON, when it came"),
-    "findings credited": Example(f"findings credited {_ID} --why 'on the invoice of October'", "plumbline promises: what is still to claim"),
+    "findings claimed": Example(
+        f"findings claimed {_ID} --why 'ticket 4711'", "plumbline findings credited FINDING --why REASON, when it came"
+    ),
+    "findings credited": Example(
+        f"findings credited {_ID} --why 'on the invoice of October'", "plumbline promises: what is still to claim"
+    ),
     "findings refused": Example(f"findings refused {_ID} --why 'force majeure, clause 7'", "plumbline promises: what is still to claim"),
     "log": Example(
         "log incident local-2core --what 'no capacity' --opened 2026-11-02T10:00Z", "plumbline promises PROVIDER: what it means for them"

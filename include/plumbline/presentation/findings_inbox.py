@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from plumbline.archive import Archive, FindingView
 from plumbline.findings.cause import witnesses
 from plumbline.findings.headline import headline
-from plumbline.findings.types import type_of
+from plumbline.findings.types import about_facts, type_of
 from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.results.finding import FLEET, OPEN_STATES, SEVERITIES, UNREADABLE_ERRORS, Finding, gravity
 from plumbline.results.sample import Series
@@ -127,9 +127,10 @@ def _share_cause(first: InboxItem, second: InboxItem, witness_of: Mapping[str, s
     return first.view.provider == second.view.provider != FLEET and bool(first.causes & second.causes)
 
 
-def _order(item: InboxItem) -> tuple[bool, int, bool, float, float, str]:
-    # Of equal gravity what a user feels comes before what explains it, and the cause of several before its witnesses.
-    explains = item.finding is not None and type_of(item.finding).explains
+def _order(item: InboxItem) -> tuple[bool, int, int, float, float, str]:
+    # Of equal gravity what a user feels comes before what explains it, and the cause of several before its witnesses; a change that moved something
+    # before one that moved nothing.
+    explains = 0 if item.finding is None else 2 * type_of(item.finding).explains + about_facts(item.finding)
     settled = item.view.state not in OPEN_STATES
     return settled, gravity(item.view.severity), explains, -(item.usd or 0.0), -item.view.opened_at.timestamp(), item.view.finding_id
 

@@ -48,6 +48,8 @@ def counted_text(ledger: Ledger, finding_id: str) -> str:
 def _sum_text(ledger: Ledger, row: LedgerRow) -> str:
     month = ledger.total(row.simulated)
     if row.sort == "cost" and row.usd is not None:
+        if month.costly == 1:
+            return "; no other finding costs"
         return f"; part of {format_money(month.lost)} lost a month by {format_count(month.costly, 'finding')}"
     if row.sort == "gain":
         return f"; part of {format_money(month.saved)} saved a month by {format_count(month.gains, 'finding')}"

@@ -162,9 +162,6 @@ def test_a_page_says_which_row_has_its_amount_and_what_sum_that_is_part_of() -> 
     )
     (row,) = found.rows
     assert row.parts == (("borealis", 300.0), ("cirrus", 100.0)) and row.providers == ("borealis", "cirrus")
-    assert (
-        counted_text(found, "member")
-        == "counted with this in finding cause, which costs 400.00 USD a month; part of 400.00 USD lost a month by 1 finding"
-    )
+    assert counted_text(found, "member") == "counted with this in finding cause, which costs 400.00 USD a month; no other finding costs"
     assert "with 1 other finding of its cause" in counted_text(found, "cause") and not counted_text(found, "unknown")
     assert found.headline_usd("cause", 1.0) == 400.0 and found.headline_usd("member", 700.0) == 700.0

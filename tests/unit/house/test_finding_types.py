@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -13,23 +14,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from tests.data.finding_examples import finding_examples
 from tests.fakes.kept_findings import keep
 from tests.fakes.simulated_campaigns import config, months, run
+from tests.unit.cli.test_examples import LEAVES, _command
 
 from plumbline.alerts import render
+from plumbline.alerts.digest import render_digest
 from plumbline.alerts.message import render_details
 from plumbline.answers.campaign_history import finding_row
+from plumbline.answers.costed_findings import costed_findings
+from plumbline.answers.ledger import ledger_of
 from plumbline.archive import Archive, open_archive
 from plumbline.dashboard.pages.finding_actions import _label
-from plumbline.declarations import load
+from plumbline.declarations import Alerts, load
 from plumbline.declarations.installation import override_home
 from plumbline.findings.headline import headline
 from plumbline.findings.types import base, stored_type, type_of
 from plumbline.presentation.finding_page import finding_page
+from plumbline.presentation.findings_inbox import group_findings
 from plumbline.results.finding import Finding
 from plumbline.results.price_reading import Reading
-from plumbline.workflows.alert import alert_of
+from plumbline.workflows.alert import alert_of, build_digest
 from plumbline.workflows.finding_action import ActionRequest, apply_action, possible_actions
 
 ROOM = Path(base.__file__).parents[2]
@@ -120,6 +127,67 @@ def test_every_surface_says_what_a_type_is(archive: Archive) -> None:
         assert finding_page(archive, declared, finding.finding_id, NOW).words.startswith(headline(finding).split(",")[0]), name
         assert all(command in message.text for command, _ in of.steps(finding)), name
         assert render_details(alert.finding, alert.context).blocks and of.word("", finding.effect) and of.advice, name
+
+
+MORE, LESS = r"\b(more|lost|costs?|raised)\b", r"\b(less|saves?|saved|saving)\b"
+
+
+def test_every_type_as_it_is_seen(archive: Archive) -> None:
+    """What, how much or why not, since when, until when, one command, and buttons that the command line accepts; on page, message, inbox, digest."""
+    declared = replace(load(), alerts=Alerts.model_validate({"volumes": ({"provider": "*", "time_per_month": "730h"},)}))
+    found = examples(archive)
+    for finding in found.values():
+        keep(archive, finding)
+    views = archive.findings(("open",))
+    entries = costed_findings(archive, declared, views)
+    ledger = ledger_of(entries.values())
+    costs = {name: entry.cost for name, entry in entries.items()}
+    inbox = {item.view.finding_id: item for group in group_findings(views, costs, ledger) for item in group.items}
+    digest = build_digest(archive, declared, f"{NOW:%Y-%m}", NOW, simulated=False)
+    lines = render_digest(digest).text
+    for name, finding in found.items():
+        page, alert = (
+            finding_page(archive, declared, finding.finding_id, NOW),
+            alert_of(archive, declared, archive.finding(finding.finding_id)),
+        )
+        message = render(alert.finding, alert.context)
+        words, facts = page.words, dict(message.fields)
+        assert inbox[finding.finding_id].words == words and message.title.endswith(words), (name, "one headline")
+        assert digest.ledger.change_of(finding.finding_id) == ledger.change_of(finding.finding_id), name
+        assert len(words) <= 250 and "_" not in words.replace(finding.subject, "").replace("provider_watch", ""), (name, words)
+        assert {"Since", "Since campaign", "Last in campaign"} & facts.keys(), (name, "since when")
+        if type_of(finding).costs and finding.effect is not None:
+            assert page.usd is not None or page.cost or page.counted, (name, "USD, or why not")
+        if finding.credit is not None or finding.ending is not None:
+            until = (finding.credit or finding.ending).until  # type: ignore[union-attr]
+            assert until in page.counted and (until in facts.values() or until in words), (name, "its deadline")
+        texts = [words, page.cost, page.counted, *message.text.splitlines(), *lines.splitlines()]
+        clauses = [c for text in texts if "USD" in text for c in re.split(r"[.;:,](?=\s|$)", text) if "USD" in c]
+        assert not [c for c in clauses if re.search(MORE, c) and re.search(LESS, c)], name
+        looks = [
+            command
+            for command, _ in type_of(finding).steps(finding)
+            if not re.match(r"plumbline findings (show|accept|resolve|ack)", command)
+        ]
+        assert looks, (name, "a command that shows its evidence")
+        for command in (*looks, *(command for _, command in page.commands)):
+            check_command(command.replace("--whose …", "--whose us").replace("…", "2026-11-02T10:00Z" if " log " in command else "because"))
+
+
+def check_command(line: str) -> None:
+    """Raises for what the command line refuses."""
+    path, arguments = _command(shlex.split(line)[1:])
+    assert path, line
+    with pytest.MonkeyPatch.context() as patch:
+        for each in LEAVES[path].params:  # which look ids up in the archive
+            patch.setattr(each, "callback", None)
+        LEAVES[path].make_context(path, arguments)
+
+
+def test_a_command_that_does_not_exist_is_refused() -> None:
+    for line in ("plumbline findings claimed", "plumbline budget --fast", "plumbline nonsense"):
+        with pytest.raises((AssertionError, typer.BadParameter.__mro__[1])):
+            check_command(line)
 
 
 @pytest.mark.parametrize(

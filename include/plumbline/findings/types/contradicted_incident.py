@@ -42,6 +42,9 @@ class ContradictedIncidentFinding(FindingType):
     def consequence(self, finding: Finding, caused: bool) -> str:
         return titled(finding, caused, dated=True)
 
+    def looks(self, finding: Finding) -> list[Step]:
+        return [(f"plumbline availability {finding.provider}", "what the checks saw, by month, and every outage")]
+
     def accept_purpose(self, finding: Finding) -> str:
         return "the operations log is right: promises count the incident"
 

@@ -45,7 +45,8 @@ class EnvironmentFinding(FindingType):
         return bool(now.rows) and not any(c.matters and fact_name(c.key) in facts for c in now.environment_changes)
 
     def looks(self, finding: Finding) -> list[Step]:
-        return compared_with_baseline(finding)
+        check = [(f"plumbline watch {finding.provider} --facts", "its hardware and software now, against the accepted facts")]
+        return compared_with_baseline(finding) or check
 
     def accept_purpose(self, finding: Finding) -> str:
         return baseline_purpose(finding)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 from plumbline.findings import provider_finding
-from plumbline.findings.types.base import register
+from plumbline.findings.types.base import Step, register
 from plumbline.findings.types.missing_trials import MissingTrials
 from plumbline.results.finding import Finding
 
@@ -15,6 +15,9 @@ class FailingCheck(MissingTrials):
     id = "failing_check"
     subject = "watch"
     usual = False
+
+    def looks(self, finding: Finding) -> list[Step]:
+        return [(f"plumbline watch {finding.provider} --facts", "the check now, with its error")]
 
 
 def check_failing_finding(provider: str, last: date, why: str, simulated: bool = False) -> Finding:

@@ -22,6 +22,9 @@ class Installation(FindingType):
     nouns = "problems of this installation"
     advice = "Repair"
 
+    def looks(self, finding: Finding) -> list[Step]:
+        return [("plumbline doctor", "every part of this installation, with the remedy of what fails")]
+
     def about(self, finding: Finding) -> list[Step]:
         return [("Part of this installation", finding.subject)]
 

@@ -6,7 +6,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from plumbline.findings import provider_finding
-from plumbline.findings.types.base import register
+from plumbline.findings.types.base import Step, register
 from plumbline.findings.types.installation import INSTALLATION
 from plumbline.findings.types.price_change import AboutMoney
 from plumbline.metrics.formatting import format_name
@@ -26,10 +26,17 @@ class InvoiceDifference(AboutMoney):
     advice = "Ask about the invoice of"
     resolved_if = "credited, or explained"
 
+    def cause(self, finding: Finding) -> str:
+        return f"{finding.provider}: {finding.title}"
+
+    def looks(self, finding: Finding) -> list[Step]:
+        return [("plumbline cost month", "what the archive's trials and the prices in force say was paid")]
+
 
 def invoice_finding(difference: Difference, invoice: str, content: str, on: date, simulated: bool) -> Finding:
     """`invoice`: the file's name; `content`: its SHA-256, since next month's file may have the same name. What is of no provider is of this installation."""
     d = difference
+    amount = f"{abs(d.cost):,.2f} {'less' if d.cost < 0 else 'more'} than expected"
     return provider_finding(
         d.provider or INSTALLATION,
         "price",
@@ -38,6 +45,7 @@ def invoice_finding(difference: Difference, invoice: str, content: str, on: date
         since=str(on),
         severity="warn",
         title=f"invoice {invoice}: {format_name(d.kind)}, {d.count} times" + (f", first in line {d.line}" if d.line else ""),
-        explanation=f"{d.cost:,.2f} more than expected; {d.detail}",
+        explanation=f"{amount}; {d.detail}",
+        consequence=amount,
         simulated=simulated,
     )

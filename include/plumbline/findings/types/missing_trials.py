@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plumbline.findings.phrases import titled
-from plumbline.findings.types.base import FindingType, register
+from plumbline.findings.types.base import FindingType, Step, register
 from plumbline.results.finding import Finding
 
 if TYPE_CHECKING:
@@ -27,6 +27,11 @@ class MissingTrials(FindingType):
 
     def consequence(self, finding: Finding, caused: bool) -> str:
         return titled(finding, caused, dated=finding.since is not None)
+
+    def looks(self, finding: Finding) -> list[Step]:
+        if finding.campaigns:
+            return [(f"plumbline scorecard {finding.campaigns[-1]}", "what its last campaign with results measured, and what is missing")]
+        return [("plumbline campaigns", "the campaigns, with planned and usable trials")]
 
     def has_recovered(self, known: Finding, now: Comparison) -> bool:
         return now.reliability.attempts > 0 and not now.reliability.missing

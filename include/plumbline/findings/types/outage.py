@@ -27,6 +27,11 @@ class OutageFinding(FailedLaunches):
     noun = "outage"
     advice = "Claim from, or ask,"
 
+    def cause(self, finding: Finding) -> str:
+        # The refusal itself is no cause of it.
+        same = any(finding.title.startswith(member.text) for member in finding.members)
+        return "" if same else super().cause(finding)
+
     def looks(self, finding: Finding) -> list[Step]:
         return [(f"plumbline availability {finding.provider}", "its checks by month, and every outage")]
 

@@ -7,7 +7,7 @@ from typing import ClassVar, get_args
 
 from plumbline.declarations.providers.rates import Purchase, Term
 from plumbline.findings.phrases import format_begin, price_cause, titled
-from plumbline.findings.types.base import Costs, FindingType, register
+from plumbline.findings.types.base import Costs, FindingType, Step, register
 from plumbline.results.finding import Finding
 
 
@@ -26,6 +26,9 @@ class AboutMoney(FindingType):
 
     def consequence(self, finding: Finding, caused: bool) -> str:
         return finding.consequence
+
+    def looks(self, finding: Finding) -> list[Step]:
+        return [(f"plumbline prices list {finding.provider}", "what each source says now, beside the price in use")]
 
 
 @register

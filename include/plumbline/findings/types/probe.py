@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from plumbline.findings.types.base import register
+from plumbline.findings.types.base import Step, register
 from plumbline.findings.types.performance import Performance
+from plumbline.results.finding import Finding
 
 
 @register
@@ -12,3 +13,6 @@ class Probe(Performance):
     subject = "probe"
     usual = False
     history = "probes"
+
+    def looks(self, finding: Finding) -> list[Step]:
+        return [(f"plumbline watch {finding.provider} --probe", "the probe once more, now")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 from plumbline.findings import provider_finding
-from plumbline.findings.types.base import register
+from plumbline.findings.types.base import Step, register
 from plumbline.findings.types.missing_trials import MissingTrials
 from plumbline.results.finding import Finding
 
@@ -15,6 +15,9 @@ class SilentPriceSource(MissingTrials):
     id = "silent_price_source"
     subject = "price source "
     usual = False
+
+    def looks(self, finding: Finding) -> list[Step]:
+        return [(f"plumbline prices list {finding.provider}", "what each source says now, with its error")]
 
     @classmethod
     def of(cls, source: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from plumbline.findings import Reconciliation, provider_finding, unsettled_id
-from plumbline.findings.types.base import register
+from plumbline.findings.types.base import Step, register
 from plumbline.findings.types.failed_launches import FailedLaunches
 from plumbline.judgement import is_measured
 from plumbline.metrics.formatting import format_change
@@ -25,6 +25,9 @@ class SlowNode(FailedLaunches):
     noun = "slow node"
     advice = "Return a node to"
     resolved_if = "returned or repaired, or a false alarm"
+
+    def looks(self, finding: Finding) -> list[Step]:
+        return [(f"plumbline accept {finding.provider} --last", "every node of the last acceptance, and which go back")]
 
 
 CAMPAIGNS = 3
