@@ -241,8 +241,8 @@ class _Run:
         return f"quiet hours of {target.rule}" if target.waits(case.finding, self.now) else None
 
     def _new_note(self, case: Alert, channel: str) -> IncidentRecord:
-        """In the thread of the earlier finding in this channel, or in that of a finding that it explains, the gravest that was reported: one page a
-        cause. Without either it has no message yet."""
+        """In the thread of the earlier finding in this channel, or in that of a finding that it explains, the most severe reported one:
+        one page a cause. Without either it has no message yet."""
         new = IncidentRecord(case.finding.finding_id, channel, "", UNDELIVERED, "")
         earlier = self.incidents.incidents(case.earlier) if case.earlier else ()
         if old := next((i.ts for i in earlier if i.channel == channel and i.ts), ""):

@@ -149,7 +149,7 @@ def mirrored(change: float) -> float:
 
 
 def as_grave_as_members(pooled: Finding, findings: Iterable[Finding]) -> Finding:
-    """A cause that made something worse, with the severity of the gravest open finding that it explains: one is reported, not each."""
+    """A cause that made something worse, with the highest severity of the open findings that it explains: one is reported, not each."""
     if pooled.cause is None or pooled.cause.verdict != "regressed":
         return pooled
     explained = [f.severity for f in findings if f.state in OPEN_STATES and f.finding_id != pooled.finding_id and _explains(pooled, f)]

@@ -15,7 +15,7 @@ from tests.parsed import Parsed
 from plumbline.archive import Archive, FindingRecord, IncidentRecord, open_archive
 from plumbline.dashboard.app import create_app
 from plumbline.presentation.metric_history import History, HistoryPoint, finding_chart
-from plumbline.results.finding import Finding, Member
+from plumbline.results.finding import Finding, Member, PromisedCredit
 from plumbline.workflows.findings import finding_record
 
 HOSTILE = "<script>alert(1)</script>"
@@ -128,6 +128,25 @@ def test_findings_are_chosen_and_read_a_page_at_a_time(archive: Archive, client:
     assert client.get("/findings?kind=nonsense").status_code == 422
     assert client.get("/findings?after=nonsense").status_code == 404
     assert f'<option value="{provider().name}">' in first
+
+
+def test_the_sum_is_over_every_page_and_says_how_many_are_listed(
+    archive: Archive, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plumbline.dashboard.pages.findings.WAITING_PER_PAGE", 2)
+    for n in range(3):
+        price = {"campaign_id": None, "since": "2025-12-05", "series_key": "", "series": (), "standing": (), "members": ()}
+        about = {"kind": "price", "subject": f"held price {n}", "severity": "warn", "effect": None, "metric": None}
+        credit = PromisedCredit(None, "2025-11")
+        stored(archive, replace(drifted(), finding_id=f"f{n}", credit=credit, provider=f"lab-{n}", **price, **about))
+    for address in ("/findings", "/findings?state=open", "/findings?state=open&after=f1"):
+        page = Parsed(client.get(address).text)
+        listed = len(page.all("article.finding"))
+        assert listed < 3 and page.one("#part").text.startswith(f"{listed} of 3 open findings are on this page"), address
+        assert "with 3 findings" in page.one("#total").text, address
+        assert client.get(address.replace("/findings", "/findings.json")).json()["total"]["claims"] == 3, address
+    monkeypatch.setattr("plumbline.dashboard.pages.findings.WAITING_PER_PAGE", 300)
+    assert not Parsed(client.get("/findings").text).all("#part")
 
 
 def named(article: Parsed) -> list[str]:
