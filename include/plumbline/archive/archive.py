@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 
 from plumbline.archive import audit as audit_log
 from plumbline.archive import availability_checks as check_rows
-from plumbline.archive import baselines, pages, published, recording, retention, trends, verification
+from plumbline.archive import baselines, happened, pages, published, recording, retention, trends, verification
 from plumbline.archive import findings as finding_rows
 from plumbline.archive import identifiers as identifier_rows
 from plumbline.archive import operations as operation_rows
@@ -221,6 +221,16 @@ class Archive:
     # `add_audit` logs a decision that changes nothing in the archive, such as keeping a baseline.
     audit = reads(audit_log.entries)
     newest_reviews = reads(audit_log.newest_reviews)
+    # What happened in a span of time; see `archive.happened`.
+    audit_between = reads(happened.audit_between)
+    reviews_between = reads(happened.reviews_between)
+    newest_entry = reads(happened.newest_entry)
+    findings_by_id = reads(happened.findings_by_id)
+    providers_of_campaigns = reads(happened.providers_of_campaigns)
+    price_steps = reads(happened.price_steps)
+    newest_price_reading = reads(happened.newest_price_reading)
+    moved_choices = reads(happened.moved_choices)
+    newest_decision = reads(happened.newest_decision)
     add_audit = writes(audit_log.write_entry)
     # Lists that may be long, a page at a time, and short answers about many series.
     campaign_head = reads(pages.campaign_head)

@@ -47,6 +47,8 @@ def entries(session: Session, subject: str | tuple[str, ...] | None = None) -> l
 
 
 SERIES_REVIEWED = "series_reviewed"
+DELIVERY_JUDGED = "delivery_judged"
+"""Its subject is the campaign, its reason the verdict in words; its detail names `provider` and `verdict`."""
 
 
 def newest_reviews(session: Session, series_keys: Collection[str], campaign_id: str | None = None) -> dict[str, Mapping[str, Any]]:

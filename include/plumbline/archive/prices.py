@@ -23,6 +23,9 @@ from plumbline.declarations import digest
 from plumbline.results.price_reading import Reading
 from plumbline.results.stored import DecisionRecord, DecisionView, PriceRecord, PriceView
 
+PRICE_SUBJECT = "price/"
+"""How subjects of the audit log about a price begin: `price/PROVIDER/PURCHASE`."""
+
 
 def prices(session: Session, provider: str | Sequence[str] | None = None) -> list[PriceView]:
     """Prices by provider, purchase and first day; of all providers, or of the named ones."""
@@ -75,7 +78,7 @@ def accept_price(
         "since": since.isoformat(),
         "source": source,
     }
-    audit.write_entry(session, now, who=by, what="price_accepted", subject=f"price/{provider}/{purchase}", why=why, detail=detail)
+    audit.write_entry(session, now, who=by, what="price_accepted", subject=f"{PRICE_SUBJECT}{provider}/{purchase}", why=why, detail=detail)
     session.flush()
     return view_of(PriceView, price)
 

@@ -14,6 +14,7 @@ from fastapi import Depends, HTTPException, Request
 from fastapi.params import Depends as Dependency
 
 from plumbline.archive import Archive, FindingView
+from plumbline.archive.prices import PRICE_SUBJECT
 from plumbline.archive.records import AuditView
 from plumbline.archive.repository import Slice
 from plumbline.dashboard.money_fields import without_money
@@ -63,7 +64,7 @@ class ArchiveWithoutCosts(Archive):
     def _no_rows(self, *args: Any, **kwargs: Any) -> Any:
         return []
 
-    prices = price_readings = newest_readings = decisions = newest_decisions = _no_rows
+    prices = price_readings = newest_readings = decisions = newest_decisions = price_steps = moved_choices = _no_rows
 
     def decisions_page(self, *args: Any, **kwargs: Any) -> Slice[DecisionView]:
         return Slice((), None)
@@ -75,6 +76,13 @@ class ArchiveWithoutCosts(Archive):
         return [
             dataclasses.replace(e, why=without_amounts(e.why), detail=without_amounts(e.detail)) for e in super().audit(*args, **kwargs)
         ]
+
+    def audit_between(self, *args: Any, **kwargs: Any) -> list[AuditView]:
+        shown = (e for e in super().audit_between(*args, **kwargs) if not e.subject.startswith(PRICE_SUBJECT))
+        return [dataclasses.replace(e, why=without_amounts(e.why), detail=without_amounts(e.detail)) for e in shown]
+
+    def findings_by_id(self, *args: Any, **kwargs: Any) -> list[FindingView]:
+        return _without_cost_findings(super().findings_by_id(*args, **kwargs))
 
     def findings(self, *args: Any, **kwargs: Any) -> list[FindingView]:
         return _without_cost_findings(super().findings(*args, **kwargs))

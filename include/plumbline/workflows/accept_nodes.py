@@ -12,8 +12,9 @@ from pathlib import Path
 from plumbline.analysis.node_acceptance import PAIR_METRICS, FleetVerdict, Node, absolute_limits, judge_fleet, with_pairs
 from plumbline.answers.findings import readable_findings
 from plumbline.archive import Archive, open_archive
+from plumbline.archive.audit import DELIVERY_JUDGED
 from plumbline.archive.trials import ACCEPTANCE
-from plumbline.declarations import Criterion, Declarations, Provider, installation_paths
+from plumbline.declarations import Criterion, Declarations, Provider, digest, installation_paths
 from plumbline.declarations.promises.judging.launches import PROVIDER_FAULTS
 from plumbline.declarations.promises.speed_floors import SpeedFloors
 from plumbline.declarations.references import References
@@ -31,7 +32,7 @@ from plumbline.presentation.acceptance_sheet import sheets
 from plumbline.results import MetricRow, ResultDocument
 from plumbline.results.document import CONTENTION
 from plumbline.results.finding import OPEN_STATES
-from plumbline.words.acceptance import lacking_of, reasons_of
+from plumbline.words.acceptance import judge_delivery, lacking_of, reasons_of
 from plumbline.workflows import collect, plan_trials, record, rehearse, validate
 from plumbline.workflows.evidence_pack import EvidencePack, write_evidence_pack
 from plumbline.workflows.findings import apply
@@ -221,6 +222,10 @@ def write_sheet(
             archive, campaign_id, file, provider.name, sheets(fleet, campaign_id, provider, f"{planned:%Y-%m-%d %H:%M} UTC")
         )
         findings = _update_findings(archive, campaign_id, provider, fleet)
+        judged = judge_delivery(fleet)
+        detail = {"provider": provider.name, "verdict": judged.verdict}
+        once = f"{DELIVERY_JUDGED}/{digest([campaign_id, judged.verdict, judged.text])}"
+        archive.add_audit(who=_AUTHOR, what=DELIVERY_JUDGED, subject=campaign_id, why=judged.text, detail=detail, once=once)
     return NodeAcceptance(campaign_id, provider.name, fleet, pack, findings)
 
 

@@ -1,0 +1,56 @@
+"""Findings with their entries in the audit log: what opened, worsened, settled or took them. Several kinds of events read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plumbline.archive import FindingView
+from plumbline.archive.records import AuditView
+from plumbline.presentation.events.event import Event, Window, person
+from plumbline.results.sample import Series
+from plumbline.results.stored import read_finding
+
+
+def logged_findings(window: Window, what: Sequence[str]) -> list[tuple[AuditView, FindingView]]:
+    """Entries of these actions in the window with the finding of each, newest first; without findings that the reader may not see."""
+    archive = window.archive
+    if window.provider:
+        # By the provider's own findings: the audit log has no index of providers.
+        views = {view.finding_id: view for view in archive.findings_page(provider=window.provider, limit=window.limit).rows}
+        entries = archive.audit_between(what, window.span, window.limit, list(views))
+    else:
+        entries = archive.audit_between(what, window.span, window.limit)
+        views = {view.finding_id: view for view in archive.findings_by_id({entry.subject for entry in entries})}
+    return [(entry, views[entry.subject]) for entry in entries if entry.subject in views]
+
+
+def finding_event(
+    window: Window, kind: str, what: str, text: str, entry: AuditView, view: FindingView, *, usd: float | None = None
+) -> Event:
+    """An entry about a finding as an event. The program's reasons are in its headline; a person's are the event's."""
+    series = tuple(
+        dict.fromkeys(key for key in (view.series_key, *(view.detail.get("standing") or view.detail.get("series") or ())) if key)
+    )
+    by, finding = person(entry.who), read_finding(view)
+    return Event(
+        event_id=f"{kind}/{view.finding_id}/{what}/{entry.at.isoformat()}",
+        at=entry.at,
+        kind=kind,
+        what=what,
+        text=text,
+        link=f"/findings/{view.finding_id}",
+        providers=view.providers,
+        workload=_workload(series),
+        series=series,
+        campaign_id=view.campaign_id or "",
+        usd=usd if window.money else None,
+        who=by,
+        why=entry.why if by else "",
+        simulated=finding.simulated if finding is not None else bool(view.detail.get("simulated")),
+    )
+
+
+def _workload(series: Sequence[str]) -> str:
+    """The one workload of the series; empty of several."""
+    names = {Series.parse(key).workload for key in series}
+    return names.pop() if len(names) == 1 else ""
