@@ -43,6 +43,7 @@ class MovedChoice:
     decision_id: str
     team: str
     kind: str
+    workloads: tuple[str, ...]
     first: str | None
     instead_of: str
     why: str
@@ -135,14 +136,14 @@ def moved_choices(session: Session, between: Span, limit: int) -> list[MovedChoi
     """The newest `limit` stored decisions of a span that moved a first choice, newest first; the rest of each document is not read."""
     before = Decision.detail["instead_of"].as_string()
     columns = (
-        Decision.decision_id, Decision.team, Decision.kind, Decision.winner, before, Decision.detail["why"].as_string(),
+        Decision.decision_id, Decision.team, Decision.kind, Decision.detail["workloads"].as_json(), Decision.winner, before, Decision.detail["why"].as_string(),
         Decision.decided_at, func.coalesce(Decision.detail["simulated"].as_boolean(), False),
     )  # fmt: skip
     query = where_within(select(*columns).where(before.is_not(None)), Decision.decided_at, between)
     rows = session.execute(query.order_by(Decision.decided_at.desc(), Decision.decision_id).limit(limit))
     return [
-        MovedChoice(name, team, kind, first, str(old), why or "", at, bool(simulated))
-        for name, team, kind, first, old, why, at, simulated in rows
+        MovedChoice(name, team, kind, tuple(workloads or ()), first, str(old), why or "", at, bool(simulated))
+        for name, team, kind, workloads, first, old, why, at, simulated in rows
     ]
 
 

@@ -35,10 +35,10 @@ from plumbline.launch.leftovers import stored_leftovers
 from plumbline.metrics import leading_names, metric_of
 from plumbline.metrics.formatting import format_money
 from plumbline.presentation.availability import AvailabilityView, availability_view
-from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import year_chart
 from plumbline.presentation.charts.launches import launch_chart, launch_lines, lead_time_chart
-from plumbline.presentation.charts.trend import OF_THE_PROVIDER, PlottedMetric, Trend, TrendEvent, read_trend, trend_chart
+from plumbline.presentation.charts.trend import OF_THE_PROVIDER, PlottedMetric, Trend, read_trend, trend_chart
+from plumbline.presentation.events.event import Event
 from plumbline.presentation.filters import RANGE, Filter
 from plumbline.presentation.findings_inbox import InboxGroup, count_severities, group_findings, severity_order, unsettled_findings
 from plumbline.presentation.promises import declared_promises
@@ -185,7 +185,7 @@ def provider_page(
     trend = None
     if chosen is not None and quantities:
         chosen_quantity = next((q for q in quantities if quantity_id(q) == quantity), None) or _leading_quantity(chosen.kind, quantities)
-        trend = read_trend(archive, declared, priced, chosen, chosen_quantity, latest, between)
+        trend = read_trend(archive, declared, chosen, chosen_quantity, latest, between)
     launches, last = tuple(archive.launches(name, LAUNCH_CAMPAIGNS, between)), archive.last_run([name]).get(name)
     launched = launch_share(sum((Counter(c.ended) for c in launches), Counter()))
     costs = monthly_costs(archive, declared, open_findings)
@@ -287,20 +287,16 @@ def _cluster_facts(provider: Provider, now: datetime) -> tuple[tuple[str, str], 
     return (("On the cluster", f"{counted}, counted {format_age(datetime.fromisoformat(counted.utc), now)}"),)
 
 
-def _year_chart(archive: Archive, trend: Trend | None, year: FleetYear, name: str) -> Chart | None:
-    heads = [(head.campaign_id, head.planned_at) for head in year.campaigns]
-    return year_chart(name, heads, year.index, year_events(archive, trend, year, name))
-
-
-def year_events(archive: Archive, trend: Trend | None, year: FleetYear, name: str) -> tuple[TrendEvent, ...]:
-    """Changes of the year: drifts in words; the environment, such as driver and nodes, and prices, as beside the trend."""
+def year_events(archive: Archive, trend: Trend | None, year: FleetYear, name: str) -> tuple[Event, ...]:
+    """Changes of the year, oldest first: drifts in words; the environment, prices, outages and deliveries, as beside the trend."""
     planned_times = {head.campaign_id: head.planned_at for head in year.campaigns}
     events = [e for e in (trend.events if trend is not None else ()) if e.kind in OF_THE_PROVIDER]
     for view in archive.findings_page(provider=name, kind="performance", limit=FINDINGS_DRAWN).rows:
         if (finding := read_finding(view)) is not None:
             at, link = planned_times.get(view.campaign_id or "", view.opened_at), f"/findings/{view.finding_id}"
-            events.append(TrendEvent(at, "finding", headline(finding), link))
-    return tuple(sorted(events, key=lambda event: event.at))
+            events.append(Event(f"finding/{view.finding_id}", at, "finding", "opened", headline(finding), link))
+    first = min(planned_times.values(), default=None)
+    return tuple(sorted((event for event in events if first is not None and event.at >= first), key=lambda event: event.at))
 
 
 def router(site: Site) -> PageRoutes:
@@ -361,8 +357,10 @@ def router(site: Site) -> PageRoutes:
         key = ("year", chosen.last, chosen.since, chosen.until)
         basis = (archive, declared.now(), pages.now().date(), (money, key))
         year = fleets.get_if(bool(waits), *basis, lambda: fleet_year(archive, between))
+        heads = [(head.campaign_id, head.planned_at) for head in year.campaigns] if year is not None else []
+        changes = year_events(archive, p.trend, year, provider) if year is not None else ()
         charts = {
-            "year": _year_chart(archive, p.trend, year, provider) if year is not None else None,
+            "year": year_chart(provider, heads, year.index, changes) if year is not None else None,
             "trend": trend_chart(p.trend) if p.trend is not None and p.trend.points else None,
             "launches": [
                 c for c in (launch_chart(p.launches, p.promised_launches), lead_time_chart(p.launches, p.promised_lead_s)) if c is not None
@@ -387,6 +385,7 @@ def router(site: Site) -> PageRoutes:
             lane=fleet_lane(year, provider) if year is not None else (),
             later=address_with(request, "all") if year is None else "",
             charts=charts,
+            changes=changes,
             launches=launch_lines(p.launches),
             following=bool(series or workload or metric),
             name_of=quantity_id,

@@ -21,7 +21,7 @@ OfProvider = Annotated[str, Query(max_length=200, description="events that conce
 
 def router(site: Site) -> PageRoutes:
     """`/since` and `/since.atom`."""
-    routes = PageRoutes(NavEntry(45, "What happened", "/since"))
+    routes = PageRoutes(NavEntry(45, "Events", "/since"))
     pages, reader, declared = site.pages, site.reader, site.declared
 
     def stream_of(request: Request, since: str, provider: str) -> Stream:

@@ -14,7 +14,8 @@ from plumbline.metrics import METRICS, Metric, leading_names
 from plumbline.metrics.formatting import common_scale, format_name
 from plumbline.metrics.pooling import Estimate
 from plumbline.presentation.charts.chart import BETTER, PAPER, Chart, Part, axis, error_bars, labels, line, marks, plotly_time, significant
-from plumbline.presentation.charts.trend import TrendEvent, event_lanes
+from plumbline.presentation.charts.trend import event_lanes
+from plumbline.presentation.events.event import Event
 
 
 def pareto(points: Mapping[str, tuple[float, float]], lower_is_better: bool) -> tuple[str, ...]:
@@ -171,7 +172,7 @@ _MAX_SINGLE_LINES = 8
 
 
 def year_chart(
-    provider: str, campaigns: Sequence[tuple[str, datetime]], index: Mapping[str, Mapping[str, float]], events: Sequence[TrendEvent]
+    provider: str, campaigns: Sequence[tuple[str, datetime]], index: Mapping[str, Mapping[str, float]], events: Sequence[Event]
 ) -> Chart | None:
     """None with fewer than two campaigns of the provider. `campaigns`: oldest first."""
     provider_index = index.get(provider, {})
@@ -194,9 +195,7 @@ def year_chart(
             customdata=[f"/campaigns/{c}" for c, _ in provider_rows],
         ),
     ]
-    first = campaigns[0][1]
-    shown_events = [e for e in events if e.at >= first]
-    lanes, layout = event_lanes(shown_events)
+    lanes, layout = event_lanes(events)
     all_values = [*provider_index.values(), *(v for values in other_indices.values() for v in values.values())]
     layout["xaxis"] = axis("", type="date", anchor="y")
     layout["yaxis"] |= {
@@ -207,7 +206,7 @@ def year_chart(
         name="year",
         section="provider",
         title="Speed of all workloads against the fleet",
-        caption="Geometric mean over all workloads; 100 is each provider's first campaign shown. Dotted lines: changes, named above the curve.",
+        caption="Geometric mean over all workloads; 100 is each provider's first campaign shown. Dotted lines: changes; the table below names each number.",
         data=[*data, *lanes],
         layout={**layout, "hovermode": "closest"},
         height=330 + 20 * len(lanes),

@@ -3,38 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import InitVar, dataclass
-from datetime import datetime, time, timezone
-from itertools import groupby, pairwise
+from dataclasses import InitVar, dataclass, replace
+from datetime import datetime, timezone
+from itertools import groupby
 from statistics import median
 from textwrap import wrap
-from typing import Literal
 
 from plumbline.analysis.drift.change_detection import MINIMUM_CHANGE, detect_changes
 from plumbline.analysis.drift.environment import diff_environments
-from plumbline.archive import Archive, FindingView, MetricPoint, SeriesView
+from plumbline.archive import Archive, MetricPoint, SeriesView
 from plumbline.archive.records import BaselineView
 from plumbline.archive.repository import Span
-from plumbline.declarations import Declarations, Provider
-from plumbline.findings.types import about_failures, about_gaps, about_speed
+from plumbline.declarations import Declarations
 from plumbline.metrics import Metric
 from plumbline.metrics.formatting import (
     Scale,
     capitalize_first,
     common_scale,
     format_change,
-    format_money_change,
     format_name,
     format_percent,
     shorten,
 )
 from plumbline.metrics.pooling import Pooled, pool
 from plumbline.presentation.charts.chart import BETTER, Chart, Part, axis, line, marks, plotly_time, vertical
+from plumbline.presentation.events.event import Event, Window
+from plumbline.presentation.events.stream import charted_events
 
-EventKind = Literal["change point", "environment", "price", "baseline", "finding"]
-EVENT_KINDS: tuple[EventKind, ...] = ("finding", "baseline", "environment", "price", "change point")
+_MARKS = {
+    "finding": ("diamond", "$bad"),
+    "outage": ("cross", "$bad"),
+    "acceptance": ("hexagon", "$p4"),
+    "decision": ("triangle-down", "$p2"),
+    "action": ("star", "$base"),
+    "environment": ("square", "$p3"),
+    "price": ("triangle-up", "$p5"),
+    "change point": ("x", "$p1"),
+}
+"""Kinds of events in the order of their lanes, with symbol and colour; another one is a circle below them. The stream knows no environments and no
+change points: they are read from the campaigns that a chart shows."""
+_OTHER_MARK = ("circle", "$soft")
 _MOST_FACTS = 4
-_MOST_FINDINGS = 60
+_MOST_EVENTS = 60
+_APART = 1 / 30
+"""The part of the axis that two marks of a lane are apart at least; nearer ones share one."""
 
 
 @dataclass(frozen=True)
@@ -61,18 +73,8 @@ class PlottedMetric:
         return f"{format_name(self.metric)}{statistic_suffix}, {format_name(self.phase)}"
 
 
-OF_THE_PROVIDER: tuple[EventKind, ...] = ("environment", "price")
-"""Events that concern all series of a provider."""
-
-
-@dataclass(frozen=True)
-class TrendEvent:
-    """`link`: path of a page with details; empty without one."""
-
-    at: datetime
-    kind: EventKind
-    text: str
-    link: str
+OF_THE_PROVIDER = ("environment", "price", "outage", "acceptance")
+"""Kinds of events that concern all series of a provider."""
 
 
 @dataclass(frozen=True)
@@ -108,20 +110,19 @@ class Trend:
     quantity: PlottedMetric
     points: tuple[CampaignPoint, ...]
     baselines: tuple[BaselineStep, ...]
-    events: tuple[TrendEvent, ...]
+    events: tuple[Event, ...]
     shown: Scale
 
 
 def read_trend(
     archive: Archive,
     declared: Declarations,
-    provider: Provider | None,
     series: SeriesView,
     quantity: PlottedMetric,
     latest: int,
     between: Span = (None, None),
 ) -> Trend:
-    """The newest `latest` campaigns of a series, of a span if asked. `provider`: with effective prices; None if it is no longer declared."""
+    """The newest `latest` campaigns of a series, of a span if asked."""
     planned_times = dict(archive.series_campaigns(series.series_key, latest, between))
     accepted = archive.baseline_history(series.series_key)
     baseline = {b.campaign_id for b in accepted}
@@ -137,15 +138,13 @@ def read_trend(
     compared = archive.baselines_of_campaigns(series.series_key, list(planned_times))
     steps = _baseline_steps(planned_times, compared, {c: [p.value for p in measured[c]] for c in measured})
     events = [
-        *_baseline_events(accepted),
-        *_finding_events(archive.findings_page(provider=series.provider, limit=_MOST_FINDINGS).rows, series, planned_times),
+        *_stream_events(archive, declared, series, planned_times, between[1]),
         *_environment_events(archive, declared, series, planned_times),
-        *(_price_events(provider) if provider is not None else ()),
         *_change_point_events(points, declared, series, quantity),
     ]
     first, end = min(planned_times.values(), default=None), between[1]
     events_in_span = (e for e in events if first is not None and e.at >= first and (end is None or e.at < end))
-    sorted_events = tuple(sorted(events_in_span, key=lambda e: (e.at, EVENT_KINDS.index(e.kind))))
+    sorted_events = tuple(sorted(events_in_span, key=lambda e: (e.at, _lane_order(e.kind))))
     values = [v for p in points for v in p.values]
     unit = common_scale(quantity.definition.unit, values, quantity.metric)
     return Trend(series, quantity, points, steps, sorted_events, unit)
@@ -172,39 +171,27 @@ def _accepted(baseline: BaselineView) -> str:
     return f"accepted by {baseline.accepted_by} on {baseline.accepted_at:%Y-%m-%d}: {baseline.why}"
 
 
-def _baseline_events(accepted: Sequence[BaselineView]) -> list[TrendEvent]:
-    """People's decisions about the baseline; the rule's own moves show in the line."""
-    decided = (b for b in accepted if b.rule == "decision")
+def _stream_events(
+    archive: Archive, declared: Declarations, series: SeriesView, planned_times: Mapping[str, datetime], end: datetime | None
+) -> list[Event]:
+    """What the stream has about this series and its provider, each where it began: a finding at the campaign that showed it first."""
+    first = min(planned_times.values(), default=None)
+    now = end or datetime.now(timezone.utc)
+    if first is None or first >= now:
+        return []
+    window = Window(archive, declared, first, now, series.provider, _MOST_EVENTS)
     return [
-        TrendEvent(b.accepted_at, "baseline", f"baseline {b.campaign_id}, {_accepted(b)}", f"/campaigns/{b.campaign_id}") for b in decided
+        replace(event, at=planned_times.get(event.campaign_id) or event.effective or event.at)
+        for event in charted_events(window)
+        if (not event.series or series.series_key in event.series) and (not event.workloads or series.workload in event.workloads)
     ]
 
 
-def _finding_events(findings: Sequence[FindingView], series: SeriesView, planned_times: Mapping[str, datetime]) -> list[TrendEvent]:
-    """Findings of this series and of the provider as a whole."""
-    events = []
-    for f in findings:
-        series_keys = {f.series_key, *(f.detail.get("standing") or ())}
-        if (about_speed(f) or about_failures(f) or about_gaps(f)) and f.series_key and series.series_key not in series_keys:
-            continue
-        at = planned_times.get(f.campaign_id or "") or _day(str(f.detail.get("since") or "")) or f.opened_at
-        events.append(TrendEvent(at, "finding", f.headline, f"/findings/{f.finding_id}"))
-    return events
-
-
-def _day(text: str) -> datetime | None:
-    try:
-        return datetime.combine(datetime.strptime(text[:10], "%Y-%m-%d").date(), time(), timezone.utc)  # noqa: DTZ007 (a day, made UTC at once)
-    except ValueError:
-        return None
-
-
-def _environment_events(
-    archive: Archive, declared: Declarations, series: SeriesView, planned_times: Mapping[str, datetime]
-) -> list[TrendEvent]:
+def _environment_events(archive: Archive, declared: Declarations, series: SeriesView, planned_times: Mapping[str, datetime]) -> list[Event]:
     """Differences to the previous campaign's environments, by the rules of findings."""
     facts = archive.facts_by_campaign(series.series_key, list(planned_times))
-    events, previous = [], None
+    events: list[Event] = []
+    previous = None
     for campaign, at in planned_times.items():
         current = facts.get(campaign)
         if current is None:
@@ -213,32 +200,22 @@ def _environment_events(
             changes = [c for c in diff_environments(previous, current, declared.thresholds.drift.environment) if c.matters]
             if changes:
                 text = shorten((c.text.rpartition(" (")[0] for c in changes), _MOST_FACTS)
-                events.append(TrendEvent(at, "environment", text, f"/campaigns/{campaign}"))
+                events.append(Event(f"environment/{campaign}", at, "environment", "changed", text, f"/campaigns/{campaign}"))
         previous = current
-    return events
-
-
-def _price_events(provider: Provider) -> list[TrendEvent]:
-    events = []
-    for purchase in {p.purchase for p in provider.price_list}:
-        prices = sorted((p for p in provider.price_list if p.purchase == purchase), key=lambda p: p.since)
-        for old, new in pairwise(prices):
-            if old.price != new.price:
-                at = datetime.combine(new.since, time(), timezone.utc)
-                text = f"{format_name(purchase)} price {format_money_change(old.price, new.price, 'USD/h')}"
-                events.append(TrendEvent(at, "price", text, f"/prices/{provider.name}"))
     return events
 
 
 def _change_point_events(
     points: Sequence[CampaignPoint], declared: Declarations, series: SeriesView, quantity: PlottedMetric
-) -> list[TrendEvent]:
+) -> list[Event]:
     limits = declared.thresholds.drift_limits(declared.workloads.get(series.workload), quantity.definition)
     floor = limits.warn if limits is not None and limits.warn > 0 else MINIMUM_CHANGE
     return [
-        TrendEvent(
+        Event(
+            f"change point/{points[c.index].campaign_id}",
             points[c.index].at,
             "change point",
+            c.kind,
             f"lasting {c.kind} of {format_change(c.effect)} since campaign {points[c.index].campaign_id}",
             f"/campaigns/{points[c.index].campaign_id}",
         )
@@ -246,13 +223,6 @@ def _change_point_events(
     ]
 
 
-_MARKS = {
-    "finding": ("diamond", "$bad"),
-    "environment": ("square", "$p3"),
-    "price": ("triangle-up", "$p5"),
-    "baseline": ("star", "$base"),
-    "change point": ("x", "$p1"),
-}
 _MANY_REPEATS = 24
 """Repeats of a campaign beyond which their marks are smaller."""
 
@@ -296,7 +266,7 @@ def trend_chart(trend: Trend) -> Chart:
         title=f"{capitalize_first(trend.quantity.name)}{BETTER.get(definition.direction, '')}",
         caption="Light marks: usable repeats, linked to their trials. Line: medians of campaigns; squares: accepted as baseline. Stepped line: what "
         "each campaign was compared with, band: its interval. "
-        "Dotted lines: events, named above the curve.",
+        "Dotted lines: events; the table below names each number.",
         data=data,
         layout=layout,
         height=400 + 20 * len(lanes),
@@ -324,9 +294,13 @@ def _baseline_parts(trend: Trend) -> list[Part]:
     return [*bands, line([plotly_time(at) for at, _ in ends], levels, "$base", hover, dash="dash", name="baseline", text=texts)]
 
 
-def event_lanes(events: Sequence[TrendEvent]) -> tuple[list[Part], Part]:
-    """Events above a curve over time: a lane of marks for each kind, and the layout of both axes with a dotted line for each event."""
-    kinds = [kind for kind in EVENT_KINDS if any(e.kind == kind for e in events)]
+def event_lanes(events: Sequence[Event]) -> tuple[list[Part], Part]:
+    """Events above a curve over time: a lane of marks for each kind, and the layout of both axes with a dotted line for each event.
+
+    A mark has the number of its event, by which a table below the chart names it: the first one in time is 1.
+    """
+    numbered = list(enumerate(events, 1))
+    kinds = sorted({e.kind for e in events}, key=_lane_order)
     layout: Part = {
         "xaxis": axis("", type="date", anchor="y"),
         "yaxis": axis("", domain=[0, 0.98 - 0.075 * len(kinds)] if kinds else [0, 1]),
@@ -335,21 +309,47 @@ def event_lanes(events: Sequence[TrendEvent]) -> tuple[list[Part], Part]:
     if kinds:
         names = {"type": "category", "categoryorder": "array", "categoryarray": kinds[::-1], "fixedrange": True, "showgrid": True}
         layout["yaxis2"] = axis("", domain=[1 - 0.075 * len(kinds), 1], range=[-0.6, len(kinds) - 0.4], **names)
-        layout["shapes"] = [vertical(plotly_time(e.at), _MARKS[e.kind][1], width=1, layer="above") for e in events]
-    return [_event_marks(events, kind) for kind in kinds], layout
+        layout["shapes"] = [vertical(plotly_time(e.at), _mark(e.kind)[1], width=1, layer="above") for e in events]
+    return [_event_marks(numbered, kind) for kind in kinds], layout
 
 
-def _event_marks(events: Sequence[TrendEvent], kind: str) -> Part:
-    kind_events = [e for e in events if e.kind == kind]
-    symbol, colour = _MARKS[kind]
+def _mark(kind: str) -> tuple[str, str]:
+    return _MARKS.get(kind, _OTHER_MARK)
+
+
+def _lane_order(kind: str) -> tuple[int, str]:
+    return (list(_MARKS).index(kind) if kind in _MARKS else len(_MARKS), kind)
+
+
+def _event_marks(numbered: Sequence[tuple[int, Event]], kind: str) -> Part:
+    """One trace; events that are too near to tell apart share a mark, whose number is a span."""
+    span = (numbered[-1][1].at - numbered[0][1].at) * _APART
+    groups: list[list[tuple[int, Event]]] = []
+    for number, event in numbered:
+        if event.kind == kind:
+            if groups and event.at - groups[-1][0][1].at <= span:
+                groups[-1].append((number, event))
+            else:
+                groups.append([(number, event)])
+    symbol, colour = _mark(kind)
     text: Part = {
-        "text": [_wrap_label(e.text) for e in kind_events],
-        "customdata": [e.link for e in kind_events],
+        "mode": "markers+text",
+        "text": [f"{own[0][0]}" if len(own) == 1 else f"{own[0][0]}…{own[-1][0]}" for own in groups],
+        "textposition": "middle right",
+        "textfont": {"size": 11, "color": "$ink"},
+        "cliponaxis": False,
+        "hovertext": ["<br>".join(f"{number}: {_wrap_label(e.text)}" for number, e in own[:_HOVERED]) for own in groups],
+        "customdata": [own[0][1].link for own in groups],
         "yaxis": "y2",
         "name": kind,
         "showlegend": False,
     }
-    return marks([plotly_time(e.at) for e in kind_events], [kind] * len(kind_events), colour, "%{text}", size=11, symbol=symbol, **text)
+    at = [plotly_time(own[0][1].at) for own in groups]
+    return marks(at, [kind] * len(groups), colour, "%{hovertext}", size=10, symbol=symbol, **text)
+
+
+_HOVERED = 3
+"""Events of one mark that its label names; the table has all."""
 
 
 def _wrap_label(text: str) -> str:

@@ -24,8 +24,8 @@ class Event:
     """One thing that happened. `event_id` is stable: the same event has the same one whenever it is read.
 
     `at`: when it happened; `updated`: when it last changed, such as the end of an outage. `what`: the word of its kind, such as `opened`. `text`: a
-    sentence without its amount, date and author. `providers`: those that it concerns, none of a team's own. `series`: keys of those that it is
-    about, empty of a provider as a whole. `campaign_id`: the one that showed it first. `usd`: USD a month more, negative if less; None: not known, or
+    sentence without its amount, date and author. `providers` and `workloads`: those that it concerns, none where it concerns all. `series`: keys
+    of those that it is about, empty of a provider as a whole. `effective`: from when on it counts, if not from `at`. `campaign_id`: the one that showed it first. `usd`: USD a month more, negative if less; None: not known, or
     not for the reader. `link`: path of a page. `who`: a person; empty of what the program did.
     """
 
@@ -36,7 +36,7 @@ class Event:
     text: str
     link: str = ""
     providers: tuple[str, ...] = ()
-    workload: str = ""
+    workloads: tuple[str, ...] = ()
     series: tuple[str, ...] = ()
     campaign_id: str = ""
     usd: float | None = None
@@ -44,6 +44,7 @@ class Event:
     why: str = ""
     simulated: bool = False
     updated: datetime | None = None
+    effective: datetime | None = None
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timezone
 
 from plumbline.archive import FindingView
 from plumbline.archive.records import AuditView
@@ -40,17 +41,20 @@ def finding_event(
         text=text,
         link=f"/findings/{view.finding_id}",
         providers=view.providers,
-        workload=_workload(series),
+        workloads=tuple(sorted({Series.parse(key).workload for key in series})),
         series=series,
         campaign_id=view.campaign_id or "",
         usd=usd if window.money else None,
         who=by,
         why=entry.why if by else "",
         simulated=finding.simulated if finding is not None else bool(view.detail.get("simulated")),
+        effective=_day(str(view.detail.get("since") or "")),
     )
 
 
-def _workload(series: Sequence[str]) -> str:
-    """The one workload of the series; empty of several."""
-    names = {Series.parse(key).workload for key in series}
-    return names.pop() if len(names) == 1 else ""
+def _day(text: str) -> datetime | None:
+    """The first minute (UTC) of a day that a finding names; None without one."""
+    try:
+        return datetime.fromisoformat(text[:10]).replace(tzinfo=timezone.utc)
+    except ValueError:
+        return None

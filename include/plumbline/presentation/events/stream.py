@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import cache
@@ -60,10 +60,17 @@ def read_stream(
     return Stream(since, until, provider, tuple(events[:most]), len(events) > most, tuple(kind.looked(window) for kind in kinds))
 
 
-def read_events(window: Window, kinds: Collection[str] | None = None) -> list[Event]:
-    """The events of a window, newest first, of these kinds alone if named."""
-    chosen = [kind for kind in all_kinds() if (kinds is None or kind.id in kinds) and (window.money or not kind.money)]
-    return sorted_events(kind.events(window) for kind in chosen)
+def read_events(window: Window) -> list[Event]:
+    """The events of a window, newest first."""
+    return sorted_events(kind.events(window) for kind in all_kinds() if window.money or not kind.money)
+
+
+def charted_events(window: Window) -> list[Event]:
+    """Those that a trend shows, newest first."""
+    kinds = [kind for kind in all_kinds() if kind.on_charts is None or kind.on_charts]
+    shown = {kind.id: kind.on_charts for kind in kinds}
+    events = sorted_events(kind.events(window) for kind in kinds if window.money or not kind.money)
+    return [event for event in events if (what := shown[event.kind]) is None or event.what in what]
 
 
 def sorted_events(found: Iterable[Iterable[Event]]) -> list[Event]:

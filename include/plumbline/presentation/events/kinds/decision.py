@@ -33,8 +33,9 @@ class DecisionEvent(EventKind):
         providers = tuple(filter(None, (one.first, one.instead_of)))
         link = f"/decisions/{quote(one.team)}/{one.kind}#decision-{one.decision_id}"
         return Event(
-            f"{self.id}/{one.decision_id}", one.decided_at, self.id, "changed", text, link, providers, why=one.why, simulated=one.simulated
-        )
+            f"{self.id}/{one.decision_id}", one.decided_at, self.id, "changed", text, link, providers, one.workloads, why=one.why,
+            simulated=one.simulated,
+        )  # fmt: skip
 
     def looked(self, window: Window) -> Looked:
         last = window.archive.newest_decision()

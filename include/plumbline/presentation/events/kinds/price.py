@@ -46,7 +46,7 @@ class PriceEvent(EventKind):
             name = format_price_name(purchase, entry.detail.get("term"))
             text = f"Accepted {name} price of {provider}: {_change(entry)}, in force since {entry.detail['since']}"
             made = f"accepted/{entry.subject}/{entry.at.isoformat()}"
-            yield self._made(window, made, entry.at, "accepted", text, provider, person(entry.who), entry.why)
+            yield self._made(window, made, entry.at, "accepted", text, provider, entry)
 
     def _declared(self, window: Window, provider: Provider) -> Iterator[Event]:
         for purchase in dict.fromkeys(price.purchase for price in provider.price_list):
@@ -58,10 +58,12 @@ class PriceEvent(EventKind):
                     text = f"Declared {name} price of {provider.name}: {format_money_change(old.price, new.price, _UNIT)}"
                     yield self._made(window, f"declared/{provider.name}/{name}/{new.since}", at, "declared", text, provider.name)
 
-    def _made(self, window: Window, name: str, at: datetime, what: str, text: str, provider: str, who: str = "", why: str = "") -> Event:
+    def _made(self, window: Window, name: str, at: datetime, what: str, text: str, provider: str, entry: AuditView | None = None) -> Event:
+        who, why = (person(entry.who), entry.why) if entry is not None else ("", "")
+        since = datetime.fromisoformat(entry.detail["since"]).replace(tzinfo=timezone.utc) if entry is not None else None
         return Event(
             f"{self.id}/{name}", at, self.id, what, text, f"/prices/{provider}", (provider,), who=who, why=why,
-            simulated=window.is_simulated(provider),
+            simulated=window.is_simulated(provider), effective=since,
         )  # fmt: skip
 
     def looked(self, window: Window) -> Looked:
