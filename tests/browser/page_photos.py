@@ -47,7 +47,7 @@ _BOTH = (
 )
 DOCS = {
     "pages": (
-        (*_BOTH, "/findings", "/prices", "/spend", "/providers/{provider}/promises"),
+        (*_BOTH, "/findings", "/since", "/prices", "/spend", "/providers/{provider}/promises"),
         ("/workloads", "/findings/{finding_id}", "/campaigns/{campaign_id}", "/trials/{trial_id}"),
     ),
     "pages-50": (("/", "/findings", "/decisions/{team}/{kind}"), ("/providers", "/workloads/{workload}", "/campaigns/{campaign_id}")),

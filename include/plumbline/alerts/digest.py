@@ -1,4 +1,4 @@
-"""The monthly digest: open findings ranked by cost, changes of the month, sums by provider and team; posted once a month."""
+"""The monthly digest: open findings ranked by cost, what happened in the month, sums by provider and team; posted once a month."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from plumbline.answers.ledger import Ledger, LedgerRow, ledger_of
 from plumbline.archive import Archive, IncidentRecord
 from plumbline.findings.compared import Compared
 from plumbline.findings.headline import headline, one_per_headline
-from plumbline.findings.types.first_choice import FirstChoice
-from plumbline.metrics.formatting import first_lines, format_count, format_monthly
+from plumbline.metrics.formatting import first_lines, format_count, format_monthly, format_name, join_words
+from plumbline.presentation.events.event import Event, Looked
+from plumbline.presentation.events.stream import count_events
 from plumbline.presentation.tiles import lost_tile
 from plumbline.results.finding import SYMBOLS, gravity
 
-_MOST_OPEN, _MOST_SUMS, _MOST_CHANGED = 8, 6, 5
+_MOST_OPEN, _MOST_SUMS, _MOST_CHANGED = 8, 6, 6
 _LINE_LIMIT = 250
 _LIST_LIMIT = 3000
 """Characters that Slack takes in one section."""
@@ -32,11 +33,12 @@ _LIST_LIMIT = 3000
 
 @dataclass(frozen=True)
 class Digest:
-    """A month (`2026-11`) as of the day `on`: findings that are open then, and those opened or closed in the month.
+    """A month (`2026-11`) as of the day `on`: findings that are open then, and the events of the month.
 
     `simulated`: a rehearsal, of simulated findings alone; else of measured ones alone. `compared`: how many series were compared with a
     baseline: of others that nothing is open says nothing. None where it is not asked. `covered`: findings that the line of their cause
-    shows; the ledger counts them there.
+    shows; the ledger counts them there. `events`: what happened in the month, newest first; `looked`: what
+    was watched for it.
     """
 
     month: str
@@ -45,6 +47,8 @@ class Digest:
     simulated: bool = False
     compared: Compared | None = None
     covered: frozenset[str] = frozenset()
+    events: tuple[Event, ...] = ()
+    looked: tuple[Looked, ...] = ()
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -67,13 +71,9 @@ class Digest:
         amounts = {e.finding.finding_id: abs(row.usd or 0.0) if (row := rows.get(e.finding.finding_id)) else 0.0 for e in entries}
         return sorted(entries, key=lambda e: (-amounts[e.finding.finding_id], gravity(e.finding.severity), e.opened, e.finding.finding_id))
 
-    def opened(self) -> list[CostedFinding]:
-        return [e for e in self._shown if f"{e.opened:%Y-%m}" == self.month and e.finding.simulated == self.simulated]
-
-    def settled(self, state: str) -> list[CostedFinding]:
-        """Findings `accepted` or `resolved` in the month."""
-        over = [e for e in self._shown if e.settled is not None and f"{e.settled:%Y-%m}" == self.month and e.finding.state == state]
-        return [e for e in over if e.finding.simulated == self.simulated]
+    def happened(self) -> list[Event]:
+        """The month's events of simulated or of measured things, as the findings are."""
+        return [event for event in self.events if event.simulated == self.simulated]
 
 
 def render_digest(digest: Digest) -> Message:
@@ -143,17 +143,23 @@ def _sums(rows: Iterable[LedgerRow], parts: Callable[[LedgerRow], Iterable[tuple
 
 
 def _changes(digest: Digest) -> list[str]:
-    accepted, resolved = digest.settled("accepted"), digest.settled("resolved")
-    counts = f"{len(digest.opened())} opened, {len(accepted)} accepted, {len(resolved)} resolved"
-    lines = []
-    for entry in [*accepted, *resolved]:
-        finding = entry.finding
-        # Accepting a first choice moves the team away from what costs more.
-        usd = entry.cost.usd if finding.state == "accepted" and not FirstChoice.has(finding) else None
-        goes_on = f", {format_monthly(usd)} from now on" if usd is not None else ""
-        lines.append(f"• {finding.state}: {truncate(escape(headline(finding)), _LINE_LIMIT)}{goes_on}")
-    shown = first_lines(lines, _MOST_CHANGED, "… and {} more: `plumbline findings list --all`")
-    return [f"*Changes in {digest.month}*: {counts}", *shown]
+    events = digest.happened()
+    # What is open is listed above, and that a campaign began says no more than how it ended.
+    told = [event for event in events if (event.kind, event.what) not in _COUNTED_ONLY]
+    lines = [f"• {event.at:%d %b} {event.kind} {format_name(event.what)}: {_event_line(event)}" for event in told]
+    shown = first_lines(lines, _MOST_CHANGED, f"… and {{}} more: `plumbline status --since {digest.month}-01`")
+    never = [looked.what for looked in digest.looked if looked.last is None]
+    nothing = f"nothing{f'; never looked at: {join_words(never)}' if never else ' in what was watched'}"
+    return [f"*What happened in {digest.month}*: {count_events(events) or nothing}", *shown]
+
+
+_COUNTED_ONLY = {("finding", "opened"), ("finding", "worsened"), ("campaign", "began")}
+
+
+def _event_line(event: Event) -> str:
+    goes_on = f", {format_monthly(event.usd)} from now on" if event.usd is not None and event.what == "accepted" else ""
+    by = f" ({event.who})" if event.who else ""
+    return f"{truncate(escape(event.text), _LINE_LIMIT)}{goes_on}{escape(by)}"
 
 
 def _footer(digest: Digest) -> str:

@@ -42,7 +42,7 @@ _BY_GROUP = {
         "model": ("model:model", "Inspect checkpoints and declare workloads that serve them."),
     },
     "Read": {
-        "status": ("status:status", "Show what is open, lost, cheapest and newest, as the overview does."),
+        "status": ("status:status", "Show what is open, lost, cheapest and newest, as the overview does; with --since what happened."),
         "scorecard": (
             "scorecard:scorecard",
             "Show a campaign's verdict: winners, drift and costs. With -v every metric, criterion and decision.",

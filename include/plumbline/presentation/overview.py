@@ -27,13 +27,13 @@ from plumbline.metrics.formatting import ABSENT, format_amount
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import cost_against_speed_chart, index_chart
 from plumbline.presentation.decisions import DecisionRow, decision_row
+from plumbline.presentation.events.kinds.campaign import format_outcome
 from plumbline.presentation.filters import Filter
 from plumbline.presentation.findings_inbox import (
     MAX_OPEN_FINDINGS,
     InboxGroup,
     count_severities,
     group_findings,
-    severity_order,
     unsettled_findings,
 )
 from plumbline.presentation.heat_map import HeatMap, HeatView, SeriesStatus, density_of, heat_map
@@ -82,16 +82,6 @@ def format_paid(use: BudgetUse | None) -> str:
     if use is None or (use.unpriced and not use.usd):
         return ABSENT
     return ("≥ " if use.unpriced else "") + format_amount(use.usd)
-
-
-def format_outcome(outcomes: Outcomes) -> str:
-    """How the trials of a campaign ended, in words."""
-    if not outcomes.planned:
-        return "no trials"
-    if outcomes.usable == outcomes.planned:
-        return f"all {outcomes.planned:,} trials usable"
-    lost = ((getattr(outcomes, name), name) for name in ("invalid", "rejected", "failed", "missing"))
-    return f"{outcomes.usable:,} of {outcomes.planned:,} trials usable, {', '.join(f'{n:,} {name}' for n, name in lost if n)}"
 
 
 @dataclass(frozen=True)
@@ -185,7 +175,7 @@ def _campaign_lines(
     paid: Paid | None,
     now: datetime,
 ) -> tuple[CampaignLine, ...]:
-    """Campaigns with the most severe open findings first, then the newest."""
+    """Campaigns, the newest first."""
     troubles = {c.campaign_id: [f for f in unsettled if f.shown_by(c.campaign_id)] for c in heads}
     return tuple(
         CampaignLine(
@@ -198,7 +188,7 @@ def _campaign_lines(
             format_outcome(outcomes.get(name, Outcomes())),
             format_paid(paid.get((name, False)) or paid.get((name, True))) if paid is not None else "",
         )
-        for c in sorted(heads, key=lambda c: severity_order(troubles[c.campaign_id]))
+        for c in heads
     )
 
 

@@ -29,6 +29,8 @@ from plumbline.declarations.installation import airflow_url
 from plumbline.findings.decision_change import decision_impact
 from plumbline.findings.monthly_cost import MonthlyCost
 from plumbline.findings.types.installation import InstallationFailure
+from plumbline.metrics.time_spans import month_span
+from plumbline.presentation.events.stream import read_stream
 from plumbline.presentation.metric_history import finding_history
 from plumbline.results.finding import OPEN_STATES, UNREADABLE_ERRORS, Finding
 from plumbline.results.stored import read_finding
@@ -214,8 +216,10 @@ def build_digest(archive: Archive, declared: Declarations, month: str, now: date
         raise ValueError(f'month "{month}": expected YYYY-MM, such as 2026-11')
     covered = unsettled_witnesses(archive)
     views = [f for f in archive.findings() if f.state not in SETTLED or month in (f"{f.opened_at:%Y-%m}", f"{f.updated_at:%Y-%m}")]
-    compared = compared_series(archive)
-    return Digest(month, now.date(), tuple(costed_findings(archive, declared, views).values()), simulated, compared, frozenset(covered))
+    entries = tuple(costed_findings(archive, declared, views).values())
+    begin, end = month_span(datetime.fromisoformat(f"{month}-01T00:00:00+00:00"))
+    stream = read_stream(archive, declared, begin, min(end, max(now, begin)))
+    return Digest(month, now.date(), entries, simulated, compared_series(archive), frozenset(covered), stream.events, stream.looked)
 
 
 def send_digest(month: str | None = None) -> str:

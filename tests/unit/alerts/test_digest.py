@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime, timezone
 from typing import Any
 
 from tests.fakes.slack_blocks import checked
@@ -14,6 +14,7 @@ from plumbline.alerts.digest import Digest, render_digest
 from plumbline.alerts.slack.mrkdwn import TRUNCATION_MARK
 from plumbline.answers.costed_findings import CostedFinding
 from plumbline.findings.monthly_cost import MonthlyCost
+from plumbline.presentation.events.event import Event, Looked
 from plumbline.results.finding import Finding
 
 TODAY = date(2026, 12, 2)
@@ -86,31 +87,43 @@ def test_it_sums_by_provider_and_by_team() -> None:
     ]
 
 
-def test_what_changed_in_the_month_and_what_did_not(golden: Golden) -> None:
-    text = said(
-        entry("old", opened=date(2026, 10, 30)),
-        entry("new"),
-        entry("normal", 70.0, settled=date(2026, 11, 20), state="accepted"),
-        entry("over", settled=date(2026, 11, 21), state="resolved", opened=date(2026, 8, 1)),
-        entry("later", settled=date(2026, 12, 1), state="resolved", opened=date(2026, 8, 1)),
+def event(what: str, kind: str = "finding", **changes: Any) -> Event:
+    return Event(f"{kind}/{what}", datetime(2026, 11, 20, tzinfo=timezone.utc), kind, what, f"gpt {what} <here>", **changes)
+
+
+def happened(*events: Event, **changes: Any) -> str:
+    message = render_digest(Digest("2026-11", TODAY, (), events=events, **changes))
+    checked({"text": message.text, "blocks": list(message.blocks)})
+    return message.text
+
+
+def test_what_happened_in_the_month(golden: Golden) -> None:
+    text = happened(
+        event("accepted", "action", usd=70.0, who="ada"),
+        event("resolved"),
+        event("opened", usd=10.0),
+        event("ended", "outage"),
+        event("began", "campaign"),
+        event("ended", "campaign"),
+        event("resolved", simulated=True, usd=5000.0),
     )
     golden("alerts.digest_changes", text)
-    assert "later" not in text
+    assert "1 finding resolved" in text and "gpt opened" not in text and "gpt began" not in text, "counted, and in the list above"
 
 
 def test_simulated_findings_are_no_money() -> None:
-    text = said(
-        entry("real", 10.0),
-        entry("sim", 5000.0, simulated=True),
-        entry("over", settled=date(2026, 11, 3), state="resolved", simulated=True),
-    )
-    assert "5,000" not in text and "0 resolved" in text
+    text = said(entry("real", 10.0), entry("sim", 5000.0, simulated=True))
+    assert "5,000" not in text
     footer, without = text.splitlines()[-1], said(entry("real", 10.0)).splitlines()[-1]
     assert footer.startswith(without) and re.findall(r"\d+", footer.removeprefix(without)) == ["1"]
+    assert "gpt ended" in happened(event("ended", "outage", simulated=True), simulated=True)
+    assert "gpt ended" not in happened(event("ended", "outage", simulated=True))
 
 
 def test_nothing_is_open(golden: Golden) -> None:
     golden("alerts.digest_of_nothing", said())
+    never = happened(looked=(Looked("deliveries", None, "none"), Looked("campaigns", datetime(2026, 11, 1, tzinfo=timezone.utc))))
+    assert "nothing; never looked at: deliveries\n" in never
     assert "volumes" in said(entry("a")).splitlines()[1]
 
 
@@ -119,9 +132,11 @@ def test_a_bad_month_is_still_taken_by_slack() -> None:
         entry(f"{i:012d}", float(i), title="<x> & " * 200, teams=tuple(f"team-{t}" for t in range(60)), provider=f"p-{i}")
         for i in range(60)
     ]
-    over = [entry(f"s{i}", settled=date(2026, 11, 9), state="resolved", title="y" * 999) for i in range(60)]
-    assert said(*many, *over).endswith(TRUNCATION_MARK)
-    blocks = render_digest(Digest("2026-11", TODAY, (*many, *over))).blocks
+    over = tuple(replace(event("resolved"), event_id=f"e{i}", text="y" * 999) for i in range(60))
+    message = render_digest(Digest("2026-11", TODAY, tuple(many), events=over))
+    checked({"text": message.text, "blocks": list(message.blocks)})
+    assert message.text.endswith(TRUNCATION_MARK)
+    blocks = message.blocks
     assert len(blocks) <= 5 and any("and 52 more" in str(block) for block in blocks)
 
 

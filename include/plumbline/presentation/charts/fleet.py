@@ -206,7 +206,7 @@ def year_chart(
         name="year",
         section="provider",
         title="Speed of all workloads against the fleet",
-        caption="Geometric mean over all workloads; 100 is each provider's first campaign shown. Dotted lines: changes; the table below names each number.",
+        caption="Geometric mean over all workloads; 100 is each provider's first campaign shown. Dotted lines: changes; the list below names each number.",
         data=[*data, *lanes],
         layout={**layout, "hovermode": "closest"},
         height=330 + 20 * len(lanes),

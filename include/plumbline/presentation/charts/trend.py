@@ -266,7 +266,7 @@ def trend_chart(trend: Trend) -> Chart:
         title=f"{capitalize_first(trend.quantity.name)}{BETTER.get(definition.direction, '')}",
         caption="Light marks: usable repeats, linked to their trials. Line: medians of campaigns; squares: accepted as baseline. Stepped line: what "
         "each campaign was compared with, band: its interval. "
-        "Dotted lines: events; the table below names each number.",
+        "Dotted lines: events; the list below names each number.",
         data=data,
         layout=layout,
         height=400 + 20 * len(lanes),
@@ -297,7 +297,7 @@ def _baseline_parts(trend: Trend) -> list[Part]:
 def event_lanes(events: Sequence[Event]) -> tuple[list[Part], Part]:
     """Events above a curve over time: a lane of marks for each kind, and the layout of both axes with a dotted line for each event.
 
-    A mark has the number of its event, by which a table below the chart names it: the first one in time is 1.
+    A mark has the number of its event, by which a list below the chart names it: the first one in time is 1.
     """
     numbered = list(enumerate(events, 1))
     kinds = sorted({e.kind for e in events}, key=_lane_order)
@@ -349,7 +349,7 @@ def _event_marks(numbered: Sequence[tuple[int, Event]], kind: str) -> Part:
 
 
 _HOVERED = 3
-"""Events of one mark that its label names; the table has all."""
+"""Events of one mark that its label names; the list has all."""
 
 
 def _wrap_label(text: str) -> str:

@@ -91,13 +91,14 @@ class Window:
 
 class EventKind:
     """One kind of event. `order`: its place beside others. `one`, `several`: its noun. `money`: it is about money, and read for those alone who may
-    see it. `on_charts`: what of it a trend shows; None: all."""
+    see it. `counted_apart`: opened ones and resolved ones are counted apart. `on_charts`: what of it a trend shows; None: all."""
 
     id: ClassVar[str]
     order: ClassVar[int]
     one: ClassVar[str]
     several: ClassVar[str] = ""
     money: ClassVar[bool] = False
+    counted_apart: ClassVar[bool] = False
     on_charts: ClassVar[tuple[str, ...] | None] = None
 
     def events(self, window: Window) -> list[Event]:

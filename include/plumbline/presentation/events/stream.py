@@ -13,7 +13,7 @@ from plumbline.answers.ledger import ledger_of
 from plumbline.archive import Archive, FindingView
 from plumbline.declarations import Declarations
 from plumbline.findings.types.first_choice import FirstChoice
-from plumbline.metrics.formatting import format_count, format_monthly_change, join_words
+from plumbline.metrics.formatting import format_count, format_monthly_change, format_name, join_words
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.presentation.events.event import Event, Looked, Window
 from plumbline.presentation.events.kinds import all_kinds
@@ -80,9 +80,15 @@ def sorted_events(found: Iterable[Iterable[Event]]) -> list[Event]:
 
 
 def count_events(events: Sequence[Event]) -> str:
-    """How many of each kind, such as `3 findings, 1 price and 1 campaign`; empty without any."""
-    count = Counter(event.kind for event in events)
-    return join_words([format_count(count[kind.id], kind.one, kind.several) for kind in all_kinds() if count[kind.id]])
+    """How many of each kind, such as `3 findings opened, 1 price accepted and 2 outages`; empty without any."""
+    count = Counter((event.kind, event.what if _counted_apart(event.kind) else "") for event in events)
+    kinds = {kind.id: kind for kind in all_kinds()}
+    order = sorted(count, key=lambda of: (kinds[of[0]].order, -count[of], of))
+    return join_words([f"{format_count(count[of], kinds[of[0]].one, kinds[of[0]].several)} {format_name(of[1])}".strip() for of in order])
+
+
+def _counted_apart(kind: str) -> bool:
+    return next(one.counted_apart for one in all_kinds() if one.id == kind)
 
 
 def event_note(event: Event) -> str:

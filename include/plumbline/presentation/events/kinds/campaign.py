@@ -26,6 +26,7 @@ class CampaignEvent(EventKind):
     id = "campaign"
     order = 60
     one = "campaign"
+    counted_apart = True
     on_charts = ()
 
     def events(self, window: Window) -> list[Event]:

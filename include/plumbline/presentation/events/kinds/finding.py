@@ -27,6 +27,7 @@ class FindingEvent(EventKind):
     id = "finding"
     order = 10
     one = "finding"
+    counted_apart = True
     on_charts = ("opened",)
 
     def events(self, window: Window) -> list[Event]:

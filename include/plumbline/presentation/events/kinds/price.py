@@ -24,6 +24,7 @@ class PriceEvent(EventKind):
     id = "price"
     order = 20
     one = "price"
+    counted_apart = True
     money = True
     on_charts = ("accepted", "declared")
 
