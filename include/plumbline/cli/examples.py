@@ -33,9 +33,7 @@ EXAMPLES = {
     "workload check-prompts": Example("workload check-prompts chat-prompts-cpu", "plumbline trial WORKLOAD --provider local"),
     "model add": Example("model add Qwen/Qwen2.5-0.5B-Instruct --name our-model", "plumbline check: which providers it fits"),
     # Read
-    "status": Example(
-        "status --since monday", "plumbline findings: what is open, by money · plumbline decide: who is first, and how sure"
-    ),
+    "status": Example("status --since monday", "plumbline findings: what is open, by money · plumbline decide: who is first, and how sure"),
     "scorecard": Example("scorecard -v", "plumbline decide: the same at today's prices · plumbline report: as a page for others"),
     "availability": Example("availability local-2core --month 2026-11", "plumbline promises PROVIDER: does it keep what it promised"),
     "promises": Example("promises", "plumbline findings claim FINDING: a letter with the evidence"),

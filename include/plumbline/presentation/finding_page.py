@@ -20,8 +20,9 @@ from plumbline.findings.types import type_of
 from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.metrics.formatting import capitalize_first, format_change, format_name
 from plumbline.presentation.charts.chart import Chart
+from plumbline.presentation.events.event import Event
 from plumbline.presentation.ledger_words import counted_text
-from plumbline.presentation.metric_history import finding_chart, finding_history
+from plumbline.presentation.metric_history import finding_chart, finding_history, history_events
 from plumbline.results.finding import OPEN_STATES, Finding
 from plumbline.results.stored import read_finding
 
@@ -73,6 +74,7 @@ class FindingPage:
     row: LedgerRow | None = None
     counted: str = ""
     mark: ClaimMark | None = None
+    events: tuple[Event, ...] = ()
 
     @property
     def words(self) -> str:
@@ -101,6 +103,7 @@ class FindingPage:
             "mark",
             "choice",
             "trials",
+            "events",
         )
         values = {name: getattr(self, name) for name in names}
         return {"finding": replace(self.view, headline=self.words), **values, "claim": self.claim and self.claim.view}
@@ -116,10 +119,12 @@ def finding_page(archive: Archive, declared: Declarations | None, finding_id: st
         return page
     history, cost = finding_history(archive, finding), monthly_cost_of(archive, declared, view)
     ledger = open_ledger(archive, declared) if view.state in OPEN_STATES else Ledger()
+    events = history_events(archive, declared, finding, history) if history is not None else ()
     return replace(
         page,
         finding=finding,
-        chart=finding_chart(history) if history is not None else None,
+        chart=finding_chart(history, events) if history is not None else None,
+        events=events,
         members=tuple(_members(finding)),
         changes=_changes(archive, finding, declared),
         cost=cost.text,

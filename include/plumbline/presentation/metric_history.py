@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from datetime import date, timedelta
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta, timezone
 from itertools import accumulate
 from statistics import median
 
 from plumbline.analysis.prices.check import reports_prices, source_rank
 from plumbline.archive import Archive
+from plumbline.declarations import Declarations
 from plumbline.findings.cause import falls_when_worse, mirrored
 from plumbline.findings.price import CORE_HOUR, GPU_HOUR
 from plumbline.findings.probe import USUAL_PROBES
@@ -18,17 +20,22 @@ from plumbline.findings.types.held_price import HeldPrice
 from plumbline.metrics import METRICS, metric_of
 from plumbline.metrics.formatting import Scale, common_scale, format_change, format_name, format_probe_name
 from plumbline.presentation.charts.chart import PAPER, Chart, Part, axis, band, line, marks, vertical
-from plumbline.results.finding import Finding
+from plumbline.presentation.charts.trend import hover_text, mark_text
+from plumbline.presentation.events.event import Event, Window
+from plumbline.presentation.events.stream import charted_events
+from plumbline.results.finding import FLEET, Finding
 from plumbline.words.drift import parse_metric_name
 
 
 @dataclass(frozen=True)
 class HistoryPoint:
-    """One campaign's repeats, or one day's price, in the history's unit. `label`: its name on the axis."""
+    """One campaign's repeats, or one day's price, in the history's unit. `label`: its name on the axis; `at`: its time, None of a price before the
+    first reading."""
 
     label: str
     values: tuple[float, ...]
     baseline: bool = False
+    at: datetime | None = None
 
     @property
     def middle(self) -> float:
@@ -61,6 +68,7 @@ class History:
         return self.points[self.since].label
 
 
+_MOST_EVENTS = 30
 HISTORY_CAMPAIGNS = 24
 HISTORY_DAYS = 90
 _READINGS = 2000
@@ -97,7 +105,7 @@ def _performance_history(archive: Archive, finding: Finding) -> History | None:
         return None
     unit = common_scale(definition.unit, [v for c in campaign_ids for v in campaigns[c][1]], metric)
     points = [
-        HistoryPoint(campaigns[c][0], tuple(v / unit.factor for v in campaigns[c][1]), c in finding.baseline_campaigns)
+        HistoryPoint(campaigns[c][0], tuple(v / unit.factor for v in campaigns[c][1]), c in finding.baseline_campaigns, planned_times[c])
         for c in campaign_ids
     ]
     level = _level([v for c in finding.baseline_campaigns for v in measured[c]], unit)
@@ -125,7 +133,7 @@ def _probe_history(archive: Archive, finding: Finding) -> History | None:
     return History(
         title=f"{finding.provider} · probes · {format_probe_name(metric)}",
         unit=unit.suffix.strip() or METRICS[metric].unit,
-        points=tuple(HistoryPoint(day, (value / unit.factor,)) for day, value in daily_values),
+        points=tuple(HistoryPoint(day, (value / unit.factor,), at=_moment(day)) for day, value in daily_values),
         since=since,
         change=format_change(finding.effect),
         level=_level([value for _, value in daily_values[:since]][-USUAL_PROBES:], unit),
@@ -149,12 +157,12 @@ def _price_history(archive: Archive, finding: Finding) -> History | None:
     if since == 0:
         if finding.effect <= -1:
             return None
-        daily_prices, since = [("accepted", daily_prices[0][1] / (1 + finding.effect)), *daily_prices], 1
+        daily_prices, since = [(_BEFORE, daily_prices[0][1] / (1 + finding.effect)), *daily_prices], 1
     held_suffix = ", held" if HeldPrice.has(finding) else ""
     return History(
         title=f"{finding.provider} · {type_of(finding).rest(finding)}",
         unit=f"USD per {CORE_HOUR if CORE_HOUR in finding.title else GPU_HOUR}",
-        points=tuple(HistoryPoint(day, (price,)) for day, price in daily_prices),
+        points=tuple(HistoryPoint(day, (price,), at=_moment(day)) for day, price in daily_prices),
         since=since,
         change=f"{format_change(finding.effect)}{held_suffix}",
         level=None if purchase == "spot" else daily_prices[since - 1][1],  # a spot price moves all the time
@@ -172,6 +180,14 @@ def _daily(readings: dict[date, float]) -> list[tuple[str, float]]:
     days = [first + timedelta(days=i) for i in range((last - first).days + 1)]
     prices = accumulate(days, lambda price, day: readings.get(day, price), initial=readings[first])
     return [(f"{day:%Y-%m-%d}", price) for day, price in zip(days, list(prices)[1:], strict=True)][-HISTORY_DAYS:]
+
+
+def _moment(day: str) -> datetime | None:
+    return None if day == _BEFORE else datetime.fromisoformat(f"{day}T00:00:00+00:00")
+
+
+_BEFORE = "accepted"
+"""The label of a price that was in force before the first reading."""
 
 
 def _level(values: list[float], unit: Scale) -> float | None:
@@ -196,8 +212,45 @@ def _change_text(finding: Finding, name: str) -> str:
     return f"{change} {interval.group()}" if interval else change
 
 
-def finding_chart(history: History) -> Chart:
-    """Repeats as small marks, campaigns as a line through their medians, with baseline, change and its interval."""
+def history_events(archive: Archive, declared: Declarations, finding: Finding, history: History) -> tuple[Event, ...]:
+    """What else happened to the finding's series and provider in the time of its history, oldest first."""
+    first = next((point.at for point in history.points if point.at is not None), None)
+    now = datetime.now(timezone.utc)
+    if first is None or first >= now or finding.provider == FLEET:
+        return ()
+    window = Window(archive, declared, first, now, finding.provider, _MOST_EVENTS)
+    link, workload = f"/findings/{finding.finding_id}", {finding.workload} - {""}
+    found = (
+        event
+        for event in charted_events(window)
+        if event.link != link
+        and (not event.series or not finding.series_key or finding.series_key in event.series)
+        and (not event.workloads or not workload or workload & {*event.workloads})
+    )
+    campaigns = {point.label: point.at for point in history.points}
+    placed = (replace(event, at=max(first, campaigns.get(event.campaign_id) or event.effective or event.at)) for event in found)
+    return tuple(sorted(placed, key=lambda event: event.at))
+
+
+def _event_lane(history: History, events: Sequence[Event]) -> list[Part]:
+    """One lane of marks above the curve, each at the first point since its event; the number is the event's in the list below."""
+    groups: dict[str, list[tuple[int, Event]]] = {}
+    for number, event in enumerate(events, 1):
+        since = (p.label for p in history.points if p.at is not None and p.at.date() >= event.at.date())
+        groups.setdefault(next(since, history.points[-1].label), []).append((number, event))
+    style = {"yaxis": "y2", "name": "what happened", "showlegend": False, "cliponaxis": False, "textfont": {"size": 11, "color": "$ink"}}
+    text = [mark_text(own) for own in groups.values()]
+    hover = [hover_text(own) for own in groups.values()]
+    return [
+        marks(
+            list(groups), ["events"] * len(groups), "$soft", "%{hovertext}", size=9, symbol="diamond", mode="markers+text", text=text,
+            textposition="middle right", hovertext=hover, customdata=[own[0][1].link for own in groups.values()], **style,
+        )
+    ]  # fmt: skip
+
+
+def finding_chart(history: History, events: Sequence[Event] = ()) -> Chart:
+    """Repeats as small marks, campaigns as a line through their medians, with baseline, change and its interval; above them numbered `events`."""
     points, since, unit = history.points, history.since, history.unit
     labels = [p.label for p in points]
 
@@ -226,16 +279,22 @@ def finding_chart(history: History) -> Chart:
         for name, indices, colour, symbol in groups
         if indices
     ]
+    lane: Part = {}
+    if events:
+        data += _event_lane(history, events)
+        lane = {"yaxis2": axis("", type="category", domain=[0.93, 1], fixedrange=True, showgrid=False)}
     return Chart(
         name="history",
         section="finding",
         title=history.title,
         caption=f"{history.change} since {history.begin}. "
-        + ("A price is valid until the next reading." if history.steps else "Small marks: repeats; large marks: medians of campaigns."),
+        + ("A price is valid until the next reading." if history.steps else "Small marks: repeats; large marks: medians of campaigns.")
+        + (" The list below names each number." if events else ""),
         data=data,
         layout={
             "xaxis": axis("", type="category", categoryorder="array", categoryarray=labels, tickangle=0, nticks=8),
-            "yaxis": axis(unit),
+            "yaxis": axis(unit, domain=[0, 0.9 if events else 1]),
+            **lane,
             "shapes": _shapes(history),
             "annotations": _notes(history),
             "hovermode": "closest",

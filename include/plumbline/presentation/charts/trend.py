@@ -334,11 +334,11 @@ def _event_marks(numbered: Sequence[tuple[int, Event]], kind: str) -> Part:
     symbol, colour = _mark(kind)
     text: Part = {
         "mode": "markers+text",
-        "text": [f"{own[0][0]}" if len(own) == 1 else f"{own[0][0]}…{own[-1][0]}" for own in groups],
+        "text": [mark_text(own) for own in groups],
         "textposition": "middle right",
         "textfont": {"size": 11, "color": "$ink"},
         "cliponaxis": False,
-        "hovertext": ["<br>".join(f"{number}: {_wrap_label(e.text)}" for number, e in own[:_HOVERED]) for own in groups],
+        "hovertext": [hover_text(own) for own in groups],
         "customdata": [own[0][1].link for own in groups],
         "yaxis": "y2",
         "name": kind,
@@ -346,6 +346,16 @@ def _event_marks(numbered: Sequence[tuple[int, Event]], kind: str) -> Part:
     }
     at = [plotly_time(own[0][1].at) for own in groups]
     return marks(at, [kind] * len(groups), colour, "%{hovertext}", size=10, symbol=symbol, **text)
+
+
+def mark_text(own: Sequence[tuple[int, Event]]) -> str:
+    """Beside a mark: the number of its event, or from which to which of several."""
+    return f"{own[0][0]}" if len(own) == 1 else f"{own[0][0]}…{own[-1][0]}"
+
+
+def hover_text(own: Sequence[tuple[int, Event]]) -> str:
+    """A mark's label: its first events by their numbers."""
+    return "<br>".join(f"{number}: {_wrap_label(event.text)}" for number, event in own[:_HOVERED])
 
 
 _HOVERED = 3

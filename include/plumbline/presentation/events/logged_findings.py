@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 
 from plumbline.archive import FindingView
@@ -41,7 +42,7 @@ def finding_event(
         text=text,
         link=f"/findings/{view.finding_id}",
         providers=view.providers,
-        workloads=tuple(sorted({Series.parse(key).workload for key in series})),
+        workloads=tuple(sorted({one.workload for one in readable_series(series)})),
         series=series,
         campaign_id=view.campaign_id or "",
         usd=usd if window.money else None,
@@ -50,6 +51,15 @@ def finding_event(
         simulated=finding.simulated if finding is not None else bool(view.detail.get("simulated")),
         effective=_day(str(view.detail.get("since") or "")),
     )
+
+
+def readable_series(keys: Iterable[str]) -> list[Series]:
+    """The parts of these keys; one of another shape is left out."""
+    found = []
+    for key in keys:
+        with suppress(ValueError):
+            found.append(Series.parse(key))
+    return found
 
 
 def _day(text: str) -> datetime | None:

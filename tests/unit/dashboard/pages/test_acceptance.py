@@ -52,7 +52,9 @@ def test_page_and_command_say_which_node_goes_back_and_what_to_try_first(client:
     assert page.one(".answer").text == f"Reset first 1 of 4 nodes: {bad['node']}."
     assert ("page", "/acceptance") in {(place["kind"], place["path"]) for place in client.get("/jump").json()}
     judged = [event for event in client.get("/since.json?since=1d").json()["events"] if event["kind"] == "acceptance"]
-    assert [(event["campaign_id"], event["what"], event["simulated"]) for event in judged] == [(f"accept-{n}", "broken", True) for n in (2, 1)]
+    assert [(event["campaign_id"], event["what"], event["simulated"]) for event in judged] == [
+        (f"accept-{n}", "broken", True) for n in (2, 1)
+    ]
     assert all(f"Delivery of {PROVIDER}: 3 of 4 nodes accepted" in event["text"] for event in judged)
     printed = CliRunner().invoke(app, ["accept", PROVIDER, "--last"])
     assert printed.exit_code == 4 and "reset its GPUs first" in " ".join(printed.stdout.split())

@@ -19,6 +19,8 @@ from plumbline.answers.fleet_year import FleetYear, fleet_lane, fleet_year
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.dashboard.app import create_app
 from plumbline.presentation.charts.fleet import year_chart
+from plumbline.presentation.charts.trend import event_lanes
+from plumbline.presentation.events.event import Event as Happened
 from plumbline.results import Event, LaunchRecord
 
 MONTHS = 14
@@ -106,10 +108,23 @@ def test_what_could_explain_a_change_stands_on_the_same_axis(client: TestClient)
     for kind in ("finding", "environment", "change point"):
         assert drawn[kind]["x"] == [when], kind
     assert drawn["finding"]["customdata"] == ["/findings/f1"], "another workload's finding explains nothing here"
-    assert "2.13.0 → 2.14.0" in drawn["environment"]["text"][0]
-    assert "lasting step of" in drawn["change point"]["text"][0]
-    assert "&lt;img" in drawn["finding"]["text"][0], "Plotly reads markup in labels"
+    assert "2.13.0 → 2.14.0" in drawn["environment"]["hovertext"][0]
+    assert "lasting step of" in drawn["change point"]["hovertext"][0]
+    assert "&lt;img" in drawn["finding"]["hovertext"][0], "Plotly reads markup in labels"
+    numbers = {kind: drawn[kind]["text"][0] for kind in ("finding", "environment", "change point")}
+    listed = [item.texts(".kind") for item in Parsed(text).all("#trend ~ ol.numbered li, details:has(#trend) ol.numbered li")]
+    assert {kind: listed[int(number) - 1] for kind, number in numbers.items()} == {kind: [kind] for kind in numbers}
     assert HOSTILE not in text
+
+
+def test_marks_that_are_too_near_share_one_with_the_span_of_their_numbers() -> None:
+    days = (0, 1, 100, 300)
+    events = [Happened(f"e{day}", FIRST + timedelta(days=day), "outage", "ended", f"outage {day}", f"/{day}") for day in days]
+    lane = event_lanes([*events[:2], Happened("p", events[1].at, "price", "declared", "dearer"), *events[2:]])[0][0]
+    assert lane["text"] == ["1…2", "4", "5"] and lane["customdata"] == ["/0", "/100", "/300"]
+    assert lane["hovertext"][0] == "1: outage 0<br>2: outage 1"
+    unknown = [Happened("x", FIRST, "birthday", "had", "a year old")]
+    assert event_lanes(unknown)[0][0]["name"] == "birthday" and event_lanes([])[0] == []
 
 
 def test_another_workload_number_and_window_can_be_asked_for(client: TestClient) -> None:
@@ -180,7 +195,7 @@ def test_a_price_that_followed_another_is_marked_on_its_day_and_leads_to_the_pri
     with TestClient(create_app(archive_url=url, reports=tmp_path)) as other:
         drawn = traces(Parsed(other.get("/providers/lab").text).charts["trend-gpt-test-step-time"])
         assert drawn["price"]["x"] == ["2025-06-01 00:00"]
-        assert all(part in drawn["price"]["text"][0] for part in ("2.00 → 3.00", "+50 %"))
+        assert all(part in drawn["price"]["hovertext"][0] for part in ("2.00 → 3.00", "+50 %"))
         assert other.get(drawn["price"]["customdata"][0]).status_code == 200
     monkeypatch.undo()
     assert "price" not in traces(Parsed(client.get("/providers/lab").text).charts["trend-gpt-test-step-time"])

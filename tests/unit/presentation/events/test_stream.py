@@ -52,7 +52,11 @@ def week(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Archive, De
         moved = {"workloads": ["gpt-test"], "instead_of": FAST, "why": "a price rose"}
         archive.save_decision(DecisionRecord("d1", "platform", "training", CHEAP, 0.9, moved))
         archive.add_audit(
-            who="acceptance", what=DELIVERY_JUDGED, subject="accept-1", why="3 of 4 nodes accepted", detail={"provider": FAST, "verdict": "broken"}
+            who="acceptance",
+            what=DELIVERY_JUDGED,
+            subject="accept-1",
+            why="3 of 4 nodes accepted",
+            detail={"provider": FAST, "verdict": "broken"},
         )
         archive.add_audit(who="drift", what="series_reviewed", subject="a", why="steady", detail={"campaign_id": "2025-11"})
         archive.log_entry(LogEntry(FAST, "incident", "no node answers", NOW - timedelta(hours=5), solved=NOW - timedelta(hours=3)), by="cy")

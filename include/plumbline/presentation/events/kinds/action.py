@@ -11,8 +11,7 @@ from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.metrics.formatting import format_count
 from plumbline.presentation.events.event import Event, EventKind, Looked, Window, person, register
 from plumbline.presentation.events.kinds.finding import finding_text
-from plumbline.presentation.events.logged_findings import finding_event, logged_findings
-from plumbline.results.sample import Series
+from plumbline.presentation.events.logged_findings import finding_event, logged_findings, readable_series
 
 _OF_FINDINGS = {
     "finding_acknowledged": ("acknowledged", "Took ownership"),
@@ -65,8 +64,8 @@ class ActionEvent(EventKind):
                 together.setdefault((entry.who, entry.why, f"{entry.at:%Y-%m-%d %H:%M}"), []).append(entry)
         for entries in together.values():
             first, series = entries[-1], tuple(sorted({entry.subject for entry in entries}))
-            workloads = {Series.parse(key).workload for key in series}
-            providers = tuple(sorted({Series.parse(key).provider for key in series}))
+            workloads = {one.workload for one in readable_series(series)}
+            providers = tuple(sorted({one.provider for one in readable_series(series)}))
             of = f"of {workloads.pop()}" if len(workloads) == 1 else f"of {format_count(len(series), 'series', 'series')}"
             text = f"Accepted {first.detail['campaign_id']} as baseline {of} on {', '.join(providers)}"
             yield Event(
