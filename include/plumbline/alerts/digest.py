@@ -20,7 +20,7 @@ from plumbline.archive import Archive, IncidentRecord
 from plumbline.findings.compared import Compared
 from plumbline.findings.headline import headline, one_per_headline
 from plumbline.metrics.formatting import first_lines, format_count, format_monthly, format_name, join_words
-from plumbline.presentation.events.event import Event, Looked
+from plumbline.presentation.events.event import Looked, StreamEvent
 from plumbline.presentation.events.stream import count_events
 from plumbline.presentation.tiles import lost_tile
 from plumbline.results.finding import SYMBOLS, gravity
@@ -47,7 +47,7 @@ class Digest:
     simulated: bool = False
     compared: Compared | None = None
     covered: frozenset[str] = frozenset()
-    events: tuple[Event, ...] = ()
+    events: tuple[StreamEvent, ...] = ()
     looked: tuple[Looked, ...] = ()
 
     @cached_property
@@ -71,7 +71,7 @@ class Digest:
         amounts = {e.finding.finding_id: abs(row.usd or 0.0) if (row := rows.get(e.finding.finding_id)) else 0.0 for e in entries}
         return sorted(entries, key=lambda e: (-amounts[e.finding.finding_id], gravity(e.finding.severity), e.opened, e.finding.finding_id))
 
-    def happened(self) -> list[Event]:
+    def happened(self) -> list[StreamEvent]:
         """The month's events of simulated or of measured things, as the findings are."""
         return [event for event in self.events if event.simulated == self.simulated]
 
@@ -156,7 +156,7 @@ def _changes(digest: Digest) -> list[str]:
 _COUNTED_ONLY = {("finding", "opened"), ("finding", "worsened"), ("campaign", "began")}
 
 
-def _event_line(event: Event) -> str:
+def _event_line(event: StreamEvent) -> str:
     goes_on = f", {format_monthly(event.usd)} from now on" if event.usd is not None and event.what == "accepted" else ""
     by = f" ({event.who})" if event.who else ""
     return f"{truncate(escape(event.text), _LINE_LIMIT)}{goes_on}{escape(by)}"

@@ -27,6 +27,12 @@ PRICE_SUBJECT = "price/"
 """How subjects of the audit log about a price begin: `price/PROVIDER/PURCHASE`."""
 
 
+def priced_by(named: str) -> tuple[str, str] | None:
+    """Provider and purchase that a subject of the audit log names; None if it is about no price."""
+    provider, _, purchase = named.removeprefix(PRICE_SUBJECT).rpartition("/")
+    return (provider, purchase) if named.startswith(PRICE_SUBJECT) else None
+
+
 def prices(session: Session, provider: str | Sequence[str] | None = None) -> list[PriceView]:
     """Prices by provider, purchase and first day; of all providers, or of the named ones."""
     query = where_equal(select(Price), (Price.provider, provider))

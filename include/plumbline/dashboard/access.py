@@ -14,7 +14,7 @@ from fastapi import Depends, HTTPException, Request
 from fastapi.params import Depends as Dependency
 
 from plumbline.archive import Archive, FindingView
-from plumbline.archive.prices import PRICE_SUBJECT
+from plumbline.archive.prices import priced_by
 from plumbline.archive.records import AuditView
 from plumbline.archive.repository import Slice
 from plumbline.dashboard.money_fields import without_money
@@ -78,7 +78,7 @@ class ArchiveWithoutCosts(Archive):
         ]
 
     def audit_between(self, *args: Any, **kwargs: Any) -> list[AuditView]:
-        shown = (e for e in super().audit_between(*args, **kwargs) if not e.subject.startswith(PRICE_SUBJECT))
+        shown = (e for e in super().audit_between(*args, **kwargs) if priced_by(e.subject) is None)
         return [dataclasses.replace(e, why=without_amounts(e.why), detail=without_amounts(e.detail)) for e in shown]
 
     def findings_by_id(self, *args: Any, **kwargs: Any) -> list[FindingView]:

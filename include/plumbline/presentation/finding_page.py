@@ -20,7 +20,7 @@ from plumbline.findings.types import type_of
 from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.metrics.formatting import capitalize_first, format_change, format_name
 from plumbline.presentation.charts.chart import Chart
-from plumbline.presentation.events.event import Event
+from plumbline.presentation.events.event import StreamEvent
 from plumbline.presentation.ledger_words import counted_text
 from plumbline.presentation.metric_history import finding_chart, finding_history, history_events
 from plumbline.results.finding import OPEN_STATES, Finding
@@ -74,7 +74,7 @@ class FindingPage:
     row: LedgerRow | None = None
     counted: str = ""
     mark: ClaimMark | None = None
-    events: tuple[Event, ...] = ()
+    events: tuple[StreamEvent, ...] = ()
 
     @property
     def words(self) -> str:

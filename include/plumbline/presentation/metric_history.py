@@ -21,7 +21,7 @@ from plumbline.metrics import METRICS, metric_of
 from plumbline.metrics.formatting import Scale, common_scale, format_change, format_name, format_probe_name
 from plumbline.presentation.charts.chart import PAPER, Chart, Part, axis, band, line, marks, vertical
 from plumbline.presentation.charts.trend import hover_text, mark_text
-from plumbline.presentation.events.event import Event, Window
+from plumbline.presentation.events.event import EventWindow, StreamEvent
 from plumbline.presentation.events.stream import charted_events
 from plumbline.results.finding import FLEET, Finding
 from plumbline.words.drift import parse_metric_name
@@ -212,13 +212,13 @@ def _change_text(finding: Finding, name: str) -> str:
     return f"{change} {interval.group()}" if interval else change
 
 
-def history_events(archive: Archive, declared: Declarations, finding: Finding, history: History) -> tuple[Event, ...]:
+def history_events(archive: Archive, declared: Declarations, finding: Finding, history: History) -> tuple[StreamEvent, ...]:
     """What else happened to the finding's series and provider in the time of its history, oldest first."""
     first = next((point.at for point in history.points if point.at is not None), None)
     now = datetime.now(timezone.utc)
     if first is None or first >= now or finding.provider == FLEET:
         return ()
-    window = Window(archive, declared, first, now, finding.provider, _MOST_EVENTS)
+    window = EventWindow(archive, declared, first, now, finding.provider, _MOST_EVENTS)
     link, workload = f"/findings/{finding.finding_id}", {finding.workload} - {""}
     found = (
         event
@@ -232,13 +232,19 @@ def history_events(archive: Archive, declared: Declarations, finding: Finding, h
     return tuple(sorted(placed, key=lambda event: event.at))
 
 
-def _event_lane(history: History, events: Sequence[Event]) -> list[Part]:
+def _event_lane(history: History, events: Sequence[StreamEvent]) -> list[Part]:
     """One lane of marks above the curve, each at the first point since its event; the number is the event's in the list below."""
-    groups: dict[str, list[tuple[int, Event]]] = {}
+    groups: dict[str, list[tuple[int, StreamEvent]]] = {}
     for number, event in enumerate(events, 1):
         since = (p.label for p in history.points if p.at is not None and p.at.date() >= event.at.date())
         groups.setdefault(next(since, history.points[-1].label), []).append((number, event))
-    style = {"yaxis": "y2", "name": "what happened", "showlegend": False, "cliponaxis": False, "textfont": {"size": 11, "color": "$ink"}}
+    style: Part = {
+        "yaxis": "y2",
+        "name": "what happened",
+        "showlegend": False,
+        "cliponaxis": False,
+        "textfont": {"size": 11, "color": "$ink"},
+    }
     text = [mark_text(own) for own in groups.values()]
     hover = [hover_text(own) for own in groups.values()]
     return [
@@ -249,7 +255,7 @@ def _event_lane(history: History, events: Sequence[Event]) -> list[Part]:
     ]  # fmt: skip
 
 
-def finding_chart(history: History, events: Sequence[Event] = ()) -> Chart:
+def finding_chart(history: History, events: Sequence[StreamEvent] = ()) -> Chart:
     """Repeats as small marks, campaigns as a line through their medians, with baseline, change and its interval; above them numbered `events`."""
     points, since, unit = history.points, history.since, history.unit
     labels = [p.label for p in points]

@@ -14,7 +14,7 @@ from plumbline.alerts.digest import Digest, render_digest
 from plumbline.alerts.slack.mrkdwn import TRUNCATION_MARK
 from plumbline.answers.costed_findings import CostedFinding
 from plumbline.findings.monthly_cost import MonthlyCost
-from plumbline.presentation.events.event import Event, Looked
+from plumbline.presentation.events.event import Looked, StreamEvent
 from plumbline.results.finding import Finding
 
 TODAY = date(2026, 12, 2)
@@ -87,11 +87,11 @@ def test_it_sums_by_provider_and_by_team() -> None:
     ]
 
 
-def event(what: str, kind: str = "finding", **changes: Any) -> Event:
-    return Event(f"{kind}/{what}", datetime(2026, 11, 20, tzinfo=timezone.utc), kind, what, f"gpt {what} <here>", **changes)
+def event(what: str, kind: str = "finding", **changes: Any) -> StreamEvent:
+    return StreamEvent(f"{kind}/{what}", datetime(2026, 11, 20, tzinfo=timezone.utc), kind, what, f"gpt {what} <here>", **changes)
 
 
-def happened(*events: Event, **changes: Any) -> str:
+def happened(*events: StreamEvent, **changes: Any) -> str:
     message = render_digest(Digest("2026-11", TODAY, (), events=events, **changes))
     checked({"text": message.text, "blocks": list(message.blocks)})
     return message.text

@@ -20,7 +20,7 @@ TOY = '''
 
 from __future__ import annotations
 
-from plumbline.presentation.events.event import Event, EventKind, Looked, Window, register
+from plumbline.presentation.events.event import StreamEvent, EventKind, Looked, EventWindow, register
 
 
 @register
@@ -29,10 +29,10 @@ class Birthday(EventKind):
     order = 99
     one = "birthday"
 
-    def events(self, window: Window) -> list[Event]:
-        return [Event("birthday/lab", window.begin, self.id, "had", "lab is a year old")]
+    def events(self, window: EventWindow) -> list[StreamEvent]:
+        return [StreamEvent("birthday/lab", window.begin, self.id, "had", "lab is a year old")]
 
-    def looked(self, window: Window) -> Looked:
+    def looked(self, window: EventWindow) -> Looked:
         return Looked("the calendar", window.end)
 '''
 

@@ -38,7 +38,7 @@ from plumbline.presentation.availability import AvailabilityView, availability_v
 from plumbline.presentation.charts.fleet import year_chart
 from plumbline.presentation.charts.launches import launch_chart, launch_lines, lead_time_chart
 from plumbline.presentation.charts.trend import OF_THE_PROVIDER, PlottedMetric, Trend, read_trend, trend_chart
-from plumbline.presentation.events.event import Event
+from plumbline.presentation.events.event import StreamEvent
 from plumbline.presentation.filters import RANGE, Filter
 from plumbline.presentation.findings_inbox import InboxGroup, count_severities, group_findings, severity_order, unsettled_findings
 from plumbline.presentation.promises import declared_promises
@@ -287,14 +287,14 @@ def _cluster_facts(provider: Provider, now: datetime) -> tuple[tuple[str, str], 
     return (("On the cluster", f"{counted}, counted {format_age(datetime.fromisoformat(counted.utc), now)}"),)
 
 
-def year_events(archive: Archive, trend: Trend | None, year: FleetYear, name: str) -> tuple[Event, ...]:
+def year_events(archive: Archive, trend: Trend | None, year: FleetYear, name: str) -> tuple[StreamEvent, ...]:
     """Changes of the year, oldest first: drifts in words; the environment, prices, outages and deliveries, as beside the trend."""
     planned_times = {head.campaign_id: head.planned_at for head in year.campaigns}
     events = [e for e in (trend.events if trend is not None else ()) if e.kind in OF_THE_PROVIDER]
     for view in archive.findings_page(provider=name, kind="performance", limit=FINDINGS_DRAWN).rows:
         if (finding := read_finding(view)) is not None:
             at, link = planned_times.get(view.campaign_id or "", view.opened_at), f"/findings/{view.finding_id}"
-            events.append(Event(f"finding/{view.finding_id}", at, "finding", "opened", headline(finding), link))
+            events.append(StreamEvent(f"finding/{view.finding_id}", at, "finding", "opened", headline(finding), link))
     first = min(planned_times.values(), default=None)
     return tuple(sorted((event for event in events if first is not None and event.at >= first), key=lambda event: event.at))
 

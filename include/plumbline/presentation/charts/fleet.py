@@ -15,7 +15,7 @@ from plumbline.metrics.formatting import common_scale, format_name
 from plumbline.metrics.pooling import Estimate
 from plumbline.presentation.charts.chart import BETTER, PAPER, Chart, Part, axis, error_bars, labels, line, marks, plotly_time, significant
 from plumbline.presentation.charts.trend import event_lanes
-from plumbline.presentation.events.event import Event
+from plumbline.presentation.events.event import StreamEvent
 
 
 def pareto(points: Mapping[str, tuple[float, float]], lower_is_better: bool) -> tuple[str, ...]:
@@ -172,7 +172,7 @@ _MAX_SINGLE_LINES = 8
 
 
 def year_chart(
-    provider: str, campaigns: Sequence[tuple[str, datetime]], index: Mapping[str, Mapping[str, float]], events: Sequence[Event]
+    provider: str, campaigns: Sequence[tuple[str, datetime]], index: Mapping[str, Mapping[str, float]], events: Sequence[StreamEvent]
 ) -> Chart | None:
     """None with fewer than two campaigns of the provider. `campaigns`: oldest first."""
     provider_index = index.get(provider, {})

@@ -27,7 +27,7 @@ from plumbline.metrics.formatting import (
 )
 from plumbline.metrics.pooling import Pooled, pool
 from plumbline.presentation.charts.chart import BETTER, Chart, Part, axis, line, marks, plotly_time, vertical
-from plumbline.presentation.events.event import Event, Window
+from plumbline.presentation.events.event import EventWindow, StreamEvent
 from plumbline.presentation.events.stream import charted_events
 
 _MARKS = {
@@ -110,7 +110,7 @@ class Trend:
     quantity: PlottedMetric
     points: tuple[CampaignPoint, ...]
     baselines: tuple[BaselineStep, ...]
-    events: tuple[Event, ...]
+    events: tuple[StreamEvent, ...]
     shown: Scale
 
 
@@ -173,13 +173,13 @@ def _accepted(baseline: BaselineView) -> str:
 
 def _stream_events(
     archive: Archive, declared: Declarations, series: SeriesView, planned_times: Mapping[str, datetime], end: datetime | None
-) -> list[Event]:
+) -> list[StreamEvent]:
     """What the stream has about this series and its provider, each where it began: a finding at the campaign that showed it first."""
     first = min(planned_times.values(), default=None)
     now = end or datetime.now(timezone.utc)
     if first is None or first >= now:
         return []
-    window = Window(archive, declared, first, now, series.provider, _MOST_EVENTS)
+    window = EventWindow(archive, declared, first, now, series.provider, _MOST_EVENTS)
     return [
         replace(event, at=planned_times.get(event.campaign_id) or event.effective or event.at)
         for event in charted_events(window)
@@ -187,10 +187,12 @@ def _stream_events(
     ]
 
 
-def _environment_events(archive: Archive, declared: Declarations, series: SeriesView, planned_times: Mapping[str, datetime]) -> list[Event]:
+def _environment_events(
+    archive: Archive, declared: Declarations, series: SeriesView, planned_times: Mapping[str, datetime]
+) -> list[StreamEvent]:
     """Differences to the previous campaign's environments, by the rules of findings."""
     facts = archive.facts_by_campaign(series.series_key, list(planned_times))
-    events: list[Event] = []
+    events: list[StreamEvent] = []
     previous = None
     for campaign, at in planned_times.items():
         current = facts.get(campaign)
@@ -200,18 +202,18 @@ def _environment_events(archive: Archive, declared: Declarations, series: Series
             changes = [c for c in diff_environments(previous, current, declared.thresholds.drift.environment) if c.matters]
             if changes:
                 text = shorten((c.text.rpartition(" (")[0] for c in changes), _MOST_FACTS)
-                events.append(Event(f"environment/{campaign}", at, "environment", "changed", text, f"/campaigns/{campaign}"))
+                events.append(StreamEvent(f"environment/{campaign}", at, "environment", "changed", text, f"/campaigns/{campaign}"))
         previous = current
     return events
 
 
 def _change_point_events(
     points: Sequence[CampaignPoint], declared: Declarations, series: SeriesView, quantity: PlottedMetric
-) -> list[Event]:
+) -> list[StreamEvent]:
     limits = declared.thresholds.drift_limits(declared.workloads.get(series.workload), quantity.definition)
     floor = limits.warn if limits is not None and limits.warn > 0 else MINIMUM_CHANGE
     return [
-        Event(
+        StreamEvent(
             f"change point/{points[c.index].campaign_id}",
             points[c.index].at,
             "change point",
@@ -294,7 +296,7 @@ def _baseline_parts(trend: Trend) -> list[Part]:
     return [*bands, line([plotly_time(at) for at, _ in ends], levels, "$base", hover, dash="dash", name="baseline", text=texts)]
 
 
-def event_lanes(events: Sequence[Event]) -> tuple[list[Part], Part]:
+def event_lanes(events: Sequence[StreamEvent]) -> tuple[list[Part], Part]:
     """Events above a curve over time: a lane of marks for each kind, and the layout of both axes with a dotted line for each event.
 
     A mark has the number of its event, by which a list below the chart names it: the first one in time is 1.
@@ -321,10 +323,10 @@ def _lane_order(kind: str) -> tuple[int, str]:
     return (list(_MARKS).index(kind) if kind in _MARKS else len(_MARKS), kind)
 
 
-def _event_marks(numbered: Sequence[tuple[int, Event]], kind: str) -> Part:
+def _event_marks(numbered: Sequence[tuple[int, StreamEvent]], kind: str) -> Part:
     """One trace; events that are too near to tell apart share a mark, whose number is a span."""
     span = (numbered[-1][1].at - numbered[0][1].at) * _APART
-    groups: list[list[tuple[int, Event]]] = []
+    groups: list[list[tuple[int, StreamEvent]]] = []
     for number, event in numbered:
         if event.kind == kind:
             if groups and event.at - groups[-1][0][1].at <= span:
@@ -348,12 +350,12 @@ def _event_marks(numbered: Sequence[tuple[int, Event]], kind: str) -> Part:
     return marks(at, [kind] * len(groups), colour, "%{hovertext}", size=10, symbol=symbol, **text)
 
 
-def mark_text(own: Sequence[tuple[int, Event]]) -> str:
+def mark_text(own: Sequence[tuple[int, StreamEvent]]) -> str:
     """Beside a mark: the number of its event, or from which to which of several."""
     return f"{own[0][0]}" if len(own) == 1 else f"{own[0][0]}…{own[-1][0]}"
 
 
-def hover_text(own: Sequence[tuple[int, Event]]) -> str:
+def hover_text(own: Sequence[tuple[int, StreamEvent]]) -> str:
     """A mark's label: its first events by their numbers."""
     return "<br>".join(f"{number}: {_wrap_label(event.text)}" for number, event in own[:_HOVERED])
 

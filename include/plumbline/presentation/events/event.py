@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 from plumbline.archive import Archive, FindingView
 from plumbline.archive.repository import Span
 from plumbline.declarations import Declarations, Provider
+from plumbline.results.operations import LogEntryView
 
+Answer = TypeVar("Answer")
 OUR_OWN = frozenset({
     "acceptance", "alerts", "availability_watch", "budget", "digest", "drift", "plumbline", "price_watch", "provider_watch", "ranking", "record",
     "retention", "nobody (the question timed out)",
@@ -20,7 +22,7 @@ OUR_OWN = frozenset({
 
 
 @dataclass(frozen=True)
-class Event:
+class StreamEvent:
     """One thing that happened. `event_id` is stable: the same event has the same one whenever it is read.
 
     `at`: when it happened; `updated`: when it last changed, such as the end of an outage. `what`: the word of its kind, such as `opened`. `text`: a
@@ -57,9 +59,9 @@ class Looked:
 
 
 @dataclass(frozen=True)
-class Window:
+class EventWindow:
     """From `begin` to `end` (exclusive); `provider`: of this one alone. `limit`: the most events of a kind, the newest. `money`: whether the reader
-    may see costs. `usd_of`: of a finding, as in `Event`."""
+    may see costs. `usd_of`: of a finding, as in `StreamEvent`. `on_charts`: only for what a trend shows."""
 
     archive: Archive
     declared: Declarations
@@ -69,6 +71,19 @@ class Window:
     limit: int = 500
     money: bool = True
     usd_of: Callable[[FindingView], float | None] = field(default=lambda view: None)
+    on_charts: bool = False
+    _read: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def once(self, name: str, read: Callable[[], Answer]) -> Answer:
+        """What `read` answers, read once for all kinds."""
+        if name not in self._read:
+            self._read[name] = read()
+        return cast(Answer, self._read[name])
+
+    @property
+    def operations(self) -> list[LogEntryView]:
+        """The entries of the operations log."""
+        return self.once("operations", lambda: self.archive.operations(self.provider or None))
 
     @property
     def span(self) -> Span:
@@ -101,11 +116,11 @@ class EventKind:
     counted_apart: ClassVar[bool] = False
     on_charts: ClassVar[tuple[str, ...] | None] = None
 
-    def events(self, window: Window) -> list[Event]:
+    def events(self, window: EventWindow) -> list[StreamEvent]:
         """Those of the window, at most its limit."""
         raise NotImplementedError
 
-    def looked(self, window: Window) -> Looked:
+    def looked(self, window: EventWindow) -> Looked:
         raise NotImplementedError
 
 

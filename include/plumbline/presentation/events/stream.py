@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from functools import cache
 
@@ -15,7 +15,7 @@ from plumbline.declarations import Declarations
 from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.metrics.formatting import format_count, format_monthly_change, format_name, join_words
 from plumbline.metrics.units import SECONDS, parse
-from plumbline.presentation.events.event import Event, Looked, Window
+from plumbline.presentation.events.event import EventWindow, Looked, StreamEvent
 from plumbline.presentation.events.kinds import all_kinds
 from plumbline.presentation.findings_inbox import unsettled_findings
 from plumbline.results.finding import OPEN_STATES
@@ -25,21 +25,21 @@ MOST = 500
 
 
 @dataclass(frozen=True)
-class Stream:
+class EventStream:
     """`events`: newest first. `more`: whether older ones of the span are left out. `looked`: what was watched, kind by kind. `provider`: of this one
     alone; empty of all."""
 
     since: datetime
     until: datetime
     provider: str
-    events: tuple[Event, ...]
+    events: tuple[StreamEvent, ...]
     more: bool
     looked: tuple[Looked, ...]
 
     @property
-    def days(self) -> list[tuple[str, list[Event]]]:
+    def days(self) -> list[tuple[str, list[StreamEvent]]]:
         """The events by day (UTC), the newest day first."""
-        by_day: dict[str, list[Event]] = {}
+        by_day: dict[str, list[StreamEvent]] = {}
         for event in self.events:
             by_day.setdefault(f"{event.at.astimezone(timezone.utc):%Y-%m-%d}", []).append(event)
         return list(by_day.items())
@@ -52,34 +52,30 @@ class Stream:
 
 def read_stream(
     archive: Archive, declared: Declarations, since: datetime, until: datetime, *, provider: str = "", money: bool = True, most: int = MOST
-) -> Stream:
+) -> EventStream:
     """What happened from `since` to `until` (exclusive), and what was watched. `money`: False for a reader without access to costs."""
-    window = Window(archive, declared, since, until, provider, most + 1, money, _amounts(archive, declared) if money else _no_amount)
+    window = EventWindow(archive, declared, since, until, provider, most + 1, money, _amounts(archive, declared) if money else _no_amount)
     kinds = [kind for kind in all_kinds() if money or not kind.money]
     events = sorted_events(kind.events(window) for kind in kinds)
-    return Stream(since, until, provider, tuple(events[:most]), len(events) > most, tuple(kind.looked(window) for kind in kinds))
+    return EventStream(since, until, provider, tuple(events[:most]), len(events) > most, tuple(kind.looked(window) for kind in kinds))
 
 
-def read_events(window: Window) -> list[Event]:
-    """The events of a window, newest first."""
-    return sorted_events(kind.events(window) for kind in all_kinds() if window.money or not kind.money)
-
-
-def charted_events(window: Window) -> list[Event]:
+def charted_events(window: EventWindow) -> list[StreamEvent]:
     """Those that a trend shows, newest first."""
+    window = replace(window, on_charts=True)
     kinds = [kind for kind in all_kinds() if kind.on_charts is None or kind.on_charts]
     shown = {kind.id: kind.on_charts for kind in kinds}
     events = sorted_events(kind.events(window) for kind in kinds if window.money or not kind.money)
     return [event for event in events if (what := shown[event.kind]) is None or event.what in what]
 
 
-def sorted_events(found: Iterable[Iterable[Event]]) -> list[Event]:
+def sorted_events(found: Iterable[Iterable[StreamEvent]]) -> list[StreamEvent]:
     """Newest first; what happened at once in the order of the kinds."""
     order = {kind.id: kind.order for kind in all_kinds()}
     return sorted((event for some in found for event in some), key=lambda e: (-e.at.timestamp(), order[e.kind], e.event_id))
 
 
-def count_events(events: Sequence[Event]) -> str:
+def count_events(events: Sequence[StreamEvent]) -> str:
     """How many of each kind, such as `3 findings opened, 1 price accepted and 2 outages`; empty without any."""
     count = Counter((event.kind, event.what if _counted_apart(event.kind) else "") for event in events)
     kinds = {kind.id: kind for kind in all_kinds()}
@@ -91,7 +87,7 @@ def _counted_apart(kind: str) -> bool:
     return next(one.counted_apart for one in all_kinds() if one.id == kind)
 
 
-def event_note(event: Event) -> str:
+def event_note(event: StreamEvent) -> str:
     """Beside the sentence: the amount, and by whom and why; empty without any."""
     usd = format_monthly_change(event.usd) if event.usd else ""
     by = f"by {event.who}: {event.why}" if event.who and event.why else f"by {event.who}" if event.who else event.why

@@ -20,7 +20,7 @@ from plumbline.archive import FindingRecord, open_archive
 from plumbline.dashboard.app import create_app
 from plumbline.presentation.charts.fleet import year_chart
 from plumbline.presentation.charts.trend import event_lanes
-from plumbline.presentation.events.event import Event as Happened
+from plumbline.presentation.events.event import StreamEvent
 from plumbline.results import Event, LaunchRecord
 
 MONTHS = 14
@@ -119,11 +119,11 @@ def test_what_could_explain_a_change_stands_on_the_same_axis(client: TestClient)
 
 def test_marks_that_are_too_near_share_one_with_the_span_of_their_numbers() -> None:
     days = (0, 1, 100, 300)
-    events = [Happened(f"e{day}", FIRST + timedelta(days=day), "outage", "ended", f"outage {day}", f"/{day}") for day in days]
-    lane = event_lanes([*events[:2], Happened("p", events[1].at, "price", "declared", "dearer"), *events[2:]])[0][0]
+    events = [StreamEvent(f"e{day}", FIRST + timedelta(days=day), "outage", "ended", f"outage {day}", f"/{day}") for day in days]
+    lane = event_lanes([*events[:2], StreamEvent("p", events[1].at, "price", "declared", "dearer"), *events[2:]])[0][0]
     assert lane["text"] == ["1…2", "4", "5"] and lane["customdata"] == ["/0", "/100", "/300"]
     assert lane["hovertext"][0] == "1: outage 0<br>2: outage 1"
-    unknown = [Happened("x", FIRST, "birthday", "had", "a year old")]
+    unknown = [StreamEvent("x", FIRST, "birthday", "had", "a year old")]
     assert event_lanes(unknown)[0][0]["name"] == "birthday" and event_lanes([])[0] == []
 
 

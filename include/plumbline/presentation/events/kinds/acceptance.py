@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plumbline.archive.audit import DELIVERY_JUDGED
-from plumbline.presentation.events.event import Event, EventKind, Looked, Window, register
+from plumbline.presentation.events.event import EventKind, EventWindow, Looked, StreamEvent, register
 
 
 @register
@@ -12,7 +12,7 @@ class AcceptanceEvent(EventKind):
     order = 40
     one = "acceptance"
 
-    def events(self, window: Window) -> list[Event]:
+    def events(self, window: EventWindow) -> list[StreamEvent]:
         found = []
         for entry in window.archive.audit_between((DELIVERY_JUDGED,), window.span, window.limit):
             provider = str(entry.detail["provider"])
@@ -21,14 +21,14 @@ class AcceptanceEvent(EventKind):
                 what = str(entry.detail["verdict"])
                 made = f"{self.id}/{entry.subject}/{entry.at.isoformat()}"
                 found.append(
-                    Event(
+                    StreamEvent(
                         made, entry.at, self.id, what, text, f"/acceptance#{provider}", (provider,), campaign_id=entry.subject,
                         simulated=window.is_simulated(provider),
                     )
                 )  # fmt: skip
         return found
 
-    def looked(self, window: Window) -> Looked:
+    def looked(self, window: EventWindow) -> Looked:
         heads = window.archive.acceptance_campaigns(window.provider or None)
         return Looked(
             "deliveries", heads[0].planned_at if heads else None, "" if heads else "none was measured: `plumbline accept PROVIDER`"

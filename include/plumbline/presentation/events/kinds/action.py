@@ -9,7 +9,7 @@ from plumbline.archive.records import AuditView
 from plumbline.findings.types import stored_type
 from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.metrics.formatting import format_count
-from plumbline.presentation.events.event import Event, EventKind, Looked, Window, person, register
+from plumbline.presentation.events.event import EventKind, EventWindow, Looked, StreamEvent, person, register
 from plumbline.presentation.events.kinds.finding import finding_text
 from plumbline.presentation.events.logged_findings import finding_event, logged_findings, readable_series
 
@@ -38,13 +38,15 @@ class ActionEvent(EventKind):
     one = "action"
     on_charts = ("baseline",)
 
-    def events(self, window: Window) -> list[Event]:
+    def events(self, window: EventWindow) -> list[StreamEvent]:
+        if window.on_charts:
+            return list(self._baselines(window))
         taken = [event for entry, view in logged_findings(window, tuple(_OF_FINDINGS)) for event in self._of_finding(window, entry, view)]
         known = {(event.who, event.why) for event in taken if event.what == "accepted"}
         baselines = [event for event in self._baselines(window) if (event.who, event.why) not in known or window.provider]
         return [*taken, *baselines, *self._others(window), *self._noted(window)]
 
-    def _of_finding(self, window: Window, entry: AuditView, view: FindingView) -> Iterator[Event]:
+    def _of_finding(self, window: EventWindow, entry: AuditView, view: FindingView) -> Iterator[StreamEvent]:
         of = stored_type(view.kind, str(view.detail.get("subject", "")))
         # A price and a first choice that were accepted are events of their own kinds.
         accepted_elsewhere = entry.what == "finding_accepted" and (of.accepting == "price" or isinstance(of, FirstChoice))
@@ -53,7 +55,7 @@ class ActionEvent(EventKind):
             usd = window.usd_of(view) if what == "accepted" else None
             yield finding_event(window, self.id, what, f"{words}: {finding_text(view)}", entry, view, usd=usd)
 
-    def _baselines(self, window: Window) -> Iterator[Event]:
+    def _baselines(self, window: EventWindow) -> Iterator[StreamEvent]:
         """One event for what was accepted at once."""
         keys = None
         if window.provider:
@@ -68,13 +70,13 @@ class ActionEvent(EventKind):
             providers = tuple(sorted({one.provider for one in readable_series(series)}))
             of = f"of {workloads.pop()}" if len(workloads) == 1 else f"of {format_count(len(series), 'series', 'series')}"
             text = f"Accepted {first.detail['campaign_id']} as baseline {of} on {', '.join(providers)}"
-            yield Event(
+            yield StreamEvent(
                 f"{self.id}/baseline/{series[0]}/{first.at.isoformat()}", first.at, self.id, "baseline", text,
                 f"/campaigns/{first.detail['campaign_id']}", providers, series=series, campaign_id=str(first.detail["campaign_id"]),
                 who=first.who, why=first.why, simulated=any(window.is_simulated(name) for name in providers),
             )  # fmt: skip
 
-    def _others(self, window: Window) -> Iterator[Event]:
+    def _others(self, window: EventWindow) -> Iterator[StreamEvent]:
         if window.provider:
             return
         for entry in window.archive.audit_between(tuple(_OTHERS), window.span, window.limit):
@@ -82,21 +84,21 @@ class ActionEvent(EventKind):
                 what, words = _OTHERS[entry.what]
                 link = f"/campaigns/{entry.subject}" if what == "rerun" else ""
                 made = f"{self.id}/{what}/{entry.subject}/{entry.at.isoformat()}"
-                yield Event(made, entry.at, self.id, what, words.format(entry.subject), link, who=entry.who, why=entry.why)
+                yield StreamEvent(made, entry.at, self.id, what, words.format(entry.subject), link, who=entry.who, why=entry.why)
 
-    def _noted(self, window: Window) -> Iterator[Event]:
-        for e in window.archive.operations(window.provider or None):
+    def _noted(self, window: EventWindow) -> Iterator[StreamEvent]:
+        for e in window.operations:
             if e.kind in ("ticket", "quota") and (window.holds(e.opened) or window.holds(e.solved)):
                 answer = "answered" if e.solved is not None else "not answered yet"
                 text = f"{'Ticket' if e.kind == 'ticket' else 'Quota request'} to {e.provider}: {e.what}, {answer}"
                 at = e.opened if window.holds(e.opened) or e.solved is None else e.solved
                 link = f"/providers/{e.provider}/promises#log-{e.entry_id}"
-                yield Event(
+                yield StreamEvent(
                     f"{self.id}/log/{e.entry_id}", at, self.id, e.kind, text, link, (e.provider,), who=e.recorded_by,
                     simulated=window.is_simulated(e.provider), updated=e.solved,
                 )  # fmt: skip
 
-    def looked(self, window: Window) -> Looked:
+    def looked(self, window: EventWindow) -> Looked:
         what = (*_OF_FINDINGS, *_OTHERS, _BASELINE)
         last = window.archive.newest_entry(what)
         return Looked("actions in the audit log and the operations log", last, "" if last else "none is in it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from plumbline.archive import Outcomes
 from plumbline.archive.trials import ACCEPTANCE
 from plumbline.metrics.formatting import format_count, format_name
-from plumbline.presentation.events.event import Event, EventKind, Looked, Window, register
+from plumbline.presentation.events.event import EventKind, EventWindow, Looked, StreamEvent, register
 
 MOST = 100
 """Campaigns of a window, the newest: each one's trials are counted."""
@@ -29,7 +29,7 @@ class CampaignEvent(EventKind):
     counted_apart = True
     on_charts = ()
 
-    def events(self, window: Window) -> list[Event]:
+    def events(self, window: EventWindow) -> list[StreamEvent]:
         archive, most = window.archive, min(window.limit, MOST)
         begun = {head.campaign_id: head for head in archive.campaigns_page(limit=most, between=window.span).rows}
         reviewed = archive.reviews_between(window.span)
@@ -47,13 +47,13 @@ class CampaignEvent(EventKind):
             of = {"link": f"/campaigns/{name}", "providers": providers, "campaign_id": name, "simulated": simulated}
             if name in begun:
                 text = f"Campaign {name} began{reason}"
-                found.append(Event(f"{self.id}/{name}/began", head.planned_at, self.id, "began", text, **of))  # type: ignore[arg-type]
+                found.append(StreamEvent(f"{self.id}/{name}/began", head.planned_at, self.id, "began", text, **of))  # type: ignore[arg-type]
             if name in ended:
                 text = f"Campaign {name} was reviewed: {format_outcome(outcomes.get(name, Outcomes()))}"
-                found.append(Event(f"{self.id}/{name}/ended", ended[name], self.id, "ended", text, **of))  # type: ignore[arg-type]
+                found.append(StreamEvent(f"{self.id}/{name}/ended", ended[name], self.id, "ended", text, **of))  # type: ignore[arg-type]
         return found
 
-    def looked(self, window: Window) -> Looked:
+    def looked(self, window: EventWindow) -> Looked:
         if window.provider:
             last = window.archive.last_run([window.provider]).get(window.provider)
         else:

@@ -8,7 +8,7 @@ from plumbline.archive.audit import SERIES_REVIEWED
 from plumbline.archive.records import AuditView
 from plumbline.findings.headline import headline
 from plumbline.findings.types.first_choice import FirstChoice
-from plumbline.presentation.events.event import Event, EventKind, Looked, Window, register
+from plumbline.presentation.events.event import EventKind, EventWindow, Looked, StreamEvent, register
 from plumbline.presentation.events.logged_findings import finding_event, logged_findings
 from plumbline.results.finding import gravity
 from plumbline.results.stored import read_finding
@@ -30,14 +30,14 @@ class FindingEvent(EventKind):
     counted_apart = True
     on_charts = ("opened",)
 
-    def events(self, window: Window) -> list[Event]:
+    def events(self, window: EventWindow) -> list[StreamEvent]:
         return [
             self._event(window, entry, view)
             for entry, view in logged_findings(window, (_OPENED, _CONTINUED, _RESOLVED))
             if not FirstChoice.owns(view.kind, str(view.detail.get("subject", ""))) and (entry.what != _CONTINUED or _worsened(entry))
         ]
 
-    def _event(self, window: Window, entry: AuditView, view: FindingView) -> Event:
+    def _event(self, window: EventWindow, entry: AuditView, view: FindingView) -> StreamEvent:
         text = finding_text(view)
         if entry.what == _OPENED:
             return finding_event(window, self.id, "opened", text, entry, view, usd=window.usd_of(view))
@@ -46,7 +46,7 @@ class FindingEvent(EventKind):
         what = f"{text}: {entry.detail['before']} became {entry.detail['severity']}"
         return finding_event(window, self.id, "worsened", what, entry, view, usd=window.usd_of(view))
 
-    def looked(self, window: Window) -> Looked:
+    def looked(self, window: EventWindow) -> Looked:
         compared = compared_series(window.archive, window.provider or None)
         note = compared.missing or f"all {compared.n} series compared"
         return Looked("series compared with their baselines", window.archive.newest_entry((SERIES_REVIEWED,)), note)

@@ -11,7 +11,7 @@ from plumbline.declarations import Provider
 from plumbline.declarations.promises.judging.evidence import Outage, maintenance
 from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.metrics.formatting import common_scale, format_name
-from plumbline.presentation.events.event import Event, EventKind, Looked, Window, register
+from plumbline.presentation.events.event import EventKind, EventWindow, Looked, StreamEvent, register
 from plumbline.results.operations import LogEntryView
 
 _BEFORE = timedelta(days=2)
@@ -26,13 +26,12 @@ class OutageEvent(EventKind):
     order = 30
     one = "outage"
 
-    def events(self, window: Window) -> list[Event]:
+    def events(self, window: EventWindow) -> list[StreamEvent]:
         checked = [event for one in window.providers for kind in CHECK_KINDS for event in self._checked(window, one, kind)]
-        entries = window.archive.operations(window.provider or None)
-        logged = [event for e in entries if e.kind in ("incident", "maintenance") for event in self._logged(window, e)]
+        logged = [event for e in window.operations if e.kind in ("incident", "maintenance") for event in self._logged(window, e)]
         return [*checked, *logged]
 
-    def _checked(self, window: Window, provider: Provider, kind: WatchKind) -> Iterator[Event]:
+    def _checked(self, window: EventWindow, provider: Provider, kind: WatchKind) -> Iterator[StreamEvent]:
         watch = provider.watch.of(kind)
         if watch is None:
             return
@@ -41,12 +40,12 @@ class OutageEvent(EventKind):
         if not missed:
             return
         answered = [microseconds(at) for at in window.archive.answered_checks(*name, span)]
-        excluded = maintenance(window.archive.operations(provider.name), provider.sla, window.end)
+        excluded = maintenance([e for e in window.operations if e.provider == provider.name], provider.sla, window.end)
         for outage in find_outages(tuple(join_answered(answered, missed, watch.every)), watch.every, excluded):
             if window.holds(outage.began) or window.holds(outage.ended):
                 yield self._seen(window, provider.name, kind, outage)
 
-    def _seen(self, window: Window, provider: str, kind: WatchKind, outage: Outage) -> Event:
+    def _seen(self, window: EventWindow, provider: str, kind: WatchKind, outage: Outage) -> StreamEvent:
         why = f"{format_name(outage.cause)}{'' if outage.whose == 'provider' else ', not proven whose fault'}"
         if outage.ended is None:
             text = f"{provider} {_FAILS[kind]} since {_time(outage.began)}: {why}"
@@ -55,7 +54,7 @@ class OutageEvent(EventKind):
             text = f"{provider} {_FAILED[kind]} for {least}{_length(outage.began, outage.ended)}: {why}"
         return self._made(window, f"{kind}/{provider}", provider, text, outage.began, outage.ended, f"/providers/{provider}#{kind}")
 
-    def _logged(self, window: Window, entry: LogEntryView) -> Iterator[Event]:
+    def _logged(self, window: EventWindow, entry: LogEntryView) -> Iterator[StreamEvent]:
         if not (window.holds(entry.opened) or window.holds(entry.solved)):
             return
         lasted = f", {_length(entry.opened, entry.solved)}" if entry.solved is not None else ", not over"
@@ -64,17 +63,17 @@ class OutageEvent(EventKind):
         yield self._made(window, name, entry.provider, text, entry.opened, entry.solved, link, entry.recorded_by)
 
     def _made(
-        self, window: Window, name: str, provider: str, text: str, began: datetime, ended: datetime | None, link: str, who: str = ""
-    ) -> Event:
+        self, window: EventWindow, name: str, provider: str, text: str, began: datetime, ended: datetime | None, link: str, who: str = ""
+    ) -> StreamEvent:
         # One that began before the window is in it by its end.
         at = began if window.holds(began) or ended is None else ended
         what = "lasts" if ended is None else "ended"
-        return Event(
+        return StreamEvent(
             f"{self.id}/{name}/{began.isoformat()}", at, self.id, what, text, link, (provider,), who=who,
             simulated=window.is_simulated(provider), updated=ended,
         )  # fmt: skip
 
-    def looked(self, window: Window) -> Looked:
+    def looked(self, window: EventWindow) -> Looked:
         watched = [one.name for one in window.providers if any(one.watch.of(kind) is not None for kind in CHECK_KINDS)]
         newest = [at for times in window.archive.newest_checks(watched).values() for at in times]
         if not watched:
