@@ -11,7 +11,7 @@ from rich.text import Text
 from plumbline.cli.output import TONES, Json, beside, clear_errors, emit, fail, out, read_archive
 from plumbline.declarations import DeclarationError, installation_paths, load
 from plumbline.metrics.formatting import capitalize_first, format_name, unknown_name
-from plumbline.presentation.events.stream import EventStream, count_events, event_note, read_stream, since_moment
+from plumbline.presentation.events.stream import EventList, count_events, event_note, read_stream, since_moment
 from plumbline.presentation.overview import overview
 from plumbline.presentation.series_summary import format_age
 
@@ -52,7 +52,7 @@ def _show_stream(since: str, provider: str, now: datetime, as_json: bool) -> Non
     emit(as_json, stream, lambda: _print(stream, now))
 
 
-def _print(stream: EventStream, now: datetime) -> None:
+def _print(stream: EventList, now: datetime) -> None:
     of = f" on {stream.provider}" if stream.provider else ""
     counts = (
         f"{count_events(stream.events)}{', the newest' if stream.more else ''}" if stream.events else "nothing happened in what was watched"

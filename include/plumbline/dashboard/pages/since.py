@@ -11,7 +11,7 @@ from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.rendering import NavEntry, PageRoutes, base_path
 from plumbline.dashboard.site import Site
 from plumbline.presentation.events.atom import CONTENT_TYPE, atom_feed
-from plumbline.presentation.events.stream import EventStream, count_events, event_note, read_stream, since_moment
+from plumbline.presentation.events.stream import EventList, count_events, event_note, read_stream, since_moment
 
 SHORTCUTS = (("since Monday", "monday"), ("7 days", "7d"), ("30 days", "30d"))
 FEED_SPAN = "30d"
@@ -24,7 +24,7 @@ def router(site: Site) -> PageRoutes:
     routes = PageRoutes(NavEntry(45, "Events", "/since"))
     pages, reader, declared = site.pages, site.reader, site.declared
 
-    def stream_of(request: Request, since: str, provider: str) -> EventStream:
+    def stream_of(request: Request, since: str, provider: str) -> EventList:
         money, now = can_see_costs(request), pages.now()
         archive, known = reader.archive(money), declared.now(money)
         if provider and provider not in known.providers and not archive.series_of([provider]):

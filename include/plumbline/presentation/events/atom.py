@@ -8,7 +8,7 @@ from uuid import NAMESPACE_URL, uuid5
 from xml.etree import ElementTree
 
 from plumbline.presentation.events.event import StreamEvent
-from plumbline.presentation.events.stream import EventStream, event_note
+from plumbline.presentation.events.stream import EventList, event_note
 
 CONTENT_TYPE = "application/atom+xml; charset=utf-8"
 _NAMESPACE = "http://www.w3.org/2005/Atom"
@@ -16,7 +16,7 @@ _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 does not hold, also when they are escaped."""
 
 
-def atom_feed(stream: EventStream, site: str, own: str) -> bytes:
+def atom_feed(stream: EventList, site: str, own: str) -> bytes:
     """The feed in UTF-8. `site`: the address of the pages, without a slash at its end; `own`: the feed's own."""
     ElementTree.register_namespace("", _NAMESPACE)
     feed = ElementTree.Element(f"{{{_NAMESPACE}}}feed")

@@ -25,7 +25,7 @@ MOST = 500
 
 
 @dataclass(frozen=True)
-class EventStream:
+class EventList:
     """`events`: newest first. `more`: whether older ones of the span are left out. `looked`: what was watched, kind by kind. `provider`: of this one
     alone; empty of all."""
 
@@ -52,12 +52,12 @@ class EventStream:
 
 def read_stream(
     archive: Archive, declared: Declarations, since: datetime, until: datetime, *, provider: str = "", money: bool = True, most: int = MOST
-) -> EventStream:
+) -> EventList:
     """What happened from `since` to `until` (exclusive), and what was watched. `money`: False for a reader without access to costs."""
     window = EventWindow(archive, declared, since, until, provider, most + 1, money, _amounts(archive, declared) if money else _no_amount)
     kinds = [kind for kind in all_kinds() if money or not kind.money]
     events = sorted_events(kind.events(window) for kind in kinds)
-    return EventStream(since, until, provider, tuple(events[:most]), len(events) > most, tuple(kind.looked(window) for kind in kinds))
+    return EventList(since, until, provider, tuple(events[:most]), len(events) > most, tuple(kind.looked(window) for kind in kinds))
 
 
 def charted_events(window: EventWindow) -> list[StreamEvent]:

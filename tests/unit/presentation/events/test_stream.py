@@ -18,7 +18,7 @@ from plumbline.archive.audit import DELIVERY_JUDGED
 from plumbline.declarations import Declarations
 from plumbline.presentation.events.atom import atom_feed
 from plumbline.presentation.events.event import StreamEvent
-from plumbline.presentation.events.stream import EventStream, count_events, read_stream, since_moment
+from plumbline.presentation.events.stream import EventList, count_events, read_stream, since_moment
 from plumbline.results.availability_check import AvailabilityCheck
 from plumbline.results.operations import LogEntry
 from plumbline.results.stored import DecisionRecord
@@ -71,7 +71,7 @@ def week(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Archive, De
         yield archive, watched(declared)
 
 
-def stream(week: tuple[Archive, Declarations], **changed: object) -> EventStream:
+def stream(week: tuple[Archive, Declarations], **changed: object) -> EventList:
     return read_stream(*week, SINCE, datetime.now(timezone.utc), **changed)  # type: ignore[arg-type]
 
 
@@ -156,6 +156,6 @@ def test_the_feed_has_what_the_standard_asks_for_and_stable_ids(week: tuple[Arch
 
 def test_text_that_xml_cannot_hold_and_a_simulation_are_marked() -> None:
     event = StreamEvent("e/1", NOW, "action", "noted", "a \x00 <b> & c", who="x\x08y", simulated=True)
-    feed = ElementTree.fromstring(atom_feed(EventStream(SINCE, NOW, "", (event,), False, ()), "https://a", "https://a/since.atom"))
+    feed = ElementTree.fromstring(atom_feed(EventList(SINCE, NOW, "", (event,), False, ()), "https://a", "https://a/since.atom"))
     assert feed.findtext(f"{ATOM}entry/{ATOM}title") == "SIMULATED: a \ufffd <b> & c"
     assert (feed.findtext(f"{ATOM}title") or "").startswith("SIMULATED")
