@@ -81,7 +81,10 @@ def fill(archive: Archive, template: Archive, trials: int, seed: int) -> int:
     with _bulk(archive.engine) as load:
         load(
             Campaign,
-            ({"campaign_id": c, "reason": "monthly", "planned_at": at, "recorded_at": at} for c, at in map(campaign_of, range(CAMPAIGNS))),
+            (
+                {"campaign_id": c, "reason": "monthly", "planned_at": at, "recorded_at": at, "purpose": "monthly"}
+                for c, at in map(campaign_of, range(CAMPAIGNS))
+            ),
         )
         load(Environment, [shapes[0]["environments"][0]])
         load(Series, (_series(shapes[w], keys[p][w], place(p).name) for p, w in itertools.product(range(providers), range(WORKLOADS))))

@@ -48,12 +48,7 @@ _WITH_MIG = ("gpu.product", "gpu.count")
 ROLLOUT_NODES = 3
 """Nodes from which on a value of _ROLLED_OUT is taken for an upgrade, not for a fault of single nodes."""
 UPGRADE = "upgrade in progress"
-_COUNTERS = {
-    "row_remap_pending": "remapped memory rows are pending until a reset",
-    "row_remap_failure": "faulty memory rows could not be remapped",
-    "page_retirement_pending": "memory pages are pending retirement",
-    "ecc_uncorrected_volatile": "uncorrectable memory errors",
-}
+_COUNTERS = ("row_remap_pending", "row_remap_failure", "page_retirement_pending", "ecc_uncorrected_volatile")
 _MENDED_BY_RESET = ("row_remap_pending", "page_retirement_pending")
 _INFINIBAND = ("rate", "firmware")
 _POSITIVE = ("gpu.nvlink_active", "infiniband.rate", "infiniband.adapters")
@@ -125,7 +120,15 @@ class NoFigure:
     metric: str
 
 
-NodeReason = str | SlowFigure | BeyondLimit | NoFigure
+@dataclass(frozen=True)
+class CountedFault:
+    """A counter of the node's GPUs that should be 0; `count`: its sum over them."""
+
+    counter: str
+    count: int
+
+
+NodeReason = str | SlowFigure | BeyondLimit | NoFigure | CountedFault
 """A fault or a fact of a node, as it was reported, or a figure of it."""
 
 
@@ -149,8 +152,7 @@ class NodeVerdict:
     @property
     def reset_first(self) -> bool:
         """Whether it goes back only for what a reset of its GPUs may mend."""
-        mended = {_counted(name, self.node) for name in _MENDED_BY_RESET}
-        return bool(self.reasons) and all(reason in mended for reason in self.reasons)
+        return bool(self.reasons) and all(isinstance(why, CountedFault) and why.counter in _MENDED_BY_RESET for why in self.reasons)
 
     @property
     def text(self) -> str:
@@ -159,10 +161,6 @@ class NodeVerdict:
         if not self.lacking:
             return "accept"
         return UPGRADE if set(self.lacking) <= set(self.upgrade) else "not measured"
-
-
-def _counted(name: str, node: Node) -> str:
-    return f"{_COUNTERS[name]} ({name} {node.counters.get(name, 0)})"
 
 
 @dataclass(frozen=True)
@@ -269,7 +267,7 @@ def judge_fleet(
                 # Another driver or layout can explain it.
                 sure = node.name not in upgrades and (test.detectable is None or m in before.get(node.name, ()))
                 (certain if sure else doubted).append(SlowFigure(m, node.figures[m], node.figures[m] / test.median - 1, not sure))
-        counted = (_counted(name, node) for name in _COUNTERS if node.counters.get(name, 0) > 0)
+        counted = (CountedFault(name, count) for name in _COUNTERS if (count := node.counters.get(name, 0)) > 0)
         reasons: dict[NodeReason, None] = dict.fromkeys(
             (*node.faults, *counted, *rules.get(node.name, ()), *_beyond(node, limits), *certain)
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 from plumbline.analysis.campaign_data import CampaignHistory, ChoiceKey, FindingRow
 from plumbline.analysis.decisions.decision_record import read_decisions
@@ -13,21 +13,28 @@ from plumbline.answers.costed_findings import CostedFinding, costed_findings
 from plumbline.answers.fleet_year import MONTHS, speed_index
 from plumbline.answers.ledger import Ledger, ledger_of
 from plumbline.archive import Archive, FindingView
-from plumbline.archive.pages import CampaignHead
 from plumbline.declarations import Declarations
 from plumbline.findings.headline import headline, one_per_headline
 from plumbline.findings.types import stored_type
 from plumbline.results.finding import OPEN_STATES
 from plumbline.results.stored import read_finding
 
-_PAGE = 50
+_INSTANT = timedelta(microseconds=1)
+_LATER = 1000
+"""Campaigns after a campaign, of which the next one is taken."""
 
 
 def campaign_history(archive: Archive, declared: Declarations, campaign_id: str) -> tuple[CampaignHistory, tuple[FindingRow, ...]]:
     """The history of a campaign; and the findings that no campaign shows, such as prices, which began between the one before and the next."""
-    earlier, head, later = _neighbours(archive, campaign_id)
+    head = archive.campaign_head(campaign_id)
+    if head is None:
+        raise LookupError(f'the archive has no campaign "{campaign_id}"')
+    compared = archive.compared_campaigns(MONTHS, between=(None, head.planned_at + _INSTANT))
+    earlier = [c for c in compared if c.campaign_id != campaign_id]
+    later = archive.campaigns_page(between=(head.planned_at, None), limit=_LATER, purpose=head.purpose).rows[::-1]
+    later = tuple(c for c in later if c.planned_at > head.planned_at)
     waiting, ledger = _rows(archive, declared, archive.findings(OPEN_STATES))
-    begin, end = (earlier[0].planned_at if earlier else None), (later[0].planned_at if later else datetime.now(timezone.utc))
+    begin, end = (earlier[-1].planned_at if earlier else None), (later[0].planned_at if later else datetime.now(timezone.utc))
     between = [
         row
         for row, entry in waiting
@@ -40,26 +47,10 @@ def campaign_history(archive: Archive, declared: Declarations, campaign_id: str)
         open_findings=tuple(row for row, _ in waiting),
         monthly=ledger.total(),
         choices=_choices(archive, campaign_id),
-        index=speed_index(archive, [c.campaign_id for c in reversed([head, *earlier[: MONTHS - 1]])]),
+        index=speed_index(archive, [c.campaign_id for c in compared]),
         volumes=declared.alerts.volumes,
     )
     return history, tuple(between)
-
-
-def _neighbours(archive: Archive, campaign_id: str) -> tuple[list[CampaignHead], CampaignHead, list[CampaignHead]]:
-    """Campaigns before this one, newest first, at most a year of them; its head; campaigns after it, oldest first."""
-    heads: list[CampaignHead] = []
-    after: str | None = None
-    while True:
-        page = archive.campaigns_page(after=after, limit=_PAGE)
-        heads += page.rows
-        at = next((i for i, head in enumerate(heads) if head.campaign_id == campaign_id), None)
-        after = page.after
-        if after is None or (at is not None and len(heads) > at + MONTHS):
-            break
-    if at is None:
-        raise LookupError(f'the archive has no campaign "{campaign_id}"')
-    return heads[at + 1 : at + MONTHS], heads[at], heads[:at][::-1]
 
 
 def finding_row(view: FindingView, entry: CostedFinding | None = None, ledger: Ledger | None = None) -> FindingRow:

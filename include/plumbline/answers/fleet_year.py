@@ -58,9 +58,9 @@ class LaneFact:
 
 
 def fleet_year(archive: Archive, between: Span = (None, None)) -> FleetYear:
-    """The newest twelve campaigns, or those of a span; in a fixed number of statements."""
+    """The newest twelve campaigns that providers are compared over, or those of a span; in a fixed number of statements."""
     most = MONTHS if between == (None, None) else 5 * MONTHS
-    heads = archive.campaigns_page(limit=most, between=between).rows[::-1]
+    heads = archive.compared_campaigns(most, between=between)
     newest: dict[str, tuple[datetime, str, str]] = {}
     for part in archive.newest_usable():
         newest[part.series.provider] = max(

@@ -125,8 +125,8 @@ def get_finding(session: Session, finding_id: str) -> FindingView:
     return finding_view(finding_row(session, finding_id))
 
 
-def set_state(session: Session, now: datetime, finding_id: str, state: FindingState, by: str, why: str) -> FindingView:
-    """Move a finding to its next state; its present state again changes nothing. Goes to the audit log.
+def set_state(session: Session, now: datetime, finding_id: str, state: FindingState, by: str, why: str, cause: str = "") -> FindingView:
+    """Move a finding to its next state; its present state again changes nothing. Goes to the audit log, with `cause`, a word for programs.
 
     LookupError for an unknown id, WrongState for a step that is not in NEXT, ValueError without who and why.
     """
@@ -150,7 +150,7 @@ def set_state(session: Session, now: datetime, finding_id: str, state: FindingSt
         what=f"finding_{'reopened' if state == 'open' else state}",
         subject=finding_id,
         why=why,
-        detail={"before": before},
+        detail={"before": before, **({"cause": cause} if cause else {})},
     )
     session.flush()
     return finding_view(row)

@@ -35,7 +35,8 @@ from plumbline.archive.schema import (
     SeriesCampaign,
     Trial,
 )
-from plumbline.archive.trials import ACCEPTANCE, EFFECTIVE, USABLE, in_series_campaigns, outcomes_by, trial_view
+from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, outcomes_by, trial_view
+from plumbline.declarations.purposes import Purpose
 from plumbline.results.finding import FLEET, OPEN_STATES, FindingKind, FindingState, Severity
 from plumbline.results.sample import no_usable_trial
 from plumbline.results.stored import DecisionView, FindingView
@@ -53,6 +54,7 @@ class CampaignHead:
     campaign_id: str
     reason: str
     planned_at: datetime
+    purpose: Purpose
 
 
 @dataclass(frozen=True)
@@ -328,20 +330,31 @@ def newest_by_place(session: Session, series: Sequence[SeriesView]) -> dict[tupl
     return {(part.series.provider, part.series.workload): part for part in parts}
 
 
-def campaigns_page(session: Session, after: str | None = None, limit: int = 20, *, between: Span = (None, None)) -> Slice[CampaignHead]:
-    """Campaigns, those planned last first, planned in a span if asked. `after`: a campaign's id; LookupError for an unknown one."""
-    query = where_within(select(Campaign), Campaign.planned_at, between)
+def campaigns_page(
+    session: Session, after: str | None = None, limit: int = 20, *, between: Span = (None, None), purpose: Purpose | None = None
+) -> Slice[CampaignHead]:
+    """Campaigns, those planned last first, of a span and a purpose if asked. `after`: a campaign's id; LookupError for an unknown one."""
+    query = where_equal(where_within(select(Campaign), Campaign.planned_at, between), (Campaign.purpose, purpose))
     order = (Campaign.planned_at.desc(), Campaign.campaign_id.desc())
     return page_after(session, query, order, after, limit, partial(view_of, CampaignHead), f'the archive has no campaign "{after}"')
 
 
-def acceptance_campaigns(session: Session, provider: str | None = None) -> list[CampaignHead]:
-    """Campaigns that measured each node of a provider, or of any, those planned last first."""
-    reason = (
-        Campaign.reason == f"{ACCEPTANCE}{provider}" if provider is not None else Campaign.reason.startswith(ACCEPTANCE, autoescape=True)
-    )
-    query = select(Campaign).where(reason).order_by(Campaign.planned_at.desc(), Campaign.campaign_id.desc())
-    return [view_of(CampaignHead, row) for row in session.scalars(query)]
+def compared_campaigns(session: Session, limit: int, *, between: Span = (None, None)) -> tuple[CampaignHead, ...]:
+    """The newest campaigns that providers are compared over, of a span if asked, oldest first: monthly ones. An archive without any has those on
+    demand, such as the first measurement; an acceptance measures nodes, and is never one."""
+    any_month = session.scalar(select(Campaign.campaign_id).where(Campaign.purpose == "monthly").limit(1))
+    purpose: Purpose = "on_demand" if any_month is None else "monthly"
+    return tuple(campaigns_page(session, limit=limit, between=between, purpose=purpose).rows[::-1])
+
+
+def acceptances(session: Session) -> dict[str, list[CampaignHead]]:
+    """Provider → campaigns that measured each of its nodes, those planned last first."""
+    query = select(Series.provider, Campaign).distinct().join(SeriesCampaign, SeriesCampaign.campaign_id == Campaign.campaign_id)
+    query = query.join(Series, Series.series_key == SeriesCampaign.series_key).where(Campaign.purpose == "acceptance")
+    found: dict[str, list[CampaignHead]] = defaultdict(list)
+    for provider, row in session.execute(query.order_by(Series.provider, Campaign.planned_at.desc(), Campaign.campaign_id.desc())):
+        found[provider].append(view_of(CampaignHead, row))
+    return dict(found)
 
 
 def campaign_outcomes(session: Session, campaigns: Sequence[str]) -> dict[str, Outcomes]:

@@ -49,6 +49,7 @@ def import_published(session: Session, now: datetime, results: Sequence[Publishe
     kept_out = []
     for row in _first_of_each(results, "campaign_id"):
         values = {"campaign_id": row.campaign_id, "reason": row.reason, "planned_at": row.published_at, "recorded_at": now}
+        values["purpose"] = "imported"
         insert_new(session, Campaign, values, ["campaign_id"])
     for row in _first_of_each(results, "series_key"):
         _insert_published_series(session, row, now)

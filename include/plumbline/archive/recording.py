@@ -107,7 +107,13 @@ def _insert_parents(session: Session, document: ResultDocument, now: datetime) -
     insert_new(
         session,
         Campaign,
-        {"campaign_id": trial.campaign_id, "reason": trial.reason, "planned_at": trial.planned_at, "recorded_at": now},
+        {
+            "campaign_id": trial.campaign_id,
+            "reason": trial.reason,
+            "planned_at": trial.planned_at,
+            "recorded_at": now,
+            "purpose": trial.purpose,
+        },
         ["campaign_id"],
     )
     if not insert_new(session, Series, series, ["series_key"]):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from plumbline.declarations.purposes import Purpose
 from plumbline.results import FailureClass, Reason, Status
 
 Action = Literal["accept", "annotate", "reject"]
@@ -162,6 +163,7 @@ class CampaignView:
     campaign_id: str
     reason: str
     planned_at: datetime
+    purpose: Purpose
     series: int
     outcomes: Outcomes
     sources: tuple[Source, ...] = ()

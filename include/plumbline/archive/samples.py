@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session, aliased
 
 from plumbline.archive.records import Action, SeriesView
 from plumbline.archive.repository import batches, view_of, where_equal
-from plumbline.archive.schema import Document, Environment, Metric, Series, SeriesCampaign, Trial
+from plumbline.archive.schema import Campaign, Document, Environment, Metric, Series, SeriesCampaign, Trial
 from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, outcome_status, usable
 from plumbline.metrics import Direction, Unit
 from plumbline.results import Reason
@@ -199,14 +199,17 @@ def newest_usable(
 
 
 def newest_campaigns(session: Session, *which: ColumnElement[bool], usable: bool) -> list[CurrentSeries]:
-    """Series, by key, with their newest campaign, or with the newest in which a trial is usable; those without one are left out."""
+    """Series, by key, with their newest campaign, or with the newest in which a trial is usable; those without one are left out. An acceptance
+    counts only where there is no other: it measures single nodes, those that go back too."""
     of = aliased(SeriesCampaign)
     newest = select(of.campaign_id).where(of.series_key == Series.series_key)
     if usable:
         newest = newest.where(
             select(Trial.id).where(Trial.series_key == of.series_key, Trial.campaign_id == of.campaign_id, *USABLE).exists()
         )
-    first = newest.order_by(of.planned_at.desc(), of.campaign_id.desc()).limit(1).correlate(Series).scalar_subquery()
+    newest = newest.order_by(of.planned_at.desc(), of.campaign_id.desc()).limit(1).correlate(Series)
+    accepted = select(Campaign.campaign_id).where(Campaign.purpose == "acceptance")
+    first = func.coalesce(newest.where(of.campaign_id.not_in(accepted)).scalar_subquery(), newest.scalar_subquery())
     chosen = select(Series, first.label("campaign_id")).where(*which).subquery()
     series = aliased(Series, chosen)
     same = (SeriesCampaign.series_key == chosen.c.series_key) & (SeriesCampaign.campaign_id == chosen.c.campaign_id)

@@ -22,6 +22,7 @@ from plumbline.archive.columns import CompressedText, UtcDateTime
 from plumbline.archive.records import Action, BaselineRule, QuarantineState, SnapshotKind, Source
 from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.declarations.providers.rates import ListedPurchase
+from plumbline.declarations.purposes import Purpose
 from plumbline.results import Status
 from plumbline.results.finding import FindingKind, FindingState, Severity
 from plumbline.results.operations import LogKind, Whose
@@ -53,10 +54,12 @@ class Campaign(Base):
     """The trials that answer one question, over all series."""
 
     __tablename__ = "campaigns"
+    __table_args__ = (one_of("purpose", Purpose), Index(None, "purpose", "planned_at"))
     campaign_id: Mapped[str] = mapped_column(primary_key=True)
     reason: Mapped[str]
     planned_at: Mapped[datetime] = mapped_column(index=True)
     recorded_at: Mapped[datetime]
+    purpose: Mapped[str]
 
 
 class Series(Base):

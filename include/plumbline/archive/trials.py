@@ -36,8 +36,8 @@ from plumbline.archive.schema import (
     SeriesCampaign,
     Trial,
 )
+from plumbline.declarations.purposes import Purpose
 from plumbline.results import HeldPart, Reason, ResultDocument, Status, bounded_json
-from plumbline.results.sample import is_monthly
 
 EFFECTIVE = ~select(Correction.trial_pk).where(Correction.corrects == Trial.id).exists()
 """Condition: no correction replaced the attempt."""
@@ -136,7 +136,7 @@ def series(
 
 def campaigns(session: Session, series_key: str | None = None, latest: int | None = None) -> list[CampaignView]:
     """Campaigns with the outcomes of their trials, oldest first; with a series, only its trials. `latest`: only that many, the newest ones."""
-    query = select(Campaign.campaign_id, Campaign.reason, Campaign.planned_at)
+    query = select(Campaign.campaign_id, Campaign.reason, Campaign.planned_at, Campaign.purpose)
     if series_key is not None:
         query = query.join(SeriesCampaign, SeriesCampaign.campaign_id == Campaign.campaign_id).where(
             SeriesCampaign.series_key == series_key
@@ -152,6 +152,7 @@ def campaigns(session: Session, series_key: str | None = None, latest: int | Non
             row.campaign_id,
             row.reason,
             row.planned_at,
+            cast(Purpose, row.purpose),
             took_part[row.campaign_id].total(),
             counted.get(row.campaign_id, Outcomes()),
             tuple(sorted(took_part[row.campaign_id])),
@@ -165,10 +166,6 @@ def is_empty(session: Session) -> bool:
     return not session.scalar(select(or_(*(select(table).exists() for table in (Campaign, Finding, Quarantined)))))
 
 
-ACCEPTANCE = "acceptance of "
-"""How the reason of a campaign begins that measured each node of the provider that follows."""
-
-
 def newest_campaign(session: Session) -> str | None:
     """The monthly campaign that was planned last; without one the last of the others, an acceptance of nodes only where there is nothing else.
     Those with imported series alone do not count. None if there is none."""
@@ -178,25 +175,37 @@ def newest_campaign(session: Session) -> str | None:
         .where(SeriesCampaign.campaign_id == Campaign.campaign_id, Series.source != "imported")
     )
     # A rerun of one workload and an acceptance of nodes answer a question of their own, not how the providers stand.
-    last = (Campaign.reason.startswith(ACCEPTANCE, autoescape=True), Campaign.planned_at.desc(), Campaign.campaign_id.desc())
-    query = select(Campaign.campaign_id).where(own.exists()).order_by(*last)
-    named_so = session.scalars(query.where(Campaign.campaign_id.like("____-__")))  # by a month, or "test-01"
-    return next(filter(is_monthly, named_so), None) or session.scalars(query.limit(1)).first()
+    rank = case({"monthly": 0, "on_demand": 1}, value=Campaign.purpose, else_=2)
+    query = select(Campaign.campaign_id).where(own.exists()).order_by(rank, Campaign.planned_at.desc(), Campaign.campaign_id.desc())
+    return session.scalars(query.limit(1)).first()
+
+
+NO_ACCEPTANCE: tuple[Purpose, ...] = ("monthly", "on_demand", "imported")
 
 
 def series_campaigns(
-    session: Session, series: str | Sequence[str], latest: int, between: Span = (None, None)
+    session: Session,
+    series: str | Sequence[str],
+    latest: int,
+    between: Span = (None, None),
+    *,
+    purpose: Purpose | Collection[Purpose] | None = None,
 ) -> list[tuple[str, datetime]]:
-    """(campaign, planned for) of the newest campaigns of a series, or of several, of a span if asked, oldest first; an index answers it."""
+    """(campaign, planned for) of the newest campaigns of a series, or of several, of a span and of purposes if asked, oldest first; an index
+    answers it."""
     query = where_equal(select(SeriesCampaign.campaign_id, SeriesCampaign.planned_at).distinct(), (SeriesCampaign.series_key, series))
-    query = where_within(query, SeriesCampaign.planned_at, between)
+    if purpose is not None:
+        query = query.join(Campaign, Campaign.campaign_id == SeriesCampaign.campaign_id)
+    query = where_within(where_equal(query, (Campaign.purpose, purpose)), SeriesCampaign.planned_at, between)
     newest = query.order_by(SeriesCampaign.planned_at.desc(), SeriesCampaign.campaign_id.desc()).limit(latest)
     return [(row.campaign_id, row.planned_at) for row in session.execute(newest)][::-1]
 
 
 def latest_campaign(session: Session, series_key: str) -> str | None:
-    """The newest campaign in which the series took part; None if there is none."""
-    return next((campaign for campaign, _ in series_campaigns(session, series_key, 1)), None)
+    """The newest campaign in which the series took part, an acceptance only where there is no other; None if there is none."""
+    kinds: tuple[tuple[Purpose, ...] | None, ...] = (NO_ACCEPTANCE, None)
+    newest = (campaign for purpose in kinds for campaign, _ in series_campaigns(session, series_key, 1, purpose=purpose))
+    return next(newest, None)
 
 
 def outcomes_by(session: Session, key: InstrumentedAttribute[str], *which: ColumnElement[bool]) -> dict[str, Outcomes]:

@@ -22,6 +22,7 @@ from plumbline.declarations import DeclarationError, load, parse_weights
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics.formatting import common_scale, format_amount, format_name, join_words, shorten
 from plumbline.metrics.names import names_by_text
+from plumbline.presentation.acceptances import OpenNodes
 from plumbline.presentation.decisions import (
     CheapestTable,
     SwingRow,
@@ -38,6 +39,7 @@ from plumbline.presentation.decisions import (
 )
 from plumbline.words.comparisons import comparison_line
 from plumbline.words.decisions import answer_sentence, judge_choice, note_text
+from plumbline.workflows.acceptances import winner_nodes
 from plumbline.workflows.decide import DecisionsLocked, decide_all
 
 
@@ -49,9 +51,10 @@ def show_decided(
     experiments: Sequence[Experiment] = (),
     trials: bool = False,
     everything: bool = False,
+    nodes: OpenNodes | None = None,
 ) -> None:
     """The choice, the ranking and the cheapest provider; `details`: gates, comparison class, what would change it, all costs. `trials`
-    lists those behind each provider's numbers, `everything` more than ten providers."""
+    lists those behind each provider's numbers, `everything` more than ten providers. `nodes`: of the first choice, those not accepted."""
     out.print(_choice(decided))
     most = None if everything else TOP
     _ranking(decided, most, details)
@@ -65,6 +68,8 @@ def show_decided(
         _line(today)
     if decides := what_decides(decided.decision):
         _line(decides)
+    if nodes is not None:
+        _line(nodes.text, TONES["warn"])
     if details:
         _changes("weight", weight_rows(decided.weight_swings), None)
         _changes("price", price_rows(decided.price_swings), most)
@@ -232,6 +237,7 @@ def decide(
         ]
         experiments = [next_experiments(declared, d) if details or as_json else () for d in team_decisions]  # seconds with 50 providers
         recorded = decide_all(archive, declared, on, why) if keep else []
+        nodes = {name: winner_nodes(archive, declared, name) for name in {d.decision.first_name for d in team_decisions}}
         if not any(decided.decision.ranking for decided in team_decisions):
             there = sorted({part.series.workload for part in archive.newest_usable()})
             wanted = ", ".join(sorted({w for decided in team_decisions for w in decided.preference.workloads}))
@@ -241,7 +247,15 @@ def decide(
     def show() -> None:
         for decided, change, tried in zip(team_decisions, changes, experiments, strict=True):
             if decided.decision.ranking:
-                show_decided(decided, details=details, change=change, experiments=tried, trials=trials, everything=everything)
+                show_decided(
+                    decided,
+                    details=details,
+                    change=change,
+                    experiments=tried,
+                    trials=trials,
+                    everything=everything,
+                    nodes=nodes[decided.decision.first_name],
+                )
         for decided in idle:
             team_of = f"team {decided.decision.team}, {decided.decision.kind}"
             out.print(f"{team_of}: no results of {', '.join(decided.preference.workloads)}", style="dim")
@@ -250,5 +264,8 @@ def decide(
         if not details:
             out.print("gates, and what would change a choice: -v", style="dim")
 
-    data = [decision_view(decided, tried) for decided, tried in zip(team_decisions, experiments, strict=True)]
+    data = [
+        decision_view(decided, tried, nodes=nodes[decided.decision.first_name])
+        for decided, tried in zip(team_decisions, experiments, strict=True)
+    ]
     emit(as_json, {"day": on, "decisions": data, "kept": recorded}, show)

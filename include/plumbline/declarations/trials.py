@@ -12,6 +12,7 @@ from pydantic import AwareDatetime, Field, model_validator
 
 from plumbline.declarations.base import Declared, archived
 from plumbline.declarations.providers.provider import Provider
+from plumbline.declarations.purposes import Purpose, purpose_of
 from plumbline.declarations.thresholds import ValidityLimits
 from plumbline.declarations.workloads.any_workload import ADDED_KINDS, AnyWorkload, TaggedWorkload
 from plumbline.declarations.workloads.checkpoints import DESCRIPTIVE
@@ -58,6 +59,11 @@ class Trial(Declared):
     )
     replay_of: str | None = Field(None, description="id of the recorded trial that this one repeats")
     origin: Origin | None = None
+
+    @property
+    def purpose(self) -> Purpose:
+        """What its campaign is for, by the first of its trials that is recorded."""
+        return purpose_of(self.campaign_id, self.placement)
 
     @property
     def hosted(self) -> bool:

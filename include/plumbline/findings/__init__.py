@@ -14,18 +14,19 @@ class Reconciliation:
     """The effect of an observation on findings.
 
     `opened`: new ones. `continued`: open ones as they are to be stored now. `unchanged`: open ones that were seen again. `resolved`: those that
-    recovered, each with why.
+    recovered, each with why. `taken_back`: those that a correction of what they rest on takes back, each with why.
     """
 
     opened: tuple[Finding, ...] = ()
     continued: tuple[Finding, ...] = ()
     resolved: tuple[tuple[Finding, str], ...] = ()
     unchanged: tuple[Finding, ...] = ()
+    taken_back: tuple[tuple[Finding, str], ...] = ()
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """All of them, the new ones first."""
-        return (*self.opened, *self.continued, *self.unchanged, *(finding for finding, _ in self.resolved))
+        return (*self.opened, *self.continued, *self.unchanged, *(finding for finding, _ in (*self.resolved, *self.taken_back)))
 
 
 def provider_finding(

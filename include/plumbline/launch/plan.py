@@ -21,6 +21,7 @@ from plumbline.declarations import (
     spec_hash,
     trial_id,
 )
+from plumbline.declarations.purposes import is_monthly
 from plumbline.declarations.teams import KINDS
 from plumbline.declarations.workloads.prompts import FilePrompts
 from plumbline.metrics.formatting import unknown_name
@@ -240,6 +241,10 @@ def _check(request: RunRequest, planned_at: datetime) -> None:
     if not _CAMPAIGN.fullmatch(request.campaign_id):
         raise PlanError(
             f'campaign id "{request.campaign_id}" is invalid; expected lower-case letters, digits, dots and dashes, such as 2026-11 (at most 63)'
+        )
+    if request.placement == "each_node" and is_monthly(request.campaign_id):
+        raise PlanError(
+            f"campaign {request.campaign_id} is the month's rerun; a run on each node needs another name, such as accept-20261120"
         )
     if not request.reason.strip():
         raise PlanError(f"campaign {request.campaign_id} has no reason; expected a few words")

@@ -58,7 +58,37 @@ class DeliveryView:
 
     @property
     def returned(self) -> int:
-        return sum(node.verdict == ORDER[0] for node in self.nodes)
+        return sum(bool(node.reasons) for node in self.nodes)
+
+
+@dataclass(frozen=True)
+class OpenNodes:
+    """Nodes of a provider that its newest acceptance did not accept, by name: `send_back` and `reset_first` go back, `undecided` ones were not
+    measured, or an upgrade is on them. `text`: a sentence with the campaign and its day."""
+
+    provider: str
+    campaign_id: str
+    planned_at: datetime
+    send_back: tuple[str, ...]
+    reset_first: tuple[str, ...]
+    undecided: tuple[str, ...]
+    text: str
+
+
+def open_nodes(delivery: DeliveryView) -> OpenNodes | None:
+    """None where every node is accepted."""
+    lines = [node for node in delivery.nodes if node.reasons or node.lacking]
+    if not lines:
+        return None
+    return OpenNodes(
+        delivery.provider,
+        delivery.campaign_id,
+        delivery.planned_at,
+        tuple(n.node for n in lines if n.reasons and not n.remedy),
+        tuple(n.node for n in lines if n.remedy),
+        tuple(n.node for n in lines if not n.reasons),
+        f"Nodes of {delivery.provider}, by its acceptance of {delivery.planned_at:%Y-%m-%d}: {delivery.summary}.",
+    )
 
 
 def delivery_view(provider: str, simulated: bool, acceptances: Sequence[RecordedAcceptance]) -> DeliveryView:

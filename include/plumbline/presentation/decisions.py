@@ -27,16 +27,27 @@ from plumbline.metrics.formatting import (
     format_significant,
     join_words,
 )
+from plumbline.presentation.acceptances import OpenNodes
 from plumbline.presentation.series_summary import format_age
 from plumbline.words.decision_record import decision_detail, decision_document
 from plumbline.words.decisions import certainty_text, cheapest_text, judge_choice, name_first, note_text, setup_texts, why_not_texts
 
 
-def decision_view(decided: TeamDecision, experiments: Sequence[Experiment], listed: TeamDecision | None = None) -> dict[str, Any]:
-    """A live decision as JSON says it. `listed`: see `decision_document`; `experiments`: what to measure again, the best first."""
+def decision_view(
+    decided: TeamDecision, experiments: Sequence[Experiment], listed: TeamDecision | None = None, nodes: OpenNodes | None = None
+) -> dict[str, Any]:
+    """A live decision as JSON says it. `listed`: see `decision_document`; `experiments`: what to measure again, the best first; `nodes`: of the
+    first choice, those that were not accepted."""
     detail = decision_detail(decision_document(decided, listed))
     judged = judge_choice(decided.decision)
-    return {"team": decided.decision.team, "kind": decided.decision.kind, **detail, "judgement": judged, "experiments": experiments}
+    return {
+        "team": decided.decision.team,
+        "kind": decided.decision.kind,
+        **detail,
+        "judgement": judged,
+        "experiments": experiments,
+        "nodes": nodes,
+    }
 
 
 def what_decides(decision: Decision) -> str:

@@ -127,7 +127,7 @@ def overview(
     campaigns = [head.campaign_id for head in reversed(heads)]
     paid: Paid | None = remember((PAID, tuple(campaigns)), lambda: spend_by_campaign(archive, declared, campaigns)) if money else {}
     drawn_fleet: DrawnFleet | None = remember(
-        (view, chosen, workload), lambda: draw_fleet(archive, declared, unsettled, now, view, chosen, workload, campaigns)
+        (view, chosen, workload), lambda: draw_fleet(archive, declared, unsettled, now, view, chosen, workload)
     )
     stored = read_decisions(archive.newest_decisions()) if money else ()
     marks = archive.marked([c.campaign_id for c in heads])
@@ -213,9 +213,8 @@ def draw_fleet(
     view: HeatView,
     chosen: Filter,
     workload: str,
-    campaigns: Sequence[str],
 ) -> DrawnFleet:
-    """The heat map, the scatter and the year, of these `campaigns`; as long as no trial, price, state or declaration changes, the same all day."""
+    """The heat map, the scatter and the year; as long as no trial, price, state or declaration changes, the same all day."""
     whole_fleet = read_fleet(archive, declared, now.date())
     status = _status(archive, whole_fleet, unsettled, now)
     fleet = _filter_fleet(whole_fleet, declared, chosen, status)
@@ -240,7 +239,8 @@ def draw_fleet(
         else None
     )
     shown = {row.provider for row in fleet_map.rows}
-    index = speed_index(archive, campaigns) if campaigns and fleet_map.density == "large" else {}
+    compared = [head.campaign_id for head in archive.compared_campaigns(CAMPAIGNS_SHOWN, between=chosen.span(now))]
+    index = speed_index(archive, compared) if compared and fleet_map.density == "large" else {}
     trend = index_chart({provider: own for provider, own in index.items() if provider in shown}, TREND_HEIGHT)
     return DrawnFleet(status, fleet_map, scatter, trend, charted_workload, _cheapest(whole_fleet, declared))
 

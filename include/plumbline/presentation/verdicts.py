@@ -3,7 +3,6 @@ choices, actions, who leads on each workload, what drifted."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -342,7 +341,7 @@ def _nothing_changed(campaign: CampaignData) -> str:
 
 def campaign_name(campaign_id: str) -> str:
     """`October 2026` for a monthly campaign, else its id."""
-    if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", campaign_id):
+    if not is_monthly(campaign_id):
         return campaign_id
     return f"{date.fromisoformat(f'{campaign_id}-01'):%B %Y}"
 

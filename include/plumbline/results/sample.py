@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -98,11 +97,3 @@ def no_usable_trial(reasons: Iterable[str]) -> str:
     given = [reason for reason in reasons if reason]
     codes = [reason.partition(":")[0] for reason in given]
     return f"no usable trial: {max(given, key=lambda reason: codes.count(reason.partition(':')[0]), default='no reason recorded')}"
-
-
-_MONTHLY = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
-
-
-def is_monthly(campaign_id: str) -> bool:
-    """Whether every declared series takes part in the campaign, which is called by its month, such as 2026-11."""
-    return _MONTHLY.fullmatch(campaign_id) is not None

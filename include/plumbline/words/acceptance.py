@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from plumbline.analysis.node_acceptance import POWER, UPGRADE, BeyondLimit, FigureTest, FleetVerdict, NodeReason, NodeVerdict, NoFigure
+from plumbline.analysis.node_acceptance import (
+    POWER,
+    UPGRADE,
+    BeyondLimit,
+    CountedFault,
+    FigureTest,
+    FleetVerdict,
+    NodeReason,
+    NodeVerdict,
+    NoFigure,
+)
 from plumbline.judgement import Judgement, broken, is_measured, judges, met, not_shown
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_change, format_probe_name, format_quantity, join_words
+
+_COUNTERS = {
+    "row_remap_pending": "remapped memory rows are pending until a reset",
+    "row_remap_failure": "faulty memory rows could not be remapped",
+    "page_retirement_pending": "memory pages are pending retirement",
+    "ecc_uncorrected_volatile": "uncorrectable memory errors",
+}
 
 
 def reasons_of(verdict: NodeVerdict) -> tuple[str, ...]:
@@ -33,6 +50,8 @@ def network_text(fleet: FleetVerdict) -> str:
 def _reason_text(reason: NodeReason) -> str:
     if isinstance(reason, str):
         return reason
+    if isinstance(reason, CountedFault):
+        return f"{_COUNTERS[reason.counter]} ({reason.counter} {reason.count})"
     name = format_probe_name(reason.metric)
     if isinstance(reason, NoFigure):
         return f"no {name}"

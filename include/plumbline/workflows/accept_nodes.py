@@ -13,10 +13,10 @@ from plumbline.analysis.node_acceptance import PAIR_METRICS, FleetVerdict, Node,
 from plumbline.answers.findings import readable_findings
 from plumbline.archive import Archive, open_archive
 from plumbline.archive.audit import DELIVERY_JUDGED
-from plumbline.archive.trials import ACCEPTANCE
 from plumbline.declarations import Criterion, Declarations, Provider, digest, installation_paths
 from plumbline.declarations.promises.judging.launches import PROVIDER_FAULTS
 from plumbline.declarations.promises.speed_floors import SpeedFloors
+from plumbline.declarations.purposes import ACCEPTANCE_REASON
 from plumbline.declarations.references import References
 from plumbline.findings.probe import distinct_metrics
 from plumbline.findings.types.slow_node import CAMPAIGNS, SlowNode, reconcile_nodes
@@ -63,7 +63,7 @@ def plan_acceptance(
     if workload is not None and fitting_workload(declared, place, workload).kind != "training":
         raise PlanError(f'workload "{workload}" is no training; expected one, whose step time the nodes are compared by')
     campaign_id = campaign or f"{now.astimezone(timezone.utc):accept-%Y%m%d-%H%M%S}"
-    return RunRequest(campaign_id, f"{ACCEPTANCE}{provider}", workloads=workloads, placement="each_node", nodes=nodes, rounds=rounds)
+    return RunRequest(campaign_id, f"{ACCEPTANCE_REASON}{provider}", workloads=workloads, placement="each_node", nodes=nodes, rounds=rounds)
 
 
 def _shortest(declared: Declarations, place: Provider, nodes: int) -> str:
@@ -231,22 +231,18 @@ def write_sheet(
 
 def _slow_before(archive: Archive, campaign_id: str, provider: str) -> dict[str, Collection[str]]:
     """Node → the metrics in which the acceptance before this one found it slow."""
-    ids = list(dict.fromkeys(view.campaign_id for view in reversed(archive.trials(provider=provider))))
-    for other in ids[ids.index(campaign_id) + 1 :] if campaign_id in ids else ():
-        if _is_acceptance(archive, other, provider):
-            return {v.node.name: set(v.slow) for v in acceptance_verdict(archive, other, provider).nodes if v.slow}
+    ids = _acceptances(archive, provider)
+    for other in ids[ids.index(campaign_id) + 1 :][:1] if campaign_id in ids else ():
+        return {v.node.name: set(v.slow) for v in acceptance_verdict(archive, other, provider).nodes if v.slow}
     return {}
 
 
 def _update_findings(archive: Archive, campaign_id: str, provider: Provider, fleet: FleetVerdict) -> tuple[str, ...]:
     """Open and resolve findings by the CAMPAIGNS newest acceptances; an older campaign that is judged again changes none."""
-    ids = list(dict.fromkeys(view.campaign_id for view in reversed(archive.trials(provider=provider.name))))
-    history = [(campaign_id, fleet)]
-    for other in ids if ids[0] == campaign_id else ():
-        if other != campaign_id and len(history) < CAMPAIGNS and _is_acceptance(archive, other, provider.name):
-            history.append((other, acceptance_verdict(archive, other, provider.name)))
-    if ids[0] != campaign_id:
+    ids = _acceptances(archive, provider.name)
+    if ids[:1] != [campaign_id]:
         return ()
+    history = [(campaign_id, fleet), *((other, acceptance_verdict(archive, other, provider.name)) for other in ids[1:CAMPAIGNS])]
     findings = archive.findings_of(provider.name)
     own = [f for f in readable_findings(f for f in findings if f.state in OPEN_STATES) if SlowNode.has(f)]
     settled = {f.finding_id for f in findings if f.state not in OPEN_STATES}
@@ -257,7 +253,6 @@ def _update_findings(archive: Archive, campaign_id: str, provider: Provider, fle
     return tuple(finding.finding_id for finding in (*done.opened, *done.unchanged))
 
 
-def _is_acceptance(archive: Archive, campaign_id: str, provider: str) -> bool:
-    first = archive.trials(campaign_id=campaign_id, provider=provider)[0]
-    document = archive.document(first.trial_id, first.attempt)
-    return document is not None and document.trial.placement == "each_node"
+def _acceptances(archive: Archive, provider: str) -> list[str]:
+    """Campaigns that measured each of the provider's nodes, newest first."""
+    return [head.campaign_id for head in archive.acceptances().get(provider, ())]

@@ -8,6 +8,9 @@ from plumbline.findings.headline import headline
 from plumbline.results.finding import Finding
 from plumbline.results.stored import FindingRecord
 
+TAKEN_BACK = "taken_back"
+"""Cause in the audit log: a correction took the finding back, so what shows it again is another finding."""
+
 
 def finding_record(finding: Finding) -> FindingRecord:
     """The row of a finding; `detail` has all its fields."""
@@ -25,4 +28,6 @@ def apply(archive: Archive, reconciliation: Reconciliation, *, by: str, seen_in:
         archive.continue_finding(finding_record(finding), seen_in, headline(finding))
     for finding, why in reconciliation.resolved:
         archive.set_finding_state(finding.finding_id, "resolved", by=by, why=why)
+    for finding, why in reconciliation.taken_back:
+        archive.set_finding_state(finding.finding_id, "resolved", by=by, why=why, cause=TAKEN_BACK)
     return opened

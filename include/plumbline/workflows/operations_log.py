@@ -19,7 +19,7 @@ from plumbline.findings.types.contradicted_incident import reconcile_contradicti
 from plumbline.metrics.formatting import unknown_name
 from plumbline.results.finding import OPEN_STATES
 from plumbline.results.operations import LogEntry, LogEntryView, LogKind, Whose
-from plumbline.workflows.findings import apply
+from plumbline.workflows.findings import TAKEN_BACK, apply
 
 
 def log_operation(archive: Archive, declared: Declarations, given: Mapping[str, str | None], by: str) -> LogEntryView:
@@ -68,7 +68,7 @@ def report_breaches(archive: Archive, declared: Declarations, name: str, by: str
     ]
     unsettled = readable_findings(view for view in views if view.state in OPEN_STATES)
     past = {f.subject: f for f in unsettled if BrokenPromise.has(f)}
-    gone = tuple((f, TAKEN_BACK) for f in past.values() if f.subject not in broken)
+    gone = tuple((f, _WHY_TAKEN_BACK) for f in past.values() if f.subject not in broken)
     moved = tuple(
         replace(f, finding_id=past[f.subject].finding_id, state=past[f.subject].state)
         for f in found
@@ -76,11 +76,11 @@ def report_breaches(archive: Archive, declared: Declarations, name: str, by: str
     )
     opened = tuple(f for f in found if f.subject not in past)
     day = f"{now:%Y-%m-%d}"
-    apply(archive, Reconciliation(opened, moved, gone), by=by, seen_in=day)
+    apply(archive, Reconciliation(opened, moved, taken_back=gone), by=by, seen_in=day)
     apply(archive, reconcile_contradictions(name, promises.contradicted, unsettled, simulated), by=by, seen_in=day)
 
 
-TAKEN_BACK = "resolved: neither the operations log nor checks show a breach of it"
+_WHY_TAKEN_BACK = "resolved: neither the operations log nor checks show a breach of it"
 
 
 def _taken_back(archive: Archive, views: Sequence[FindingView]) -> frozenset[str]:
@@ -88,5 +88,8 @@ def _taken_back(archive: Archive, views: Sequence[FindingView]) -> frozenset[str
     resolved = {view.finding_id for view in views if view.state == "resolved"}
     if not resolved:
         return frozenset()
-    last = {entry.subject: entry.why for entry in archive.audit(tuple(sorted(resolved))) if entry.what == "finding_resolved"}
-    return frozenset(name for name, why in last.items() if why == TAKEN_BACK)
+    last = {entry.subject: entry for entry in archive.audit(tuple(sorted(resolved))) if entry.what == "finding_resolved"}
+    # Entries from before the cause was stored have no more than the sentence.
+    return frozenset(
+        name for name, entry in last.items() if entry.detail.get("cause", TAKEN_BACK if entry.why == _WHY_TAKEN_BACK else "") == TAKEN_BACK
+    )

@@ -36,6 +36,7 @@ from plumbline.presentation.series_summary import series_of_shared_causes
 from plumbline.presentation.tables import TableFormat
 from plumbline.results import ResultStore
 from plumbline.words.drift import left_out_text
+from plumbline.workflows.acceptances import winner_nodes
 
 
 @contextmanager
@@ -78,8 +79,10 @@ def write_files(
         conclusions = conclude(campaign_data(archive, campaign_id or newest_campaign(archive)))
         today = _decisions_today(archive, conclusions) if conclusions.decided else {}
         broken = broken_promises(archive, load_in_force(), conclusions.campaign.providers)
+        firsts = {name for d in conclusions.decisions if (name := d.first_name) is not None}
+        nodes = {name: found for name in sorted(firsts) if (found := winner_nodes(archive, load_in_force(), name)) is not None}
         conclusions = replace(conclusions, winner_changes=dict(_winner_changes(archive, conclusions)), today=today)
-    page = html_report.write_concluded(conclusions, installation_paths().reports, forms, broken)
+    page = html_report.write_concluded(conclusions, installation_paths().reports, forms, broken, nodes)
     return WrittenReport(
         report=page,
         tables=page.parent / "tables" if forms else None,
@@ -97,7 +100,9 @@ def newest_campaign(archive: Archive) -> str:
 
 def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
     """The data of a campaign's report and scorecards. LookupError if the archive has none."""
-    declared = load_in_force()
+    declared, head = load_in_force(), archive.campaign_head(campaign_id)
+    if head is not None and head.purpose == "acceptance":
+        raise LookupError(f"{campaign_id} is an acceptance: it judges nodes, not providers; `plumbline accept PROVIDER --last` shows them")
     # A correction is the same run: it must not count twice.
     trials = [t for t in archive.trials(campaign_id) if not t.corrected]
     if not trials:

@@ -18,6 +18,7 @@ from plumbline.archive.audit import SERIES_REVIEWED
 from plumbline.archive.records import TrialView
 from plumbline.declarations import AnyWorkload, Declarations, digest, load_in_force
 from plumbline.declarations import series_key as key_of
+from plumbline.declarations.purposes import is_monthly
 from plumbline.findings import Reconciliation
 from plumbline.findings.campaign import findings_of
 from plumbline.findings.reconcile import reconcile
@@ -25,14 +26,14 @@ from plumbline.findings.types import about_facts, about_speed
 from plumbline.findings.types.silence import campaign_deadline, is_complete, missing_series_findings
 from plumbline.findings.types.unusable_workload import UnusableWorkload, unusable_workload_finding
 from plumbline.results.finding import FLEET, Finding
-from plumbline.results.sample import Series, is_monthly
+from plumbline.results.sample import Series
 from plumbline.words.drift import format_effect, format_repeats_needed
 from plumbline.workflows.baseline_decision import undecided_findings
 from plumbline.workflows.causes import review_causes, unsettled_witnesses
 from plumbline.workflows.findings import apply
 
 _MONTHS = 24
-"""Campaigns of a series that are searched for its newest monthly one."""
+"""Campaigns of a series of which the newest month is taken."""
 
 
 def missing_data_findings(
@@ -58,7 +59,7 @@ def missing_data_findings(
     month = int(campaign_id[-2:])
     expected = {key_of(w, p): p for p in providers for w in declared.monthly_workloads(p, month=month)} | left_out
     last = {
-        key: max((c for c, _ in archive.series_campaigns(key, _MONTHS) if is_monthly(c) and c <= campaign_id), default=None)
+        key: max((c for c, _ in archive.series_campaigns(key, _MONTHS, purpose="monthly") if c <= campaign_id), default=None)
         for key in expected
     }
     # An excluded series that reported before is missing; one that never did is a warning of `plumbline check`.
@@ -73,7 +74,8 @@ def missing_data_findings(
         # All series are new, as after a new version of every workload: earlier series of the provider count.
         own = [s.series_key for s in archive.series(provider=name) if s.source != "imported"]
         before = [c for key in own for c in archive.series_campaigns(key, _MONTHS)]
-        newest = max((c for c, _ in before if is_monthly(c) and c <= campaign_id), default=None)
+        months = (c for key in own for c, _ in archive.series_campaigns(key, _MONTHS, purpose="monthly"))
+        newest = max((c for c in months if c <= campaign_id), default=None)
         if newest is not None:
             last |= dict.fromkeys(keys, newest)
         elif unmeasured and (not before or min(at for _, at in before) < campaign_deadline(campaign_id)):

@@ -8,8 +8,8 @@ import pytest
 from tests.golden import Golden
 from tests.unit.findings.conftest import written
 
+from plumbline.declarations.purposes import is_monthly
 from plumbline.findings.types.silence import is_complete, missing_series_findings
-from plumbline.results.sample import is_monthly
 
 TRAINING = "training/gpt@1/h1/torch/lab/here/host"
 SERVING = "inference/chat@1/h1/triton/lab/here/host"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fastapi import Depends, HTTPException, Query, Request
@@ -14,16 +14,19 @@ from plumbline.archive import Archive, FindingView, Outcomes, SeriesView, TrialV
 from plumbline.archive.pages import CampaignHead
 from plumbline.archive.repository import Slice
 from plumbline.dashboard.access import can_see_costs, require_cost_access
+from plumbline.dashboard.deliveries import cached_delivery
 from plumbline.dashboard.filters import Chosen, filter_bar
 from plumbline.dashboard.rendering import PageRoutes
 from plumbline.dashboard.site import Site
 from plumbline.declarations import Declarations
 from plumbline.metrics import METRICS
+from plumbline.presentation.acceptances import DeliveryView
 from plumbline.presentation.decisions import DecisionRow, decision_row
 from plumbline.presentation.filters import Filter
 from plumbline.presentation.findings_inbox import InboxGroup, group_findings
 from plumbline.presentation.series_summary import HEADLINE_NAMES, ShownState, headline_numbers, series_of_shared_causes, state_in_campaign
 from plumbline.presentation.written_reports import report_file, table_file, tables
+from plumbline.words.campaigns import PURPOSES, measured_text
 
 FINDINGS_SHOWN, FINDINGS_SEARCHED, DECISIONS_SEARCHED = 20, 500, 50
 MAX_SERIES = 10_000
@@ -44,9 +47,12 @@ class SeriesRow:
 
 @dataclass(frozen=True)
 class CampaignPage:
-    """`whole`: how all trials of the campaign ended, whatever the filter."""
+    """`purpose`: what it is for, in words; `about`: what it measured, of one that is no monthly rerun. `whole`: how all trials of the campaign
+    ended, whatever the filter. `deliveries`: of an acceptance, the nodes of each provider."""
 
     head: CampaignHead
+    purpose: str
+    about: str
     rows: tuple[SeriesRow, ...]
     more_series: str | None
     whole: Outcomes
@@ -54,6 +60,7 @@ class CampaignPage:
     findings: tuple[InboxGroup, ...]
     decisions: tuple[DecisionRow, ...]
     tables: tuple[tuple[str, tuple[str, ...]], ...]
+    deliveries: tuple[DeliveryView, ...] = ()
 
 
 def campaign_page(
@@ -82,6 +89,8 @@ def campaign_page(
     covered = series_of_shared_causes(findings)
     return CampaignPage(
         head=head,
+        purpose=PURPOSES[head.purpose],
+        about=_about(archive, head),
         rows=tuple(
             SeriesRow(
                 part.series,
@@ -99,6 +108,11 @@ def campaign_page(
         decisions=tuple(row for row in (decision_row(decision, head.planned_at) for decision in stored) if campaign_id in row.campaigns),
         tables=tables(reports, campaign_id),
     )
+
+
+def _about(archive: Archive, head: CampaignHead) -> str:
+    own = archive.series(campaign_id=head.campaign_id, limit=MAX_SERIES) if head.purpose != "monthly" else ()
+    return measured_text(head.purpose, {s.workload for s in own}, {s.provider for s in own})
 
 
 def _fitting_series(archive: Archive, declared: Declarations, head: CampaignHead, chosen: Filter) -> list[SeriesView]:
@@ -149,6 +163,11 @@ def router(site: Site) -> PageRoutes:
         )
         if campaign is None:
             raise HTTPException(404, f'the archive has no campaign "{campaign_id}"')
+        if campaign.head.purpose == "acceptance":
+            archive = reader.archive(money)
+            named = [name for name, heads in archive.acceptances().items() if any(h.campaign_id == campaign_id for h in heads)]
+            judged = (cached_delivery(site, archive, money, name, True, campaign_id) for name in named)
+            campaign = replace(campaign, deliveries=tuple(each[0] for each in judged if each is not None and each[0] is not None))
         return pages.page(
             request,
             "campaign.html.j2",

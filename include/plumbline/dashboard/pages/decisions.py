@@ -27,12 +27,14 @@ from plumbline.dashboard.decision_query import (
     query_weights,
     slider_weights,
 )
+from plumbline.dashboard.deliveries import cached_delivery
 from plumbline.dashboard.filters import Chosen, filter_bar
 from plumbline.dashboard.pages.repeats import repeat_form
 from plumbline.dashboard.rendering import NavEntry, PageRoutes, Parts, address_with, base_path, waits_for, wants_json
 from plumbline.dashboard.site import Site
 from plumbline.declarations import Preference
 from plumbline.metrics.formatting import format_name, format_percent
+from plumbline.presentation.acceptances import open_nodes
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.decisions import price_swings_chart, probability_first_chart, weight_swings_chart, winner_change_chart
 from plumbline.presentation.decisions import (
@@ -218,13 +220,18 @@ def router(site: Site) -> PageRoutes:
             experiments = choices.get_if(
                 waits == "all", *(archive, declarations, today, ("experiments", *key)), lambda: next_experiments(declarations, decided)
             )
+        nodes = None
+        if page is not None and (first := page.adjusted.decided.decision.first_name) is not None:
+            (winner,) = cached_delivery(site, archive, True, first, True) or (None,)
+            nodes = None if winner is None else open_nodes(winner)
         stored = read_decisions(archive.decisions_page(team, kind, limit=STORED_LOOKED_BACK).rows)
         change = last_winner_change(archive, stored, preference.workloads)
         return pages.page(
             request,
             "decision.html.j2",
-            decision_view(page.adjusted.decided, experiments or (), page.adjusted.near) if page and wants_json(request) else None,
+            decision_view(page.adjusted.decided, experiments or (), page.adjusted.near, nodes) if page and wants_json(request) else None,
             d=page,
+            nodes=nodes,
             compared="" if page is None else comparison_line(page.adjusted.near.decision.comparison),
             note="" if page is None else note_text(page.adjusted.near.decision.note),
             team=team,

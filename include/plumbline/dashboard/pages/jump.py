@@ -1,5 +1,5 @@
 """Everything that a jump can reach: pages, providers, workloads, decisions, campaigns by name; findings, trials and stored decisions by id; entries
-of the operations log, such as tickets, by id, reference and words."""
+of the operations log, such as tickets, by id, reference and words; nodes of acceptances by name."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from fastapi import Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from plumbline.dashboard.access import can_see_costs
-from plumbline.dashboard.rendering import PageRoutes
+from plumbline.dashboard.rendering import PageRoutes, anchor
 from plumbline.dashboard.site import Site
 from plumbline.presentation.promises import declared_promises
+from plumbline.workflows.acceptances import accepted_nodes
 
 CAMPAIGNS = 50
 """Newest campaigns that a jump finds."""
@@ -21,7 +22,7 @@ SHORTEST, MOST = 3, 6
 
 
 def router(site: Site) -> PageRoutes:
-    """`/jump`: (kind, name, path) of each place, for the script of the pages; `/jump/ids`: the same of ids and log entries that contain a text."""
+    """`/jump`: (kind, name, path) of each place, for the script of the pages; `/jump/ids`: the same of ids, log entries and nodes that contain a text."""
     routes = PageRoutes(include_in_schema=False)
     reader, declared = site.reader, site.declared
 
@@ -58,6 +59,13 @@ def router(site: Site) -> PageRoutes:
         for e in found[:MOST]:
             name = " ".join(filter(None, (e.reference, e.what)))
             places.append({"kind": e.kind, "name": name, "path": f"/providers/{quote(e.provider)}/promises#log-{e.entry_id}"})
+        nodes = (
+            site.choices.get(archive, declared.now(), site.pages.now().date(), ("nodes",), lambda: accepted_nodes(archive)) if text else []
+        )
+        named = [each for each in nodes if text in each[1].lower()] if len(text) >= SHORTEST else []
+        for provider, node, trial in named[:MOST]:
+            places.append({"kind": "node", "name": f"{node} of {provider}", "path": f"/acceptance#{provider}-{anchor(node)}"})
+            places.append({"kind": "node", "name": f"{node} of {provider}: its trial", "path": f"/trials/{quote(trial)}"})
         return JSONResponse(places)
 
     return routes

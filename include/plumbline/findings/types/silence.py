@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
+from plumbline.declarations.purposes import is_monthly
 from plumbline.findings import provider_finding
 from plumbline.findings.types.base import register
 from plumbline.findings.types.missing_trials import MissingTrials
 from plumbline.metrics.formatting import shorten
 from plumbline.results.finding import Finding, Member, Severity, finding_id
-from plumbline.results.sample import Series, is_monthly
+from plumbline.results.sample import Series
 
 if TYPE_CHECKING:
     from plumbline.analysis.drift.comparison import Comparison

@@ -21,6 +21,7 @@ from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.winner_change import StoredChange, WinnerChange
 from plumbline.declarations.promises.judging.row import PromiseRow
 from plumbline.metrics.formatting import capitalize_first, format_bytes, format_monthly, format_name, join_words
+from plumbline.presentation.acceptances import OpenNodes
 from plumbline.presentation.availability import availability_view
 from plumbline.presentation.card_tables import TableRow, card_tables
 from plumbline.presentation.chart_evidence import ChartEvidence, read_evidence
@@ -59,13 +60,17 @@ def write_report(campaign: CampaignData, into: Path, forms: Sequence[TableFormat
 
 
 def write_concluded(
-    conclusions: Conclusions, into: Path, forms: Sequence[TableFormat] = (), broken: Mapping[str, Sequence[PromiseRow]] | None = None
+    conclusions: Conclusions,
+    into: Path,
+    forms: Sequence[TableFormat] = (),
+    broken: Mapping[str, Sequence[PromiseRow]] | None = None,
+    nodes: Mapping[str, OpenNodes] | None = None,
 ) -> Path:
-    """`write_report` of what was concluded already. `broken`: promises by provider."""
+    """`write_report` of what was concluded already. `broken`: promises by provider; `nodes`: by first choice, those that were not accepted."""
     campaign = conclusions.campaign
     folder = into / campaign.campaign_id
     folder.mkdir(parents=True, exist_ok=True)
-    context = report_context(conclusions, broken)
+    context = report_context(conclusions, broken, nodes)
     forms = tuple(forms) or (("csv",) if context["excerpt"] else ())
     has_raw_file = len(context["raw"]) > MOST_ATTEMPTS
     context["beside"] = [*([("raw.html", "raw data")] if has_raw_file else []), *([("tables/", "tables")] if forms else [])]
@@ -102,7 +107,9 @@ MOST_ATTEMPTS = 100
 """Attempts that the report itself lists; more go to a file of their own."""
 
 
-def report_context(conclusions: Conclusions, broken: Mapping[str, Sequence[PromiseRow]] | None = None) -> dict[str, Any]:
+def report_context(
+    conclusions: Conclusions, broken: Mapping[str, Sequence[PromiseRow]] | None = None, nodes: Mapping[str, OpenNodes] | None = None
+) -> dict[str, Any]:
     """Everything that the templates show."""
     campaign = conclusions.campaign
     names = sorted({c.provider for c in conclusions.cards})
@@ -152,6 +159,7 @@ def report_context(conclusions: Conclusions, broken: Mapping[str, Sequence[Promi
         "decisions": [
             DecisionSection(
                 **vars(decision_tables(d, n, MOST if excerpt else None)),
+                nodes=(nodes or {}).get(d.decision.first_name or ""),
                 hidden=len(d.decision.ranking) - len(n.decision.ranking),
                 change=(stored_change := conclusions.winner_changes.get(d.decision.choice)),
                 waterfall=None if stored_change is None else _waterfall(d.decision, stored_change.change),
@@ -189,9 +197,10 @@ _TOO_MANY_PROVIDERS = f"Cost forecasts cover up to {MOST} providers; `plumbline 
 
 @dataclass(frozen=True)
 class DecisionSection(DecisionTables):
-    """`hidden`: providers of the ranking that are not listed. `change`: the newest one of the first choice; `waterfall`: None where its
+    """`nodes`: of the first choice, those that were not accepted. `hidden`: providers of the ranking that are not listed. `change`: the newest one of the first choice; `waterfall`: None where its
     lead is not known."""
 
+    nodes: OpenNodes | None = None
     hidden: int = 0
     change: StoredChange | None = None
     waterfall: Chart | None = None
