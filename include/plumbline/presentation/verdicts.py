@@ -19,6 +19,7 @@ from plumbline.analysis.decisions.savings import Switch, cost_answers, savings_o
 from plumbline.analysis.drift.series_state import STATES
 from plumbline.analysis.scorecards.scorecard import leaders, leading_metric, leading_row
 from plumbline.analysis.trial_sample import USABLE
+from plumbline.declarations.purposes import is_monthly
 from plumbline.findings.compared import Compared
 from plumbline.findings.types import about_price, about_speed, stored_type, type_by_id
 from plumbline.findings.types.base import FindingType

@@ -76,3 +76,25 @@ def test_of_trials_metrics_and_documents_only_what_is_asked_for_is_read(tmp_path
         plans = explained(archive, lambda a: a.contents([t.trial_pk for t in a.attempts_of(a.newest_usable(["gpt-test"]))]))
     scanned = {line.split()[1] for line in plans if line.startswith("SCAN ")} & {*Base.metadata.tables}
     assert plans and scanned <= {"series"}, "there are few series, and many of everything else"
+
+
+def test_an_acceptance_is_no_newest_campaign_and_no_result_where_there_is_another(archive: Archive) -> None:
+    def record(campaign: str, number: int, where: str = "lab-2core", **fields: object) -> None:
+        planned = trial(campaign=campaign, planned_at=month(number), where=provider(where)).model_copy(update=fields)
+        archive.record(document(planned), uri=URI)
+
+    record("accept-1", 12, placement="each_node", on_nodes=("n1",))
+    assert archive.newest_campaign() == "accept-1" and [p.campaign_id for p in archive.newest_usable()] == ["accept-1"]
+    assert archive.compared_campaigns(12) == (), "an acceptance compares no providers"
+    record("od-1", 9, reason="acceptance of lab-2core")
+    assert [(c.campaign_id, c.purpose) for c in archive.campaigns()] == [("od-1", "on_demand"), ("accept-1", "acceptance")]
+    assert archive.newest_campaign() == "od-1" and [c.campaign_id for c in archive.compared_campaigns(12)] == ["od-1"]
+    record("2025-08", 8)
+    record("accept-2", 12, "other", placement="each_node", on_nodes=("n1",))
+    assert archive.newest_campaign() == "2025-08" and [c.campaign_id for c in archive.compared_campaigns(12)] == ["2025-08"]
+    assert archive.latest_campaign(SERIES) == "od-1"
+    assert [(p.series.provider, p.campaign_id) for p in archive.newest_usable()] == [("lab-2core", "od-1"), ("other", "accept-2")]
+    assert {name: [h.campaign_id for h in heads] for name, heads in archive.acceptances().items()} == {
+        "lab-2core": ["accept-1"],
+        "other": ["accept-2"],
+    }

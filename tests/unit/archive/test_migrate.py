@@ -159,3 +159,20 @@ def test_checks_hold_what_the_models_name(archive_url: str) -> None:
         for wrong in ({"severity": "dire"}, {"kind": "rumour"}):
             with pytest.raises(IntegrityError):
                 archive.save_findings([replace(FINDING, finding_id="f2", **wrong)])  # type: ignore[arg-type]
+
+
+def test_campaigns_of_the_first_schema_get_the_purpose_that_their_name_and_reason_say(tmp_path: Path) -> None:
+    file = tmp_path / "archive.db"
+    rows = {"accept-1": "acceptance of nova", "od-1": "why not", "2026-12": "monthly rerun"}
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript(STORED.with_name("schema-0014.sql").read_text())
+        for name, reason in rows.items():
+            connection.execute("INSERT INTO campaigns VALUES (?, ?, '2026-12-01 00:00:00', '2026-12-01 00:00:00')", (name, reason))
+        connection.commit()
+    with open_archive(f"sqlite:///{file}", migrate=True) as archive:
+        found = {c.campaign_id: c.purpose for c in archive.campaigns()}
+        assert found == {"2025-11": "monthly", "accept-1": "acceptance", "od-1": "on_demand", "2026-12": "monthly"}
+        assert archive.verify() == []
+    (tmp_path / "new").mkdir()
+    stored(tmp_path / "new")
+    assert _schema(file) == _schema(tmp_path / "new" / "archive.db")

@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 from plumbline.archive import open_archive
 from plumbline.cli.app import app
 from plumbline.dashboard.app import create_app
+from plumbline.declarations import load
+from plumbline.workflows.acceptances import winner_nodes
 
 PROVIDER = "simulated-h100"
 PENDING = '    - {kind: node_fault, since: "2026-01", on_nodes: [2], counters: {row_remap_pending: 1}}\n'
@@ -59,8 +61,32 @@ def test_page_and_command_say_which_node_goes_back_and_what_to_try_first(client:
     printed = CliRunner().invoke(app, ["accept", PROVIDER, "--last"])
     assert printed.exit_code == 4 and "reset its GPUs first" in " ".join(printed.stdout.split())
 
+    own = Parsed(client.get("/campaigns/accept-1").text)
+    assert own.one("#about").text.startswith("An acceptance judges nodes") and own.one(f'tr[data-node="{bad["node"]}"]')
+    assert "first time" in own.one(f'tr[data-node="{bad["node"]}"]').text, "as it was judged then"
+    assert "Decisions based on this campaign" not in own.text and "Headline metrics" not in own.text
+    (shown,) = client.get("/campaigns/accept-1.json").json()["deliveries"]
+    assert (shown["campaign_id"], len(shown["nodes"])) == ("accept-1", 4)
+    found = client.get("/jump/ids", params={"part": bad["node"]}).json()
+    assert [place["kind"] for place in found[:2]] == ["node", "node"] and found[0]["path"].startswith(f"/acceptance#{PROVIDER}-")
+    assert client.get(found[1]["path"]).status_code == 200 and "accept-2" in found[1]["path"]
+    for command in (["scorecard", "accept-1"], ["report", "accept-1"]):
+        refused = CliRunner().invoke(app, command)
+        assert refused.exit_code == 2 and "judges nodes, not providers" in refused.stderr, refused.output
+
     none = CliRunner().invoke(app, ["accept", "local-1core", "--last"])
     assert none.exit_code == 2 and "no acceptance of local-1core is recorded" in none.stderr
+
+
+def test_the_nodes_that_a_first_choice_did_not_get_accepted_are_named(client: TestClient) -> None:
+    with open_archive() as archive:
+        nodes = winner_nodes(archive, load(), PROVIDER)
+        assert winner_nodes(archive, load(), "local-1core") is None and winner_nodes(archive, load(), None) is None
+    assert nodes is not None and (nodes.campaign_id, nodes.send_back, len(nodes.reset_first), nodes.undecided) == ("accept-2", (), 1, ())
+    assert (
+        nodes.text.startswith(f"Nodes of {PROVIDER}, by its acceptance of ")
+        and f"reset first 1 of 4 nodes: {nodes.reset_first[0]}." in nodes.text
+    )
 
 
 def test_without_an_acceptance_nothing_is_accepted(tmp_path: Path) -> None:
