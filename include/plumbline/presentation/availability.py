@@ -126,7 +126,10 @@ def availability_summary(found: FleetMonth) -> str:
     """How many were down, the longest of them, and of how many nothing is known."""
     down = [one for one in found.providers if one.down_s]
     unknown = sum(one.down_s is None for one in found.providers)
-    said = f"{len(down)} of {format_count(len(found.providers), 'watched provider')} {'was' if len(down) == 1 else 'were'} down"
+    watched = format_count(len(found.providers), "watched provider")
+    if 0 < unknown == len(found.providers):
+        return f"No check of {watched} counts in this month: nothing is known."
+    said = f"{len(down)} of {watched} {'was' if 1 in (len(down), len(found.providers)) else 'were'} down"
     longest = f", {down[0].provider} longest: {_time(down[0].down_s or 0.0)}" if down else ""
     return f"{said}{longest}{f'; {unknown} without a check that counts' if unknown else ''}."
 

@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 
 ROOT = Path(__file__).parents[3]
 SCRIPTS = sorted((ROOT / "perf").glob("*.py"))
+SLOW_IMPORTS = {"fleet_celery", "fleet_kills", "training_loops"}
+"""Airflow, or transformers with PyTorch."""
 PARSING = [script for script in SCRIPTS if "argparse" in script.read_text(encoding="utf-8")]
 
 
@@ -41,7 +43,9 @@ def run(name: str, *words: str, monkeypatch: pytest.MonkeyPatch) -> tuple[object
     return status, out.getvalue(), err.getvalue()
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+@pytest.mark.parametrize(
+    "script", [pytest.param(each, id=each.stem, marks=pytest.mark.full if each.stem in SLOW_IMPORTS else ()) for each in SCRIPTS]
+)
 def test_a_script_imports_and_says_what_it_measures(script: Path) -> None:
     assert module(script.stem).__doc__
 
@@ -55,9 +59,8 @@ def test_a_script_parses_its_arguments(script: Path, monkeypatch: pytest.MonkeyP
 
 
 SMALLEST: dict[str, tuple[str, ...]] = {
-    "acceptance": ("--fleets", "20", "--noise", "normal"),
+    "acceptance": ("--fleets", "2", "--noise", "normal"),
     "serverless": ("--arrivals", "2000"),
-    "house_sentences": ("--count", "2"),
 }
 
 
@@ -67,10 +70,12 @@ def test_the_smallest_form_prints_a_table(name: str, monkeypatch: pytest.MonkeyP
     assert status in (None, 0, 1) and len(out.splitlines()) >= 2
 
 
-def test_the_counts_of_a_small_house(tmp_path: Path) -> None:
+def test_the_counts_and_sentences_of_a_small_house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "include" / "plumbline").mkdir(parents=True)
-    (tmp_path / "include" / "plumbline" / "one.py").write_text('"""One."""\n\nX = 1\n')
+    (tmp_path / "include" / "plumbline" / "one.py").write_text('"""One sentence of a module that says enough."""\n\nX = 1\n')
     assert printed(lambda: module("house_counts").main([tmp_path]))
+    status, out, _ = run("house_sentences", str(tmp_path), "--count", "1", monkeypatch=monkeypatch)
+    assert status in (None, 0) and out
 
 
 def test_prices_are_replayed_from_a_file() -> None:

@@ -92,7 +92,7 @@ def test_a_month_of_all_watched_providers_says_what_the_command_prints(
         and "213 of 216 checks answered" in page.one('[data-provider="simulated-2core"]').text
     )
     nothing = Parsed(client.get("/availability").text)
-    assert "1 without a check that counts" in nothing.one("#summary").text, "no check is not up"
+    assert nothing.one("#summary").text == "No check of 1 watched provider counts in this month: nothing is known.", "no check is not up"
     assert client.get("/availability?month=May").status_code == client.get("/availability?month=2099-01").status_code == 422
     assert ("page", "/availability") in {(place["kind"], place["path"]) for place in client.get("/jump").json()}
     assert page.one('nav[aria-label="pages beside this one"]').texts("a")[:2] == ["Promises", "Availability"]
