@@ -92,7 +92,7 @@ def compare_with_baselines(
     )
 
     slow = slow_nodes(readable_findings(archive.findings_of(provider, "reliability", unsettled=True)))
-    known = {key: dict(archive.series_campaigns(key, HISTORY_LENGTH)) for key in workloads}
+    known = {key: dict(archive.result_campaigns(key, HISTORY_LENGTH)) for key in workloads}
 
     def pair(series_key: str, workload: AnyWorkload) -> SeriesPair:
         baseline = [_elsewhere(archive, samples[series_key, campaign], slow) for campaign in accepted[series_key]]

@@ -156,7 +156,7 @@ def _of_providers(archive: Archive, old: str, new: str) -> _Sides:
     """Each provider's series with its campaign: the newest one of both providers, else its own newest."""
     series = [archive.series(provider=name) for name in (old, new)]
     source = {s.series_key: s.source for own in series for s in own}
-    usable = [{s.series_key: [c.campaign_id for c in archive.campaigns(s.series_key) if c.outcomes.usable] for s in own} for own in series]
+    usable = [{s.series_key: _usable(archive, s.series_key) for s in own} for own in series]
     chosen: _Sides = ({}, {})
     for own, other, campaign in zip(usable, reversed(usable), chosen, strict=True):
         there: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -167,6 +167,12 @@ def _of_providers(archive: Archive, old: str, new: str) -> _Sides:
             if newest:
                 campaign[series_key] = (newest[-1], source[series_key])
     return chosen
+
+
+def _usable(archive: Archive, series_key: str) -> list[str]:
+    """Campaigns with a usable trial, oldest first; acceptances, which measure single nodes, only where there is no other."""
+    usable = [c for c in archive.campaigns(series_key) if c.outcomes.usable]
+    return [c.campaign_id for c in usable if c.purpose != "acceptance"] or [c.campaign_id for c in usable]
 
 
 def _workload_of(series_key: str) -> tuple[str, str]:

@@ -155,6 +155,7 @@ class Archive:
     moved = reads(trial_rows.campaign_changes)
     is_empty = reads(trial_rows.is_empty)
     newest_campaign = reads(trial_rows.newest_campaign)
+    result_campaigns = reads(trial_rows.result_campaigns)
     latest_campaign = reads(trial_rows.latest_campaign)
     series_campaigns = reads(trial_rows.series_campaigns)
     trials = reads(trial_rows.trials)

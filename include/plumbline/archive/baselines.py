@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 from plumbline.archive import audit
 from plumbline.archive.records import BaselineView, Outcomes
 from plumbline.archive.repository import view_of
-from plumbline.archive.schema import Baseline, Series, SeriesCampaign, Trial
+from plumbline.archive.schema import Baseline, Campaign, Series, SeriesCampaign, Trial
 from plumbline.archive.trials import outcomes_by
 from plumbline.declarations import DriftRules
 
@@ -136,8 +136,10 @@ def join(session: Session, now: datetime, series_key: str, campaign_id: str, rul
 
 
 def _complete(session: Session, series_key: str, rules: DriftRules) -> Iterator[tuple[str, int]]:
-    """The series' complete campaigns with their usable trials, oldest first."""
+    """The series' complete campaigns with their usable trials, oldest first; no acceptance."""
     query = select(SeriesCampaign.campaign_id).where(SeriesCampaign.series_key == series_key)
+    # An acceptance measures single nodes, those that go back too.
+    query = query.join(Campaign, Campaign.campaign_id == SeriesCampaign.campaign_id).where(Campaign.purpose != "acceptance")
     for campaign_id in session.scalars(query.order_by(SeriesCampaign.planned_at, SeriesCampaign.campaign_id)).all():
         counts = _counts(session, series_key, campaign_id)
         complete = counts.usable >= rules.bootstrap_trials and counts.failed == counts.missing == 0

@@ -21,6 +21,7 @@ from plumbline.archive.engine import utc_now
 from plumbline.archive.repository import batches, insert_missing
 from plumbline.archive.schema import (
     Baseline,
+    Campaign,
     Correction,
     Decision,
     Evidence,
@@ -207,9 +208,11 @@ def citations(session: Session) -> Citations:
 
 
 def _cite_newest(session: Session, cited: Citations) -> None:
-    rows = session.execute(select(SeriesCampaign.series_key, SeriesCampaign.campaign_id).order_by(SeriesCampaign.planned_at))
-    for key, campaign_id in dict(rows.tuples().all()).items():  # the last one of a series wins
-        cited.series_campaigns[key, campaign_id] = "newest campaign"
+    query = select(SeriesCampaign.series_key, SeriesCampaign.campaign_id).order_by(SeriesCampaign.planned_at)
+    query = query.join(Campaign, Campaign.campaign_id == SeriesCampaign.campaign_id)
+    for condition in (Campaign.purpose == "acceptance", Campaign.purpose != "acceptance"):
+        for key, campaign_id in dict(session.execute(query.where(condition)).tuples().all()).items():  # the last one of a series wins
+            cited.series_campaigns[key, campaign_id] = "newest campaign"
 
 
 def _cite_finding(finding: Finding, known: set[str], cited: Citations) -> None:

@@ -201,11 +201,15 @@ def series_campaigns(
     return [(row.campaign_id, row.planned_at) for row in session.execute(newest)][::-1]
 
 
+def result_campaigns(session: Session, series_key: str, latest: int, between: Span = (None, None)) -> list[tuple[str, datetime]]:
+    """`series_campaigns` without acceptances, which measure single nodes; those where the series has no other campaign."""
+    without = series_campaigns(session, series_key, latest, between, purpose=NO_ACCEPTANCE)
+    return without or series_campaigns(session, series_key, latest, between)
+
+
 def latest_campaign(session: Session, series_key: str) -> str | None:
-    """The newest campaign in which the series took part, an acceptance only where there is no other; None if there is none."""
-    kinds: tuple[tuple[Purpose, ...] | None, ...] = (NO_ACCEPTANCE, None)
-    newest = (campaign for purpose in kinds for campaign, _ in series_campaigns(session, series_key, 1, purpose=purpose))
-    return next(newest, None)
+    """The newest of `result_campaigns`; None if there is none."""
+    return next((campaign for campaign, _ in result_campaigns(session, series_key, 1)), None)
 
 
 def outcomes_by(session: Session, key: InstrumentedAttribute[str], *which: ColumnElement[bool]) -> dict[str, Outcomes]:

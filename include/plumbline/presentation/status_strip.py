@@ -13,6 +13,7 @@ from plumbline.analysis.decisions.savings import Savings
 from plumbline.answers.active_runs import ActiveRun
 from plumbline.archive import FindingView
 from plumbline.declarations import Declarations
+from plumbline.declarations.purposes import is_monthly
 from plumbline.findings.compared import Compared
 from plumbline.launch.plan import next_slot
 from plumbline.metrics.formatting import format_count, format_name
@@ -102,8 +103,8 @@ def _progress(run: ActiveRun, now: datetime) -> str:
 
 
 def _campaign_tile(status: Mapping[tuple[str, str], SeriesStatus]) -> list[Tile]:
-    """How far the newest campaign is. An archive knows a trial once it is collected, so what is still to come is seen by its series."""
-    newest = max(status.values(), key=lambda series_status: (series_status.planned_at, series_status.campaign_id), default=None)
+    """How far the newest monthly campaign is, without one the newest. An archive knows a trial once it is collected, so what is still to come is seen by its series."""
+    newest = max(status.values(), key=lambda one: (is_monthly(one.campaign_id), one.planned_at, one.campaign_id), default=None)
     if newest is None:
         return []
     campaign_status = [series_status for series_status in status.values() if series_status.campaign_id == newest.campaign_id]

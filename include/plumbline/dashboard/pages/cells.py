@@ -31,7 +31,7 @@ def cell_history(archive: Archive, declared: Declarations, provider: str, worklo
     if not series:
         raise LookupError(f"{provider} never ran {workload}")
     current = archive.newest_by_place(series)[provider, workload].series
-    campaigns = dict(archive.series_campaigns(current.series_key, CAMPAIGNS))
+    campaigns = dict(archive.result_campaigns(current.series_key, CAMPAIGNS))
     known, points = _first_measured(archive, declared, current, list(campaigns))
     values: dict[str, list[float]] = {}
     for point in points:

@@ -123,7 +123,7 @@ def read_trend(
     between: Span = (None, None),
 ) -> Trend:
     """The newest `latest` campaigns of a series, of a span if asked."""
-    planned_times = dict(archive.series_campaigns(series.series_key, latest, between))
+    planned_times = dict(archive.result_campaigns(series.series_key, latest, between))
     accepted = archive.baseline_history(series.series_key)
     baseline = {b.campaign_id for b in accepted}
     campaigns = list(dict.fromkeys((*planned_times, *(b.campaign_id for b in accepted))))
