@@ -240,7 +240,7 @@ def test_entries_of_another_log_are_marked(archive: Archive, bundle: Path, tmp_p
             "INSERT INTO metrics VALUES (1, 'steady', 'peak_memory', 'value', 1, 'B', 1, 'lower_is_better', NULL, NULL)",
             "no document backs it",
         ),
-        ("INSERT INTO campaigns SELECT 'planted', reason, planned_at, recorded_at FROM campaigns", "campaign planted: no trial"),
+        ("INSERT INTO campaigns SELECT 'planted', reason, planned_at, recorded_at, purpose FROM campaigns", "campaign planted: no trial"),
         ("INSERT INTO environments SELECT 'planted', facts, recorded_at FROM environments", "environment planted: no trial"),
         ("INSERT INTO stages VALUES (1, 9, 'steady', 'forward', 0.1, 1)", "its rows of stages are not those of its document"),
     ],

@@ -35,11 +35,20 @@ def client(archive: Archive, tmp_path: Path) -> Iterator[TestClient]:
 
 def test_the_page_says_what_was_measured_and_how_it_ended(client: TestClient) -> None:
     text = client.get(CAMPAIGN).text
-    assert "Campaign: test" in text
+    assert "Campaign, monthly rerun: test" in text and "about" not in Parsed(text).values("main p", "id")
     assert Parsed(text).texts(".tally")[:2] == ["2 usable", "1 failed"]
     assert Parsed(text).texts(".value")[0] == "110 ms" and "100 … 120" in text
     assert ">2 of 3</a>" in text and text.count('href="/trials/') == 3
     assert client.get("/campaigns/2099-01").status_code == 404
+
+
+def test_a_campaign_on_demand_says_what_it_measured_and_why(archive: Archive, client: TestClient) -> None:
+    archive.record(document(trial(campaign="od-1").model_copy(update={"reason": "acceptance of a new driver"})), uri="file:///store")
+    page = Parsed(client.get("/campaigns/od-1").text)
+    assert "Campaign, on demand: acceptance of a new driver" in page.text and "What it measured" in page.texts("h2")
+    assert page.one("#about").text.startswith("It measured 1 workload (gpt-test) on 1 provider (lab-2core). It is no monthly rerun")
+    data = client.get("/campaigns/od-1.json").json()
+    assert (data["head"]["purpose"], data["purpose"], data["deliveries"]) == ("on_demand", "on demand", [])
 
 
 def test_a_series_without_a_usable_trial_says_why(archive: Archive, client: TestClient) -> None:
