@@ -107,14 +107,14 @@ def test_the_newest_campaign_is_a_monthly_one_and_an_acceptance_only_where_there
     """A rerun of one workload, or a measurement of each node, answers a question of its own."""
     later = iter(range(1, 9))
 
-    def record(campaign: str, reason: str = "test") -> None:
+    def record(campaign: str, placement: str = "any") -> None:
         planned = trial(campaign=campaign, planned_at=PLANNED + timedelta(days=next(later)))
-        archive.record(document(planned.model_copy(update={"reason": reason})), uri="file:///store")
+        archive.record(document(planned.model_copy(update={"placement": placement})), uri="file:///store")
 
-    record("accept-20251126", "acceptance of lab-2core")
+    record("accept-20251126", "each_node")
     assert archive.newest_campaign() == "accept-20251126"
     record("rerun-20251127")
-    record("accept-20251128", "acceptance of lab-2core")
+    record("accept-20251128", "each_node")
     assert archive.newest_campaign() == "rerun-20251127"
     record("2025-12")
     record("rerun-20251202")
