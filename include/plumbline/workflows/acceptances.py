@@ -21,7 +21,7 @@ def accepted_providers(archive: Archive) -> list[str]:
 def accepted_nodes(archive: Archive) -> list[tuple[str, str, str]]:
     """(provider, node, trial) of every node in its provider's newest acceptance, without judging it."""
     newest = {heads[0].campaign_id: provider for provider, heads in archive.acceptances().items()}
-    found = {}
+    found: dict[tuple[str, str], str] = {}
     for view, held in archive.held_in(list(newest)):
         if held is not None and held.trial.placement == "each_node":
             found |= {(view.provider, node): view.trial_id for node in held.trial.on_nodes if len(held.trial.on_nodes) == 1}
