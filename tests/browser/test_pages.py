@@ -61,7 +61,17 @@ def test_axe_finds_no_serious_violation(address: str, chromium: Browser, scheme:
     context = chromium.new_context(color_scheme=scheme, bypass_csp=True, viewport={"width": 1440, "height": 900})
     page = context.new_page()
     found = {}
-    for path in (*PAGES, "/?view=cost", "/?view=drift", "/decisions", "/decisions/platform/training", "/findings", "/changes", "/prices"):
+    for path in (
+        *PAGES,
+        "/?view=cost",
+        "/?view=drift",
+        "/decisions",
+        "/decisions/platform/training",
+        "/findings",
+        "/changes",
+        "/prices",
+        "/invoices",
+    ):
         page.goto(address + path, wait_until="load")
         drawn(page)
         violations = Axe().run(page).response["violations"]

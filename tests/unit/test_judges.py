@@ -19,7 +19,6 @@ from tests.data.plain_rows import plain_row
 
 import plumbline
 from plumbline.analysis.availability import availability, find_outages
-from plumbline.analysis.cost.invoice import Difference, Uncompared
 from plumbline.analysis.decisions.decision import Decision, Gate, Ranked
 from plumbline.analysis.drift.comparison import MetricComparison
 from plumbline.analysis.drift.pooled import SeriesShift, pooled_effect
@@ -39,6 +38,7 @@ from plumbline.judgement import JUDGES, Judged, Judgement, is_measured, not_show
 from plumbline.launch.doctor_check import failed, judge_checks, ok, skipped, unknown
 from plumbline.metrics.proportions import wilson_interval
 from plumbline.results.availability_check import AvailabilityCheck
+from plumbline.results.compared_invoice import Difference, Uncompared
 from plumbline.words.acceptance import judge_delivery
 from plumbline.words.causes import judge_effect
 from plumbline.words.criteria import judge_criterion
@@ -353,8 +353,8 @@ def test_each_kind_of_judged_thing_is_returned_by_a_judge() -> None:
         and any(getattr(part, "name", getattr(getattr(part, "target", None), "id", "")) == "judgement" for part in each.body)
     }
     shown = {name for tried in TRIED.values() for make in (*tried.gaps.values(), tried.met) if make for name in _judged_types(make())}
-    # The workflow's record carries the judgement of `judge_invoice`, the page's view that of `judge_delivery`.
-    assert judged - shown == {"InvoiceResult", "DeliveryView"}
+    # The workflow's record and the page's view carry the judgement of `judge_invoice`, another view that of `judge_delivery`.
+    assert judged - shown == {"InvoiceResult", "InvoiceView", "DeliveryView"}
 
 
 @given(st.lists(st.one_of(st.none(), st.just(0.0), st.just(math.nan)), max_size=5), st.integers(0, 5))

@@ -15,6 +15,7 @@ from plumbline.archive import availability_checks as check_rows
 from plumbline.archive import baselines, happened, pages, published, recording, retention, trends, verification
 from plumbline.archive import findings as finding_rows
 from plumbline.archive import identifiers as identifier_rows
+from plumbline.archive import invoices as invoice_rows
 from plumbline.archive import operations as operation_rows
 from plumbline.archive import prices as price_rows
 from plumbline.archive import quarantine as quarantine_rows
@@ -220,6 +221,8 @@ class Archive:
     operations = reads(operation_rows.operations)
     operations_logged = reads(operation_rows.operations_logged)
     operations_history = reads(operation_rows.operations_history)
+    save_compared_invoice = writes(invoice_rows.save_compared_invoice)
+    compared_invoices = reads(invoice_rows.compared_invoices)
     # `add_audit` logs a decision that changes nothing in the archive, such as keeping a baseline.
     audit = reads(audit_log.entries)
     newest_reviews = reads(audit_log.newest_reviews)

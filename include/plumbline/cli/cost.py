@@ -1,7 +1,8 @@
-"""`plumbline cost trial|campaign|month|commitments|reconcile`: bills, line by line, sums by month, reserved hours and invoices."""
+"""`plumbline cost trial|campaign|month|commitments|reconcile|invoices`: bills, line by line, sums by month, reserved hours and invoices."""
 
 from __future__ import annotations
 
+import getpass
 import sys
 from collections.abc import Sequence
 from datetime import datetime, time, timezone
@@ -20,7 +21,7 @@ from plumbline.analysis.prices.book import OTHER_GPUS_TEXT, share_of
 from plumbline.answers.campaign_bill import campaign_bill
 from plumbline.answers.commitments import contract_commitments
 from plumbline.answers.spend import Spend, spend
-from plumbline.cli.declared import Campaign, as_day
+from plumbline.cli.declared import Campaign, as_day, load_declared
 from plumbline.cli.exit_status import DRIFTED, NOT_SHOWN
 from plumbline.cli.output import TONES, Json, clear_errors, completed, emit, fail, fields_of, marked, out, read_archive, table
 from plumbline.cli.tables import TOP, print_table
@@ -31,11 +32,12 @@ from plumbline.metrics.names import names_by_text
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.presentation.commitments import commitment_table
 from plumbline.presentation.costs import share_note
+from plumbline.presentation.invoices import COLUMNS, COMPARE, difference_cells, invoice_cells, invoice_list
 from plumbline.presentation.spend import NOTE, spend_cells, spend_csv, spend_headings, spend_tiles
 from plumbline.results import InvalidResult
 from plumbline.words.commitments import commitment_data
 from plumbline.words.costs import cost_data, formula_text, reason_text
-from plumbline.workflows.compare_invoice import compare_invoice, open_invoice_findings
+from plumbline.workflows.compare_invoice import compare_invoice, record_invoice
 from plumbline.workflows.report import newest_campaign
 
 
@@ -251,7 +253,7 @@ def reconcile(
         list[str] | None, typer.Option("--provider", help="a declared provider; again for more; every one if left out")
     ] = None,
     slack: Annotated[str, typer.Option("--slack", help="how much longer than it is held an instance may be billed a trial")] = "15min",
-    record: Annotated[bool, typer.Option("--record", help="open a finding for each difference")] = False,
+    record: Annotated[bool, typer.Option("--record", help="keep the comparison, and open a finding for each difference")] = False,
     as_json: Json = False,
 ) -> None:
     """Compare an invoice with the hours that trials held and the accepted prices. Exit 4 with differences, 6 if no line or not the whole sum was compared."""
@@ -260,7 +262,7 @@ def reconcile(
         if unknown := [name for name in names if name not in declared.providers]:
             fail(unknown_name("provider", unknown[0], declared.providers))
         found = compare_invoice(archive, declared, invoice, names, parse(slack, SECONDS, "--slack: a duration", "15min") / 3600)
-        opened = open_invoice_findings(archive, declared, invoice.name, found) if record else ()
+        opened = record_invoice(archive, declared, invoice.name, found, names, getpass.getuser()) if record else ()
 
     def show() -> None:
         shown = table(
@@ -275,3 +277,32 @@ def reconcile(
     emit(as_json, {**found._asdict(), "opened": opened}, show)
     if found.judgement.verdict != "met":
         raise typer.Exit(DRIFTED if found.judgement.verdict == "broken" else NOT_SHOWN)
+
+
+@cost.command()
+def invoices(as_json: Json = False) -> None:
+    """Invoices whose comparison was kept (`reconcile --record`): what differs most first, what is not shown, what agrees."""
+    with read_archive(listing=True, as_json=as_json) as archive:
+        found = invoice_list(archive, load_declared())
+
+    def show() -> None:
+        if not found.invoices:
+            out.print(f"no comparison of an invoice is kept; {COMPARE} compares one and keeps the result")
+            return
+        shown = table(
+            "Compared invoices", "invoice", "period", "result", *(c.lower() for c in COLUMNS), right=tuple(c.lower() for c in COLUMNS)
+        )
+        for view in found.invoices:
+            shown.add_row(view.file, view.period, Text(view.state, TONES[view.judgement.tone]), *invoice_cells(view))
+        out.print(shown)
+        for view in found.invoices:
+            out.print(f"{view.file}: {view.judgement.text}", style=TONES[view.judgement.tone], markup=False)
+            for line in view.differences:
+                kind, provider, _, lines, detail = difference_cells(line)
+                finding = f"; finding {line.finding_id} {line.state}" if line.finding_id else ""
+                out.print(f"  {kind}, {provider}: {line.text}; {lines}; {detail}{finding}", style="dim")
+        out.print(f"{found.summary}.")
+        if found.without:
+            out.print(f"no invoice that was compared bills {', '.join(found.without)}", style="dim")
+
+    emit(as_json, found, show)

@@ -47,7 +47,8 @@ EXAMPLES = {
     "cost campaign": Example("cost campaign --purchase spot", "plumbline cost month: what a month comes to"),
     "cost month": Example("cost month --month 2026-11", "plumbline cost reconcile INVOICE: against the bill"),
     "cost commitments": Example("cost commitments", "plumbline cost break-even PROVIDER WORKLOAD: is it worth renewing"),
-    "cost reconcile": Example("cost reconcile invoice-2026-11.csv", "plumbline findings: a difference is one"),
+    "cost reconcile": Example("cost reconcile invoice-2026-11.csv --record", "plumbline cost invoices: each that was compared"),
+    "cost invoices": Example("cost invoices", "plumbline findings show FINDING: what a difference opened"),
     "cost scenarios": Example(
         "cost scenarios local-2core gpt-tiny-cpu", "plumbline cost tornado PROVIDER WORKLOAD: what moves the result most"
     ),

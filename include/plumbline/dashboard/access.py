@@ -14,6 +14,7 @@ from fastapi import Depends, HTTPException, Request
 from fastapi.params import Depends as Dependency
 
 from plumbline.archive import Archive, FindingView
+from plumbline.archive.invoices import INVOICE_COMPARED
 from plumbline.archive.prices import priced_by
 from plumbline.archive.records import AuditView
 from plumbline.archive.repository import Slice
@@ -59,12 +60,12 @@ def without_costs(declared: Declarations) -> Declarations:
 
 
 class ArchiveWithoutCosts(Archive):
-    """An archive without prices, decisions (they rest on prices), findings about either, and amounts in the texts of other findings."""
+    """An archive without prices, invoices, decisions (they rest on prices), findings about either, and amounts in the texts of other findings."""
 
     def _no_rows(self, *args: Any, **kwargs: Any) -> Any:
         return []
 
-    prices = price_readings = newest_readings = decisions = newest_decisions = price_steps = moved_choices = _no_rows
+    prices = price_readings = newest_readings = decisions = newest_decisions = price_steps = moved_choices = compared_invoices = _no_rows
 
     def decisions_page(self, *args: Any, **kwargs: Any) -> Slice[DecisionView]:
         return Slice((), None)
@@ -73,12 +74,12 @@ class ArchiveWithoutCosts(Archive):
         return without_money(provider)
 
     def audit(self, *args: Any, **kwargs: Any) -> list[AuditView]:
-        return [
-            dataclasses.replace(e, why=without_amounts(e.why), detail=without_amounts(e.detail)) for e in super().audit(*args, **kwargs)
-        ]
+        shown = (entry for entry in super().audit(*args, **kwargs) if entry.what != INVOICE_COMPARED)
+        return [dataclasses.replace(e, why=without_amounts(e.why), detail=without_amounts(e.detail)) for e in shown]
 
     def audit_between(self, *args: Any, **kwargs: Any) -> list[AuditView]:
-        shown = (e for e in super().audit_between(*args, **kwargs) if priced_by(e.subject) is None)
+        entries = super().audit_between(*args, **kwargs)
+        shown = (e for e in entries if priced_by(e.subject) is None and e.what != INVOICE_COMPARED)
         return [dataclasses.replace(e, why=without_amounts(e.why), detail=without_amounts(e.detail)) for e in shown]
 
     def findings_by_id(self, *args: Any, **kwargs: Any) -> list[FindingView]:

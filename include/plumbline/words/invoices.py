@@ -1,12 +1,12 @@
-"""The judgement on an invoice, in words."""
+"""An invoice in words: the judgement, and what it has more or less than expected."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plumbline.analysis.cost.invoice import Difference, Uncompared
 from plumbline.judgement import Judgement, broken, judges, met, not_shown
 from plumbline.metrics.formatting import format_count, shorten
+from plumbline.results.compared_invoice import ComparedInvoice, Difference, Uncompared
 
 
 @judges("invoice")
@@ -24,3 +24,15 @@ def judge_invoice(lines: int, matched: int, differences: Sequence[Difference], u
     if any(each.cost for each in uncompared):
         return not_shown(f"{seen}, which agree", f"not compared: {largest}", "a declared price of what these lines are for")
     return met(f"{seen}, which agree" + (f"; not compared, without cost: {largest}" if uncompared else ""))
+
+
+def invoice_judgement(invoice: ComparedInvoice) -> Judgement:
+    """Of a stored comparison, the same as on the day it was made."""
+    return judge_invoice(invoice.lines, invoice.matched, invoice.differences, invoice.uncompared)
+
+
+def difference_text(difference: Difference) -> str:
+    """How much more or less the invoice has, such as `248.00 USD more than expected`."""
+    if not difference.cost:
+        return "no amount of its own"
+    return f"{abs(difference.cost):,.2f} {difference.currency} {'more' if difference.cost > 0 else 'less'} than expected"

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import NamedTuple
 
-from plumbline.analysis.cost.invoice import (
-    GPU_HOURS,
-    HOURS,
-    Difference,
-    InvoiceComparison,
-    InvoiceLine,
-    Uncompared,
-    repeated_lines,
-)
+from plumbline.analysis.cost.invoice import GPU_HOURS, HOURS, InvoiceComparison, InvoiceLine, repeated_lines
 from plumbline.analysis.prices.book import all_with_effective_prices
 from plumbline.answers.held_spans import held_spans
 from plumbline.archive import Archive
@@ -25,6 +17,7 @@ from plumbline.findings import Reconciliation
 from plumbline.findings.types.invoice_difference import invoice_finding
 from plumbline.judgement import Judgement
 from plumbline.price_sources.csv_history import HistoryError, rows_of
+from plumbline.results.compared_invoice import ComparedInvoice, ComparedSum, Difference, Uncompared, largest
 from plumbline.whole_file import sha256_file
 from plumbline.words.invoices import judge_invoice
 from plumbline.workflows.findings import apply
@@ -35,10 +28,13 @@ _CATEGORIES = ("Usage", "Purchase", "Tax", "Credit", "Adjustment")
 
 
 class InvoiceResult(NamedTuple):
-    """`matched`: lines that name a declared instance type and are billed by the hour, of all `lines`. `sha256`: of the file."""
+    """`matched`: lines that name a declared instance type and are billed by the hour, of all `lines`; `compared`: their sums. `sha256`: of the file.
+    `days`: those that its lines cover, the second excluded."""
 
     lines: int
     matched: int
+    days: tuple[date, date] | None
+    compared: tuple[ComparedSum, ...]
     differences: tuple[Difference, ...]
     uncompared: tuple[Uncompared, ...]
     judgement: Judgement
@@ -91,17 +87,43 @@ def compare_invoice(archive: Archive, declared: Declarations, path: Path, names:
     held = [] if found.days is None else [span for name in names for span in held_spans(archive, name, found.days[0])]
     differences, uncompared = found.differences(held), found.uncompared
     judgement = judge_invoice(found.lines, found.matched, differences, uncompared)
-    return InvoiceResult(found.lines, found.matched, differences, uncompared, judgement, sha256_file(path))
+    return InvoiceResult(found.lines, found.matched, found.days, found.compared, differences, uncompared, judgement, sha256_file(path))
 
 
-def open_invoice_findings(archive: Archive, declared: Declarations, invoice: str, found: InvoiceResult) -> tuple[str, ...]:
-    """Open a finding for each difference of the invoice, once; the ids of new ones. What is of no provider is of this installation.
+def record_invoice(
+    archive: Archive, declared: Declarations, invoice: str, found: InvoiceResult, asked: Collection[str] = (), by: str = "invoice"
+) -> tuple[str, ...]:
+    """Store the comparison, and open a finding for each difference, once; the ids of new ones. What is of no provider is of this installation.
 
-    `invoice`: the file's name. Next month's file may have the same one, so findings are known by its content."""
-    findings = []
-    # A bill that names no declared provider may be of any: that it does not bill a provider's trials is no finding about that one.
-    for each in (d for d in found.differences if found.matched or d.kind != "trials_not_billed"):
-        provider = declared.providers.get(each.provider)
-        simulated = provider is not None and provider.simulated
-        findings.append(invoice_finding(each, invoice, found.sha256, datetime.now(timezone.utc).date(), simulated))
-    return apply(archive, Reconciliation(opened=tuple(findings)), by="invoice", seen_in=invoice)
+    `invoice`: the file's name. Next month's file may have the same one, so findings are known by its content. `asked`: the providers that
+    were compared, all if empty."""
+    today = datetime.now(timezone.utc).date()
+    simulated = {name for name, provider in declared.providers.items() if provider.simulated}
+    findings = [
+        # A bill that names no declared provider may be of any: that it does not bill a provider's trials is no finding about that one.
+        invoice_finding(each, invoice, found.sha256, today, each.provider in simulated)
+        if found.matched or each.kind != "trials_not_billed"
+        else None
+        for each in found.differences
+    ]
+    opened = apply(archive, Reconciliation(opened=tuple(each for each in findings if each is not None)), by="invoice", seen_in=invoice)
+    first, after = found.days or (None, None)
+    billed = {each.provider for each in found.compared}
+    archive.save_compared_invoice(
+        ComparedInvoice(
+            file=invoice,
+            sha256=found.sha256,
+            asked=tuple(sorted(asked)),
+            first=first,
+            after=after,
+            lines=found.lines,
+            matched=found.matched,
+            compared=found.compared,
+            differences=found.differences,
+            uncompared=largest(found.uncompared),
+            findings=tuple("" if each is None else each.finding_id for each in findings),
+            simulated=bool(billed) and billed <= simulated,
+        ),
+        by=by,
+    )
+    return opened

@@ -1,6 +1,6 @@
-"""The stored shape of a decision and of a finding: a changed one fails here first, and what archives hold already is still read.
+"""The stored shape of a decision, a finding and a compared invoice: a changed one fails here first, and what archives hold already is still read.
 
-tests/data/golden/decision.json and finding.json were stored by this version's code; a new field is added to them on purpose, with its default
+tests/data/golden/decision.json, finding.json and compared_invoice.json were stored by this version's code; a new field is added to them on purpose, with its default
 in the class, so that rows without it are read too.
 """
 
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.unit.alerts.test_message import FINDING
 from plumbline.analysis.decisions.decision_record import read_decision
 from plumbline.answers.current_results import decide_teams
 from plumbline.archive import DecisionView, open_archive
+from plumbline.results.compared_invoice import ComparedInvoice, ComparedSum, Difference, Uncompared
 from plumbline.results.finding import CauseEvidence, ChoiceMove, EndingHours, Finding, PriceMove, PromisedCredit
 from plumbline.words.decision_record import decision_detail, decision_document
 
@@ -86,3 +88,22 @@ def test_a_finding_is_stored_in_the_golden_shape_and_read_without_loss() -> None
     assert json.loads(json.dumps(finding.to_dict())) == golden("finding.json")
     assert Finding.of(golden("finding.json")) == finding
     assert asdict(Finding.of({**golden("finding.json"), "of a newer version": 1})) == asdict(finding)
+
+
+def test_a_compared_invoice_is_stored_in_the_golden_shape_and_read_without_loss() -> None:
+    difference = Difference("duplicate", "aurora", Decimal("90.00"), 4, "1 h of i-7 again", currency="EUR")
+    invoice = ComparedInvoice(
+        file="november.csv",
+        sha256="9f2c",
+        asked=("aurora",),
+        first=date(2026, 11, 1),
+        after=date(2026, 12, 1),
+        lines=9,
+        matched=4,
+        compared=(ComparedSum("aurora", "EUR", 4, Decimal("360.00")),),
+        differences=(difference,),
+        uncompared=(Uncompared("Storage", "EUR", 5, Decimal("3.10")),),
+        findings=("0499e17b875f",),
+    )
+    assert json.loads(json.dumps(invoice.to_dict())) == golden("compared_invoice.json")
+    assert ComparedInvoice.of({**golden("compared_invoice.json"), "of a newer version": 1}) == invoice

@@ -19,7 +19,7 @@ from plumbline.declarations import Declarations, load
 from plumbline.judgement import met
 from plumbline.price_sources.csv_history import HistoryError
 from plumbline.results import Event
-from plumbline.workflows.compare_invoice import COLUMNS, InvoiceResult, compare_invoice, open_invoice_findings
+from plumbline.workflows.compare_invoice import COLUMNS, InvoiceResult, compare_invoice, record_invoice
 
 PLACE = provider(prices=[{"purchase": "on_demand", "price": "90 USD/h", "since": "2026-01-01", "source": "contract 7"}])
 FIRST = datetime(2026, 11, 2, 2, tzinfo=timezone.utc)
@@ -124,16 +124,16 @@ def test_five_planted_differences_are_five_findings(used: Archive, tmp_path: Pat
     assert {each.kind: each.line for each in found.differences} == {
         "price": 3, "duplicate": 5, "tax": 9, "hours_without_trial": 8, "trials_not_billed": None,
     }  # fmt: skip
-    opened = open_invoice_findings(used, places(), "invoice.csv", found)
+    opened = record_invoice(used, places(), "invoice.csv", found)
     assert len(opened) == 5 == len(used.findings_of(PLACE.name, "price", unsettled=True)) + 1  # the tax is of no provider
-    assert open_invoice_findings(used, places(), "invoice.csv", found) == ()
+    assert record_invoice(used, places(), "invoice.csv", found) == ()
 
 
 def test_next_months_file_of_the_same_name_opens_its_own_findings(used: Archive, tmp_path: Path) -> None:
     def opened(day: int) -> tuple[str, ...]:
         found = reconciled(used, tmp_path, [usage(day), usage(day, **STORAGE)])
         assert [each.kind for each in found.differences] == ["hours_without_trial"]
-        return open_invoice_findings(used, places(), "invoice.csv", found)
+        return record_invoice(used, places(), "invoice.csv", found)
 
     november, december = opened(9), opened(39)
     assert len(november) == len(december) == 1 and november != december

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import NamedTuple
@@ -14,6 +14,7 @@ import numpy as np
 from plumbline.analysis.prices.book import quote
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.rates import Purchase
+from plumbline.results.compared_invoice import OTHERS, ComparedSum, Difference, Uncompared
 
 _NAMING = ("SkuId", "SkuMeter", "ResourceId", "ResourceName", "ResourceType", "ServiceName", "ChargeDescription")
 """Columns that may name an instance type."""
@@ -49,15 +50,6 @@ def repeated_lines(lines: Iterable[InvoiceLine]) -> frozenset[int]:
     return frozenset(values[counts > 1].tolist())
 
 
-class Uncompared(NamedTuple):
-    """Lines of one name in the file's own words that no declared price was compared with, and their sum."""
-
-    name: str
-    currency: str
-    lines: int
-    cost: Decimal
-
-
 class HeldSpan(NamedTuple):
     """Instance-hours that a trial held between two moments."""
 
@@ -74,19 +66,6 @@ class HeldSpan(NamedTuple):
         return self.hours * max(0.0, inside) / max((self.end - self.start).total_seconds(), 1e-9)
 
 
-@dataclass(frozen=True)
-class Difference:
-    """`kind`: price, hours_without_trial, trials_not_billed, duplicate, currency, tax, credit, adjustment, region. `cost`: what the invoice has more
-    than expected, of all `count`. `line`: the first, None of what has no line; `detail` is about it."""
-
-    kind: str
-    provider: str
-    cost: Decimal
-    line: int | None
-    detail: str
-    count: int = 1
-
-
 class InvoiceComparison:
     """`providers`: at effective prices. `repeated`: of `repeated_lines`. `slack_h`: hours a trial that an instance may be billed longer than it was held."""
 
@@ -97,7 +76,8 @@ class InvoiceComparison:
         self._slack_h, self._repeated = slack_h, repeated
         self._named = [(re.compile(rf"(?<![\w.-]){re.escape(p.instance_type)}(?![\w.-])", re.IGNORECASE), p) for p in providers]
         self._seen: set[int] = set()
-        self._differences: dict[tuple[str, str], Difference] = {}
+        self._differences: dict[tuple[str, str, str], Difference] = {}
+        self._compared: dict[tuple[str, str], tuple[int, Decimal]] = {}
         self._billed: dict[tuple[str, date, date], tuple[float, Decimal, int]] = {}
 
     @property
@@ -111,6 +91,11 @@ class InvoiceComparison:
         found = (Uncompared(name, currency, *sums) for (name, currency), sums in self._uncompared.items())
         return tuple(sorted(found, key=lambda each: (-abs(each.cost), each.name)))
 
+    @property
+    def compared(self) -> tuple[ComparedSum, ...]:
+        """By provider and currency."""
+        return tuple(ComparedSum(*key, *sums) for key, sums in sorted(self._compared.items()))
+
     def add(self, line: InvoiceLine) -> None:
         """Take one line."""
         row, provider, currency = line.row, self._provider(line.row), line.row["BillingCurrency"]
@@ -119,36 +104,40 @@ class InvoiceComparison:
         self._first, self._after = min(self._first, first), max(self._after, after)
         name = "" if provider is None else provider.name
         if row["ChargeCategory"] in ("Tax", "Credit", "Adjustment"):
-            self._differ(row["ChargeCategory"].lower(), name, line.cost, line.number, f"{line.cost:,.2f} {currency} beside the prices")
+            self._differ(
+                row["ChargeCategory"].lower(), name, line.cost, line.number, f"{line.cost:,.2f} {currency} beside the prices", currency
+            )
         if provider is None or line.hours is None:
             words = next((text for column in _WORDS if (text := row.get(column, ""))), "without a name")[:80]
-            key = (
-                (words, currency) if (words, currency) in self._uncompared or len(self._uncompared) < _KINDS_KEPT else ("others", currency)
-            )
+            key = (words, currency) if (words, currency) in self._uncompared or len(self._uncompared) < _KINDS_KEPT else (OTHERS, currency)
             count, cost = self._uncompared.get(key, (0, Decimal()))
             self._uncompared[key] = count + 1, cost + line.cost
             return
         self.matched += 1
+        count, cost = self._compared.get((name, currency), (0, Decimal()))
+        self._compared[name, currency] = count + 1, cost + line.cost
         if line.identity in self._seen:
-            self._differ("duplicate", name, line.cost, line.number, f"{line.hours:f} h of {row['ResourceId']} again")
+            self._differ("duplicate", name, line.cost, line.number, f"{line.hours:f} h of {row['ResourceId']} again", currency)
             return
         self._seen |= self._repeated & {line.identity}
         hours = line.hours / (provider.accelerator.count if row["PricingUnit"].lower() in GPU_HOURS else 1)
-        days = name, first, after
-        before = self._billed.get(days, (0.0, Decimal(), line.number))
-        self._billed[days] = before[0] + float(hours), before[1] + line.cost, before[2]
         if row["RegionId"] not in ("", provider.region, provider.zone):
-            self._differ("region", name, Decimal(), line.number, f"billed in {row['RegionId']}, declared {provider.region}")
+            self._differ("region", name, Decimal(), line.number, f"billed in {row['RegionId']}, declared {provider.region}", currency)
         quoted = quote(provider, line.start.date(), _PURCHASES.get(row.get("PricingCategory", ""), "on_demand"))
         due = Decimal() if quoted.basis is None else Decimal(repr(quoted.basis.usd_per_hour)) * hours
+        expected = line.cost
         if currency != "USD":
-            self._differ("currency", name, Decimal(), line.number, f"billed in {currency}, prices are in USD")
+            self._differ("currency", name, Decimal(), line.number, f"billed in {currency}, prices are in USD", currency)
         elif abs(line.cost - due) > max(_CENT, due / 1000):
             words = f"{line.cost:.2f} USD for {hours:.6g} h; accepted: {quoted.basis or quoted.reason}"
             self._differ("price", name, line.cost - due, line.number, words)
+            expected = due  # what is over is in the price, and not once more in hours without a trial
+        days = name, first, after
+        before = self._billed.get(days, (0.0, Decimal(), line.number))
+        self._billed[days] = before[0] + float(hours), before[1] + expected, before[2]
 
     def differences(self, held: Iterable[HeldSpan]) -> tuple[Difference, ...]:
-        """All of them, one a kind and provider. `held`: the spans that touch the invoice's days."""
+        """All of them, one a kind, provider and currency. `held`: the spans that touch the invoice's days."""
         spans = list(held)
         # Of a bill with nothing compared any provider may be meant; else it is of those that it names.
         for name, first, after, billed, cost, line in self._periods(set() if self.matched else {s.provider for s in spans}):
@@ -156,7 +145,9 @@ class InvoiceComparison:
             used_h = sum(used for _, used in inside)
             words = f"{first} until {after}: {billed:.6g} h billed, {used_h:.6g} h held"
             if billed - used_h > self._slack_h * len(inside) + 1e-6:
-                self._differ("hours_without_trial", name, cost * Decimal((billed - used_h) / billed), line, words)
+                currencies = [each.currency for each in self.compared if each.provider == name]
+                more = cost * Decimal((billed - used_h) / billed) if len(currencies) == 1 else Decimal()  # of several there is no sum
+                self._differ("hours_without_trial", name, more, line, words, currencies[0])
             elif used_h - billed > _MINUTE_H * len(inside):
                 trials = ", ".join(trial for trial, _ in inside[:5])
                 self._differ("trials_not_billed", name, Decimal(), None, f"{words} by {trials}")
@@ -185,7 +176,8 @@ class InvoiceComparison:
         named = [provider for pattern, provider in self._named if pattern.search(text)]
         return next((p for p in named if row["RegionId"] in (p.region, p.zone)), named[0] if named else None)
 
-    def _differ(self, kind: str, provider: str, cost: Decimal, line: int | None, detail: str) -> None:
-        known = self._differences.get((kind, provider))
-        new = Difference(kind, provider, cost, line, detail)
-        self._differences[kind, provider] = replace(known, cost=known.cost + cost, count=known.count + 1) if known else new
+    def _differ(self, kind: str, provider: str, cost: Decimal, line: int | None, detail: str, currency: str = "USD") -> None:
+        known = self._differences.get((kind, provider, currency))
+        new = Difference(kind, provider, cost, line, detail, currency=currency)
+        found = replace(known, cost=known.cost + cost, count=known.count + 1) if known else new
+        self._differences[kind, provider, currency] = found

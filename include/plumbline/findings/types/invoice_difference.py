@@ -11,9 +11,10 @@ from plumbline.findings.types.installation import INSTALLATION
 from plumbline.findings.types.price_change import AboutMoney
 from plumbline.metrics.formatting import format_name
 from plumbline.results.finding import Finding
+from plumbline.words.invoices import difference_text
 
 if TYPE_CHECKING:
-    from plumbline.analysis.cost.invoice import Difference
+    from plumbline.results.compared_invoice import Difference
 
 
 @register
@@ -36,11 +37,11 @@ class InvoiceDifference(AboutMoney):
 def invoice_finding(difference: Difference, invoice: str, content: str, on: date, simulated: bool) -> Finding:
     """`invoice`: the file's name; `content`: its SHA-256, since next month's file may have the same name. What is of no provider is of this installation."""
     d = difference
-    amount = f"{abs(d.cost):,.2f} {'less' if d.cost < 0 else 'more'} than expected"
+    amount = difference_text(d)
     return provider_finding(
         d.provider or INSTALLATION,
         "price",
-        f"{InvoiceDifference.subject}{d.kind}",
+        f"{InvoiceDifference.subject}{d.kind}{'' if d.currency == 'USD' else f' {d.currency}'}",
         began=content,
         since=str(on),
         severity="warn",

@@ -46,7 +46,11 @@ def measure(trial: Trial, workdir: Path, progress: Progress, monitor: Contention
         record = _run(trial, workload, workdir, progress, monitor)
     except TrialFailed as failure:
         if (refuted := _refuted(workload, workdir, failure)) is not None:
-            refuted.metrics += [metric_row("command_time", time.monotonic() - started_s, 1), *monitor.gpu_rows(), *monitor.gpus.memory_rows()]
+            refuted.metrics += [
+                metric_row("command_time", time.monotonic() - started_s, 1),
+                *monitor.gpu_rows(),
+                *monitor.gpus.memory_rows(),
+            ]
             return refuted
         raise TrialFailed(failure.failure_class, failure.detail, _measurement(workload, workdir)) from failure
     except InvalidTopology as error:
