@@ -25,7 +25,7 @@ from plumbline.presentation.html.report import write_report
 from plumbline.results.finding import DECISION_CHANGE_PREFIX, Finding, PriceMove
 
 ACCEPTED, DECLARED, BUDGET, SAID = "77.7713", "66.6617", "5,551.90", "44.4479"
-PAGES_OF_MONEY = {"/prices", "/prices/{provider}", "/spend", "/invoices", "/decisions", "/decisions/{team}/{kind}"}
+PAGES_OF_MONEY = {"/prices", "/prices/{provider}", "/spend", "/invoices", "/owning", "/decisions", "/decisions/{team}/{kind}"}
 OF_MONEY = {
     *PAGES_OF_MONEY,
     *(f"{path}.json" for path in PAGES_OF_MONEY),

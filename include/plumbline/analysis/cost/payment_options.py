@@ -68,13 +68,24 @@ class PaymentOptions:
 
 def cheapest_spans(options: Iterable[PaymentOption], capacity: float) -> tuple[tuple[str, float, float], ...]:
     """The cheapest option by utilisation of the capacity, in steps of a thousandth; of equal ones the first."""
-    each = [o._replace(cost=replace(o.cost, always_on=0)) if o.name == "rent" and isinstance(o.cost, SelfHosted) else o for o in options]
+    each = _by_use(options)
     spans: list[tuple[str, float, float]] = []
     for step in range(1, _STEPS + 1):
         name = min(each, key=lambda o: o.monthly(step / _STEPS * capacity, 1.0)).name
         low = spans.pop()[1] if spans and spans[-1][0] == name else (step - 1) / _STEPS
         spans.append((name, low, step / _STEPS))
     return tuple(spans)
+
+
+def costs_by_utilisation(ways: PaymentOptions, shares: Iterable[float]) -> tuple[tuple[float, ...], ...]:
+    """USD a month of each option at these shares of the capacity, as `cheapest_spans` compares them."""
+    volumes = [share * ways.capacity for share in shares]
+    return tuple(tuple(option.monthly(volume, 1.0) for volume in volumes) for option in _by_use(ways.options))
+
+
+def _by_use(options: Iterable[PaymentOption]) -> list[PaymentOption]:
+    """The options, rented instances by the hours in which they serve."""
+    return [o._replace(cost=replace(o.cost, always_on=0)) if o.name == "rent" and isinstance(o.cost, SelfHosted) else o for o in options]
 
 
 def twelve_months(options: Sequence[PaymentOption], volume: float, growth: float, utilisation: float) -> tuple[Month, ...]:
