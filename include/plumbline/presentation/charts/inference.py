@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 
 import numpy as np
 
-from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.scorecards.scorecard import Scorecard
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import capitalize_first, common_scale, format_name
@@ -24,6 +23,7 @@ from plumbline.presentation.charts.chart import (
     round_for_chart,
     vertical,
 )
+from plumbline.results import ResultDocument
 
 LATENCIES = ("time_to_first_token", "request_scheduled_latency")
 """Metrics with a distribution chart; fields of an SLO are called alike."""
@@ -131,12 +131,19 @@ PHASE_CURVES = (
 
 
 def phase_curve_chart(
-    key: str, suffix: str, providers: Sequence[str], campaign: CampaignData, workload: str, along: str, metric: str, statistic: str
+    key: str,
+    suffix: str,
+    providers: Sequence[str],
+    documents: Iterable[ResultDocument],
+    workload: str,
+    along: str,
+    metric: str,
+    statistic: str,
 ) -> Chart | None:
-    """One metric along what a phase varies, by provider: the median over usable repeats with their range. None if no trial has such a curve."""
+    """One metric along what a phase varies, by provider: the median over usable repeats with their range. `documents`: of usable trials. None if no trial has such a curve."""
     unit, name, phase = _PLACES[along]
     curves: dict[str, dict[float, list[float]]] = {}
-    for document in campaign.usable:
+    for document in documents:
         for curve in document.curves if document.trial.workload.name == workload else ():
             if (curve.along, curve.metric, curve.statistic) == (along, metric, statistic):
                 for point in curve.points:

@@ -53,7 +53,7 @@ def campaign_charts(campaign: CampaignData, cards: Sequence[Scorecard], evidence
             latencies = [r for r in evidence.latencies if r.workload == workload]
             charts += [latency_distribution_chart(key, suffix, providers, latencies, name, getattr(slo, name, None)) for name in LATENCIES]
             for quantities in PHASE_CURVES:
-                curve_charts = (phase_curve_chart(key, suffix, providers, campaign, workload, *quantity) for quantity in quantities)
+                curve_charts = (phase_curve_chart(key, suffix, providers, campaign.usable, workload, *quantity) for quantity in quantities)
                 charts.append(next((chart for chart in curve_charts if chart is not None), None))
             charts.append(percentile_chart(key, suffix, providers, workload_cards, "time_to_first_token"))
             # Results of earlier versions have no time_per_output_token.
