@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.trial_sample import TrialSample
-from plumbline.declarations import Trial
+from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.data_places import address_of, data_of
 from plumbline.metrics.pooling import PooledMetric, pool_measurements
 
@@ -33,10 +33,19 @@ class PlaceMatrix:
 def place_matrices(campaign: CampaignData, trials: Sequence[TrialSample]) -> Iterator[PlaceMatrix]:
     """Of each workload for which a place was measured. `trials`: the campaign's, with their quality verdicts."""
     specifications = {(d.trial.trial_id, d.trial.attempt): d.trial for d in campaign.documents}
+
+    def place(trial: TrialSample) -> str | None:
+        asked = specifications.get((trial.trial_id, trial.attempt))
+        return None if asked is None else place_of(asked.workload, asked.provider)
+
+    yield from matrices(trials, place)
+
+
+def matrices(trials: Iterable[TrialSample], place: Callable[[TrialSample], str | None]) -> Iterator[PlaceMatrix]:
+    """Of each workload the usable trials by `place`, that of the client or of the data; those without one are left out."""
     measured: dict[tuple[str, str], dict[tuple[str, str], list[TrialSample]]] = defaultdict(lambda: defaultdict(list))
     for trial in (t for t in trials if t.usable):
-        specification = specifications.get((trial.trial_id, trial.attempt))
-        if specification is not None and (row := _place(specification)) is not None:
+        if (row := place(trial)) is not None:
             measured[trial.kind, trial.workload][row, trial.provider].append(trial)
     for (kind, workload), own in sorted(measured.items()):
         numbers = LATENCIES if kind == "inference" else READS
@@ -47,12 +56,11 @@ def place_matrices(campaign: CampaignData, trials: Sequence[TrialSample]) -> Ite
             yield PlaceMatrix(kind, workload, rows, columns, shown)
 
 
-def _place(trial: Trial) -> str | None:
+def place_of(workload: AnyWorkload, provider: Provider) -> str | None:
     """Where the client is, else beside its server, or where a script's data is; None of a training that reads none from a place."""
-    provider = trial.provider
-    if trial.workload.kind == "inference":
+    if workload.kind == "inference":
         return provider.launcher.client_place or f"{provider.cloud} {provider.region}"
-    data = data_of(trial.workload)
+    data = data_of(workload)
     return None if data is None else address_of(data, provider)
 
 
