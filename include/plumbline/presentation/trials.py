@@ -20,6 +20,7 @@ from plumbline.results import Event, Evidence, MetricRow, PodRecord, ResultDocum
 from plumbline.results.launch_record import launch_metrics
 from plumbline.results.published import PublishedResult
 from plumbline.results.signing import Verification, verify
+from plumbline.words.programs import declared_numbers, program_text
 
 _UTILISATION = re.compile(r"(?:server_)?gpu\d*_utilization")
 _FLOPS = (("model_flops", "median", "model_flops_utilization"), ("prefill_flops", "value", "prefill_flops_utilization"))
@@ -234,7 +235,7 @@ class PodPart:
 
 @dataclass(frozen=True)
 class TrialPage:
-    """One attempt in full. `leading`: (phase, metric). `attempts`: every archived attempt of its trial; `expired`: see Archive.expired_files."""
+    """One attempt in full. `program`: what a workload of a team's own ran; `numbers`: those that it declares. `leading`: (phase, metric). `attempts`: every archived attempt of its trial; `expired`: see Archive.expired_files."""
 
     document: ResultDocument
     view: TrialView
@@ -250,6 +251,8 @@ class TrialPage:
     timeline: Chart | None
     usages: tuple[GpuUsage, ...]
     signature: Verification
+    program: str
+    numbers: tuple[str, ...]
 
 
 def trial_page(
@@ -277,6 +280,8 @@ def trial_page(
         timeline=timeline_chart(document),
         usages=gpu_usages(document),
         signature=verify(document, keys or {}),
+        program=program_text(document.trial.workload),
+        numbers=declared_numbers(document.trial.workload),
     )
 
 

@@ -40,6 +40,7 @@ from plumbline.presentation.imported_runs import ImportedRun, imported_runs
 from plumbline.presentation.scorecard_rows import CriterionRow, ScorecardRows, criterion_rows, scorecard_rows
 from plumbline.presentation.series_summary import format_age
 from plumbline.words.costs import trial_data
+from plumbline.words.programs import declared_numbers, program_text
 
 PROVIDERS_PER_PAGE = 5
 """Providers beside each other; the next ones have a page of their own."""
@@ -50,13 +51,15 @@ Remember = Callable[[Hashable, Callable[[], Any]], Any]
 
 @dataclass(frozen=True)
 class WorkloadPage:
-    """The content of a workload's page. `version`: None without results. `ranked`: all providers; `scatter`: their cost against speed. `order`: of the pages of providers side by side, also
+    """The content of a workload's page. `version`: None without results. `program`: what a workload of a team's own runs; `numbers`: those that it declares. `ranked`: all providers; `scatter`: their cost against speed. `order`: of the pages of providers side by side, also
     those without a place."""
 
     name: str
     kind: str
     version: int | None
     description: str
+    program: str
+    numbers: tuple[str, ...]
     ranked: WorkloadRanking
     scatter: Chart | None
     order: tuple[str, ...]
@@ -180,6 +183,8 @@ def workload_page(archive: Archive, declared: Declarations, on: date, name: str,
         kind=fleet[0].kind if fleet else spec.kind if spec is not None else "",
         version=fleet[0].version if fleet else None,
         description=spec.description if spec is not None else "no longer declared",
+        program=program_text(spec) if spec is not None else "",
+        numbers=declared_numbers(spec) if spec is not None else (),
         ranked=ranked,
         scatter=cost_against_speed_chart(fleet, primary, per),
         # Without a usable number a provider has no place, but a reason.
