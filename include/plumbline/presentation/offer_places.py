@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from plumbline.analysis.scorecards.scorecard import Row
 from plumbline.answers.offer_places import Offer, PlacedOffer, WorkloadPlaces
 from plumbline.metrics.formatting import common_scale, format_money, format_name, format_percent
 from plumbline.metrics.pooling import Estimate
@@ -15,15 +16,12 @@ NOT_MEASURED = "not measured"
 
 @dataclass(frozen=True)
 class PlacedCell:
-    """A provider at a place. `value` with `low` and `high` in the metric's unit, null where the workload was not measured; `distance`: from the best
+    """A provider at a place. `number`: null where the workload was not measured; `distance`: from the best
     place of the offer in words. `usd_per_hour`: null if it is not known, or not shown to this reader."""
 
     provider: str
     place: str
-    value: float | None
-    low: float | None
-    high: float | None
-    repeats: int
+    number: Row | None
     text: str
     interval: str
     distance: str
@@ -83,10 +81,7 @@ def _row(offer: Offer, own: Sequence[PlacedOffer], places: Sequence[str], lower:
         return PlacedCell(
             provider=each.provider,
             place=each.place,
-            value=row.value if row is not None else None,
-            low=row.low if row is not None else None,
-            high=row.high if row is not None else None,
-            repeats=row.n if row is not None else 0,
+            number=row,
             text=scale.text(row.value) if row is not None and scale is not None else NOT_MEASURED,
             interval=scale.interval(row.low, row.high) if row is not None and scale is not None else "",
             distance=_distance(row, best) if len(measured) > 1 else "",

@@ -25,14 +25,10 @@ DECLARE = "{name: scale_out, rates: [2/s, 8/s], hold: 3min, down: 3min}"
 
 @dataclass(frozen=True)
 class ScalingFigure:
-    """One number of the phase: `value` in the metric's `unit` with its interval over `n` repeats, null where none measured it; `text`: as it is shown."""
+    """One number of the phase over all repeats, null where none measured it; `text` and `interval`: as it is shown."""
 
     metric: str
-    unit: str
-    value: float | None
-    low: float | None
-    high: float | None
-    n: int
+    number: Row | None
     text: str
     interval: str
 
@@ -136,19 +132,9 @@ def _seconds(card: Scorecard) -> float:
 
 
 def _figure(metric: str, row: Row | None, scale: Scale) -> ScalingFigure:
-    unit = METRICS[metric].unit
     if row is None or row.value is None:
-        return ScalingFigure(metric, unit, None, None, None, 0, "–", "")
-    return ScalingFigure(
-        metric,
-        unit,
-        row.value,
-        row.low,
-        row.high,
-        row.n,
-        scale.text(row.value),
-        "" if row.low == row.high else scale.interval(row.low, row.high),
-    )
+        return ScalingFigure(metric, None, "–", "")
+    return ScalingFigure(metric, row, scale.text(row.value), "" if row.low == row.high else scale.interval(row.low, row.high))
 
 
 def _verdict(verdict: CriterionVerdict) -> ScalingVerdict:

@@ -40,7 +40,7 @@ def test_an_offer_is_a_row_and_its_places_are_columns(tmp_path: Path) -> None:
     (east,), (north,), (west,) = row["cells"]
     assert (east["provider"], west["provider"]) == (FAST, CHEAP)
     assert (east["distance"], west["distance"]) == ("best place", "11.1 % from the best")
-    assert (north["value"], north["text"], north["distance"]) == (None, "not measured", "")
+    assert (north["number"], north["text"], north["distance"]) == (None, "not measured", "")
     assert (east["usd_per_hour"], west["usd_per_hour"]) == (2.0, 1.0) and "2.00 USD/h" in page.text
     assert page.texts("tr[data-offer] td .value")[1] == "not measured"
     assert "USD" not in hidden and all(cell[0]["usd_per_hour"] is None for cell in hidden_data["places"]["offers"][0]["cells"])

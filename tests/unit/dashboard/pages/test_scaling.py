@@ -49,8 +49,8 @@ def test_time_to_scale_out_is_first_and_its_absence_has_a_reason(client: TestCli
     (view,) = data["workloads"]
     assert view["headings"][0] == "time to scale out"
     quick, late = view["lines"]
-    assert (quick["provider"], quick["figures"][0]["value"], quick["why"]) == (FAST, 48.0, "")
-    assert (late["provider"], late["figures"][0]["value"], late["why"]) == (CHEAP, None, LATE)
+    assert (quick["provider"], quick["figures"][0]["number"]["value"], quick["why"]) == (FAST, 48.0, "")
+    assert (late["provider"], late["figures"][0]["number"], late["why"]) == (CHEAP, None, LATE)
     assert [line["verdicts"][0]["outcome"] for line in view["lines"]] == ["pass", "insufficient"]
     assert page.one(".answer").text == f"Back within the SLO after {FAST} 48.0 s; not back on {CHEAP}."
     assert "plumbline scorecard" in page.text and "chat-test" in page.one("#unscaled").text and "chat-test" in data["unscaled"]
