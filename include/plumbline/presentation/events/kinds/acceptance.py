@@ -29,7 +29,9 @@ class AcceptanceEvent(EventKind):
         return found
 
     def looked(self, window: EventWindow) -> Looked:
-        heads = window.archive.acceptance_campaigns(window.provider or None)
+        found = window.archive.acceptances()
+        of = [found.get(window.provider, [])] if window.provider else found.values()
+        heads = sorted((head for each in of for head in each), key=lambda head: head.planned_at, reverse=True)
         return Looked(
             "deliveries", heads[0].planned_at if heads else None, "" if heads else "none was measured: `plumbline accept PROVIDER`"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plumbline.archive import Outcomes
-from plumbline.archive.trials import ACCEPTANCE
+from plumbline.declarations.purposes import ACCEPTANCE_REASON
 from plumbline.metrics.formatting import format_count, format_name
 from plumbline.presentation.events.event import EventKind, EventWindow, Looked, StreamEvent, register
 
@@ -43,7 +43,7 @@ class CampaignEvent(EventKind):
         for name, head in heads.items():
             simulated = "simulated" in marks.get(name, ())
             reason = f": {head.reason}" if head.reason != name else ""
-            providers = (head.reason.removeprefix(ACCEPTANCE),) if head.reason.startswith(ACCEPTANCE) else ()
+            providers = (head.reason.removeprefix(ACCEPTANCE_REASON),) if head.purpose == "acceptance" else ()
             of = {"link": f"/campaigns/{name}", "providers": providers, "campaign_id": name, "simulated": simulated}
             if name in begun:
                 text = f"Campaign {name} began{reason}"
