@@ -22,13 +22,13 @@ def last_winner_change(archive: Archive, stored: Sequence[DecisionDocument], wor
     own = [decision for decision in stored if decision.workloads == tuple(workloads) and decision.columns]
     for now, was in pairwise(own):
         if explain_change(was, now) is not None and now.decided_at is not None:
-            change = explain_change(was, now, (_scatter(archive, was), _scatter(archive, now)))
+            change = explain_change(was, now, (repeat_scatter(archive, was), repeat_scatter(archive, now)))
             return None if change is None else StoredChange(now.decision_id, now.decided_at, change)
     return None
 
 
-def _scatter(archive: Archive, decision: DecisionDocument) -> Scatter:
-    """Scatter of the archived repeats of the decision's trials; for costs, from the decision's stored intervals."""
+def repeat_scatter(archive: Archive, decision: DecisionDocument) -> Scatter:
+    """Of each number half of the interval: from the archived repeats of the decision's trials; for costs, from the decision's stored intervals."""
     columns = [c for c in decision.columns if c.unit != "USD"]
     names = {c.metric for c in columns}
     trials = {r.provider: r.trials for r in decision.eligible}

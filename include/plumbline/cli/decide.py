@@ -39,6 +39,7 @@ from plumbline.presentation.decisions import (
 )
 from plumbline.words.comparisons import comparison_line
 from plumbline.words.decisions import answer_sentence, judge_choice, note_text
+from plumbline.words.winner_change import why_sentence
 from plumbline.workflows.acceptances import winner_nodes
 from plumbline.workflows.decide import DecisionsLocked, decide_all
 
@@ -153,15 +154,12 @@ def _changes(what: str, rows: Sequence[SwingRow], most: int | None) -> None:
 
 
 def _winner_change(change: StoredChange) -> None:
-    title = f"{change_title(change.change)}, since {change.decided_at:%Y-%m-%d}"
+    _line(f"{change_title(change.change)}, since {change.decided_at:%Y-%m-%d}: {why_sentence(change.change)}.")
     if steps := change_steps(change.change):
-        _line(f"{title}:")
         shown = table("", "step", "lead, about percent", right=("lead, about percent",))
         for step in steps:
             shown.add_row(step.name, step.text)
         print_table(shown)
-    else:
-        _line(f"{title}: {'; '.join(change.change.unknown)}")
 
 
 def _experiments(experiments: Sequence[Experiment]) -> None:
@@ -232,7 +230,7 @@ def decide(
         )
         details = verbose or everything
         changes = [
-            team_winner_change(archive, d.decision.team, d.decision.kind, d.preference.workloads) if details else None
+            team_winner_change(archive, d.decision.team, d.decision.kind, d.preference.workloads) if details or as_json else None
             for d in team_decisions
         ]
         experiments = [next_experiments(declared, d) if details or as_json else () for d in team_decisions]  # seconds with 50 providers
@@ -265,7 +263,7 @@ def decide(
             out.print("gates, and what would change a choice: -v", style="dim")
 
     data = [
-        decision_view(decided, tried, nodes=nodes[decided.decision.first_name])
-        for decided, tried in zip(team_decisions, experiments, strict=True)
+        decision_view(decided, tried, nodes=nodes[decided.decision.first_name], change=change)
+        for decided, tried, change in zip(team_decisions, experiments, changes, strict=True)
     ]
     emit(as_json, {"day": on, "decisions": data, "kept": recorded}, show)

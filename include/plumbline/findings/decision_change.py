@@ -1,34 +1,34 @@
 """Findings about a changed first choice of a team, reconciled with the open ones, and the decisions that moved since a finding opened.
 
 A ranking is compared with the last one stored for the same choice; a changed question (weights, gates, workloads, simulated results) opens
-nothing. Kind: price if only prices differ, else performance. A finding continues while its provider is first and resolves when it is not.
+nothing. Why: the largest part of the lead's move (`why_moved`). Kind: price if that is a price, or if only prices differ, else performance. A
+finding continues while its provider is first and resolves when it is not.
 A price finding counts on the provider whose price moved, every other one on the new first. Severity: warn if the new first is a clear winner
 or the only one, else info.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from itertools import takewhile
 
 from plumbline.analysis.decisions.certainty import is_clear
 from plumbline.analysis.decisions.decision import Choice
-from plumbline.analysis.decisions.decision_record import DecisionDocument, PreviousChoice, PriceAtDecision, read_decisions
+from plumbline.analysis.decisions.decision_record import DecisionDocument, PreviousChoice, read_decisions
+from plumbline.analysis.decisions.winner_change import Scatter
 from plumbline.archive import Archive
 from plumbline.findings import Reconciliation
+from plumbline.findings.choice_cause import MoveCause, cause_of_move
 from plumbline.findings.headline import cause_of, is_price_change
-from plumbline.findings.phrases import price_cause
 from plumbline.findings.types import about_price, type_of
 from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.findings.types.price_change import PriceFinding
-from plumbline.metrics.formatting import format_change, format_count, format_money_change, join_words, shorten
-from plumbline.results.finding import ChoiceMove, Finding, FindingKind, Member, PriceMove, Severity, finding_id
+from plumbline.metrics.formatting import join_words, shorten
+from plumbline.results.finding import ChoiceMove, Finding, Member, PriceMove, Severity, finding_id
 from plumbline.words.decisions import with_certainty, with_probability
-
-_NAMED_IN_HEADLINE = 3
+from plumbline.words.winner_change import WITHIN_NOISE
 
 
 def reconcile_decision(
@@ -38,8 +38,10 @@ def reconcile_decision(
     day: date,
     decision_id: str,
     clouds: Mapping[str, str] | None = None,
+    scatter: tuple[Scatter, Scatter] = ({}, {}),
 ) -> Reconciliation:
-    """Compare a ranking of the day with the last one, and with the open findings about the same choice. `clouds`: of declared providers."""
+    """Compare a ranking of the day with the last one, and with the open findings about the same choice. `clouds`: of declared providers;
+    `scatter`: of the repeats behind the decision before and this one."""
     first = now.first_name
     known = [f for f in open_findings if FirstChoice.is_of(f, now.team, now.kind, now.workloads)]
     if before is None or before.question != now.question:
@@ -47,7 +49,7 @@ def reconcile_decision(
     if before.inputs == now.inputs:
         # Nothing is new; findings that a crashed run left open resolve.
         return Reconciliation(resolved=tuple((f, f"resolved: {_format_first(now)}") for f in known if _first_of(f) != first))
-    why = _cause(before, now, clouds or {})
+    why = cause_of_move(before, now, clouds or {}, scatter)
     continued, resolved, back = [], [], False
     for finding in known:
         if first == _first_of(finding):
@@ -63,104 +65,7 @@ def reconcile_decision(
     return Reconciliation((_finding(before, now, why, day, decision_id),), tuple(continued), tuple(resolved))
 
 
-@dataclass(frozen=True)
-class _Cause:
-    """`provider`: whose price moved the choice, by `effect` (a fraction); None where new results did. `short`: the reasons for a headline.
-    `moves`: of that price, and of the other regions of its cloud that took the same change."""
-
-    kind: FindingKind
-    reasons: tuple[str, ...]
-    short: tuple[str, ...]
-    provider: str | None = None
-    effect: float | None = None
-    moves: tuple[PriceMove, ...] = ()
-
-    @property
-    def text(self) -> str:
-        return f"because {join_words(self.reasons)}"
-
-
-def _cause(before: DecisionDocument, now: DecisionDocument, clouds: Mapping[str, str]) -> _Cause:
-    order = [name for name in (now.first_name, before.first_name) if name is not None]
-    names = list(dict.fromkeys([*order, *sorted({*now.prices, *before.prices})]))
-    moved = [
-        name
-        for name in names
-        if name in before.prices and name in now.prices and before.prices[name].usd_per_unit != now.prices[name].usd_per_unit
-    ]
-    prices = [_price(name, before.prices[name], now.prices[name], its=name == now.first_name) for name in moved]
-    if before.inputs and now.inputs and before.inputs.trials == now.inputs.trials:
-        mover = _mover(before, now, moved)
-        if mover is None:
-            return _Cause("price", ("the cost calculation changed",), ("the cost calculation changed",))
-        was, has = before.prices[mover], now.prices[mover]
-        if not (effect := _price_effect(was, has)):
-            return _Cause("price", _first_ones(prices), (_price(mover, was, has, its=False),), mover, effect)
-        since = has.since.isoformat() if has.since else None
-        cloud = clouds.get(mover, mover)
-        alike = [
-            name
-            for name in sorted(moved)
-            if clouds.get(name, name) == cloud
-            and now.prices[name].since == has.since
-            and format_change(_price_effect(before.prices[name], now.prices[name])) == format_change(effect)
-        ]
-        hourly = ((name, before.prices[name].usd_per_hour, now.prices[name].usd_per_hour) for name in alike)
-        moves = tuple(PriceMove(name, old, new) for name, old, new in hourly if old is not None and new is not None)
-        short = price_cause(cloud if len(alike) > 1 else mover, effect, since)
-        return _Cause("price", _first_ones(prices), (short,), mover, effect, moves)
-    news: dict[str, list[str]] = {}
-    for name in names:
-        was_in, has_in = before.campaigns.get(name, ()), now.campaigns.get(name, ())
-        if has_in and has_in != was_in:
-            fresh = [c for c in has_in if c not in was_in] or [*has_in]
-            news.setdefault(f"{'' if was_in else 'first '}results of campaign {join_words(fresh)}", []).append(name)
-        elif was_in and not has_in:
-            news.setdefault("no current results", []).append(name)
-    few = sum(map(len, news.values())) < _NAMED_IN_HEADLINE
-    said = _describe_news(news, shorten)
-    return _Cause(
-        "performance", (*said, *_first_ones(prices)), said if few else _describe_news(news, lambda own: format_count(len(own), "provider"))
-    )
-
-
-def _describe_news(news: Mapping[str, list[str]], name_them: Callable[[list[str]], str]) -> tuple[str, ...]:
-    """`news`: what providers have → those that have it."""
-    said = [f"{name_them(own)} {'has' if len(own) == 1 else 'have'} {what}" for what, own in news.items()]
-    return _first_ones(said or ["results were corrected"])
-
-
-def _first_ones(reasons: Sequence[str]) -> tuple[str, ...]:
-    """At most three, and how many more."""
-    return (*reasons[:3], f"{len(reasons) - 3} more") if len(reasons) > 3 else tuple(reasons)
-
-
-def _mover(before: DecisionDocument, now: DecisionDocument, moved: Sequence[str]) -> str | None:
-    """The provider whose price explains the change best: the new first one got cheaper or the former one dearer, whichever moved further."""
-
-    def towards(name: str) -> float:
-        was, has = before.prices[name].usd_per_unit, now.prices[name].usd_per_unit
-        if not was or not has:
-            return 0.0
-        fell = math.log(was / has)
-        return fell if name == now.first_name else -fell if name == before.first_name else 0.0
-
-    return max(moved, key=towards, default=None)
-
-
-def _price_effect(was: PriceAtDecision, has: PriceAtDecision) -> float | None:
-    return has.usd_per_unit / was.usd_per_unit - 1 if has.usd_per_unit is not None and was.usd_per_unit else None
-
-
-def _price(name: str, was: PriceAtDecision, has: PriceAtDecision, its: bool) -> str:
-    whose, old, new = "its" if its else f"{name}'s", was.usd_per_unit, has.usd_per_unit
-    if old is None or new is None:
-        return f"{whose} price became {'known' if old is None else 'unknown'}"
-    since = f" on {has.since}" if has.since else ""
-    return f"{whose} price {'fell' if new < old else 'rose'} {format_money_change(old, new, f'USD/{has.unit}')}{since}"
-
-
-def _finding(before: DecisionDocument, now: DecisionDocument, why: _Cause, day: date, decision_id: str) -> Finding:
+def _finding(before: DecisionDocument, now: DecisionDocument, why: MoveCause, day: date, decision_id: str) -> Finding:
     provider = why.provider or now.first_name or before.first_name
     assert provider is not None  # the two differ, so one of them is a provider
     was = shorten(map(with_probability, before.eligible)) or "no provider was eligible"
@@ -190,8 +95,9 @@ def _finding(before: DecisionDocument, now: DecisionDocument, why: _Cause, day: 
 
 
 def _updated(finding: Finding, now: DecisionDocument) -> Finding:
-    """The finding with the numbers of this ranking; cause and beginning stay."""
-    clear = len(now.eligible) < 2 or is_clear(now)
+    """The finding with the numbers of this ranking; cause and beginning stay. A choice that noise alone moved is not clear."""
+    clear = len(now.eligible) < 2 or (is_clear(now) and WITHIN_NOISE not in finding.causes)
+    stays = now.first is not None and now.preference.get("current") == now.first_name
     severity: Severity = "warn" if clear else "info"
     instead = f" instead of {finding.instead_of}" if finding.instead_of and now.first else ""
     return replace(
@@ -200,7 +106,7 @@ def _updated(finding: Finding, now: DecisionDocument) -> Finding:
         evidence=f"team {now.team}, {now.kind}: {_format_first(now, 'now ')}{instead}",
         title=f"first choice of team {now.team} for {now.kind}: {now.first_name or 'none'}{instead}",
         members=tuple(Member(r.provider, f"{i}. {with_probability(r)}") for i, r in enumerate(now.eligible, 1)),
-        moves=(ChoiceMove(now.team, now.kind, finding.instead_of, now.first_name, clear),),
+        moves=(ChoiceMove(now.team, now.kind, finding.instead_of, now.first_name, clear, stays),),
     )
 
 
@@ -221,7 +127,15 @@ def join_stories(findings: Sequence[Finding], clouds: Mapping[str, str]) -> tupl
             if FirstChoice.has(f) and f.causes and f.state != "resolved" and cause_of(f) == cause_of(finding)
         }
         moves = tuple(
-            ChoiceMove(team, kind, f.instead_of, _first_of(f), f.severity != "info") for (team, kind, _), f in sorted(of_cause.items())
+            ChoiceMove(
+                team,
+                kind,
+                f.instead_of,
+                _first_of(f),
+                f.severity != "info",
+                any(m.stays for m in f.moves if m.team == team and m.kind == kind),
+            )
+            for (team, kind, _), f in sorted(of_cause.items())
         )
         over = finding.state in ("accepted", "resolved") and len(moves) < len(finding.moves)  # what it moved once it keeps
         story = finding if over or (FirstChoice.has(finding) and not finding.causes) else replace(finding, moves=moves)

@@ -32,7 +32,7 @@ def headline(finding: Finding, usd: float | None = None, credit: float | None = 
     line = f"{cause}: {consequence}" if cause and consequence else cause or consequence
     if worth := type_of(finding).worth(finding, credit):
         line = f"{line}: {worth}"
-    only_leads = bool(finding.moves) and not any(move.clear for move in finding.moves)
+    only_leads = bool(finding.moves) and not any(move.clear and not move.stays for move in finding.moves)
     return line if only_leads else f"{line}{money}"
 
 
@@ -58,23 +58,25 @@ def cause_of(finding: Finding) -> str:
 
 
 def _moves(moves: Sequence[ChoiceMove]) -> str:
-    """`product moves to p4, platform to p6`, and `p4 leads for product` where that is no clear winner: the choices by their new first; teams with
-    several choices name the kind."""
-    by_target: dict[tuple[str | None, bool, bool], list[str]] = {}
+    """`product moves to p4, platform to p6`, `p4 leads for product` where that is no clear winner, and `product stays on p4` where it runs there:
+    the choices by their new first; teams with several choices name the kind."""
+    by_target: dict[tuple[str | None, bool, bool, bool], list[str]] = {}
     kinds = {move.team: {other.kind for other in moves if other.team == move.team} for move in moves}
     for move in moves:
         who = f"{move.team} ({move.kind})" if len(kinds[move.team]) > 1 else move.team
-        teams = by_target.setdefault((move.after, move.before is None, move.clear), [])
+        teams = by_target.setdefault((move.after, move.before is None, move.clear, move.stays), [])
         if who not in teams:
             teams.append(who)
     parts: list[str] = []
     verbs = 0
-    for (after, first, clear), teams in list(by_target.items())[:_MOST_TARGETS]:
+    for (after, first, clear, stays), teams in list(by_target.items())[:_MOST_TARGETS]:
         one, who = len(teams) == 1, shorten(teams) if len(teams) > 3 else join_words(teams)
         if after is None:
             parts.append(f"no provider is eligible for {who}")
         elif not clear:
             parts.append(f"{after} leads for {who}")
+        elif stays:
+            parts.append(f"{who} {'stays' if one else 'stay'} on {after}")
         elif first:
             parts.append(f"{who} {'chooses' if one else 'choose'} {after}")
         else:

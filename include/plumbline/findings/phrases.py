@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from calendar import month_name
 from collections.abc import Sequence
-from datetime import date
 
-from plumbline.metrics.formatting import format_change, shorten
+from plumbline.metrics.formatting import format_day, shorten
 from plumbline.results.finding import Finding
 
 _SHARE = re.compile(r" \([^()]*\)$")
@@ -21,20 +20,6 @@ def without_share(text: str) -> str:
 def on_provider(causes: Sequence[str], provider: str) -> str:
     """Causes in words and where they are; empty without one."""
     return f"{shorten(causes)} on {provider}" if causes else ""
-
-
-def price_cause(provider: str, effect: float, since: str | None, price: str = "") -> str:
-    """The cause as text, such as `p5 raised its spot price 30 % on 1 September 2026`. `effect`: a fraction; `since`: ISO 8601; `price`: which of its prices."""
-    day = f" on {format_day(since)}" if since else ""
-    return f"{provider} {'raised' if effect > 0 else 'cut'} its {f'{price} ' if price else ''}price {format_change(effect)[1:]}{day}"
-
-
-def format_day(day: str) -> str:
-    """`2026-09-01` as `1 September 2026`; other texts as they are."""
-    if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", day):
-        return day
-    on = date.fromisoformat(day)
-    return f"{on.day} {month_name[on.month]} {on.year}"
 
 
 def format_begin(finding: Finding) -> str:

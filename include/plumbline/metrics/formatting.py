@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from calendar import month_name
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from difflib import get_close_matches
 
 from plumbline.metrics import METRICS, Unit
@@ -253,3 +255,11 @@ def expected_names(given: str, known: Iterable[str]) -> str:
 def unknown_name(what: str, given: str, known: Iterable[str]) -> str:
     """The message about a name that is not among the `known`."""
     return f'no {what} is called "{given}"; expected one of {expected_names(given, known)}'
+
+
+def format_day(day: str) -> str:
+    """`2026-09-01` as `1 September 2026`; other texts as they are."""
+    if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", day):
+        return day
+    on = date.fromisoformat(day)
+    return f"{on.day} {month_name[on.month]} {on.year}"

@@ -16,7 +16,7 @@ from plumbline.analysis.decisions.decision_record import DecisionDocument
 from plumbline.analysis.decisions.experiments import LEAST_GAIN, Experiment
 from plumbline.analysis.decisions.savings import cost_answers, savings_of
 from plumbline.analysis.decisions.sensitivity import CHEAPEST, DEAREST, PriceFlip, PriceSwing, WeightFlip, WeightSwing
-from plumbline.analysis.decisions.winner_change import Cause, WinnerChange
+from plumbline.analysis.decisions.winner_change import Cause, StoredChange, WinnerChange
 from plumbline.metrics.formatting import (
     common_scale,
     format_change,
@@ -31,22 +31,29 @@ from plumbline.presentation.acceptances import OpenNodes
 from plumbline.presentation.series_summary import format_age
 from plumbline.words.decision_record import decision_detail, decision_document
 from plumbline.words.decisions import certainty_text, cheapest_text, judge_choice, name_first, note_text, setup_texts, why_not_texts
+from plumbline.words.winner_change import points_text, why_sentence
 
 
 def decision_view(
-    decided: TeamDecision, experiments: Sequence[Experiment], listed: TeamDecision | None = None, nodes: OpenNodes | None = None
+    decided: TeamDecision,
+    experiments: Sequence[Experiment],
+    listed: TeamDecision | None = None,
+    *,
+    nodes: OpenNodes | None = None,
+    change: StoredChange | None = None,
 ) -> dict[str, Any]:
     """A live decision as JSON says it. `listed`: see `decision_document`; `experiments`: what to measure again, the best first; `nodes`: of the
-    first choice, those that were not accepted."""
+    first choice, those that were not accepted; `change`: the newest one of the first choice."""
     detail = decision_detail(decision_document(decided, listed))
-    judged = judge_choice(decided.decision)
+    why = None if change is None else {"since": change.decided_at, **vars(change.change), "why": why_sentence(change.change)}
     return {
         "team": decided.decision.team,
         "kind": decided.decision.kind,
         **detail,
-        "judgement": judged,
+        "judgement": judge_choice(decided.decision),
         "experiments": experiments,
         "nodes": nodes,
+        "changed": why,
     }
 
 
@@ -380,7 +387,7 @@ class DecisionStep:
     @property
     def text(self) -> str:
         """About percent."""
-        return f"{100 * self.points:+.1f}".replace("-", "−")
+        return points_text(self.points)
 
 
 def change_title(change: WinnerChange) -> str:

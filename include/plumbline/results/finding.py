@@ -77,13 +77,14 @@ class CauseEvidence:
 @dataclass(frozen=True)
 class ChoiceMove:
     """A team's first choice for a kind of workload that moved. `before`, `after`: providers; None where none is eligible. `clear`: whether the new
-    one reaches the team's bar, or has no rival."""
+    one reaches the team's bar, or has no rival. `stays`: the team declares that it runs there already, so that nothing moves."""
 
     team: str
     kind: str
     before: str | None
     after: str | None
     clear: bool = True
+    stays: bool = False
 
 
 @dataclass(frozen=True)

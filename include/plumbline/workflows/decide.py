@@ -10,6 +10,7 @@ from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision_record import input_hashes, read_decision
 from plumbline.answers.current_results import decide_teams
 from plumbline.answers.findings import readable_findings
+from plumbline.answers.winner_change import repeat_scatter
 from plumbline.archive import Archive, DecisionRecord, DecisionView, open_archive
 from plumbline.declarations import Declarations, digest, load_in_force
 from plumbline.findings import Reconciliation
@@ -112,14 +113,16 @@ def _store_decision(
     after = last.decision_id if last is not None else None
     name = digest({"inputs": asdict(inputs), "team": now.team, "kind": now.kind, "workloads": now.workloads, "after": after})
     decision_id = now.decision_id or name
-    reconciliation = reconcile_decision(before, now, open_findings, decided.current.day, decision_id, clouds)
+    moved = before is not None and before.first_name != now.first_name
+    scatter = (repeat_scatter(archive, before), repeat_scatter(archive, now)) if before is not None and moved else ({}, {})
+    reconciliation = reconcile_decision(before, now, open_findings, decided.current.day, decision_id, clouds, scatter)
     day = decided.current.day.isoformat()
     # Before the decision, with the same id each time: after a crash in between both are repeated.
     apply(archive, Reconciliation(reconciliation.opened), by=DECISION_AUTHOR, seen_in=day)
     if not known:
         same = before is not None and before.question == now.question
-        moved = before.first_name if before is not None and same and before.first_name != now.first_name else None
-        now = replace(now, why=why, after=after, before=before.as_previous if before is not None and same else None, instead_of=moved)
+        instead_of = before.first_name if before is not None and same and moved else None
+        now = replace(now, why=why, after=after, before=before.as_previous if before is not None and same else None, instead_of=instead_of)
         archive.save_decision(DecisionRecord(decision_id, now.team, now.kind, now.first_name, now.probability, decision_detail(now)))
     apply(archive, replace(reconciliation, opened=()), by=DECISION_AUTHOR, seen_in=day)
     return RecordedDecision(

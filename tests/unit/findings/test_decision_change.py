@@ -9,7 +9,7 @@ import pytest
 from tests.golden import Golden
 from tests.unit.findings.conftest import written
 
-from plumbline.analysis.decisions.decision import Ranked
+from plumbline.analysis.decisions.decision import Column, Ranked
 from plumbline.analysis.decisions.decision_record import DecisionDocument, Inputs, PriceAtDecision
 from plumbline.findings.decision_change import join_stories, reconcile_decision
 from plumbline.findings.headline import cause_of, headline
@@ -96,6 +96,54 @@ def test_new_results_are_a_change_of_performance_and_a_narrow_lead_is_an_info() 
     assert "2026-12" in campaign and NEBIUS in campaign and finding.explanation.startswith(campaign)
     both = opened(now=replace(now, prices=CHEAPER.prices))
     assert both.kind == "performance" and both.attributed_to == (campaign, *opened().attributed_to)
+
+
+def weighed(*ranked: tuple[str, float, float], **changed: object) -> DecisionDocument:
+    """A ranking by time to first token and cost; `ranked`: provider, seconds, USD, the best first."""
+    columns = tuple(
+        Column("chat", metric, "value", "steady", unit, 0.5) for metric, unit in (("time_to_first_token", "s"), ("cost_per_run", "USD"))
+    )
+    best = [min(values) for values in zip(*(one[1:] for one in ranked), strict=True)]
+    rows = tuple(
+        Ranked(name, True, probability_first=0.95 if i == 0 else 0.05, values=(s, usd), ratios=(best[0] / s, best[1] / usd))
+        for i, (name, s, usd) in enumerate(ranked)
+    )
+    return choice(columns=columns, ranking=rows, **changed)
+
+
+def hourly(**usd: float) -> dict[str, PriceAtDecision]:
+    return {name: PriceAtDecision(price, price, since=date(2026, 11, 20)) for name, price in usd.items()}
+
+
+def test_the_headline_names_the_largest_part_and_no_provider_that_moves_nothing() -> None:
+    """A third provider lost its results, the new first has a new campaign, and the price of the old one is what moved the choice."""
+    campaigns = {"harbor": ("2026-11",), "borealis": ("2026-11",), "delta": ("2026-11",)}
+    before = weighed(("harbor", 0.10, 1.0), ("borealis", 0.10, 1.1), prices=hourly(harbor=10.0, borealis=11.0), campaigns=campaigns)
+    gone = {"harbor": ("2026-11",), "borealis": ("2026-12",), "delta": ()}
+    after = weighed(
+        ("borealis", 0.0999, 1.1), ("harbor", 0.10, 1.3), prices=hourly(harbor=13.0, borealis=11.0), campaigns=gone, trials="t2"
+    )
+    finding = opened(before, after)
+    assert (finding.kind, finding.provider) == ("price", "harbor") and "delta" not in finding.explanation
+    assert headline(finding) == "harbor raised its price 30 % on 20 November 2026: platform moves to borealis"
+    assert headline(opened(before, replace(after, preference={"current": "borealis"}))).endswith(": platform stays on borealis")
+    assert finding.explanation.startswith("harbor's price rose") and "borealis has results of campaign 2026-12" in finding.explanation
+
+
+def test_what_noise_alone_moved_is_no_move() -> None:
+    before = weighed(("harbor", 0.10, 1.0), ("borealis", 0.101, 1.0))
+    after = weighed(("borealis", 0.099, 1.0), ("harbor", 0.10, 1.0), trials="t2")
+    prices = hourly(harbor=10.0, borealis=10.0)
+    scatter = {(name, "chat", metric): 0.05 for name in ("harbor", "borealis") for metric in ("time_to_first_token", "cost_per_run")}
+    before, after = replace(before, prices=prices), replace(after, prices=prices)
+    (finding,) = reconcile_decision(before, after, (), DAY, "d2", None, (scatter, scatter)).opened
+    assert headline(finding) == "no part of the change exceeds the repeats' noise: borealis leads for platform"
+    assert finding.severity == "info" and not finding.moves[0].clear
+    exact = dict.fromkeys(scatter, 0.001)
+    (faster,) = reconcile_decision(before, after, (), DAY, "d2", None, (exact, exact)).opened
+    assert headline(faster).startswith("borealis's time to first token fell 2.0 % on chat: platform moves to borealis")
+    unknown = opened(before, after)
+    assert headline(unknown).startswith("borealis's time to first token fell 2.0 % on chat, not told from noise: ")
 
 
 def test_the_other_one_may_have_become_dearer() -> None:

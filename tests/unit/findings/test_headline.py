@@ -9,8 +9,8 @@ from tests.unit.alerts.test_message import FINDING
 from tests.unit.results.test_finding import NOTICED
 
 from plumbline.findings.headline import headline, one_per_headline
-from plumbline.findings.phrases import price_cause
 from plumbline.results.finding import ChoiceMove
+from plumbline.words.price_change import price_cause
 
 INFERENCE = {"workload_kind": "inference", "workload": "chat"}
 UNEXPLAINED = replace(FINDING, attributed_to=(), causes=())

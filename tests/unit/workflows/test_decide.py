@@ -19,7 +19,7 @@ from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.provider import CsvSource, MonitoringConfig
 from plumbline.findings.headline import headline
 from plumbline.findings.monthly_cost import MonthlyCost
-from plumbline.findings.phrases import format_day
+from plumbline.metrics.formatting import format_day
 from plumbline.presentation.findings_inbox import group_findings
 from plumbline.results.availability_check import AvailabilityCheck
 from plumbline.results.finding import Finding

@@ -38,8 +38,8 @@ from plumbline.declarations import Declarations, load
 from plumbline.declarations.promises import PROMISES, JudgedPromise, PromiseRow, judge_share
 from plumbline.declarations.providers.provider import MonitoringConfig
 from plumbline.declarations.providers.service_level import ServiceLevel
-from plumbline.findings.phrases import format_day
 from plumbline.findings.types import type_of
+from plumbline.metrics.formatting import format_day
 from plumbline.metrics.proportions import wilson_interval
 from plumbline.presentation.availability import availability_view
 from plumbline.presentation.finding_page import finding_page

@@ -41,6 +41,7 @@ from plumbline.presentation.decisions import (
     NO_EXPERIMENT,
     DecisionRow,
     DecisionTables,
+    change_title,
     current_place,
     decision_row,
     decision_tables,
@@ -52,6 +53,7 @@ from plumbline.presentation.overview import newest_decisions
 from plumbline.words.comparisons import comparison_line
 from plumbline.words.decision_record import ranking_document
 from plumbline.words.decisions import answer_sentence, note_text
+from plumbline.words.winner_change import why_sentence
 
 
 @dataclass(frozen=True)
@@ -229,7 +231,9 @@ def router(site: Site) -> PageRoutes:
         return pages.page(
             request,
             "decision.html.j2",
-            decision_view(page.adjusted.decided, experiments or (), page.adjusted.near, nodes) if page and wants_json(request) else None,
+            decision_view(page.adjusted.decided, experiments or (), page.adjusted.near, nodes=nodes, change=change)
+            if page and wants_json(request)
+            else None,
             d=page,
             nodes=nodes,
             compared="" if page is None else comparison_line(page.adjusted.near.decision.comparison),
@@ -245,6 +249,8 @@ def router(site: Site) -> PageRoutes:
             history=[decision_row(decision, pages.now()) for decision in stored],
             choices=offered,
             change=change,
+            change_title=change_title,
+            why_sentence=why_sentence,
             experiment_rows=experiment_rows(experiments or ()),
             no_experiment=NO_EXPERIMENT,
             repeats=repeat_form(acting, request, declared, team, kind, experiments or ()),

@@ -6,10 +6,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from plumbline.findings import provider_finding
-from plumbline.findings.phrases import format_day
 from plumbline.findings.types.base import Step, register
 from plumbline.findings.types.failed_launches import FailedLaunches
-from plumbline.metrics.formatting import format_limit, format_money, format_percent
+from plumbline.metrics.formatting import format_day, format_limit, format_money, format_percent
 from plumbline.results.finding import OPEN_STATES, Finding, PromisedCredit
 
 if TYPE_CHECKING:

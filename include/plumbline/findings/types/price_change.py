@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from typing import ClassVar, get_args
 
 from plumbline.declarations.providers.rates import Purchase, Term
-from plumbline.findings.phrases import format_begin, price_cause, titled
+from plumbline.findings.phrases import format_begin, titled
 from plumbline.findings.types.base import Costs, FindingType, Step, register
 from plumbline.results.finding import Finding
+from plumbline.words.price_change import price_cause
 
 
 def format_price_name(purchase: str, term: str | None) -> str:

@@ -33,7 +33,7 @@ from plumbline.presentation.charts.scorecards import campaign_charts
 from plumbline.presentation.charts.static import svg
 from plumbline.presentation.cost_forecasts import ForecastSection, campaign_levers, forecast_section
 from plumbline.presentation.costs import cost_rows, finished_runs, format_amount, share_note, unknown_reasons
-from plumbline.presentation.decisions import DecisionTables, decision_tables
+from plumbline.presentation.decisions import DecisionTables, change_title, decision_tables
 from plumbline.presentation.html.excerpt import MOST, cut_costs, dearest, leading_providers, table_excerpts
 from plumbline.presentation.imported_runs import imported_runs
 from plumbline.presentation.limits import comparison_limits
@@ -48,6 +48,7 @@ from plumbline.words import precision
 from plumbline.words.comparisons import comparison_line
 from plumbline.words.decisions import note_text
 from plumbline.words.drift import state_text
+from plumbline.words.winner_change import why_sentence
 
 
 def write_report(campaign: CampaignData, into: Path, forms: Sequence[TableFormat] = ()) -> Path:
@@ -176,6 +177,8 @@ def report_context(
         "state_text": state_text,
         "comparison_line": comparison_line,
         "note_text": note_text,
+        "change_title": change_title,
+        "why_sentence": why_sentence,
         "drift_summary": ", ".join(f"{n} {state}" for state, n in page_one.series.items()),
         "launches": lost[: MOST if excerpt else None],
         "launches_valid": () if excerpt else tuple(r for r in launches if r not in lost),

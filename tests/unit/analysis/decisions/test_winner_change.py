@@ -12,7 +12,7 @@ from tests.data.decision_trials import preference, repeats
 
 from plumbline.analysis.decisions.decide import rank
 from plumbline.analysis.decisions.decision_record import DecisionDocument, PriceAtDecision
-from plumbline.analysis.decisions.winner_change import Scatter, explain_change, interval_half, scatter_of
+from plumbline.analysis.decisions.winner_change import Scatter, Why, explain_change, interval_half, scatter_of, why_moved
 
 METRICS = ("time_to_first_token", "output_token_throughput", "cost_per_1k_requests")
 EVEN = dict.fromkeys(METRICS, 1 / 3)
@@ -92,6 +92,62 @@ def test_a_provider_that_was_not_eligible_has_no_lead_and_says_why() -> None:
     gated = stored({"a": BEFORE["a"], "b": (0.5, 100.0, 1.0)}, SAME, EVEN, "time_to_first_token <= 200ms in steady")
     found = explain_change(gated, stored({"a": BEFORE["a"], "b": (0.05, 100.0, 1.0)}, SAME))
     assert found is not None and found.before is None and found.parts == () and any("b, before" in text for text in found.unknown)
+
+
+def shown(after: DecisionDocument, before: DecisionDocument | None = None, scatter: tuple[Scatter, Scatter] = (quiet, quiet)) -> Why:
+    found = explain_change(before or stored(BEFORE, SAME), after, scatter)
+    assert found is not None
+    return why_moved(found)
+
+
+def test_the_largest_part_is_named_with_whose_it_is_and_its_size() -> None:
+    dearer = stored({"a": (0.1, 100.0, 3.0), "b": (0.098, 100.0, 2.1)}, {"a": 15.0, "b": 10.0})
+    why = shown(dearer)
+    assert why.largest is not None
+    assert (why.largest.cause, why.largest.provider, why.largest.change) == ("price", "a", pytest.approx(0.5))
+    assert why.move == pytest.approx(why.largest.points + math.log(0.1 / 0.098) / 3)
+    faster = shown(stored({"a": BEFORE["a"], "b": (0.05, 100.0, 2.1)}, SAME)).largest
+    assert faster is not None and (faster.cause, faster.provider, faster.metric) == ("speed", "b", METRICS[0])
+    assert faster.change == pytest.approx(-0.5)
+    delivers = shown(stored({"a": (0.1, 100.0, 2.5), "b": BEFORE["b"]}, SAME)).largest
+    assert delivers is not None and (delivers.cause, delivers.provider, delivers.change) == ("speed", "a", pytest.approx(-0.2))
+
+
+def test_one_price_over_several_workloads_is_one_part_and_of_three_parts_the_sum_is_the_move() -> None:
+    after = stored({"a": (0.11, 90.0, 3.0), "b": BEFORE["b"]}, {"a": 14.0, "b": 10.0})
+    why = shown(after)
+    assert [p.provider for p in why.parts] == ["a"] * len(why.parts) and why.parts[0].cause == "price"
+    assert sum(p.points for p in why.parts) == pytest.approx(why.move)
+
+
+def test_what_noise_alone_moves_is_shown_to_have_moved_nothing() -> None:
+    wide: Scatter = dict.fromkeys(KEYS, 0.3)
+    why = shown(stored({"a": BEFORE["a"], "b": (0.08, 100.0, 2.1)}, SAME), scatter=(wide, wide))
+    assert (why.shown, why.largest) == ("noise", None)
+    # A price that fell by less than the noise moved the lead by, and without which the lead would have moved all the same.
+    beside = shown(stored({"a": BEFORE["a"], "b": (0.08, 100.0, 2.09)}, {"a": 10.0, "b": 9.95}), scatter=(wide, wide))
+    assert (beside.shown, beside.largest) == ("noise", None)
+
+
+def test_two_parts_within_each_others_interval_are_not_told_apart() -> None:
+    after = stored({"a": BEFORE["a"], "b": (0.08, 122.0, 2.1)}, SAME)
+    near: Scatter = dict.fromkeys(KEYS, 0.05)
+    assert shown(after, scatter=(near, near)).shown == "close" and shown(after, scatter=(near, near)).largest is None
+    assert shown(stored({"a": BEFORE["a"], "b": (0.05, 122.0, 2.1)}, SAME)).shown == "part"
+
+
+def test_a_part_without_an_interval_is_not_shown_unless_a_certain_one_suffices() -> None:
+    nothing: tuple[Scatter, Scatter] = ({}, {})
+    assert shown(stored({"a": BEFORE["a"], "b": (0.05, 100.0, 2.1)}, SAME), scatter=nothing).shown == "unproven"
+    both = stored({"a": (0.1, 100.0, 4.0), "b": (0.09, 100.0, 2.1)}, {"a": 20.0, "b": 10.0})
+    price = shown(both, scatter=nothing).largest
+    assert price is not None and price.cause == "price", "it moves the choice alone"
+
+
+def test_eligibility_comes_before_any_part() -> None:
+    gated = stored({"a": BEFORE["a"], "b": (0.5, 100.0, 1.0)}, SAME, EVEN, "time_to_first_token <= 200ms in steady")
+    why = shown(stored({"a": BEFORE["a"], "b": (0.05, 100.0, 1.0)}, SAME), gated)
+    assert why.shown == "eligibility" and why.reasons and why.largest is None
 
 
 def test_the_same_first_is_no_change() -> None:

@@ -220,9 +220,10 @@ def test_a_changed_first_choice_is_drawn_beside_its_ranking(page: str, sample: C
     unknown = WinnerChange("a", "b", None, 0.03, unknown=("a had no results before",))
     changes = {choice: StoredChange("d1", at, change) for choice, change in zip(choices, (drawn, unknown), strict=True)}
     text = write_concluded(replace(found, winner_changes=changes), tmp_path).read_text()
-    parts = [part.split("</details>")[0] for part in text.split('id="winner-change-')[1:]]
-    assert "<svg" in parts[0] and "2026-11-02" in parts[0] and len(text) - len(page) < 8_000
-    assert "<svg" not in parts[1] and "A had no results before" in parts[1]
+    (part,) = (part.split("</details>")[0] for part in text.split('id="winner-change-')[1:])
+    assert "<svg" in part and len(text) - len(page) < 8_000, "the one of unknown parts has no drawing"
+    assert text.count("Why a is first instead of b, since 2026-11-02: ") == 2, "each says why beside its ranking"
+    assert "the largest part: " in text and "a had no results before." in text
     assert 'id="winner-change-' not in page
 
 
