@@ -330,7 +330,10 @@ def decision_row(decision: DecisionDocument, now: datetime) -> DecisionRow:
     return DecisionRow(decision, True, f"{at:%Y-%m-%d %H:%M}" if at else "", format_age(at, now) if at else "")
 
 
-NO_EXPERIMENT = f"No repeats of one series add {100 * LEAST_GAIN:.1f} points or more to the chance of choosing right."
+NO_EXPERIMENT = (
+    f"Nothing to measure again: no repeats of one series add {100 * LEAST_GAIN:.1f} points or more to the chance of choosing right. "
+    "A provider's repeats add at most its P(first), those of the first one at most what the others have."
+)
 
 
 @dataclass(frozen=True)

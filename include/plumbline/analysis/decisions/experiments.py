@@ -3,7 +3,12 @@
 The value of a measurement is what it adds, on average over its possible outcomes, to the chance that the provider chosen after it is really
 first (preposterior analysis: Raiffa and Schlaifer, Applied Statistical Decision Theory, 1961). Each outcome is simulated
 from one draw of the decision's scores, and all draws are weighed by how well they explain it (importance sampling: Menzies, Medical
-Decision Making 36, 2016).
+Decision Making 36, 2016). With few draws near an outcome the largest of several estimates is too large; that bias is taken off as half of the draws show it
+(jackknife).
+
+The gain has a bound that needs no draw. With p = P(first) and L the provider chosen now, the gain is E[max over i of (p'(i) - p'(L))], p' being what
+the numbers leave. Repeats of another provider j say nothing of how the rest rank among themselves: p'(i) - p'(L) rises above 0 by at most p'(j), whose
+mean is p(j). Repeats of L can at most give the choice to the others, 1 - p(L) in all. So what is first in one of 200 worlds is never worth a point.
 
 A measurement is a campaign of its own that replaces the series' current one, so N repeats leave the variance of N, not of both campaigns.
 Slots differ as they did; more repeats do not average that out. What repeats tell of gates is left out."""
@@ -30,8 +35,6 @@ LEAST_GAIN = 0.005
 SHOWN = 5
 _TIMES = (4, 3, 2)
 """Factors of the present repeats in each slot."""
-_CONTENDS = 0.005
-"""P(first) below which a provider's repeats cannot change the choice much."""
 _EVENLY = (np.arange(300) + 0.5) / 300
 _NORMAL = np.array([NormalDist().inv_cdf(p) for p in _EVENLY])
 
@@ -51,7 +54,7 @@ class TrialCost:
 class Experiment:
     """Measure one provider's workload again. `n`: usable repeats now; `repeats` in each slot and `trials` in all are measured.
 
-    `gain`: what it adds to the chance of choosing right, on average. `usd`: what it costs; None with the reason in `unpriced`. `campaign`:
+    `gain`: what it adds to the chance of choosing right, on average; `most`: its bound, whatever is measured of the provider. `usd`: what it costs; None with the reason in `unpriced`. `campaign`:
     whose results it replaces.
     """
 
@@ -64,6 +67,7 @@ class Experiment:
     gain: float
     usd: float | None
     unpriced: str | None = None
+    most: float = 1.0
 
     @property
     def gain_per_usd(self) -> float | None:
@@ -83,8 +87,9 @@ def rank_experiments(decided: TeamDecision, costs: Mapping[Place, TrialCost]) ->
     if drawn is None:
         return ()
     experiments: list[Experiment] = []
+    chances = drawn.first @ drawn.likelihoods / drawn.likelihoods.sum()
     for i, ranked in enumerate(eligible):
-        if (ranked.probability_first or 0.0) < _CONTENDS:
+        if (most := gain_bound(chances, i)) < LEAST_GAIN:
             continue
         for workload in decided.preference.workloads:
             if (cost := costs.get((ranked.provider, workload))) is not None:
@@ -96,6 +101,7 @@ def rank_experiments(decided: TeamDecision, costs: Mapping[Place, TrialCost]) ->
                         _gain(drawn, workload, i, trials / len(usable), decision.seed),
                         None if cost.usd is None else cost.usd * trials,
                         cost.unpriced,
+                        most,
                     )
                     for repeats, trials in _options(usable, cost)
                 )
@@ -104,11 +110,17 @@ def rank_experiments(decided: TeamDecision, costs: Mapping[Place, TrialCost]) ->
     return tuple(sorted(experiments, key=_order)[:SHOWN])
 
 
-def certainty_gain(first: Array, likelihoods: Array, own: Array, variance: Array, rng: np.random.Generator) -> float:
-    """The mean gain of the highest probability to be first from one more number about a provider.
+def gain_bound(chances: Array, i: int) -> float:
+    """The most that any numbers about provider `i` can add to the chance of choosing right. `chances`: P(first) by provider."""
+    leader = int(chances.argmax())
+    return float(chances.sum() - chances[leader] if i == leader else chances[i])
+
+
+def certainty_gain(first: Array, likelihoods: Array, own: Array, variance: Array, rng: np.random.Generator, i: int) -> float:
+    """The mean gain of the highest probability to be first from one more number about provider `i`.
 
     `first`: providers × draws, the share of the first place. By draw: its likelihood, the provider's score `own`, and the `variance` of
-    the number around it. Never negative.
+    the number around it. From 0 to `gain_bound`.
     """
     likely = likelihoods / likelihoods.sum()
     # Evenly over the draws and over the noise, so that few outcomes suffice.
@@ -117,6 +129,13 @@ def certainty_gain(first: Array, likelihoods: Array, own: Array, variance: Array
     outcomes = own[at] + np.sqrt(variance[at]) * rng.permutation(_NORMAL)
     log = np.log(np.maximum(likely, 1e-300)) - 0.5 * np.log(variance) - 0.5 * (outcomes[:, None] - own) ** 2 / variance
     log[np.arange(len(at)), at] = -np.inf  # a draw must not explain its own outcome
+    half = rng.permutation(len(own)) % 2 == 0
+    halves = (_raised(log[:, of], first[:, of]) for of in (half, ~half))
+    return float(np.clip(2 * _raised(log, first) - sum(halves) / 2, 0.0, gain_bound(first @ likely, i)))
+
+
+def _raised(log: Array, first: Array) -> float:
+    """The mean rise of the highest P(first), from the logarithms of the weights of draws (outcomes × draws)."""
     weights = np.exp(log - log.max(axis=1, keepdims=True))
     chances = (weights @ first.T) / weights.sum(axis=1, keepdims=True)
     return float(chances.max(axis=1).mean() - chances.mean(axis=0).max())
@@ -136,7 +155,7 @@ def _gain(drawn: DrawnScores, workload: str, i: int, times: float, seed: int) ->
     if gone.min() <= 0:
         return 0.0
     # The variance of a number that, beside today's, leaves what the repeats leave.
-    return certainty_gain(drawn.first, drawn.likelihoods, drawn.own[i], now * (now - gone) / gone, np.random.default_rng([seed, 2]))
+    return certainty_gain(drawn.first, drawn.likelihoods, drawn.own[i], now * (now - gone) / gone, np.random.default_rng([seed, 2]), i)
 
 
 def _order(experiment: Experiment) -> tuple[bool, float, float]:
