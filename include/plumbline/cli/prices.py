@@ -11,10 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from plumbline.analysis.prices.check import PriceVerdict, implausible
+from plumbline.answers.prices_in_force import TermPrice, pending_text, term_prices
 from plumbline.cli.declared import declared_providers, load_declared
 from plumbline.cli.exit_status import DRIFTED, FAILED
 from plumbline.cli.findings import Why
-from plumbline.cli.output import Json, clear_errors, emit, err, fields_of, out, read_archive, table
+from plumbline.cli.output import Json, clear_errors, emit, err, fields_of, out, planning_archive, read_archive, table
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.rates import ListedPurchase, Term
 from plumbline.findings.price import format_price_source, price_unit
@@ -35,13 +36,19 @@ def list_prices(
     provider: Annotated[str | None, typer.Argument(help="one provider, enabled or not; left out, every enabled one")] = None,
     as_json: Json = False,
 ) -> None:
-    """Read every declared source now, and show its prices per hour of a GPU (of a core, where there is none) and of the instance.
+    """Show the price in force of each purchase and term, since when, by whom and why; then read every declared source now, and show its prices
+    per hour of a GPU (of a core, where there is none) and of the instance.
 
     Nothing is stored. A source that fails is named on standard error, the others are shown all the same; the exit code is then 1.
     """
     at = datetime.now(timezone.utc)
     world = load_declared()
     chosen = declared_providers(world, [provider]) if provider is not None else world.enabled_providers()
+    names = [place.name for place in chosen]
+    with planning_archive() as archive:
+        newest = archive.newest_readings(names)
+        stored = {name: [r for r in newest if r.provider == name] for name in names}
+        held = term_prices(archive, chosen, stored, archive.findings_of(names, "price", unsettled=True), at.date())
     rows: list[dict[str, Any]] = []
     failures: list[str] = []
     for place in chosen:
@@ -51,15 +58,31 @@ def list_prices(
     silent = [place.name for place in chosen if not place.price_sources and not place.simulated]
 
     def show() -> None:
+        _show_in_force(held)
         _show(rows)
         for failure in failures:
             err.print(failure, style="red")
         if silent:
             out.print(f"no price_sources are declared: {', '.join(silent)}")
 
-    emit(as_json, {"at": at, "readings": rows, "failures": failures, "without_sources": silent}, show)
+    emit(
+        as_json,
+        {"at": at, "in_force": [asdict(price) for price in held], "readings": rows, "failures": failures, "without_sources": silent},
+        show,
+    )
     if failures:
         raise typer.Exit(FAILED)
+
+
+def _show_in_force(prices_held: Sequence[TermPrice]) -> None:
+    shown = table("Prices in force", "provider", "term", "USD/h", "since", "by, why", "pending", right=("USD/h",))
+    for price in prices_held:
+        said = f"{price.by}: {price.why}" if price.by else price.source
+        shown.add_row(
+            price.provider, price.name, format_amount(price.usd), str(price.since or "–"), said or "–", pending_text(price) or "none"
+        )
+    if prices_held:
+        out.print(shown)
 
 
 def _row(provider: Provider, reading: Reading, along: Sequence[Reading]) -> dict[str, Any]:
@@ -77,16 +100,15 @@ def _row(provider: Provider, reading: Reading, along: Sequence[Reading]) -> dict
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
-    money = ("USD/GPU-h", "USD/h", "declared USD/h")
+    money = ("USD/GPU-h", "USD/h")
     shown = table("Prices reported by sources", "provider", "purchase", *money, "original", "source", "observed (UTC)", right=money)
     for row in rows:
-        declared, per = row["declared_usd_per_instance_hour"], "GPU-h" if row["per"] == "gpu_hour" else "h"
+        per = "GPU-h" if row["per"] == "gpu_hour" else "h"
         shown.add_row(
             row["provider"],
             format_price_name(row["purchase"], row["term"]),
             format_amount(row["usd_per_gpu_hour"]),
             format_amount(row["usd_per_instance_hour"]),
-            format_amount(declared),
             f"{row['amount']:.10g} {row['currency']}/{per}",
             f"{row['source']}: {row['source_version']}",
             f"{row['observed_at']:%Y-%m-%d %H:%M}",

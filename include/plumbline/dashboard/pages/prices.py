@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from typing import Any, get_args
 
 from fastapi import HTTPException, Query, Request
 from fastapi.responses import Response
 
-from plumbline.analysis.prices.book import all_with_effective_prices, prices_in_force, with_effective_prices
+from plumbline.analysis.prices.book import with_effective_prices
 from plumbline.answers.monthly_costs import monthly_costs
-from plumbline.archive import Archive, FindingView, PriceReadingView, PriceView
+from plumbline.answers.prices_in_force import PURCHASES, TermPrice, pending_text, prices_of, term_prices
+from plumbline.archive import Archive, FindingView, PriceReadingView
 from plumbline.dashboard.rendering import NavEntry, PageRoutes
 from plumbline.dashboard.site import Site
-from plumbline.declarations import Declarations, Price, Provider
-from plumbline.declarations.providers.rates import Purchase
+from plumbline.declarations import Declarations, Price
 from plumbline.findings.types.held_price import HeldPrice
 from plumbline.findings.types.price_change import format_price_name
 from plumbline.metrics.formatting import ABSENT, capitalize_first, format_money, format_money_change
@@ -24,7 +23,6 @@ from plumbline.presentation.charts.chart import Chart, Part, axis, line, marks
 from plumbline.presentation.findings_inbox import InboxGroup, group_findings
 from plumbline.results.finding import OPEN_STATES
 
-PURCHASES: tuple[Purchase, ...] = get_args(Purchase)
 MAX_READINGS = 400
 """Most readings of one provider: more than a year of daily ones of one price."""
 READINGS_SHOWN = 20
@@ -35,15 +33,20 @@ FINDINGS_SHOWN = 50
 
 @dataclass(frozen=True)
 class CurrentPrice:
-    """One purchase option of one provider. `price`: in force, with the one before it; empty without one. `since`, `source`: its own."""
+    """One purchase and term of one provider. `price`: in force, with the one before it; empty without one. `since`, `source`, `by`, `why`: its own.
+    `pending`: what waits for a decision, `finding_id` where."""
 
     provider: str
     purchase: str
     price: str
     since: str
     source: str
+    by: str
+    why: str
     read: str
     read_at: str
+    pending: str
+    finding_id: str
     simulated: bool
 
 
@@ -77,9 +80,11 @@ def prices_page(archive: Archive, declared: Declarations, on: date, after: str =
     """Prices of declared providers after a name on a day, and unresolved price findings."""
     names = sorted(name for name in declared.providers if name > after)
     page_names = names[:PROVIDERS_PER_PAGE]
-    priced = all_with_effective_prices((declared.providers[name] for name in page_names), archive.prices(page_names))
-    readings = archive.newest_readings(page_names)
-    rows = [row for name in page_names for row in _current_prices(priced[name], [r for r in readings if r.provider == name], on)]
+    newest = archive.newest_readings(page_names)
+    readings = {name: [r for r in newest if r.provider == name] for name in page_names}
+    places = [declared.providers[name] for name in page_names]
+    unsettled = archive.findings_of(page_names, "price", unsettled=True)
+    rows = [_current_price(row) for row in term_prices(archive, places, readings, unsettled, on)]
     open_findings = archive.findings_page(state=OPEN_STATES, kind="price", limit=FINDINGS_SHOWN).rows
     held_findings = [f for f in open_findings if _is_held(f)]
     changed_findings = [f for f in open_findings if f not in held_findings]
@@ -101,14 +106,14 @@ def provider_prices(archive: Archive, declared: Declarations, name: str, now: da
     known |= {(p.purchase, None) for p in provider.price_list}
     charts, held = [], []
     for purchase, term in ((p, term) for p in PURCHASES for term in sorted((t for kind, t in known if kind == p), key=lambda t: t or "")):
-        prices = prices_in_force(provider, purchase) if term is None else _of_term(accepted, purchase, term)
+        prices = prices_of(provider, accepted, purchase, term)
         purchase_readings = [r for r in readings if (r.purchase, r.term) == (purchase, term)]
         chart = price_chart(purchase, term, prices, purchase_readings, held_since(findings, purchase, term), now)
         charts += [chart] if chart is not None else []
         held += [(format_price_name(purchase, term), price) for price in reversed(prices)]
     return ProviderPrices(
         provider=name,
-        rows=tuple(_current_prices(provider, readings, now.date())),
+        rows=tuple(map(_current_price, term_prices(archive, [declared.providers[name]], {name: readings}, findings, now.date()))),
         charts=tuple(charts),
         held=tuple(held),
         readings=tuple(readings[::-1][:READINGS_SHOWN]),
@@ -120,15 +125,6 @@ def provider_prices(archive: Archive, declared: Declarations, name: str, now: da
 
 def _grouped(archive: Archive, declared: Declarations, findings: Sequence[FindingView]) -> tuple[InboxGroup, ...]:
     return group_findings(findings, monthly_costs(archive, declared, findings))
-
-
-def _of_term(accepted: Sequence[PriceView], purchase: Any, term: str) -> tuple[Price, ...]:
-    """A price that is agreed for a term is accepted, never declared."""
-    return tuple(
-        Price.model_construct(purchase=purchase, price=p.usd_per_hour, since=p.since, until=p.until, source=p.source)
-        for p in accepted
-        if (p.purchase, p.term) == (purchase, term) and p.until != p.since  # one that another followed on the same day never held
-    )
 
 
 def held_since(findings: Iterable[FindingView], purchase: str, term: str | None) -> str | None:
@@ -144,29 +140,22 @@ def _is_held(finding: FindingView) -> bool:
     return HeldPrice.owns(finding.kind, str(finding.detail.get("subject", "")))
 
 
-def _current_prices(provider: Provider, readings: Sequence[PriceReadingView], on: date) -> list[CurrentPrice]:
-    """`provider`: at accepted prices."""
-    rows = []
-    for purchase in PURCHASES:
-        begun = [p for p in prices_in_force(provider, purchase) if p.since <= on]
-        price = begun[-1] if begun and (begun[-1].until is None or on < begun[-1].until) else None
-        reading = next((r for r in reversed(readings) if r.purchase == purchase), None)
-        if price is None and reading is None:
-            continue
-        before = begun[-2].price if price is not None and len(begun) > 1 and begun[-2].until == price.since else None
-        rows.append(
-            CurrentPrice(
-                provider=provider.name,
-                purchase=purchase,
-                price=format_money_change(before, price.price, "USD/h") if price else "",
-                since=str(price.since) if price else "",
-                source=price.source if price else "",
-                read=format_money(reading.usd_per_instance_hour, "USD/h") if reading else ABSENT,
-                read_at=f"{reading.observed_at:%Y-%m-%d %H:%M} · {reading.source}" if reading else "",
-                simulated=provider.simulated,
-            )
-        )
-    return rows
+def _current_price(row: TermPrice) -> CurrentPrice:
+    reading, pending = row.reading, row.pending
+    return CurrentPrice(
+        provider=row.provider,
+        purchase=row.name,
+        price="" if row.usd is None else format_money_change(row.before, row.usd, "USD/h"),
+        since="" if row.since is None else str(row.since),
+        source=row.source,
+        by=row.by,
+        why=row.why,
+        read=format_money(reading.usd_per_instance_hour, "USD/h") if reading else ABSENT,
+        read_at=f"{reading.observed_at:%Y-%m-%d %H:%M} · {reading.source}" if reading else "",
+        pending=pending_text(row),
+        finding_id="" if pending is None else pending.finding_id,
+        simulated=row.simulated,
+    )
 
 
 _SYMBOLS = {"contract": "square", "csv": "diamond", "gpuhunt": "circle", "opencost": "cross", "simulated": "star"}

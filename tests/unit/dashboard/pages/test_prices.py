@@ -48,11 +48,29 @@ def client(archive: Archive, tmp_path: Path) -> Iterator[TestClient]:
 
 def test_what_is_newer_counts(archive: Archive, declared: Declarations) -> None:
     listed = max((p for p in declared.providers[NAME].prices if p.purchase == "on_demand"), key=lambda p: p.since)
-    before = next(r for r in prices_page(archive, declared, NOW.date()).rows if (r.provider, r.purchase) == (NAME, "on_demand"))
+    before = next(r for r in prices_page(archive, declared, NOW.date()).rows if (r.provider, r.purchase) == (NAME, "on-demand"))
     assert before.price == "98.32 → 55.04 USD/h (−44 %)" and before.source == listed.source
     archive.accept_price(NAME, "on_demand", None, 77.0, listed.since + timedelta(days=1), "a letter", by="ada", why="agreed")
-    after = next(r for r in prices_page(archive, declared, NOW.date()).rows if (r.provider, r.purchase) == (NAME, "on_demand"))
+    after = next(r for r in prices_page(archive, declared, NOW.date()).rows if (r.provider, r.purchase) == (NAME, "on-demand"))
     assert (after.price, after.source) == (format_money_change(listed.price, 77.0, "USD/h"), "a letter")
+
+
+def test_each_term_says_what_is_in_force_by_whom_why_and_what_waits(archive: Archive, client: TestClient, declared: Declarations) -> None:
+    day = NOW.date() - timedelta(days=3)
+    archive.accept_price(NAME, "reserved", "1y", 18.4, day, "given by root", by="root", why="signed on Monday")
+    held(archive)
+    rows = {r.purchase: r for r in provider_prices(archive, declared, NAME, NOW).rows}
+    agreed = rows["reserved 1y"]
+    assert (agreed.price, agreed.since, agreed.by, agreed.why) == ("18.40 USD/h", str(day), "root", "signed on Monday")
+    assert "reserved" not in rows, "a purchase of which nothing is known without a term has no row that denies the one with it"
+    assert (rows["on-demand"].pending, rows["on-demand"].finding_id) == ("held: not in use until accepted", "held")
+    assert rows["on-demand"].by == "" and agreed.pending == ""
+    for address in ("/prices", f"/prices/{NAME}"):
+        text = client.get(address).text
+        assert "root: signed on Monday" in text and "none: not declared" not in text
+    archive.accept_price(NAME, "reserved", "1y", 18.4, NOW.date() + timedelta(days=9), "given by ada", by="ada", why="later")
+    early = next(r for r in prices_page(archive, declared, day).rows if r.purchase == "reserved 1y")
+    assert early.by == "root", "a price that begins later is not in force"
 
 
 def test_what_is_held_is_told_first_and_how_to_accept_it(archive: Archive, client: TestClient) -> None:
