@@ -31,6 +31,7 @@ from plumbline.presentation.decisions import (
     cheapest_table,
     current_place,
     decision_view,
+    evidence_texts,
     experiment_rows,
     price_rows,
     rank_rows,
@@ -59,6 +60,8 @@ def show_decided(
     out.print(_choice(decided))
     most = None if everything else TOP
     _ranking(decided, most, details)
+    for text, names in names_by_text(evidence_texts(decided).items()).items():
+        _line(f"{shorten(names)}: {text}", "dim")
     if details:
         _gates(decided, most)
         if compared := comparison_line(decided.decision.comparison):

@@ -20,6 +20,7 @@ from plumbline.analysis.decisions.winner_change import Cause, StoredChange, Winn
 from plumbline.metrics.formatting import (
     common_scale,
     format_change,
+    format_count,
     format_money,
     format_name,
     format_percent,
@@ -54,7 +55,27 @@ def decision_view(
         "experiments": experiments,
         "nodes": nodes,
         "changed": why,
+        "evidence": evidence_texts(decided),
     }
+
+
+def evidence_texts(decided: TeamDecision) -> dict[str, str]:
+    """Of each provider with usable trials how many repeats its numbers rest on, and what `condition_texts` says."""
+    conditions = condition_texts(decided)
+    repeats = {r.provider: r.n for r in decided.decision.ranking if r.n}
+    return {name: ", ".join((format_count(n, "repeat"), conditions[name])) for name, n in repeats.items() if name in conditions}
+
+
+def condition_texts(decided: TeamDecision) -> dict[str, str]:
+    """Of each provider with usable trials: at which hours these ran, and what limited them."""
+    found: dict[str, str] = {}
+    usable = [t for t in decided.current.trials if t.usable and t.workload in decided.preference.workloads]
+    for name in dict.fromkeys(t.provider for t in usable):
+        own = [t for t in usable if t.provider == name]
+        hours = join_words(sorted({t.slot for t in own}))
+        limits = sorted({limit.word for t in own for limit in t.limits})
+        found[name] = f"at {hours} UTC, limit {join_words(limits) if limits else 'not shown'}"
+    return found
 
 
 def what_decides(decision: Decision) -> str:

@@ -166,13 +166,15 @@ class SeriesStatus:
 
 @dataclass(frozen=True)
 class HeatCell:
-    """`level`: a colour class; `text`: short; `words`: state and distance for a screen reader and the pointer."""
+    """`level`: a colour class; `text`: short; `words`: state and distance for a screen reader and the pointer. `single`: its number rests on one
+    repeat, so that nothing is known of its noise."""
 
     workload: str
     level: str
     text: str
     words: str
     drifted: bool
+    single: bool = False
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,11 @@ class HeatMap:
     @property
     def density(self) -> str:
         return density_of(len(self.rows))
+
+    @property
+    def has_single(self) -> bool:
+        """Whether a cell rests on a single repeat."""
+        return any(cell is not None and cell.single for row in self.rows for cell in row.cells)
 
 
 def density_of(rows: int) -> str:
@@ -291,8 +298,10 @@ def _placed_cell(
 ) -> HeatCell:
     workload = series[0].workload
     series_status = status.get((placing.provider, workload))
-    words = f"{text}, {format_behind(placing)}" + (f"; {series_status.state.text}" if series_status else "")
-    return HeatCell(workload, f"h{_level(placing)}", number, words, series_status is not None and series_status.state.name == "drifted")
+    single = any(s.provider == placing.provider and len(s.measured) == 1 for s in series)
+    parts = (f"{text}, {format_behind(placing)}", "a single repeat" if single else "", series_status.state.text if series_status else "")
+    drifted = series_status is not None and series_status.state.name == "drifted"
+    return HeatCell(workload, f"h{_level(placing)}", number, "; ".join(filter(None, parts)), drifted, single)
 
 
 def _short_state(state: ShownState) -> str:

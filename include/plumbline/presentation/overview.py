@@ -232,7 +232,7 @@ def draw_fleet(
         chosen.per,
     )
     names = [column.workload for column in fleet_map.columns if column.workload in in_state]
-    charted_workload = workload if workload in names else names[0] if names else ""
+    charted_workload = workload if workload in names else next((w for w in [*_decided_workloads(declared), *names] if w in names), "")
     scatter = (
         cost_against_speed_chart(fleet.of(charted_workload), primary_number(declared, charted_workload), chosen.per)
         if charted_workload
@@ -245,10 +245,14 @@ def draw_fleet(
     return DrawnFleet(status, fleet_map, scatter, trend, charted_workload, _cheapest(whole_fleet, declared))
 
 
+def _decided_workloads(declared: Declarations) -> list[str]:
+    """Those that teams choose for, each team's first one in front."""
+    return [w for kind in ("inference", "training") for _, _, p in declared.choices(kind=kind) for w in p.workloads]
+
+
 def _cheapest(fleet: Fleet, declared: Declarations) -> tuple[tuple[str, str], ...]:
-    decided_workloads = [w for kind in ("inference", "training") for _, _, p in declared.choices(kind=kind) for w in p.workloads]
     cheapest = []
-    for workload in dict.fromkeys((*decided_workloads, *sorted({s.workload for s in fleet.series}))):
+    for workload in dict.fromkeys((*_decided_workloads(declared), *sorted({s.workload for s in fleet.series}))):
         placings = place(pooled_costs(fleet.of(workload))[1], lower_is_better=True)
         if placings:
             cheapest.append((workload, placings[0].provider))

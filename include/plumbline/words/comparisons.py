@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from plumbline.analysis.scorecards.comparison_class import MOST_NAMED, ComparisonClass, CostIncludes, ExpectedRestarts, Limitation
-from plumbline.metrics.formatting import join_words
 from plumbline.metrics.names import names_by_text
 from plumbline.words.costs import interruptions_text
 
@@ -31,7 +30,7 @@ def limitation_text(limitation: Limitation) -> str:
             named = names_by_text((provider, interruptions_text(rate)) for provider, rate in rates)
             some = (f"{rate}: {', '.join(who) if len(who) <= MOST_NAMED else f'{len(who)} providers'}" for rate, who in named.items())
             return f"Cost includes expected restarts and repeated work of {'; '.join(some)}"
-        case CostIncludes(items):
-            return f"Cost includes, beside the hours, {'; '.join(f'{join_words(one)} ({who})' for one, who in items)}"
+        case CostIncludes():
+            return limitation.text.sentence
         case text:
             return text

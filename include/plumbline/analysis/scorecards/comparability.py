@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal
 
-from plumbline.analysis.scorecards.comparison_class import ComparedTrial, classify_comparison
+from plumbline.analysis.scorecards.comparison_class import ComparedTrial, CostIncludes, classify_comparison
 from plumbline.analysis.scorecards.scorecard import Scorecard, scorecards
 from plumbline.analysis.trial_sample import Conditions, TrialSample, WorkloadKind
 from plumbline.declarations.trials import REQUIRED_EQUAL, SOURCES_NEVER_MIX, difference_reason
@@ -158,9 +158,16 @@ def _measured_apart(cards: Sequence[Scorecard]) -> list[Incomparable]:
 
 
 def _limited(cards: Sequence[Scorecard]) -> list[Incomparable]:
-    """Stacks and accelerators that differ, and costs that charge a part of an instance that is sold whole."""
-    classified = classify_comparison(ComparedTrial(c.provider, conditions, c.charged) for c in cards for conditions in c.conditions)
+    """Stacks and accelerators that differ, costs that charge a part of an instance that is sold whole, and what costs include and are without."""
+    classified = classify_comparison(
+        ComparedTrial(c.provider, conditions, c.charged, None, c.includes, c.without) for c in cards for conditions in c.conditions
+    )
     names = tuple(dict.fromkeys(c.provider for c in cards))
     cautions = [("native_stack", f"each provider's own stack: {', '.join(classified.differences)}")] if classified.differences else []
-    cautions += [(each.code, each.text) for each in classified.limitations if isinstance(each.text, str)]  # cards carry no restarts
+    # Cards carry no restarts.
+    cautions += [
+        (each.code, each.text if isinstance(each.text, str) else each.text.sentence)
+        for each in classified.limitations
+        if isinstance(each.text, str | CostIncludes)
+    ]
     return [Incomparable(cards[0].kind, cards[0].workload, names, text, "caution", code) for code, text in cautions]

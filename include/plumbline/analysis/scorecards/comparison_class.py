@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 from plumbline.analysis.prices.book import OTHER_GPUS, OTHER_GPUS_TEXT, InstanceShare
 from plumbline.analysis.trial_sample import Conditions, InterruptionRate
+from plumbline.metrics.formatting import join_words
 from plumbline.metrics.names import names_by_text
 
 MOST_NAMED = 3
@@ -56,6 +57,11 @@ class CostIncludes:
     """(items that costs include beside the hours, the providers in words)."""
 
     items: tuple[tuple[tuple[str, ...], str], ...]
+
+    @property
+    def sentence(self) -> str:
+        """Without a full stop."""
+        return f"Cost includes, beside the hours, {'; '.join(f'{join_words(one)} ({who})' for one, who in self.items)}"
 
 
 @dataclass(frozen=True)

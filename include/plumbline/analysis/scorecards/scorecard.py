@@ -60,7 +60,8 @@ class Scorecard:
     the degraded ones, whose numbers count; `unusable`: why no trial's numbers do, empty where one's do. `asked_first` says which number is the
     primary one; `primary` is None if no usable repeat measured it. `capacity` is of all launches of the kind, whatever the workload.
     `conditions`: under what its usable trials were measured, each once; `first` and `last`: the days on which they began.
-    `charged`: the part of an instance that its costs charge; None for all of it. `ranked`: False of a campaign whose numbers rank nobody. `speed`:
+    `charged`: the part of an instance that its costs charge; None for all of it. `includes`, `without`: what its costs include beside hours and
+    tokens, and what they are without. `ranked`: False of a campaign whose numbers rank nobody. `speed`:
     against the promised one, None without a promise.
     """
 
@@ -83,6 +84,8 @@ class Scorecard:
     first: date | None
     last: date | None
     charged: InstanceShare | None = None
+    includes: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
     limits: tuple[Limit, ...] = field(default=(), metadata={"meaning": "what limited the highest rates of its usable trials, each once"})
     ranked: bool = True
     speed: SpeedFloor | None = None
@@ -160,6 +163,8 @@ def scorecard(
         first=min(days, default=None),
         last=max(days, default=None),
         charged=next((t.share for t in usable if t.share is not None), None),
+        includes=next((t.includes for t in usable if t.includes), ()),
+        without=next((t.without for t in usable if t.without), ()),
         speed=_speed(place, workload, usable),
         limits=tuple({(limit.phase, limit.limit): limit for t in usable for limit in t.limits}.values()),
         unusable="" if usable else no_usable_trial(next(iter(t.reasons), "") for t in final),

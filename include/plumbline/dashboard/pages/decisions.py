@@ -42,10 +42,12 @@ from plumbline.presentation.decisions import (
     DecisionRow,
     DecisionTables,
     change_title,
+    condition_texts,
     current_place,
     decision_row,
     decision_tables,
     decision_view,
+    evidence_texts,
     experiment_rows,
     what_decides,
 )
@@ -91,6 +93,8 @@ class DecisionPage:
     likely: Chart | None
     charts: tuple[Chart, ...]
     trials: tuple[TrialsPart, ...]
+    evidence: Mapping[str, str]
+    conditions: Mapping[str, str]
 
 
 def decision_page(adjusted: AdjustedDecision) -> DecisionPage:
@@ -107,6 +111,8 @@ def decision_page(adjusted: AdjustedDecision) -> DecisionPage:
         likely=probability_first_chart(listed.decision),
         charts=tuple(chart for chart in charts if chart is not None),
         trials=tuple(_trials(adjusted)),
+        evidence=evidence_texts(decided),
+        conditions=condition_texts(decided),
     )
 
 

@@ -16,6 +16,11 @@
       legend: { orientation: "h", x: 0, xanchor: "left", y: 1.02, yanchor: "bottom", font: { color: colour("ink") } },
       hoverlabel: { bgcolor: colour("raised"), bordercolor: colour("line"), font: { family: font, color: colour("ink") } },
     };
+    // On a phone two months beside each other would be written over each other.
+    if (narrow.matches) {
+      const dated = Object.keys(layout).filter((name) => /^xaxis\d*$/.test(name) && layout[name].type === "date" && !layout[name].tickvals);
+      dated.forEach((name) => { layout[name] = { ...layout[name], nticks: 4, tickangle: 0 }; });
+    }
     const config = { responsive: true, displaylogo: false, displayModeBar: false, showSendToCloud: false, scrollZoom: false };
     const done = Plotly.react(div, data, { ...base, ...layout, legend: { ...base.legend, ...(layout.legend || {}) } }, config);
     if (!div.dataset.links) {

@@ -10,7 +10,7 @@ from plumbline.analysis.decisions.sensitivity import PriceFlip, PriceSwing, Weig
 from plumbline.analysis.decisions.winner_change import Cause, WinnerChange
 from plumbline.metrics.formatting import format_money, format_name, format_percent, format_probability
 from plumbline.presentation.charts.chart import PAPER, Chart, Part, axis, bars, categories, line, marks, provider_style
-from plumbline.presentation.decisions import change_steps, change_title
+from plumbline.presentation.decisions import change_steps
 
 _LOWEST_FACTOR, _HIGHEST_FACTOR = 0.5, 2.0
 """Factors of the current price between which the chart of prices shows flips; the table lists the others."""
@@ -127,7 +127,7 @@ def winner_change_chart(change: WinnerChange) -> Chart | None:
     return Chart(
         name="winner-change",
         section="decision",
-        title=change_title(change),
+        title="Parts of the lead's move",
         caption=f"Lead of {change.new} over {change.old}: 100 × logarithm of the ratio of their scores, about percent. "
         "The parts add up to the move.",
         data=[bar],

@@ -49,6 +49,18 @@ def test_a_workload_without_a_usable_trial_anywhere_has_a_column(tmp_path: Path,
     assert ("no usable trial: step_time_unsteady: neighbours" in cell.words) == (view == "speed")
 
 
+def test_a_cell_that_rests_on_a_single_repeat_is_marked(tmp_path: Path) -> None:
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        archive.record(document(trial(where=provider("local-1core"))), uri="file:///store")
+        for repeat in (1, 2):
+            archive.record(document(trial(repeat=repeat, where=provider("local-2core"))), uri="file:///store")
+        shown = overview(archive, load(), tmp_path, PLANNED + timedelta(days=1))
+    found = cells(shown)
+    marked = {name: (cell.single, "a single repeat" in cell.words) for (name, _), cell in found.items()}
+    assert marked == {"local-1core": (True, True), "local-2core": (False, False)}
+    assert shown.map is not None and shown.map.has_single
+
+
 def test_campaigns_are_in_the_order_of_time_with_their_outcome_and_what_they_cost(tmp_path: Path) -> None:
     price = {"purchase": "on_demand", "price": "3.6 USD/h", "since": "2025-01-01", "source": "price page"}
     priced = replace(load(), providers={"local-1core": provider("local-1core", prices=[price])})
