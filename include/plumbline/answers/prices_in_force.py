@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import get_args
+from typing import Any, get_args
 
 from plumbline.analysis.prices.book import all_with_effective_prices, prices_in_force
 from plumbline.archive import Archive, AuditView, FindingView, PriceReadingView, PriceView
@@ -84,11 +84,13 @@ def prices_of(priced: Provider, accepted: Iterable[PriceView], purchase: Purchas
     accepted, never declared."""
     if term is None:
         return prices_in_force(priced, purchase)
-    return tuple(
-        Price.model_construct(None, purchase=purchase, price=p.usd_per_hour, since=p.since, until=p.until, source=p.source)
-        for p in accepted
-        if (p.purchase, p.term) == (purchase, term) and p.until != p.since  # one that another followed on the same day never held
-    )
+    own = [
+        p for p in accepted if (p.purchase, p.term) == (purchase, term) and p.until != p.since
+    ]  # one followed on its first day never held
+    fields: list[Any] = [
+        {"purchase": purchase, "price": p.usd_per_hour, "since": p.since, "until": p.until, "source": p.source} for p in own
+    ]
+    return tuple(Price.model_construct(None, **of) for of in fields)
 
 
 def _row(

@@ -74,7 +74,7 @@ def condition_texts(decided: TeamDecision) -> dict[str, str]:
         own = [t for t in usable if t.provider == name]
         hours = join_words(sorted({t.slot for t in own}))
         limits = sorted({limit.word for t in own for limit in t.limits})
-        found[name] = f"at {hours} UTC, limit {join_words(limits) if limits else 'not shown'}"
+        found[name] = f"at {hours} UTC, limit: {join_words(limits) if limits else 'not shown'}"
     return found
 
 

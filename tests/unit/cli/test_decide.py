@@ -145,7 +145,8 @@ def test_the_steps_of_a_changed_first_choice_add_up(plumbline):
     assert "instead of" not in plumbline("decide", "--kind", "training", "-v").stdout
     plumbline("prices", "accept", other, "--price", "0.01", "--why", "a new contract")
     shown = plumbline("decide", "--kind", "training", "-v").stdout
-    part = shown.split(f"{other} is first instead of")[1]
+    why, _, part = shown.split(f"{other} is first instead of")[1].partition("lead, about percent")
+    assert f"{other} cut its price" in " ".join(why.split()), "the largest part"
     values = [float(v.replace("−", "-")) for v in re.findall(r"[+−][0-9]+\.[0-9]", part)]
     end = next(i for i, v in enumerate(values) if i and sum(values[:i]) == pytest.approx(v, abs=0.2))
     assert values[0] < 0 < values[end]
