@@ -54,10 +54,10 @@ def cause_of_move(
         case "part":
             return MoveCause("performance", _first_ones([parts[0], *news, *prices]), (parts[0],), why.parts[0].provider or None)
         case "close":
-            apart = f"{join_words(parts)}, which cannot be told apart"
+            apart = f"{join_words(parts)}, which cannot be distinguished"
             return MoveCause("performance", _first_ones([apart, *news]), (apart,))
         case "unproven":
-            text = f"{parts[0]}, not told from noise"
+            text = f"{parts[0]}, not distinguished from noise"
             return MoveCause("performance", _first_ones([text, *news, *prices]), (text,), why.parts[0].provider or None)
         case "noise":
             return MoveCause("performance", _first_ones([WITHIN_NOISE, *news, *prices]), (WITHIN_NOISE,))

@@ -40,9 +40,9 @@ def why_sentence(change: WinnerChange) -> str:
         case "noise":
             return f"nothing is shown to have moved: {WITHIN_NOISE}"
         case "close":
-            return f"not shown which part is the largest: {parts[0]} and {parts[1]} cannot be told apart; more repeats would decide it"
+            return f"not shown which part is the largest: {parts[0]} and {parts[1]} cannot be distinguished; more repeats would decide it"
         case "unproven":
-            return f"not shown: {parts[0]} is the largest part, and its repeats do not tell it from noise; two repeats of each would"
+            return f"not shown: {parts[0]} is the largest part, and its repeats do not distinguish it from noise; two repeats of each would"
         case "unknown":
             return "not shown: the numbers of one of the two decisions are not stored"
 

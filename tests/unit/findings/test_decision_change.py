@@ -143,7 +143,7 @@ def test_what_noise_alone_moved_is_no_move() -> None:
     (faster,) = reconcile_decision(before, after, (), DAY, "d2", None, (exact, exact)).opened
     assert headline(faster).startswith("borealis's time to first token fell 2.0 % on chat: platform moves to borealis")
     unknown = opened(before, after)
-    assert headline(unknown).startswith("borealis's time to first token fell 2.0 % on chat, not told from noise: ")
+    assert headline(unknown).startswith("borealis's time to first token fell 2.0 % on chat, not distinguished from noise: ")
 
 
 def test_the_other_one_may_have_become_dearer() -> None:

@@ -38,7 +38,7 @@ def test_parts_that_cannot_be_told_apart_are_both_named() -> None:
     said = why_sentence(change(near, SPEED))
     assert said.startswith("not shown which part is the largest") and "output token throughput rose 10 %" in said and "fell 12 %" in said
     alone = LeadPart("speed", "chat", "time_to_first_token", 0.1, "borealis", None, -0.2)
-    assert "do not tell it from noise" in why_sentence(change(alone))
+    assert "do not distinguish it from noise" in why_sentence(change(alone))
 
 
 def test_a_part_says_whose_number_moved() -> None:

@@ -1,14 +1,15 @@
 """The next best experiment: which series to measure again, with how many repeats, for the most certainty per USD.
 
-The value of a measurement is what it adds, on average over its possible outcomes, to the chance that the provider chosen after it is really
-first (preposterior analysis: Raiffa and Schlaifer, Applied Statistical Decision Theory, 1961). Each outcome is simulated
-from one draw of the decision's scores, and all draws are weighed by how well they explain it (importance sampling: Menzies, Medical
-Decision Making 36, 2016). With few draws near an outcome the largest of several estimates is too large; that bias is taken off as half of the draws show it
-(jackknife).
+The value of a measurement is what it adds, on average over its possible outcomes, to the chance that the provider chosen after it is
+really first (preposterior analysis: Raiffa and Schlaifer, Applied Statistical Decision Theory, 1961). Each outcome is simulated from one
+draw of the decision's scores, and all draws are weighed by how well they explain it (importance sampling: Menzies, Medical Decision
+Making 36, 2016). With few draws near an outcome the largest of several estimates is too large; that bias is taken off as half of the
+draws show it (jackknife).
 
-The gain has a bound that needs no draw. With p = P(first) and L the provider chosen now, the gain is E[max over i of (p'(i) - p'(L))], p' being what
-the numbers leave. Repeats of another provider j say nothing of how the rest rank among themselves: p'(i) - p'(L) rises above 0 by at most p'(j), whose
-mean is p(j). Repeats of L can at most give the choice to the others, 1 - p(L) in all. So what is first in one of 200 worlds is never worth a point.
+The gain has a bound that needs no draw. With p = P(first) and L the provider chosen now, the gain is E[max over i of (p'(i) - p'(L))], p'
+being what the numbers leave. Repeats of another provider j say nothing of how the rest rank among themselves: p'(i) - p'(L) rises above 0
+by at most p'(j), whose mean is p(j). Repeats of L can at most give the choice to the others, 1 - p(L) in all. So what is first in one of
+200 worlds adds at most half a point.
 
 A measurement is a campaign of its own that replaces the series' current one, so N repeats leave the variance of N, not of both campaigns.
 Slots differ as they did; more repeats do not average that out. What repeats tell of gates is left out."""
@@ -54,8 +55,8 @@ class TrialCost:
 class Experiment:
     """Measure one provider's workload again. `n`: usable repeats now; `repeats` in each slot and `trials` in all are measured.
 
-    `gain`: what it adds to the chance of choosing right, on average; `most`: its bound, whatever is measured of the provider. `usd`: what it costs; None with the reason in `unpriced`. `campaign`:
-    whose results it replaces.
+    `gain`: what it adds to the chance of choosing right, on average; `most`: its bound, whatever is measured of the provider. `usd`: what
+    it costs; None with the reason in `unpriced`. `campaign`: whose results it replaces.
     """
 
     provider: str

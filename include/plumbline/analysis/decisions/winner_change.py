@@ -73,7 +73,7 @@ class WinnerChange:
 
 Shown = Literal["part", "eligibility", "noise", "close", "unproven", "unknown"]
 """part: the largest one is shown; eligibility: one of the two could not be first; noise: without what lies inside the repeats' intervals the
-choice would not move; close: the two largest cannot be told apart; unproven: no interval is known of the largest; unknown: numbers are not
+choice would not move; close: the two largest cannot be distinguished; unproven: no interval is known of the largest; unknown: numbers are not
 stored."""
 
 

@@ -15,7 +15,6 @@ from typing import Literal, NamedTuple
 
 from plumbline.analysis.prices.book import OTHER_GPUS, OTHER_GPUS_TEXT, InstanceShare
 from plumbline.analysis.trial_sample import Conditions, InterruptionRate
-from plumbline.metrics.formatting import join_words
 from plumbline.metrics.names import names_by_text
 
 MOST_NAMED = 3
@@ -61,7 +60,8 @@ class CostIncludes:
     @property
     def sentence(self) -> str:
         """Without a full stop."""
-        return f"Cost includes, beside the hours, {'; '.join(f'{join_words(one)} ({who})' for one, who in self.items)}"
+        each = ((" and ".join(filter(None, (", ".join(one[:-1]), one[-1]))), who) for one, who in self.items)
+        return f"Cost includes, beside the hours, {'; '.join(f'{items} ({who})' for items, who in each)}"
 
 
 @dataclass(frozen=True)

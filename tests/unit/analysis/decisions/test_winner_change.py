@@ -129,7 +129,7 @@ def test_what_noise_alone_moves_is_shown_to_have_moved_nothing() -> None:
     assert (beside.shown, beside.largest) == ("noise", None)
 
 
-def test_two_parts_within_each_others_interval_are_not_told_apart() -> None:
+def test_two_parts_within_each_others_interval_are_not_distinguished() -> None:
     after = stored({"a": BEFORE["a"], "b": (0.08, 122.0, 2.1)}, SAME)
     near: Scatter = dict.fromkeys(KEYS, 0.05)
     assert shown(after, scatter=(near, near)).shown == "close" and shown(after, scatter=(near, near)).largest is None
