@@ -169,6 +169,14 @@ def test_a_private_container_leaves_no_word_of_its_output(tmp_path: Path, shell:
     assert not failed.partial.evidence
 
 
+def test_a_result_in_the_middle_of_a_long_output_is_read(tmp_path: Path) -> None:
+    pad = "yes 'pad pad pad pad pad pad pad pad' 2>/dev/null | head -c"
+    metrics = {"wait": {"unit": "s", "better": "lower"}, "rows": {"unit": "1/s", "better": "higher"}}
+    shell = f"{pad} 1500000; echo '{{\"wait\": 7}}'; {pad} 2500000; echo '{{\"rows\": 5}}'"
+    measured = run(tmp_path, container(shell, {"format": "jsonl"}, metrics=metrics))
+    assert (values(measured)["value wait"], values(measured)["value rows"]) == (7, 5)
+
+
 def test_what_a_command_leaves_behind_is_ended(tmp_path: Path) -> None:
     measured = run(tmp_path, container("(trap '' TERM; setsid sleep 300 >/dev/null 2>&1) & echo rate 5"))
     assert values(measured)["value loaves_rate"] == 5

@@ -13,6 +13,7 @@ from plumbline.formats.registry import register
 class JsonLines(CommandOutput):
     name = "jsonl"
     order = 110
+    lines = r"^[^{]{0,200}\{"
 
     def read(self, text: str, declared: DeclaredNumbers) -> Output:
         """Lines that hold no object are skipped."""

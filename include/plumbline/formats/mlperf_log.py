@@ -18,6 +18,7 @@ _OLD = re.compile(r":::MLL\S* (\d+\.\d+) (\w+): \{")
 class MLPerfTrainingLog(CommandOutput):
     name = "mlperf-log"
     order = 150
+    lines = ":::MLL"
     metrics = ("time_to_train", "epochs_to_train")
 
     def read(self, text: str, declared: DeclaredNumbers) -> Output:

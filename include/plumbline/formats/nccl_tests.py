@@ -17,6 +17,7 @@ _RANK = re.compile(r"# +Rank +(\d+) ")
 class NcclTests(CommandOutput):
     name = "nccl-tests"
     order = 130
+    lines = r"#|^.{0,80}\d+ +\d+ +\w+ +"
     metrics = ("collective_bus_bandwidth", "collective_latency")
 
     def read(self, text: str, declared: DeclaredNumbers) -> Output:

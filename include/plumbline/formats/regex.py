@@ -25,6 +25,10 @@ class Regex(CommandOutput):
         if missing := [name for name in declared.numbers if declared.field(name) not in groups]:
             raise ValueError(f"results.pattern has no group for the metric {missing[0]}; expected such as (?P<{missing[0]}>[0-9.]+)")
 
+    def wanted(self, declared: DeclaredNumbers) -> str:
+        """The declared pattern."""
+        return declared.pattern or ""
+
     def read(self, text: str, declared: DeclaredNumbers) -> Output:
         """Alternatives of the pattern may match different lines."""
         pattern = re.compile(declared.pattern or "")

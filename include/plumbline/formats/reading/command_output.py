@@ -70,14 +70,20 @@ class Output:
 
 class CommandOutput(Format):
     """What a command writes to its output, or into its file of results. `metrics`: those of the catalogue that it brings; a format without any
-    reads the metrics that the workload declares. `has_pattern`: whether a workload declares a pattern."""
+    reads the metrics that the workload declares. `lines`: a regular expression of lines that may hold a result; empty of a format that is one
+    document. `has_pattern`: whether a workload declares a pattern."""
 
     metrics: ClassVar[tuple[str, ...]] = ()
+    lines: ClassVar[str] = ""
     has_pattern: ClassVar[bool] = False
 
     @abstractmethod
     def read(self, text: str, declared: DeclaredNumbers) -> Output:
         """The numbers in the text. UnreadableOutput, or another ValueError, KeyError, TypeError or AttributeError of damaged text."""
+
+    def wanted(self, declared: DeclaredNumbers) -> str:
+        """A regular expression of the lines that may hold a result, wherever they are in a long output; empty if only the whole is one."""
+        return self.lines
 
     def check(self, declared: DeclaredNumbers) -> None:
         """ValueError for a declaration that the format cannot read."""

@@ -194,6 +194,8 @@ class ScriptSpec(RunSpec):
     private: bool
     stepless: bool = False
     """Whether it is done when the command ends; of several nodes, that of node 0."""
+    wanted: str = ""
+    """A regular expression of the lines of its output that are kept however long it is."""
 
 
 LogLine = dict[str, Any]

@@ -9,6 +9,7 @@ from plumbline.declarations import Provider, Trial, digest
 from plumbline.declarations.workloads.container import ContainerWorkload
 from plumbline.declarations.workloads.script import DATA_ARGUMENT, DATA_VARIABLE, ScriptWorkload
 from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.formats import COMMAND_OUTPUTS
 from plumbline.harness import launcher_protocol
 from plumbline.harness.inference.checkpoint.cache import Note
 from plumbline.harness.training import plan
@@ -119,6 +120,7 @@ class ContainerInputs:
             launches_ranks=True,
             private=task.private,
             stepless=True,
+            wanted=COMMAND_OUTPUTS[task.results.format].wanted(task.declared_numbers),
             device="cpu" if self._cpu else "cuda",
             until=1 << 62,
             resume=resume,

@@ -11,6 +11,8 @@ KEPT_BYTES = 1 << 20
 """Of the beginning, and as much of the end."""
 _LINE_BYTES = 1 << 16
 """A longer line is taken in parts."""
+WANTED_BYTES = 1 << 22
+"""Of the lines between the kept beginning and end that may hold a result."""
 _LAST_LINES, _SHOWN_CHARACTERS = 20, 300
 _SECRET_NAME = re.compile(r"TOKEN|KEY|SECRET|PASSWORD", re.IGNORECASE)
 _MIN_SECRET = 6
@@ -18,10 +20,14 @@ _MIN_SECRET = 6
 
 
 class ScriptOutput:
-    """Copies the beginning to `kept` as it comes, and the end when it is closed. `variables`: of the command."""
+    """Copies the beginning to `kept` as it comes, and the end when it is closed. `variables`: of the command.
 
-    def __init__(self, kept: IO[bytes], variables: Mapping[str, str]) -> None:
+    `wanted`: a regular expression of the lines that are kept wherever they come; none if it is empty."""
+
+    def __init__(self, kept: IO[bytes], variables: Mapping[str, str], wanted: str = "") -> None:
         self._kept = kept
+        self._wanted = re.compile(wanted) if wanted else None
+        self._wanted_room = WANTED_BYTES
         values = {value for name, value in variables.items() if _SECRET_NAME.search(name) and len(value) >= _MIN_SECRET}
         self._secrets = [value.encode(errors="surrogateescape") for value in sorted(values, key=len, reverse=True)]
         self._partial, self._room = b"", KEPT_BYTES
@@ -66,9 +72,14 @@ class ScriptOutput:
         self._end.append(line)
         self._end_bytes += size
         while self._end_bytes > KEPT_BYTES:
-            gone = len(self._end.popleft()) + 1
+            line = self._end.popleft()
+            gone = len(line) + 1
             self._end_bytes -= gone
-            self._left_out += gone
+            if self._wanted is not None and gone <= self._wanted_room and self._wanted.search(line.decode(errors="replace")) is not None:
+                self._wanted_room -= gone
+                self._write(line)
+            else:
+                self._left_out += gone
 
     def _write(self, line: bytes) -> None:
         self._kept.write(self._redacted(line) + b"\n")

@@ -120,7 +120,7 @@ class ScriptProcess:
             raise NotStarted(
                 f"{program} is no program here; expected one of the image, or of the script's files by a path such as ./train.sh"
             )
-        self._output = ScriptOutput(sys.stdout.buffer, variables)
+        self._output = ScriptOutput(sys.stdout.buffer, variables, spec.wanted)
         os.chdir(self._folder)
         now = monotonic_ns()
         self._saves = (

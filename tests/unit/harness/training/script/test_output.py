@@ -38,6 +38,15 @@ def test_of_much_output_the_beginning_and_the_end_are_kept() -> None:
     assert int(gap.split()[1]) == 40 * 10_000 * 9 - (len(kept.getvalue()) - len(gap) - 1)
 
 
+def test_lines_that_may_hold_a_result_are_kept_wherever_they_come() -> None:
+    kept = io.BytesIO()
+    output = ScriptOutput(kept, {}, r"^p99 \d+")
+    padding = b"padding of a line of output\n" * 80_000
+    output.lines(padding + b"p99 7\n" + padding)
+    output.close()
+    assert b"\np99 7\n" in kept.getvalue() and b"left out" in kept.getvalue()
+
+
 def test_values_of_secrets_are_in_no_line_that_is_kept() -> None:
     kept = io.BytesIO()
     output = ScriptOutput(kept, {"HF_TOKEN": "hf_abcdef", "AWS_SECRET_ACCESS_KEY": "q/w+e=", "KEYBOARD": "us", "HOME": "/home/her"})
