@@ -27,7 +27,7 @@ from plumbline.cli.output import TONES, Json, clear_errors, completed, emit, fai
 from plumbline.cli.tables import TOP, print_table
 from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.metrics.formatting import format_name, shorten, unknown_name
+from plumbline.metrics.formatting import format_count, format_name, shorten, unknown_name
 from plumbline.metrics.names import names_by_text
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.presentation.commitments import commitment_table
@@ -37,7 +37,7 @@ from plumbline.presentation.spend import NOTE, spend_cells, spend_csv, spend_hea
 from plumbline.results import InvalidResult
 from plumbline.words.commitments import commitment_data
 from plumbline.words.costs import cost_data, formula_text, reason_text
-from plumbline.workflows.compare_invoice import compare_invoice, record_invoice
+from plumbline.workflows.compare_invoice import Selection, compare_invoice, record_invoice
 from plumbline.workflows.report import newest_campaign
 
 
@@ -253,6 +253,11 @@ def reconcile(
         list[str] | None, typer.Option("--provider", help="a declared provider; again for more; every one if left out")
     ] = None,
     slack: Annotated[str, typer.Option("--slack", help="how much longer than it is held an instance may be billed a trial")] = "15min",
+    account: Annotated[
+        str | None, typer.Option("--account", help="lines of this account alone (SubAccountId, SubAccountName, BillingAccountId)")
+    ] = None,
+    tag: Annotated[list[str] | None, typer.Option("--tag", metavar="KEY=VALUE", help="lines with this tag alone; again for more")] = None,
+    resource: Annotated[str | None, typer.Option("--resource", help="lines of these resources alone, such as 'i-bench-*'")] = None,
     record: Annotated[bool, typer.Option("--record", help="keep the comparison, and open a finding for each difference")] = False,
     as_json: Json = False,
 ) -> None:
@@ -261,7 +266,8 @@ def reconcile(
         declared, names = load(), provider or []
         if unknown := [name for name in names if name not in declared.providers]:
             fail(unknown_name("provider", unknown[0], declared.providers))
-        found = compare_invoice(archive, declared, invoice, names, parse(slack, SECONDS, "--slack: a duration", "15min") / 3600)
+        selection = Selection(account, tuple(tag or ()), resource)
+        found = compare_invoice(archive, declared, invoice, names, parse(slack, SECONDS, "--slack: a duration", "15min") / 3600, selection)
         opened = record_invoice(archive, declared, invoice.name, found, names, getpass.getuser()) if record else ()
 
     def show() -> None:
@@ -273,6 +279,8 @@ def reconcile(
         if found.differences:
             out.print(shown)
         out.print(f"{invoice.name}: {found.judgement.text}", style=TONES[found.judgement.tone], markup=False)
+        for other in found.left_out:
+            out.print(f"not selected: {other.cost:,.2f} {other.currency} in {format_count(other.lines, 'line')}", style="dim")
 
     emit(as_json, {**found._asdict(), "opened": opened}, show)
     if found.judgement.verdict != "met":

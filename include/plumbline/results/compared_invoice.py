@@ -36,8 +36,9 @@ class ComparedSum:
 
 @dataclass(frozen=True)
 class Difference:
-    """`kind`: price, hours_without_trial, trials_not_billed, duplicate, currency, tax, credit, adjustment, region. `cost`: what the invoice has more
-    than expected, of all `count`, in `currency`. `line`: the first, None of what has no line; `detail` is about it."""
+    """`kind`: price (over the accepted one), price_below, hours_without_trial, trials_not_billed, duplicate, currency, tax, credit, adjustment,
+    correction, unused_commitment, region. `cost`: what the invoice has more than expected, of all `count`, in `currency`. `line`: the first, None of
+    what has no line; `detail` is about it."""
 
     kind: str
     provider: str

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Collection, Iterator, Mapping
 from datetime import date, datetime, timezone
 from decimal import Decimal, InvalidOperation
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
-from plumbline.analysis.cost.invoice import GPU_HOURS, HOURS, InvoiceComparison, InvoiceLine, repeated_lines
+from plumbline.analysis.cost.invoice import InvoiceComparison, InvoiceLine, repeated_lines
+from plumbline.analysis.cost.invoice_units import billed_time
 from plumbline.analysis.prices.book import all_with_effective_prices
 from plumbline.answers.held_spans import held_spans
 from plumbline.archive import Archive
 from plumbline.declarations import Declarations
 from plumbline.findings import Reconciliation
 from plumbline.findings.types.invoice_difference import invoice_finding
+from plumbline.formats.reading.lines import json_object
 from plumbline.judgement import Judgement
 from plumbline.price_sources.csv_history import HistoryError, rows_of
 from plumbline.results.compared_invoice import ComparedInvoice, ComparedSum, Difference, Uncompared, largest
@@ -22,14 +26,45 @@ from plumbline.whole_file import sha256_file
 from plumbline.words.invoices import judge_invoice
 from plumbline.workflows.findings import apply
 
-_CHARGE = ("BilledCost", "BillingCurrency", "ChargeCategory", "ChargePeriodEnd", "ChargePeriodStart", "EffectiveCost")
-COLUMNS = (*_CHARGE, "PricingQuantity", "PricingUnit", "RegionId", "ResourceId", "ServiceName", "SkuId")
-_CATEGORIES = ("Usage", "Purchase", "Tax", "Credit", "Adjustment")
+REQUIRED = ("BillingCurrency", "ChargeCategory", "ChargePeriodEnd", "ChargePeriodStart")
+COLUMNS = (*REQUIRED, "BilledCost", "EffectiveCost", "PricingQuantity", "PricingUnit", "RegionId", "ResourceId", "ServiceName", "SkuId")
+"""What a file usually has; FOCUS lets a vendor leave out those that do not apply."""
+_CATEGORIES = {name.casefold(): name for name in ("Usage", "Purchase", "Tax", "Credit", "Adjustment")}
+_NOTHING = ("null", "none", "n/a")
+
+
+class Selection(NamedTuple):
+    """Which lines count, where an invoice has more than what trials held: all without any. `tags`: key=value, all of them; `resource`: with wildcards."""
+
+    account: str | None = None
+    tags: tuple[str, ...] = ()
+    resource: str | None = None
+
+    def has(self, row: Mapping[str, str]) -> bool:
+        """Whether a line is of the selection. ValueError for a tag that is not key=value."""
+        accounts = {row.get(name, "").casefold() for name in ("SubAccountId", "SubAccountName", "BillingAccountId")}
+        if self.account is not None and self.account.casefold() not in accounts:
+            return False
+        named = [row.get(name, "") for name in ("ResourceId", "ResourceName")]
+        if self.resource is not None and not any(fnmatchcase(name.casefold(), self.resource.casefold()) for name in named if name):
+            return False
+        return all(_has_tag(row.get("Tags", ""), tag) for tag in self.tags)
+
+
+def _has_tag(tags: str, wanted: str) -> bool:
+    key, separator, value = wanted.partition("=")
+    if not separator:
+        raise ValueError(f'--tag is "{wanted}"; expected KEY=VALUE')
+    found = json_object(tags) or {}
+    return str(found.get(key, "")).casefold() == value.casefold() if key in found else False
+
+
+_EVERYTHING = Selection()
 
 
 class InvoiceResult(NamedTuple):
     """`matched`: lines that name a declared instance type and are billed by the hour, of all `lines`; `compared`: their sums. `sha256`: of the file.
-    `days`: those that its lines cover, the second excluded."""
+    `days`: those that its lines cover, the second excluded. `left_out`: sums of the lines that the selection does not have."""
 
     lines: int
     matched: int
@@ -39,55 +74,100 @@ class InvoiceResult(NamedTuple):
     uncompared: tuple[Uncompared, ...]
     judgement: Judgement
     sha256: str
+    left_out: tuple[Uncompared, ...] = ()
 
 
 def invoice_lines(path: Path) -> Iterator[InvoiceLine]:
     """The file's lines, one at a time. HistoryError with line, column and expected shape for one that cannot be read."""
-    for number, cells in rows_of(path, COLUMNS):
-        row = {column: (cell or "").strip() for column, cell in cells.items() if isinstance(column, str)}
-
-        def wrong(column: str, expected: str, number: int = number, row: dict[str, str] = row) -> HistoryError:
-            return HistoryError(f'{path}:{number}, {column} is "{row[column]}"; expected {expected}')
-
+    for number, cells in rows_of(path, REQUIRED):
+        row = {column: _cell(cell) for column, cell in cells.items() if isinstance(column, str)}
         if len(row) != len(cells) or None in cells.values():
             raise HistoryError(f"{path}:{number} has not as many columns as the header; expected quotes around a value with a comma")
-        if row["ChargeCategory"] not in _CATEGORIES:
-            raise wrong("ChargeCategory", f"one of {', '.join(_CATEGORIES)}")
-        usage = row["ChargeCategory"] == "Usage"
-        by_hour = usage and row["PricingUnit"].lower() in (*HOURS, *GPU_HOURS)
-        numbers, moments = {}, []
-        for column in ("EffectiveCost" if usage else "BilledCost", *(["PricingQuantity"] if by_hour else [])):
-            try:
-                numbers[column] = Decimal(row[column])
-            except InvalidOperation:
-                raise wrong(column, "a number such as 98.32, without a currency") from None
-            if not numbers[column].is_finite() or (column == "PricingQuantity" and numbers[column] < 0):
-                raise wrong(column, "a finite number, at least 0 of a quantity")
-        for column in ("ChargePeriodStart", "ChargePeriodEnd"):
-            try:
-                moment = datetime.fromisoformat(row[column].replace("Z", "+00:00"))
-            except ValueError:
-                raise wrong(column, "a time such as 2026-11-01T00:00:00Z") from None
-            moments.append(moment.astimezone(timezone.utc) if moment.tzinfo else moment.replace(tzinfo=timezone.utc))
-        if moments[1] <= moments[0]:
-            raise wrong("ChargePeriodEnd", "a time after ChargePeriodStart")
-        cost = numbers["EffectiveCost" if usage else "BilledCost"]
-        yield InvoiceLine(number, row, moments[0], moments[1], cost, numbers.get("PricingQuantity"))
+        try:
+            yield _line(number, row)
+        except _WrongCell as wrong:
+            raise HistoryError(f'{path}:{number}, {wrong.column} is "{row.get(wrong.column, "")}"; expected {wrong.expected}') from None
 
 
-def compare_invoice(archive: Archive, declared: Declarations, path: Path, names: Collection[str], slack_h: float) -> InvoiceResult:
+class _WrongCell(ValueError):
+    def __init__(self, column: str, expected: str) -> None:
+        super().__init__(column)
+        self.column, self.expected = column, expected
+
+
+def _cell(cell: str | None) -> str:
+    text = (cell or "").strip()
+    return "" if text.casefold() in _NOTHING else text
+
+
+def _line(number: int, row: dict[str, str]) -> InvoiceLine:
+    category = _CATEGORIES.get(row["ChargeCategory"].casefold())
+    if category is None:
+        raise _WrongCell("ChargeCategory", f"one of {', '.join(_CATEGORIES.values())}")
+    row["ChargeCategory"], usage = category, category == "Usage"
+    moments = [_moment(row, column) for column in ("ChargePeriodStart", "ChargePeriodEnd")]
+    costs = ("EffectiveCost", "BilledCost") if usage else ("BilledCost", "EffectiveCost")
+    column = next((name for name in costs if row.get(name)), None)
+    cost = Decimal() if column is None else _number(row, column, "a number such as 98.32, without a currency")
+    of = "Pricing" if row.get("PricingUnit") else "Consumed"
+    unit, quantity = billed_time(row.get(f"{of}Unit", "")), f"{of}Quantity"
+    correction = row.get("ChargeClass", "").casefold() == "correction"
+    hours = None
+    if usage and unit is not None and not (correction and not row.get(quantity)):
+        hours = _number(row, quantity, "a number of its unit") * unit.hours
+        correction = correction or (hours < 0 and cost <= 0)
+        if hours < 0 and not correction:
+            raise _WrongCell(quantity, "a finite number, at least 0 of a quantity that costs something")
+    if moments[1] < moments[0] or (moments[1] == moments[0] and hours is not None):
+        raise _WrongCell("ChargePeriodEnd", "a time after ChargePeriodStart")
+    of_gpus = unit is not None and unit.of_gpu
+    return InvoiceLine(number, row, moments[0], moments[1], cost, hours, of_gpus, priced=column is not None, correction=correction)
+
+
+def _number(row: Mapping[str, str], column: str, expected: str) -> Decimal:
+    try:
+        found = Decimal(row.get(column, ""))
+    except InvalidOperation:
+        raise _WrongCell(column, expected) from None
+    if not found.is_finite():
+        raise _WrongCell(column, "a finite number")
+    return found
+
+
+def _moment(row: Mapping[str, str], column: str) -> datetime:
+    """Also as BigQuery writes it, `2026-11-02 02:00:00 UTC`."""
+    text = re.sub(r" ?(?:UTC|Z)$", "+00:00", row[column])
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise _WrongCell(column, "a time such as 2026-11-01T00:00:00Z") from None
+    return moment.astimezone(timezone.utc) if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+
+
+def compare_invoice(
+    archive: Archive, declared: Declarations, path: Path, names: Collection[str], slack_h: float, selection: Selection = _EVERYTHING
+) -> InvoiceResult:
     """`names`: the declared providers that count; all if empty. HistoryError for a file that cannot be read."""
     chosen = [provider for name, provider in sorted(declared.providers.items()) if not names or name in names]
     priced = all_with_effective_prices(chosen, archive.prices([provider.name for provider in chosen]))
-    found = InvoiceComparison(list(priced.values()), repeated_lines(invoice_lines(path)), slack_h)
+    selected = (line for line in invoice_lines(path) if selection.has(line.row))
+    found = InvoiceComparison(list(priced.values()), repeated_lines(selected), slack_h)
+    left_out: dict[str, tuple[int, Decimal]] = {}
     for line in invoice_lines(path):
-        found.add(line)
+        if selection.has(line.row):
+            found.add(line)
+        else:
+            lines, cost = left_out.get(line.row["BillingCurrency"], (0, Decimal()))
+            left_out[line.row["BillingCurrency"]] = lines + 1, cost + line.cost
     # Of a simulated provider no vendor bills, unless the file itself names it.
     names = [name for name, p in priced.items() if found.matched or not p.simulated]
-    held = [] if found.days is None else [span for name in names for span in held_spans(archive, name, found.days[0])]
+    held = [] if found.days is None else [span for name in names for span in held_spans(archive, name, found.days[0], priced[name])]
     differences, uncompared = found.differences(held), found.uncompared
     judgement = judge_invoice(found.lines, found.matched, differences, uncompared)
-    return InvoiceResult(found.lines, found.matched, found.days, found.compared, differences, uncompared, judgement, sha256_file(path))
+    others = tuple(Uncompared("left out", currency, *sums) for currency, sums in sorted(left_out.items()))
+    return InvoiceResult(
+        found.lines, found.matched, found.days, found.compared, differences, uncompared, judgement, sha256_file(path), others
+    )
 
 
 def record_invoice(

@@ -11,15 +11,19 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 from tests.data.result_documents import document, provider, trial
 from tests.fakes.trials import CONFIG
 
+from plumbline.analysis.prices.book import share_of
+from plumbline.answers.held_spans import held_spans
 from plumbline.archive import Archive
 from plumbline.declarations import Declarations, load
+from plumbline.declarations.providers.provider import Accelerator, InvoiceLines
 from plumbline.judgement import met
 from plumbline.price_sources.csv_history import HistoryError
 from plumbline.results import Event
-from plumbline.workflows.compare_invoice import COLUMNS, InvoiceResult, compare_invoice, record_invoice
+from plumbline.workflows.compare_invoice import COLUMNS, InvoiceResult, Selection, compare_invoice, record_invoice
 
 PLACE = provider(prices=[{"purchase": "on_demand", "price": "90 USD/h", "since": "2026-01-01", "source": "contract 7"}])
 FIRST = datetime(2026, 11, 2, 2, tzinfo=timezone.utc)
@@ -162,6 +166,125 @@ def test_each_difference(used: Archive, tmp_path: Path, other: Row, expected: li
     rows = [usage(day, **(standard | (other if day == 2 else {}))) for day in range(6)]
     found = compare_invoice(used, places(), written(tmp_path, rows, columns), (), 0.25)
     assert kinds(found) == [(kind, Decimal(cost)) for kind, cost in expected]
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        (
+            {"ChargeClass": "Correction", "EffectiveCost": "-90.00", "PricingQuantity": "", "PricingUnit": ""},
+            [("correction", "-90.00"), ("trials_not_billed", "0.00")],
+        ),
+        ({"PricingQuantity": "-1", "EffectiveCost": "-90.00"}, [("correction", "-90.00"), ("trials_not_billed", "0.00")]),
+        ({"CommitmentDiscountStatus": "Unused"}, [("trials_not_billed", "0.00"), ("unused_commitment", "90.00")]),
+        ({"EffectiveCost": "0.00"}, [("trials_not_billed", "0.00")]),  # a reservation's line beside that of its instance
+        ({"ServiceName": "AWS Marketplace", "EffectiveCost": "1.50"}, [("trials_not_billed", "0.00")]),
+        ({"EffectiveCost": "40.00"}, [("price_below", "-50.00")]),
+        ({"EffectiveCost": "NULL", "BilledCost": ""}, []),  # no cost: the hours are compared
+        ({"RegionId": PLACE.region.upper()}, []),
+        ({"ChargeCategory": "usage"}, []),
+        ({"ChargePeriodStart": "2026-11-04 02:00:00 UTC", "ChargePeriodEnd": "2026-11-04 03:00:00 UTC"}, []),
+        ({"SkuId": "SKU-1", "SkuPriceDetails": f'{{"InstanceType": "{PLACE.instance_type}"}}'}, []),
+        ({"SkuId": "SKU-1", "x_SkuDetails": PLACE.instance_type.replace("-", " ")}, []),
+        ({"PricingUnit": "", "PricingQuantity": "", "ConsumedUnit": "Seconds", "ConsumedQuantity": "3600"}, []),
+        ({"PricingUnit": "GB", "PricingQuantity": "3"}, [("trials_not_billed", "0.00")]),
+    ],
+)
+def test_what_vendors_write_in_other_ways(used: Archive, tmp_path: Path, other: Row, expected: list[tuple[str, str]]) -> None:
+    columns = (
+        *COLUMNS,
+        *("ChargeClass", "CommitmentDiscountStatus", "SkuPriceDetails", "x_SkuDetails", "ConsumedUnit", "ConsumedQuantity"),
+    )
+    more = dict.fromkeys(columns[len(COLUMNS) :], "")
+    rows = [usage(day, **(more | (other if day == 2 else {}))) for day in range(6)]
+    found = compare_invoice(used, places(), written(tmp_path, rows, columns), (), 0.25)
+    assert kinds(found) == [(kind, Decimal(cost)) for kind, cost in expected]
+
+
+def test_columns_that_do_not_apply_may_be_missing(used: Archive, tmp_path: Path) -> None:
+    kept = [column for column in COLUMNS if column not in ("RegionId", "ResourceId", "SkuId")]
+    rows = [{name: value for name, value in usage(day, ServiceName=PLACE.instance_type).items() if name in kept} for day in range(6)]
+    assert compare_invoice(used, places(), written(tmp_path, rows, kept), (), 0.25).judgement.verdict == "met"
+
+
+def test_two_commitments_cover_one_hour_and_what_is_over_and_under_stays_apart(used: Archive, tmp_path: Path) -> None:
+    halves = [usage(0, PricingQuantity="0.5", EffectiveCost="45.00", CommitmentDiscountId=name) for name in ("ri-a", "ri-b")]
+    rows = [*halves, usage(1, EffectiveCost="140.00"), usage(2, EffectiveCost="40.00"), *(usage(day) for day in (3, 4, 5))]
+    rows = [{"CommitmentDiscountId": "", **row} for row in rows]
+    found = compare_invoice(used, places(), written(tmp_path, rows, (*COLUMNS, "CommitmentDiscountId")), (), 0.25)
+    assert kinds(found) == [("price", Decimal(50)), ("price_below", Decimal(-50))]
+
+
+def test_hours_without_a_trial_are_a_sum_of_each_currency(used: Archive, tmp_path: Path) -> None:
+    rows = [usage(9, BillingCurrency="EUR", EffectiveCost="80.00"), usage(10), *(usage(day) for day in range(6))]
+    found = [(each.cost, each.currency) for each in reconciled(used, tmp_path, rows).differences if each.kind == "hours_without_trial"]
+    assert sorted(found) == [(Decimal(80), "EUR"), (Decimal(90), "USD")]
+
+
+def test_a_price_that_changes_within_a_line_bounds_it(used: Archive, tmp_path: Path) -> None:
+    bought = {"purchase": "on_demand", "source": "contract 7"}
+    prices = [
+        {**bought, "price": "90 USD/h", "since": "2026-01-01", "until": "2026-11-05"},
+        {**bought, "price": "60 USD/h", "since": "2026-11-05"},
+    ]
+    month = {"ChargePeriodStart": "2026-11-01T00:00:00Z", "ChargePeriodEnd": "2026-12-01T00:00:00Z", "PricingQuantity": "6"}
+    known = replace(places(), providers={PLACE.name: provider(prices=prices)})
+    for cost, expected in (("450.00", []), ("600.00", [("price", Decimal(60))])):
+        found = compare_invoice(used, known, written(tmp_path, [usage(0, **month, EffectiveCost=cost)]), (), 0.25)
+        assert kinds(found) == expected
+
+
+def test_cores_memory_and_gpus_are_one_instance(used: Archive, tmp_path: Path) -> None:
+    gpus = Accelerator(kind="nvidia", product="NVIDIA-H100-80GB-HBM3", count=2)
+    gcp = PLACE.model_copy(update={"cloud": "gcp", "instance_type": "a3-highgpu-2g", "accelerator": gpus})
+    parts = (
+        ("A3 Instance Core running in Americas", "hour", "52", "4.16"),
+        ("A3 Instance Ram running in Americas", "gibibyte hour", "468", "3.74"),
+        ("Nvidia H100 80GB GPU attached to VMs", "hour", "2", "82.10"),
+    )
+    rows = [
+        usage(day, SkuId="", ResourceId="", ServiceName=words, PricingUnit=unit, PricingQuantity=quantity, EffectiveCost=cost)
+        for day in range(6)
+        for words, unit, quantity, cost in parts
+    ]
+    known = replace(places(), providers={PLACE.name: gcp})
+    found = compare_invoice(used, known, written(tmp_path, rows), (), 0.25)
+    assert (found.matched, found.differences, found.judgement.verdict) == (18, (), "met")
+    without = compare_invoice(used, known, written(tmp_path, [row for row in rows if "GPU" not in row["ServiceName"]]), (), 0.25)
+    assert without.judgement.verdict != "met" and without.uncompared[0].name.startswith("parts of an instance without its GPUs")
+
+
+def test_a_declared_pattern_names_the_lines(used: Archive, tmp_path: Path) -> None:
+    rows = [usage(day, SkuId="PLAN-77") for day in range(6)]
+    named = PLACE.model_copy(update={"invoice": InvoiceLines(match=r"PLAN-\d+")})
+    assert reconciled(used, tmp_path, rows).matched == 0
+    assert (
+        compare_invoice(used, replace(places(), providers={PLACE.name: named}), written(tmp_path, rows), (), 0.25).judgement.verdict
+        == "met"
+    )
+    with pytest.raises(ValidationError, match="no regular expression"):
+        InvoiceLines(match="(plan")
+
+
+def test_a_trial_holds_its_share_of_an_instance_that_is_sold_by_the_gpu(used: Archive) -> None:
+    gpus = Accelerator(kind="nvidia", product="NVIDIA-H100-80GB-HBM3", count=8)
+    whole = PLACE.model_copy(update={"accelerator": gpus})
+    by_gpu = whole.model_copy(update={"sold_by": "gpu"})
+    hours = [sum(span.hours for span in held_spans(used, PLACE.name, FIRST.date(), place)) for place in (None, whole, by_gpu)]
+    share = share_of(by_gpu, trial(where=PLACE.of_trial()).workload.gpus)
+    assert hours[0] == hours[1] and hours[2] == pytest.approx(hours[0] * (1.0 if share is None else share.fraction))
+
+
+def test_an_account_with_production_in_it_is_compared_by_what_is_selected(used: Archive, tmp_path: Path) -> None:
+    own = {"SubAccountId": "bench", "Tags": '{"team": "perf"}'}
+    rows = [*(usage(day, **own) for day in range(6)), usage(9, SubAccountId="prod", Tags="", ResourceId="i-prod")]
+    path = written(tmp_path, rows, (*COLUMNS, "SubAccountId", "Tags"))
+    for selection in (Selection(account="Bench"), Selection(tags=("team=perf",)), Selection(resource="i-000*")):
+        found = compare_invoice(used, places(), path, (), 0.25, selection)
+        assert found.judgement.verdict == "met"
+        assert [(each.cost, each.lines) for each in found.left_out] == [(Decimal("90.00"), 1)]
+    with pytest.raises(ValueError, match="KEY=VALUE"):
+        compare_invoice(used, places(), path, (), 0.25, Selection(tags=("perf",)))
 
 
 def test_one_line_for_a_month_and_two_nodes_without_names(used: Archive, tmp_path: Path) -> None:

@@ -11,25 +11,31 @@ from typing import NamedTuple
 
 import numpy as np
 
-from plumbline.analysis.prices.book import quote
+from plumbline.analysis.prices.book import prices_in_force, quote
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.results.compared_invoice import OTHERS, ComparedSum, Difference, Uncompared
 
-_NAMING = ("SkuId", "SkuMeter", "ResourceId", "ResourceName", "ResourceType", "ServiceName", "ChargeDescription")
-"""Columns that may name an instance type."""
-HOURS = ("h", "hr", "hrs", "hour", "hours", "instance-hour", "instance-hours")
-GPU_HOURS = ("gpu-hour", "gpu-hours", "gpu hour", "gpu hours")
-_IDENTITY = ("SkuId", "ChargePeriodStart", "ChargePeriodEnd", "PricingQuantity", "BilledCost", "ChargeDescription")
+_NAMING = ("SkuId", "SkuMeter", "SkuPriceDetails", "ResourceId", "ResourceName", "ResourceType", "ServiceName", "ChargeDescription")
+"""Columns of FOCUS that may name an instance type, beside a vendor's own (`x_…`)."""
+_IDENTITY = (
+    *("SkuId", "ChargePeriodStart", "ChargePeriodEnd", "PricingQuantity", "ConsumedQuantity", "BilledCost", "ChargeDescription"),
+    *("ChargeCategory", "CommitmentDiscountId", "CommitmentDiscountStatus", "SubAccountId", "Tags"),
+)
 _PURCHASES: Mapping[str, Purchase] = {"Dynamic": "spot", "Committed": "reserved"}
 _WORDS = ("SkuMeter", "ChargeDescription", "ServiceName", "SkuId")
 """Columns that say in the file's own words what a line is for, the plainest first."""
 _KINDS_KEPT = 10_000
+_MARKETPLACE = re.compile(r"\bmarketplace\b", re.IGNORECASE)
+_GPU_PART = re.compile(r"\bGPU\b", re.IGNORECASE)
 _CENT, _MINUTE_H = Decimal("0.01"), 1 / 60
+_PLACES = 6
+"""Decimal places of a difference: shares of hours are binary fractions."""
 
 
 class InvoiceLine(NamedTuple):
-    """`row`: by column. `cost`: in the billing currency; of usage the effective one. `hours`: of GPUs or instances, None of what is not by the hour."""
+    """`row`: by column. `cost`: in the billing currency; of usage the effective one; 0 and not `priced` of a file without costs. `hours`: of
+    instances, or with `of_gpus` of single ones; None of what is no time. `correction`: of a line before, whose quantity may be negative or missing."""
 
     number: int
     row: Mapping[str, str]
@@ -37,17 +43,82 @@ class InvoiceLine(NamedTuple):
     end: datetime
     cost: Decimal
     hours: Decimal | None
+    of_gpus: bool = False
+    priced: bool = True
+    correction: bool = False
 
     @property
     def identity(self) -> int:
         """Equal for equal lines of one resource."""
-        return hash((self.row["ResourceId"], *(self.row.get(column) for column in _IDENTITY)))
+        return hash((self.row.get("ResourceId"), *(self.row.get(column) for column in _IDENTITY)))
 
 
 def repeated_lines(lines: Iterable[InvoiceLine]) -> frozenset[int]:
     """Identities that several lines have. Two instances without a resource's name have equal lines: these are left out."""
-    values, counts = np.unique(np.fromiter((line.identity for line in lines if line.row["ResourceId"]), np.int64), return_counts=True)
+    values, counts = np.unique(np.fromiter((line.identity for line in lines if line.row.get("ResourceId")), np.int64), return_counts=True)
     return frozenset(values[counts > 1].tolist())
+
+
+class _Billed:
+    """Hours, cost by currency and the first line of some days."""
+
+    def __init__(self, line: int | None) -> None:
+        self.line, self.hours = line, 0.0
+        self.costs: dict[str, Decimal] = {}
+
+    def add(self, hours: float, currency: str, cost: Decimal) -> None:
+        self.hours += hours
+        self.costs[currency] = self.costs.get(currency, Decimal()) + cost
+
+    def with_those_of(self, other: _Billed) -> _Billed:
+        """Both as one, with the first line of this one."""
+        for currency, cost in other.costs.items():
+            self.add(0.0, currency, cost)
+        self.hours += other.hours
+        return self
+
+
+def _days(line: InvoiceLine) -> tuple[date, date]:
+    """The first day of a line, and the one after its last."""
+    return line.start.date(), max((line.end - timedelta(microseconds=1)).date(), line.start.date()) + timedelta(days=1)
+
+
+def _in_region(row: Mapping[str, str], provider: Provider, *, unknown: bool = False) -> bool:
+    """Whether a line is of the provider's place, in any case of letters. `unknown`: what is said of a line that names no region."""
+    region = row.get("RegionId", "").casefold()
+    return region in {(provider.region or "").casefold(), (provider.zone or provider.region).casefold()} if region else unknown
+
+
+def _naming(provider: Provider) -> re.Pattern[str]:
+    """Lines that name an instance type, with any separators and without Azure's prefix, or that match what is declared."""
+    words = [re.escape(word) for word in re.split(r"[-_]+", provider.instance_type.removeprefix("Standard_"))]
+    own = rf"(?<![a-z0-9.-])(?:Standard[-_ ])?{'[-_ ]+'.join(words)}(?![\w.-])"
+    return re.compile(own if provider.invoice is None else f"{own}|{provider.invoice.match}", re.IGNORECASE)
+
+
+def _part_naming(provider: Provider) -> re.Pattern[str]:
+    """Lines of the cores, the memory and the GPUs of a provider's machine family and product."""
+    family = re.escape(provider.instance_type.partition("-")[0])
+    product = re.search(r"[A-Z]+\d+[A-Z]*", provider.accelerator.product or "")
+    gpu = rf"|\b{product[0]}\b.*\bGPU\b" if product is not None else ""
+    return re.compile(rf"(?<![\w.-]){family}\b[\w ]*\binstance (?:core|ram)\b{gpu}", re.IGNORECASE)
+
+
+def _due(provider: Provider, line: InvoiceLine, hours: Decimal) -> tuple[Decimal, Decimal, str]:
+    """The least and the most that hours cost at the prices of a line's days, and these in words."""
+    purchase, (first, after) = _PURCHASES.get(line.row.get("PricingCategory", ""), "on_demand"), _days(line)
+    quoted = quote(provider, first, purchase)
+    due = Decimal() if quoted.basis is None else Decimal(repr(quoted.basis.usd_per_hour)) * hours
+    held = [p for p in prices_in_force(provider, purchase) if p.since < after and (p.until is None or p.until > first)]
+    if len(held) < 2:
+        return due, due, str(quoted.basis or quoted.reason)
+    amounts = [Decimal(repr(float(p.price))) * hours for p in held]
+    return min(amounts), max(amounts), ", then ".join(str(p.price) for p in held)
+
+
+def _rounded(cost: Decimal) -> Decimal:
+    exponent = cost.as_tuple().exponent
+    return round(cost, _PLACES).normalize() if isinstance(exponent, int) and exponent < -_PLACES else cost
 
 
 class HeldSpan(NamedTuple):
@@ -66,6 +137,15 @@ class HeldSpan(NamedTuple):
         return self.hours * max(0.0, inside) / max((self.end - self.start).total_seconds(), 1e-9)
 
 
+class _Parts:
+    """An instance that is billed in parts, as Google's cores, memory and GPUs are: hours of its GPUs, the cost of all, its first line."""
+
+    def __init__(self, line: InvoiceLine) -> None:
+        self.first = line
+        self.gpu_hours = self.cost = Decimal()
+        self.priced = True
+
+
 class InvoiceComparison:
     """`providers`: at effective prices. `repeated`: of `repeated_lines`. `slack_h`: hours a trial that an instance may be billed longer than it was held."""
 
@@ -74,11 +154,15 @@ class InvoiceComparison:
         self._first, self._after = date.max, date.min
         self._uncompared: dict[tuple[str, str], tuple[int, Decimal]] = {}
         self._slack_h, self._repeated = slack_h, repeated
-        self._named = [(re.compile(rf"(?<![\w.-]){re.escape(p.instance_type)}(?![\w.-])", re.IGNORECASE), p) for p in providers]
+        self._named = [(_naming(p), p) for p in providers]
+        self._in_parts = [(_part_naming(p), p) for p in providers if p.cloud == "gcp" and p.accelerator.product is not None]
+        self._columns: tuple[str, ...] = ()
+        self._header: tuple[str, ...] = ()
         self._seen: set[int] = set()
+        self._parts: dict[tuple[str, datetime, datetime, str, str], _Parts] = {}
         self._differences: dict[tuple[str, str, str], Difference] = {}
         self._compared: dict[tuple[str, str], tuple[int, Decimal]] = {}
-        self._billed: dict[tuple[str, date, date], tuple[float, Decimal, int]] = {}
+        self._billed: dict[tuple[str, date, date], _Billed] = {}
 
     @property
     def days(self) -> tuple[date, date] | None:
@@ -98,83 +182,149 @@ class InvoiceComparison:
 
     def add(self, line: InvoiceLine) -> None:
         """Take one line."""
-        row, provider, currency = line.row, self._provider(line.row), line.row["BillingCurrency"]
+        row, currency, category = line.row, line.row["BillingCurrency"], line.row["ChargeCategory"]
+        text = self._text(row)
+        provider = self._provider(row, text)
         self.lines += 1
-        first, after = line.start.date(), (line.end - timedelta(microseconds=1)).date() + timedelta(days=1)
+        first, after = _days(line)
         self._first, self._after = min(self._first, first), max(self._after, after)
         name = "" if provider is None else provider.name
-        if row["ChargeCategory"] in ("Tax", "Credit", "Adjustment"):
-            self._differ(
-                row["ChargeCategory"].lower(), name, line.cost, line.number, f"{line.cost:,.2f} {currency} beside the prices", currency
-            )
-        if provider is None or line.hours is None:
-            words = next((text for column in _WORDS if (text := row.get(column, ""))), "without a name")[:80]
-            key = (words, currency) if (words, currency) in self._uncompared or len(self._uncompared) < _KINDS_KEPT else (OTHERS, currency)
-            count, cost = self._uncompared.get(key, (0, Decimal()))
-            self._uncompared[key] = count + 1, cost + line.cost
+        if category in ("Tax", "Credit", "Adjustment"):
+            self._differ(category.lower(), name, line.cost, line.number, f"{line.cost:,.2f} {currency} beside the prices", currency)
+        elif line.correction and provider is not None:
+            self._differ("correction", name, line.cost, line.number, f"{line.cost:,.2f} {currency} for what was billed before", currency)
             return
-        self.matched += 1
+        elif provider is not None and category == "Usage" and row.get("CommitmentDiscountStatus", "").casefold() == "unused":
+            words = f"{line.cost:,.2f} {currency} of {row.get('CommitmentDiscountId') or 'a commitment'} that nothing used"
+            self._differ("unused_commitment", name, line.cost, line.number, words, currency)
+            return
+        beside = self._beside(line, provider, text)
+        if beside is None and provider is None and (part := self._part_of(row, text)) is not None:
+            self._add_part(line, part, text)
+        elif beside is not None or provider is None or line.hours is None:
+            unit = line.row.get("PricingUnit") or line.row.get("ConsumedUnit")
+            self._leave_out(
+                line, beside or "", f" in {unit}" if provider is not None and line.hours is None and category == "Usage" else ""
+            )
+        else:
+            self._compare(line, provider, line.hours / (provider.accelerator.count if line.of_gpus else 1), lines=1)
+
+    def _beside(self, line: InvoiceLine, provider: Provider | None, text: str) -> str | None:
+        """Why a line that names a provider bills none of its hours; None if it may."""
+        if provider is None:
+            return None
+        if line.row["ChargeCategory"] == "Purchase":
+            return "bought: "
+        if _MARKETPLACE.search(f"{text} {line.row.get('PublisherName', '')}") is not None:
+            return "marketplace: "
+        if line.hours is not None and line.priced and not line.cost:
+            return "without cost: "
+        return None
+
+    def _leave_out(self, line: InvoiceLine, why: str, unit: str = "") -> None:
+        row, currency = line.row, line.row["BillingCurrency"]
+        words = why + next((text for column in _WORDS if (text := row.get(column, ""))), "without a name")[:80] + unit
+        key = (words, currency) if (words, currency) in self._uncompared or len(self._uncompared) < _KINDS_KEPT else (OTHERS, currency)
+        count, cost = self._uncompared.get(key, (0, Decimal()))
+        self._uncompared[key] = count + 1, cost + line.cost
+
+    def _compare(self, line: InvoiceLine, provider: Provider, hours: Decimal, *, lines: int) -> None:
+        """Price, place and hours of an instance, of which so many lines are."""
+        row, name, currency = line.row, provider.name, line.row["BillingCurrency"]
+        self.matched += lines
         count, cost = self._compared.get((name, currency), (0, Decimal()))
-        self._compared[name, currency] = count + 1, cost + line.cost
+        self._compared[name, currency] = count + lines, cost + line.cost
         if line.identity in self._seen:
             self._differ("duplicate", name, line.cost, line.number, f"{line.hours:f} h of {row['ResourceId']} again", currency)
             return
         self._seen |= self._repeated & {line.identity}
-        hours = line.hours / (provider.accelerator.count if row["PricingUnit"].lower() in GPU_HOURS else 1)
-        if row["RegionId"] not in ("", provider.region, provider.zone):
+        if not _in_region(row, provider, unknown=True):
             self._differ("region", name, Decimal(), line.number, f"billed in {row['RegionId']}, declared {provider.region}", currency)
-        quoted = quote(provider, line.start.date(), _PURCHASES.get(row.get("PricingCategory", ""), "on_demand"))
-        due = Decimal() if quoted.basis is None else Decimal(repr(quoted.basis.usd_per_hour)) * hours
         expected = line.cost
         if currency != "USD":
             self._differ("currency", name, Decimal(), line.number, f"billed in {currency}, prices are in USD", currency)
-        elif abs(line.cost - due) > max(_CENT, due / 1000):
-            words = f"{line.cost:.2f} USD for {hours:.6g} h; accepted: {quoted.basis or quoted.reason}"
-            self._differ("price", name, line.cost - due, line.number, words)
-            expected = due  # what is over is in the price, and not once more in hours without a trial
-        days = name, first, after
-        before = self._billed.get(days, (0.0, Decimal(), line.number))
-        self._billed[days] = before[0] + float(hours), before[1] + expected, before[2]
+        elif line.priced:
+            least, most, words = _due(provider, line, hours)
+            slack = max(_CENT, most / 1000)
+            if not least - slack <= line.cost <= most + slack:
+                expected = most if line.cost > most else least  # what is over is in the price, and not once more in hours without a trial
+                kind = "price" if line.cost > most else "price_below"
+                self._differ(kind, name, line.cost - expected, line.number, f"{line.cost:.2f} USD for {hours:.6g} h; accepted: {words}")
+        days = name, *_days(line)
+        self._billed.setdefault(days, _Billed(line.number)).add(float(hours), currency, expected)
+
+    def _add_part(self, line: InvoiceLine, provider: Provider, text: str) -> None:
+        key = provider.name, line.start, line.end, line.row.get("ResourceId", ""), line.row["BillingCurrency"]
+        parts = self._parts.setdefault(key, _Parts(line))
+        parts.cost += line.cost
+        parts.priced = parts.priced and line.priced
+        self.matched += 1
+        if _GPU_PART.search(text) is not None and line.hours is not None:
+            parts.gpu_hours += line.hours
+
+    def _join_parts(self) -> None:
+        """Each instance that was billed in parts as one line; without its GPUs it cannot be counted."""
+        providers = {provider.name: provider for _, provider in self._in_parts}
+        for (name, *_), parts in self._parts.items():
+            whole = parts.first._replace(cost=parts.cost, priced=parts.priced, hours=parts.gpu_hours)
+            if parts.gpu_hours:
+                self._compare(whole, providers[name], parts.gpu_hours / providers[name].accelerator.count, lines=0)
+            else:
+                self._leave_out(whole, "parts of an instance without its GPUs: ")
+        self._parts.clear()
 
     def differences(self, held: Iterable[HeldSpan]) -> tuple[Difference, ...]:
         """All of them, one a kind, provider and currency. `held`: the spans that touch the invoice's days."""
+        self._join_parts()
         spans = list(held)
         # Of a bill with nothing compared any provider may be meant; else it is of those that it names.
-        for name, first, after, billed, cost, line in self._periods(set() if self.matched else {s.provider for s in spans}):
+        for name, first, after, billed in self._periods(set() if self.matched else {s.provider for s in spans}):
             inside = [(s.trial_id, used) for s in spans if s.provider == name and (used := s.within(first, after)) > 0]
             used_h = sum(used for _, used in inside)
-            words = f"{first} until {after}: {billed:.6g} h billed, {used_h:.6g} h held"
-            if billed - used_h > self._slack_h * len(inside) + 1e-6:
-                currencies = [each.currency for each in self.compared if each.provider == name]
-                more = cost * Decimal((billed - used_h) / billed) if len(currencies) == 1 else Decimal()  # of several there is no sum
-                self._differ("hours_without_trial", name, more, line, words, currencies[0])
-            elif used_h - billed > _MINUTE_H * len(inside):
+            words = f"{first} until {after}: {billed.hours:.6g} h billed, {used_h:.6g} h held"
+            if billed.hours - used_h > self._slack_h * len(inside) + 1e-6:
+                for currency, cost in sorted(billed.costs.items()):
+                    more = cost * Decimal((billed.hours - used_h) / billed.hours)
+                    self._differ("hours_without_trial", name, more, billed.line, words, currency)
+            elif used_h - billed.hours > _MINUTE_H * len(inside):
                 trials = ", ".join(trial for trial, _ in inside[:5])
                 self._differ("trials_not_billed", name, Decimal(), None, f"{words} by {trials}")
-        return tuple(self._differences.values())
+        return tuple(replace(each, cost=_rounded(each.cost)) for each in self._differences.values())
 
-    def _periods(self, held: Set[str]) -> list[tuple[str, date, date, float, Decimal, int | None]]:
+    def _periods(self, held: Set[str]) -> list[tuple[str, date, date, _Billed]]:
         """Providers' days with what was billed for them, overlapping ones as one; and the days between, for which nothing was."""
-        periods: list[tuple[str, date, date, float, Decimal, int | None]] = []
+        periods: list[tuple[str, date, date, _Billed]] = []
         opening, end = self.days or (date.min, date.min)
         for name in sorted({name for name, *_ in self._billed} | held):
             reached = opening
-            for first, after, (hours, cost, line) in sorted((f, a, sums) for (of, f, a), sums in self._billed.items() if of == name):
+            for first, after, billed in sorted(
+                ((f, a, sums) for (of, f, a), sums in self._billed.items() if of == name), key=lambda one: one[:2]
+            ):
                 if first >= reached:
-                    periods += [(name, reached, first, 0.0, Decimal(), None)] if first > reached else []
-                    periods.append((name, first, after, hours, cost, line))
+                    periods += [(name, reached, first, _Billed(None))] if first > reached else []
+                    periods.append((name, first, after, billed))
                 else:
-                    _, start, _, more, added, at = periods.pop()
-                    periods.append((name, start, max(reached, after), hours + more, cost + added, at))
+                    _, start, _, before = periods.pop()
+                    periods.append((name, start, max(reached, after), before.with_those_of(billed)))
                 reached = max(reached, after)
-            periods += [(name, reached, end, 0.0, Decimal(), None)] if reached < end else []
+            periods += [(name, reached, end, _Billed(None))] if reached < end else []
         return periods
 
-    def _provider(self, row: Mapping[str, str]) -> Provider | None:
+    def _text(self, row: Mapping[str, str]) -> str:
+        """What a line says of its product."""
+        if self._header != (header := tuple(row)):
+            self._header = header
+            self._columns = tuple(name for name in header if name in _NAMING or name.startswith("x_"))
+        return " ".join(row[name] for name in self._columns)
+
+    def _provider(self, row: Mapping[str, str], text: str) -> Provider | None:
         """The provider whose instance type the line names; of several the one in its region."""
-        text = " ".join(row.get(column, "") for column in _NAMING)
         named = [provider for pattern, provider in self._named if pattern.search(text)]
-        return next((p for p in named if row["RegionId"] in (p.region, p.zone)), named[0] if named else None)
+        return next((p for p in named if _in_region(row, p)), named[0] if named else None)
+
+    def _part_of(self, row: Mapping[str, str], text: str) -> Provider | None:
+        """The provider of whose instance the line bills a part, in its region."""
+        return next((p for pattern, p in self._in_parts if pattern.search(text) and _in_region(row, p, unknown=True)), None)
 
     def _differ(self, kind: str, provider: str, cost: Decimal, line: int | None, detail: str, currency: str = "USD") -> None:
         known = self._differences.get((kind, provider, currency))

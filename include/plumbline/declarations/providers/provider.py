@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -213,6 +214,20 @@ class Place(Declared):
     )
 
 
+class InvoiceLines(Declared):
+    """`match`: a regular expression, searched in what a line says of its product: SKU, meter, resource, service and description."""
+
+    match: str = Field(min_length=3, max_length=500)
+
+    @model_validator(mode="after")
+    def _compiles(self) -> InvoiceLines:
+        try:
+            re.compile(self.match)
+        except re.error as error:
+            raise ValueError(f"match {self.match!r} is no regular expression ({error}); expected one of Python's re") from None
+        return self
+
+
 class Terms(Declared):
     """What it costs beside declared prices, what it promises, what is planned there, and who may use it. It does not change a measurement, so that no
     trial carries it; an earlier harness would refuse what it does not know. Each has a default."""
@@ -248,6 +263,7 @@ class Terms(Declared):
     )
     watch: MonitoringConfig = MonitoringConfig()
     budget: Budget | None = None
+    invoice: InvoiceLines | None = Field(None, description="which lines of an invoice bill it, where they do not name its instance type")
 
 
 class Provider(Terms, Place):
