@@ -194,7 +194,7 @@ def test_every_route_is_closed_to_people_without_a_login(answer: dict[str, Any])
     assert set(answer["wrong"].values()) <= {401, 403}
 
 
-MONEY = ("/prices", "/spend", "/budgets", "/decisions", "/reports/", "/tables/", "/claim.eml")
+MONEY = ("/prices", "/spend", "/budgets", "/invoices", "/owning", "/decisions", "/reports/", "/tables/", "/claim.eml")
 
 
 @pytest.mark.fault("a viewer of the simple auth manager asks for prices", ends="refused", keeps="them for operators")

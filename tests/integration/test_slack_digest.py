@@ -93,7 +93,7 @@ def test_from_the_archive_to_the_channel(server: FakeSlack, archive: Archive, mo
     assert headline(found) in shown["text"] and "platform" in shown["text"]
     archive.set_finding_state(found.finding_id, "resolved", by="me", why="mended")
     assert alert.send_digest() == "updated" and "nothing compared yet" in server.shown()[0]["text"]
-    assert alert.send_digest(f"{now:%Y-%m}") == "posted" and "1 resolved" in server.shown()[1]["text"]
+    assert alert.send_digest(f"{now:%Y-%m}") == "posted" and "1 finding resolved" in server.shown()[1]["text"]
 
 
 def test_only_the_scheduled_run_tells(archive: Archive) -> None:

@@ -223,7 +223,7 @@ def test_reported_times_that_disagree_with_the_wall(tmp_path: Path) -> None:
         pytest.param("print('epoch 1')", {"private": True}, "bad_declaration", r"without reporting a step; expected lines that match [^\n]*$", id="private"),
         pytest.param("import sys; print('no such data', file=sys.stderr); sys.exit(3)", {}, "bad_declaration", "exit code 3[\\s\\S]*no such data", id="exit"),
         pytest.param("import sys; print('hush'); sys.exit(3)", {"private": True}, "bad_declaration", "exit code 3$", id="private exit"),
-        pytest.param(TRAIN.replace("iter {step}", "iter {step if step < 7 else 3}"), {}, "bad_declaration", "step 3 after step 6", id="backwards"),
+        pytest.param(TRAIN.replace("iter {step}", "iter {step if step < 12 else 5}"), {}, "bad_declaration", "step 5 after step 11", id="backwards"),
         pytest.param(TRAIN.replace("iter {step}", "iter {step * 10}"), {}, "bad_declaration", "step 10 after step 0; expected report.first", id="every"),
         pytest.param(TRAIN, {"command": [sys.executable, "train.py", "--steps=9"]}, "bad_declaration", "after 9 of 20 steps", id="short"),
         pytest.param(TRAIN, {"command": ["./nothing"]}, "bad_declaration", "nothing is no program here", id="program"),
