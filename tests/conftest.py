@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.exclusive_lock import LOCK_NAME, ExclusiveLock, lock_of_this_run
+from tests.fakes.exclusive_lock import ExclusiveLock
 from tests.fakes.postgres_server import archive_url, postgres_server  # noqa: F401 - one server for all tests of a process
 from tests.fakes.quick_python import search_path, sitecustomize  # noqa: F401 - for this process too
 from tests.golden import Golden
@@ -71,18 +71,10 @@ def _order(item: pytest.Item) -> int:
     return next((number for number, name in enumerate(_FIRST) if name in folders), len(_FIRST))
 
 
-def _is_exclusive(item: pytest.Item) -> bool:
-    return item.get_closest_marker("exclusive") is not None
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The slowest folders first, and last the files with tests that need an idle machine, by when a `make e2e` beside this run has ended.
-
-    Tests below browser/ and integration/ have that marker. A neighbour on the machine can hold up a real server or process for seconds, so
-    its tests get a second try; the first one's traceback is printed at the end, and a run grants few (pyproject.toml).
-    """
-    exclusive = {item.path for item in items if _is_exclusive(item)}
-    items.sort(key=lambda item: (item.path in exclusive, _order(item)))
+    """Tests below browser/ and integration/ have that marker. A neighbour on the machine can hold up a real server or process for seconds, so its tests get a second try; the first one's
+    traceback is printed at the end, for whoever has it in their hands to mend, and a run grants few (pyproject.toml)."""
+    items.sort(key=_order)
     for item in items:
         if (folder := item.path.relative_to(Path(__file__).parent).parts[0]) in ("browser", "integration"):
             item.add_marker(folder)
@@ -92,16 +84,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # around the limit of pytest-timeout
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """With several processes (`-n 2`): a test marked `exclusive` runs while no other does, and while no other run holds the run's lock."""
+    """With several processes (`-n 2`): a test marked `exclusive` runs while no other does."""
     if "PYTEST_XDIST_TESTRUNUID" not in os.environ:
         return (yield)
-    with lock_of_this_run().hold(exclusive=_is_exclusive(item)):
+    with ExclusiveLock(os.environ["PYTEST_XDIST_TESTRUNUID"]).hold(exclusive=item.get_closest_marker("exclusive") is not None):
         return (yield)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """The process that distributes the tests removes their lock, unless it is shared with another run."""
-    if (run := getattr(config.pluginmanager.getplugin("dsession"), "nodemanager", None)) and LOCK_NAME not in os.environ:
+    """The process that distributes the tests removes their lock."""
+    if run := getattr(config.pluginmanager.getplugin("dsession"), "nodemanager", None):
         ExclusiveLock(run.testrunuid).remove()
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from tests.cluster.world import World, world
-from tests.fakes.exclusive_lock import LOCK_NAME, lock_of_this_run
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +21,5 @@ def kubeconfig() -> Path:
 
 @pytest.fixture(scope="session")
 def e2e(kubeconfig: Path) -> Iterator[World]:
-    """Tests of another run that need an idle machine wait until all of this is down."""
-    beside = lock_of_this_run().hold(exclusive=False) if LOCK_NAME in os.environ else nullcontext()
-    with beside, world(kubeconfig) as made:
+    with world(kubeconfig) as made:
         yield made

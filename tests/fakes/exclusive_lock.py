@@ -9,9 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-LOCK_NAME = "PLUMBLINE_TESTS_LOCK"
-"""The environment's name for a lock that several runs share: `.ci/run` runs `make test` and `make e2e` side by side."""
-
 
 class ExclusiveLock:
     """Two files: whoever wants the second one waits at the first, so that an exclusive test waits for one test and not for all."""
@@ -37,8 +34,3 @@ class ExclusiveLock:
         """Remove the files when the run has ended."""
         for path in (self.gate, self._lock):
             path.unlink(missing_ok=True)
-
-
-def lock_of_this_run() -> ExclusiveLock:
-    """The lock that the environment names, else the one of the processes that share this run of pytest-xdist; KeyError without either."""
-    return ExclusiveLock(os.environ.get(LOCK_NAME) or os.environ["PYTEST_XDIST_TESTRUNUID"])
