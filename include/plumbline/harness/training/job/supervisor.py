@@ -230,7 +230,7 @@ _PERMANENT_EXITS: dict[int, tuple[FailureClass, str]] = {
 _SCRIPT_EXITS = (ExitCode.SCRIPT_FAILED, ExitCode.STEPS_MISREPORTED)
 
 
-def _classify_exit(code: int, stderr: str, *, short_of_memory: bool, stepless: bool) -> tuple[FailureClass, str, bool]:
+def _classify_exit(code: int, stderr: str, *, short_of_memory: bool, stepless: bool = False) -> tuple[FailureClass, str, bool]:
     if code == -signal.SIGKILL:
         if short_of_memory:
             return "out_of_memory", "was killed by the kernel: out of memory", False
