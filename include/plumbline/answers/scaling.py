@@ -8,8 +8,7 @@ from datetime import date
 from plumbline.analysis.scorecards.scorecard import Scorecard, scorecards
 from plumbline.answers.current_results import current_results
 from plumbline.archive import Archive
-from plumbline.declarations import Declarations
-from plumbline.declarations.workloads.inference import InferenceWorkload
+from plumbline.declarations import AnyWorkload, Declarations
 from plumbline.results import ResultDocument
 
 
@@ -17,7 +16,7 @@ from plumbline.results import ResultDocument
 class ScaledWorkload:
     """A workload with the phase `scale_out`. `cards`: of each provider that measured it; `campaigns`: by provider; `documents`: of usable trials."""
 
-    spec: InferenceWorkload
+    spec: AnyWorkload
     cards: tuple[Scorecard, ...]
     campaigns: dict[str, str]
     simulated: frozenset[str]
@@ -26,7 +25,7 @@ class ScaledWorkload:
 
 def scaled_workloads(archive: Archive, declared: Declarations, on: date) -> tuple[ScaledWorkload, ...]:
     """Each declared workload whose load is stepped up, by name; one that was not measured has no card."""
-    specs = {name: w for name, w in declared.workloads.items() if isinstance(w, InferenceWorkload) and w.scale_out is not None}
+    specs = {name: w for name, w in declared.workloads.items() if w.scale_out is not None}
     if not specs:
         return ()
     now = current_results(archive, declared, on, workloads=specs)
@@ -50,4 +49,4 @@ def scaled_workloads(archive: Archive, declared: Declarations, on: date) -> tupl
 
 def unscaled_services(declared: Declarations) -> tuple[str, ...]:
     """Served workloads without the phase, by name."""
-    return tuple(sorted(name for name, w in declared.workloads.items() if isinstance(w, InferenceWorkload) and w.scale_out is None))
+    return tuple(sorted(name for name, w in declared.workloads.items() if w.kind == "inference" and w.scale_out is None))

@@ -38,7 +38,7 @@ class WayLine:
 
 
 @dataclass(frozen=True)
-class Assumption:
+class CostAssumption:
     """`declared`: whether economics.yaml or a result has it."""
 
     name: str
@@ -67,7 +67,7 @@ class OwningView:
     year: str
     lines: tuple[WayLine, ...]
     fleets: str
-    assumptions: tuple[Assumption, ...]
+    assumptions: tuple[CostAssumption, ...]
     chart: Chart | None
     command: str
 
@@ -154,23 +154,23 @@ def _lines(ways: PaymentOptions | str) -> tuple[WayLine, ...]:
     return tuple(lines)
 
 
-def _assumptions(case: WaysCase) -> tuple[Assumption, ...]:
+def _assumptions(case: WaysCase) -> tuple[CostAssumption, ...]:
     inputs, about = case.inputs, (case.provider, case.workload)
     used, grows = inputs.range("utilisation", ""), inputs.economics.assumed("growth", *about)
     volume = inputs.volume(inputs.at_best("cost_per_1k_requests"))
     lines = [
-        Assumption(
+        CostAssumption(
             "utilisation", "not known: all paid time counts as used" if used is None else format_percent(used.expected), used is not None
         ),
-        Assumption(
+        CostAssumption(
             "volume", "not known: no cost over twelve months" if volume is None else f"{volume:,.0f} requests a month", volume is not None
         ),
-        Assumption(
+        CostAssumption(
             "growth",
             "not known: the volume stays" if grows is None else f"{format_percent(float(grows.value), 1)} a month",
             grows is not None,
         ),
     ]
     if not isinstance(case.ways, str):
-        lines.append(Assumption("capacity", f"{case.ways.capacity:,.0f} requests a month, as {case.campaign} measured", True))
+        lines.append(CostAssumption("capacity", f"{case.ways.capacity:,.0f} requests a month, as {case.campaign} measured", True))
     return tuple(lines)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from plumbline.analysis.scorecards.criteria import CriterionVerdict
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard
 from plumbline.answers.scaling import ScaledWorkload
+from plumbline.declarations.workloads.load import ScaleOutPhaseSpec
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import Scale, common_scale, format_name, join_words
 from plumbline.presentation.charts.chart import Chart
@@ -87,7 +88,7 @@ def scaling_view(found: ScaledWorkload, money: bool) -> ScalingView:
         for card in cards
     )
     spec = found.spec.scale_out
-    assert spec is not None  # of a scaled workload
+    assert isinstance(spec, ScaleOutPhaseSpec)  # of a scaled workload
     rates = ", ".join(f"{rate:g}/s" for rate in spec.rates)
     return ScalingView(
         workload=found.spec.name,

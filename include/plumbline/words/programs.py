@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 
-from plumbline.declarations import AnyWorkload, ContainerWorkload, ScriptWorkload
-from plumbline.declarations.workloads.script import FolderFiles, GitFiles
+from plumbline.declarations import AnyWorkload
+from plumbline.declarations.workloads.container import ContainerTask
+from plumbline.declarations.workloads.script import FolderFiles, GitFiles, ScriptTask
 
 _COMMIT, _DIGEST = 12, 12
 _BETTER = {"higher": "higher is better", "lower": "lower is better", "none": "informative"}
@@ -13,19 +14,17 @@ _BETTER = {"higher": "higher is better", "lower": "lower is better", "none": "in
 
 def program_text(workload: AnyWorkload) -> str:
     """What it runs and from where, such as `python train.py of https://… at commit 0123456789ab`; empty for a workload of Plumbline's own."""
-    if isinstance(workload, ScriptWorkload):
-        task = workload.task
+    task = getattr(workload, "task", None)
+    if isinstance(task, ScriptTask):
         return f"{shlex.join(task.command)} of {_files(task.files, task.folder)}{_image(task.image)}"
-    if isinstance(workload, ContainerWorkload):
-        return f"{shlex.join(workload.task.command)}{_image(workload.task.image)}"
+    if isinstance(task, ContainerTask):
+        return f"{shlex.join(task.command)}{_image(task.image)}"
     return ""
 
 
 def declared_numbers(workload: AnyWorkload) -> tuple[str, ...]:
     """Each number that a container declares by its own name, with unit and better side."""
-    if not isinstance(workload, ContainerWorkload):
-        return ()
-    found = workload.task.metrics.items()
+    found = workload.declared_metrics.items()
     return tuple(f"{name} in {'no unit' if each.unit == '1' else each.unit}, {_BETTER[each.better]}" for name, each in found)
 
 

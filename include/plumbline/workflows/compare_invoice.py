@@ -135,7 +135,7 @@ def _number(row: Mapping[str, str], column: str, expected: str) -> Decimal:
 
 
 def _moment(row: Mapping[str, str], column: str) -> datetime:
-    """Also as BigQuery writes it, `2026-11-02 02:00:00 UTC`."""
+    """Also with a blank and the zone in words, as an export of tables writes it."""
     text = re.sub(r" ?(?:UTC|Z)$", "+00:00", row[column])
     try:
         moment = datetime.fromisoformat(text)

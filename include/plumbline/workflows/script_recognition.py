@@ -54,7 +54,7 @@ _STEPS = (
 class Recognised:
     """A format, the reports that it read, of each step one, and the script's steps from one to the next.
 
-    `counted`: no report has a number. `total_every`: steps between two reports by the script's progress bar, where there is one."""
+    `counted`: no report has a number. `bar_every`: steps between two reports by the script's progress bar, where there is one."""
 
     report: Report
     reports: Sequence[Reported]

@@ -74,7 +74,7 @@ def test_a_digest_without_slack(drifted, plumbline, said, tmp_path):
         month = f"{archive.findings()[0].opened_at:%Y-%m}"
     shown = plumbline("alerts", "digest", "--month", month)
     counts = [re.findall(r"\d+", line.replace(month, "")) for line in shown.stdout.splitlines() if month in line]
-    assert counts[0] == ["1"] and ["1", "0", "0"] in counts, "open; opened, accepted, resolved"
+    assert counts[0] == ["1"] and "1 finding opened" in shown.stdout
     (made,), _ = said("alerts", "digest", "--save", str(tmp_path))
     checked({"text": made["text"], "blocks": made["blocks"]})
     assert (tmp_path / f"{made['name']}.html").exists() and not (tmp_path / f"{made['name']}.png").exists()

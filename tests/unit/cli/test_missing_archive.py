@@ -58,6 +58,9 @@ SUBJECTS = (
     ("findings", "reopen", "abc", "--why", "x"),
     ("findings", "show", "abc"),
     ("findings", "snooze", "abc", "--until", "14d", "--why", "x"),
+    ("findings", "claimed", "abc", "--why", "x"),
+    ("findings", "credited", "abc", "--why", "x"),
+    ("findings", "refused", "abc", "--why", "x"),
     ("replay", "abc"),
     ("report",),
     ("scorecard",),
@@ -72,7 +75,7 @@ WRITERS = (
 """They change an archive that exists; an empty one serves."""
 NO_READERS = {
     ("airflow",), ("archive", "backup"), ("archive", "import"), ("archive", "import-mlperf"), ("archive", "restore"),
-    ("accept",), ("budget",), ("check",), ("cluster", "doctor"), ("cluster", "kubeconfig"), ("cluster", "sweep"), ("cost", "commitments"), ("cost", "month"),
+    ("accept",), ("budget",), ("check",), ("cluster", "doctor"), ("cluster", "kubeconfig"), ("cluster", "sweep"), ("cost", "commitments"), ("cost", "invoices"), ("cost", "month"),
     ("doctor",), ("drift", "detect"), ("load",), ("model", "add"),
     ("prices", "list"), ("rehearse",), ("run",), ("selfcheck",), ("serve",), ("trial",), ("trigger",), ("up",),
     ("watch",), ("workload", "check-prompts"), ("workload", "from-log"), ("workload", "new"),

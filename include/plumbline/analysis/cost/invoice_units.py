@@ -36,7 +36,7 @@ class BilledTime(NamedTuple):
 
 
 def billed_time(unit: str) -> BilledTime | None:
-    """A unit such as `Hours`, `10 Hours`, `GPU Per Hour` or `Seconds`; None of one that is no time of an instance, such as `gibibyte hour`."""
+    """A unit such as Hours, 10 Hours, GPU Per Hour or Seconds; None of one that is no time of an instance, such as gibibyte hour."""
     match = _UNIT.fullmatch(re.sub(r"[-_]+", " ", unit.replace("(s)", "s")).strip().lower())
     if match is None:
         return None
