@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 _HOURS = {"s": Decimal(1) / 3600, "m": Decimal(1) / 60, "h": Decimal(1), "d": Decimal(24)}
 _UNIT = re.compile(
-    r"(?P<many>\d[\d,.]*)?\s*(?P<noun>[a-z ]*?)\s*(?:\bper\b|/)?\s*(?<![a-z])(?P<time>sec(?:ond)?|min(?:ute)?|h(?:(?:ou)?r)?|day)s?"
+    r"(?P<many>\d[\d,.]*)?\s*(?P<noun>[a-z ]*?)\s*(?:\bper\b|/)?\s*(?<![a-z])(?P<time>sec|second|min|minute|h|hr|hour|day)s?"
 )
 _INSTANCES = {
     "",
