@@ -1,4 +1,4 @@
-"""`plumbline archive` and `plumbline quarantine`: verify, move, back up, expire and correct."""
+"""`plumbline archive` and `plumbline archive quarantine`: verify, move, back up, expire and correct."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class PriceEvent(EventKind):
     def looked(self, window: EventWindow) -> Looked:
         names = [one.name for one in window.providers]
         last = window.archive.newest_price_reading(names) if names else None
-        return Looked("readings of price sources", last, "" if last else "no source was read: `plumbline prices fetch`")
+        return Looked("readings of price sources", last, "" if last else "no source was read: `plumbline prices check`")
 
 
 def _change(entry: AuditView) -> str:
