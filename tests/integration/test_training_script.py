@@ -316,3 +316,31 @@ def test_a_script_that_keeps_to_its_folder_leaves_nothing(tmp_path: Path) -> Non
     (tmp_path / "temporary").mkdir()
     measured = run(tmp_path, "held = open('log.txt', 'w')\n" + TRAIN, {"environment": {"TMPDIR": f"{tmp_path}/temporary"}})
     assert "files_left_outside" not in codes(measured)
+
+
+COUNTED = """
+import json, time
+for step in range(20):
+    time.sleep(0.1)
+    LINE
+"""
+"""Longer than the second in which a new file is looked for once."""
+OF_OUTPUT = "print({'loss': 2.0 - step / 100, 'epoch': 0.1}, flush=True)"
+IN_A_FILE = "open('log.jsonl', 'a').write(json.dumps({'loss': 2.0}) + '\\n')"
+BAR = "print(f' 5%|x| {(step + 1) * EACH}/90 [00:0{step % 10}<00:09, 8.0it/s]', end=chr(13), flush=True); "
+
+
+@pytest.mark.fault("a training script's reports have no step number", ends="degraded (steps_counted)", keeps="all metrics")
+@pytest.mark.fault("steps are counted, and a progress bar shows another number", ends="invalid (steps_miscounted)", keeps="all metrics")
+@pytest.mark.parametrize(
+    ("line", "report", "code"),
+    [
+        pytest.param(OF_OUTPUT, {"format": "huggingface"}, "steps_counted", id="output"),
+        pytest.param(IN_A_FILE, {"format": "jsonl", "loss": "loss", "file": "log.jsonl"}, "steps_counted", id="file"),
+        pytest.param(BAR.replace("EACH", "1") + OF_OUTPUT, {"format": "huggingface"}, None, id="a bar agrees"),
+        pytest.param(BAR.replace("EACH", "4") + OF_OUTPUT, {"format": "huggingface"}, "steps_miscounted", id="a bar does not"),
+    ],
+)
+def test_steps_that_are_only_counted_are_said_to_be(tmp_path: Path, line: str, report: dict[str, Any], code: str | None) -> None:
+    measured = run(tmp_path, COUNTED.replace("LINE", line), {"report": report, "checkpoints": None, "resume_arguments": None})
+    assert codes(measured) & {"steps_counted", "steps_miscounted"} == ({code} if code else set())

@@ -145,8 +145,8 @@ def _sums(rows: Iterable[LedgerRow], parts: Callable[[LedgerRow], Iterable[tuple
 def _changes(digest: Digest) -> list[str]:
     events = digest.happened()
     # What is open is listed above, and that a campaign began says no more than how it ended.
-    told = [event for event in events if (event.kind, event.what) not in _COUNTED_ONLY]
-    lines = [f"• {event.at:%d %b} {event.kind} {format_name(event.what)}: {_event_line(event)}" for event in told]
+    listed = [event for event in events if (event.kind, event.what) not in _COUNTED_ONLY]
+    lines = [f"• {event.at:%d %b} {event.kind} {format_name(event.what)}: {_event_line(event)}" for event in listed]
     shown = first_lines(lines, _MOST_CHANGED, f"… and {{}} more: `plumbline status --since {digest.month}-01`")
     never = [looked.what for looked in digest.looked if looked.last is None]
     nothing = f"nothing{f'; never looked at: {join_words(never)}' if never else ' in what was watched'}"

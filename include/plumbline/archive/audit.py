@@ -13,6 +13,14 @@ from plumbline.archive.records import AuditView
 from plumbline.archive.repository import insert_new, where_equal
 from plumbline.archive.schema import AuditEntry
 
+TIMED_OUT = "nobody (the question timed out)"
+"""The author of a question that no person answered."""
+PROGRAM_AUTHORS = frozenset({
+    "acceptance", "alerts", "availability_watch", "budget", "digest", "drift", "import", "invoice", "plumbline", "price_watch", "provider_watch",
+    "ranking", "record", "retention", TIMED_OUT,
+})  # fmt: skip
+"""Authors of entries that are no people: the program's own tasks."""
+
 
 def require_author(by: str, why: str, act: str) -> None:
     """ValueError without author or reason; `act`: the author's action for the message, such as `accepts the price`."""

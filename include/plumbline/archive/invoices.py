@@ -23,8 +23,8 @@ def save_compared_invoice(session: Session, now: datetime, found: ComparedInvoic
 
 
 def compared_invoices(session: Session) -> list[ComparedInvoiceView]:
-    """The newest comparison of each file's content and of the providers that it was limited to, the last compared first; what a newer version wrote
-    in another shape is left out."""
+    """The newest comparison of each file's content, providers and lines that it was limited to, the last compared first; what a newer version
+    wrote in another shape is left out."""
     newest: list[ComparedInvoiceView] = []
     query = select(AuditEntry).where(AuditEntry.what == INVOICE_COMPARED).order_by(AuditEntry.at.desc(), AuditEntry.id.desc())
     for entry in session.scalars(query):
@@ -36,4 +36,4 @@ def compared_invoices(session: Session) -> list[ComparedInvoiceView]:
 
 
 def _same_question(one: ComparedInvoice, other: ComparedInvoice) -> bool:
-    return (one.sha256, one.asked) == (other.sha256, other.asked)
+    return (one.sha256, one.asked, one.selection) == (other.sha256, other.asked, other.selection)

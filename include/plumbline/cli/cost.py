@@ -27,12 +27,12 @@ from plumbline.cli.output import TONES, Json, clear_errors, completed, emit, fai
 from plumbline.cli.tables import TOP, print_table
 from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.metrics.formatting import format_count, format_name, shorten, unknown_name
+from plumbline.metrics.formatting import format_name, shorten, unknown_name
 from plumbline.metrics.names import names_by_text
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.presentation.commitments import commitment_table
 from plumbline.presentation.costs import share_note
-from plumbline.presentation.invoices import COLUMNS, COMPARE, difference_cells, invoice_cells, invoice_list
+from plumbline.presentation.invoices import COLUMNS, COMPARE, difference_cells, invoice_cells, invoice_list, selection_text
 from plumbline.presentation.spend import NOTE, spend_cells, spend_csv, spend_headings, spend_tiles
 from plumbline.results import InvalidResult
 from plumbline.words.commitments import commitment_data
@@ -266,7 +266,7 @@ def reconcile(
         declared, names = load(), provider or []
         if unknown := [name for name in names if name not in declared.providers]:
             fail(unknown_name("provider", unknown[0], declared.providers))
-        selection = Selection(account, tuple(tag or ()), resource)
+        selection = Selection.of(account, tag or (), resource)
         found = compare_invoice(archive, declared, invoice, names, parse(slack, SECONDS, "--slack: a duration", "15min") / 3600, selection)
         opened = record_invoice(archive, declared, invoice.name, found, names, getpass.getuser()) if record else ()
 
@@ -279,8 +279,8 @@ def reconcile(
         if found.differences:
             out.print(shown)
         out.print(f"{invoice.name}: {found.judgement.text}", style=TONES[found.judgement.tone], markup=False)
-        for other in found.left_out:
-            out.print(f"not selected: {other.cost:,.2f} {other.currency} in {format_count(other.lines, 'line')}", style="dim")
+        if text := selection_text(found.selection, found.left_out):
+            out.print(text, style="dim", markup=False)
 
     emit(as_json, {**found._asdict(), "opened": opened}, show)
     if found.judgement.verdict != "met":
@@ -305,6 +305,8 @@ def invoices(as_json: Json = False) -> None:
         out.print(shown)
         for view in found.invoices:
             out.print(f"{view.file}: {view.judgement.text}", style=TONES[view.judgement.tone], markup=False)
+            if view.selected:
+                out.print(f"  {view.selected}", style="dim", markup=False)
             for line in view.differences:
                 kind, provider, _, lines, detail = difference_cells(line)
                 finding = f"; finding {line.finding_id} {line.state}" if line.finding_id else ""

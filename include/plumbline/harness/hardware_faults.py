@@ -54,7 +54,7 @@ _FAULTS = (
         "the provider reloads the driver, or reboots the node",
     ),
     _fault(
-        r"(?<!inappropriate )\b(remote i/o|input/output) error|stale (nfs )?file handle|(errno 30|write|open|mkdir|unlink).{0,60}read-only file system",
+        r"\b(remote i/o|input/output) error\b|stale (nfs )?file handle",
         "storage failed",
         "the provider checks the disk, or the mounted storage, of the node",
         passing=True,

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
-from shlex import quote
+from shlex import join
 
 from plumbline.archive import Archive
 from plumbline.declarations import Declarations
@@ -52,7 +52,8 @@ class InvoiceSums:
 
 @dataclass(frozen=True)
 class InvoiceView:
-    """One compared invoice. `period`: the days of its lines, in words. `providers`: those that compared lines are of. `command`: compares it again."""
+    """One compared invoice. `period`: the days of its lines, in words. `providers`: those that compared lines are of. `command`: compares it again.
+    `selected`: which lines were compared and what the others cost, empty of a whole file."""
 
     file: str
     sha256: str
@@ -68,6 +69,7 @@ class InvoiceView:
     differences: tuple[DifferenceLine, ...]
     uncompared: tuple[Uncompared, ...]
     command: str
+    selected: str = ""
 
     @property
     def state(self) -> str:
@@ -97,7 +99,7 @@ def invoice_list(archive: Archive, declared: Declarations) -> InvoiceList:
 def _view(archive: Archive, stored: ComparedInvoiceView) -> InvoiceView:
     invoice = stored.invoice
     lines = [_line(archive, *each) for each in zip(invoice.differences, invoice.findings, strict=True)]
-    asked = "".join(f" --provider {name}" for name in invoice.asked)
+    asked = [word for name in invoice.asked for word in ("--provider", name)]
     return InvoiceView(
         file=invoice.file,
         sha256=invoice.sha256,
@@ -112,8 +114,18 @@ def _view(archive: Archive, stored: ComparedInvoiceView) -> InvoiceView:
         sums=_sums(invoice),
         differences=tuple(sorted(lines, key=lambda line: -abs(line.more or Decimal()))),
         uncompared=invoice.uncompared,
-        command=f"plumbline cost reconcile {quote(invoice.file)}{asked} --record",
+        command=f"plumbline cost reconcile {join([invoice.file, *asked, *invoice.selection])} --record",
+        selected=selection_text(invoice.selection, invoice.left_out),
     )
+
+
+def selection_text(selection: Sequence[str], left_out: Sequence[Uncompared]) -> str:
+    """Which lines were compared and what the others cost, such as `only lines of --account bench; not selected: 90.00 USD in 1 line`; empty of a whole
+    file. `selection`: the options."""
+    if not selection:
+        return ""
+    others = "; ".join(f"{each.cost:,.2f} {each.currency} in {format_count(each.lines, 'line')}" for each in left_out)
+    return f"only lines of {join(selection)}; not selected: {others or 'none'}"
 
 
 def _line(archive: Archive, d: Difference, finding_id: str) -> DifferenceLine:

@@ -12,6 +12,7 @@ Row = TypeVar("Row")
 NAMES_KEPT = 50
 """Names of lines that were not compared, the largest sums; those of the others are one sum a currency."""
 OTHERS = "others"
+NOT_SELECTED = "not selected"
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ class Difference:
 @dataclass(frozen=True)
 class ComparedInvoice:
     """`asked`: the providers that the comparison was limited to; empty for all declared ones. `first`, `after`: the days that its lines cover,
-    None without a line. `matched` of `lines` were compared. `findings`: the id of each difference's finding, in their order; empty where none opens."""
+    None without a line. `matched` of `lines` were compared. `findings`: the id of each difference's finding, in their order; empty where none opens.
+    `selection`: the options that chose the lines, none of a whole file; `left_out`: sums of the others."""
 
     file: str
     sha256: str
@@ -66,6 +68,8 @@ class ComparedInvoice:
     uncompared: tuple[Uncompared, ...]
     findings: tuple[str, ...]
     simulated: bool = False
+    selection: tuple[str, ...] = ()
+    left_out: tuple[Uncompared, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """For storage as JSON: amounts and days as text."""
@@ -77,9 +81,10 @@ class ComparedInvoice:
         """What `to_dict` wrote. KeyError, TypeError or ValueError for another shape; fields of a newer version are left out."""
         own = {each.name: stored[each.name] for each in fields(cls) if each.name in stored}
         own |= {name: None if own[name] is None else date.fromisoformat(own[name]) for name in ("first", "after")}
-        own |= {name: tuple(own[name]) for name in ("asked", "findings")}
+        own |= {name: tuple(own[name]) for name in ("asked", "findings")} | {"selection": tuple(own.get("selection", ()))}
         for name, kind in (("compared", ComparedSum), ("differences", Difference), ("uncompared", Uncompared)):
             own[name] = tuple(_row(kind, each) for each in own[name])
+        own["left_out"] = tuple(_row(Uncompared, each) for each in own.get("left_out", ()))
         return cls(**own)
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from plumbline.archive import Archive, FindingView, WrongState
+from plumbline.archive.audit import TIMED_OUT
 from plumbline.declarations import Declarations
 from plumbline.findings.headline import headline
 from plumbline.findings.types import type_of
@@ -21,7 +22,6 @@ from plumbline.workflows.operations_log import report_breaches
 from plumbline.workflows.plan import ACCEPT, KEEP, RERUN
 
 Answer = Literal["accept", "keep", "rerun"]
-TIMED_OUT = "nobody (the question timed out)"
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from plumbline.findings.types.invoice_difference import invoice_finding
 from plumbline.formats.reading.lines import json_object
 from plumbline.judgement import Judgement
 from plumbline.price_sources.csv_history import HistoryError, rows_of
-from plumbline.results.compared_invoice import ComparedInvoice, ComparedSum, Difference, Uncompared, largest
+from plumbline.results.compared_invoice import NOT_SELECTED, ComparedInvoice, ComparedSum, Difference, Uncompared, largest
 from plumbline.whole_file import sha256_file
 from plumbline.words.invoices import judge_invoice
 from plumbline.workflows.findings import apply
@@ -34,29 +34,36 @@ _NOTHING = ("null", "none", "n/a")
 
 
 class Selection(NamedTuple):
-    """Which lines count, where an invoice has more than what trials held: all without any. `tags`: key=value, all of them; `resource`: with wildcards."""
+    """Which lines count, where an invoice has more than what trials held: all without any. `tags`: key and value, all of them; `resource`: with
+    wildcards."""
 
     account: str | None = None
-    tags: tuple[str, ...] = ()
+    tags: tuple[tuple[str, str], ...] = ()
     resource: str | None = None
 
+    @classmethod
+    def of(cls, account: str | None, tags: Collection[str], resource: str | None) -> Selection:
+        """As options give it. ValueError for a tag that is not KEY=VALUE."""
+        if wrong := [tag for tag in tags if not re.fullmatch(r"[^=]+=.*", tag)]:
+            raise ValueError(f'--tag is "{wrong[0]}"; expected KEY=VALUE')
+        return cls(account, tuple((key, value) for key, _, value in (tag.partition("=") for tag in tags)), resource)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The command's options that select these lines."""
+        given = (("--account", self.account), *(("--tag", f"{key}={value}") for key, value in self.tags), ("--resource", self.resource))
+        return tuple(word for name, value in given if value is not None for word in (name, value))
+
     def has(self, row: Mapping[str, str]) -> bool:
-        """Whether a line is of the selection. ValueError for a tag that is not key=value."""
+        """Whether a line is of the selection."""
         accounts = {row.get(name, "").casefold() for name in ("SubAccountId", "SubAccountName", "BillingAccountId")}
         if self.account is not None and self.account.casefold() not in accounts:
             return False
         named = [row.get(name, "") for name in ("ResourceId", "ResourceName")]
         if self.resource is not None and not any(fnmatchcase(name.casefold(), self.resource.casefold()) for name in named if name):
             return False
-        return all(_has_tag(row.get("Tags", ""), tag) for tag in self.tags)
-
-
-def _has_tag(tags: str, wanted: str) -> bool:
-    key, separator, value = wanted.partition("=")
-    if not separator:
-        raise ValueError(f'--tag is "{wanted}"; expected KEY=VALUE')
-    found = json_object(tags) or {}
-    return str(found.get(key, "")).casefold() == value.casefold() if key in found else False
+        has = json_object(row.get("Tags", "")) or {} if self.tags else {}
+        return all(key in has and str(has[key]).casefold() == value.casefold() for key, value in self.tags)
 
 
 _EVERYTHING = Selection()
@@ -64,7 +71,7 @@ _EVERYTHING = Selection()
 
 class InvoiceResult(NamedTuple):
     """`matched`: lines that name a declared instance type and are billed by the hour, of all `lines`; `compared`: their sums. `sha256`: of the file.
-    `days`: those that its lines cover, the second excluded. `left_out`: sums of the lines that the selection does not have."""
+    `days`: those that its lines cover, the second excluded. `selection`: the options that chose the lines; `left_out`: sums of the others."""
 
     lines: int
     matched: int
@@ -74,6 +81,7 @@ class InvoiceResult(NamedTuple):
     uncompared: tuple[Uncompared, ...]
     judgement: Judgement
     sha256: str
+    selection: tuple[str, ...] = ()
     left_out: tuple[Uncompared, ...] = ()
 
 
@@ -159,14 +167,24 @@ def compare_invoice(
         else:
             lines, cost = left_out.get(line.row["BillingCurrency"], (0, Decimal()))
             left_out[line.row["BillingCurrency"]] = lines + 1, cost + line.cost
+    found.end()
     # Of a simulated provider no vendor bills, unless the file itself names it.
     names = [name for name, p in priced.items() if found.matched or not p.simulated]
     held = [] if found.days is None else [span for name in names for span in held_spans(archive, name, found.days[0], priced[name])]
     differences, uncompared = found.differences(held), found.uncompared
     judgement = judge_invoice(found.lines, found.matched, differences, uncompared)
-    others = tuple(Uncompared("left out", currency, *sums) for currency, sums in sorted(left_out.items()))
+    others = tuple(Uncompared(NOT_SELECTED, currency, *sums) for currency, sums in sorted(left_out.items()))
     return InvoiceResult(
-        found.lines, found.matched, found.days, found.compared, differences, uncompared, judgement, sha256_file(path), others
+        found.lines,
+        found.matched,
+        found.days,
+        found.compared,
+        differences,
+        uncompared,
+        judgement,
+        sha256_file(path),
+        selection.options,
+        others,
     )
 
 
@@ -203,6 +221,8 @@ def record_invoice(
             uncompared=largest(found.uncompared),
             findings=tuple("" if each is None else each.finding_id for each in findings),
             simulated=bool(billed) and billed <= simulated,
+            selection=found.selection,
+            left_out=found.left_out,
         ),
         by=by,
     )

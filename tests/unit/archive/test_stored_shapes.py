@@ -104,6 +104,8 @@ def test_a_compared_invoice_is_stored_in_the_golden_shape_and_read_without_loss(
         differences=(difference,),
         uncompared=(Uncompared("Storage", "EUR", 5, Decimal("3.10")),),
         findings=("0499e17b875f",),
+        selection=("--account", "bench"),
+        left_out=(Uncompared("not selected", "EUR", 2, Decimal("20.00")),),
     )
     assert json.loads(json.dumps(invoice.to_dict())) == golden("compared_invoice.json")
     assert ComparedInvoice.of({**golden("compared_invoice.json"), "of a newer version": 1}) == invoice

@@ -250,8 +250,18 @@ def test_cores_memory_and_gpus_are_one_instance(used: Archive, tmp_path: Path) -
     known = replace(places(), providers={PLACE.name: gcp})
     found = compare_invoice(used, known, written(tmp_path, rows), (), 0.25)
     assert (found.matched, found.differences, found.judgement.verdict) == (18, (), "met")
+    bought = usage(9, SkuId="", ResourceId="", ServiceName="Commitment: A3 Instance Core", ChargeCategory="Purchase", BilledCost="900.00")
+    refund = rows[0] | {"ChargeClass": "Correction", "EffectiveCost": "-4.16", "PricingQuantity": "-52"}
+    more = [{"ChargeClass": "", **row} for row in (*rows, bought, refund)]
+    found = compare_invoice(used, known, written(tmp_path, more, (*COLUMNS, "ChargeClass")), (), 0.25)
+    assert (found.matched, kinds(found)) == (18, [("correction", Decimal("-4.16"))])
+    assert [(each.name, each.cost) for each in found.uncompared] == [("bought: Commitment: A3 Instance Core", Decimal("900.00"))]
     without = compare_invoice(used, known, written(tmp_path, [row for row in rows if "GPU" not in row["ServiceName"]]), (), 0.25)
-    assert without.judgement.verdict != "met" and without.uncompared[0].name.startswith("parts of an instance without its GPUs")
+    assert (without.judgement.verdict, without.matched) == ("not_shown", 0)
+    assert (
+        without.uncompared[0].name.startswith("parts of an instance without its GPUs")
+        and sum(each.lines for each in without.uncompared) == 12
+    )
 
 
 def test_a_declared_pattern_names_the_lines(used: Archive, tmp_path: Path) -> None:
@@ -279,12 +289,18 @@ def test_an_account_with_production_in_it_is_compared_by_what_is_selected(used: 
     own = {"SubAccountId": "bench", "Tags": '{"team": "perf"}'}
     rows = [*(usage(day, **own) for day in range(6)), usage(9, SubAccountId="prod", Tags="", ResourceId="i-prod")]
     path = written(tmp_path, rows, (*COLUMNS, "SubAccountId", "Tags"))
-    for selection in (Selection(account="Bench"), Selection(tags=("team=perf",)), Selection(resource="i-000*")):
+    for selection in (Selection.of("Bench", (), None), Selection.of(None, ("team=perf",), None), Selection.of(None, (), "i-000*")):
         found = compare_invoice(used, places(), path, (), 0.25, selection)
         assert found.judgement.verdict == "met"
         assert [(each.cost, each.lines) for each in found.left_out] == [(Decimal("90.00"), 1)]
+        record_invoice(used, places(), "invoice.csv", found)
+    kept = [view.invoice for view in used.compared_invoices()]
+    assert [each.selection for each in kept] == [("--resource", "i-000*"), ("--tag", "team=perf"), ("--account", "Bench")], "one each"
+    assert kept[0].left_out == found.left_out
+    nothing = compare_invoice(used, places(), path, (), 0.25, Selection.of("bensh", (), None))
+    assert (nothing.judgement.verdict, nothing.lines, nothing.left_out[0].lines) == ("not_shown", 0, 7)
     with pytest.raises(ValueError, match="KEY=VALUE"):
-        compare_invoice(used, places(), path, (), 0.25, Selection(tags=("perf",)))
+        Selection.of(None, ("perf",), None)
 
 
 def test_one_line_for_a_month_and_two_nodes_without_names(used: Archive, tmp_path: Path) -> None:

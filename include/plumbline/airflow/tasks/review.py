@@ -148,9 +148,10 @@ def question() -> QuestionOperator:
 def answer(given: Any, *, params: Any = None) -> Row:
     """Apply the answer; returns the rerun to start, if any."""
     from plumbline.archive import open_archive
+    from plumbline.archive.audit import TIMED_OUT
 
     user = given["responded_by_user"]
-    by = (user.get("name") or user["id"]) if user else workflows.baseline_decision.TIMED_OUT
+    by = (user.get("name") or user["id"]) if user else TIMED_OUT
     chosen = given["chosen_options"][0]
     why = "no answer in time" if user is None else (given["params_input"] or {}).get("why") or f"{chosen} (no reason given)"
     with open_archive() as archive:

@@ -86,7 +86,7 @@ def _days(line: InvoiceLine) -> tuple[date, date]:
 def _in_region(row: Mapping[str, str], provider: Provider, *, unknown: bool = False) -> bool:
     """Whether a line is of the provider's place, in any case of letters. `unknown`: what is said of a line that names no region."""
     region = row.get("RegionId", "").casefold()
-    return region in {(provider.region or "").casefold(), (provider.zone or provider.region).casefold()} if region else unknown
+    return region in {name.casefold() for name in (provider.region, provider.zone) if name} if region else unknown
 
 
 def _naming(provider: Provider) -> re.Pattern[str]:
@@ -104,16 +104,15 @@ def _part_naming(provider: Provider) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w.-]){family}\b[\w ]*\binstance (?:core|ram)\b{gpu}", re.IGNORECASE)
 
 
-def _due(provider: Provider, line: InvoiceLine, hours: Decimal) -> tuple[Decimal, Decimal, str]:
-    """The least and the most that hours cost at the prices of a line's days, and these in words."""
-    purchase, (first, after) = _PURCHASES.get(line.row.get("PricingCategory", ""), "on_demand"), _days(line)
-    quoted = quote(provider, first, purchase)
-    due = Decimal() if quoted.basis is None else Decimal(repr(quoted.basis.usd_per_hour)) * hours
+def _hourly(provider: Provider, purchase: Purchase, first: date, after: date) -> tuple[Decimal, Decimal, str]:
+    """The least and the most that an hour cost on these days, in USD, and the prices in words."""
     held = [p for p in prices_in_force(provider, purchase) if p.since < after and (p.until is None or p.until > first)]
-    if len(held) < 2:
-        return due, due, str(quoted.basis or quoted.reason)
-    amounts = [Decimal(repr(float(p.price))) * hours for p in held]
-    return min(amounts), max(amounts), ", then ".join(str(p.price) for p in held)
+    if len(held) > 1:
+        prices = [Decimal(repr(float(p.price))) for p in held]
+        return min(prices), max(prices), ", then ".join(str(p.price) for p in held)
+    quoted = quote(provider, first, purchase)
+    price = Decimal() if quoted.basis is None else Decimal(repr(quoted.basis.usd_per_hour))
+    return price, price, str(quoted.basis or quoted.reason)
 
 
 def _rounded(cost: Decimal) -> Decimal:
@@ -141,7 +140,7 @@ class _Parts:
     """An instance that is billed in parts, as Google's cores, memory and GPUs are: hours of its GPUs, the cost of all, its first line."""
 
     def __init__(self, line: InvoiceLine) -> None:
-        self.first = line
+        self.first, self.lines = line, 0
         self.gpu_hours = self.cost = Decimal()
         self.priced = True
 
@@ -159,7 +158,8 @@ class InvoiceComparison:
         self._columns: tuple[str, ...] = ()
         self._header: tuple[str, ...] = ()
         self._seen: set[int] = set()
-        self._parts: dict[tuple[str, datetime, datetime, str, str], _Parts] = {}
+        self._parts: dict[tuple[str, datetime, datetime, tuple[str, ...]], _Parts] = {}
+        self._hourly: dict[tuple[str, Purchase, date, date], tuple[Decimal, Decimal, str]] = {}
         self._differences: dict[tuple[str, str, str], Difference] = {}
         self._compared: dict[tuple[str, str], tuple[int, Decimal]] = {}
         self._billed: dict[tuple[str, date, date], _Billed] = {}
@@ -184,7 +184,8 @@ class InvoiceComparison:
         """Take one line."""
         row, currency, category = line.row, line.row["BillingCurrency"], line.row["ChargeCategory"]
         text = self._text(row)
-        provider = self._provider(row, text)
+        named = self._provider(row, text)
+        provider = named or self._part_of(row, text)
         self.lines += 1
         first, after = _days(line)
         self._first, self._after = min(self._first, first), max(self._after, after)
@@ -198,37 +199,29 @@ class InvoiceComparison:
             words = f"{line.cost:,.2f} {currency} of {row.get('CommitmentDiscountId') or 'a commitment'} that nothing used"
             self._differ("unused_commitment", name, line.cost, line.number, words, currency)
             return
-        beside = self._beside(line, provider, text)
-        if beside is None and provider is None and (part := self._part_of(row, text)) is not None:
-            self._add_part(line, part, text)
-        elif beside is not None or provider is None or line.hours is None:
-            unit = line.row.get("PricingUnit") or line.row.get("ConsumedUnit")
-            self._leave_out(
-                line, beside or "", f" in {unit}" if provider is not None and line.hours is None and category == "Usage" else ""
-            )
+        if provider is None or category not in ("Usage", "Purchase"):
+            self._leave_out(line)
+        elif category == "Purchase":
+            self._leave_out(line, "bought: ")
+        elif _MARKETPLACE.search(f"{text} {row.get('PublisherName', '')}") is not None:
+            self._leave_out(line, "marketplace: ")
+        elif named is None:
+            self._add_part(line, provider, text)
+        elif line.hours is None:
+            self._leave_out(line, unit=f" in {row.get('PricingUnit') or row.get('ConsumedUnit') or 'no unit'}")
+        elif line.priced and not line.cost:
+            self._leave_out(line, "without cost: ")
         else:
-            self._compare(line, provider, line.hours / (provider.accelerator.count if line.of_gpus else 1), lines=1)
+            self._compare(line, provider, line.hours / (provider.accelerator.count if line.of_gpus else 1))
 
-    def _beside(self, line: InvoiceLine, provider: Provider | None, text: str) -> str | None:
-        """Why a line that names a provider bills none of its hours; None if it may."""
-        if provider is None:
-            return None
-        if line.row["ChargeCategory"] == "Purchase":
-            return "bought: "
-        if _MARKETPLACE.search(f"{text} {line.row.get('PublisherName', '')}") is not None:
-            return "marketplace: "
-        if line.hours is not None and line.priced and not line.cost:
-            return "without cost: "
-        return None
-
-    def _leave_out(self, line: InvoiceLine, why: str, unit: str = "") -> None:
+    def _leave_out(self, line: InvoiceLine, why: str = "", unit: str = "", lines: int = 1) -> None:
         row, currency = line.row, line.row["BillingCurrency"]
         words = why + next((text for column in _WORDS if (text := row.get(column, ""))), "without a name")[:80] + unit
         key = (words, currency) if (words, currency) in self._uncompared or len(self._uncompared) < _KINDS_KEPT else (OTHERS, currency)
         count, cost = self._uncompared.get(key, (0, Decimal()))
-        self._uncompared[key] = count + 1, cost + line.cost
+        self._uncompared[key] = count + lines, cost + line.cost
 
-    def _compare(self, line: InvoiceLine, provider: Provider, hours: Decimal, *, lines: int) -> None:
+    def _compare(self, line: InvoiceLine, provider: Provider, hours: Decimal, lines: int = 1) -> None:
         """Price, place and hours of an instance, of which so many lines are."""
         row, name, currency = line.row, provider.name, line.row["BillingCurrency"]
         self.matched += lines
@@ -244,7 +237,7 @@ class InvoiceComparison:
         if currency != "USD":
             self._differ("currency", name, Decimal(), line.number, f"billed in {currency}, prices are in USD", currency)
         elif line.priced:
-            least, most, words = _due(provider, line, hours)
+            least, most, words = self._due(provider, line, hours)
             slack = max(_CENT, most / 1000)
             if not least - slack <= line.cost <= most + slack:
                 expected = most if line.cost > most else least  # what is over is in the price, and not once more in hours without a trial
@@ -253,29 +246,36 @@ class InvoiceComparison:
         days = name, *_days(line)
         self._billed.setdefault(days, _Billed(line.number)).add(float(hours), currency, expected)
 
+    def _due(self, provider: Provider, line: InvoiceLine, hours: Decimal) -> tuple[Decimal, Decimal, str]:
+        """The least and the most that hours cost at the prices of a line's days, and these in words."""
+        key = provider.name, _PURCHASES.get(line.row.get("PricingCategory", ""), "on_demand"), *_days(line)
+        if key not in self._hourly:
+            self._hourly[key] = _hourly(provider, *key[1:])
+        least, most, words = self._hourly[key]
+        return least * hours, most * hours, words
+
     def _add_part(self, line: InvoiceLine, provider: Provider, text: str) -> None:
-        key = provider.name, line.start, line.end, line.row.get("ResourceId", ""), line.row["BillingCurrency"]
-        parts = self._parts.setdefault(key, _Parts(line))
+        same = tuple(line.row.get(name, "") for name in ("ResourceId", "BillingCurrency", "PricingCategory"))
+        parts = self._parts.setdefault((provider.name, line.start, line.end, same), _Parts(line))
+        parts.lines += 1
         parts.cost += line.cost
         parts.priced = parts.priced and line.priced
-        self.matched += 1
         if _GPU_PART.search(text) is not None and line.hours is not None:
             parts.gpu_hours += line.hours
 
-    def _join_parts(self) -> None:
-        """Each instance that was billed in parts as one line; without its GPUs it cannot be counted."""
+    def end(self) -> None:
+        """After the last line: each instance that was billed in parts counts as one; without its GPUs it cannot be counted."""
         providers = {provider.name: provider for _, provider in self._in_parts}
         for (name, *_), parts in self._parts.items():
             whole = parts.first._replace(cost=parts.cost, priced=parts.priced, hours=parts.gpu_hours)
             if parts.gpu_hours:
-                self._compare(whole, providers[name], parts.gpu_hours / providers[name].accelerator.count, lines=0)
+                self._compare(whole, providers[name], parts.gpu_hours / providers[name].accelerator.count, parts.lines)
             else:
-                self._leave_out(whole, "parts of an instance without its GPUs: ")
+                self._leave_out(whole, "parts of an instance without its GPUs: ", lines=parts.lines)
         self._parts.clear()
 
     def differences(self, held: Iterable[HeldSpan]) -> tuple[Difference, ...]:
-        """All of them, one a kind, provider and currency. `held`: the spans that touch the invoice's days."""
-        self._join_parts()
+        """All of them, one a kind, provider and currency, once the lines are at their `end`. `held`: the spans that touch the invoice's days."""
         spans = list(held)
         # Of a bill with nothing compared any provider may be meant; else it is of those that it names.
         for name, first, after, billed in self._periods(set() if self.matched else {s.provider for s in spans}):

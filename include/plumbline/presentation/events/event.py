@@ -9,16 +9,12 @@ from datetime import datetime
 from typing import Any, ClassVar, TypeVar, cast
 
 from plumbline.archive import Archive, FindingView
+from plumbline.archive.audit import PROGRAM_AUTHORS
 from plumbline.archive.repository import Span
 from plumbline.declarations import Declarations, Provider
 from plumbline.results.operations import LogEntryView
 
 Answer = TypeVar("Answer")
-OUR_OWN = frozenset({
-    "acceptance", "alerts", "availability_watch", "budget", "digest", "drift", "plumbline", "price_watch", "provider_watch", "ranking", "record",
-    "retention", "nobody (the question timed out)",
-})  # fmt: skip
-"""Authors of the audit log that are no people: the program's own tasks."""
 
 
 @dataclass(frozen=True)
@@ -138,4 +134,4 @@ def register(made: _Kind) -> _Kind:
 
 def person(who: str) -> str:
     """The author of an entry if it is a person, else empty."""
-    return "" if who in OUR_OWN else who
+    return "" if who in PROGRAM_AUTHORS else who

@@ -19,7 +19,7 @@ from plumbline.cli.app import app
 from plumbline.dashboard.app import create_app
 from plumbline.dashboard.sources import ArchiveReader
 from plumbline.declarations.installation import override_home
-from plumbline.workflows.compare_invoice import compare_invoice, record_invoice
+from plumbline.workflows.compare_invoice import Selection, compare_invoice, record_invoice
 
 TAX = {"ChargeCategory": "Tax", "SkuId": "", "ResourceId": "", "PricingQuantity": "", "PricingUnit": "", "EffectiveCost": "0"}
 BILLS: dict[str, list[Row]] = {
@@ -86,6 +86,19 @@ def test_the_same_result_is_kept_once_and_another_one_replaces_it(archive: Archi
     compared(archive, tmp_path, ["small.csv"])
     (now,) = archive.compared_invoices()
     assert [each.kind for each in now.invoice.differences] == ["price"] and len(archive.audit(first.invoice.sha256)) == 2
+
+
+def test_what_was_not_selected_stands_beside_what_agrees(archive: Archive, tmp_path: Path) -> None:
+    for day in range(3):
+        held(archive, day)
+    path = written(tmp_path, [*BILLS["agrees.csv"], usage(9, ResourceId="i-prod")])
+    found = compare_invoice(archive, places(), path, (), 0.25, Selection.of(None, (), "i-00*"))
+    record_invoice(archive, places(), "shared.csv", found, by="ann")
+    with TestClient(create_app(archive_url=str(archive.engine.url))) as client:
+        page, (view,) = client.get("/invoices").text, client.get("/invoices.json").json()["invoices"]
+    assert view["selected"] == "only lines of --resource 'i-00*'; not selected: 90.00 USD in 1 line"
+    assert view["command"] == "plumbline cost reconcile shared.csv --resource 'i-00*' --record"
+    assert "not selected: 90.00 USD in 1 line" in Parsed(page).text and view["judgement"]["verdict"] == "met"
 
 
 def test_an_archive_without_a_comparison_says_how_to_make_one(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ class RankProcess:
         done = f"after step {self.record.steps[-1].step}" if self.record.steps else "before its first step"
         short_of_memory = (oom_kills() or 0) > (self._oom_kills or 0)
         failure_class, what, passing = _classify_exit(code, "\n".join(lines), short_of_memory=short_of_memory, stepless=self._stepless)
-        # What a container's command does is not known: a status other than 0 may be its result, and is nobody's fault by itself.
+        # What a container's command does is not known: a status other than 0 may be its result, and blames no provider by itself.
         detail = (
             f"the command ({self.title}) {what}: {last}" if self._stepless else f"the training process ({self.title}) {what} {done}: {last}"
         )

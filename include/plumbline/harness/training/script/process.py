@@ -186,21 +186,21 @@ class ScriptProcess:
         self._take_lines(self._output.lines(data))
 
     def _take_lines(self, lines: list[str]) -> None:
-        if self._reader is None:
-            return
         found = []
         for line in lines:
             self._bar = bar_position(line, self._bar)
-            if (report := self._reader.read(line)) is not None:
-                found.append(report)
-                if report.step is None and not self._done:
-                    self._count(self._bar)
-        self._add(found)
+            if self._reader is not None and (report := self._reader.read(line)) is not None:
+                found.append(self._counting(report))
+        if self._reader is not None:
+            self._add(found)
 
-    def _count(self, bar: BarPosition | None) -> None:
-        at = None if bar is None else bar.done
-        number, first, _ = self._counted
-        self._counted = (number + 1, first if number else at, at)
+    def _counting(self, report: Reported) -> Reported:
+        """The report, after one without a number was counted, and where the progress bar is."""
+        if report.step is None and not self._done:
+            at = None if self._bar is None else self._bar.done
+            number, first, _ = self._counted
+            self._counted = (number + 1, first if number else at, at)
+        return report
 
     def _take_events(self, data: bytes) -> None:
         *whole, self._events = (self._events + data).split(b"\n")
@@ -240,7 +240,7 @@ class ScriptProcess:
         if now < self._look_ns and not ended:
             return
         if self._files is not None:
-            self._add(self._files.poll())
+            self._add(map(self._counting, self._files.poll()))
         if self._saves is not None and not self._save_reported and (seen := self._saves.look(now, ended=ended)) is not None:
             self._saved(seen.began_ns, seen.ended_ns, seen.bytes)
         if self._reached_ns is not None:

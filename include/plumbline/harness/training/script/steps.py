@@ -48,7 +48,7 @@ class ReportedSteps:
         self._times: deque[int] = deque(maxlen=_USUAL_STEPS)
         self._ends: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)
         self._order = StepOrder(None if report.uneven else report.every, uneven=report.uneven)
-        self._epochs = 0
+        self._origin = report.first
         self.reports = self.in_bursts = 0
         """Reports in all, and those that came together with many others, long after the ones before."""
 
@@ -59,33 +59,34 @@ class ReportedSteps:
 
     def add(self, reports: list[Reported], now: int) -> None:
         """Take what arrived at `now`. StepsMisreported for a step out of order."""
-        new = [each for report in reports for each in self._numbered(report)]
+        steps = [numbered for report in reports if (numbered := self._numbered(report))]
+        new = [step for numbered in steps for step in numbered]
         if not new:
             return
         before, self._arrived_ns = self._arrived_ns, now
-        self.reports += len(reports)
+        self.reports += len(steps)
         timed = any(report.ended is not None for report in reports)
-        if len(reports) >= _BURST_REPORTS and not timed and (before is None or now - before >= _BURST_NS):
-            self.in_bursts += len(reports)
-        seconds = [report.seconds for _, report in new]
+        if len(steps) >= _BURST_REPORTS and not timed and (before is None or now - before >= _BURST_NS):
+            self.in_bursts += len(steps)
+        seconds = [report.seconds for _, report, _ in new]
         shares = [each or 0.0 for each in seconds] if all(seconds) else [1.0] * len(new)
         if before is None:
             self._take_first(new, now, shares if all(seconds) else None)
         else:
             at = before
-            for (number, report), share in zip(new, shares, strict=True):
+            for (number, report, counted), share in zip(new, shares, strict=True):
                 end = at + round((now - before) * share / sum(shares))
-                self._write(number, report, at, end, timed=end > at and not self._uncounted(report))
+                self._write(number, report, at, end, timed=counted and end > at)
                 at = end
         if self.done >= self._spec.until:
             self._flush(None)
 
-    def _take_first(self, new: list[tuple[int, Reported]], now: int, seconds: list[float] | None) -> None:
+    def _take_first(self, new: list[tuple[int, Reported, bool]], now: int, seconds: list[float] | None) -> None:
         """Steps whose beginnings were not seen. `seconds`: of each, as it was reported."""
         if len(new) > 1 and seconds is None and new[0][1].ended is None:
             self._log.event("first_start_guessed", known=False)
         left = 0.0 if seconds is None else sum(seconds) * self._report.every
-        for (number, report), took in zip(new, seconds or [0.0] * len(new), strict=True):
+        for (number, report, _), took in zip(new, seconds or [0.0] * len(new), strict=True):
             left -= took * self._report.every
             timed = len(new) == 1 or seconds is not None or report.ended is not None
             self._write(number, report, None if timed else now, now - round(left * 1e9), timed=timed)
@@ -105,19 +106,15 @@ class ReportedSteps:
             self._held = True
         return due
 
-    def _uncounted(self, report: Reported) -> bool:
-        """Whether a report of several steps is the first one of an epoch: how many there were since the last one is not known."""
-        began, self._epochs = self._order.epochs > self._epochs and report.step is not None, self._order.epochs
-        return began and self._report.every > 1
-
-    def _numbered(self, report: Reported) -> list[tuple[int, Reported]]:
-        """The workload's number of each step that a report is of; none of one that repeats another."""
+    def _numbered(self, report: Reported) -> list[tuple[int, Reported, bool]]:
+        """Each step that a report is of by the workload's number, and whether it is known how many of the script's it covers: not of several that
+        end with the first report of an epoch. None of a report that repeats another."""
         spread = self._report.uneven and (self._begun or not self._spec.resume)
-        before, number = self.done, self._number(report)
+        before, epochs, number = self.done, self._order.epochs, self._number(report)
         if number is None:
             return []
-        alike = replace(report, step=None, loss=None)
-        return [*((between, alike) for between in range(before, number) if spread), (number, report)]
+        alike, counted = replace(report, step=None, loss=None), self._report.every == 1 or self._order.epochs == epochs
+        return [*((between, alike, True) for between in range(before, number) if spread), (number, report, counted)]
 
     def _number(self, report: Reported) -> int | None:
         """The workload's number of a step; None for a report that repeats one."""
@@ -128,7 +125,9 @@ class ReportedSteps:
                 step = self._order.place(report.step)
             except StepOutOfOrder:
                 raise StepsMisreported(f"the script reported step {report.step} {after}; expected steps in their order") from None
-            number = None if step is None else -((declared.first - step) // declared.every)
+            if declared.uneven and not self._begun and step is not None:  # which refresh of a bar is the first one differs from run to run
+                self._origin = min(declared.first, step)
+            number = None if step is None else -((self._origin - step) // declared.every)
         if number is None or (self._begun and number < self.done):
             return None
         if number < 0 or (number > self.done and not declared.uneven and (self._begun or not self._spec.resume)):

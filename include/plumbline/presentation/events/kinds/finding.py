@@ -1,4 +1,4 @@
-"""Findings that were opened, became graver, or are over. A first choice that moved is an event of its own kind."""
+"""Findings that were opened, became more severe, or are resolved. A first choice that moved is an event of its own kind."""
 
 from __future__ import annotations
 

@@ -76,4 +76,7 @@ def test_only_what_need_not_come_again_is_worth_another_attempt(
 def test_a_container_s_own_status_blames_nobody_but_failed_storage_does() -> None:
     assert _classify_exit(74, "usage: it [OPTIONS]", short_of_memory=False, stepless=True)[0] == "harness_error"
     assert _classify_exit(74, "cp: /data: Input/output error", short_of_memory=False, stepless=True)[0] == "provider_fault"
+    assert (
+        _classify_exit(74, "OSError: [Errno 30] Read-only file system: '/out'", short_of_memory=False, stepless=True)[0] == "harness_error"
+    ), "our own"
     assert _classify_exit(74, "stty: standard input: Inappropriate ioctl", short_of_memory=False, stepless=True)[0] == "harness_error"

@@ -168,6 +168,26 @@ def test_output_that_is_buffered_comes_in_bursts(tmp_path: Path) -> None:
     assert quick.steps.in_bursts == 10, "steps of 10 ms come ten at a time, and the first ones when they were noticed"
 
 
+def test_eight_ranks_that_print_each_step_are_no_burst(tmp_path: Path) -> None:
+    script = Script(tmp_path)
+    for number in range(4):
+        script.reports(2 * number, *(Reported(number) for _ in range(8)))
+    assert (script.steps.reports, script.steps.in_bursts, script.steps.repeated) == (4, 0, 28)
+
+
+def test_only_the_report_that_begins_an_epoch_has_no_time(tmp_path: Path) -> None:
+    script = Script(tmp_path, first=10, every=10)
+    for at, number in enumerate(range(10, 60, 10)):
+        script.reports(at, Reported(number))
+    script.reports(7, Reported(60), Reported(10), Reported(20))
+    assert [step.timed for step in script.record.steps] == [True] * 6 + [False, True]
+
+
+def test_a_bar_s_first_refresh_may_be_an_earlier_one_than_when_it_was_tried(tmp_path: Path) -> None:
+    script = Script(tmp_path, uneven=True, first=5).reports(1, Reported(2)).reports(2, Reported(3)).reports(3, Reported(5))
+    assert [step for step, *_ in script.times] == [0, 1, 2, 3]
+
+
 def test_a_resumed_run_may_begin_anywhere(tmp_path: Path) -> None:
     script = Script(tmp_path, replace(SPEC, resume=True)).reports(1, Reported(30)).reports(2, Reported(31))
     assert [step for step, *_ in script.times] == [30, 31]
