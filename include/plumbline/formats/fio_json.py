@@ -26,7 +26,7 @@ class FioJson(CommandOutput):
     )
 
     def read(self, text: str, declared: DeclaredNumbers) -> Output:
-        """Sums over the jobs, which must have run together; of latencies the highest of them. Of several reports the last one counts."""
+        """Sums over the jobs of a direction, which must be one group; of latencies the highest of them. Of several reports the last one counts."""
         jobs = _jobs(text)
         rows = []
         for way in ("read", "write"):
@@ -66,11 +66,12 @@ def _jobs(text: str) -> list[dict[str, Any]]:
     jobs: list[dict[str, Any]] = report["jobs"]
     if any("mixed" in job for job in jobs):
         raise UnreadableOutput("fio added reads and writes up; expected unified_rw_reporting=none")
-    groups = {job.get("groupid", 0) for job in jobs}
-    if len(groups) > 1:  # by stonewall or new_group, of which the report says nothing
-        names = ", ".join(str(job.get("jobname", "?")) for job in jobs[:4])
-        raise UnreadableOutput(
-            f"{len(groups)} groups of jobs ({names}), which usually run one after another, so that their sum is no bandwidth; expected one group, "
-            "or a workload of each"
-        )
+    for way, verb in (("read", "read"), ("write", "wrote")):
+        busy = [job for job in jobs if job[way]["total_ios"]]
+        if len(groups := {job.get("groupid", 0) for job in busy}) > 1:  # by stonewall or new_group, of which the report says nothing
+            names = ", ".join(str(job.get("jobname", "?")) for job in busy[:4])
+            raise UnreadableOutput(
+                f"{len(groups)} groups of jobs {verb} ({names}), and groups usually run one after another, so that their sum is no bandwidth; "
+                f"expected one group that {verb}, or a workload of each"
+            )
     return jobs

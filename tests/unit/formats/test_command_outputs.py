@@ -157,6 +157,12 @@ def test_fio_s_latencies_with_submission_are_read_where_those_of_completion_have
     assert [(row.value, row.method) for row in rows if row.statistic == "p99"] == [(pytest.approx(800e-9), "submission and completion")]
 
 
+def test_fio_s_groups_are_read_where_each_direction_has_one() -> None:
+    write, read_back = {"read": side(0, 0, 0), "write": side(10, 1000, 400)}, {"read": side(20, 3000, 500), "write": side(0, 0, 0)}
+    found = values(read({"format": "fio-json"}, fio({"groupid": 0, **write}, {"groupid": 1, **read_back})))
+    assert (found["value storage_write_bandwidth"], found["value storage_read_bandwidth"]) == (1000, 3000)
+
+
 def test_an_mlperf_log_that_counts_samples_or_is_old() -> None:
     samples = (
         MLPERF.replace('"epoch_num": 3', '"epoch_num": 2320253') + ':::MLLOG {"time_ms": 1, "key": "train_samples", "value": 2320253}\n'
@@ -182,7 +188,7 @@ def test_an_mlperf_log_that_counts_samples_or_is_old() -> None:
         ({"format": "fio-json"}, '{\n "fio version": "fio-2.1.4", "jobs": []\n}', None, "fio-2.1.4 counts in other units"),
         ({"format": "fio-json"}, '{\n "fio version": "fio-3.33", "client_stats": []\n}', None, "several clients"),
         ({"format": "fio-json"}, fio({"mixed": side(1, 1, 1)}), None, "unified_rw_reporting=none"),
-        ({"format": "fio-json"}, fio({"groupid": 0, **SIDES}, {"groupid": 1, **SIDES}), None, "2 groups of jobs"),
+        ({"format": "fio-json"}, fio({"groupid": 0, **SIDES}, {"groupid": 1, **SIDES}), None, "2 groups of jobs read"),
         ({"format": "nccl-tests"}, re.sub(r"(?m)^ +(8192|8|1073741824) ", " 0 ", NCCL), None, "a size above 0"),
         ({"format": "mlperf-log"}, MLPERF.replace("run_stop", "stopped"), None, "run_start and run_stop"),
         ({"format": "mlperf-log"}, MLPERF + MLPERF.splitlines()[0], None, "ended from outside"),
