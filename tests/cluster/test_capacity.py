@@ -46,7 +46,7 @@ def provider(cluster: Cluster, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
         extra = {"kube_config": json.dumps(granted.kubeconfig), "namespace": name}
         monkeypatch.setenv("AIRFLOW_CONN_K8S_A", json.dumps({"conn_type": "kubernetes", "extra": extra}))
         monkeypatch.setattr(launcher, "ask_cluster", partial(launcher.ask_cluster, patience=replace(launcher._PATIENCE, node_s=20.0)))
-        made = cluster_provider(namespace=name, images={"training": image, "inference": image})
+        made = cluster_provider(operated_by="provider", namespace=name, images={"training": image, "inference": image})
         watch = {"capacity": {"every": "15min"}}
         yield Provider.model_validate_json(json.dumps(json.loads(made.model_dump_json()) | {"watch": watch}))
 

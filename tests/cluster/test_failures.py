@@ -33,7 +33,7 @@ BROKEN = {
     OUT_OF_MEMORY: Expected("out_of_memory", 1, "300"),
     EXIT_CODE: Expected("harness_error", 1, str(FAILING_EXIT_CODE)),
     NO_IMAGE: Expected("image_error", 1, "localhost/plumbline/nowhere:1"),
-    NINE_GPUS: Expected("insufficient_capacity", 2, "nvidia.com/gpu"),
+    NINE_GPUS: Expected("launch_timeout", 2, "nvidia.com/gpu"),
     DEADLINE: Expected("timeout", 1, "timeout"),
 }
 
@@ -55,7 +55,9 @@ def recorded(provider: str, campaign: str = CAMPAIGN) -> list[ResultDocument]:
 @pytest.mark.fault("the container exceeds its memory limit", ends="out_of_memory", keeps="the pod's timeline and log")
 @pytest.mark.fault("the image's program exits with an error", ends="harness_error", keeps="the pod's timeline and log")
 @pytest.mark.fault("the image does not exist", ends="image_error", keeps="the pod's timeline")
-@pytest.mark.fault("no node has as many GPUs", ends="insufficient_capacity, tried twice", keeps="the pod's timeline")
+@pytest.mark.fault(
+    "no node has as many GPUs", ends="launch_timeout, tried twice: whose pods hold them is not shown", keeps="the pod's timeline"
+)
 @pytest.mark.fault("the trial exceeds launcher.timeout", ends="timeout", keeps="the pod's timeline and log")
 def test_each_failure_is_recorded_with_its_class(e2e: World, runs: dict[str, DagRun], provider: str) -> None:
     expected = BROKEN[provider]

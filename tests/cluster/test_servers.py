@@ -13,9 +13,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("provider", "expected", "said"),
-    [(SERVER_NINE_GPUS, "insufficient_capacity", "nvidia.com/gpu"), (SERVER_CRASHES, "server_error", "no such option: --prot")],
+    [(SERVER_NINE_GPUS, "launch_timeout", "nvidia.com/gpu"), (SERVER_CRASHES, "server_error", "no such option: --prot")],
 )
-@pytest.mark.fault("the servers of a Deployment get no node", ends="insufficient_capacity", keeps="the reason of the scheduler")
+@pytest.mark.fault("the servers of a Deployment get no node", ends="launch_timeout", keeps="the reason of the scheduler")
 @pytest.mark.fault("the servers of a Deployment crash", ends="server_error", keeps="exit code and last words")
 def test_servers_that_cannot_serve_end_the_trial(e2e: World, provider: str, expected: str, said: str) -> None:
     run = e2e.ended(e2e.start(provider, [SERVED], provider), 600)

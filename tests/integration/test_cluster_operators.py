@@ -207,7 +207,13 @@ def test_servers_that_get_no_node_end_the_trial_as_its_own_pod_would(
 ) -> None:
     over = threading.Event()
     kube.script("*", Script().started().runs(lambda run: 0 if over.wait(200.0) else 1))
-    world = make(kind="inference", declare=EXTERNAL, serving=serving(scaling={"by": "none", "minimum": 2, "maximum": 4}), retries=0)
+    world = make(
+        kind="inference",
+        declare=EXTERNAL,
+        serving=serving(scaling={"by": "none", "minimum": 2, "maximum": 4}),
+        retries=0,
+        operated_by="provider",
+    )
 
     def cluster() -> None:
         kube.wait_for(lambda: kube.store.list("deployments", NS), "the Deployment", timeout_s=200.0)
@@ -262,7 +268,7 @@ def test_no_room_leaves_nothing_and_says_what_was_missing(make: Any, kube: FakeK
     world = make(schedule_timeout="2s", retries=0)
     assert world.run() == "failed"
     (record,) = world.attempts
-    assert record.failure_class == "insufficient_capacity" and "Insufficient nvidia.com/gpu" in str(record.failure_detail)
+    assert record.failure_class == "launch_timeout" and "Insufficient nvidia.com/gpu" in str(record.failure_detail)
     assert kube.leftovers() == []
 
 

@@ -20,6 +20,7 @@ from plumbline.results import (
     quarantine,
     signing,
 )
+from plumbline.results.document import NO_SCALE_OUT
 from plumbline.results.evidence_files import damaged_files
 from plumbline.results.store import REPLICAS_FILE
 
@@ -87,8 +88,11 @@ def _collect_attempt(store: ResultStore, folder: str, keys: Keys) -> ResultDocum
     if record is None:
         return document
     # A stopped harness does not know the cause: a limit of memory, time or disk, or a gang without room.
-    if record.failure_class not in _UNINFORMATIVE and document.validity.failure_class == "interrupted":
-        document = _reclassified(document, record.failure_class, record.failure_detail or record.failure_class)
+    # It does not know either that nothing could have multiplied its servers.
+    unscaled = record.failure_class == "bad_declaration" and any(reason.code == NO_SCALE_OUT for reason in document.validity.reasons)
+    better = None if record.failure_class in _UNINFORMATIVE else record.failure_class
+    if better is not None and (unscaled or document.validity.failure_class == "interrupted"):
+        document = _reclassified(document, better, record.failure_detail or better)
     return document.with_launch(_with_replicas(store, folder, record, trial))
 
 

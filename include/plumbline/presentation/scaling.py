@@ -14,12 +14,13 @@ from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import Scale, common_scale, format_name, join_words
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.inference import PHASE_CURVES, phase_curve_chart
+from plumbline.results.document import NO_SCALE_OUT
 from plumbline.words.criteria import explanation_text
 
 PHASE = "scale_out"
 FIRST = "time_to_scale_out"
 FIGURES = (FIRST, "slo_miss_ratio", "time_to_scale_in", "idle_replica_time", "idle_replica_cost")
-_NO_TIME = ("no_scale_out", "no_start_capacity")
+_NO_TIME = (NO_SCALE_OUT, "no_start_capacity")
 """Reasons of a trial without a time to scale out."""
 DECLARE = "{name: scale_out, rates: [2/s, 8/s], hold: 3min, down: 3min}"
 

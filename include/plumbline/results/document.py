@@ -62,6 +62,8 @@ class Validity(Part):
 
 CONTENTION = frozenset({"contended_cpu", "cpu_pressure"})
 """Reason codes of other load on the trial's cores."""
+NO_SCALE_OUT = "no_scale_out"
+"""Reason code of a service that was not back within its SLO after its load stepped up."""
 MACHINE_BUSY = "machine_busy"
 """Reason code of the quality checks for attempts spoilt by other load on this machine."""
 JUDGED_PHASES: tuple[Phase, ...] = ("steady", "sweep")

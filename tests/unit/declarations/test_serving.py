@@ -44,6 +44,7 @@ def test_the_same_cluster_measures_servers_in_the_trials_pod_too() -> None:
         ({"by": "keda", "maximum": 4}, "triggers"),
         ({"by": "hpa", "maximum": 4, "cpu": "70%", "triggers": [{"type": "cron"}]}, "triggers"),
         ({"by": "none", "minimum": 3, "maximum": 2}, "maximum"),
+        ({"by": "hpa", "minimum": 0, "maximum": 2, "cpu": "70%"}, "minimum 0"),
     ],
 )
 def test_a_scaler_without_its_measure_is_refused(scaling: dict[str, Any], field: str) -> None:

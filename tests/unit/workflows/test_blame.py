@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.data.blamed import CASES, Blamed, table
 from tests.data.result_documents import document, failed, trial
 
 from plumbline.answers.claims import claimable
 from plumbline.answers.promises import provider_promises
 from plumbline.archive import Archive, FindingRecord, open_archive
 from plumbline.declarations import Declarations, load
+from plumbline.declarations.installation import REPOSITORY
 from plumbline.declarations.providers.provider import Price
 from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.findings.headline import headline
@@ -55,7 +57,8 @@ OURS: list[tuple[StopReason, str, int | None]] = [
 
 
 def class_of(reason: StopReason, detail: str, status: int | None) -> FailureClass:
-    failure, _ = classify_launch(LaunchObservation(1, stop=StopCause(reason, detail, status)), None)
+    """On a cluster that the provider alone operates."""
+    failure, _ = classify_launch(LaunchObservation(1, stop=StopCause(reason, detail, status), providers_nodes=True), None)
     assert failure is not None, detail
     return failure
 
@@ -109,6 +112,17 @@ def declared(promised: str) -> Declarations:
     sla = ServiceLevel.model_validate({"launch_success": promised})
     place = trial().provider.model_copy(update={"sla": sla, "prices": (price,)})
     return replace(load(), providers={place.name: place})
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.case} {case.message}{' of the provider' if case.providers else ''}")
+def test_who_is_to_blame_for_what_a_cluster_says(case: Blamed) -> None:
+    failure, detail = case.judged
+    assert failure == case.failure and case.says in detail, detail
+
+
+def test_the_page_lists_who_is_to_blame() -> None:
+    """`python -m tests.data.blamed` prints the table."""
+    assert table() in (REPOSITORY / "docs" / "measurements" / "field-cases.md").read_text()
 
 
 def test_each_side_of_the_quarter_is_told_apart() -> None:

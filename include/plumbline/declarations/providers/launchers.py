@@ -142,6 +142,10 @@ class KubernetesLauncher(LauncherBase):
     resources: PodResources
     gpu_resource: Key = Field("nvidia.com/gpu", description="the extended resource of which a trial requests its accelerators")
     node_selector: dict[Key, str] = Field(default_factory=dict, description="labels of the nodes that count as this instance type")
+    operated_by: Literal["us", "provider"] = Field(
+        "us",
+        description="who else fills, closes and updates the nodes; `provider`: the provider alone, so that full or closed nodes are its lack of capacity",
+    )
     tolerations: tuple[Toleration, ...] = ()
     topology: Key | None = Field(None, description="node label that a gang's pods should share, such as topology.kubernetes.io/zone")
     gang: Literal["pods", "jobset"] = Field("pods", description="how several nodes start together; `jobset` needs its controller")

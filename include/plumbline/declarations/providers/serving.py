@@ -18,7 +18,7 @@ class Scaling(Declared):
     by: Literal["hpa", "keda", "none"] = Field(
         description="hpa: the cluster's own autoscaler, by CPU; keda: a ScaledObject with `triggers`, which needs KEDA; none: a scaler of yours"
     )
-    minimum: int = Field(1, ge=1, le=1000, description="servers at the start, and the fewest later")
+    minimum: int = Field(1, ge=0, le=1000, description="servers at the start, and the fewest later; keda: 0 lets it take the last one, too")
     maximum: int = Field(ge=1, le=1000)
     cpu: Percent | None = Field(None, description="hpa: the use of the servers' CPU requests to hold, such as 70%")
     triggers: tuple[dict[str, JsonValue], ...] = Field((), description="keda: as its ScaledObject takes them")
@@ -27,12 +27,19 @@ class Scaling(Declared):
     def _consistent(self) -> Scaling:
         if self.maximum < self.minimum:
             raise ValueError(f"maximum {self.maximum} is below minimum {self.minimum}; expected at least that many")
+        if self.minimum == 0 and self.by != "keda":
+            raise ValueError(f"minimum 0 with by {self.by}; expected at least 1, or by: keda, which alone scales to and from zero")
         for field, by, example in (("cpu", "hpa", "70%"), ("triggers", "keda", "[{type: prometheus, metadata: {…}}]")):
             if bool(getattr(self, field)) != (self.by == by):
                 raise ValueError(
                     f"by {self.by} {'with' if self.by != by else 'without'} {field}; expected {field}: {example} with by: {by} only"
                 )
         return self
+
+    @property
+    def at_start(self) -> int:
+        """Servers with which a trial begins: its warm-up needs one."""
+        return max(self.minimum, 1)
 
 
 class Serving(Declared):

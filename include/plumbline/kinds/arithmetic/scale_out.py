@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from plumbline.declarations.workloads.load import ScaleOutPhaseSpec
 from plumbline.results import Curve, MetricRow, Point, Reason, metric_curve, metric_row, share_row
+from plumbline.results.document import NO_SCALE_OUT
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class ScaleOut:
             return Reason(code="no_start_capacity", detail=detail)
         late = [_format(step) for step in steps if step.took_s is None]
         detail = f"the SLO did not hold again within {self.spec.hold:g}s at {', '.join(late)}"
-        return Reason(code="no_scale_out", detail=detail) if late else None
+        return Reason(code=NO_SCALE_OUT, detail=detail) if late else None
 
 
 def _format(step: ScaleStep) -> str:

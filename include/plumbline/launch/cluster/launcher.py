@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -25,7 +25,7 @@ from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.observe import node_facts
 from plumbline.launch.cluster.observe.launch_api import checked
-from plumbline.launch.cluster.observe.node_room import check_nodes
+from plumbline.launch.cluster.observe.node_room import NodeRoom, examine_nodes
 from plumbline.launch.cluster.observe.observation import (
     Row,
     StopCause,
@@ -45,13 +45,23 @@ from plumbline.launch.cluster.operate.launch_watch import LaunchWatch
 from plumbline.launch.cluster.operate.ticket import ClusterTicket, ticket_of
 from plumbline.launch.cluster.short_pod import PodPatience, harness_container, run_short_pod, short_pod
 from plumbline.launch.doctor_check import DoctorCheck
-from plumbline.launch.failures import EXCEPTIONS, ApiRefused, BadDeclaration, HarnessError
+from plumbline.launch.failures import (
+    EXCEPTIONS,
+    NODES_FULL,
+    ApiRefused,
+    BadDeclaration,
+    HarnessError,
+    InMaintenance,
+    InsufficientCapacity,
+    LaunchTimeout,
+    QuotaExceeded,
+)
 from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, OnProgress, PatchedField, ProbeSkipped, ProviderFacts
 from plumbline.launch.leftovers import Leftovers
 from plumbline.launch.local.process_launcher import PROBE_START_S, read_probe
 from plumbline.launch.plan import PlanError, possible_trials, typical_trials
 from plumbline.launch.remote import Poll, RemoteLauncher, Stop
-from plumbline.results import LaunchRecord, ResultStore
+from plumbline.results import FailureClass, LaunchRecord, ResultStore
 from plumbline.results.probe_document import ProbeDocument
 
 _PATIENCE = PodPatience(node_s=180.0, start_s=0.0, trouble_s=30.0, gone_s=60.0, poll_s=2.0)
@@ -85,7 +95,7 @@ def probe_cluster(
     if seen.stop is not None and seen.stop.reason == "schedule_timeout":
         return ProbeSkipped(f"{provider.name} was not probed: no node had room for it within {patience.node_s:g} s: {seen.stop.detail}")
     if seen.stop is not None or seen.gone or not all(map(has_succeeded, seen.pods)):
-        failure, detail = classify_launch(seen, None)
+        failure, detail = classify_launch(replace(seen, providers_nodes=launcher.operated_by == "provider"), None)
         raise EXCEPTIONS[failure or "harness_error"](f"the probe failed: {detail}")
     store = stores.store_of(provider)
     try:
@@ -122,18 +132,24 @@ def ask_cluster(
     """Seconds from the request for a pod with the accelerators of `watch.capacity` to its node; None of a dry run, or where the cluster does not
     say. The pod ends at once.
 
-    TrialFailure of the class of a miss; ApiRefused if the cluster refuses the pod.
+    TrialFailure of the class of a miss; ApiRefused if the cluster refuses the pod; InMaintenance where its nodes are closed, and not by the provider.
     """
     asked, trials = provider.watch.capacity, typical_trials(declared, provider, now)
     if asked is None or not trials:
         raise BadDeclaration(f"no declared workload fits {provider.name}; expected one, whose pod the check uses")
     api, patience = ClusterApi(launcher.connection, launcher.namespace), replace(patience, start_s=launcher.startup_timeout)
+    theirs = launcher.operated_by == "provider"
     # One name for a provider: a check deletes what a killed one left.
     name = f"pl-capacity-{hashlib.sha256(provider.name.encode()).hexdigest()[:8]}"
     pod = probe_pod_manifest(trials[0], launcher, name, "", now, 0.0, patience, asked.gpus or provider.accelerator.count)
     harness_container(pod).update(command=["python", "-c", ""], args=[])
     if asked.dry_run:
-        _check_room(api, provider, launcher, pod)
+        try:
+            _check_room(api, provider, launcher, pod, theirs)
+        except (InsufficientCapacity, LaunchTimeout) as full:
+            if busy := _running_trials(api, provider):
+                raise QuotaExceeded(_held_by(busy, str(full))) from full
+            raise
         return None
     api.remove(None, f"{names.MANAGED_BY}={names.MANAGER},{names.LAUNCH}={name}", wait_s=patience.gone_s)
     seen = run_short_pod(api, pod, patience, PROBE_START_S).seen
@@ -141,24 +157,47 @@ def ask_cluster(
         (row,) = seen.pods
         asked_at, placed_at = parse_time(row["metadata"].get("creationTimestamp")), scheduled_at(row)
         return None if asked_at is None or placed_at is None else max(placed_at - asked_at, 0.0)
-    failure, detail = classify_launch(seen, None)
+    failure, detail = classify_launch(replace(seen, providers_nodes=theirs), None)
     if failure == "launch_timeout" and seen.stop is not None and _CLOSED.search(f"{seen.stop.detail} {detail}"):
+        if not theirs:
+            raise InMaintenance(f"closed, as we may have done: {seen.stop.detail}")
         failure = "insufficient_capacity"
-    if failure == "insufficient_capacity" and (busy := _running_trials(api, provider)):
-        failure, detail = "quota_exceeded", f"our own trials hold the nodes ({', '.join(busy[:3])}): {detail}"
+    crowded = failure == "insufficient_capacity" or NODES_FULL in (detail or "")
+    if crowded and (busy := _running_trials(api, provider)):
+        failure, detail = "quota_exceeded", _held_by(busy, detail or "")
     raise EXCEPTIONS[failure or "harness_error"](detail or "the pod of the check failed")
 
 
-def _check_room(api: ClusterApi, provider: Provider, launcher: KubernetesLauncher, pod: Row) -> None:
-    """Raise what keeps the pod from a node now, as far as the API alone shows it."""
+def _held_by(busy: Sequence[str], detail: str) -> str:
+    return f"our own trials hold the nodes ({', '.join(busy[:3])}): {detail}"
+
+
+def _check_room(api: ClusterApi, provider: Provider, launcher: KubernetesLauncher, pod: Row, theirs: bool = False) -> None:
+    """Raise what keeps the pod from a node now, as far as the API alone shows it. `theirs`: the provider alone fills and closes the nodes."""
     answer = api.ask("POST", api.path("Pod"), query={"dryRun": "All"}, body=pod)
     if not answer.ok:
         raise ApiRefused(answer.status, answer.detail)
-    last = check_nodes(api.nodes(), pod, api.listed("Pod", ""), launcher.gpu_resource, provider.accelerator.product)[-1]
-    if last.status == "unknown":
-        raise EXCEPTIONS["launch_timeout"](last.found)
+    room = examine_nodes(api.nodes(), pod, api.listed("Pod", ""), launcher.gpu_resource, provider.accelerator.product)
+    last = room.checks[-1]
+    if last.check == "nodes ready" and not theirs and all(node.maintained for node in room.selected):
+        if any(node.change_failed for node in room.selected):
+            raise EXCEPTIONS["bad_declaration"](f"{last.found}; the GPU operator of this cluster failed: see its own log")
+        raise InMaintenance(last.found)
+    if (failure := _class_of_room(room, theirs)) is not None:
+        raise EXCEPTIONS[failure](last.found)
+
+
+def _class_of_room(room: NodeRoom, theirs: bool) -> FailureClass | None:
+    """None if a node can hold the pod now. `theirs`: the provider alone fills and closes the nodes."""
+    last = room.checks[-1]
+    if last.status == "ok":
+        return None if room.free else "insufficient_capacity" if theirs else "launch_timeout"
+    if last.status == "failed" and last.check == "nodes ready":
+        sick = any(node.ailment for node in room.selected)
+        return "provider_fault" if sick else "insufficient_capacity" if theirs else "launch_timeout"
     if last.status == "failed":
-        raise EXCEPTIONS["insufficient_capacity" if last.check in ("nodes ready", "GPUs") else "bad_declaration"](last.found)
+        return "provider_fault" if room.lost else "bad_declaration"
+    return "launch_timeout"
 
 
 def _running_trials(api: ClusterApi, provider: Provider) -> list[str]:

@@ -44,6 +44,19 @@ PASSING_TAINT = re.compile(
 )
 """Keys of taints that come and go: of a node that starts, is repaired or goes down. A pod that tolerates them runs where nothing works yet."""
 
+GETS, NOT_GOT = "gets its", "did not get its"
+"""How `NodeGpus.changes` begins."""
+_ROLL_OUTS = (
+    ("nvidia.com/gpu-driver-upgrade-state", "driver", ("", "upgrade-done", "upgrade-required")),
+    ("nvidia.com/mig.config.state", "MIG layout", ("success",)),
+)
+"""Label of NVIDIA's GPU operator, what it changes, and the states in which it does not."""
+_AILMENT = re.compile(
+    r"^(AcceleratedHardware|ContainerRuntime|Kernel|Networking|Storage)Ready$|^GPU(Missing|\w*(Error|Fail|Unhealthy))|GPU\w*Healthy$"
+    r"|^(XID|Xid)|^NVLink|^NVSwitch|^IB(Link|Port|Device)|^Unhealthy(Nvidia|Gpu|GPU)|^KernelDeadlock$|^ReadonlyFilesystem$|Problem$"
+)
+"""Types of node conditions by the health agents of EKS, AKS, GKE and node-problem-detector that make a node unusable. Restarts that are frequent,
+announced maintenance and lowered clocks do not."""
 _CLOSING_TAINT = re.compile("unschedulable|drain|upgrad|maintenance|cordon", re.IGNORECASE)
 
 
@@ -157,7 +170,8 @@ class NodeGpus:
             "is cordoned": bool(spec.get("unschedulable")),
             f"starts or goes down ({', '.join(passing)})": bool(passing),
             f"is in state {state}": state != "production",
-            self._roll_out or "": gpus and self._roll_out is not None,
+            self.changes or "": gpus and self.changes is not None,
+            f"is unhealthy: {self.ailment}": gpus and self.ailment is not None,
             f"offers no {self.resource} yet: its driver or device plugin does not run": gpus and nothing,
         }
         return ", ".join(why for why, holds in reasons.items() if holds) or None
@@ -167,15 +181,30 @@ class NodeGpus:
         """Whether the node was taken out of service: it is cordoned or drained, or its GPU operator rolls out a driver or a MIG layout."""
         spec = self.node["spec"]
         closed = bool(spec.get("unschedulable")) or any(_CLOSING_TAINT.search(taint["key"]) for taint in spec.get("taints") or [])
-        return closed or self._roll_out is not None
+        return (closed or self.changes is not None) and not self.ailment
 
     @property
-    def _roll_out(self) -> str | None:
-        driver = self.labels.get("nvidia.com/gpu-driver-upgrade-state", "")
-        if driver not in ("", "upgrade-done", "upgrade-required"):
-            return f"gets its driver ({driver})"
-        layout = self.labels.get("nvidia.com/mig.config.state", "success")
-        return None if layout == "success" else f"gets its MIG layout ({layout})"
+    def changes(self) -> str | None:
+        """How a GPU operator of the cluster changes the node's driver or MIG layout, or failed to; None if it does neither."""
+        for label, what, done in _ROLL_OUTS:
+            if (state := self.labels.get(label, done[0])) not in done:
+                return f"{NOT_GOT} {what} ({state})" if "failed" in state else f"{GETS} {what} ({state})"
+        return None
+
+    @property
+    def change_failed(self) -> bool:
+        """Whether a GPU operator of the cluster could not change the node's driver or MIG layout: whoever runs it repairs it."""
+        return any("failed" in self.labels.get(label, "") for label, _, _ in _ROLL_OUTS)
+
+    @property
+    def ailment(self) -> str | None:
+        """What the cloud's own health agent says that makes the node unusable, such as `AcceleratedHardwareReady=False (NvidiaXID79Error)`."""
+        for row in self.node["status"].get("conditions") or []:
+            kind, status = str(row["type"]), row["status"]
+            if status == ("False" if kind.endswith(("Ready", "Healthy")) else "True") and _AILMENT.search(kind):
+                reason = row.get("reason")
+                return f"{kind}={status}" + (f" ({reason})" if reason and reason != kind else "")
+        return None
 
     @property
     def selector(self) -> dict[str, str]:

@@ -19,7 +19,7 @@ from plumbline.launch.cluster.launcher import ask_cluster
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.short_pod import PodPatience
-from plumbline.launch.failures import ApiRefused, TrialFailure
+from plumbline.launch.failures import ApiRefused, InMaintenance, TrialFailure
 
 QUICK = PodPatience(node_s=0.3, start_s=1.0, trouble_s=0.1, gone_s=2.0, poll_s=0.02)
 CORDONED = "0/2 nodes are available: 2 node(s) were unschedulable."
@@ -32,8 +32,8 @@ def kube(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKubernetes]:
         yield running
 
 
-def watched(accelerator: dict[str, Any] = H100, **capacity: Any) -> Provider:
-    data = json.loads(cluster_provider(accelerator=accelerator).model_dump_json())
+def watched(accelerator: dict[str, Any] = H100, *, operated_by: str = "provider", **capacity: Any) -> Provider:
+    data = json.loads(cluster_provider(accelerator=accelerator, operated_by=operated_by).model_dump_json())
     return Provider.model_validate_json(json.dumps(data | {"watch": {"capacity": {"every": "6h", **capacity}}}))
 
 
@@ -72,8 +72,18 @@ def test_a_miss_has_an_owner_and_leaves_nothing(kube: FakeKubernetes, script: Sc
     assert kube.leftovers() == []
 
 
-def test_nodes_that_our_own_trials_hold_are_no_shortage(kube: FakeKubernetes) -> None:
-    provider = watched()
+def test_full_and_closed_nodes_of_a_cluster_of_ours_are_not_the_providers(kube: FakeKubernetes) -> None:
+    kube.script("pl-capacity-*", Script().unschedulable())
+    assert whose_fault(missed(watched(operated_by="us"))) == "unproven"
+    kube.script("pl-capacity-*", Script().unschedulable(CORDONED))
+    with pytest.raises(InMaintenance):
+        ask(watched(operated_by="us"))
+    assert kube.leftovers() == []
+
+
+@pytest.mark.parametrize("operated_by", ["us", "provider"])
+def test_nodes_that_our_own_trials_hold_are_no_shortage(operated_by: str, kube: FakeKubernetes) -> None:
+    provider = watched(operated_by=operated_by)
     kube.script("pl-*", Script().started())
     ClusterApi("k8s_a", "plumbline").create(pod_manifest(a_trial(provider=cluster_provider()), requested_at=datetime.now(timezone.utc)))
     kube.script("pl-capacity-*", Script().unschedulable())
@@ -104,3 +114,58 @@ def test_a_dry_run_creates_nothing(kube: FakeKubernetes) -> None:
         ask(watched(dry_run=True))
     assert [c for c in kube.called("POST */pods") if not c.query] == [] and kube.called("POST */pods")
     assert kube.leftovers() == []
+
+
+NODE = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+UPGRADE, LAYOUT = "nvidia.com/gpu-driver-upgrade-state", "nvidia.com/mig.config.state"
+XID = {"type": "AcceleratedHardwareReady", "status": "False", "reason": "NvidiaXID79Error"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "cordoned", "condition", "ours", "theirs"),
+    [
+        ({}, False, None, None, None),
+        ({}, False, XID, "provider_fault", "provider_fault"),
+        ({}, False, {"type": "GPUMissing", "status": "True"}, "provider_fault", "provider_fault"),
+        ({}, False, {"type": "GPUMissing", "status": "False"}, None, None),
+        ({}, False, {"type": "VMEventScheduled", "status": "True"}, None, None),
+        ({}, True, None, "maintenance", "insufficient_capacity"),
+        ({UPGRADE: "drain-required"}, True, None, "maintenance", "insufficient_capacity"),
+        ({UPGRADE: "upgrade-failed"}, True, None, "bad_declaration", "insufficient_capacity"),
+        ({LAYOUT: "pending"}, False, None, "maintenance", "insufficient_capacity"),
+        ({LAYOUT: "failed"}, False, None, "bad_declaration", "insufficient_capacity"),
+    ],
+)
+def test_a_dry_run_says_whose_it_is_that_no_node_is_ready(
+    labels: dict[str, str],
+    cordoned: bool,
+    condition: dict[str, str] | None,
+    ours: str | None,
+    theirs: str | None,
+    kube: FakeKubernetes,
+) -> None:
+    row = kube.node("node-1", labels=NODE | labels)
+    row["spec"]["unschedulable"] = cordoned
+    if condition:
+        row["status"]["conditions"].append(condition)
+    kube.put("nodes", "", row)
+    for operated_by, expected in (("us", ours), ("provider", theirs)):
+        assert dry_run(operated_by) == expected
+
+
+def test_a_dry_run_asks_for_free_room(kube: FakeKubernetes) -> None:
+    kube.node("node-1", labels=NODE)
+    assert dry_run("us") is None
+    held = {"containers": [{"name": "s", "image": "i", "resources": {"requests": {"nvidia.com/gpu": "8"}}}], "nodeName": "node-1"}
+    kube.put("pods", "plumbline", {"metadata": {"name": "other", "namespace": "plumbline"}, "spec": held, "status": {"phase": "Running"}})
+    assert (dry_run("us"), dry_run("provider")) == ("launch_timeout", "insufficient_capacity")
+
+
+def dry_run(operated_by: str) -> str | None:
+    try:
+        ask(watched(operated_by=operated_by, dry_run=True))
+    except InMaintenance:
+        return "maintenance"
+    except TrialFailure as failure:
+        return failure.failure_class
+    return None

@@ -85,6 +85,27 @@ def test_a_gpu_that_fell_off_its_bus_takes_its_node_down(kube: FakeKubernetes) -
     assert cause(watched())[::2] == ("provider_fault", "1 of 2 nodes ready; b: one GPU is gone: 7 of 8 nvidia.com/gpu are allocatable")
 
 
+@pytest.mark.parametrize(
+    ("labels", "conditions", "expected"),
+    [
+        ({"nvidia.com/mig.config.state": "rebooting"}, [], MAINTENANCE),
+        ({"nvidia.com/mig.config.state": "failed"}, [], "bad_declaration"),
+        ({"nvidia.com/gpu-driver-upgrade-state": "upgrade-failed"}, [], "bad_declaration"),
+        ({}, [{"type": "XIDErrors", "status": "True", "reason": "XIDErrorsDetected"}], "provider_fault"),
+        ({"nvidia.com/mig.config.state": "failed"}, [{"type": "NVLinkStatusInactive", "status": "True"}], "provider_fault"),
+    ],
+)
+def test_what_our_own_gpu_operator_does_is_no_outage_and_what_the_clouds_agent_says_is_one(
+    labels: dict[str, str], conditions: list[dict[str, str]], expected: str, kube: FakeKubernetes
+) -> None:
+    put(kube, "node-1")
+    row = kube.node("b")
+    row["metadata"]["labels"] |= labels
+    row["status"]["conditions"] = [*row["status"]["conditions"], *conditions]
+    kube.put("nodes", "", row)
+    assert cause(watched())[0] == expected
+
+
 def test_nodes_that_are_not_there_prove_nothing(kube: FakeKubernetes) -> None:
     assert cause(watched()) == (
         "unreachable",

@@ -37,22 +37,26 @@ def serving_service(trial: Trial, serving: Serving, requested_at: datetime) -> R
     return {**row, "spec": {"selector": {SERVES: launch_name(trial)}, "ports": [port]}}
 
 
+SCALERS = {"hpa": "HorizontalPodAutoscaler", "keda": "ScaledObject"}
+"""By `serving.scaling.by`, the kind of the object that scales; `none` has none of ours."""
+
+
 def serving_parts(trial: Trial, requested_at: datetime) -> tuple[Row, ...]:
     """The Deployment, and its scaler if one is declared, of a trial whose provider serves it; `gang.with_owner` gives them the Service as owner."""
     serving = serving_of(trial)
     assert serving is not None
     name, scaling, metadata = launch_name(trial), serving.scaling, metadata_of(launch_name(trial), trial, requested_at)
     chosen = {"matchLabels": {SERVES: name}}
-    spec = {"replicas": scaling.minimum, "selector": chosen, "template": _server_pod(trial, serving, requested_at)}
+    spec = {"replicas": scaling.at_start, "selector": chosen, "template": _server_pod(trial, serving, requested_at)}
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
     if scaling.cpu is not None:
         # Version 1 does all of this, and clusters have it since 1.2 and still.
         ends = {"minReplicas": scaling.minimum, "maxReplicas": scaling.maximum, "targetCPUUtilizationPercentage": round(100 * scaling.cpu)}
-        scaler = {"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "spec": {"scaleTargetRef": target, **ends}}
+        scaler = {"apiVersion": "autoscaling/v1", "kind": SCALERS["hpa"], "spec": {"scaleTargetRef": target, **ends}}
     elif scaling.triggers:
         ends = {"minReplicaCount": scaling.minimum, "maxReplicaCount": scaling.maximum, "triggers": list(scaling.triggers)}
-        scaler = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "spec": {"scaleTargetRef": target, **ends}}
+        scaler = {"apiVersion": "keda.sh/v1alpha1", "kind": SCALERS["keda"], "spec": {"scaleTargetRef": target, **ends}}
     else:
         return (deployment,)
     return deployment, {**scaler, "metadata": metadata}

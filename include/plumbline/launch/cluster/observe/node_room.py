@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 
 from plumbline.declarations.devices import device_model
@@ -33,6 +34,17 @@ def requested_resources(pod: Row) -> dict[str, Decimal]:
     return dict(total)
 
 
+@dataclass(frozen=True)
+class NodeRoom:
+    """The checks of a trial's pod against the nodes, of which the last decides. `selected`: nodes with the declared labels; `free`: those that can
+    hold the pod now, beside the pods that are visible; `lost`: one could, had it all its GPUs."""
+
+    checks: list[DoctorCheck]
+    selected: Sequence[NodeGpus] = ()
+    free: int = 0
+    lost: bool = False
+
+
 def check_nodes(
     nodes: Sequence[Row],
     pod: Row,
@@ -41,14 +53,26 @@ def check_nodes(
     product: str | None = None,
     slices: Sequence[Row] = (),
 ) -> list[DoctorCheck]:
-    """Whether a trial's pod selects, tolerates and fits on a node with GPUs of the declared `product`. The last check decides. `running`: pods
-    of the namespace, the only visible ones. `slices`: the cluster's ResourceSlices."""
+    """The checks of `examine_nodes`."""
+    return examine_nodes(nodes, pod, running, gpu_resource, product, slices).checks
+
+
+def examine_nodes(
+    nodes: Sequence[Row],
+    pod: Row,
+    running: Iterable[Row],
+    gpu_resource: str,
+    product: str | None = None,
+    slices: Sequence[Row] = (),
+) -> NodeRoom:
+    """Whether a trial's pod selects, tolerates and fits on a node with GPUs of the declared `product`. `running`: pods of the namespace, the only
+    visible ones. `slices`: the cluster's ResourceSlices."""
     selector: Mapping[str, str] = pod["spec"].get("nodeSelector") or {}
     labels = ", ".join(f"{k}={v}" for k, v in selector.items()) or "any labels (launcher.node_selector is empty)"
     every = [NodeGpus(n, gpu_resource, claimed_devices(slices, n["metadata"]["name"])) for n in nodes]
     selected = [n for n in every if selector.items() <= n.labels.items()]
     if not selected:
-        return [nothing_selected(every, selector, labels, gpu_resource, product)]
+        return NodeRoom([nothing_selected(every, selector, labels, gpu_resource, product)])
     requested, tolerated = requested_resources(pod), pod["spec"].get("tolerations") or []
     gpus = bool(requested.get(gpu_resource))
     lines = [ok("nodes", f"{_count_nodes(len(selected))} with {labels}{_products(selected)}")]
@@ -56,16 +80,15 @@ def check_nodes(
     if not usable:
         reasons = _by_node((n.name, n.unready(gpus) or "") for n in selected)
         found = f"none of {_count_nodes(len(selected))} is ready and schedulable: {reasons}"
-        return [*lines, failed("nodes ready", found, "wait for nodes that start; uncordon or repair the others (kubectl describe node)")]
+        remedy = "wait for nodes that start; uncordon or repair the others (kubectl describe node)"
+        return NodeRoom([*lines, failed("nodes ready", found, remedy)], selected)
     taints = {n.name: untolerated_taints(n.node, tolerated) for n in usable}
     allowed = [n for n in usable if not taints[n.name]]
     if not allowed:
         found = f"no node without untolerated taints: {_by_node((name, ', '.join(own)) for name, own in taints.items())}"
         fewest = min(taints.values(), key=len)
-        return [
-            *lines,
-            failed("taints", found, f"if your trials may run there, add one node's to launcher.tolerations: {', '.join(fewest)}"),
-        ]
+        remedy = f"if your trials may run there, add one node's to launcher.tolerations: {', '.join(fewest)}"
+        return NodeRoom([*lines, failed("taints", found, remedy)], selected)
     starting = "" if len(usable) == len(selected) else f"; {_by_node((n.name, why) for n in selected if (why := n.unready(gpus)))}"
     lines.append(ok("taints", f"{len(allowed)} of {_count_nodes(len(selected))} ready and tolerated{starting}"))
     if gpus:
@@ -74,9 +97,10 @@ def check_nodes(
             parts = any(n.fault(product) for n in allowed)
             lines.append(failed("GPUs", _by_node(faults), _WHOLE if parts else "report the node to the provider (kubectl describe node)"))
         if not whole:
-            return lines
+            return NodeRoom(lines, selected)
         allowed = whole
-    return [*lines, _check_room(allowed, requested, list(running))]
+    last, free, lost = _check_room(allowed, requested, list(running))
+    return NodeRoom([*lines, last], selected, free, lost)
 
 
 _WHOLE = (
@@ -132,23 +156,22 @@ def _by_node(reasons: Iterable[tuple[str, str]]) -> str:
     return "; ".join(f"{shorten(own, 2)}: {why}" for why, own in names.items())
 
 
-def _check_room(usable: Sequence[NodeGpus], requested: Amounts, running: Sequence[Row]) -> DoctorCheck:
+def _check_room(usable: Sequence[NodeGpus], requested: Amounts, running: Sequence[Row]) -> tuple[DoctorCheck, int, bool]:
+    """The check, how many nodes can hold the pod now, and whether lost GPUs are why none ever can."""
     allowed = [n.node for n in usable]
     whole = [n for n in allowed if _shortfall(amounts(n["status"].get("allocatable")), requested) == {}]
     if not whole:
         short = [(n, _shortfall(amounts(n.node["status"].get("allocatable")), requested)) for n in usable]
         node, best = min(short, key=lambda one: len(one[1]))
         if node.resource in best and node.missing and node.amount() + node.missing >= requested[node.resource]:
-            return failed("room on a node", f"no node can hold a trial's pod: {node.name}: {node.loss}", "report the node to the provider")
-        return failed(
-            "room on a node",
-            "no node can hold a trial's pod: "
-            + ", ".join(f"{k} {_format_amount(requested[k])} requested, {_format_amount(v)} allocatable" for k, v in best.items()),
-            "lower launcher.resources below the allocatable amounts (system pods take a part of them), or select larger nodes",
-        )
+            found = f"no node can hold a trial's pod: {node.name}: {node.loss}"
+            return failed("room on a node", found, "report the node to the provider"), 0, True
+        lacks = ", ".join(f"{k} {_format_amount(requested[k])} requested, {_format_amount(v)} allocatable" for k, v in best.items())
+        remedy = "lower launcher.resources below the allocatable amounts (system pods take a part of them), or select larger nodes"
+        return failed("room on a node", f"no node can hold a trial's pod: {lacks}", remedy), 0, False
     now = sum(not _shortfall(_remaining(n, running), requested) for n in whole)
     busy = "" if now == len(whole) else f", {now} of them now, beside the namespace's running pods"
-    return ok("room on a node", f"{_count_nodes(len(whole))} can hold a trial's pod{busy}")
+    return ok("room on a node", f"{_count_nodes(len(whole))} can hold a trial's pod{busy}"), now, False
 
 
 def check_quota(quotas: Sequence[Row], pods: Sequence[Row], trials: int = 1) -> DoctorCheck:

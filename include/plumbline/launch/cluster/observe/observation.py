@@ -47,7 +47,8 @@ class LaunchObservation:
 
     `pods`: the newest copy of each pod, by rank. `gone`: names of pods that were deleted, not by the launcher. `events`: core/v1 Events
     about the pods. `nodes`: Node objects by name, as of the pod's start. `leaving`: nodes that were going down or gone when the launch was
-    closed, with the reason. `expected`: requested pods. `own`: containers that the launcher declares beside the trial's, for the verdict alone.
+    closed, with the reason. `expected`: requested pods. For the verdict alone, `own`: containers that the launcher declares beside the trial's;
+    `providers_nodes`: the provider alone fills and closes the nodes, and the trial could take any of them.
     """
 
     expected: int
@@ -58,6 +59,7 @@ class LaunchObservation:
     stop: StopCause | None = None
     leaving: Mapping[str, str] = field(default_factory=dict)
     own: frozenset[str] = frozenset()
+    providers_nodes: bool = False
 
 
 # A trigger's row is stored in Airflow's database and printed into the task's log: it holds the pods' status, never their environment,

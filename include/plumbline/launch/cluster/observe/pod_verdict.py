@@ -13,6 +13,7 @@ from plumbline.launch.cluster.observe.observation import (
     Row,
     StartFailure,
     describe_pod,
+    event_time,
     has_ended,
     has_succeeded,
     name_of,
@@ -61,6 +62,36 @@ _EVENTS = {
     "NodeNotReady": _REASONS["NodeLost"][1],
 }
 """What to check, by the event with which the cluster announces that it deletes a pod."""
+_KUEUE: tuple[tuple[str, FailureClass, str], ...] = (
+    (
+        "preempt|reclaim",
+        "interrupted",
+        "a workload of higher priority, or another queue of its cohort, took its quota: see the ClusterQueue's preemption",
+    ),
+    ("podsready", "interrupted", "not all its pods were ready in Kueue's own time: raise waitForPodsReady.timeout"),
+    ("stopped", "interrupted", "an operator stopped the queue (stopPolicy); start it again before the next try"),
+    ("execution time", "bad_declaration", "it ran longer than Kueue lets it: raise kueue.x-k8s.io/max-exec-time-seconds"),
+    ("admission ?check", "interrupted", "an admission check of its queue failed: see the Workload's admissionChecks"),
+    ("workload ?(is )?deleted|nomatchingworkload", "interrupted", "its Workload was deleted; the cluster's audit log names the user"),
+    ("not ?admitted", "interrupted", "its queue no longer admits it: see the Workload's conditions"),
+    ("node", "interrupted", "its node failed, as Kueue saw it"),
+)
+"""Class and cause by what Kueue says when it stops pods, the first match counts."""
+_DISRUPTIONS: tuple[tuple[str, str], ...] = (
+    ("spot ?interruption|spot-itn", "the cloud took its spot instance back; a retry may succeed"),
+    ("underutili[sz]ed|consolidat|empty|drifted|expired", "Karpenter removed its node: see the disruption settings of its NodePool"),
+    ("descheduler", "the cluster's descheduler moved it: exclude the trials' namespace there"),
+    (
+        "preempt|reclaim",
+        "a workload of higher priority, or another queue, took its place: see launcher.priority_class and the scheduler's queues",
+    ),
+)
+"""Cause by what a controller says in an event when it deletes or evicts a pod, the first match counts."""
+_DISRUPTS = re.compile(
+    r"^\w*(evict|preempt|reclaim|disrupt)\w*:|\b(evicted|preempted) (from|by|because)|because of (preempt|reclaim)|/descheduler",
+    re.IGNORECASE,
+)
+"""An event's reason, or the words of its message: names of pods may have them too."""
 _OOM = re.compile(r"oom[- ]?kill|out of memory", re.IGNORECASE)
 
 
@@ -75,12 +106,16 @@ class PodVerdict:
     exit_code: int | None = None
 
 
-def pod_verdict(pod: Row, events: Sequence[Row], *, gone: bool, own: Collection[str] = ()) -> PodVerdict | None:
-    """Why the pod failed; None if it succeeded or has not failed yet. `events`: about the pod. `gone`: deleted by someone else. `own`: see
-    LaunchObservation."""
+def pod_verdict(
+    pod: Row, events: Sequence[Row], *, gone: bool, own: Collection[str] = (), providers_nodes: bool = False
+) -> PodVerdict | None:
+    """Why the pod failed; None if it succeeded or has not failed yet. `events`: about the pod. `gone`: deleted by someone else. `own`,
+    `providers_nodes`: see LaunchObservation."""
     if has_succeeded(pod):
         return None
-    for evidence in (_by_status, _by_condition, _by_memory):
+    if (rejected := _by_status(pod, events, providers_nodes)) is not None:
+        return rejected
+    for evidence in (_by_condition, _by_memory):
         if (verdict := evidence(pod, events)) is not None:
             return verdict
     if (deleted := _deleted(pod, events, gone=gone)) is not None:
@@ -104,13 +139,13 @@ def pod_and_node(pod: Row) -> str:
     return f"pod {name_of(pod)}" + (f" on {node}" if node else "")
 
 
-def _by_status(pod: Row, events: Sequence[Row]) -> PodVerdict | None:
+def _by_status(pod: Row, events: Sequence[Row], providers_nodes: bool) -> PodVerdict | None:
     status = pod.get("status") or {}
     reason, message = str(status.get("reason") or ""), str(status.get("message") or "").strip()
     ran = any(event.name in ("started", "ready") for event in pod_timeline(pod, events))
     if reason == "Evicted":
         known = _EXCEEDED if _OWN_LIMIT.search(message) else _EVICTED
-    elif (rejected := judge_rejection(reason, message, ran=ran)) is not None:
+    elif (rejected := judge_rejection(reason, message, ran=ran, providers_nodes=providers_nodes)) is not None:
         known = rejected
     elif reason in _REASONS:
         known = _REASONS[reason]
@@ -120,19 +155,30 @@ def _by_status(pod: Row, events: Sequence[Row]) -> PodVerdict | None:
     return _reported(pod, known[0], f"ended as {reason}: {message or 'no message'}; {known[1]}", at)
 
 
-def _by_condition(pod: Row, _: Sequence[Row]) -> PodVerdict | None:
+def _by_condition(pod: Row, events: Sequence[Row]) -> PodVerdict | None:
     for condition in (pod.get("status") or {}).get("conditions") or ():
         kind, reason = condition.get("type"), str(condition.get("reason") or "")
         if kind not in ("DisruptionTarget", "TerminationTarget") or condition.get("status") != "True":
             continue
-        # TerminationTarget is what Kueue sets on pods whose quota it takes back.
-        hint = (
-            _REASONS.get(reason, ("interrupted", _RECLAIMED))[1]
-            if kind == "DisruptionTarget"
-            else f"Kueue reclaimed its quota: {_RECLAIMED}"
-        )
         message = str(condition.get("message") or "no message").strip()
-        return _reported(pod, "interrupted", f"was ended ({reason}): {message}; {hint}", parse_moment(condition.get("lastTransitionTime")))
+        failure: FailureClass = "interrupted"
+        if kind == "TerminationTarget":  # what Kueue sets on pods that it stops
+            known = ((failed, why) for said in (message, reason) for words, failed, why in _KUEUE if re.search(words, said, re.IGNORECASE))
+            failure, hint = next(known, ("interrupted", "Kueue took its quota back; a retry may succeed"))
+        else:
+            hint = _disruption(events) or _REASONS.get(reason, ("interrupted", _RECLAIMED))[1]
+        return _reported(pod, failure, f"was ended ({reason}): {message}; {hint}", parse_moment(condition.get("lastTransitionTime")))
+    return None
+
+
+def _disruption(events: Sequence[Row]) -> str | None:
+    """The event in which a controller says that it takes the pod away, with what that means; None without one."""
+    for event in sorted(events, key=event_time, reverse=True):
+        said = f"{event.get('reason')}: {str(event.get('message') or '').strip()}"
+        if event.get("reason") in _EVENTS or not _DISRUPTS.search(said):
+            continue
+        why = next((why for words, why in _DISRUPTIONS if re.search(words, said, re.IGNORECASE)), None)
+        return said if why is None else f"{said}; {why}"
     return None
 
 
@@ -172,7 +218,9 @@ def _deleted(pod: Row, events: Sequence[Row], *, gone: bool) -> PodVerdict | Non
             return _reported(
                 pod, "interrupted", f"was deleted by the cluster: {message}; {hint}", requested_at or parse_moment(first_seen(event))
             )
-    if requested_at is not None:
+    if (disrupted := _disruption(events)) is not None:
+        text = f"was deleted by the cluster: {disrupted}"
+    elif requested_at is not None:
         text = f"was deleted at {requested_at:%H:%M:%S} UTC, not by Plumbline unless its Airflow task was ended then; the cluster's audit log names the user"
     else:
         text = f"is gone; its last known state: {describe_pod(pod)}. It was deleted, or its node no longer exists"

@@ -36,6 +36,7 @@ from plumbline.launch.cluster.observe.observation import (
     trim_pod,
     unscheduled_reason,
 )
+from plumbline.launch.cluster.observe.start_failures import judge_sandbox
 
 _MAX_EVENTS = 40  # the newest ones: Airflow prints what a trigger found into the task's log; the API still has the others
 _REPORTED = frozenset({"Pulling", "Pulled", "TriggeredScaleUp", "Preempted", "Evicted", "TaintManagerEviction"})  # besides every warning
@@ -217,6 +218,9 @@ class PodWatch:
             if self._running_s(rows, now, cluster_now) >= self.limits.schedule_timeout_s:
                 return StopCause("schedule_timeout", self._no_node(rows, waiting))
             return None
+        for row in rows:
+            if not has_started(row) and (unmade := self._never_made(row)) is not None:
+                return StopCause("config_error", f"pod {name_of(row)} on {row['spec'].get('nodeName')} cannot start: {unmade}")
         placed = max((at for row in rows if (at := scheduled_at(row)) is not None), default=cluster_now)
         late = [row for row in rows if not has_started(row)]
         if late and cluster_now >= placed + self.limits.startup_timeout_s:
@@ -226,6 +230,12 @@ class PodWatch:
             detail = f"pod {name_of(late[0])} had a node for {self.limits.startup_timeout_s:.0f} s (startup_timeout), but its container did not start"
             return StopCause("startup_timeout", f"{detail}; {self._last_message(late[0])}")
         return None
+
+    def _never_made(self, pod: Row) -> str | None:
+        """The event by which the pod's sandbox can never be made as it is declared; None while it may."""
+        about = [event for event in self._events.values() if event["involvedObject"].get("name") == name_of(pod)]
+        said = (f"{event.get('reason')}: {event.get('message', '')}" for event in about if event.get("type") == "Warning")
+        return next((text for text in said if (judged := judge_sandbox(text)) is not None and judged[0] == "bad_declaration"), None)
 
     def _no_node(self, rows: list[Row], waiting: list[Row]) -> str:
         expected, limit = self.limits.expected, f"{self.limits.schedule_timeout_s:.0f} s (schedule_timeout)"

@@ -11,7 +11,7 @@ from functools import partial
 
 from plumbline.harness.launcher_protocol import parse_progress
 from plumbline.launch.cluster.api import ClusterApi
-from plumbline.launch.cluster.node_gpus import PASSING_TAINT
+from plumbline.launch.cluster.node_gpus import PASSING_TAINT, NodeGpus
 from plumbline.launch.cluster.observe.observation import CONTAINER, LaunchObservation, Row, has_ended, has_succeeded, name_of, rank_of
 from plumbline.launch.cluster.observe.pod_records import keep_ready_time
 from plumbline.launch.local.process import TrialOutput
@@ -60,16 +60,22 @@ def _nodes(api: ClusterApi, observation: LaunchObservation) -> Mapping[str, Row]
     return {name: node for name, node in nodes.items() if node is not None}
 
 
-def poll_first_node(api: ClusterApi, observation: LaunchObservation) -> LaunchObservation:
-    """The observation with the reason why the node of rank 0 goes down or is gone, if its pod ended with exit code 0: such a node may have ended it."""
+def poll_ended_nodes(api: ClusterApi, observation: LaunchObservation) -> LaunchObservation:
+    """The observation with the reason why a node goes down, changes or is gone: that of rank 0 if its pod ended with exit code 0, and the first
+    one whose pod failed or was deleted. Such a node may have ended it."""
     ended = [pod for pod in observation.pods if rank_of(pod) == 0 and has_succeeded(pod)]
-    name = str((ended[0].get("spec") or {}).get("nodeName") or "") if ended else ""
-    if not name:
-        return observation
+    failed = [pod for pod in observation.pods if (has_ended(pod) and not has_succeeded(pod)) or _taken(pod, observation)]
     unread: Row | None = {"metadata": {}}
-    node = tolerate(f"read node {name}", partial(api.node, name), unread)
-    why = "its node no longer exists" if node is None else _leaving(node)
-    return observation if why is None else replace(observation, leaving={**observation.leaving, name: why})
+    leaving = dict(observation.leaving)
+    for name in dict.fromkeys(str((pod.get("spec") or {}).get("nodeName") or "") for pod in (*ended[:1], *failed[:1])):
+        node = tolerate(f"read node {name}", partial(api.node, name), unread) if name else unread
+        if (why := "its node no longer exists" if node is None else _leaving(node)) is not None:
+            leaving[name] = why
+    return replace(observation, leaving=leaving)
+
+
+def _taken(pod: Row, observation: LaunchObservation) -> bool:
+    return name_of(pod) in observation.gone or bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def _leaving(node: Row) -> str | None:
@@ -78,6 +84,8 @@ def _leaving(node: Row) -> str | None:
     for condition in (node.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "Ready" and condition.get("status") != "True":
             return f"its node is not ready ({condition.get('reason') or 'no reason'})"
+    if (changes := NodeGpus(node, "").changes) is not None:
+        return f"its node {changes}"
     taints = [str(taint.get("key")) for taint in (node.get("spec") or {}).get("taints") or ()]
     return next((f"its node goes down (taint {key})" for key in taints if PASSING_TAINT.search(key)), None)
 

@@ -30,7 +30,7 @@ _ALL_CLAIMED = re.compile(r"cannot allocate all claims", re.IGNORECASE)
 _TAINT = re.compile(r"taint \{([^:{}\s]+)")
 _NODE_STATE = re.compile(r"were unschedulable|too many pods|node\(s\) (were|had) not ready|out of disk|pressure", re.IGNORECASE)
 
-_AUTOSCALER = re.compile(r"scale.?up|nodepool|nodeclaim|node group|instance type", re.IGNORECASE)
+_AUTOSCALER = re.compile(r"scale.?up|nodepool|nodeclaim|node group|instance type|did not tolerate taint|provisioner", re.IGNORECASE)
 _STARTED_NODES = frozenset({"TriggeredScaleUp", "Nominated", "ProvisioningStarted"})
 _OWN_LIMIT = re.compile(
     r"quota|limit ?exceeded|exceed\w* (the )?(approved|limit)|max(imum)? (node group|cluster|total|number|size)|CountExceeded|reservation",
@@ -47,29 +47,64 @@ _CLOUD_IS_EMPTY = re.compile(
     re.IGNORECASE,
 )
 _BACKOFF = re.compile(r"backoff|required offering", re.IGNORECASE)
+_NO_POOL = re.compile(
+    r"didn.t trigger scale-up|wouldn.t fit if a new node is added|incompatible with (nodepool|provisioner)|no instance type|did not tolerate taint"
+    r"|no (nodepool|provisioner)s? (found|matched)",
+    re.IGNORECASE,
+)
+"""Of the cluster autoscaler (an older one, too) and of Karpenter: no pool that is declared here could hold the pod."""
+_OWN_QUEUE = re.compile(
+    r"queue resource quota insufficient|queue \S+ (\w+ )?exceeded its (limit|quota)|OverQuota|queue .{0,60}\boverused|does not fit in\S* \S*queue",
+    re.IGNORECASE,
+)
+"""Volcano, KAI and YuniKorn of a queue of this cluster."""
+_GANG_FULL = re.compile(r"didn.t have enough resources?: *(GPUs?|\S*gpu\S*)|node\(s\) resource fit failed", re.IGNORECASE)
+"""KAI and Volcano of nodes without room; Volcano does not say of what."""
 
 
-def judge_unscheduled(waiting: Sequence[Row], events: Iterable[Row], detail: str) -> Judged | None:
-    """Class and hint for pods without a node; None if neither scheduler nor autoscaler gave a reason. `detail`: the message that the watch quoted.
+def judge_unscheduled(waiting: Sequence[Row], events: Iterable[Row], detail: str, *, providers_nodes: bool = False) -> Judged | None:
+    """Class and hint for pods without a node; None if neither scheduler nor autoscaler gave a reason. `detail`: the message that the watch quoted;
+    `providers_nodes`: see LaunchObservation.
 
-    insufficient_capacity only where every node that matches lacks GPUs, or the cloud gave the autoscaler none."""
+    insufficient_capacity only where the cloud gave an autoscaler none, or every node that matches lacks GPUs and the provider alone fills them."""
     own = sorted((event for pod in waiting for event in events_of(pod, events)), key=event_time, reverse=True)
     spoken = [(str(event.get("reason")), str(event.get("message") or "")) for event in own]
     said = [unscheduled_reason(pod) for pod in waiting] + [message for _, message in spoken] + [detail]
     refused = next((match for text in said if (match := _REFUSAL.search(text))), None)
+    if any(_OWN_QUEUE.search(text) for text in said):
+        return "quota_exceeded", "the scheduler's queue is full, which is ours: raise its limit, or wait for what runs in it"
     for reason, message in (*spoken, ("", detail)):
         if (judged := _by_autoscaler(reason, message)) is not None:
             return judged
-    if refused is not None:
-        return _by_scheduler(int(refused["all"]), _MORE.sub("", refused["reasons"]), _accelerators(waiting))
-    if any(re.search(r"didn.t trigger scale-up|incompatible with (nodepool|provisioner)|no instance type", text) for text in said):
-        return "bad_declaration", _NO_MATCH
+    if refused is not None and not _GANG_FULL.search(refused["reasons"]):
+        no_pool = any(_no_pool(text) for text in said)
+        full = _NO_POOL_FITS if no_pool else _full(providers_nodes)
+        return _by_scheduler(int(refused["all"]), _MORE.sub("", refused["reasons"]), _accelerators(waiting), full)
+    if any(_no_pool(text) for text in said):
+        return _NO_POOL_FITS
+    if (unfit := next((match for text in said if (match := _GANG_FULL.search(text))), None)) is not None:
+        return (
+            _full(providers_nodes)
+            if unfit[1]
+            else ("launch_timeout", "no node had room, of what the scheduler does not say: see its own log")
+        )
     return None
 
 
-_NO_MATCH = (
-    "no node, and no pool of the autoscaler, matches: check launcher.node_selector, launcher.tolerations, volumes and launcher.resources"
+def _no_pool(text: str) -> bool:
+    return _NO_POOL.search(text) is not None and not _BACKOFF.search(text)
+
+
+_NO_POOL_FITS: Judged = (
+    "bad_declaration",
+    "no free node, and no pool of the autoscaler, can hold the pod: check launcher.node_selector, launcher.tolerations, volumes and "
+    "launcher.resources against the pools (a pool that is not scaled is full)",
 )
+_WHOSE_ROOM = "whose pods hold them is not shown; declare launcher.operated_by: provider where the provider alone fills this cluster"
+
+
+def _full(providers_nodes: bool) -> Judged:
+    return ("insufficient_capacity", NODES_FULL) if providers_nodes else ("launch_timeout", f"{NODES_FULL}, and {_WHOSE_ROOM}")
 
 
 def _accelerators(waiting: Sequence[Row]) -> Collection[str]:
@@ -98,7 +133,8 @@ def _by_autoscaler(reason: str, message: str) -> Judged | None:
     return None
 
 
-def _by_scheduler(nodes: int, reasons: str, accelerators: Collection[str]) -> Judged:
+def _by_scheduler(nodes: int, reasons: str, accelerators: Collection[str], full: Judged) -> Judged:
+    """`full`: the judgement where every node that matches lacks GPUs."""
     counted = [(int(count), text.strip(" .")) for count, text in _COUNTED.findall(reasons.strip(" ."))]
     lacking = {found[1]: count for count, text in counted if (found := _LACKS.search(text)) is not None}
     other = [(count, text) for count, text in counted if not _LACKS.search(text)]
@@ -108,7 +144,7 @@ def _by_scheduler(nodes: int, reasons: str, accelerators: Collection[str]) -> Ju
         return "bad_declaration", f"nodes with GPUs are tainted ({gpu_taint}): add the taint to launcher.tolerations"
     had_gpus = any(_AFTER_RESOURCES.search(text) for _, text in other)
     if without_gpus and without_gpus >= nodes - sum(count for count, _ in other) and not had_gpus:
-        return "insufficient_capacity", NODES_FULL
+        return full
     passing = (bool(_NODE_STATE.search(text) or _ALL_CLAIMED.search(text) or _taint_passes(text)) for _, text in other)
     if any(passing) or "waiting for" in reasons:  # of a node or device, not the declaration
         return "launch_timeout", "nodes start, go down, are closed or full of pods, or their devices are allocated"

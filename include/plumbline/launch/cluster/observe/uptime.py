@@ -61,6 +61,9 @@ def judge_nodes(nodes: Sequence[Row], rented: int, gpu_resource: str, *, gpus: b
         return
     absent = max(rented - len(every), 0)
     seen = f"{rented - short} of {format_count(rented, 'node')} ready"
+    failed = [n.name for n in every if why[n.name] and n.change_failed and not n.ailment]
+    if failed and short <= len(closed):
+        raise BadDeclaration(f"{seen}; {shorten(failed, 2)}: {why[failed[0]]}: the GPU operator of this cluster failed, see its own log")
     if lost and short > len(closed) + absent:
         raise ProviderFault(f"{seen}; {shorten(lost, 2)}: {why[lost[0]]}")
     if short <= len(closed):

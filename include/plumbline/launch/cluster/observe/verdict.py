@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timezone
 
 from plumbline.harness.hardware_faults import find_hardware_fault
+from plumbline.launch.cluster.node_gpus import GETS, NOT_GOT
 from plumbline.launch.cluster.observe.observation import (
     CONTAINER,
     LaunchObservation,
@@ -32,7 +34,7 @@ from plumbline.launch.cluster.observe.observation import (
 from plumbline.launch.cluster.observe.pod_records import events_of
 from plumbline.launch.cluster.observe.pod_verdict import PodVerdict, node_loss, pod_verdict
 from plumbline.launch.cluster.observe.scheduling import judge_unscheduled
-from plumbline.launch.cluster.observe.start_failures import judge_start, origin_of
+from plumbline.launch.cluster.observe.start_failures import judge_sandbox, judge_start, origin_of
 from plumbline.launch.failures import FAILED, STORE_FAILED, Outcome, last_lines
 from plumbline.results import Validity
 
@@ -70,11 +72,32 @@ def _contradicts(observation: LaunchObservation) -> bool:
 
 def _first_failure(observation: LaunchObservation) -> PodVerdict | None:
     """The verdict on the pod that failed first; within a second, a cause that the cluster reports precedes an exit code."""
-    verdicts = (
-        pod_verdict(pod, events_of(pod, observation.events), gone=name_of(pod) in observation.gone, own=observation.own)
-        for pod in observation.pods
-    )
+    verdicts = (_verdict(pod, observation) for pod in observation.pods)
     return min((each for each in verdicts if each is not None), key=lambda each: (each.at or _FAR_FUTURE, not each.reported), default=None)
+
+
+def _verdict(pod: Row, observation: LaunchObservation) -> PodVerdict | None:
+    """With what became of its node. What a node could not give while its driver or layout changes is not proven to be the provider's."""
+    found = pod_verdict(
+        pod,
+        events_of(pod, observation.events),
+        gone=name_of(pod) in observation.gone,
+        own=observation.own,
+        providers_nodes=observation.providers_nodes,
+    )
+    why = observation.leaving.get(str((pod.get("spec") or {}).get("nodeName") or ""))
+    if found is None or not found.reported or why is None or why in found.detail:
+        return found
+    failure = found.failure_class
+    if failure in _OF_THE_NODE and why.startswith(f"its node {GETS}"):
+        failure = "launch_timeout"
+    elif failure in _OF_THE_NODE and why.startswith(f"its node {NOT_GOT}"):
+        failure = "bad_declaration"
+    return replace(found, failure_class=failure, detail=f"{found.detail}; {why}")
+
+
+_OF_THE_NODE = frozenset({"provider_fault", "wrong_hardware", "insufficient_capacity", "launch_timeout"})
+"""Classes of what a node did not give."""
 
 
 def _of_pods(observation: LaunchObservation, failed: PodVerdict, validity: Validity | None) -> Outcome:
@@ -136,7 +159,7 @@ def _not_scheduled(observation: LaunchObservation, stop: StopCause) -> Outcome:
     if gates:
         named = f"scheduling gate {', '.join(foreign)}" if foreign != [_UNNAMED] else "a scheduling gate"
         return "launch_timeout", f"{stop.detail}; {named} held it, which is not Kueue's: see the controller that sets it"
-    judged = judge_unscheduled(waiting, observation.events, stop.detail)
+    judged = judge_unscheduled(waiting, observation.events, stop.detail, providers_nodes=observation.providers_nodes)
     return ("launch_timeout", stop.detail) if judged is None else (judged[0], f"{stop.detail}; {judged[1]}")
 
 
@@ -156,6 +179,8 @@ def _not_started(observation: LaunchObservation, stop: StopCause) -> Outcome:
     pulling = [pod for pod in late if _still_pulls(pod, observation)]
     if _UNDECLARED.search(stop.detail):
         return "bad_declaration", f"{stop.detail}; create what it names in the trial's namespace, or correct launcher.volumes"
+    if (sandbox := judge_sandbox(stop.detail)) is not None:
+        return sandbox[0], f"{stop.detail}; {sandbox[1]}"
     hint = f"; {len(pulling)} still pulled the image: raise launcher.startup_timeout, or use a nearer registry" if pulling else ""
     return "launch_timeout", f"{stop.detail}{hint}"
 

@@ -17,11 +17,13 @@ from plumbline.launch import stores
 from plumbline.launch.cluster import names, store_credentials
 from plumbline.launch.cluster.api import API_PATIENCE_S, ClusterApi
 from plumbline.launch.cluster.manifests import gang, serving
+from plumbline.launch.cluster.manifests.serving import SCALERS
 from plumbline.launch.cluster.manifests.trial_pod import signing_key_secret
 from plumbline.launch.cluster.names import cluster_declaration, serving_of
 from plumbline.launch.cluster.observe import pod_records
 from plumbline.launch.cluster.observe.observation import LaunchObservation, Row, decode_observation, encode_observation, name_of
 from plumbline.launch.cluster.observe.polling import merge_observations, poll_launch
+from plumbline.launch.cluster.observe.scaler import scaler_trouble
 from plumbline.launch.cluster.operate.replaced_pods import Replacements
 from plumbline.launch.failures import ApiRefused, BadDeclaration, TrialFailure, Unreachable
 from plumbline.launch.remote import UNFINISHED, RemoteAttempt, tolerate
@@ -104,6 +106,18 @@ class Attempt(RemoteAttempt):
     @property
     def launcher(self) -> KubernetesLauncher:
         return cluster_declaration(self.trial.provider)
+
+    @property
+    def providers_nodes(self) -> bool:
+        """See LaunchObservation. A node that is named, as by `accept`, may be full of our own jobs."""
+        return self.launcher.operated_by == "provider" and not self.trial.on_nodes
+
+    def scaler_trouble(self, api: ClusterApi) -> str | None:
+        """What keeps the scaler of the trial's servers from its work; None without one, or if it says nothing. ApiRefused; Unreachable."""
+        served = serving_of(self.trial)
+        kind = None if served is None or self.trial.workload.scale_out is None else SCALERS.get(served.scaling.by)
+        scaler = None if kind is None else api.get(kind, self.name)
+        return None if scaler is None else scaler_trouble(scaler)
 
     @property
     def owner(self) -> Row | None:

@@ -10,12 +10,13 @@ from functools import partial
 from plumbline.launch import progress, stores
 from plumbline.launch.cluster import names, store_credentials
 from plumbline.launch.cluster.observe.observation import LaunchObservation, StopCause, has_ended
-from plumbline.launch.cluster.observe.polling import merge_observations, poll_first_node, poll_launch, read_logs
+from plumbline.launch.cluster.observe.polling import merge_observations, poll_ended_nodes, poll_launch, read_logs
 from plumbline.launch.cluster.observe.verdict import classify_launch
 from plumbline.launch.cluster.operate.attempts import GRACE_S, Attempt
 from plumbline.launch.failures import ApiRefused, Interrupted, Outcome, TrialFailure
 from plumbline.launch.remote import tolerate
 from plumbline.results import FailureClass, LaunchRecord, log_transport
+from plumbline.results.document import NO_SCALE_OUT
 
 _log = logging.getLogger(__name__)
 
@@ -30,15 +31,16 @@ def close_attempt(attempt: Attempt, observation: LaunchObservation | None = None
     """
     known = merge_observations(attempt.seen, observation) if observation else attempt.seen
     looking, selector = attempt.api(attempt.poll_patience_s), names.selector(attempt.trial)
-    attempt.seen = poll_first_node(looking, poll_launch(looking, selector, replace(known, stop=stop or known.stop)))
+    attempt.seen = poll_ended_nodes(looking, poll_launch(looking, selector, replace(known, stop=stop or known.stop)))
     # Deletion may take minutes, and this process may be ended meanwhile.
     tolerate("keep what was seen", attempt.save_state, None)
     text, tail = read_logs(looking, attempt.seen, most_s=attempt.poll_patience_s)
     _store_printed_result(attempt, text)
+    scaler = tolerate("read the trial's scaler", partial(attempt.scaler_trouble, looking), None)
     failure, detail = _remove(attempt, selector)
     removed_at = datetime.now(timezone.utc)
     if failure is None:
-        failure, detail = _final_outcome(attempt)
+        failure, detail = _final_outcome(attempt, scaler)
     if text:
         tolerate("store the log", partial(attempt.home.put, f"{attempt.home.folder(attempt.trial)}/launch.log", text), None)
     record = attempt.record(failure, detail, tail, removed_at)
@@ -84,7 +86,8 @@ def _remove(attempt: Attempt, selector: str) -> Outcome:
     return None, None
 
 
-def _final_outcome(attempt: Attempt) -> Outcome:
+def _final_outcome(attempt: Attempt, scaler: str | None) -> Outcome:
+    """`scaler`: what kept the trial's scaler from its work, None if nothing did."""
     try:
         validity = attempt.validity()
     except OSError as error:
@@ -92,7 +95,9 @@ def _final_outcome(attempt: Attempt) -> Outcome:
         why = f"the pods are gone, but {store} cannot be read: {error}"
         return "unreachable", store_credentials.explain_refusal(why, attempt.trial.provider, here=True)
     own = frozenset(each.name for each in (*attempt.launcher.init_containers, *attempt.launcher.sidecars))
-    failure, detail = classify_launch(replace(attempt.seen, own=own), validity)
+    failure, detail = classify_launch(replace(attempt.seen, own=own, providers_nodes=attempt.providers_nodes), validity)
+    if failure is None and scaler is not None and validity is not None and any(r.code == NO_SCALE_OUT for r in validity.reasons):
+        return "bad_declaration", f"no more servers came because the trial's scaler could not work: {scaler}; it is not the provider's"
     if failure is None or detail is None or attempt.seen.stop is not None:
         return failure, detail
     return failure, store_credentials.explain_refusal(detail, attempt.trial.provider, here=False)

@@ -124,7 +124,7 @@ class LaunchWatch:
         stop = servers.cannot_serve(pods, self._monotonic_now(), cluster_now)
         if stop is not None and len(pods) < servers.limits.expected and (why := missing_pods(deployment)):
             stop = replace(stop, detail=f"{stop.detail}: {why}")
-        failure, detail = classify_launch(servers.seen(stop), None)
+        failure, detail = classify_launch(replace(servers.seen(stop), providers_nodes=self.ticket.providers_nodes), None)
         return WatchDecision("stopped", StopCause("no_servers", f"servers: {detail}", judged=failure))
 
     async def _store_replicas(self, count: ReplicaCount) -> None:

@@ -21,7 +21,7 @@ class ClusterTicket:
     for none. `requested_at`, `deadline`: seconds since the epoch. `started`: the pods started before. `campaign_id`: empty in rows of versions
     whose operators stored the start. `patience_s`: how long the kubelet may fail to start a container: five tries, at 0, 10, 30, 70 and 150 s,
     outlast a registry's restart. `servers`: those of its Deployment at the start, whose number is stored at every change; 0 without one.
-    `grace_s`: see WatchLimits. `secret`: the Secret that is deleted with the pods.
+    `grace_s`: see WatchLimits. `secret`: the Secret that is deleted with the pods. `providers_nodes`: see LaunchObservation.
     """
 
     connection: str
@@ -47,6 +47,7 @@ class ClusterTicket:
     secret: str | None = None
     campaign_id: str = ""
     servers: int = 0
+    providers_nodes: bool = False
 
     @property
     def row(self) -> dict[str, Any]:
@@ -87,5 +88,6 @@ def ticket_of(attempt: Attempt) -> ClusterTicket:
         due_deletion=replaced + 1 if replaced < declared else 0,
         secret=attempt.secret,
         campaign_id=trial.campaign_id,
-        servers=serving.scaling.minimum if serving else 0,
+        servers=serving.scaling.at_start if serving else 0,
+        providers_nodes=attempt.providers_nodes,
     )

@@ -38,7 +38,7 @@ FROM_PODS: dict[str, FailureClass] = {
     "deleted": "interrupted",
     "deadline-exceeded": "timeout",
     "out-of-cpu": "bad_declaration",
-    "unexpected-admission": "insufficient_capacity",
+    "unexpected-admission": "launch_timeout",
     "preempted": "interrupted",
     "tainted": "interrupted",
     "tainted-old": "interrupted",
@@ -106,7 +106,7 @@ def test_what_befell_a_pod_after_its_document_was_written_changes_nothing(name: 
 # What we stopped it for.
 
 STOPS: list[tuple[str, StopReason, str, FailureClass]] = [
-    ("unschedulable-gpus", "schedule_timeout", "no node in time", "insufficient_capacity"),
+    ("unschedulable-gpus", "schedule_timeout", "no node in time", "launch_timeout"),
     ("unschedulable-selector", "schedule_timeout", "no node in time", "bad_declaration"),
     ("kueue-gated", "schedule_timeout", "no node in time", "quota_exceeded"),
     ("success", "schedule_timeout", "1 of 2 pods exist", "launch_timeout"),

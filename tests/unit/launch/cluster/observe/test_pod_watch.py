@@ -281,6 +281,20 @@ def test_a_wrong_image_name_is_believed_at_once() -> None:
     assert stopped(look(PodWatch(LIMITS), waits("InvalidImageName"))).reason == "image_error"
 
 
+@pytest.mark.fault("what a pod's network or runtime needs is missing", ends="bad_declaration at once", keeps="its name, and what to create")
+def test_a_sandbox_that_can_never_be_made_is_not_waited_for() -> None:
+    watch = PodWatch(LIMITS)
+    watch.hear([event("failed to allocate for range 0: no IP addresses available in range set", uid="e0", reason="FailedCreatePodSandBox")])
+    assert look(watch, pod()) is None, "another pod may end"
+    missing = 'network-attachment-definitions.k8s.cni.cncf.io "rdma-net" not found'
+    watch.hear([event(missing, reason="FailedCreatePodSandBox")])
+    stop = stopped(look(watch, pod()))
+    assert (stop.reason, missing in stop.detail) == ("config_error", True)
+    started = PodWatch(LIMITS)
+    started.hear([event(missing, reason="FailedCreatePodSandBox")])
+    assert status(look(started, runs())) == "started", "it was created meanwhile"
+
+
 def test_a_startup_that_runs_out_of_time_over_an_image_says_so() -> None:
     watch = PodWatch(replace(LIMITS, startup_timeout_s=20))
     assert stopped(look(watch, waits("ErrImagePull"), after=21)).reason == "image_error"

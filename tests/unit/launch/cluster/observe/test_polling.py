@@ -7,7 +7,8 @@ from tests.fakes.fake_kubernetes import FakeKubernetes, Script
 
 from plumbline.launch.cluster.api import ClusterApi
 from plumbline.launch.cluster.observe.observation import LaunchObservation, Row
-from plumbline.launch.cluster.observe.polling import poll_first_node, read_logs
+from plumbline.launch.cluster.observe.polling import poll_ended_nodes, read_logs
+from plumbline.launch.cluster.observe.verdict import classify_launch
 
 NS = "plumbline"
 
@@ -50,5 +51,20 @@ def test_a_node_that_goes_down_is_seen_when_its_pod_ended_well(node: Row | None,
         monkeypatch.setenv("AIRFLOW_CONN_K8S_A", kube.connection_json(NS))
         if node is not None:
             kube.store.create("nodes", "", {"metadata": {"name": "n1"}, **node})
-        seen = poll_first_node(ClusterApi("k8s_a", NS, patience_s=30.0, timeout_s=30.0), LaunchObservation(1, (pod,)))
+        seen = poll_ended_nodes(ClusterApi("k8s_a", NS, patience_s=30.0, timeout_s=30.0), LaunchObservation(1, (pod,)))
     assert (why or "") in seen.leaving.get("n1", "") and bool(seen.leaving) is (why is not None)
+
+
+UPGRADE = {"nvidia.com/gpu-driver-upgrade-state": "pod-deletion-required"}
+
+
+@pytest.mark.parametrize("labels", [{}, UPGRADE])
+def test_the_node_of_a_pod_that_was_taken_away_says_what_befell_it(labels: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    meta = {"name": "p", "deletionTimestamp": "2026-11-28T03:20:00Z", "deletionGracePeriodSeconds": 30}
+    pod: Row = {"metadata": meta, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}}
+    with FakeKubernetes() as kube:
+        monkeypatch.setenv("AIRFLOW_CONN_K8S_A", kube.connection_json(NS))
+        kube.node("n1", labels=labels)
+        seen = poll_ended_nodes(ClusterApi("k8s_a", NS, patience_s=30.0, timeout_s=30.0), LaunchObservation(1, (pod,)))
+    failure, detail = classify_launch(seen, None)
+    assert failure == "interrupted" and ("gets its driver (pod-deletion-required)" in (detail or "")) is bool(labels)

@@ -37,8 +37,9 @@ def event(reason: str, message: str, minute: int) -> Row:
     }
 
 
-def judged(said: str, *events: Row, resource: str = GPU) -> tuple[FailureClass | None, str]:
-    seen = LaunchObservation(1, (waiting(said, resource),), events=events, stop=StopCause("schedule_timeout", "no node after 600 s"))
+def judged(said: str, *events: Row, resource: str = GPU, providers_nodes: bool = True) -> tuple[FailureClass | None, str]:
+    stop = StopCause("schedule_timeout", "no node after 600 s")
+    seen = LaunchObservation(1, (waiting(said, resource),), events=events, stop=stop, providers_nodes=providers_nodes)
     failure, detail = classify_launch(seen, None)
     return failure, detail or ""
 
@@ -85,6 +86,8 @@ def test_a_refusal_is_the_providers_only_for_want_of_gpus(reasons: str, expected
     failure, detail = judged(f"0/4 nodes are available: {reasons}{preemption}")
     assert failure == expected, detail
     assert detail.startswith("no node after 600 s; ")
+    ours = "launch_timeout" if expected == "insufficient_capacity" else expected
+    assert judged(f"0/4 nodes are available: {reasons}{preemption}", providers_nodes=False)[0] == ours
 
 
 @pytest.mark.parametrize("resource", ["amd.com/gpu", "nvidia.com/mig-3g.20gb", "gpu.intel.com/xe", "cloud.example/device"])
@@ -130,16 +133,17 @@ AUTOSCALER: list[tuple[str, str, FailureClass]] = [
 def test_an_autoscaler_says_whether_the_cloud_had_none(reason: str, message: str, expected: FailureClass) -> None:
     """The scheduler sees only what is there: nodes of other pools, which have no GPUs or are not selected."""
     for said in ("3 Insufficient nvidia.com/gpu", "3 node(s) didn't match Pod's node affinity/selector"):
-        failure, detail = judged(f"0/3 nodes are available: {said}.", event(reason, message, 5))
+        failure, detail = judged(f"0/3 nodes are available: {said}.", event(reason, message, 5), providers_nodes=False)
         assert failure == expected, detail
     stop = StopCause("schedule_timeout", f"pod p: {reason}: {message}")
     assert classify_launch(LaunchObservation(1, stop=stop), None)[0] == expected, "also where only the stop quotes it"
 
 
-def test_a_pool_that_does_not_match_says_nothing_of_the_cloud() -> None:
+def test_where_no_pool_fits_full_nodes_are_no_lack_of_the_clouds() -> None:
     said = "pod didn't trigger scale-up: 2 node(s) had untolerated taint {sku: cpu}, 1 Insufficient nvidia.com/gpu"
     none = event("NotTriggerScaleUp", said, 5)
-    assert judged("0/3 nodes are available: 3 Insufficient nvidia.com/gpu.", none)[0] == "insufficient_capacity"
+    assert judged("0/3 nodes are available: 3 Insufficient nvidia.com/gpu.", none)[0] == "bad_declaration"
+    assert judged("0/3 nodes are available: 3 node(s) were unschedulable.", none)[0] == "launch_timeout", "nodes that match are closed"
     assert judged("0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.", none)[0] == "bad_declaration"
     assert classify_launch(LaunchObservation(1, stop=StopCause("schedule_timeout", said)), None)[0] == "bad_declaration"
 

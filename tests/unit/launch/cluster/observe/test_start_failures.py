@@ -49,6 +49,7 @@ def judged(*pods: Row, own: tuple[str, ...] = (), validity: Validity | None = No
         ("ErrImagePull", "unexpected status code 503 Service Unavailable", "launch_timeout"),
         ("ErrImagePull", "net/http: TLS handshake timeout", "launch_timeout"),
         ("ErrImagePull", "dial tcp: i/o timeout", "launch_timeout"),
+        ("ErrImagePull", "write /var/lib/containerd/x: input/output error", "provider_fault"),
         ("RegistryUnavailable", "registry is not available", "launch_timeout"),
         ("ErrImagePull", "authorization token has expired", "image_error"),
         ("ErrImagePull", "write /var/lib/containerd/x: no space left on device", "launch_timeout"),
@@ -163,7 +164,9 @@ def test_a_pod_that_had_run_and_is_rejected_was_interrupted(reason: str) -> None
     ],
 )
 def test_a_pod_that_never_ran_and_is_rejected(reason: str, message: str, expected: FailureClass) -> None:
-    assert judged(pod(phase="Failed", reason=reason, message=message))[0] == expected
+    rejected = pod(phase="Failed", reason=reason, message=message)
+    assert judged(rejected, providers_nodes=True)[0] == expected
+    assert judged(rejected)[0] == ("launch_timeout" if expected == "insufficient_capacity" else expected)
 
 
 @pytest.mark.fault("a node goes down and its pod ends with exit code 0", ends="interrupted", keeps="the reason why the node left; retried")

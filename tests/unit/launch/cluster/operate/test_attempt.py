@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.fakes.fake_kubernetes import FakeKubernetes, PodRun, Script
@@ -25,7 +26,7 @@ from plumbline.launch.cluster.operate.sweep import sweep_expired
 from plumbline.launch.collect import collect
 from plumbline.launch.failures import BadDeclaration, Interrupted, Unreachable
 from plumbline.launch.remote import UNFINISHED
-from plumbline.results import Environment, LaunchRecord, ResultDocument, ResultStore, Validity, log_transport
+from plumbline.results import Environment, LaunchRecord, Reason, ResultDocument, ResultStore, Validity, log_transport
 
 NS = "plumbline"
 
@@ -33,11 +34,11 @@ NS = "plumbline"
 class World:
     """A planned trial, its two stores, its cluster."""
 
-    def __init__(self, kube: FakeKubernetes, folder: Path, **launcher: object) -> None:
+    def __init__(self, kube: FakeKubernetes, folder: Path, declare: Mapping[str, Any] = EXTERNAL, **launcher: object) -> None:
         self.kube = kube
         self.away = ResultStore((folder / "away").as_uri())
         self.provider = cluster_provider(results_url=self.away.url, unreachable_timeout="1s", **launcher)
-        self.trial = a_trial("inference", self.provider, EXTERNAL) if "serving" in launcher else a_trial(provider=self.provider)
+        self.trial = a_trial("inference", self.provider, declare) if "serving" in launcher else a_trial(provider=self.provider)
         self.spec = {"campaign_id": self.trial.campaign_id, "trial_id": self.trial.trial_id, "title": "a trial"}
         self.home = stores.home()
         self.home.put(stores.planned_path(self.trial.campaign_id, self.trial.trial_id), self.trial.model_dump_json().encode())
@@ -61,16 +62,16 @@ class World:
 
 
 @pytest.fixture
-def kube(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKubernetes]:
+def kube(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKubernetes]:
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("PLUMBLINE_RESULTS_URL", raising=False)
     with FakeKubernetes() as running:
         monkeypatch.setenv("AIRFLOW_CONN_K8S_A", running.connection_json(NS))
         yield running
 
 
 @pytest.fixture
-def world(kube: FakeKubernetes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("PLUMBLINE_RESULTS_URL", raising=False)
+def world(kube: FakeKubernetes, tmp_path: Path) -> World:
     return World(kube, tmp_path)
 
 
@@ -415,6 +416,63 @@ def test_servers_go_with_their_service(kube: FakeKubernetes, tmp_path: Path, by:
     else:
         assert any("Service" in each for each in sweep_expired(attempt.launcher, now_s=attempt.requested_at.timestamp() + 10 * 86400))
     kube.wait_for(lambda: kube.leftovers() == [], "all of it is gone")
+
+
+SCALE_OUT = {
+    **EXTERNAL,
+    "phases": [
+        {"name": "steady", "arrivals": {"poisson": {"rate": "2/s"}}, "duration": "60s"},
+        {"name": "scale_out", "rates": ["2/s", "8/s"], "hold": "60s", "down": "60s"},
+    ],
+}
+NO_METRICS = [{"type": "ScalingActive", "status": "False", "reason": "FailedGetResourceMetric", "message": "no metrics returned"}]
+SCALES = [{"type": "ScalingActive", "status": "True", "reason": "ValidMetricFound", "message": "ok"}]
+
+
+def not_scaled(run: PodRun) -> int:
+    """A pod whose service was not back within its SLO."""
+    arguments = run.row["spec"]["containers"][0]["args"]
+    url, store = arguments[arguments.index("--trial") + 1], ResultStore(arguments[arguments.index("--out") + 1])
+    document = ResultDocument.sealed(
+        trial=store.trial(url.removeprefix(f"{store.url}/").removesuffix("/trial.json")),
+        harness_version="0.1.0",
+        environment=Environment.of({"cpu.model": "fake"}),
+        validity=Validity(status="degraded", reasons=(Reason(code="no_scale_out", detail="not back within 60s"),)),
+    )
+    store.put_document(signed(run, document))
+    return 0
+
+
+@pytest.mark.fault(
+    "the scaler of the servers has no metrics", ends="bad_declaration", keeps="the scaler's own condition; no verdict on the provider"
+)
+@pytest.mark.parametrize(
+    ("by", "conditions", "expected"),
+    [
+        ("hpa", NO_METRICS, "bad_declaration"),
+        ("hpa", SCALES, None),
+        ("keda", [{"type": "Ready", "status": "False", "reason": "ScaledObjectCheckFailed", "message": "no trigger"}], "bad_declaration"),
+        ("keda", [{"type": "Active", "status": "False", "reason": "ScalerNotActive", "message": "at rest"}], None),
+    ],
+)
+def test_no_scale_out_by_a_scaler_that_cannot_work_is_not_the_providers(
+    kube: FakeKubernetes, tmp_path: Path, by: str, conditions: list[dict[str, str]], expected: str | None
+) -> None:
+    measure = {"cpu": "70%"} if by == "hpa" else {"triggers": [{"type": "cron", "metadata": {}}], "minimum": 0}
+    kube.script("*", Script().started().runs(not_scaled))
+    world = World(kube, tmp_path, SCALE_OUT, serving=serving(scaling={"by": by, "maximum": 4, **measure}))
+    attempt = world.begin()
+    kube.wait_for(lambda: any(p["status"]["phase"] == "Succeeded" for p in kube.pods().values()), "the trial has ended")
+    plural = "horizontalpodautoscalers" if by == "hpa" else "scaledobjects"
+    row = kube.store.get(plural, NS, attempt.name)
+    if by == "hpa":
+        row["metadata"].setdefault("annotations", {})["autoscaling.alpha.kubernetes.io/conditions"] = json.dumps(conditions)
+    kube.store.put(plural, {**row, "status": {"conditions": [] if by == "hpa" else conditions}})
+    record = close_attempt(attempt)
+    assert record.failure_class == expected
+    (document,) = collect(world.home, attempt.trial.campaign_id, attempt.trial.trial_id)
+    assert document.validity.failure_class == expected
+    assert expected is None or conditions[0]["reason"] in document.validity.reasons[0].detail
 
 
 def test_a_trial_with_its_server_beside_it_creates_no_deployment(kube: FakeKubernetes, tmp_path: Path) -> None:
