@@ -149,6 +149,31 @@ CASES = (
         "not shown",
     ),
     Blamed(
+        "K1",
+        "a named node is full, newer scheduler",
+        waiting("0/8 nodes are available: 1 Insufficient nvidia.com/gpu."),
+        "launch_timeout",
+        "not shown",
+    ),
+    Blamed(
+        "K1",
+        "a reason of another plugin",
+        waiting("0/2 nodes are available: 2 node(s) CardInsufficientMemory."),
+        "launch_timeout",
+        "its own plugins",
+    ),
+    Blamed(
+        "K10", "KAI: over quota", waiting("Non-preemptible workload is over quota. Workload requested 1 GPUs"), "quota_exceeded", "ours"
+    ),
+    Blamed("K2", "Volcano: queue not open", waiting("queue team-a is not open"), "quota_exceeded", "ours"),
+    Blamed(
+        "K12",
+        "Karpenter: all types unavailable",
+        waiting(FULL, event("FailedScheduling", "nodeclaim: all requested instance types were unavailable during launch")),
+        "insufficient_capacity",
+        "for the autoscaler",
+    ),
+    Blamed(
         "K12", "the cloud refused the autoscaler", waiting(FULL, event("FailedScaleUp", ICE)), "insufficient_capacity", "for the autoscaler"
     ),
     Blamed(
@@ -218,6 +243,14 @@ CASES = (
         "quota_exceeded",
         "used up",
     ),
+    Blamed(
+        "K4",
+        "whereabouts: no address",
+        unmade("error at storage engine: Could not allocate IP in range: ip: 10.1.0.1"),
+        "quota_exceeded",
+        "used up",
+    ),
+    Blamed("K4", "RuntimeClass not supported", unmade('RuntimeClass "nvidia" not supported'), "bad_declaration", "launcher.runtime_class"),
     Blamed(
         "K5",
         "a lost GPU at admission",

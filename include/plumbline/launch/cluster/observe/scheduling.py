@@ -26,6 +26,8 @@ _LACKS = re.compile(r"insufficient (\S+?)[.,]?$", re.IGNORECASE)
 GPU_RESOURCE = re.compile(r"gpu|nvidia|amd\.com|gaudi|neuron|/tpu|accelerator", re.IGNORECASE)
 _NETWORK = re.compile(r"rdma|/efa|hugepages|infiniband|roce|/ib|sriov|hostdev|networking", re.IGNORECASE)
 _AFTER_RESOURCES = re.compile(r"volume|persistent|topology spread|pods? (anti-)?affinity|claim", re.IGNORECASE)
+_OF_DECLARATION = re.compile(r"affinity|selector|taint|match|ports|spread|volume|persistent|claim|node ?name", re.IGNORECASE)
+"""Why Kubernetes' own plugins refuse a node because of what the pod declares."""
 _ALL_CLAIMED = re.compile(r"cannot allocate all claims", re.IGNORECASE)
 _TAINT = re.compile(r"taint \{([^:{}\s]+)")
 _NODE_STATE = re.compile(r"were unschedulable|too many pods|node\(s\) (were|had) not ready|out of disk|pressure", re.IGNORECASE)
@@ -43,7 +45,7 @@ _OWN_SETTING = re.compile(
 _CLOUD_IS_EMPTY = re.compile(
     r"out.?of.?resources|resource.?pool.?exhausted|stock.?out|out of stock|insufficient\w*capacity|insufficient \S* ?capacity|unfulfillable"
     r"|not have (sufficient|enough)|sku.?not.?available|allocation ?failed|allocation failure|overconstrained|out of host capacity"
-    r"|no \w* ?capacity|capacity (is )?(not|un)available|currently unavailable",
+    r"|instance types were unavailable|no \w* ?capacity|capacity (is )?(not|un)available|currently unavailable",
     re.IGNORECASE,
 )
 _BACKOFF = re.compile(r"backoff|required offering", re.IGNORECASE)
@@ -54,7 +56,7 @@ _NO_POOL = re.compile(
 )
 """Of the cluster autoscaler (an older one, too) and of Karpenter: no pool that is declared here could hold the pod."""
 _OWN_QUEUE = re.compile(
-    r"queue resource quota insufficient|queue \S+ (\w+ )?exceeded its (limit|quota)|OverQuota|queue .{0,60}\boverused|does not fit in\S* \S*queue",
+    r"queue resource quota insufficient|queue \S+ (\w+ )?exceeded its (limit|quota)|over ?quota|reached the allowable limit|queue .{0,60}\b(overused|is not open)|does not fit in\S* \S*queue",
     re.IGNORECASE,
 )
 """Volcano, KAI and YuniKorn of a queue of this cluster."""
@@ -143,7 +145,10 @@ def _by_scheduler(nodes: int, reasons: str, accelerators: Collection[str], full:
     if gpu_taint is not None:
         return "bad_declaration", f"nodes with GPUs are tainted ({gpu_taint}): add the taint to launcher.tolerations"
     had_gpus = any(_AFTER_RESOURCES.search(text) for _, text in other)
-    if without_gpus and without_gpus >= nodes - sum(count for count, _ in other) and not had_gpus:
+    others = sum(count for count, _ in other)
+    # Where the pod names its node, newer schedulers leave the other nodes out of the reasons.
+    considered = nodes if others + sum(lacking.values()) >= nodes else others + max(lacking.values(), default=0)
+    if without_gpus and without_gpus >= considered - others and not had_gpus:
         return full
     passing = (bool(_NODE_STATE.search(text) or _ALL_CLAIMED.search(text) or _taint_passes(text)) for _, text in other)
     if any(passing) or "waiting for" in reasons:  # of a node or device, not the declaration
@@ -155,6 +160,8 @@ def _by_scheduler(nodes: int, reasons: str, accelerators: Collection[str], full:
         )
     if short := sorted(name for name in lacking if not _is_accelerator(name, accelerators)):
         return "bad_declaration", f"nodes that match have too little {', '.join(short)}: lower launcher.resources, or select larger nodes"
+    if not any(_OF_DECLARATION.search(text) for _, text in other):
+        return "launch_timeout", "the scheduler refused the nodes for a reason of its own plugins: see its log"
     return "bad_declaration", (
         "no node matches the declaration: check launcher.node_selector, launcher.tolerations, volumes, and for a fresh_node earlier trials of "
         "the series"

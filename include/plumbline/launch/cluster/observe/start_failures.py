@@ -89,7 +89,9 @@ _SANDBOXES: tuple[tuple[re.Pattern[str], Judged], ...] = (
         ("bad_declaration", "the attached network needs a virtual function: request its resource in launcher.resources.extended"),
     ),
     (
-        re.compile(r"no runtime for \S+ is configured|RuntimeClass\S* .{0,80}not found|failed to find runtime handler", re.IGNORECASE),
+        re.compile(
+            r"no runtime for \S+ is configured|RuntimeClass\S* .{0,80}not (found|supported)|failed to find runtime handler", re.IGNORECASE
+        ),
         (
             "bad_declaration",
             "the node's container runtime lacks the handler of launcher.runtime_class: correct it, or install it on the nodes",
@@ -97,7 +99,7 @@ _SANDBOXES: tuple[tuple[re.Pattern[str], Judged], ...] = (
     ),
     (
         re.compile(
-            r"no IP addresses available|no available IP|failed to (allocate|assign an IP)|IPAM.{0,60}(exhausted|full)|ip.?space.?exhausted",
+            r"no IP addresses available|could not allocate IP|no available IP|failed to (allocate|assign an IP)|IPAM.{0,60}(exhausted|full)|ip.?space.?exhausted",
             re.IGNORECASE,
         ),
         ("quota_exceeded", "the range of addresses of the cluster's or of the attached network is used up: enlarge it, or end other pods"),
