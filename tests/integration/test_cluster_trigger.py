@@ -26,7 +26,11 @@ from plumbline.launch import progress, stores
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.names import LAUNCH, RANK
 from plumbline.launch.cluster.observe.observation import LaunchObservation, decode_observation
+from plumbline.launch.cluster.observe.verdict import classify_launch
 from plumbline.launch.cluster.operate.attempts import Attempt
+from plumbline.launch.cluster.operate.launch_watch import LaunchWatch
+from plumbline.launch.failures import is_retryable
+from plumbline.results import LaunchRecord
 
 SPACE = "plumbline"
 LISTS = f"GET /api/v1/namespaces/{SPACE}/pods[?]*"
@@ -287,12 +291,44 @@ async def test_a_refusal_that_lasts_is_unreachable_with_its_status(kube: FakeKub
     assert f"HTTP {code}" in detail
 
 
-async def test_a_connection_that_is_not_there_or_wrong_is_told_without_its_content(
-    kube: FakeKubernetes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reason, detail, _ = await stopped(trigger(connection="nobody", unreachable_timeout_s=0.5))
-    assert reason == "unreachable"
-    assert '"nobody"' in detail
+@pytest.mark.fault("the triggerer lacks a connection that the worker has", ends="bad_declaration after one poll", keeps="one pod's time")
+async def test_a_connection_that_the_triggerer_lacks_ends_the_launch_at_its_first_poll(kube: FakeKubernetes) -> None:
+    began = time.monotonic()
+    polls = [p async for p in LaunchWatch(trigger(connection="k8s_worker_only", unreachable_timeout_s=900), structlog.get_logger()).polls()]
+    seen = decode_observation(dict(polls[-1].seen))
+    assert len(polls) == 1 and time.monotonic() - began < 900, "no wait for what no wait defines"
+    failure, detail = classify_launch(seen, None)
+    assert failure == "bad_declaration" and not is_retryable(LaunchRecord(launcher="kubernetes", events=(), failure_class=failure), None)
+    assert "triggerer" in str(detail) and "k8s_worker_only" in str(detail) and "plumbline doctor" in str(detail)
+
+
+async def test_a_connection_that_was_there_and_is_gone_is_waited_for(kube: FakeKubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
+    kube.script("pl-a-*", Script().started())
+    create(kube, 0)
+    task = asyncio.create_task(fired(trigger()))
+    await until(lambda: lists(kube) > 1)
+    monkeypatch.delenv("AIRFLOW_CONN_K8S_FAKE")
+    before = lists(kube)
+    await asyncio.sleep(0.3)
+    monkeypatch.setenv("AIRFLOW_CONN_K8S_FAKE", kube.connection_json(SPACE))
+    kube.become("pl-a-0", Script().succeeded())
+    assert (await task)[0] == "finished" and lists(kube) > before
+    reason, _, _ = await stopped(trigger(connection="nowhere", started=True, unreachable_timeout_s=0.5))
+    assert reason == "unreachable", "another triggerer has read this launch: the connection may come back"
+
+
+@pytest.mark.fault("a secrets backend is away as a triggerer first reads a connection", ends="asked again", keeps="the launch")
+async def test_a_secrets_backend_that_does_not_answer_lacks_nothing(kube: FakeKubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Away:
+        def get_connection(self, conn_id: str, **_: Any) -> None:
+            raise RuntimeError("token s.planted-secret: connection refused")
+
+    monkeypatch.setattr("airflow.sdk.execution_time.supervisor.ensure_secrets_backend_loaded", lambda: [Away()])
+    reason, detail, _ = await stopped(trigger(connection="k8s_in_vault", unreachable_timeout_s=0.5))
+    assert reason == "unreachable" and "Away" in detail and "planted-secret" not in detail
+
+
+async def test_a_connection_that_is_wrong_is_named_without_its_content(kube: FakeKubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = {"conn_type": "kubernetes", "extra": {"kube_config": "users: [{token: planted-secret"}}
     monkeypatch.setenv("AIRFLOW_CONN_BROKEN", json.dumps(broken))
     _, detail, _ = await stopped(trigger(connection="broken", unreachable_timeout_s=0.5))

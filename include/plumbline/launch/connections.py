@@ -60,10 +60,12 @@ def airflow_connection(connection_id: str, undefined: str) -> Any:
 
 
 def require_answer(connection_id: str) -> None:
-    """ConnectionError if Airflow's API does not answer a task's question for the connection, which the SDK calls "not defined" too."""
+    """ConnectionError if Airflow's API or its secrets backend does not answer the question for the connection, which the SDK calls "not defined"
+    too."""
     from airflow.sdk.exceptions import AirflowRuntimeError
     from airflow.sdk.execution_time import task_runner
     from airflow.sdk.execution_time.comms import GetConnection
+    from airflow.sdk.execution_time.supervisor import ensure_secrets_backend_loaded
 
     supervisor = getattr(task_runner, "SUPERVISOR_COMMS", None)  # only in a task
     try:
@@ -71,6 +73,15 @@ def require_answer(connection_id: str) -> None:
             supervisor.send(GetConnection(conn_id=connection_id))
     except AirflowRuntimeError as error:
         raise ConnectionError(f"Airflow's API does not answer, so connection {connection_id} cannot be read: {error}") from error
+    for backend in ensure_secrets_backend_loaded():
+        try:
+            backend.get_connection(conn_id=connection_id)
+        except (NotImplementedError, ValueError):
+            continue  # it holds none, or a text that is no connection: it answered
+        except Exception as error:
+            # Only the type: a client's message may quote its token.
+            where = f"the secrets backend {type(backend).__name__} does not answer ({type(error).__name__})"
+            raise ConnectionError(f"{where}, so connection {connection_id} cannot be read") from error
 
 
 def model_secrets(model: Checkpoint, launcher: LocalLauncher, environment: Mapping[str, str]) -> dict[str, str]:

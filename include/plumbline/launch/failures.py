@@ -59,6 +59,10 @@ class RequestFailed(Exception):
         self.status, self.retry_after_s = status, retry_after_s
 
 
+class NoConnection(RequestFailed):
+    """This process has no Airflow connection of that name, although all places that may hold it answered."""
+
+
 _HOST_REFUSED = re.compile(r"(?:HTTP|error) 5\d\d|Errno (?:104|111)\b|refused|reset", re.IGNORECASE)
 
 
@@ -82,6 +86,10 @@ RETRIED: frozenset[FailureClass] = frozenset(
     }
 )
 """Classes that a retry may not meet again. The trial itself causes the others, or they need a changed declaration or provider."""
+
+
+class UndefinedConnection(BadDeclaration):  # type: ignore[valid-type,misc]  # made by `_kind`
+    """Airflow has no connection of that name; all places that may hold it answered."""
 
 
 class DeclaredInterruption(Interrupted):

@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 class Stop:
     """Why a launch is ended from here. `status`: the HTTP status of the refusal, or of the last answer."""
 
-    reason: Literal["killed", "refused", "unreachable"]
+    reason: Literal["killed", "refused", "unreachable", "no_connection"]
     detail: str
     status: int | None = None
 

@@ -19,7 +19,7 @@ from pydantic_core import from_json
 from plumbline.declarations.urls import sends_in_clear
 from plumbline.launch.cluster.names import LAUNCH, Row
 from plumbline.launch.connections import require_answer
-from plumbline.launch.failures import ApiRefused, BadDeclaration, RequestFailed, Unreachable
+from plumbline.launch.failures import ApiRefused, BadDeclaration, RequestFailed, UndefinedConnection, Unreachable
 
 _log = logging.getLogger(__name__)
 
@@ -346,6 +346,7 @@ def open_client(connection_id: str) -> Any:
                 require_answer(connection_id)
             except ConnectionError as away:
                 raise Unreachable(str(away)) from away
+            raise UndefinedConnection(f"Airflow connection {connection_id} gives no access to a cluster: {error}; {remedy}") from error
         raise BadDeclaration(f"Airflow connection {connection_id} gives no access to a cluster: {error}; {remedy}") from error
     if (configuration.api_key or configuration.password) and sends_in_clear(configuration.host):
         raise BadDeclaration(f"Airflow connection {connection_id} has a server of plain http, which would get its token in clear; {remedy}")

@@ -13,7 +13,7 @@ from typing import TypeVar
 from plumbline.launch.cluster.api import ApiAnswer, ClusterApi
 from plumbline.launch.cluster.names import Row
 from plumbline.launch.cluster.observe.observation import CONTAINER, name_of
-from plumbline.launch.failures import ApiRefused, RequestFailed, Unreachable
+from plumbline.launch.failures import ApiRefused, NoConnection, RequestFailed, UndefinedConnection, Unreachable
 
 T = TypeVar("T")
 _THREADS = ThreadPoolExecutor(64, "cluster-api")
@@ -61,7 +61,10 @@ def checked(connection: str, request: Callable[[], T]) -> T:
     except ApiRefused as refusal:
         raise RequestFailed(str(refusal), refusal.status) from refusal
     except Unreachable as error:
-        raise error.__cause__ or error from None
+        # A request that failed is its cause; without one, Airflow did not hand out the connection.
+        raise error.__cause__ if isinstance(error.__cause__, RequestFailed) else RequestFailed(str(error)) from None
+    except UndefinedConnection:
+        raise NoConnection(f'the Airflow connection "{connection}" is not defined here') from None
     except Exception as error:  # noqa: BLE001 - the connection may be repaired while the trial runs
         # Only the type: a parser's message quotes the kubeconfig.
         why = f'the Airflow connection "{connection}" gives no access to a cluster ({type(error).__name__}); expected type kubernetes with a kubeconfig'

@@ -22,6 +22,7 @@ StopReason = Literal[
     "deadline",  # it exceeded the trial's timeout, and the launcher stopped it
     "unreachable",  # the API did not answer for longer than the provider's unreachable_timeout
     "refused",  # the API refused the objects; `status` and `detail` are its response
+    "no_connection",  # the triggerer has no Airflow connection of the provider's name
     "killed",  # Airflow ended the task: cleared, marked, or the worker shut down
 ]
 

@@ -245,5 +245,6 @@ _STOPS: dict[StopReason, Callable[[LaunchObservation, StopCause], Outcome]] = {
     "deadline": lambda _, stop: ("timeout", stop.detail),
     "unreachable": _unreachable,
     "refused": _refused,
+    "no_connection": lambda _, stop: ("bad_declaration", stop.detail),
     "killed": lambda _, stop: ("interrupted", stop.detail),
 }

@@ -21,14 +21,18 @@ from plumbline.launch.cluster.observe.replicas import missing_pods, replica_coun
 from plumbline.launch.cluster.observe.verdict import classify_launch
 from plumbline.launch.cluster.operate.attempts import Attempt
 from plumbline.launch.cluster.operate.ticket import ClusterTicket
-from plumbline.launch.failures import RequestFailed
-from plumbline.launch.remote import Poll, RequestFailures
+from plumbline.launch.failures import NoConnection, RequestFailed
+from plumbline.launch.remote import Poll, RequestFailures, Stop
 from plumbline.results.document import ReplicaCount
 
 T = TypeVar("T")
 _SETTLE_S = 3.0
 """Between a gang's first failure and the poll that ends it: kubelets report within about a second."""
 _EVENT_POLLS = 2  # in units of `poll_s`
+_NO_CONNECTION = (
+    "{problem}: the triggerer lacks it, although the worker has it; define {name} where the triggerer reads connections too (Airflow's database, the "
+    "secrets backend, or its own environment); `plumbline doctor` shows what the triggerer lacks"
+)
 _EVENT_PODS = 8  # pods at a time: the rest of a gang mostly waits for the same
 
 
@@ -45,6 +49,8 @@ class LaunchWatch:
         self._clock = time.time() - time.monotonic()
         self._unread: set[str] = set()
         self._replicas: tuple[ReplicaCount, ...] | None = None
+        # Whether a triggerer has read this launch: its connection was there, so that one that is gone may come back.
+        self._was_read = ticket.started
 
     async def polls(self) -> AsyncGenerator[Poll, None]:
         """A poll each, the last one with its end: "finished", "stopped" or "deletion_asked"."""
@@ -62,7 +68,8 @@ class LaunchWatch:
         before = None if self.started else await self._tolerated("stored state", in_thread(self._attempt))
         known = ticket.known
         if before is not None and before.started_at is not None:
-            self.started, known = True, before.pod_names
+            self.started = self._was_read = True
+            known = before.pod_names
         state = PodWatch(limits, started=self.started, known=known)
         servers = PodWatch(replace(limits, expected=ticket.servers))
         outage, log = RequestFailures(ticket.unreachable_timeout_s, "the cluster's API"), LogReader(from_start=not self.started)
@@ -78,6 +85,7 @@ class LaunchWatch:
                 self.log.exception("The trigger of %s failed, retrying", ticket.launch)
                 decision, pause = self._not_answered(RequestFailed(f"the trigger itself failed: {error!r}"), outage)
             else:
+                self._was_read = True
                 if (outage_s := outage.answered(self._monotonic_now())) is not None:
                     self.log.info("The API of namespace %s answers again, after %.0f s", ticket.namespace, outage_s)
                 if ticket.servers and decision is None:
@@ -141,6 +149,9 @@ class LaunchWatch:
 
     def _not_answered(self, problem: RequestFailed, outage: RequestFailures) -> tuple[WatchDecision | None, float]:
         stop = outage.failed(problem, self._monotonic_now())
+        if isinstance(problem, NoConnection) and not self._was_read:
+            # No wait defines it, and the pods cost money until their deletion.
+            stop = Stop("no_connection", _NO_CONNECTION.format(problem=problem, name=self.ticket.connection))
         if outage.is_new():
             self.log.warning("The API of namespace %s gives no usable answer, retrying: %s", self.ticket.namespace, problem)
         return (None if stop is None else WatchDecision("stopped", StopCause.of(stop))), outage.wait_s(problem)
