@@ -6,7 +6,7 @@ What     upkeep: delete our pods, Jobs and Services that outlived every deadline
          retries to Slack. Start the benchmarks of pending changes (provider_watch).
          upkeep_daily: check the archive and a share of the raw evidence; delete expired raw evidence that nothing cites, only from a sound
          archive; export finished campaigns; delete expired logs, pages, reports, quarantined copies and repeated snapshots
-         (include/config/upkeep.yaml).
+         (include/config/upkeep.yaml); report failures of this installation once more, those of upkeep itself among them.
 When     hourly and daily, on a team server from the start; elsewhere paused until a person unpauses them. `sweep` is skipped without a
          cluster, other tasks without their declaration.
 Triage   A red `sweep` means that a cluster does not answer or refuses: `plumbline cluster doctor PROVIDER` shows the broken part; the other
@@ -34,6 +34,7 @@ def upkeep_daily():
     verify() >> expire()
     export()
     tidy()
+    own_failures() >> tell()
 
 
 upkeep()

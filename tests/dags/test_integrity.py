@@ -16,6 +16,8 @@ import yaml
 from tests.fakes.quick_python import search_path
 from tests.fakes.trials import cluster_provider
 
+from plumbline.embedded.doctor.dag_files import declared_dags
+
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "include" / "config"
 FILES = sorted((ROOT / "dags").glob("*.py"))
@@ -146,6 +148,12 @@ def test_a_provider_that_cannot_be_looked_at_fails_the_run_and_silences_nobody(b
     assert bundle["dags"]["upkeep"]["tasks"]["rerun"]["upstream"] == ["held"], "what is held back must not wait for the next day"
     for end in ("alert", "conclude"):
         assert {"watch.prices", "watch.rerun"} <= set(tasks[end]["upstream"]), "no price waits for a look, nor a look for a price"
+
+
+def test_the_doctor_reads_from_the_files_what_airflow_reads(changed: dict[str, Any]) -> None:
+    """A new DAG file is watched by being there."""
+    parsed = {dag_id: dag["starts_unpaused"] for dag_id, dag in changed["dags"].items() if not dag_id.startswith("benchmark_")}
+    assert declared_dags(ROOT / "dags") == parsed and parsed["availability_watch"] and not parsed["scorecard_report"]
 
 
 def test_checks_of_uptime_wait_in_the_triggerer(bundle: dict[str, Any]) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from plumbline.airflow.retries import StepRetries
 from plumbline.declarations import Provider
 from plumbline.declarations.installation import TEAM_SERVER
 
+T = TypeVar("T")
 OWNER = "plumbline"
 PLAN_WEIGHT = 1000
 """Plans come first: queued trials of another provider must not delay a slot."""
@@ -31,6 +33,16 @@ _RETRIES_WITHIN_THE_HOUR = 5
 """Five minutes: the next hourly run waits for this one."""
 
 
+HOUSEKEEPING = "housekeeping"
+"""The tag of a DAG whose next run repeats the whole work: a failure is over with it."""
+
+
+def about_provider(work: Callable[..., T]) -> Callable[..., T]:
+    """Mark a task's function: its failure is data about the provider, and no failure of this installation."""
+    work.about_provider = True  # type: ignore[attr-defined]
+    return work
+
+
 def defaults(doc: str | None, *tags: str, asked: bool = False, housekeeping: bool = False) -> dict[str, Any]:
     """Arguments of `@dag`: the doc page from the file's docstring, one run at a time, no catchup.
 
@@ -45,7 +57,7 @@ def defaults(doc: str | None, *tags: str, asked: bool = False, housekeeping: boo
         "catchup": False,
         # Two runs of one DAG would disturb each other.
         "max_active_runs": 1,
-        "tags": ["plumbline", *tags],
+        "tags": ["plumbline", *tags, *([HOUSEKEEPING] if housekeeping else [])],
         "default_args": {
             "owner": OWNER,
             # Steps are idempotent; servers, stores and databases fail for a while.

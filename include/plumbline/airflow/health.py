@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from dataclasses import asdict
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,15 @@ import httpx
 from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowRuntimeError
 
-from plumbline.airflow.schedules import recent
+from plumbline.airflow.defaults import HOUSEKEEPING
+from plumbline.workflows.airflow_view import DagFiles, DeclaredDag, DeployedDag
 
 _LIMIT_S = 300
 _DATABASE = ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW__CORE__SQL_ALCHEMY_CONN")
 
 
-def unreadable_files(bundle: Path) -> dict[str, str]:
-    """File, relative to the bundle, → its error. RuntimeError if parsing itself fails."""
+def read_dag_files(bundle: Path) -> DagFiles:
+    """What the DAG files of a bundle declare. RuntimeError if parsing itself fails."""
     # A task's environment has no database that it may open; parsing needs none.
     env = {k: v for k, v in os.environ.items() if not k.startswith(_DATABASE)} | {_DATABASE[0]: "sqlite://"}
     line = [sys.executable, "-m", "plumbline.airflow.health", str(bundle)]
@@ -32,16 +34,71 @@ def unreadable_files(bundle: Path) -> dict[str, str]:
         raise RuntimeError(f"the DAG files in {bundle} were not parsed within {_LIMIT_S} s") from None
     if done.returncode != 0:
         raise RuntimeError(f"the DAG files in {bundle} could not be parsed: {' '.join(done.stderr.strip().splitlines()[-1:])}")
-    errors: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
-    return errors
+    return DagFiles.of(json.loads(done.stdout.splitlines()[-1]))
 
 
 def main(bundle: str) -> None:
-    """Print {file: error} as one line of JSON."""
+    """Print a row of `DagFiles` as one line of JSON."""
     from airflow.dag_processing.dagbag import BundleDagBag
 
-    bag = BundleDagBag(dag_folder=bundle, bundle_path=Path(bundle), bundle_name="repository")
-    sys.stdout.write(json.dumps({str(file): str(error) for file, error in bag.import_errors.items()}) + "\n")
+    folder = Path(bundle)
+    bag = BundleDagBag(dag_folder=bundle, bundle_path=folder, bundle_name="repository")
+    now = datetime.now(timezone.utc)
+    unreadable = {_relative(file, folder): str(error) for file, error in bag.import_errors.items()}
+    row = {
+        "dags": [asdict(_declared(dag, folder, now)) for _, dag in sorted(bag.dags.items())],
+        "unreadable": unreadable,
+        "files": sorted({*unreadable, *(_relative(each.file, folder) for each in bag.dagbag_stats)}),
+    }
+    sys.stdout.write(json.dumps(row, default=datetime.isoformat) + "\n")
+
+
+def _relative(file: object, folder: Path) -> str:
+    path = Path(str(file))
+    return str(path.relative_to(folder)) if path.is_absolute() and path.is_relative_to(folder) else str(file)
+
+
+def _declared(dag: Any, folder: Path, now: datetime) -> DeclaredDag:
+    started = (str(_given(task, "trigger_dag_id") or "") for task in dag.tasks)
+    return DeclaredDag(
+        dag_id=dag.dag_id,
+        file=_relative(dag.fileloc, folder),
+        tasks=tuple(sorted(task.task_id for task in dag.tasks if _is_ours(task))),
+        scheduled=dag.schedule is not None,
+        by_itself=dag.is_paused_upon_creation is False,
+        repeats=HOUSEKEEPING in dag.tags,
+        starts=tuple(sorted({name for name in started if name})),
+        slots=_last_slots(dag, now),
+    )
+
+
+def _given(task: Any, name: str) -> Any:
+    """An argument of the task's operator, also where it is mapped."""
+    return getattr(task, "partial_kwargs", {}).get(name) or getattr(task, name, None)
+
+
+def _is_ours(task: Any) -> bool:
+    """Whether a failure of the task is one of this installation. One that does nothing only follows the others."""
+    work = _given(task, "python_callable") or getattr(task, "operator_class", task)
+    return task.task_type != "EmptyOperator" and not getattr(work, "about_provider", False)
+
+
+_SLOTS, _SPANS = 3, (timedelta(days=3), timedelta(days=70))
+"""Slots of a DAG to look at, and how far back they are looked for: of an hourly and of a monthly clock."""
+
+
+def _last_slots(dag: Any, now: datetime) -> tuple[datetime, ...]:
+    """The last slots of the DAG's clock, newest first, by Airflow's own timetable."""
+    from airflow.serialization.serialized_objects import DagSerialization
+    from airflow.timetables.base import DagRunInfo
+
+    read = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+    for span in _SPANS:
+        infos: list[DagRunInfo] = list(read.iter_dagrun_infos_between(now - span, now))
+        slots = [info.logical_date for info in infos if info.logical_date is not None and info.run_after <= now]
+        if slots:
+            return tuple(reversed(slots[-_SLOTS:]))
+    return ()
 
 
 _COMPONENTS = ("triggerer", "dag_processor")
@@ -51,19 +108,27 @@ _TIMEOUT_S = 30.0
 
 
 class TaskView:
-    """A `check_installation.AirflowView`; `ti`: the running task instance."""
+    """An `airflow_view.AirflowView`; `ti`: the running task instance."""
 
-    def __init__(self, ti: Any, now: datetime) -> None:
-        self._ti, self._now = ti, now
+    def __init__(self, ti: Any) -> None:
+        self._ti = ti
 
-    def paused(self, dag_id: str) -> bool | None:
-        """None if the DAG does not exist."""
+    def dag_files(self) -> DagFiles:
+        """The files of this task's bundle."""
+        return read_dag_files(Path(self._ti.bundle_instance.path))
+
+    def dag(self, dag_id: str) -> DeployedDag | None:
+        """None if Airflow does not have the DAG."""
         try:
-            return bool(self._ti.get_dag(dag_id).is_paused)
+            row = self._ti.get_dag(dag_id)
         except AirflowRuntimeError as error:
             if (error.error.detail or {}).get("status_code") == httpx.codes.NOT_FOUND:
                 return None
             raise
+        return DeployedDag(bool(row.is_paused), row.next_dagrun)
+
+    def active(self, dag_id: str) -> bool:
+        return bool(self._ti.get_dr_count(dag_id=dag_id, states=["queued", "running"]))
 
     def task_states(self, dag_id: str, task_ids: Sequence[str]) -> Mapping[str, Mapping[str, str | None]]:
         """The states of the tasks in the runs in which one of them failed."""
@@ -73,10 +138,12 @@ class TaskView:
         runs: dict[str, dict[str, str | None]] = self._ti.get_task_states(dag_id=dag_id, task_ids=wanted)
         return {run_id: states for run_id, states in runs.items() if "failed" in states.values()}
 
-    def newest_states(self, dag_id: str, task_ids: Sequence[str]) -> tuple[str, Mapping[str, str | None]] | None:
+    def newest_states(self, dag: DeclaredDag) -> tuple[str, Mapping[str, str | None]] | None:
         """The newest ended run of the last scheduled ones."""
-        for at in recent(dag_id, self._now):
-            runs: dict[str, dict[str, str | None]] = self._ti.get_task_states(dag_id=dag_id, task_ids=list(task_ids), logical_dates=[at])
+        for at in dag.slots:
+            runs: dict[str, dict[str, str | None]] = self._ti.get_task_states(
+                dag_id=dag.dag_id, task_ids=list(dag.tasks), logical_dates=[at]
+            )
             for run_id, states in runs.items():
                 if states and all(state in _ENDED for state in states.values()):
                     return run_id, states
@@ -84,10 +151,6 @@ class TaskView:
 
     def started(self, dag_id: str, slot: datetime) -> bool:
         return bool(self._ti.get_dr_count(dag_id=dag_id, logical_dates=[slot]))
-
-    def unreadable_files(self) -> Mapping[str, str]:
-        """Files of this task's bundle that could not be read."""
-        return unreadable_files(Path(self._ti.bundle_instance.path))
 
     def heartbeats(self) -> Mapping[str, datetime | None]:
         """Heartbeats on Airflow's health page; OSError if it does not answer."""

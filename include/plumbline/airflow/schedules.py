@@ -59,20 +59,8 @@ def hourly() -> CronTriggerTimetable:
 
 def next_hourly(now: datetime) -> datetime:
     """The next time of `hourly`."""
-    return recent("upkeep", now, 1)[0] + timedelta(hours=1)
-
-
-def recent(dag_id: str, now: datetime, count: int = 3) -> list[datetime]:
-    """The latest times of the schedule of `upkeep`, `upkeep_daily` or `provider_watch`, newest first; KeyError for another DAG."""
-    there = now.astimezone(timezone.utc).replace(second=0, microsecond=0)
-    if dag_id == "upkeep":
-        last, step = there.replace(minute=_MINUTE_OF_HOUR), timedelta(hours=1)
-    else:
-        at = {"upkeep_daily": _AT_NIGHT, "provider_watch": _IN_THE_MORNING}[dag_id]
-        last, step = there.replace(hour=at.hour, minute=at.minute), timedelta(days=1)
-    if last > now:
-        last -= step
-    return [last - i * step for i in range(count)]
+    there = now.astimezone(timezone.utc).replace(minute=_MINUTE_OF_HOUR, second=0, microsecond=0)
+    return there if there > now else there + timedelta(hours=1)
 
 
 def _each_day(at: time) -> CronTriggerTimetable:

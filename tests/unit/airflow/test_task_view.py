@@ -12,8 +12,8 @@ from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
 from tests.fakes.fake_airflow_api import fake_airflow
 
-from plumbline.airflow.health import TaskView, unreadable_files
-from plumbline.airflow.schedules import recent
+from plumbline.airflow.health import TaskView, read_dag_files
+from plumbline.workflows.airflow_view import DeclaredDag, DeployedDag
 
 NOW = datetime(2026, 11, 22, 10, 20, tzinfo=timezone.utc)
 
@@ -29,7 +29,7 @@ class Instance:
         if dag_id not in {row[0] for row in self.rows}:
             code = 404 if dag_id == "gone" else 500
             raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={"status_code": code}))
-        return SimpleNamespace(is_paused=True)
+        return SimpleNamespace(is_paused=True, next_dagrun=NOW)
 
     def get_ti_count(self, dag_id: str, task_ids: list[str], states: list[str]) -> int:
         return sum(row[0] == dag_id and row[2].rstrip("_0123456789") in task_ids and row[3] in states for row in self.rows)
@@ -41,13 +41,13 @@ class Instance:
                 found.setdefault(run, {})[task] = state
         return found
 
-    def get_dr_count(self, dag_id: str, logical_dates: list[datetime]) -> int:
-        return len({row[1] for row in self.rows if row[0] == dag_id and row[4] in logical_dates})
+    def get_dr_count(self, dag_id: str, logical_dates: list[datetime] | None = None, states: list[str] | None = None) -> int:
+        rows = [row for row in self.rows if row[0] == dag_id and (states is None or row[3] in states)]
+        return len({row[1] for row in rows if logical_dates is None or row[4] in logical_dates})
 
 
 def test_runs_with_a_failed_task_and_the_newest_run_that_has_ended() -> None:
-    last, before = recent("upkeep", NOW, 2)
-    assert (last, before) == (NOW.replace(hour=9, minute=23), NOW.replace(hour=8, minute=23))
+    last, before = NOW.replace(hour=9, minute=23), NOW.replace(hour=8, minute=23)
     view = TaskView(
         Instance(
             [
@@ -56,16 +56,16 @@ def test_runs_with_a_failed_task_and_the_newest_run_that_has_ended() -> None:
                 ("upkeep", "u2", "sweep_0", "running", last),
                 ("upkeep", "u1", "sweep_0", "failed", before),
             ]
-        ),
-        NOW,
+        )
     )
     assert view.task_states("b", ["training.record"]) == {"r1": {"training.record_0": "failed"}}
     assert view.task_states("b", ["publish"]) == {}
-    assert view.newest_states("upkeep", ["sweep"]) == ("u1", {"sweep_0": "failed"})
+    assert view.newest_states(DeclaredDag("upkeep", "f", ("sweep",), slots=(last, before))) == ("u1", {"sweep_0": "failed"})
     assert view.started("upkeep", last) and not view.started("upkeep", last + timedelta(hours=1))
-    assert view.paused("b") is True and view.paused("gone") is None
+    assert view.active("upkeep") and not view.active("b")
+    assert view.dag("b") == DeployedDag(paused=True, due=NOW) and view.dag("gone") is None
     with pytest.raises(AirflowRuntimeError):
-        view.paused("another error")
+        view.dag("another error")
 
 
 def test_heartbeats_are_read_from_the_health_page(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,15 +73,51 @@ def test_heartbeats_are_read_from_the_health_page(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv("AIRFLOW__CORE__EXECUTION_API_SERVER_URL", f"{server.address}/execution/")
         server.health = {"triggerer": {"status": None, "latest_triggerer_heartbeat": None}}
         server.health |= {"dag_processor": {"status": "healthy", "latest_dag_processor_heartbeat": "2026-11-22T10:19:58Z"}}
-        found = TaskView(Instance([]), NOW).heartbeats()
+        found = TaskView(Instance([])).heartbeats()
     assert found == {"triggerer": None, "dag_processor": NOW - timedelta(seconds=2)}
     with pytest.raises(OSError, match="does not answer"):
-        TaskView(Instance([]), NOW).heartbeats()
+        TaskView(Instance([])).heartbeats()
 
 
-def test_a_dag_file_with_a_mistake_is_named_and_the_others_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+FILES = {
+    "good.py": """
+from airflow.sdk import CronTriggerTimetable, dag, task
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from plumbline.airflow.defaults import about_provider, defaults
+
+@dag(schedule=CronTriggerTimetable("23 * * * *", timezone="UTC"), **defaults("doc", housekeeping=True))
+def good():
+    @task
+    def ours(x): ...
+
+    @task
+    @about_provider
+    def theirs(x): ...
+
+    ours.expand(x=[1]) >> theirs.expand(x=[1]) >> EmptyOperator(task_id="end")
+    TriggerDagRunOperator.partial(task_id="ask", trigger_dag_id="asked").expand(conf=[{}])
+
+@dag(schedule=None, **defaults("doc", asked=True))
+def asked(): ...
+
+good()
+asked()
+""",
+    "bad.py": "from airflow.sdk import dag\nraise ValueError('boom')\n",
+}
+
+
+def test_dag_files_say_themselves_what_must_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "airflow-db-not-allowed:///")
-    (tmp_path / "good.py").write_text("from airflow.sdk import dag\n@dag(schedule=None)\ndef good(): ...\ngood()\n")
-    (tmp_path / "bad.py").write_text("from airflow.sdk import dag\nraise ValueError('boom')\n")
-    ((file, why),) = unreadable_files(tmp_path).items()
-    assert "bad.py" in file and "boom" in why
+    monkeypatch.setenv("PLUMBLINE_TEAM_SERVER", "true")
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    read = read_dag_files(tmp_path)
+    ((file, why),) = read.unreadable.items()
+    assert file == "bad.py" and "boom" in why and read.files == {"good.py", "bad.py"}
+    good, asked = read.dags["good"], read.dags["asked"]
+    assert (good.file, good.tasks, good.scheduled, good.by_itself, good.repeats) == ("good.py", ("ask", "ours"), True, True, True)
+    assert len(good.slots) == 3 and {(s.minute, s.second) for s in good.slots} == {(23, 0)} and good.slots[0] > good.slots[1]
+    assert good.starts == ("asked",) and not asked.scheduled and asked.slots == ()
+    assert read.watched == [asked, good]

@@ -15,7 +15,8 @@ from tests.unit.workflows.test_own_failures import DAG, NOW, Airflow
 
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, load
-from plumbline.workflows.check_installation import SCHEDULE_WATCHED, find_failures
+from plumbline.workflows.check_dags import SCHEDULE_WATCHED
+from plumbline.workflows.check_installation import find_failures
 from plumbline.workflows.import_results import import_benchmark_file
 from plumbline.workflows.review import missing_data_findings
 

@@ -14,11 +14,25 @@ from tests.fakes.trials import CONFIG
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, load
 from plumbline.workflows import check_installation
-from plumbline.workflows.check_installation import CHECKED, SCHEDULE_WATCHED, WITHOUT_DECLARATIONS, find_failures, slots_before
+from plumbline.workflows.airflow_view import DagFiles, DeclaredDag, DeployedDag
+from plumbline.workflows.check_installation import CHECKED, WITHOUT_DECLARATIONS, find_failures, slots_before
 
 NOW = datetime(2026, 12, 1, 23, 30, tzinfo=timezone.utc)
 DAG = "benchmark_local_1core"
 SCHEDULED = f"scheduled__{NOW - timedelta(hours=2):%Y-%m-%dT%H:%M:%S}+00:00"
+
+
+SLOT = NOW.replace(hour=4, minute=17)
+STEPS = tuple(f"{lane}.{step}" for lane in ("training", "inference") for step in ("plan", "collect", "validate", "record"))
+DAGS = (
+    DeclaredDag(DAG, "dags/benchmark.py", tasks=(*STEPS, "publish"), scheduled=True),
+    DeclaredDag("upkeep", "dags/upkeep.py", tasks=("sweep", "tell"), scheduled=True, by_itself=True, repeats=True, slots=(SLOT,)),
+    DeclaredDag("upkeep_daily", "dags/upkeep.py", tasks=("verify",), scheduled=True, by_itself=True, repeats=True, slots=(SLOT,)),
+    DeclaredDag("a_new_one", "dags/new.py", tasks=("step",), scheduled=True, by_itself=True, repeats=True, slots=(SLOT,)),
+    DeclaredDag("drift_review", "dags/review.py", tasks=("compare",), scheduled=True, by_itself=True, starts=("decision",)),
+    DeclaredDag("decision", "dags/decision.py", tasks=("answer",), by_itself=True),
+    DeclaredDag("by_hand", "dags/by_hand.py", tasks=("act",), by_itself=True),
+)
 
 
 @dataclass
@@ -28,25 +42,35 @@ class Airflow:
     red: dict[str, dict[str, dict[str, str | None]]] = field(default_factory=dict)
     newest: dict[str, dict[str, str | None]] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)
-    is_paused: dict[str, bool | None] = field(default_factory=dict)
+    is_paused: dict[str, bool] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
+    """DAGs that Airflow does not have."""
+    due: dict[str, datetime] = field(default_factory=dict)
+    busy: tuple[str, ...] = ()
+    declares: tuple[DeclaredDag, ...] = DAGS
+    files: frozenset[str] = frozenset(dag.file for dag in DAGS)
     runs: bool = True
     beats: dict[str, datetime | None] = field(default_factory=lambda: {"triggerer": NOW, "dag_processor": NOW})
 
-    def paused(self, dag_id: str) -> bool | None:
-        return self.is_paused.get(dag_id, False)
+    def dag_files(self) -> DagFiles:
+        there = {d.dag_id: d for d in self.declares if d.file in self.files and d.file not in self.unreadable}
+        return DagFiles(there, self.unreadable, self.files | set(self.unreadable))
+
+    def dag(self, dag_id: str) -> DeployedDag | None:
+        return None if dag_id in self.without else DeployedDag(self.is_paused.get(dag_id, False), self.due.get(dag_id))
+
+    def active(self, dag_id: str) -> bool:
+        return dag_id in self.busy
 
     def task_states(self, dag_id: str, task_ids: Sequence[str]) -> Mapping[str, Mapping[str, str | None]]:
         runs = self.red.get(dag_id, {})
         return {run: {t: s for t, s in states.items() if t.rstrip("_0123456789") in task_ids} for run, states in runs.items()}
 
-    def newest_states(self, dag_id: str, task_ids: Sequence[str]) -> tuple[str, Mapping[str, str | None]] | None:
-        return (SCHEDULED, self.newest[dag_id]) if dag_id in self.newest else None
+    def newest_states(self, dag: DeclaredDag) -> tuple[str, Mapping[str, str | None]] | None:
+        return (SCHEDULED, self.newest[dag.dag_id]) if dag.dag_id in self.newest else None
 
     def started(self, dag_id: str, slot: datetime) -> bool:
         return self.runs
-
-    def unreadable_files(self) -> Mapping[str, str]:
-        return self.unreadable
 
     def heartbeats(self) -> Mapping[str, datetime | None]:
         return self.beats
@@ -64,7 +88,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive
     monkeypatch.delenv("PLUMBLINE_ARCHIVE_URL", raising=False)
     monkeypatch.setattr("plumbline.archive.engine.utc_now", lambda: NOW - timedelta(days=40))
     with open_archive() as opened:
-        opened.add_audit(who="plumbline", what=SCHEDULE_WATCHED, subject=DAG, why="a test")
+        find_failures(opened, None, Airflow(), NOW)  # the first check, 40 days ago
         yield opened
 
 
@@ -77,6 +101,21 @@ BROKEN = {
     "a benchmark that is paused past its slot": ({"is_paused": {DAG: True}, "runs": False}, f"benchmark_missed {DAG}", "dags unpause"),
     "a slot that the scheduler missed": ({"runs": False}, f"benchmark_missed {DAG}", "plumbline trigger local-1core"),
     "a paused nightly check": ({"is_paused": {"upkeep_daily": True}}, "dag_paused upkeep_daily", "dags unpause upkeep_daily"),
+    "a paused watch of a new file": ({"is_paused": {"a_new_one": True}}, "dag_paused a_new_one", "dags unpause a_new_one"),
+    "a red task of a new file": ({"newest": {"a_new_one": {"step": "failed"}}}, "task_failed a_new_one", "'Triage' in dags/new.py"),
+    "a red answer of a DAG that another one starts": (
+        {"red": {"decision": {"f_2026-11": {"answer": "failed"}}}},
+        "task_failed decision f_2026-11",
+        "'Triage' in dags/decision.py",
+    ),
+    "a DAG that Airflow does not have": ({"without": ("a_new_one",)}, "dag_missing a_new_one", "dag-processor"),
+    "a DAG file that is gone": (
+        {"files": frozenset(d.file for d in DAGS) - {"dags/new.py"}},
+        "dag_missing dags/new.py",
+        "Bring the file back",
+    ),
+    "a DAG that its file declares no more": ({"declares": DAGS[:1] + DAGS[2:]}, "dag_missing upkeep", "Bring the file back"),
+    "a DAG that does not start": ({"due": {"upkeep_daily": SLOT}}, "dag_late upkeep_daily", "dags trigger upkeep_daily"),
     "a triggerer that is away": (
         {"beats": {"triggerer": NOW - timedelta(minutes=6), "dag_processor": NOW}},
         "component_away triggerer",
@@ -132,7 +171,35 @@ def test_a_new_installation_is_not_blamed_for_slots_before_it_began(
             assert find_failures(new, declared, Airflow(runs=False), NOW)[0] == []
 
 
-def test_without_declarations_only_what_needs_none_is_checked(archive: Archive) -> None:
-    airflow = Airflow(is_paused={"upkeep_daily": True}, unreadable={"dags/benchmarks.py": "bad declaration"})
+def test_without_declarations_only_the_slots_of_benchmarks_are_not_checked(archive: Archive) -> None:
+    airflow = Airflow(runs=False, is_paused={"upkeep_daily": True}, unreadable={"dags/benchmark.py": "bad declaration"})
     found, codes = find_failures(archive, None, airflow, NOW)
-    assert [f.code for f in found] == ["dag_unreadable"] and set(codes) == set(WITHOUT_DECLARATIONS) < set(CHECKED)
+    assert [f.code for f in found] == ["dag_unreadable", "dag_paused"] and set(codes) == set(WITHOUT_DECLARATIONS) < set(CHECKED)
+
+
+NOTHING_WRONG = {
+    "started by people, who see its end": {"red": {"by_hand": {"manual__1": {"act": "failed"}}}},
+    "paused from the start, for a person to unpause": {"is_paused": {DAG: True}},
+    "still running past its next slot": {"due": {"upkeep_daily": SLOT}, "busy": ("upkeep_daily",)},
+    "due within the hour": {"due": {"upkeep_daily": NOW - timedelta(minutes=59)}},
+    "deployed after its slot": {"due": {"upkeep_daily": SLOT + timedelta(days=1)}},
+}
+
+
+@pytest.mark.parametrize("case", NOTHING_WRONG.values(), ids=NOTHING_WRONG)
+def test_nothing_is_wrong_with_a_dag_that_is(archive: Archive, declared: Declarations, case: dict[str, object]) -> None:
+    assert find_failures(archive, declared, Airflow(**case), NOW)[0] == []  # type: ignore[arg-type]
+
+
+def test_a_dag_that_was_deployed_just_now_is_not_missing_yet(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plumbline.archive.engine.utc_now", lambda: NOW)
+    airflow = Airflow(declares=(*DAGS, DeclaredDag("just_now", "dags/just_now.py")), without=("just_now",))
+    airflow.files |= {"dags/just_now.py"}
+    for late, codes in ((0, []), (59, []), (61, ["dag_missing"])):
+        now = NOW + timedelta(minutes=late)
+        airflow.beats = dict.fromkeys(airflow.beats, now)
+        assert [f.code for f in find_failures(archive, None, airflow, now)[0]] == codes
+
+
+def test_a_benchmark_goes_with_its_declaration(archive: Archive) -> None:
+    assert find_failures(archive, None, Airflow(declares=DAGS[1:]), NOW)[0] == []

@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from plumbline import workflows
 from plumbline.airflow.availability import LIMIT, AvailabilityOperator
+from plumbline.airflow.defaults import about_provider
 from plumbline.airflow.health import TaskView
 from plumbline.airflow.schedules import CHANGES, provider_changed
 from plumbline.declarations import load_in_force
@@ -59,6 +60,7 @@ def prices(provider: str) -> Row:
 
 # No retry: the check itself waits for a cluster that does not answer.
 @task(map_index_template=_NAME, retries=0)
+@about_provider
 def look(provider: str) -> Row:
     """Check the provider's hardware and software. Fails if it cannot be read; the other providers continue."""
     checked = workflows.check_provider.check_environment(provider)
@@ -69,6 +71,7 @@ def look(provider: str) -> Row:
 
 
 @task(map_index_template=_NAME, retries=0)
+@about_provider
 def probe(provider: str) -> Row:
     """Measure the provider's arithmetic and memory, if that is declared and due and nothing else runs there.
 
@@ -156,7 +159,7 @@ def silence() -> list[str]:
 def own_failures(*, ti: Any = None) -> list[str]:
     """Report failures of this installation; ids of findings that opened, changed or resolved."""
     now = datetime.now(timezone.utc)
-    return workflows.check_installation.check_installation(TaskView(ti, now), now)
+    return workflows.check_installation.check_installation(TaskView(ti), now)
 
 
 @task(trigger_rule=TriggerRule.ALL_DONE)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import httpx
 from sqlalchemy import Connection, text
@@ -13,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from plumbline.declarations import Declarations
 from plumbline.embedded.connections import variable
+from plumbline.embedded.doctor.dag_files import declared_dags
 from plumbline.embedded.doctor.databases import AirflowPlace, read_only
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, skipped, unknown
 from plumbline.workflows.plan import pool_slots
@@ -20,7 +22,6 @@ from plumbline.workflows.plan import pool_slots
 _JOBS = {"scheduler": "SchedulerJob", "dag_processor": "DagProcessorJob", "triggerer": "TriggererJob"}
 _AWAY_AFTER = timedelta(minutes=2)
 _TIMEOUT_S = 10.0
-_HOUSEKEEPING = ("upkeep", "upkeep_daily", "provider_watch", "availability_watch", "drift_review")
 SLACK = "plumbline_slack"
 _DATABASE_FIRST = "repair what the line about Airflow's database names"
 
@@ -115,8 +116,8 @@ def components(place: AirflowPlace, known: Metadata | None, now: datetime) -> It
             yield ok(service, f"last heartbeat {max((now - beat).total_seconds(), 0):.0f} s ago")
 
 
-def dags(place: AirflowPlace, known: Metadata | None, declared: Declarations | None) -> Iterator[DoctorCheck]:
-    """Files that cannot be parsed, benchmarks that are not there, and what is paused."""
+def dags(place: AirflowPlace, known: Metadata | None, declared: Declarations | None, files: Path) -> Iterator[DoctorCheck]:
+    """DAG files that cannot be parsed, DAGs of files and benchmarks that are not there, and what is paused. `files`: the folder of the DAG files."""
     if known is None:
         yield _without_database(place, "DAGs")
         return
@@ -127,15 +128,19 @@ def dags(place: AirflowPlace, known: Metadata | None, declared: Declarations | N
     if not known.dags and place.kind == "embedded":
         yield skipped("DAGs", "not applicable: no DAG was read here yet; the first start reads them")
         return
-    for dag_id in sorted(dag_id for dag_id in (*wanted, *_HOUSEKEEPING) if dag_id not in known.dags and not known.import_errors):
+    of_files = declared_dags(files)
+    if not of_files:
+        yield unknown("DAG files", f"{files} has none, so what must run is not known", "run the doctor where the DAG files are")
+    for dag_id in sorted(dag_id for dag_id in {*wanted, *of_files} if dag_id not in known.dags and not known.import_errors):
         yield failed("DAGs", f"{dag_id} is not in Airflow", place.start("dag-processor") + "; it reads the files every two minutes")
-    paused = [dag_id for dag_id in (*(d for d, monthly in wanted.items() if monthly), *_HOUSEKEEPING) if known.dags.get(dag_id)]
+    needed = {*(d for d, monthly in wanted.items() if monthly), *(d for d, by_itself in of_files.items() if by_itself)}
+    paused = [dag_id for dag_id in needed if known.dags.get(dag_id)]
     if place.kind == "embedded":
         yield ok("paused DAGs", f"{len(paused)}: on one machine nothing starts by itself" if paused else "none")
         return
     for dag_id in sorted(paused):
         benchmark = " (or set `enabled: false` in its declaration)" if dag_id in wanted else ""
-        yield failed("paused DAGs", f"{dag_id} is paused and never runs by itself", f"`plumbline airflow dags unpause {dag_id}`{benchmark}")
+        yield failed("paused DAGs", f"{dag_id} is paused: its runs do not start", f"`plumbline airflow dags unpause {dag_id}`{benchmark}")
     if not paused:
         yield ok("paused DAGs", "none that is needed")
 

@@ -31,7 +31,7 @@ def examine() -> Iterator[DoctorCheck]:
     yield machine.result_store(here.results_url)
     known = airflow.metadata(place)
     yield from airflow.components(place, known, datetime.now(timezone.utc))
-    yield from airflow.dags(place, known, declared)
+    yield from airflow.dags(place, known, declared, REPOSITORY / "dags")
     yield from airflow.pools(place, known, declared)
     yield from airflow.connections(place, known, declared)
     yield from machine.pods(declared)

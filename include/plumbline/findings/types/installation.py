@@ -31,7 +31,9 @@ class Installation(FindingType):
 
 INSTALLATION = "plumbline"
 """Takes the place of the provider's name."""
-FailureCode = Literal["task_failed", "dag_unreadable", "benchmark_missed", "dag_paused", "component_away", "finding_unreadable"]
+FailureCode = Literal[
+    "task_failed", "dag_unreadable", "dag_missing", "dag_paused", "dag_late", "benchmark_missed", "component_away", "finding_unreadable"
+]
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from plumbline.archive import open_archive
 from plumbline.cli.app import app
 from plumbline.declarations import load
 from plumbline.embedded.doctor import machine
+from plumbline.embedded.doctor.dag_files import declared_dags
 from plumbline.embedded.doctor.databases import airflow_head
 from plumbline.embedded.doctor.examination import examine
 from plumbline.launch.doctor_check import DoctorCheck
@@ -41,16 +42,7 @@ Base.metadata.create_all(engine)
 with engine.begin() as connection:
     connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
 """
-DAGS = (
-    "benchmark_cluster_a",
-    "benchmark_local_1core",
-    "benchmark_local_2core",
-    "upkeep",
-    "upkeep_daily",
-    "provider_watch",
-    "availability_watch",
-    "drift_review",
-)
+DAGS = ("benchmark_cluster_a", "benchmark_local_1core", "benchmark_local_2core", *declared_dags(CONFIG.parents[1] / "dags"))
 
 
 @dataclass
@@ -186,6 +178,12 @@ BROKEN: dict[str, tuple[Callable[[Server], None], str, str]] = {
         "corrects",
     ),
     "upkeep is paused": (lambda s: s.sql("UPDATE dag SET is_paused = true WHERE dag_id = 'upkeep'"), "paused DAGs", "dags unpause upkeep"),
+    "a watch is paused": (
+        lambda s: s.sql("UPDATE dag SET is_paused = true WHERE dag_id = 'availability_watch'"),
+        "paused DAGs",
+        "dags unpause availability_watch",
+    ),
+    "the DAG of a file is not there": (lambda s: s.sql("DELETE FROM dag WHERE dag_id = 'drift_review'"), "DAGs", "dag-processor"),
     "a benchmark is not there": (
         lambda s: s.sql("UPDATE dag SET is_stale = true WHERE dag_id = 'benchmark_cluster_a'"),
         "DAGs",
@@ -201,7 +199,9 @@ BROKEN: dict[str, tuple[Callable[[Server], None], str, str]] = {
 }
 
 
-@pytest.mark.fault("fifteen parts of a team server, one at a time", ends="one line of `plumbline doctor` with its remedy", keeps="all else")
+@pytest.mark.fault(
+    "seventeen parts of a team server, one at a time", ends="one line of `plumbline doctor` with its remedy", keeps="all else"
+)
 @pytest.mark.parametrize("case", BROKEN.values(), ids=BROKEN)
 def test_one_broken_thing_is_one_line_with_its_remedy(
     server: Server, monkeypatch: pytest.MonkeyPatch, case: tuple[Callable[[Server], None], str, str]
