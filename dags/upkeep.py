@@ -3,7 +3,7 @@
 What     upkeep: delete our pods, Jobs and Services that outlived every deadline of their launch, on each cluster; only labelled and expired
          ones. Report series that stopped reporting, and failures of this installation: failed tasks, paused DAGs, components that are down
          or unreadable files (docs/operate.md, "Findings about the installation"). Send due alerts: reminders, alerts from quiet hours,
-         retries to Slack. Start the benchmarks of pending changes (provider_watch).
+         retries to Slack. Start the benchmarks of pending changes (provider_watch), and the review of each campaign that has none.
          upkeep_daily: check the archive and a share of the raw evidence; delete expired raw evidence that nothing cites, only from a sound
          archive; export finished campaigns; delete expired logs, pages, reports, quarantined copies and repeated snapshots
          (include/config/upkeep.yaml); report failures of this installation once more, those of upkeep itself among them.
@@ -19,13 +19,28 @@ from airflow.sdk import dag
 
 from plumbline.airflow.defaults import defaults
 from plumbline.airflow.schedules import hourly, nightly
-from plumbline.airflow.tasks.upkeep import clusters, expire, export, held, own_failures, rerun, silence, sweep, tell, tidy, verify
+from plumbline.airflow.tasks.upkeep import (
+    clusters,
+    expire,
+    export,
+    held,
+    own_failures,
+    rerun,
+    review,
+    silence,
+    sweep,
+    tell,
+    tidy,
+    unreviewed,
+    verify,
+)
 
 
 @dag(schedule=hourly(), **defaults(__doc__, "upkeep", housekeeping=True))
 def upkeep():
     sweep.expand(provider=clusters())
     rerun.expand(provider=held())
+    review(unreviewed())
     [silence(), own_failures()] >> tell()
 
 

@@ -37,9 +37,9 @@ HOUSEKEEPING = "housekeeping"
 """The tag of a DAG whose next run repeats the whole work: a failure is over with it."""
 
 
-def about_provider(work: Callable[..., T]) -> Callable[..., T]:
-    """Mark a task's function: its failure is data about the provider, and no failure of this installation."""
-    work.about_provider = True  # type: ignore[attr-defined]
+def found_elsewhere(work: Callable[..., T]) -> Callable[..., T]:
+    """Mark a task's function: its failure is found by what it leaves, as data about the provider or as a campaign without a review."""
+    work.found_elsewhere = True  # type: ignore[attr-defined]
     return work
 
 

@@ -80,7 +80,7 @@ def _given(task: Any, name: str) -> Any:
 def _is_ours(task: Any) -> bool:
     """Whether a failure of the task is one of this installation. One that does nothing only follows the others."""
     work = _given(task, "python_callable") or getattr(task, "operator_class", task)
-    return task.task_type != "EmptyOperator" and not getattr(work, "about_provider", False)
+    return task.task_type != "EmptyOperator" and not getattr(work, "found_elsewhere", False)
 
 
 _SLOTS, _SPANS = 3, (timedelta(days=3), timedelta(days=70))

@@ -46,8 +46,8 @@ class LaunchOperator(_Base):  # type: ignore[misc]  # airflow's types are not fo
     Each method may run in another process: the stores hold the state.
     """
 
-    about_provider = True
-    """See `airflow.defaults.about_provider`."""
+    found_elsewhere = True
+    """See `airflow.defaults.found_elsewhere`."""
     provider: Provider
     spec: Mapping[str, str]
     _attempt: Any = None

@@ -154,6 +154,7 @@ class Archive:
     series = reads(trial_rows.series)
     campaigns = reads(trial_rows.campaigns)
     moved = reads(trial_rows.campaign_changes)
+    newest_records = reads(trial_rows.newest_records)
     is_empty = reads(trial_rows.is_empty)
     newest_campaign = reads(trial_rows.newest_campaign)
     result_campaigns = reads(trial_rows.result_campaigns)

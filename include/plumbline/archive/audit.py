@@ -55,6 +55,8 @@ def entries(session: Session, subject: str | tuple[str, ...] | None = None) -> l
 
 
 SERIES_REVIEWED = "series_reviewed"
+CAMPAIGN_REVIEWED = "campaign_reviewed"
+"""Its subject is a campaign and a provider; its detail names both, and `recorded_at`: the newest record that the review has seen."""
 DELIVERY_JUDGED = "delivery_judged"
 """Its subject is the campaign, its reason the verdict in words; its detail names `provider` and `verdict`."""
 

@@ -301,6 +301,13 @@ def outcome_status(row: Any) -> Status:
     return "invalid" if row.quality_action == "reject" and row.status in _MEASURED else cast(Status, row.status)
 
 
+def newest_records(session: Session, campaign_id: str | None = None) -> dict[tuple[str, str], datetime]:
+    """(Campaign, provider) → when its newest attempt of a DAG run was recorded; of one campaign, if named."""
+    query = select(Trial.campaign_id, Series.provider, func.max(Trial.recorded_at)).join(Series, Series.series_key == Trial.series_key)
+    query = where_equal(query.where(Trial.dag_id.is_not(None), Series.source != "imported"), (Trial.campaign_id, campaign_id))
+    return {(campaign, provider): at for campaign, provider, at in session.execute(query.group_by(Trial.campaign_id, Series.provider))}
+
+
 @dataclass(frozen=True)
 class CampaignChange:
     """`recorded_at`: the last attempt of the campaign; `changed_at`: that, or what was concluded, corrected, quarantined or expired since."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         finding_action,
         findings,
         import_results,
+        missing_reviews,
         operations_log,
         pending_changes,
         plan,

@@ -17,9 +17,10 @@ from plumbline.metrics.formatting import shorten
 from plumbline.workflows.airflow_view import AirflowView
 from plumbline.workflows.check_dags import CODES, START_GRACE, dag_failures, watched_since
 from plumbline.workflows.findings import apply
+from plumbline.workflows.missing_reviews import review_failures
 
 WITHOUT_DECLARATIONS: tuple[FailureCode, ...] = (*CODES, "component_away")
-CHECKED: tuple[FailureCode, ...] = (*WITHOUT_DECLARATIONS, "benchmark_missed")
+CHECKED: tuple[FailureCode, ...] = (*WITHOUT_DECLARATIONS, "benchmark_missed", "review_missing")
 AWAY_AFTER = timedelta(minutes=5)
 """How old a heartbeat may be: a restart takes less than a minute."""
 
@@ -32,7 +33,8 @@ def find_failures(
     failures = [*dag_failures(archive, airflow.dag_files(), airflow, now, benchmarks), *_silent_components(airflow, now)]
     if declared is None:
         return failures, WITHOUT_DECLARATIONS
-    return [*failures, *_missed_runs(archive, declared, airflow, now)], CHECKED
+    failures += _missed_runs(archive, declared, airflow, now)
+    return [*failures, *review_failures(archive, declared, airflow, now)], CHECKED
 
 
 def slots_before(declared: Declarations, provider: Provider, now: datetime) -> list[datetime]:

@@ -13,6 +13,7 @@ from plumbline.launch.registry import launcher_for
 from plumbline.metrics.formatting import unknown_name
 
 DECISION_DAG = "baseline_decision"
+REVIEW_DAG = "drift_review"
 ACTION_DAG = "finding_action"
 RERUN_DAG = "rerun"
 Action = Literal["acknowledge", "accept", "reject", "resolve", "snooze", "rerun", "reopen", "claimed", "credited", "refused"]

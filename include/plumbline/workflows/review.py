@@ -31,6 +31,7 @@ from plumbline.words.drift import format_effect, format_repeats_needed
 from plumbline.workflows.baseline_decision import undecided_findings
 from plumbline.workflows.causes import review_causes, unsettled_witnesses
 from plumbline.workflows.findings import apply
+from plumbline.workflows.missing_reviews import note_review
 
 _MONTHS = 24
 """Campaigns of a series of which the newest month is taken."""
@@ -132,6 +133,8 @@ def review_campaign(campaign_id: str, provider: str | None = None) -> list[Revie
     """
     declared = load_in_force()
     with open_archive() as archive:
+        # Before anything is compared: what is recorded meanwhile needs a review of its own.
+        records = {pair: at for pair, at in archive.newest_records(campaign_id).items() if provider in (None, pair[1])}
         silent = missing_data_findings(archive, declared, campaign_id, provider)
         store_missing_data(archive, silent, campaign_id)
         try:
@@ -144,7 +147,9 @@ def review_campaign(campaign_id: str, provider: str | None = None) -> list[Revie
             one for name, series in series_by_provider(workloads).items() for one in _provider(archive, declared, campaign_id, name, series)
         ]
         _review_unusable(archive, campaign_id, reviewed)
-        return _with_causes(archive, declared, campaign_id, reviewed)
+        explained = _with_causes(archive, declared, campaign_id, reviewed)
+        note_review(archive, REVIEWER, records)
+        return explained
 
 
 def _review_unusable(archive: Archive, campaign_id: str, reviewed: Sequence[ReviewResult]) -> None:

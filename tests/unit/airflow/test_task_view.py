@@ -84,7 +84,7 @@ FILES = {
 from airflow.sdk import CronTriggerTimetable, dag, task
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from plumbline.airflow.defaults import about_provider, defaults
+from plumbline.airflow.defaults import found_elsewhere, defaults
 
 @dag(schedule=CronTriggerTimetable("23 * * * *", timezone="UTC"), **defaults("doc", housekeeping=True))
 def good():
@@ -92,7 +92,7 @@ def good():
     def ours(x): ...
 
     @task
-    @about_provider
+    @found_elsewhere
     def theirs(x): ...
 
     ours.expand(x=[1]) >> theirs.expand(x=[1]) >> EmptyOperator(task_id="end")

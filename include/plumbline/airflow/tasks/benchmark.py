@@ -13,7 +13,7 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowSkipException
 
 from plumbline import workflows
-from plumbline.airflow.defaults import LANE_LIMIT, PLAN_WEIGHT, about_provider, launch_settings
+from plumbline.airflow.defaults import LANE_LIMIT, PLAN_WEIGHT, found_elsewhere, launch_settings
 from plumbline.airflow.retries import request_of
 from plumbline.airflow.schedules import RESULTS, provider_changed
 from plumbline.declarations import Provider, load_in_force
@@ -58,7 +58,7 @@ def trial(provider: Provider, lane: TrialGroup, spec: Any) -> Any:
 
 
 @task(map_index_template="{{ task.op_kwargs['spec']['title'] }}")
-@about_provider
+@found_elsewhere
 def run(spec: Row, *, ti: Any = None) -> Row:
     """Run and collect one trial. A failure raises after everything is stored."""
     with workflows.run.stopped_by_sigterm():

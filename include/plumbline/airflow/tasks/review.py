@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.utils.types import DagRunType
 
 from plumbline import workflows
+from plumbline.airflow.defaults import found_elsewhere
 from plumbline.airflow.schedules import RESULTS
 from plumbline.declarations import load_in_force
 from plumbline.results.finding import Finding
@@ -33,6 +34,7 @@ def changed(*, triggering_asset_events: Any = None, params: Any = None) -> list[
 
 
 @task(map_index_template="{{ task.op_kwargs['what']['campaign_id'] }} {{ task.op_kwargs['what']['provider'] or 'all providers' }}")
+@found_elsewhere
 def compare(what: Row) -> list[Row]:
     """Compare every series with its baseline and store the findings."""
     return [workflows.review.review_summary(one) for one in workflows.review.review_campaign(what["campaign_id"], what["provider"])]

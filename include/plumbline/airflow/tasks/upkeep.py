@@ -8,15 +8,17 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import TriggerRule, task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from plumbline import workflows
 from plumbline.airflow.availability import LIMIT, AvailabilityOperator
-from plumbline.airflow.defaults import about_provider
+from plumbline.airflow.defaults import found_elsewhere
 from plumbline.airflow.health import TaskView
 from plumbline.airflow.schedules import CHANGES, provider_changed
 from plumbline.declarations import load_in_force
+from plumbline.workflows.plan import REVIEW_DAG
 
 Row = dict[str, Any]
 _NAME = "{{ task.op_kwargs['provider'] }}"
@@ -60,7 +62,7 @@ def prices(provider: str) -> Row:
 
 # No retry: the check itself waits for a cluster that does not answer.
 @task(map_index_template=_NAME, retries=0)
-@about_provider
+@found_elsewhere
 def look(provider: str) -> Row:
     """Check the provider's hardware and software. Fails if it cannot be read; the other providers continue."""
     checked = workflows.check_provider.check_environment(provider)
@@ -71,7 +73,7 @@ def look(provider: str) -> Row:
 
 
 @task(map_index_template=_NAME, retries=0)
-@about_provider
+@found_elsewhere
 def probe(provider: str) -> Row:
     """Measure the provider's arithmetic and memory, if that is declared and due and nothing else runs there.
 
@@ -153,6 +155,25 @@ def sweep(provider: str) -> list[str]:
 def silence() -> list[str]:
     """Report series without results in this month's campaign."""
     return workflows.review.check_missing_data()
+
+
+@task
+def unreviewed(*, ti: Any = None) -> list[Row]:
+    """List the reviews to start of campaigns that were recorded and never reviewed. Skipped without any."""
+    from plumbline.archive import open_archive
+
+    with open_archive() as archive:
+        wanted = workflows.missing_reviews.reviews_to_start(archive, load_in_force(), TaskView(ti), datetime.now(timezone.utc))
+    if not wanted:
+        raise AirflowSkipException("no recorded campaign waits for a review that upkeep may start now")
+    for row in wanted:
+        _log.warning("%(campaign)s on %(provider)s was recorded and not reviewed: its review is started", row["conf"])
+    return wanted
+
+
+def review(wanted: Any) -> Any:
+    """Start the reviews, without waiting."""
+    return TriggerDagRunOperator.partial(task_id="review", trigger_dag_id=REVIEW_DAG, skip_when_already_exists=True).expand_kwargs(wanted)
 
 
 @task

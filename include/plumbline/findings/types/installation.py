@@ -32,7 +32,15 @@ class Installation(FindingType):
 INSTALLATION = "plumbline"
 """Takes the place of the provider's name."""
 FailureCode = Literal[
-    "task_failed", "dag_unreadable", "dag_missing", "dag_paused", "dag_late", "benchmark_missed", "component_away", "finding_unreadable"
+    "task_failed",
+    "dag_unreadable",
+    "dag_missing",
+    "dag_paused",
+    "dag_late",
+    "benchmark_missed",
+    "review_missing",
+    "component_away",
+    "finding_unreadable",
 ]
 
 
