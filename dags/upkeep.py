@@ -3,7 +3,8 @@
 What     upkeep: delete our pods, Jobs and Services that outlived every deadline of their launch, on each cluster; only labelled and expired
          ones. Report series that stopped reporting, and failures of this installation: failed tasks, paused DAGs, components that are down
          or unreadable files (docs/operate.md, "Findings about the installation"). Send due alerts: reminders, alerts from quiet hours,
-         retries to Slack. Start the benchmarks of pending changes (provider_watch), and the review of each campaign that has none.
+         retries to Slack. Start the benchmarks of pending changes (provider_watch), and the review of each campaign that has none. Ask the
+         triggerer for its connections.
          upkeep_daily: check the archive and a share of the raw evidence; delete expired raw evidence that nothing cites, only from a sound
          archive; export finished campaigns; delete expired logs, pages, reports, quarantined copies and repeated snapshots
          (include/config/upkeep.yaml); report failures of this installation once more, those of upkeep itself among them.
@@ -21,6 +22,7 @@ from plumbline.airflow.defaults import defaults
 from plumbline.airflow.schedules import hourly, nightly
 from plumbline.airflow.tasks.upkeep import (
     clusters,
+    connections,
     expire,
     export,
     held,
@@ -41,6 +43,7 @@ def upkeep():
     sweep.expand(provider=clusters())
     rerun.expand(provider=held())
     review(unreviewed())
+    connections()
     [silence(), own_failures()] >> tell()
 
 

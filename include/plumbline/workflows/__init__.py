@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         baseline_decision,
         budget,
         check_availability,
+        check_connections,
         check_installation,
         check_provider,
         claim,

@@ -14,6 +14,8 @@ from plumbline.metrics.formatting import unknown_name
 
 DECISION_DAG = "baseline_decision"
 REVIEW_DAG = "drift_review"
+CONNECTIONS_TASK = ("upkeep", "connections")
+"""The DAG and the task that asks the triggerer for its connections."""
 ACTION_DAG = "finding_action"
 RERUN_DAG = "rerun"
 Action = Literal["acknowledge", "accept", "reject", "resolve", "snooze", "rerun", "reopen", "claimed", "credited", "refused"]

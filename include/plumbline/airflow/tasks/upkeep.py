@@ -17,8 +17,9 @@ from plumbline.airflow.availability import LIMIT, AvailabilityOperator
 from plumbline.airflow.defaults import found_elsewhere
 from plumbline.airflow.health import TaskView
 from plumbline.airflow.schedules import CHANGES, provider_changed
+from plumbline.airflow.triggerer_connections import ConnectionsOperator
 from plumbline.declarations import load_in_force
-from plumbline.workflows.plan import REVIEW_DAG
+from plumbline.workflows.plan import CONNECTIONS_TASK, REVIEW_DAG
 
 Row = dict[str, Any]
 _NAME = "{{ task.op_kwargs['provider'] }}"
@@ -155,6 +156,11 @@ def sweep(provider: str) -> list[str]:
 def silence() -> list[str]:
     """Report series without results in this month's campaign."""
     return workflows.review.check_missing_data()
+
+
+def connections() -> ConnectionsOperator:
+    """Ask the triggerer which connections it can read, and report those that it lacks."""
+    return ConnectionsOperator(task_id=CONNECTIONS_TASK[1])
 
 
 @task

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import httpx
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from plumbline.declarations import Declarations
+from plumbline.declarations.connections import needed_by_triggerer
 from plumbline.embedded.connections import variable
 from plumbline.embedded.doctor.dag_files import declared_dags
 from plumbline.embedded.doctor.databases import AirflowPlace, read_only
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, skipped, unknown
-from plumbline.workflows.plan import pool_slots
+from plumbline.workflows.plan import CONNECTIONS_TASK, pool_slots
 
 _JOBS = {"scheduler": "SchedulerJob", "dag_processor": "DagProcessorJob", "triggerer": "TriggererJob"}
 _AWAY_AFTER = timedelta(minutes=2)
@@ -35,6 +38,8 @@ class Metadata:
     pools: dict[str, int] = field(default_factory=dict)
     connections: frozenset[str] = frozenset()
     beats: dict[str, datetime] = field(default_factory=dict)
+    answer: tuple[datetime, Mapping[str, Any]] | None = None
+    """The triggerer's last answer about its connections, and when it gave it."""
 
 
 def metadata(place: AirflowPlace) -> Metadata | None:
@@ -63,12 +68,15 @@ def _read(connection: Connection) -> Metadata:
     beats = {
         jobs[str(job)]: _time(at) for job, at in rows("SELECT job_type, MAX(latest_heartbeat) FROM job GROUP BY job_type") if job in jobs
     }
+    task = "SELECT timestamp, value FROM xcom WHERE dag_id = '{}' AND task_id = '{}' AND key = 'return_value'".format(*CONNECTIONS_TASK)
+    answers = [(_time(at), json.loads(row) if isinstance(row, str) else row) for at, row in rows(f"{task} ORDER BY timestamp DESC LIMIT 1")]
     return Metadata(
         dags={str(dag): bool(paused) for dag, paused in rows("SELECT dag_id, is_paused FROM dag WHERE NOT is_stale")},
         import_errors={str(file): str(trace) for file, trace in rows("SELECT filename, stacktrace FROM import_error")},
         pools={str(pool): int(str(slots)) for pool, slots in rows("SELECT pool, slots FROM slot_pool")},
         connections=frozenset(str(row[0]) for row in rows("SELECT conn_id FROM connection")),
         beats={name: at for name, at in beats.items() if at is not None},
+        answer=next(((at, row) for at, row in answers if at is not None and isinstance(row, dict)), None),
     )
 
 
@@ -193,9 +201,46 @@ def connections(place: AirflowPlace, known: Metadata | None, declared: Declarati
         yield skipped("connections", "not applicable: no enabled provider needs one")
     elif not missing:
         yield ok("connections", f"{len(wanted)} for the enabled providers")
+    yield from _of_triggerer(place, known, declared)
     if there(SLACK):
         yield ok("alerts", f"Slack by {SLACK}")
     elif backend:
         yield skipped("alerts", f"optional: Slack if {backend} holds {SLACK} (`plumbline airflow connections get {SLACK}`)")
     else:
         yield skipped("alerts", f"optional: no connection {SLACK}: findings go to the log and the pages only (docs/alerts.md)")
+
+
+_ANSWER_HOLDS = timedelta(hours=2)
+"""upkeep asks each hour."""
+
+
+def _of_triggerer(place: AirflowPlace, known: Metadata | None, declared: Declarations | None) -> Iterator[DoctorCheck]:
+    """What the triggerer itself answered when upkeep last asked it: it may lack what the worker has."""
+    check, wanted = "triggerer's connections", sorted(needed_by_triggerer(declared)) if declared else []
+    if not wanted:
+        return
+    if place.kind != "server":
+        yield skipped(check, "not applicable: on one machine all components read the same")
+        return
+    if known is None:
+        yield _without_database(place, check)
+        return
+    ask = "`plumbline airflow dags trigger upkeep` asks it; start the triggerer if it does not answer within minutes"
+    if known.answer is None:
+        yield unknown(check, "not shown: no triggerer was asked yet", ask)
+        return
+    at, answer = known.answer
+    said = f"{at.astimezone(timezone.utc):%Y-%m-%d %H:%M} UTC"
+    if datetime.now(timezone.utc) - at > _ANSWER_HOLDS:
+        yield unknown(check, f"not shown: the triggerer answered last at {said}", ask)
+        return
+    lacks = [name for name in wanted if name in answer.get("missing", ())]
+    for name in lacks:
+        where = "Airflow's database, the secrets backend, or the triggerer's own environment"
+        yield failed(
+            check, f"at {said} the triggerer lacked {name}", f"define it in {where}; `plumbline airflow dags trigger upkeep` asks again"
+        )
+    if silent := [name for name in wanted if name not in lacks and name not in answer.get("there", ())]:
+        yield unknown(check, f"not shown: at {said} the triggerer said nothing of {', '.join(silent)}", ask)
+    elif not lacks:
+        yield ok(check, f"{len(wanted)}, as it answered at {said}")

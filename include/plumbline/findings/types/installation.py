@@ -39,6 +39,7 @@ FailureCode = Literal[
     "dag_late",
     "benchmark_missed",
     "review_missing",
+    "connection_missing",
     "component_away",
     "finding_unreadable",
 ]

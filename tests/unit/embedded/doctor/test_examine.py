@@ -59,6 +59,16 @@ class Server:
             connection.execute(text(statement), values)
         engine.dispose()
 
+    def answer(self, there: list[str], missing: list[str] = [], age: timedelta = timedelta(0)) -> None:  # noqa: B006
+        """The triggerer's last answer about its connections."""
+        self.sql("DELETE FROM xcom")
+        self.sql(
+            "INSERT INTO xcom (dag_run_id, task_id, map_index, key, dag_id, run_id, value, timestamp)"
+            " VALUES (1, 'connections', -1, 'return_value', 'upkeep', 'r', :value, :at)",
+            value=json.dumps({"there": there, "missing": missing, "unread": {}}),
+            at=str(datetime.now(timezone.utc) - age)[:26],
+        )
+
     def beat(self, component: str, age: timedelta) -> None:
         at = datetime.now(timezone.utc) - age
         self.health.health[component] = {"status": "healthy", f"latest_{component}_heartbeat": at.isoformat()}
@@ -108,6 +118,7 @@ def served(folder: Path, database: str, archive: str, health: FakeAirflow, monke
     for pool, slots in pool_slots(load().enabled_providers()).items():
         server.sql("INSERT INTO slot_pool (pool, slots, include_deferred) VALUES (:pool, :slots, true)", pool=pool, slots=slots)
     server.sql("INSERT INTO connection (conn_id, conn_type, is_encrypted, is_extra_encrypted) VALUES ('k8s_a', 'kubernetes', false, false)")
+    server.answer(["k8s_a"])
     return server
 
 
@@ -195,12 +206,17 @@ BROKEN: dict[str, tuple[Callable[[Server], None], str, str]] = {
         "plumbline check",
     ),
     "a cluster's connection is missing": (lambda s: s.sql("DELETE FROM connection"), "connections", "plumbline cluster kubeconfig"),
+    "the triggerer lacks a cluster's connection": (
+        lambda s: s.answer([], ["k8s_a"]),
+        "triggerer's connections",
+        "triggerer's own environment",
+    ),
     "a declaration cannot be read": (_break_declarations, "declarations", "plumbline check"),
 }
 
 
 @pytest.mark.fault(
-    "seventeen parts of a team server, one at a time", ends="one line of `plumbline doctor` with its remedy", keeps="all else"
+    "eighteen parts of a team server, one at a time", ends="one line of `plumbline doctor` with its remedy", keeps="all else"
 )
 @pytest.mark.parametrize("case", BROKEN.values(), ids=BROKEN)
 def test_one_broken_thing_is_one_line_with_its_remedy(
@@ -280,6 +296,22 @@ def test_a_check_that_could_not_be_made_is_no_success(server: Server) -> None:
     assert result.exit_code == 6 and "? connections" in result.stdout and "right" not in result.stdout
     assert (asked["ok"], asked["judgement"]["verdict"]) == (False, "not_shown")
     assert "none failed" in asked["judgement"]["seen"] and "connections" in asked["judgement"]["decides"]
+
+
+@pytest.mark.parametrize(
+    ("answered", "says"),
+    [
+        (lambda s: s.sql("DELETE FROM xcom"), "no triggerer was asked yet"),
+        (lambda s: s.answer(["k8s_a"], age=timedelta(hours=3)), "answered last at"),
+        (lambda s: s.answer(["another"]), "said nothing of k8s_a"),
+    ],
+    ids=["never", "long ago", "of another"],
+)
+def test_what_no_triggerer_answered_is_not_shown(server: Server, answered: Callable[[Server], None], says: str) -> None:
+    answered(server)
+    (line,) = [line for line in examine() if line.check == "triggerer's connections"]
+    assert line.status == "unknown" and "not shown" in line.found and says in line.found and "trigger upkeep" in line.remedy
+    assert wrong() == []
 
 
 def test_a_broken_thing_ends_the_command_with_status_1(server: Server) -> None:
