@@ -121,7 +121,9 @@ def test_a_paused_watch_a_failed_review_and_a_missing_dag_are_found(there: Insta
     assert not [subject for subject in first if subject.startswith(("dag_missing", "dag_late"))], "what was deployed just now is not late"
 
     (there.bundle / "dags" / "operations_log.py").unlink()
-    reviews = until(lambda: [r for r in there.client.runs("drift_review", datetime(2026, 1, 1, tzinfo=timezone.utc)) if r.ended][1:], "review")
+    reviews = until(
+        lambda: [r for r in there.client.runs("drift_review", datetime(2026, 1, 1, tzinfo=timezone.utc)) if r.ended][1:], "review"
+    )
     assert {r.state for r in reviews} == {"success"}
     second = there.after("upkeep_daily", "own_failures")
     assert "operations_log" in second["dag_missing dags/operations_log.py"]

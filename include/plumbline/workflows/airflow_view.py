@@ -38,7 +38,7 @@ class DagFiles:
     def of(cls, row: Mapping[str, Any]) -> DagFiles:
         """From a row of JSON with the same names."""
         dags = [
-            DeclaredDag(**{k: tuple(v) if isinstance(v, list) else v for k, v in dag.items() if k != "slots"}, slots=_times(dag["slots"]))
+            DeclaredDag(**{**dag, "tasks": tuple(dag["tasks"]), "starts": tuple(dag["starts"]), "slots": _times(dag["slots"])})
             for dag in row["dags"]
         ]
         return cls({dag.dag_id: dag for dag in dags}, row["unreadable"], frozenset(row["files"]))

@@ -11,7 +11,7 @@ from typing import Any
 from plumbline.archive import open_archive
 from plumbline.declarations import Declarations, load_in_force
 from plumbline.declarations.connections import needed_by_triggerer
-from plumbline.findings.types.installation import FailureCode, InstallationFailure
+from plumbline.findings.types.installation import INSTALLATION, FailureCode, InstallationFailure
 from plumbline.launch.connections import airflow_connection
 from plumbline.metrics.formatting import shorten
 from plumbline.workflows.check_installation import reconcile_failures
@@ -50,15 +50,14 @@ def needed_now() -> list[str]:
 
 
 def store_answer(row: Mapping[str, Any], now: datetime) -> list[str]:
-    """Open, continue or resolve the findings; ids of those that changed. An answer with an unread connection resolves nothing."""
+    """Open, continue or resolve the findings; ids of those that changed. A connection that could not be read keeps the finding that it has."""
     answer, declared = ConnectionAnswer(**row), load_in_force()
     for name, why in answer.unread.items():
         _log.warning("The triggerer could not read connection %s, so whether it lacks it is not shown: %s", name, why)
-    failures = [_failure(declared, name, now) for name in answer.missing]
-    if answer.unread and not failures:
-        return []
     with open_archive() as archive:
-        return reconcile_failures(archive, failures, CODES, now)
+        known = {str(view.detail.get("subject")) for view in archive.findings_of(INSTALLATION, "self", unsettled=True)}
+        unread = [failure for name in answer.unread if (failure := _failure(declared, name, now)).subject in known]
+        return reconcile_failures(archive, [*(_failure(declared, name, now) for name in answer.missing), *unread], CODES, now)
 
 
 def _failure(declared: Declarations, name: str, now: datetime) -> InstallationFailure:
@@ -70,7 +69,7 @@ def _failure(declared: Declarations, name: str, now: datetime) -> InstallationFa
         since=now,
         severity="page",
         title=f"The triggerer lacks the connection {name}: {shorten(users) or 'what uses it'} cannot be measured or checked",
-        cause=f"asked at {now:%Y-%m-%d %H:%M} UTC, the triggerer found no connection {name} in any place that it reads",
+        cause=f"when upkeep asked it, the triggerer found no connection {name} in any place that it reads",
         remedy=f"Define {name} where the triggerer reads connections: Airflow's database, the secrets backend, or its own environment; then "
         "`plumbline airflow dags trigger upkeep` asks again",
     )

@@ -58,7 +58,8 @@ def test_a_connection_that_the_triggerer_lacks_is_a_finding_until_it_has_it(clus
     assert answer == {"there": [], "missing": ["k8s_a"], "unread": {}}
     assert store_answer(answer, NOW) and not store_answer(answer, NOW), "one finding"
     assert findings() == [("connection_missing k8s_a", "open")]
-    store_answer({"there": [], "missing": [], "unread": {"k8s_a": "away"}}, NOW + timedelta(hours=1))
+    assert not store_answer(answer, NOW + timedelta(hours=1)), "no alert each hour"
+    assert not store_answer({"there": [], "missing": [], "unread": {"k8s_a": "away"}}, NOW + timedelta(hours=1))
     assert findings() == [("connection_missing k8s_a", "open")], "no answer resolves nothing"
     monkeypatch.setenv("AIRFLOW_CONN_K8S_A", json.dumps({"conn_type": "kubernetes", "password": "planted-secret"}))
     answer = asked("k8s_a")
