@@ -117,6 +117,8 @@ def _line(number: int, row: dict[str, str]) -> InvoiceLine:
     costs = ("EffectiveCost", "BilledCost") if usage else ("BilledCost", "EffectiveCost")
     column = next((name for name in costs if row.get(name)), None)
     cost = Decimal() if column is None else _number(row, column, "a number such as 98.32, without a currency")
+    if not cost and usage and row.get("BilledCost") and not row.get("CommitmentDiscountId"):
+        cost = _number(row, "BilledCost", "a number such as 98.32, without a currency")  # an export may round what was amortized to nothing
     of = "Pricing" if row.get("PricingUnit") else "Consumed"
     unit, quantity = billed_time(row.get(f"{of}Unit", "")), f"{of}Quantity"
     correction = row.get("ChargeClass", "").casefold() == "correction"

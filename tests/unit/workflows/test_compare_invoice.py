@@ -95,8 +95,16 @@ def test_an_invoice_that_agrees(used: Archive, tmp_path: Path) -> None:
     assert (found.lines, found.matched, found.differences) == (7, 6, ())
     assert found.judgement.verdict == "not_shown" and "not compared: Storage 3.10 USD" in found.judgement.text
     assert reconciled(used, tmp_path, [usage(day) for day in range(6)]).judgement == met("6 of 6 lines compared, which agree")
-    free = reconciled(used, tmp_path, [*(usage(day) for day in range(6)), usage(3, **STORAGE | {"EffectiveCost": "0.00"})])
+    free = reconciled(used, tmp_path, [*(usage(day) for day in range(6)), usage(3, **STORAGE | {"EffectiveCost": "0.00", "BilledCost": "0"})])
     assert free.judgement.verdict == "met" and "not compared, without cost: Storage" in free.judgement.text
+
+
+def test_a_cost_that_an_export_rounded_to_nothing_is_the_billed_one(used: Archive, tmp_path: Path) -> None:
+    rounded = usage(5, EffectiveCost="0", BilledCost="90.00")
+    found = reconciled(used, tmp_path, [*(usage(day) for day in range(5)), rounded])
+    assert (found.matched, found.judgement) == (6, met("6 of 6 lines compared, which agree"))
+    nothing = usage(5, EffectiveCost="0", BilledCost="0")
+    assert reconciled(used, tmp_path, [*(usage(day) for day in range(5)), nothing]).matched == 5
 
 
 def test_nothing_compared_is_no_agreement(used: Archive, tmp_path: Path) -> None:
@@ -177,7 +185,7 @@ def test_each_difference(used: Archive, tmp_path: Path, other: Row, expected: li
         ),
         ({"PricingQuantity": "-1", "EffectiveCost": "-90.00"}, [("correction", "-90.00"), ("trials_not_billed", "0.00")]),
         ({"CommitmentDiscountStatus": "Unused"}, [("trials_not_billed", "0.00"), ("unused_commitment", "90.00")]),
-        ({"EffectiveCost": "0.00"}, [("trials_not_billed", "0.00")]),  # a reservation's line beside that of its instance
+        ({"EffectiveCost": "0.00", "BilledCost": "0.00"}, [("trials_not_billed", "0.00")]),  # a reservation's line beside that of its instance
         ({"ServiceName": "AWS Marketplace", "EffectiveCost": "1.50"}, [("trials_not_billed", "0.00")]),
         ({"EffectiveCost": "40.00"}, [("price_below", "-50.00")]),
         ({"EffectiveCost": "NULL", "BilledCost": ""}, []),  # no cost: the hours are compared
