@@ -103,7 +103,7 @@ class Blamed:
     @property
     def row(self) -> str:
         failure, _ = self.judged
-        charged = {"provider": "the provider", "operator": "us", "unproven": "nobody"}[whose_fault(str(failure))]
+        charged = {"provider": "the provider", "operator": "us", "unproven": "neither: not proven"}[whose_fault(str(failure))]
         return f"| {self.case} | {self.message}{', `operated_by: provider`' if self.providers else ''} | `{failure}` | {charged} |"
 
 
@@ -137,7 +137,7 @@ CASES = (
     Blamed(
         "K10",
         "KAI: queue exceeded its limit",
-        waiting('Workload wasn\'t scheduled because queue "a" exceeded its limit: NonPreemptibleOverQuota'),
+        waiting('Workload was not scheduled because queue "a" exceeded its limit: NonPreemptibleOverQuota'),
         "quota_exceeded",
         "ours",
     ),
