@@ -95,7 +95,9 @@ def test_an_invoice_that_agrees(used: Archive, tmp_path: Path) -> None:
     assert (found.lines, found.matched, found.differences) == (7, 6, ())
     assert found.judgement.verdict == "not_shown" and "not compared: Storage 3.10 USD" in found.judgement.text
     assert reconciled(used, tmp_path, [usage(day) for day in range(6)]).judgement == met("6 of 6 lines compared, which agree")
-    free = reconciled(used, tmp_path, [*(usage(day) for day in range(6)), usage(3, **STORAGE | {"EffectiveCost": "0.00", "BilledCost": "0"})])
+    free = reconciled(
+        used, tmp_path, [*(usage(day) for day in range(6)), usage(3, **STORAGE | {"EffectiveCost": "0.00", "BilledCost": "0"})]
+    )
     assert free.judgement.verdict == "met" and "not compared, without cost: Storage" in free.judgement.text
 
 
@@ -185,7 +187,10 @@ def test_each_difference(used: Archive, tmp_path: Path, other: Row, expected: li
         ),
         ({"PricingQuantity": "-1", "EffectiveCost": "-90.00"}, [("correction", "-90.00"), ("trials_not_billed", "0.00")]),
         ({"CommitmentDiscountStatus": "Unused"}, [("trials_not_billed", "0.00"), ("unused_commitment", "90.00")]),
-        ({"EffectiveCost": "0.00", "BilledCost": "0.00"}, [("trials_not_billed", "0.00")]),  # a reservation's line beside that of its instance
+        (
+            {"EffectiveCost": "0.00", "BilledCost": "0.00"},
+            [("trials_not_billed", "0.00")],
+        ),  # a reservation's line beside that of its instance
         ({"ServiceName": "AWS Marketplace", "EffectiveCost": "1.50"}, [("trials_not_billed", "0.00")]),
         ({"EffectiveCost": "40.00"}, [("price_below", "-50.00")]),
         ({"EffectiveCost": "NULL", "BilledCost": ""}, []),  # no cost: the hours are compared
