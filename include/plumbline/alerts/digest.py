@@ -16,6 +16,7 @@ from plumbline.alerts.slack.mrkdwn import escape, truncate
 from plumbline.alerts.thread import POSTING, Thread
 from plumbline.answers.costed_findings import CostedFinding
 from plumbline.answers.ledger import Ledger, LedgerRow, ledger_of
+from plumbline.answers.trial_credits import TrialCredit
 from plumbline.archive import Archive, IncidentRecord
 from plumbline.findings.compared import Compared
 from plumbline.findings.headline import headline, one_per_headline
@@ -38,7 +39,7 @@ class Digest:
     `simulated`: a rehearsal, of simulated findings alone; else of measured ones alone. `compared`: how many series were compared with a
     baseline: of others that nothing is open says nothing. None where it is not asked. `covered`: findings that the line of their cause
     shows; the ledger counts them there. `events`: what happened in the month, newest first; `looked`: what
-    was watched for it.
+    was watched for it. `credits`: that trials prove.
     """
 
     month: str
@@ -49,11 +50,13 @@ class Digest:
     covered: frozenset[str] = frozenset()
     events: tuple[StreamEvent, ...] = ()
     looked: tuple[Looked, ...] = ()
+    credits: tuple[TrialCredit, ...] = ()
 
     @cached_property
     def ledger(self) -> Ledger:
         """What the open findings cost and save."""
-        return ledger_of(e for e in self.entries if e.settled is None and e.finding.simulated == self.simulated)
+        entries = (e for e in self.entries if e.settled is None and e.finding.simulated == self.simulated)
+        return ledger_of(entries, credits=(c for c in self.credits if c.simulated == self.simulated))
 
     @property
     def left_out(self) -> int:
@@ -111,7 +114,9 @@ def _total(digest: Digest) -> str:
         return "Nothing was compared with a baseline yet: whether anything changed is not known."
     lost = lost_tile(digest.ledger.total(digest.simulated))
     return (
-        f"{lost.name}: *{lost.value}*, {lost.note}." if waiting else f"No open findings{digest.compared.limit if digest.compared else ''}."
+        f"{lost.name}: *{lost.value}*, {lost.note}."
+        if waiting or digest.ledger.rows
+        else f"No open findings{digest.compared.limit if digest.compared else ''}."
     )
 
 

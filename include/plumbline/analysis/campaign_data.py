@@ -24,7 +24,7 @@ class MonthlyTotal:
     """USD a month. `lost`, `saved`: sums of what costs more and of what costs less, both at least 0. `known`, `unknown`: rows with and without an
     amount; `gains`: those that save. `apart`: what simulated findings lose beside measured ones, in neither sum.
 
-    `to_claim`: USD of credits that can be claimed once, of `claims` findings, `claims_unknown` of them without an amount, the first until
+    `to_claim`: USD of credits that can be claimed once, in `claims` rows, `claims_unknown` of them without an amount, the first until
     `claim_until`. `reserved`: USD a month paid for `endings` reservations that end, the first on `ends_on`. Neither is in `lost` or `saved`.
     """
 

@@ -11,7 +11,7 @@ from plumbline.analysis.decisions.decision_record import read_decisions
 from plumbline.answers.claims import Claimable, claimable
 from plumbline.answers.costed_findings import CostedFinding, costed_findings
 from plumbline.answers.fleet_year import MONTHS, speed_index
-from plumbline.answers.ledger import Ledger, ledger_of
+from plumbline.answers.ledger import Ledger, read_ledger
 from plumbline.archive import Archive, FindingView
 from plumbline.declarations import Declarations
 from plumbline.findings.headline import headline, one_per_headline
@@ -73,7 +73,7 @@ def finding_row(view: FindingView, entry: CostedFinding | None = None, ledger: L
 def _rows(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> tuple[list[tuple[FindingRow, CostedFinding]], Ledger]:
     """The findings with their digest entries, and the ledger of both; first choices that one cause moved are one, with its amount."""
     entries, claims = costed_findings(archive, declared, views), claimable(archive, declared, views)
-    ledger = ledger_of(entries.values())
+    ledger = read_ledger(archive, declared, entries.values())
     rows = [
         (_with_promises(finding_row(view, entries[view.finding_id], ledger), claims.get(view.finding_id)), entries[view.finding_id])
         for view in views

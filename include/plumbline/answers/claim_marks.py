@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 ClaimState = Literal["claimed", "credited", "refused"]
 """A claim that was sent, one whose credit came, and one that the provider refused."""
+ClaimStanding = Literal["", "to_claim", "claimed", "too_late"]
+"""Where a credit stands: empty where none is granted."""
 MARKS: dict[str, ClaimState] = {"claim_sent": "claimed", "claim_credited": "credited", "claim_refused": "refused"}
 """By the audit log's name."""
 WORDS: dict[ClaimState, str] = {"claimed": "claim sent", "credited": "credit received", "refused": "claim refused"}

@@ -78,8 +78,7 @@ def _claimed_by(judged: JudgedPromise, finding: Finding, known: Sequence[Finding
     if own:
         return next((f for f in own if f.state in OPEN_STATES), own[-1]).finding_id
     provider = declared.providers.get(finding.provider)
-    fitting = (f for f in known if f.state in OPEN_STATES and not BrokenPromise.has(f) and not _beyond_promises(f, provider))
-    return next((f.finding_id for f in fitting if judged in _covering(f, (judged,))), finding.finding_id)
+    return next((f.finding_id for f in known if f.state in OPEN_STATES and bears_on(f, judged, provider)), finding.finding_id)
 
 
 def _beyond_promises(finding: Finding, provider: Provider | None) -> str:
@@ -103,6 +102,11 @@ def _beyond_promises(finding: Finding, provider: Provider | None) -> str:
     if about_speed(finding) and ours:
         return words.changed_by_us(ours)
     return ""
+
+
+def bears_on(finding: Finding, judged: JudgedPromise, provider: Provider | None) -> bool:
+    """Whether a broken promise that has no finding of its own can be claimed with this one."""
+    return not BrokenPromise.has(finding) and not _beyond_promises(finding, provider) and judged in _covering(finding, (judged,))
 
 
 def _causes(finding: Finding) -> set[str]:

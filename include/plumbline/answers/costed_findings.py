@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
-from typing import Literal
 
-from plumbline.answers.claim_marks import ClaimMark, claim_marks
+from plumbline.answers.claim_marks import ClaimMark, ClaimStanding, claim_marks
 from plumbline.answers.monthly_costs import SETTLED, monthly_costs
 from plumbline.archive import Archive, FindingView
 from plumbline.declarations import Declarations
@@ -17,8 +16,6 @@ from plumbline.findings.monthly_cost import MonthlyCost
 from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.results.finding import UNREADABLE_ERRORS, Finding
 from plumbline.results.sample import Series
-
-ClaimStanding = Literal["", "to_claim", "claimed", "too_late"]
 
 
 @dataclass(frozen=True)
@@ -63,5 +60,4 @@ def _standing(finding: Finding, mark: ClaimMark | None) -> ClaimStanding:
         return ""
     if mark is not None:
         return "claimed"
-    today = datetime.now(timezone.utc).date().isoformat()
-    return "too_late" if finding.credit.until and today > finding.credit.until else "to_claim"
+    return "too_late" if finding.credit.lapsed(datetime.now(timezone.utc).date()) else "to_claim"

@@ -6,7 +6,7 @@ its cause. Claims and reservations that end are rows of their own, and in no sum
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
@@ -14,7 +14,9 @@ from typing import Literal
 
 from plumbline.analysis.campaign_data import MonthlyTotal, sum_monthly
 from plumbline.analysis.decisions.savings import Savings, Switch
-from plumbline.answers.costed_findings import ClaimStanding, CostedFinding, costed_findings
+from plumbline.answers.claim_marks import ClaimStanding
+from plumbline.answers.costed_findings import CostedFinding, costed_findings
+from plumbline.answers.trial_credits import TrialCredit, trial_credits
 from plumbline.archive import Archive
 from plumbline.declarations import Declarations
 from plumbline.findings.cause import witnesses
@@ -22,6 +24,7 @@ from plumbline.findings.headline import headline
 from plumbline.findings.types import type_of
 from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.results.finding import OPEN_STATES, gravity
+from plumbline.words.claims import broke_promises
 
 Sort = Literal["cost", "gain", "claim", "ending", "move"]
 """An open finding that costs, one that saves, a credit to claim once, reserved hours that end, and a move that would save."""
@@ -31,12 +34,13 @@ Ends = Literal["baseline", "price", "first_choice", "log", "repair", "claim", "r
 
 @dataclass(frozen=True)
 class LedgerRow:
-    """One amount. `row_id`: of a finding, or `move/WORKLOAD/FROM/TO`. `what`: its headline, without the amount.
+    """One amount. `row_id`: of a finding, `move/WORKLOAD/FROM/TO`, or `claim/PROVIDER/PROMISES` of a credit that trials prove, whose findings are
+    in `counts`, the one that claims it first. `what`: its headline, without the amount.
 
     `usd`: USD a month, at least 0, of a claim once; None: not priced. Of an ending what renewing is worth, negative if it costs more than the
     cheapest other price, and `paid` is what is paid a month now. `share`: of a move, the fraction of the cost that it saves. `prices`: what the
     amount rests on. `until`: the day on which the price that it rests on ends, the last day of a claim, the end of the hours; None if it goes
-    on until its owner decides. `owner`: the teams that decide, none for operations. `counts`: findings of the same cause whose amount is in
+    on until its owner decides. `since`: None of what no finding of its own has. `owner`: the teams that decide, none for operations. `counts`: findings of the same cause whose amount is in
     this one. `parts`: USD by provider, which add up to `usd`. `providers`: by name, of a shared cause all that have it. `claim`: where a claim stands.
     """
 
@@ -86,6 +90,15 @@ class Ledger:
         change = self.change_of(finding_id)
         return alone if change is None else change
 
+    def claims_with(self, finding_id: str) -> tuple[LedgerRow, ...]:
+        """The credits that trials prove and that the finding claims, beside the row that has its amount."""
+        return tuple(row for row in self.rows if row.sort == "claim" and row.since is None and row.counts[:1] == (finding_id,))
+
+    @property
+    def unclaimed(self) -> tuple[LedgerRow, ...]:
+        """The credits that no open finding claims."""
+        return tuple(row for row in self.rows if row.sort == "claim" and row.since is None and not row.counts)
+
     def row_with(self, finding_id: str) -> LedgerRow | None:
         """The row that has the finding's amount: its own, or that of its cause."""
         return self.by_id.get(self.row_of.get(finding_id, finding_id))
@@ -100,7 +113,7 @@ class Ledger:
         return tuple(row for row in self.rows if row.sort in ("cost", "gain"))
 
     def total(self, simulated: bool | None = None) -> MonthlyTotal:
-        """The sum of the findings' rows: of simulated or of measured ones. By default of measured ones, with simulated ones apart, and of
+        """The sum of the rows: of simulated or of measured ones. By default of measured ones, with simulated ones apart, and of
         simulated ones where nothing else is open."""
         every = [row for row in self.rows if row.sort != "move"]
         rehearsal = all(row.simulated for row in every)
@@ -121,11 +134,27 @@ class Ledger:
 
 def open_ledger(archive: Archive, declared: Declarations) -> Ledger:
     """The ledger of every open finding, without moves."""
-    return ledger_of(costed_findings(archive, declared, archive.findings(OPEN_STATES)).values())
+    return read_ledger(archive, declared, costed_findings(archive, declared, archive.findings(OPEN_STATES)).values())
 
 
-def ledger_of(entries: Iterable[CostedFinding], savings: Savings | None = None) -> Ledger:
-    """The ledger of findings with their costs."""
+def read_ledger(
+    archive: Archive,
+    declared: Declarations | None,
+    entries: Iterable[CostedFinding],
+    savings: Savings | None = None,
+    names: Collection[str] | None = None,
+) -> Ledger:
+    """The ledger of findings with their costs, and of the credits that trials of declared providers prove. `names`: of these providers alone."""
+    every = sorted(entries, key=_age)
+    return ledger_of(every, savings, trial_credits(archive, declared, (e.finding for e in every), names))
+
+
+def _age(entry: CostedFinding) -> tuple[date, str]:
+    return entry.opened, entry.finding.finding_id
+
+
+def ledger_of(entries: Iterable[CostedFinding], savings: Savings | None = None, credits: Iterable[TrialCredit] = ()) -> Ledger:
+    """The ledger of findings with their costs. `credits`: that trials prove."""
     open_ones = {e.finding.finding_id: e for e in entries if e.finding.state in OPEN_STATES}
     led = witnesses(e.finding for e in open_ones.values())
 
@@ -174,9 +203,10 @@ def ledger_of(entries: Iterable[CostedFinding], savings: Savings | None = None) 
         for name, usd in {**amounts, **unpriced}.items()
     ]
     rows += [_ending(entry) for entry in open_ones.values() if entry.finding.ending is not None]
-    for claim in _claims(open_ones.values()):
+    for claim in _claims(open_ones.values(), credits):
         rows.append(claim)
-        row_of |= dict.fromkeys(claim.counts, claim.row_id)
+        if claim.row_id in open_ones:  # of a finding with an amount of its own, that one's row says what it costs
+            row_of = {**dict.fromkeys(claim.counts, claim.row_id), **row_of}
     moves = [_move(move) for move in savings.moves] if savings is not None else []
     return Ledger(
         tuple(sorted([*rows, *moves], key=lambda r: (r.usd is None, r.sort == "claim", -(r.usd or 0.0), r.row_id))), savings, row_of
@@ -196,26 +226,47 @@ def _place(part: str, entry: CostedFinding) -> str:
     return part.partition(" ")[0] if entry.cost.parts else entry.finding.provider
 
 
-def _claims(entries: Iterable[CostedFinding]) -> list[LedgerRow]:
-    """A row for each credit: promises of a month that share one have one."""
+def _claims(entries: Iterable[CostedFinding], credits: Iterable[TrialCredit]) -> list[LedgerRow]:
+    """A row for each credit: promises of a month that share one have one, whoever shows them broken."""
     same: dict[tuple[str, ...], list[CostedFinding]] = {}
-    for entry in sorted(entries, key=lambda e: (e.opened, e.finding.finding_id)):
+    for entry in sorted(entries, key=_age):
         if (credit := entry.finding.credit) is not None:
             shared = (entry.finding.provider, credit.month, str(credit.share), entry.claim)
             same.setdefault(shared if credit.shared else (entry.finding.finding_id,), []).append(entry)
-    rows = []
-    for lead, *others in same.values():
+    rows = {}
+    for key, (lead, *others) in same.items():
         row, credit = _row(lead, None, others), lead.finding.credit
         usd = lead.cost.credit
         assert credit is not None  # as collected
         until = date.fromisoformat(credit.until) if credit.until else None
-        rows.append(
-            replace(
-                row, sort="claim", usd=usd, until=until, ends="claim", claim=lead.claim,
-                parts=() if usd is None else ((lead.finding.provider, usd),), prices="",
-            )
+        rows[key] = replace(
+            row, sort="claim", usd=usd, until=until, ends="claim", claim=lead.claim,
+            parts=() if usd is None else ((lead.finding.provider, usd),), prices="",
         )  # fmt: skip
-    return rows
+    for proven in credits:
+        key = (proven.provider, proven.month, str(proven.share), proven.claim)
+        if (shown := rows.get(key)) is not None:  # granted once for the month: another witness shows it too
+            rows[key] = replace(shown, counts=(*shown.counts, *(f for f in proven.findings if f not in shown.counts)))
+        else:
+            rows[key] = _proven(proven)
+    return list(rows.values())
+
+
+def _proven(credit: TrialCredit) -> LedgerRow:
+    return LedgerRow(
+        row_id=f"claim/{credit.provider}/{'+'.join(credit.promises)}",
+        sort="claim",
+        what=broke_promises(credit.provider, credit.promises),
+        provider=credit.provider,
+        providers=(credit.provider,),
+        usd=credit.usd,
+        ends="claim",
+        until=credit.until,
+        simulated=credit.simulated,
+        counts=credit.findings,
+        parts=() if credit.usd is None else ((credit.provider, credit.usd),),
+        claim=credit.claim,
+    )
 
 
 def _ending(entry: CostedFinding) -> LedgerRow:

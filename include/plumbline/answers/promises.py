@@ -26,6 +26,7 @@ from plumbline.declarations.promises.judging.witnesses import ContradictedIncide
 from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.findings.types.contradicted_incident import confirmed_entries
 from plumbline.metrics.pooling import PooledMetric, pool_measurements
+from plumbline.metrics.time_spans import day_is_over
 from plumbline.results.operations import LogEntryView
 
 LAUNCH_CAMPAIGNS = 24
@@ -74,34 +75,64 @@ def provider_promises(archive: Archive, declared: Declarations, name: str) -> Pr
     }
     uptime, asked = watched.get("uptime"), watched.get("capacity")
     outages = provider_outages(uptime.outages, log, now) if uptime else ()
-    ended: Counter[str | None] = Counter()
-    for each in launches:
-        ended.update(each.ended)
-    seen = PromiseEvidence(
-        now,
-        ended,
-        _lead_time(provider, launches),
-        lambda workload, criterion: _repeats(archive, name, workload, criterion),
-        log,
-        outages,
-        {month.begin: month for month in uptime.months} if uptime else {},
-        asked,
-    )
+    months = {month.begin: month for month in uptime.months} if uptime else {}
+    seen = replace(_seen_by_trials(archive, provider, name, launches, now), log=log, outages=outages, months=months, capacity=asked)
     if contradicted_incidents(log, seen.months.values(), now):
         known = readable_findings(archive.findings_of(name, "reliability"))
         seen = replace(seen, confirmed=confirmed_entries(known, {(e.entry_id, e.revision) for e in log}))
     judged, contradicted = sorted(_judge(PROMISES, sla, seen), key=lambda each: SOURCES.index(each.source)), _decisive(sla, seen)
     if provider is not None:
-        priced, volumes = with_effective_prices(provider, archive.prices(name)), declared.alerts.volumes_of(name)
-        judged = [
-            each if each.grants is None or not each.broken else each.credited(credit_of(each.grants, priced, volumes, each.billed(now)[0]))
-            for each in judged
-        ]
-        ends = [each.last_claim(sla.claim_within, now) if each.broken else None for each in judged]
-        judged = [replace(each, lapsed=end is not None and now >= end) for each, end in zip(judged, ends, strict=True)]
-        judged = _with_claims(archive, name, judged)
+        judged = _granting(archive, declared, provider, judged, _last_breach(judged) or now, now)
     refusals = tuple(o for o in (asked.outages if asked else ()) if o.whose == "provider")
     return ProviderPromises(name, launches, tuple(judged), log, outages, refusals, contradicted)
+
+
+def judged_by_trials(archive: Archive, declared: Declarations, name: str) -> tuple[JudgedPromise, ...]:
+    """The promises of a declared provider that its trials alone show, without credits: what `provider_promises` has of them, but no check between
+    campaigns and no entry of the operations log is read."""
+    provider, now = declared.providers[name], datetime.now(timezone.utc)
+    launches = tuple(archive.launches(name, LAUNCH_CAMPAIGNS))
+    judged = _judge(PROMISES, provider.sla, _seen_by_trials(archive, provider, name, launches, now))
+    return tuple(sorted((each for each in judged if each.shown_by_trials), key=lambda each: SOURCES.index(each.source)))
+
+
+def grant_credits(
+    archive: Archive, declared: Declarations, name: str, judged: Sequence[JudgedPromise], last: datetime | None
+) -> tuple[JudgedPromise, ...]:
+    """Those that trials show of a declared provider, with their credits as `provider_promises` has them. `last`: when the last breach began that
+    another witness shows, and whose month they are billed with; None without one."""
+    now = datetime.now(timezone.utc)
+    return tuple(_granting(archive, declared, declared.providers[name], judged, last or now, now))
+
+
+def _seen_by_trials(
+    archive: Archive, provider: Provider | None, name: str, launches: Sequence[LaunchCounts], now: datetime
+) -> PromiseEvidence:
+    ended: Counter[str | None] = Counter()
+    for each in launches:
+        ended.update(each.ended)
+    lead_times = _lead_time(provider, launches)
+    return PromiseEvidence(now, ended, lead_times, lambda workload, criterion: _repeats(archive, name, workload, criterion))
+
+
+def _last_breach(judged: Iterable[JudgedPromise]) -> datetime | None:
+    """The begin of the last breach of a promise of no month: its month's bill is that of breaches without a date too, which share its credit."""
+    return max((each.row.last for each in judged if each.broken and each.month is None and each.row.last is not None), default=None)
+
+
+def _granting(
+    archive: Archive, declared: Declarations, provider: Provider, judged: Sequence[JudgedPromise], undated: datetime, now: datetime
+) -> list[JudgedPromise]:
+    """With credits at each day's price, whether it is too late to claim them, and what became of their claims. `undated`: in the month that breaches
+    without a date are billed with."""
+    priced, volumes = with_effective_prices(provider, archive.prices(provider.name)), declared.alerts.volumes_of(provider.name)
+    found = [
+        each if each.grants is None or not each.broken else each.credited(credit_of(each.grants, priced, volumes, each.billed(undated)[0]))
+        for each in judged
+    ]
+    last_days = [each.last_day(provider.sla.claim_within, undated) if each.broken else None for each in found]
+    found = [replace(each, lapsed=day_is_over(day, now.date())) for each, day in zip(found, last_days, strict=True)]
+    return _with_claims(archive, provider.name, found)
 
 
 def _with_claims(archive: Archive, name: str, judged: list[JudgedPromise]) -> list[JudgedPromise]:

@@ -59,12 +59,13 @@ def list_findings(settled: Settled = False, provider: Of = None, verbose: Verbos
             views = [view for view in views if provider in view.providers]
         compared = Compared(0, 0) if views else compared_series(archive, provider)
         from plumbline.answers.costed_findings import costed_findings  # with statistics, which an empty list does not wait for
-        from plumbline.answers.ledger import ledger_of
+        from plumbline.answers.ledger import read_ledger
 
         entries = costed_findings(archive, declared, views) if declared else {}
+        ledger = read_ledger(archive, declared, entries.values(), names=None if provider is None else [provider])
+    from plumbline.presentation.ledger_words import unclaimed_text
     from plumbline.presentation.tiles import money_sentences
 
-    ledger = ledger_of(entries.values())
     views.sort(key=lambda f: f.opened_at, reverse=True)
     found = inbox_view(
         group_findings(views, {name: entry.cost for name, entry in entries.items()}, ledger),
@@ -73,10 +74,17 @@ def list_findings(settled: Settled = False, provider: Of = None, verbose: Verbos
     lines = {view.finding_id: view.headline for view in found["findings"]}
     views = [replace(view, headline=lines[view.finding_id]) for view in views]
 
+    unclaimed = unclaimed_text(ledger)
+
     def show() -> None:
         if not views:
             out.print(f"no findings{compared.limit}" if settled else f"no open findings{compared.limit} (--all shows the settled ones)")
-            return
+        else:
+            show_stories()
+        if unclaimed:
+            out.print(f"No open finding claims: {unclaimed}. plumbline promises lists what breaks them.")
+
+    def show_stories() -> None:
         graded = sorted(views, key=lambda f: gravity(f.severity))
         out.print(marked("[bold]{}[/]: {}", format_count(len(views), "finding" if settled else "open finding"), count_severities(views)))
         stories = list(one_per_headline((f.headline, f) for f in graded).values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 
 TimeSpan = tuple[datetime, datetime]
 """Begin and end (exclusive)."""
@@ -32,3 +32,8 @@ def without(spans: Sequence[TimeSpan], holes: Iterable[TimeSpan]) -> list[TimeSp
 def month_end(at: datetime, now: datetime) -> datetime:
     """The last instant of the month that `at` lies in; `now` where that is to come."""
     return min(now, month_span(at)[1] - timedelta(microseconds=1))
+
+
+def day_is_over(last_day: date | None, today: date) -> bool:
+    """Whether the last day of a term has passed; never where there is no term. The one place that says so of a claim."""
+    return last_day is not None and today > last_day

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plumbline.answers.ledger import Ledger, LedgerRow
-from plumbline.metrics.formatting import format_count, format_money
+from plumbline.metrics.formatting import capitalize_first, format_count, format_money
 
 
 def row_text(row: LedgerRow) -> str:
@@ -27,7 +27,20 @@ def _renewing(usd: float | None) -> str:
 
 
 def counted_text(ledger: Ledger, finding_id: str) -> str:
-    """The row of the ledger that has the finding's amount, what else is in it, and the sum that it is part of; empty of a finding without one."""
+    """The row of the ledger that has the finding's amount, what else is in it, and the sum that it is part of, then each credit that it claims beside
+    it; empty of a finding without either."""
+    claims = [f"{row_text(row)}{_sum_text(ledger, row)}" for row in ledger.claims_with(finding_id)]
+    return ". ".join(
+        capitalize_first(text) if n else text for n, text in enumerate(filter(None, (_amount_text(ledger, finding_id), *claims)))
+    )
+
+
+def unclaimed_text(ledger: Ledger) -> str:
+    """The credits that no open finding claims; empty without any."""
+    return "; ".join(f"{row.what}: {row_text(row)}" for row in ledger.unclaimed)
+
+
+def _amount_text(ledger: Ledger, finding_id: str) -> str:
     row = ledger.row_with(finding_id)
     if row is None:
         return ""
@@ -54,5 +67,5 @@ def _sum_text(ledger: Ledger, row: LedgerRow) -> str:
     if row.sort == "gain":
         return f"; part of {format_money(month.saved)} saved a month by {format_count(month.gains, 'finding')}"
     if row.claim == "to_claim" and row.usd is not None:
-        return f"; part of {format_money(month.to_claim)} to claim with {format_count(month.claims, 'finding')}"
+        return f"; part of {format_money(month.to_claim)} to claim in {format_count(month.claims, 'claim')}"
     return ""

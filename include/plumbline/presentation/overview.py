@@ -16,7 +16,7 @@ from plumbline.answers.active_runs import ActiveRun
 from plumbline.answers.costed_findings import costed_findings
 from plumbline.answers.fleet import primary_number, read_fleet
 from plumbline.answers.fleet_year import speed_index
-from plumbline.answers.ledger import Ledger, ledger_of
+from plumbline.answers.ledger import Ledger, read_ledger
 from plumbline.answers.monthly_costs import stored_switches
 from plumbline.answers.spend import spend_by_campaign
 from plumbline.archive import Archive, FindingView, Outcomes
@@ -134,7 +134,8 @@ def overview(
     # The sum is over all of them, also beyond those that the page lists.
     every = unsettled if len(unsettled) < MAX_OPEN_FINDINGS else archive.findings(OPEN_STATES)
     entries = costed_findings(archive, declared, every) if money else {}
-    ledger = ledger_of(entries.values(), stored_switches(archive, declared, stored) if stored else None)
+    savings = stored_switches(archive, declared, stored) if stored else None
+    ledger = read_ledger(archive, declared, entries.values(), savings) if money else Ledger()
     open_findings = [view for view in unsettled if view.state == "open"]
     groups = group_findings(open_findings, {name: entry.cost for name, entry in entries.items()}, ledger)
     tiles = status_tiles(

@@ -48,7 +48,7 @@ def total_credit(broken: Iterable[JudgedPromise]) -> float | None:
 @dataclass(frozen=True)
 class PromiseTotals:
     """How many promises are broken, kept, and open: not shown either way. `usd`: the credits of broken ones that are known in money, None without
-    one. `unknown`: providers with a breach that earns a credit of unknown amount. `lapsed`: broken ones whose credit it is too late to claim, and
+    one: the same sum as the ledger's. `unknown`: providers with a breach that earns a credit of unknown amount. `lapsed`: broken ones whose credit it is too late to claim, and
     `claimed`: those whose claim a person marked as sent, credited or refused; they are in neither."""
 
     broken: int
@@ -76,14 +76,15 @@ def promise_totals(found: Sequence[ProviderPromises]) -> PromiseTotals:
     verdicts = [row.verdict for one in found for row in one.rows]
     earned = {one.provider: [each for each in one.judged if each.broken and each.grants is not None] for one in found}
     credits = {name: [each for each in broken if not each.lapsed and not each.row.claim] for name, broken in earned.items()}
-    sums = {name: total_credit(broken) for name, broken in credits.items() if broken}
-    known = [exact(usd) for usd in sums.values() if usd is not None]
+    # Of each credit, as the ledger has it: one of unknown amount hides no other.
+    sums = {name: [usd for _, _, usd in claimed_credits(broken)] for name, broken in credits.items() if broken}
+    known = [exact(usd) for each in sums.values() for usd in each if usd is not None]
     return PromiseTotals(
         verdicts.count("broken"),
         verdicts.count("kept"),
         verdicts.count("not_shown"),
         float(sum(known)) if known else None,
-        tuple(sorted(name for name, usd in sums.items() if usd is None)),
+        tuple(sorted(name for name, each in sums.items() if None in each)),
         sum(each.lapsed and not each.row.claim for broken in earned.values() for each in broken),
         sum(bool(each.row.claim) for broken in earned.values() for each in broken),
     )

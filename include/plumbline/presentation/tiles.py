@@ -52,8 +52,9 @@ def _beside(month: MonthlyTotal) -> tuple[str, ...]:
         known = format_money(month.to_claim) if month.claims > month.claims_unknown else ""
         unknown = f"{format_count(month.claims_unknown, 'credit')} of unknown amount" if month.claims_unknown else ""
         amount = " and ".join(filter(None, (known, unknown)))
+        amount += f" in {format_count(month.claims, 'claim')}" if known else ""
         until = f", {'' if month.claims == 1 else 'the first '}until {month.claim_until}" if month.claim_until else ""
-        claims = f"to claim once: {amount} with {format_count(month.claims, 'finding')}{until}"
+        claims = f"to claim once: {amount}{until}"
     if month.endings:
         verb, on = ("ends", "") if month.endings == 1 else ("end", "the first ")
         endings = f"{format_count(month.endings, 'reservation')} {verb}, {on}on {month.ends_on}: {format_money(month.reserved)} a month is paid now"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from datetime import date
 from functools import cache
 from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
 from plumbline.metrics.formatting import shorten
+from plumbline.metrics.time_spans import day_is_over
 
 FindingKind = Literal["performance", "environment", "price", "reliability", "missing_data", "self"]
 Severity = Literal["info", "warn", "page"]
@@ -106,6 +108,10 @@ class PromisedCredit:
     month: str
     until: str = ""
     shared: bool = False
+
+    def lapsed(self, today: date) -> bool:
+        """Whether it is too late to claim it."""
+        return day_is_over(date.fromisoformat(self.until) if self.until else None, today)
 
 
 @dataclass(frozen=True)

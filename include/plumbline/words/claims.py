@@ -41,6 +41,10 @@ def not_proven(covering: Iterable[JudgedPromise]) -> str:
     return f"No promise is proven broken. {shown}."
 
 
+def broke_promises(provider: str, promises: Iterable[str]) -> str:
+    return f"{provider} broke its promise of {join_words(list(promises))}"
+
+
 def claimed_elsewhere(others: Iterable[tuple[JudgedPromise, str]]) -> str:
     """`others`: broken promises, each with the finding that claims it."""
     return f"One claim a promise and period: {join_words([f'{each.row.name} is claimed with finding {name}' for each, name in others])}."

@@ -23,6 +23,7 @@ from plumbline.answers.costed_findings import costed_findings
 from plumbline.answers.ledger import Ledger, open_ledger
 from plumbline.answers.monthly_costs import SETTLED, monthly_cost_of
 from plumbline.answers.promises import checkable
+from plumbline.answers.trial_credits import trial_credits
 from plumbline.archive import open_archive
 from plumbline.declarations import Alerts, DeclarationError, Declarations, load_in_force
 from plumbline.declarations.installation import airflow_url
@@ -219,7 +220,10 @@ def build_digest(archive: Archive, declared: Declarations, month: str, now: date
     entries = tuple(costed_findings(archive, declared, views).values())
     begin, end = month_span(datetime.fromisoformat(f"{month}-01T00:00:00+00:00"))
     stream = read_stream(archive, declared, begin, min(end, max(now, begin)))
-    return Digest(month, now.date(), entries, simulated, compared_series(archive), frozenset(covered), stream.events, stream.looked)
+    credits = trial_credits(archive, declared, (e.finding for e in sorted(entries, key=lambda e: (e.opened, e.finding.finding_id))))
+    return Digest(
+        month, now.date(), entries, simulated, compared_series(archive), frozenset(covered), stream.events, stream.looked, credits
+    )
 
 
 def send_digest(month: str | None = None) -> str:

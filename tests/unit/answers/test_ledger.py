@@ -125,7 +125,7 @@ def test_a_claim_is_a_row_and_in_no_sum_a_month() -> None:
     ]
     month = found.total()
     assert (month.lost, month.to_claim, month.claims) == (10.0, 17_082.0, 1), "what was claimed, or lapsed, is not to claim"
-    assert money_sentences(month)[-1] == "to claim once: 17,082 USD with 1 finding, until 2026-10-30"
+    assert money_sentences(month)[-1] == "to claim once: 17,082 USD in 1 claim, until 2026-10-30"
     assert found.change_of("down") is None and "17,082" in lost_tile(month).note
     assert "claimed already" in counted_text(found, "sent") and "too late" in counted_text(found, "old")
 

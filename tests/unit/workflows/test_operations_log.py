@@ -406,7 +406,14 @@ def test_one_month_is_billed_on_every_surface_and_a_term_that_is_over_is_not_to_
     prices = [{**old, "since": "2020-01-01", "until": f"{turn:%Y-%m-%d}"}, {**new, "since": f"{turn:%Y-%m-%d}"}]
     raised = provider(NAME, prices=prices).prices
     declared = replace(declared, providers={**declared.providers, NAME: declared.providers[NAME].model_copy(update={"prices": raised})})
-    late = {**INCIDENT, "kind": "ticket", "answered": (LAST + timedelta(hours=5)).isoformat(), "solved": SOLVED}
+    early = LAST - timedelta(days=31)  # the last day of its claim is over on each day of the present month
+    late = {
+        **INCIDENT,
+        "kind": "ticket",
+        "opened": early.isoformat(),
+        "answered": (early + timedelta(hours=5)).isoformat(),
+        "solved": SOLVED,
+    }
     for n in range(6):
         log_operation(archive, declared, late | {"what": f"question {n}", "reference": f"47{n}"}, "ada")
     judged = provider_promises(archive, declared, NAME)

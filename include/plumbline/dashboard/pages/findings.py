@@ -13,6 +13,7 @@ from plumbline.answers.compared_series import compared_series
 from plumbline.answers.costed_findings import CostedFinding, costed_findings
 from plumbline.answers.ledger import ledger_of
 from plumbline.answers.monthly_costs import SETTLED as SETTLED_STATES
+from plumbline.answers.trial_credits import trial_credits
 from plumbline.archive import Archive, FindingView
 from plumbline.archive.repository import Slice
 from plumbline.dashboard.access import can_see_costs
@@ -22,8 +23,10 @@ from plumbline.dashboard.rendering import NavEntry, PageRoutes
 from plumbline.dashboard.site import Site
 from plumbline.findings.compared import Compared
 from plumbline.metrics.formatting import join_words
+from plumbline.presentation.filters import Filter
 from plumbline.presentation.finding_page import finding_page
 from plumbline.presentation.findings_inbox import group_findings, inbox_view, workloads_of
+from plumbline.presentation.ledger_words import unclaimed_text
 from plumbline.presentation.tiles import money_sentences
 from plumbline.presentation.verdicts import OPERATIONS
 from plumbline.results.finding import OPEN_STATES, SEVERITIES, FindingKind, FindingState, Severity
@@ -82,7 +85,13 @@ def router(site: Site) -> PageRoutes:
                 if _concerns(view, team_workloads)
             ]
         entries = costed_findings(archive, declarations, [view for view in (*counted, *rows) if view.state in OPEN_STATES])
-        ledger = ledger_of(entries.values()) if can_see_costs(request) else None
+        ledger = None
+        if can_see_costs(request):
+            every = sorted(entries.values(), key=lambda entry: (entry.opened, entry.finding.finding_id))
+            credits = trial_credits(archive, declarations, [entry.finding for entry in every])
+            # Those that no finding claims where the list is of all.
+            narrowed = where != Filter() or bool(kind or severity or provider.strip() or state)
+            ledger = ledger_of(every, credits=[credit for credit in credits if credit.findings or not narrowed])
         listed, every = (sum(view.state in OPEN_STATES for view in views) for views in (rows, counted))
         groups = group_findings(rows, {name: entry.cost for name, entry in entries.items()} if ledger is not None else {}, ledger)
         forms = action_forms(acting, request, declarations, [[(item.view, item.words) for item in g.items] for g in groups])
@@ -94,6 +103,7 @@ def router(site: Site) -> PageRoutes:
             sums=money_sentences(ledger.total()) if ledger is not None else (),
             part=f"{listed} of {every} open findings are on this page; the sum is over all of them" if listed < every else "",
             ledger=ledger,
+            unclaimed=unclaimed_text(ledger) if ledger is not None else "",
             compared=Compared(0, 0) if groups else compared_series(archive),
             groups=[(g, form, owners[g.lead.view.finding_id]) for g, form in zip(groups, forms, strict=True)],
             chosen=where,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from plumbline.findings import provider_finding
@@ -81,8 +81,8 @@ def broken_promise_finding(provider: str, judged: JudgedPromise, claim_within_s:
     """Without money, which not every reader may see. `claim_within_s`: after the end of the month of the breach."""
     row, tries = judged.row, judged.row.tries
     last = row.last or now
-    end = judged.last_claim(claim_within_s, now)
-    until = "" if end is None else f"{end - timedelta(microseconds=1):%Y-%m-%d}"
+    last_day = judged.last_day(claim_within_s, now)
+    until = "" if last_day is None else f"{last_day:%Y-%m-%d}"
     measured = ""
     if tries.promised is not None and tries.share.ratio is not None:
         measured = f"{format_percent(tries.share.ratio, 3)} instead of {format_limit(tries.promised)}"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from email import message_from_bytes, policy
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,11 @@ from typer.testing import CliRunner
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.cli.app import app
 from plumbline.dashboard.app import create_app
+from plumbline.declarations import load
 from plumbline.findings.headline import headline
+from plumbline.metrics.formatting import format_money
 from plumbline.results.finding import Finding
+from plumbline.workflows.operations_log import log_operation
 
 STARTED = trial(where=provider("local-1core"))
 FOUND = Finding(
@@ -179,3 +184,66 @@ def test_a_claim_names_money_so_it_needs_that_right(client: TestClient, tmp_path
     with TestClient(hidden) as found:
         assert found.get("/findings/f1/claim.eml").status_code == 403
         assert "claim.eml" not in found.get("/findings/f1").text
+
+
+def test_the_sum_on_promises_is_that_of_the_ledgers_rows_with_or_without_a_finding(
+    client: TestClient, config: Path, tmp_path: Path
+) -> None:
+    """What trials prove, what the operations log proves, and the credit that both share."""
+    promised(config, "sla: {launch_success: 99%, support_response: 1h, credit: 10%, claim_within: 90d}")
+    (config.parents[1] / "alerts.yaml").write_text("volumes:\n  - {provider: local-1core, time_per_month: 730h}\n")
+
+    def sums() -> tuple[float, list[tuple[str, tuple[str, ...], float]]]:
+        """The sum on the page, and the rows of the ledger, which the inbox, the tile and the command add up alike."""
+        inbox = client.get("/findings.json").json()
+        rows = [(row["row_id"], tuple(row["counts"]), row["usd"]) for row in inbox["amounts"] if row["claim"] == "to_claim"]
+        listed = json.loads(CliRunner().invoke(app, ["findings", "--json"]).stdout)["total"]["to_claim"]
+        page = sum(each["totals"]["usd"] or 0.0 for each in client.get("/promises.json").json())
+        assert page == pytest.approx(sum(usd for *_, usd in rows)) == pytest.approx(inbox["total"]["to_claim"]) == pytest.approx(listed)
+        tile = f"to claim once: {format_money(page)} in {len(rows)} claim"
+        assert tile in Parsed(client.get("/findings").text).one("main").text.replace("To claim", "to claim")
+        assert tile in client.get("/").text.replace("To claim", "to claim")
+        return page, rows
+
+    usd, rows = sums()
+    assert usd > 0 and rows == [("claim/local-1core/launch success", ("f1",), usd)]
+    assert f"A credit of {format_money(usd)}, once: to claim until" in Parsed(client.get("/findings/f1").text).one("#ledger").text.replace(
+        ": a credit", ": A credit"
+    )
+    with open_archive() as archive:
+        archive.set_finding_state("f1", "resolved", by="ada", why="capacity is back")
+    assert sums() == (usd, [("claim/local-1core/launch success", (), usd)])
+    assert "local-1core broke its promise of launch success" in Parsed(client.get("/findings").text).one("#unclaimed").text
+    assert "No open finding claims: local-1core" in CliRunner().invoke(app, ["findings"]).stdout.replace("\n", " ")
+    opened = datetime.now(timezone.utc) - timedelta(days=1)
+    late = {"provider": "local-1core", "kind": "ticket", "opened": opened.isoformat(), "whose": "provider"}
+    late["answered"] = (opened + timedelta(hours=5)).isoformat()
+    with open_archive() as archive:
+        for n in range(6):
+            log_operation(archive, load(), late | {"what": f"question {n}", "reference": f"47{n}"}, "ada")
+        (own,) = [view for view in archive.findings_of("local-1core", unsettled=True) if view.finding_id != "f2"]
+    shared, (row,) = sums()
+    assert row[0] == own.finding_id
+    assert shared == pytest.approx(usd), "granted once for the month"
+
+
+def test_a_reader_without_access_to_costs_sees_no_claim_of_the_ledger(client: TestClient, config: Path, tmp_path: Path) -> None:
+    promised(config, "sla: {launch_success: 99%, credit: 10%}")
+    (config.parents[1] / "alerts.yaml").write_text("volumes:\n  - {provider: local-1core, time_per_month: 730h}\n")
+    hidden = create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path, may_see_money=lambda: False)
+    with TestClient(hidden) as found, open_archive() as archive:
+        assert found.get("/findings.json").json()["amounts"] is None and "laim once" not in found.get("/").text
+        archive.set_finding_state("f1", "resolved", by="ada", why="capacity is back")
+        assert 'id="unclaimed"' not in found.get("/findings").text
+
+
+def test_a_credit_of_unknown_amount_is_a_row_without_one(client: TestClient, config: Path) -> None:
+    """No volume is declared: neither the page nor the ledger shows 0 USD."""
+    promised(config, "sla: {launch_success: 99%, credit: 10%}")
+    total = client.get("/findings.json").json()["total"]
+    assert (total["claims"], total["claims_unknown"], total["to_claim"]) == (1, 1, 0.0)
+    assert "to claim once: 1 credit of unknown amount" in Parsed(client.get("/findings").text).one("#total").text
+    assert "a credit of unknown amount from local-1core" in Parsed(client.get("/promises").text).one("#summary").text
+    promised(config, "sla: {launch_success: 99%}")
+    time.sleep(2.1)  # for so long declarations are read once
+    assert client.get("/findings.json").json()["total"]["claims"] == 0, "no credit is declared"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 
 from plumbline.declarations.promises.judging.evidence import PromiseEvidence, SharedTerms
@@ -101,9 +101,9 @@ class JudgedPromise:
         """The month whose bill its credit is a share of: its own, or that of its last breach; of a breach without a date the present one."""
         return month_span(self.month or self.row.last or now)
 
-    def last_claim(self, within_s: float | None, now: datetime) -> datetime | None:
-        """The end of the time in which it can be claimed, `within_s` after the month; None where the contract's term is not declared."""
-        return None if within_s is None else self.billed(now)[1] + timedelta(seconds=within_s)
+    def last_day(self, within_s: float | None, now: datetime) -> date | None:
+        """The last day on which it can be claimed, `within_s` after the month; None where the contract's term is not declared."""
+        return None if within_s is None else (self.billed(now)[1] + timedelta(seconds=within_s) - timedelta(microseconds=1)).date()
 
     def credited(self, money: Amount | None) -> JudgedPromise:
         """With its credit, in USD if that is known; the same unless it is broken and grants one."""

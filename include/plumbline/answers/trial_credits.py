@@ -1,0 +1,99 @@
+"""Credits that trials prove: of launches, lead times and speeds, which no finding of their own carries. The page of promises and the ledger list the
+same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import date, datetime, timezone
+from threading import Lock
+from weakref import WeakKeyDictionary
+
+from plumbline.answers.claim_marks import ClaimStanding
+from plumbline.answers.claims import bears_on
+from plumbline.answers.promises import grant_credits, judged_by_trials
+from plumbline.archive import Archive
+from plumbline.declarations import Declarations, Provider
+from plumbline.declarations.promises import PROMISES, JudgedPromise
+from plumbline.declarations.providers.service_level import ServiceLevel
+from plumbline.results.finding import OPEN_STATES, Finding
+
+
+@dataclass(frozen=True)
+class TrialCredit:
+    """The credit of broken `promises` that share it: `share` of the bill of `month` (`2026-11`), `usd` where that is known. `until`: its last day, None
+    where the contract's term is not declared. `findings`: the open ones that bear on them, the one that claims first; empty without any, as where
+    the failures are over."""
+
+    provider: str
+    promises: tuple[str, ...]
+    share: float
+    month: str
+    usd: float | None
+    until: date | None
+    claim: ClaimStanding
+    simulated: bool
+    findings: tuple[str, ...] = ()
+
+
+def trial_credits(
+    archive: Archive, declared: Declarations | None, findings: Iterable[Finding], names: Collection[str] | None = None
+) -> tuple[TrialCredit, ...]:
+    """Of declared providers, or of those with these `names`. `findings`: that may bear on them, oldest first. Those that are claimed already, or too
+    late to claim, only where a finding is open."""
+    if declared is None:
+        return ()
+    known, found = [f for f in findings if f.state in OPEN_STATES], []
+    for provider in declared.providers.values():
+        if provider.sla.credit is None or (names is not None and provider.name not in names) or not _by_trials(provider.sla):
+            continue
+        broken = [each for each in _judged(archive, declared, provider) if each.broken]
+        if broken:
+            found += _of_provider(archive, declared, provider, broken, [f for f in known if f.provider == provider.name])
+    return tuple(credit for credit in found if credit.claim == "to_claim" or credit.findings)
+
+
+def _by_trials(sla: ServiceLevel) -> bool:
+    """Whether it may promise what trials show; only the judgement says by what a promise is shown."""
+    return any(promise.declared(sla) for promise in PROMISES if not promise.checked)
+
+
+def _of_provider(
+    archive: Archive, declared: Declarations, provider: Provider, broken: list[JudgedPromise], open_ones: list[Finding]
+) -> list[TrialCredit]:
+    months = [f.credit.month for f in open_ones if f.credit is not None and f.credit.shared]
+    last, now = (datetime.fromisoformat(f"{max(months)}-01T00:00:00+00:00") if months else None), datetime.now(timezone.utc)
+    groups: dict[tuple[str, ClaimStanding, float], list[JudgedPromise]] = {}
+    for each in grant_credits(archive, declared, provider.name, broken, last):
+        standing: ClaimStanding = "claimed" if each.row.claim else "too_late" if each.lapsed else "to_claim"
+        if each.grants is not None:
+            groups.setdefault((f"{each.billed(last or now)[0]:%Y-%m}", standing, each.grants), []).append(each)
+    return [
+        TrialCredit(
+            provider.name,
+            tuple(each.row.name for each in same),
+            share,
+            month,
+            same[0].row.usd,
+            same[0].last_day(provider.sla.claim_within, last or now),
+            standing,
+            provider.simulated,
+            tuple(f.finding_id for f in open_ones if any(bears_on(f, each, provider) for each in same)),
+        )
+        for (month, standing, share), same in groups.items()
+    ]
+
+
+_KNOWN: WeakKeyDictionary[object, dict[str, tuple[object, tuple[JudgedPromise, ...]]]] = WeakKeyDictionary()
+"""Per archive, by provider: pages with the ledger ask at each request, and a verdict changes only with a trial or a declaration."""
+_LOCK = Lock()
+
+
+def _judged(archive: Archive, declared: Declarations, provider: Provider) -> tuple[JudgedPromise, ...]:
+    basis = (archive.as_of(), provider)
+    with _LOCK:
+        of_archive = _KNOWN.setdefault(archive.engine, {})
+    known = of_archive.get(provider.name)
+    if known is None or known[0] != basis:
+        known = of_archive[provider.name] = (basis, judged_by_trials(archive, declared, provider.name))
+    return known[1]
