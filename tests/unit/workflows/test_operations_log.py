@@ -367,6 +367,24 @@ def test_the_first_line_of_a_broken_promise_has_credit_and_deadline_and_no_amoun
     assert line in message.text and dict(message.fields)["Claim until"] == f"{end + timedelta(days=29):%Y-%m-%d}"
 
 
+def test_once_the_last_day_has_passed_no_sentence_says_that_it_is_to_claim(archive: Archive) -> None:
+    """First line, message, ledger and page of promises read one day."""
+    declared = watched(claim_within="1s")
+    early = LAST - timedelta(days=31)
+    log_operation(archive, declared, INCIDENT | {"opened": early.isoformat(), "solved": (early + timedelta(hours=12)).isoformat()}, "ada")
+    (view,) = archive.findings_of(NAME, unsettled=True)
+    day = view.detail["credit"]["until"]
+    (line,) = headlines(archive, declared, [view]).values()
+    assert line.endswith(f"250.00 USD (25 % of the month's bill), too late to claim since {format_day(day)} has passed")
+    alert = alert_of(archive, declared, view)
+    message = render(alert.finding, alert.context)
+    assert "to claim until" not in message.text and dict(message.fields)["Claim until"] == f"{day} (that day has passed)"
+    page = finding_page(archive, declared, view.finding_id, datetime.now(timezone.utc))
+    assert f"too late to claim, the last day was {day}" in page.counted and page.words == line
+    promises = provider_promises(archive, declared, NAME)
+    assert promise_totals([promises]).lapsed == 1 and open_ledger(archive, declared).total().to_claim == 0.0
+
+
 def test_one_finding_claims_a_promise_and_period_and_the_letters_list_adds_up(archive: Archive, tmp_path: Path) -> None:
     declared = load()
     log_operation(archive, declared, INCIDENT | {"solved": SOLVED}, "ada")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from plumbline.findings import provider_finding
@@ -51,13 +51,16 @@ class BrokenPromise(FailedLaunches):
         if not share:
             return "the contract's credit is not declared (sla.credit)"
         amount = f"{format_money(credit, 'USD')} ({share})" if credit is not None else share
+        if finding.credit.lapsed(datetime.now(timezone.utc).date()):
+            return f"{amount}, too late to claim since {format_day(finding.credit.until)} has passed"
         return f"{amount} to claim{f' until {format_day(finding.credit.until)}' if finding.credit.until else ''}"
 
     def about(self, finding: Finding) -> list[Step]:
         if finding.credit is None:
             return super().about(finding)
         until = finding.credit.until or "not known: declare sla.claim_within, the contract's term"
-        return [("Provider", finding.provider), ("Promise", self.rest(finding)), ("Claim until", until)]
+        over = " (that day has passed)" if finding.credit.lapsed(datetime.now(timezone.utc).date()) else ""
+        return [("Provider", finding.provider), ("Promise", self.rest(finding)), ("Claim until", f"{until}{over}")]
 
     def looks(self, finding: Finding) -> list[Step]:
         return [
