@@ -52,6 +52,8 @@ _BY_GROUP = {
             "Show a month's availability and outages of a provider, from the checks of `availability_watch` and `plumbline watch`.",
         ),
         "promises": ("promises:promises", "Show what providers promise, and whether it is kept, broken or not shown."),
+        "scaling": ("scaling:scaling", "Show how long services with a rising load miss their SLO, the quickest provider first."),
+        "places": ("places:places", "Show one offer in each of its regions and zones, and what distance does to a client and to data."),
         "report": ("report:report", "Write a campaign's report as HTML and Markdown, and print its path."),
         "campaigns": ("archive:campaigns", "List the campaigns, newest first."),
         "compare": (

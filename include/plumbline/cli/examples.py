@@ -37,6 +37,8 @@ EXAMPLES = {
     "scorecard": Example("scorecard -v", "plumbline decide: the same at today's prices · plumbline report: as a page for others"),
     "availability": Example("availability local-2core --month 2026-11", "plumbline promises PROVIDER: does it keep what it promised"),
     "promises": Example("promises", "plumbline findings claim FINDING: a letter with the evidence"),
+    "scaling": Example("scaling", "plumbline scorecard CAMPAIGN -v: the other numbers · plumbline trigger PROVIDER: measure it again"),
+    "places": Example("places", "plumbline compare OLD NEW: is the difference of two places shown"),
     "report": Example("report", "open the path that it prints · plumbline report --mail FILE: as a mail that you send"),
     "campaigns": Example("campaigns", "plumbline scorecard CAMPAIGN · plumbline compare OLD NEW"),
     "compare": Example("compare local-1core local-2core", "plumbline cost precision: how many repeats would settle it"),

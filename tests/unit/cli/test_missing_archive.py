@@ -31,6 +31,7 @@ LISTS = (
     ("findings",),
     ("findings", "list"),
     ("log", "--list"),
+    ("places",),
     ("promises",),
     ("status",),
 )
@@ -71,6 +72,7 @@ WRITERS = (
     ("log", "incident", "local-2core", "--what", "no node answers"),
     ("prices", "accept", "local-2core", "--why", "x", "--price", "1"),
     ("prices", "check"),
+    ("scaling",),
 )
 """They change an archive that exists; an empty one serves."""
 NO_READERS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +11,10 @@ from fastapi.testclient import TestClient
 from tests.data.result_documents import document, inference_metrics, inference_workload, trial
 from tests.fakes.labs import CHEAP, FAST, world, write
 from tests.parsed import Parsed
+from typer.testing import CliRunner
 
 from plumbline.archive import open_archive
+from plumbline.cli.app import app
 from plumbline.dashboard.app import create_app
 from plumbline.declarations.installation import override_home
 from plumbline.results import Reason, Validity, metric_row, share_row
@@ -53,8 +56,20 @@ def test_time_to_scale_out_is_first_and_its_absence_has_a_reason(client: TestCli
     assert (late["provider"], late["figures"][0]["number"], late["why"]) == (CHEAP, None, LATE)
     assert [line["verdicts"][0]["outcome"] for line in view["lines"]] == ["pass", "insufficient"]
     assert page.one(".answer").text == f"Back within the SLO after {FAST} 48.0 s; not back on {CHEAP}."
-    assert "plumbline scorecard" in page.text and "chat-test" in page.one("#unscaled").text and "chat-test" in data["unscaled"]
+    assert "plumbline scaling chat-steps" in page.text and "chat-test" in page.one("#unscaled").text and "chat-test" in data["unscaled"]
     assert ("page", "/scaling") in {(place["kind"], place["path"]) for place in client.get("/jump").json()}
+
+
+def test_the_command_has_the_rows_of_the_page(client: TestClient) -> None:
+    said = CliRunner().invoke(app, ["scaling", "--json"])
+    assert json.loads(said.stdout) == client.get("/scaling.json").json()
+    shown = " ".join(CliRunner().invoke(app, ["scaling", "chat-steps"], env={"COLUMNS": "200"}).stdout.split())
+    assert f"back within the SLO after {FAST} 48.0 s; not back on {CHEAP}" in shown and "48.0 s" in shown and "pass" in shown
+    assert f"{CHEAP}: The SLO did not hold again" in shown and "chat-test" not in shown
+    unknown = CliRunner().invoke(app, ["scaling", "chat-step"])
+    assert unknown.exit_code == 2 and "chat-steps" in unknown.stderr
+    other = CliRunner().invoke(app, ["scaling", "chat-test"])
+    assert other.exit_code == 0 and "chat-test steps no load up" in " ".join(other.stdout.split())
 
 
 def test_without_the_phase_the_page_names_its_declaration(tmp_path: Path) -> None:
