@@ -13,6 +13,7 @@ from plumbline.declarations import AnyWorkload, Criterion, Provider, Team, Trial
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.providers.rates import Purchase
+from plumbline.declarations.purposes import Purpose
 from plumbline.declarations.references import References
 from plumbline.results import ResultDocument, ResultStore
 from plumbline.results.finding import Severity
@@ -135,7 +136,7 @@ class CampaignData:
     `workloads`: as they are declared now, by name, for which number is asked first; criteria are those of the trials. `references`: what
     others publish. `economics`: what a cost depends on that is not measured. `imported`: runs of other tools for the campaign's workloads,
     never scored. `commitments`: reserved hours as a table, headings first. `resolved`: relative criteria by series. `retention_s`: how long raw evidence is kept, None for ever.
-    `history`: what the cover compares with. `service`: by provider, in the campaign's months.
+    `history`: what the cover compares with. `service`: by provider, in the campaign's months. `purpose`: what it was planned for.
     """
 
     campaign_id: str
@@ -159,6 +160,7 @@ class CampaignData:
     resolved: Mapping[str, Mapping[str, Criterion]] = field(default_factory=dict)
     history: CampaignHistory = field(default_factory=CampaignHistory)
     service: Mapping[str, ServiceRecord] = field(default_factory=dict)
+    purpose: Purpose = "monthly"
 
     @property
     def usable(self) -> tuple[ResultDocument, ...]:

@@ -25,6 +25,8 @@ def show_verdict(verdict: CampaignVerdict, *, everything: bool = False, most: in
     """Print it. `most`: providers of a workload; `everything`: all providers, workloads, choices and findings."""
     out.print(verdict.headline, style="bold yellow" if verdict.busy else "bold")
     out.print(_head(verdict))
+    if verdict.request:
+        out.print(verdict.request, style="dim", markup=False)
     if len(verdict.workloads) <= _IN_FULL or everything:
         for one in verdict.workloads:
             out.print()

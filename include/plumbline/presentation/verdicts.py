@@ -36,6 +36,7 @@ from plumbline.metrics.formatting import (
 from plumbline.presentation.card_tables import CardTable, card_tables
 from plumbline.presentation.tiles import Tile, lost_tile, saving_tile
 from plumbline.results.finding import OPEN_STATES, gravity
+from plumbline.words.campaigns import request_text
 from plumbline.words.decisions import NEEDS_REPEATS, certainty_text, cheapest_text, judge_choice, today_text
 
 Verdict = Literal["move", "choose", "unclear", "only", "none", "stay"]
@@ -128,7 +129,8 @@ class Action:
 class CampaignVerdict:
     """`headline`: what changed, or that a busy machine has no winner. `tiles`: spent, lost, could be saved, certainty. `choices`: moves first.
     `actions`: at most ACTIONS; `also_open`: open findings that none of them names. `trials`: by status. `findings`: the campaign's, open and
-    gravest first. `series`: by their state in words, the gravest first. `criteria`: by outcome."""
+    gravest first. `series`: by their state in words, the gravest first. `criteria`: by outcome. `request`: of a campaign on demand, why it was
+    requested and what it measured; empty of a monthly one."""
 
     campaign_id: str
     headline: str
@@ -144,6 +146,7 @@ class CampaignVerdict:
     series: dict[str, int] = field(default_factory=dict)
     criteria: dict[str, int] = field(default_factory=dict)
     busy: bool = False
+    request: str = ""
 
     @property
     def trials_text(self) -> str:
@@ -201,6 +204,7 @@ def campaign_verdict(conclusions: Conclusions) -> CampaignVerdict:
         series=drift_counts(campaign.drift),
         criteria=dict(Counter(j.outcome for c in cards for j in c.acceptance)),
         busy=conclusions.busy is not None,
+        request=request_text(campaign.purpose, campaign.reason, {c.workload for c in cards}, {c.provider for c in cards}),
     )
 
 

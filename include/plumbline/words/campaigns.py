@@ -26,3 +26,11 @@ def measured_text(purpose: Purpose, workloads: Collection[str], providers: Colle
     if purpose == "acceptance":
         return "An acceptance judges nodes, not providers: it is in no scorecard, no report and not in the speed index."
     return f"It measured {what} on {where}. It is no monthly rerun, so it is not in the speed index of providers that have one."
+
+
+def request_text(purpose: Purpose, reason: str, workloads: Collection[str], providers: Collection[str]) -> str:
+    """Of a campaign on demand: that it is one, why it was requested, and what it measured; empty for another."""
+    if purpose != "on_demand":
+        return ""
+    why = f"requested for this reason: {reason.rstrip('.')}" if reason.strip() else "requested without a reason"
+    return f"On demand, {why}. {measured_text(purpose, workloads, providers)}".strip()

@@ -29,6 +29,7 @@ from plumbline.answers.winner_change import team_winner_change
 from plumbline.archive import Archive, open_archive
 from plumbline.archive.pages import MAX_SEARCHED_FINDINGS
 from plumbline.declarations import installation_paths, load_in_force
+from plumbline.declarations.purposes import purpose_of
 from plumbline.presentation.commitments import commitment_table
 from plumbline.presentation.html import report as html_report
 from plumbline.presentation.html.mail import check_recipients, write_mail
@@ -158,6 +159,7 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
         resolved={key: resolve_criteria(archive, key, campaign_id, workload) for key, workload in workloads.items()},
         history=history,
         service=service_records(archive, providers, filter(None, map(began_on, documents))),
+        purpose=head.purpose if head is not None else purpose_of(campaign_id, "any"),
     )
 
 

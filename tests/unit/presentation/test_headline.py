@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.browser.sample import campaign
 from tests.golden import Golden
+from tests.parsed import Parsed
 
 from plumbline.analysis.campaign_data import CampaignData, CampaignHistory, FindingRow, SeriesDrift, sum_monthly
 from plumbline.analysis.conclusions import conclude
@@ -233,6 +234,19 @@ def test_fifty_providers_have_the_same_cover_and_short_tables(sample: CampaignDa
     page = write_report(many, tmp_path)
     assert list((page.parent / "tables").glob("*.csv"))
     assert len((page.parent / "report.md").read_text()) < 20_000
+
+
+def test_the_cover_of_a_campaign_on_demand_says_so_with_its_reason(sample: CampaignData, tmp_path: Path) -> None:
+    asked = replace(sample, purpose="on_demand", reason="new kernel of the driver")
+    report = write_report(asked, tmp_path)
+    said = "On demand, requested for this reason: new kernel of the driver. It measured "
+    page, mail = Parsed(report.read_text()), write_mail(conclude(asked), report)
+    assert page.one("#cover #request").text.startswith(said) and "It is no monthly rerun" in page.one("#request").text
+    assert "on demand" in page.texts("#cover .eyebrow span") and said in report.with_name("report.md").read_text()
+    html = message_from_bytes(mail.read_bytes(), policy=policy.default).get_body(("html",)).get_content()  # type: ignore[union-attr]
+    assert said in html
+    assert "requested without a reason" in campaign_verdict(conclude(replace(asked, reason=" "))).request
+    assert campaign_verdict(conclude(sample)).request == "" and sample.reason in Parsed(write_report(sample, tmp_path).read_text()).text
 
 
 def test_the_mail_shows_the_cover_and_brings_the_report(sample: CampaignData, tmp_path: Path) -> None:
