@@ -32,12 +32,19 @@ from plumbline.declarations.promises.provisioning_lead_time import ProvisioningL
 from plumbline.findings.compared import Compared
 from plumbline.findings.headline import headline
 from plumbline.launch.leftovers import stored_leftovers
-from plumbline.metrics import leading_names, metric_of
 from plumbline.metrics.formatting import format_money
 from plumbline.presentation.availability import AvailabilityView, availability_view
 from plumbline.presentation.charts.fleet import year_chart
 from plumbline.presentation.charts.launches import launch_chart, launch_lines, lead_time_chart
-from plumbline.presentation.charts.trend import OF_THE_PROVIDER, PlottedMetric, Trend, read_trend, trend_chart
+from plumbline.presentation.charts.trend import (
+    OF_THE_PROVIDER,
+    PlottedMetric,
+    Trend,
+    first_quantity,
+    measured_quantities,
+    read_trend,
+    trend_chart,
+)
 from plumbline.presentation.events.event import StreamEvent
 from plumbline.presentation.filters import RANGE, Filter
 from plumbline.presentation.findings_inbox import InboxGroup, count_severities, group_findings, severity_order, unsettled_findings
@@ -181,10 +188,10 @@ def provider_page(
     if chosen is None and series:
         chosen = min(series, key=lambda s: order.get(s.series_key, len(order)))
     priced = None if provider is None else with_effective_prices(provider, archive.prices(provider.name))
-    quantities = _quantities(archive, chosen) if chosen is not None else ()
+    quantities = measured_quantities(archive, chosen) if chosen is not None else ()
     trend = None
     if chosen is not None and quantities:
-        chosen_quantity = next((q for q in quantities if quantity_id(q) == quantity), None) or _leading_quantity(chosen.kind, quantities)
+        chosen_quantity = next((q for q in quantities if quantity_id(q) == quantity), None) or first_quantity(chosen.kind, quantities)
         trend = read_trend(archive, declared, chosen, chosen_quantity, latest, between)
     launches, last = tuple(archive.launches(name, LAUNCH_CAMPAIGNS, between)), archive.last_run([name]).get(name)
     launched = launch_share(sum((Counter(c.ended) for c in launches), Counter()))
@@ -213,20 +220,6 @@ def provider_page(
 def quantity_id(quantity: PlottedMetric) -> str:
     """A quantity as an address names it."""
     return f"{quantity.metric}.{quantity.statistic}.{quantity.phase}"
-
-
-def _quantities(archive: Archive, series: SeriesView) -> tuple[PlottedMetric, ...]:
-    campaign = archive.latest_campaign(series.series_key)
-    names = archive.measured_names(series.series_key, campaign) if campaign is not None else []
-    return tuple(PlottedMetric(n.metric, n.statistic, n.phase, metric_of(n)) for n in names)
-
-
-def _leading_quantity(kind: str, quantities: Sequence[PlottedMetric]) -> PlottedMetric:
-    for name in leading_names(kind):
-        for q in quantities:
-            if (q.metric, q.statistic, q.phase) == (name, q.definition.statistic, "steady"):
-                return q
-    return quantities[0]
 
 
 def _price(priced: Provider | None, now: datetime) -> tuple[str, str]:

@@ -33,6 +33,7 @@ from plumbline.presentation.card_tables import CardTable, NumberKey, card_tables
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import cost_against_speed_chart
 from plumbline.presentation.charts.scorecards import headline_charts
+from plumbline.presentation.charts.workload_trend import WorkloadTrend, workload_trend
 from plumbline.presentation.costs import CostRow, cost_rows
 from plumbline.presentation.findings_inbox import count_severities, severity_order, unsettled_findings, workloads_of
 from plumbline.presentation.heat_map import WorkloadRanking, rank_fleet
@@ -85,7 +86,7 @@ class SourceTrials:
 @dataclass(frozen=True)
 class SideBySide:
     """A few providers of one workload. `table`, `rows`: None where none of them has a usable trial. `imported`: runs of other tools, on the
-    first page. `unusable`: newest campaigns without a usable trial."""
+    first page. `unusable`: newest campaigns without a usable trial. `trend`: of the workload's first number."""
 
     providers: tuple[str, ...]
     table: CardTable | None
@@ -98,6 +99,7 @@ class SideBySide:
     imported: tuple[ImportedRun, ...]
     left_out: tuple[ExcludedSeries, ...]
     unusable: tuple[SeriesResult, ...]
+    trend: WorkloadTrend
 
     @property
     def criteria_judged(self) -> int:
@@ -211,6 +213,8 @@ def side_by_side(archive: Archive, declared: Declarations, on: date, w: Workload
     quotes = {name: quote(provider, on, results.purchase) for name, provider in results.providers.items()}
     service = service_records(archive, results.providers, (day for c in cards for day in (c.first, c.last) if day is not None))
     parts = archive.newest_by_place(archive.series_of(columns, workload=w.name))
+    # Another version is another workload.
+    followed = [parts[p, w.name].series for p in columns if (p, w.name) in parts and w.version in (None, parts[p, w.name].series.version)]
     return SideBySide(
         providers=places,
         table=table,
@@ -223,6 +227,7 @@ def side_by_side(archive: Archive, declared: Declarations, on: date, w: Workload
         imported=() if after else _imported(archive, declared, on, w.name, columns, cards),
         left_out=results.left_out,
         unusable=tuple(parts[p, w.name] for p in columns if (p, w.name) in parts and parts[p, w.name].unusable),
+        trend=workload_trend(archive, declared, followed, primary_number(declared, w.name), places),
     )
 
 

@@ -15,7 +15,7 @@ from plumbline.archive import Archive, MetricPoint, SeriesView
 from plumbline.archive.records import BaselineView
 from plumbline.archive.repository import Span
 from plumbline.declarations import Declarations
-from plumbline.metrics import Metric
+from plumbline.metrics import Metric, leading_names, metric_of
 from plumbline.metrics.formatting import (
     Scale,
     capitalize_first,
@@ -71,6 +71,22 @@ class PlottedMetric:
         """The chart's name, such as `step time median, steady`."""
         statistic_suffix = "" if self.statistic == "value" else f" {self.statistic}"
         return f"{format_name(self.metric)}{statistic_suffix}, {format_name(self.phase)}"
+
+
+def measured_quantities(archive: Archive, series: SeriesView) -> tuple[PlottedMetric, ...]:
+    """What can be followed of a series: each number of its newest campaign."""
+    campaign = archive.latest_campaign(series.series_key)
+    names = archive.measured_names(series.series_key, campaign) if campaign is not None else []
+    return tuple(PlottedMetric(n.metric, n.statistic, n.phase, metric_of(n)) for n in names)
+
+
+def first_quantity(kind: str, quantities: Sequence[PlottedMetric]) -> PlottedMetric:
+    """What leads for the kind of workload, else the first of these."""
+    for name in leading_names(kind):
+        for q in quantities:
+            if (q.metric, q.statistic, q.phase) == (name, q.definition.statistic, "steady"):
+                return q
+    return quantities[0]
 
 
 OF_THE_PROVIDER = ("environment", "price", "outage", "acceptance")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,39 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
                 archive.record(document(asked, metrics=training_metrics(step * (1 + repeat / 1000))), uri="file:///store")
     with TestClient(create_app(archive_url=f"sqlite:///{folder / 'archive.db'}", reports=folder)) as found:
         yield found
+
+
+def test_each_provider_has_a_line_over_time_with_numbered_marks_of_what_happened(tmp_path: Path) -> None:
+    """A driver changes on one of two providers; a third one has no number, a campaign of one provider is a dash."""
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        for month in range(3):
+            at = PLANNED + timedelta(days=30 * month)
+            for name, step in (("lab-a", 1.0), ("lab-b", 0.5)):
+                if (name, month) != ("lab-b", 1):
+                    asked = trial(where=provider(name), campaign=f"2025-{10 + month}", planned_at=at)
+                    facts = {"driver.version": "570.1" if (name, month) == ("lab-a", 2) else "560.1"}
+                    archive.record(document(asked, metrics=training_metrics(step + month / 10), facts=facts), uri="file:///store")
+        reason = Reason(code="gpu_xid", detail="spoilt")
+        spoilt = trial(where=provider("lab-c"), campaign="2025-12", planned_at=PLANNED + timedelta(days=60))
+        archive.record(document(spoilt, metrics=(), validity=Validity(status="invalid", reasons=(reason,))), uri="file:///store")
+    with TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path)) as client:
+        page, data = Parsed(client.get("/workloads/gpt-test").text), client.get("/workloads/gpt-test.json").json()["side_by_side"]["trend"]
+    drawn = page.charts["workload-trend"]
+    lines = {trace["name"]: trace for trace in drawn["data"] if trace["mode"] == "lines+markers"}
+    assert {name: len(trace["y"]) for name, trace in lines.items()} == {"lab-a": 3, "lab-b": 2}
+    assert len({(t["line"]["color"], t["line"]["dash"]) for t in lines.values()}) == 2
+    (event,) = [e for e in data["events"] if e["kind"] == "environment"]
+    assert event["text"].startswith("lab-a: driver") and "560.1" in event["text"]
+    (lane,) = [trace for trace in drawn["data"] if trace.get("name") == "environment"]
+    assert lane["text"] == [str(data["events"].index(event) + 1)] and event["text"] in page.one("#trend-events ol.numbered").text
+    assert data["providers"] == list(lines) and data["others"] == ["lab-c"] and "Without this number: lab-c" in page.part("over-time").text
+    rows = {row["campaign_id"]: row["medians"] for row in data["campaigns"]}
+    assert list(rows) == ["2025-12", "2025-11", "2025-10"] and "–" in rows["2025-11"] and "–" not in rows["2025-10"]
+
+
+def test_one_campaign_is_no_trend(many: TestClient) -> None:
+    page = Parsed(many.get("/workloads/gpt-test").text)
+    assert "workload-trend" not in page.charts and "a trend needs a second one" in page.one("#no-trend").text
 
 
 def test_a_workload_without_a_usable_trial_says_how_many_were_planned_and_why(tmp_path: Path) -> None:
