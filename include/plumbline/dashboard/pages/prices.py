@@ -84,7 +84,7 @@ def prices_page(archive: Archive, declared: Declarations, on: date, after: str =
     readings = {name: [r for r in newest if r.provider == name] for name in page_names}
     places = [declared.providers[name] for name in page_names]
     unsettled = archive.findings_of(page_names, "price", unsettled=True)
-    rows = [_current_price(row) for row in term_prices(archive, places, readings, unsettled, on)]
+    rows = [current_price(row) for row in term_prices(archive, places, readings, unsettled, on)]
     open_findings = archive.findings_page(state=OPEN_STATES, kind="price", limit=FINDINGS_SHOWN).rows
     held_findings = [f for f in open_findings if _is_held(f)]
     changed_findings = [f for f in open_findings if f not in held_findings]
@@ -113,7 +113,7 @@ def provider_prices(archive: Archive, declared: Declarations, name: str, now: da
         held += [(format_price_name(purchase, term), price) for price in reversed(prices)]
     return ProviderPrices(
         provider=name,
-        rows=tuple(map(_current_price, term_prices(archive, [declared.providers[name]], {name: readings}, findings, now.date()))),
+        rows=tuple(map(current_price, term_prices(archive, [declared.providers[name]], {name: readings}, findings, now.date()))),
         charts=tuple(charts),
         held=tuple(held),
         readings=tuple(readings[::-1][:READINGS_SHOWN]),
@@ -140,7 +140,16 @@ def _is_held(finding: FindingView) -> bool:
     return HeldPrice.owns(finding.kind, str(finding.detail.get("subject", "")))
 
 
-def _current_price(row: TermPrice) -> CurrentPrice:
+def current_prices(archive: Archive, declared: Declarations, name: str, on: date) -> tuple[CurrentPrice, ...]:
+    """The price in force of each purchase and term of one provider; empty for one that is not declared, or of which no price is known."""
+    if name not in declared.providers:
+        return ()
+    waiting = archive.findings_of(name, "price", unsettled=True)
+    readings = {name: [r for r in archive.newest_readings([name]) if r.provider == name]}
+    return tuple(map(current_price, term_prices(archive, [declared.providers[name]], readings, waiting, on)))
+
+
+def current_price(row: TermPrice) -> CurrentPrice:
     reading, pending = row.reading, row.pending
     return CurrentPrice(
         provider=row.provider,

@@ -22,6 +22,7 @@ from plumbline.archive.trends import LaunchCounts
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.checked import cached_histories
 from plumbline.dashboard.filters import Chosen, filter_bar
+from plumbline.dashboard.pages.prices import CurrentPrice, current_prices
 from plumbline.dashboard.pages.workloads import cached_rankings, leads
 from plumbline.dashboard.rendering import NavEntry, PageRoutes, Parts, address_with, waits_for
 from plumbline.dashboard.site import Site
@@ -77,7 +78,8 @@ class ProviderLine:
 @dataclass(frozen=True)
 class ProviderPage:
     """`groups`: unsettled findings, counted in `counts`. `price`: now, and its basis. `launched`: successes of attempts. `last`: age of the newest
-    campaign, empty without one. `compared`: of what no finding is open, where there is none. `quantities`: what can be followed of the chosen series, by phase. `series` its workloads, the chosen one in `trend`."""
+    campaign, empty without one. `compared`: of what no finding is open, where there is none. `quantities`: what can be followed of the chosen series, by phase. `series` its workloads, the chosen one in `trend`.
+    `terms`: the price in force of each purchase and term; empty for a reader without access to costs."""
 
     name: str
     groups: tuple[InboxGroup, ...]
@@ -96,6 +98,7 @@ class ProviderPage:
     simulated: bool
     watches: tuple[AvailabilityView, ...]
     compared: Compared
+    terms: tuple[CurrentPrice, ...] = ()
 
 
 def provider_lines(
@@ -168,6 +171,7 @@ def provider_page(
     latest: int,
     between: Span = (None, None),
     watches: tuple[AvailabilityView, ...] = (),
+    terms: tuple[CurrentPrice, ...] = (),
 ) -> ProviderPage | None:
     """A provider and one of its metrics over time; None if it is neither declared nor in the archive.
 
@@ -214,6 +218,7 @@ def provider_page(
         simulated=any(s.source == "simulated" for s in series) or (provider is not None and provider.simulated),
         watches=watches,
         compared=Compared(0, 0) if open_findings else compared_series(archive, name),
+        terms=terms,
     )
 
 
@@ -343,6 +348,7 @@ def router(site: Site) -> PageRoutes:
             latest=campaigns,
             between=between,
             watches=tuple(map(availability_view, cached_histories(site, money, provider))),
+            terms=current_prices(archive, declared.now(), provider, pages.now().date()) if money else (),
         )
         if p is None:
             raise HTTPException(404, f'no provider is called "{provider}": not declared and not in the archive')

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from tests.parsed import Parsed
 
 from plumbline.archive import Archive, FindingRecord
 from plumbline.archive.records import PriceReadingView
@@ -71,6 +72,21 @@ def test_each_term_says_what_is_in_force_by_whom_why_and_what_waits(archive: Arc
     archive.accept_price(NAME, "reserved", "1y", 18.4, NOW.date() + timedelta(days=9), "given by ada", by="ada", why="later")
     early = next(r for r in prices_page(archive, declared, day).rows if r.purchase == "reserved 1y")
     assert early.by == "root", "a price that begins later is not in force"
+
+
+def test_the_page_of_a_provider_has_the_price_of_each_term_for_who_may_see_costs(
+    archive: Archive, client: TestClient, tmp_path: Path
+) -> None:
+    archive.accept_price(NAME, "reserved", "1y", 18.4, NOW.date() - timedelta(days=3), "given by root", by="root", why="signed on Monday")
+    held(archive)
+    page = Parsed(client.get(f"/providers/{NAME}").text)
+    rows = {row[0]: row for tr in page.all("#terms tbody tr") if (row := tr.texts("td"))}
+    assert rows["reserved 1y"][1].startswith("18.40 USD/h") and "root: signed on Monday" in rows["reserved 1y"][3]
+    assert rows["on-demand"][5] == "held: not in use until accepted" and page.one("#terms summary .kind").text.endswith(", 1 pending")
+    with TestClient(
+        create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path, may_see_money=lambda: False)
+    ) as hidden:
+        assert 'id="terms"' not in hidden.get(f"/providers/{NAME}").text and hidden.get(f"/providers/{NAME}.json").json()["terms"] == []
 
 
 def test_what_is_held_is_told_first_and_how_to_accept_it(archive: Archive, client: TestClient) -> None:
