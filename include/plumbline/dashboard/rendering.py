@@ -32,7 +32,7 @@ from plumbline.metrics.formatting import (
 )
 from plumbline.presentation.filters import Filter
 from plumbline.presentation.series_summary import format_age
-from plumbline.words.definitions import definition
+from plumbline.words.definitions import definition, definitions
 
 Attempt = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="the last usable one, else the last, if left out")]
 """No larger than what the archive's column holds."""
@@ -183,6 +183,7 @@ def _templates() -> tuple[Environment, Assets]:
         "age": format_age,
         "code": code,
         "definition": definition,
+        "definitions": definitions,
     }
     templates.globals["asset"] = assets.versioned
     return templates, assets

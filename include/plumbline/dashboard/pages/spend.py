@@ -12,7 +12,7 @@ from plumbline.dashboard.rendering import NavEntry, PageRoutes, Parts, address_w
 from plumbline.dashboard.site import Site
 from plumbline.metrics.formatting import format_amount
 from plumbline.presentation.commitments import commitment_table
-from plumbline.presentation.spend import NOTE, spend_cells, spend_csv, spend_headings, spend_tiles
+from plumbline.presentation.spend import spend_cells, spend_csv, spend_headings, spend_tiles
 
 
 def router(site: Site) -> PageRoutes:
@@ -38,7 +38,6 @@ def router(site: Site) -> PageRoutes:
             headings=spend_headings(found) if found is not None else (),
             cells=spend_cells,
             later=address_with(request, "all"),
-            note=NOTE,
             budget_sums=sum_limits(found.balances) if found is not None else (),
             format_amount=format_amount,
         )
