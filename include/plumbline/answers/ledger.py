@@ -34,14 +34,15 @@ Ends = Literal["baseline", "price", "first_choice", "log", "repair", "claim", "r
 
 @dataclass(frozen=True)
 class LedgerRow:
-    """One amount. `row_id`: of a finding, `move/WORKLOAD/FROM/TO`, or `claim/PROVIDER/PROMISES` of a credit that trials prove, whose findings are
-    in `counts`, the one that claims it first. `what`: its headline, without the amount.
+    """One amount. `row_id`: of a finding, `move/WORKLOAD/FROM/TO`, or `claim/PROVIDER/PROMISES` of a credit that trials prove, whose
+    findings are in `counts`, the one that claims it first. `what`: its headline, without the amount.
 
     `usd`: USD a month, at least 0, of a claim once; None: not priced. Of an ending what renewing is worth, negative if it costs more than the
     cheapest other price, and `paid` is what is paid a month now. `share`: of a move, the fraction of the cost that it saves. `prices`: what the
     amount rests on. `until`: the day on which the price that it rests on ends, the last day of a claim, the end of the hours; None if it goes
-    on until its owner decides. `since`: None of what no finding of its own has. `owner`: the teams that decide, none for operations. `counts`: findings of the same cause whose amount is in
-    this one. `parts`: USD by provider, which add up to `usd`. `providers`: by name, of a shared cause all that have it. `claim`: where a claim stands.
+    on until its owner decides. `since`: None of what no finding of its own has. `owner`: the teams that decide, none for operations.
+    `counts`: findings of the same cause whose amount is in this one. `parts`: USD by provider, which add up to `usd`. `providers`: by
+    name, of a shared cause all that have it. `claim`: where a claim stands.
     """
 
     row_id: str
@@ -144,7 +145,8 @@ def read_ledger(
     savings: Savings | None = None,
     names: Collection[str] | None = None,
 ) -> Ledger:
-    """The ledger of findings with their costs, and of the credits that trials of declared providers prove. `names`: of these providers alone."""
+    """The ledger of findings with their costs, and of the credits that trials of declared providers prove. `names`: of these providers
+    alone."""
     every = sorted(entries, key=_age)
     return ledger_of(every, savings, trial_credits(archive, declared, (e.finding for e in every), names))
 
@@ -227,7 +229,7 @@ def _place(part: str, entry: CostedFinding) -> str:
 
 
 def _claims(entries: Iterable[CostedFinding], credits: Iterable[TrialCredit]) -> list[LedgerRow]:
-    """A row for each credit: promises of a month that share one have one, whoever shows them broken."""
+    """A row for each credit: promises of a month that share one have one, whatever shows them broken."""
     same: dict[tuple[str, ...], list[CostedFinding]] = {}
     for entry in sorted(entries, key=_age):
         if (credit := entry.finding.credit) is not None:

@@ -88,8 +88,8 @@ def provider_promises(archive: Archive, declared: Declarations, name: str) -> Pr
 
 
 def judged_by_trials(archive: Archive, declared: Declarations, name: str) -> tuple[JudgedPromise, ...]:
-    """The promises of a declared provider that its trials alone show, without credits: what `provider_promises` has of them, but no check between
-    campaigns and no entry of the operations log is read."""
+    """The promises of a declared provider that its trials alone show, without credits: what `provider_promises` has of them, but no check
+    between campaigns and no entry of the operations log is read."""
     provider, now = declared.providers[name], datetime.now(timezone.utc)
     launches = tuple(archive.launches(name, LAUNCH_CAMPAIGNS))
     judged = _judge(PROMISES, provider.sla, _seen_by_trials(archive, provider, name, launches, now))
@@ -99,8 +99,8 @@ def judged_by_trials(archive: Archive, declared: Declarations, name: str) -> tup
 def grant_credits(
     archive: Archive, declared: Declarations, name: str, judged: Sequence[JudgedPromise], last: datetime | None
 ) -> tuple[JudgedPromise, ...]:
-    """Those that trials show of a declared provider, with their credits as `provider_promises` has them. `last`: when the last breach began that
-    another witness shows, and whose month they are billed with; None without one."""
+    """Those that trials show of a declared provider, with their credits as `provider_promises` has them. `last`: when the last breach
+    began that another witness shows, and whose month they are billed with; None without one."""
     now = datetime.now(timezone.utc)
     return tuple(_granting(archive, declared, declared.providers[name], judged, last or now, now))
 
@@ -116,15 +116,16 @@ def _seen_by_trials(
 
 
 def _last_breach(judged: Iterable[JudgedPromise]) -> datetime | None:
-    """The begin of the last breach of a promise of no month: its month's bill is that of breaches without a date too, which share its credit."""
+    """The begin of the last breach of a promise of no month: its month's bill is that of breaches without a date too, which share its
+    credit."""
     return max((each.row.last for each in judged if each.broken and each.month is None and each.row.last is not None), default=None)
 
 
 def _granting(
     archive: Archive, declared: Declarations, provider: Provider, judged: Sequence[JudgedPromise], undated: datetime, now: datetime
 ) -> list[JudgedPromise]:
-    """With credits at each day's price, whether it is too late to claim them, and what became of their claims. `undated`: in the month that breaches
-    without a date are billed with."""
+    """With credits at each day's price, whether it is too late to claim them, and what became of their claims. `undated`: in the month
+    that breaches without a date are billed with."""
     priced, volumes = with_effective_prices(provider, archive.prices(provider.name)), declared.alerts.volumes_of(provider.name)
     found = [
         each if each.grants is None or not each.broken else each.credited(credit_of(each.grants, priced, volumes, each.billed(undated)[0]))

@@ -1,5 +1,5 @@
-"""Credits that trials prove: of launches, lead times and speeds, which no finding of their own carries. The page of promises and the ledger list the
-same ones."""
+"""Credits that trials prove: of launches, lead times and speeds, which no finding of their own carries. The page of promises and the
+ledger list the same ones."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from plumbline.results.finding import OPEN_STATES, Finding
 
 @dataclass(frozen=True)
 class TrialCredit:
-    """The credit of broken `promises` that share it: `share` of the bill of `month` (`2026-11`), `usd` where that is known. `until`: its last day, None
-    where the contract's term is not declared. `findings`: the open ones that bear on them, the one that claims first; empty without any, as where
-    the failures are over."""
+    """The credit of broken `promises` that share it: `share` of the bill of `month` (`2026-11`), `usd` where that is known. `until`: its
+    last day, None where the contract's term is not declared. `findings`: the open ones that bear on them, the one that claims first;
+    empty without any, as where the failures are over."""
 
     provider: str
     promises: tuple[str, ...]
@@ -39,8 +39,8 @@ class TrialCredit:
 def trial_credits(
     archive: Archive, declared: Declarations | None, findings: Iterable[Finding], names: Collection[str] | None = None
 ) -> tuple[TrialCredit, ...]:
-    """Of declared providers, or of those with these `names`. `findings`: that may bear on them, oldest first. Those that are claimed already, or too
-    late to claim, only where a finding is open."""
+    """Of declared providers, or of those with these `names`. `findings`: that may bear on them, oldest first. Those that are claimed
+    already, or too late to claim, only where a finding is open."""
     if declared is None:
         return ()
     known, found = [f for f in findings if f.state in OPEN_STATES], []

@@ -27,8 +27,8 @@ def _renewing(usd: float | None) -> str:
 
 
 def counted_text(ledger: Ledger, finding_id: str) -> str:
-    """The row of the ledger that has the finding's amount, what else is in it, and the sum that it is part of, then each credit that it claims beside
-    it; empty of a finding without either."""
+    """The row of the ledger that has the finding's amount, what else is in it, and the sum that it is part of, then each credit that it
+    claims beside it; empty of a finding without either."""
     claims = [f"{row_text(row)}{_sum_text(ledger, row)}" for row in ledger.claims_with(finding_id)]
     return ". ".join(
         capitalize_first(text) if n else text for n, text in enumerate(filter(None, (_amount_text(ledger, finding_id), *claims)))

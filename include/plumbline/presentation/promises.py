@@ -48,8 +48,9 @@ def total_credit(broken: Iterable[JudgedPromise]) -> float | None:
 @dataclass(frozen=True)
 class PromiseTotals:
     """How many promises are broken, kept, and open: not shown either way. `usd`: the credits of broken ones that are known in money, None without
-    one: the same sum as the ledger's. `unknown`: providers with a breach that earns a credit of unknown amount. `lapsed`: broken ones whose credit it is too late to claim, and
-    `claimed`: those whose claim a person marked as sent, credited or refused; they are in neither."""
+    one: the same sum as the ledger's. `unknown`: providers with a breach that earns a credit of unknown amount. `lapsed`: broken ones
+    whose credit it is too late to claim, and `claimed`: those whose claim a person marked as sent, credited or refused; they are in
+    neither."""
 
     broken: int
     kept: int

@@ -129,8 +129,8 @@ class Action:
 class CampaignVerdict:
     """`headline`: what changed, or that a busy machine has no winner. `tiles`: spent, lost, could be saved, certainty. `choices`: moves first.
     `actions`: at most ACTIONS; `also_open`: open findings that none of them names. `trials`: by status. `findings`: the campaign's, open and
-    gravest first. `series`: by their state in words, the gravest first. `criteria`: by outcome. `request`: of a campaign on demand, why it was
-    requested and what it measured; empty of a monthly one."""
+    gravest first. `series`: by their state in words, the gravest first. `criteria`: by outcome. `request`: of a campaign on demand, why
+    it was requested and what it measured; empty of a monthly one."""
 
     campaign_id: str
     headline: str

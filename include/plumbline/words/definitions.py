@@ -16,12 +16,12 @@ _OWN = {
     "P(right choice)": "what the repeats add to the chance that the provider chosen after them is really first",
     "P(cheapest)": "chance that it is really the cheapest that meets the requirements",
     "experiment cost": "time that its trials hold the provider, at its price",
-    "in force": "USD per hour of the whole instance that costs use today, with the one before it; the newer of the accepted and the declared price",
+    "in force": "USD per instance-hour that costs use today: the newer of the accepted and the declared price, with the one before it",
     "last reading": "what a price source said last; costs do not use it until it is accepted",
     # Tiles of the overview
     "open findings": "changes, failures and broken promises that no person has answered yet, by severity",
-    "lost a month": "what open and acknowledged findings cost at the declared volumes, each cause once; credits and reservations are beside it",
-    "could be saved": "what it would save a month to move each workload to the cheapest provider that suffices, from where its team runs it",
+    "lost a month": "what open and acknowledged findings cost at the declared volumes, each cause once; credits and reservations beside it",
+    "could be saved": "what moving each workload to the cheapest provider that suffices saves a month, from where its team runs it",
     "best on cost": "the provider with the lowest cost of the outcome on most workloads",
     "running now": "what Airflow runs or has queued; the newest campaign where it runs nothing",
     "newest campaign": "the newest monthly campaign as far as its trials are collected; another one where there is none",
@@ -59,8 +59,8 @@ def definition(name: str) -> str:
 
 
 def definitions(shown: Iterable[object]) -> list[tuple[str, str]]:
-    """What each number on a page is, in the order of what is `shown`: tiles and rows, by their name and their own `meaning`, and headings, by their text
-    without month, unit and statistic. Each once; what has no line is left out."""
+    """What each number on a page is, in the order of what is `shown`: tiles and rows, by their name and their own `meaning`, and
+    headings, by their text without month, unit and statistic. Each once; what has no line is left out."""
     found: dict[str, str] = {}
     for each in shown:
         text = each if isinstance(each, str) else str(getattr(each, "name", ""))

@@ -87,11 +87,11 @@ def router(site: Site) -> PageRoutes:
         entries = costed_findings(archive, declarations, [view for view in (*counted, *rows) if view.state in OPEN_STATES])
         ledger = None
         if can_see_costs(request):
-            every = sorted(entries.values(), key=lambda entry: (entry.opened, entry.finding.finding_id))
-            credits = trial_credits(archive, declarations, [entry.finding for entry in every])
+            oldest_first = sorted(entries.values(), key=lambda entry: (entry.opened, entry.finding.finding_id))
+            credits = trial_credits(archive, declarations, [entry.finding for entry in oldest_first])
             # Those that no finding claims where the list is of all.
             narrowed = where != Filter() or bool(kind or severity or provider.strip() or state)
-            ledger = ledger_of(every, credits=[credit for credit in credits if credit.findings or not narrowed])
+            ledger = ledger_of(oldest_first, credits=[credit for credit in credits if credit.findings or not narrowed])
         listed, every = (sum(view.state in OPEN_STATES for view in views) for views in (rows, counted))
         groups = group_findings(rows, {name: entry.cost for name, entry in entries.items()} if ledger is not None else {}, ledger)
         forms = action_forms(acting, request, declarations, [[(item.view, item.words) for item in g.items] for g in groups])

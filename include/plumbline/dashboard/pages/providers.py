@@ -78,8 +78,9 @@ class ProviderLine:
 @dataclass(frozen=True)
 class ProviderPage:
     """`groups`: unsettled findings, counted in `counts`. `price`: now, and its basis. `launched`: successes of attempts. `last`: age of the newest
-    campaign, empty without one. `compared`: of what no finding is open, where there is none. `quantities`: what can be followed of the chosen series, by phase. `series` its workloads, the chosen one in `trend`.
-    `terms`: the price in force of each purchase and term; empty for a reader without access to costs."""
+    campaign, empty without one. `compared`: of what no finding is open, where there is none. `quantities`: what can be followed of the
+    chosen series, by phase. `series` its workloads, the chosen one in `trend`. `terms`: the price in force of each purchase and term;
+    empty for a reader without access to costs."""
 
     name: str
     groups: tuple[InboxGroup, ...]

@@ -41,8 +41,8 @@ class TrendCampaign:
 
 @dataclass(frozen=True)
 class WorkloadTrend:
-    """`providers`: those that measured the number; `others`: asked, and without it. `chart`: None while none of them has two campaigns. `events`: what
-    happened to them, oldest first; the chart's marks count them. `campaigns`: newest first, in `unit`."""
+    """`providers`: those that measured the number; `others`: asked, and without it. `chart`: None while none of them has two campaigns.
+    `events`: what happened to them, oldest first; the chart's marks count them. `campaigns`: newest first, in `unit`."""
 
     providers: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
@@ -131,13 +131,13 @@ def _chart(quantity: PlottedMetric, trends: dict[str, Trend], styled: Sequence[s
         )  # fmt: skip
     lanes, layout = event_lanes(events)
     layout["yaxis"] |= {"title": {"text": suffix}}
+    happened = "Dotted lines: what happened to these providers; the list below names each number."
     light = "Light marks: usable repeats, linked to their trials. " if repeats <= _MANY_REPEATS else ""
     return Chart(
         name="workload-trend",
         section="workload",
         title=f"{capitalize_first(quantity.name)} over time{BETTER.get(quantity.definition.direction, '')}",
-        caption=f"Lines: medians of campaigns. {light}"
-        f"{'Dotted lines: what happened to these providers; the list below names each number.' if events else 'Nothing happened to these providers in this time.'}",
+        caption=f"Lines: medians of campaigns. {light}{happened if events else 'Nothing happened to these providers in this time.'}",
         data=[*data, *lanes],
         layout=layout,
         height=380 + 20 * len(lanes),
