@@ -43,11 +43,14 @@ def trial_credits(
     already, or too late to claim, only where a finding is open."""
     if declared is None:
         return ()
-    known, found = [f for f in findings if f.state in OPEN_STATES], []
-    for provider in declared.providers.values():
-        if provider.sla.credit is None or (names is not None and provider.name not in names) or not _by_trials(provider.sla):
-            continue
-        broken = [each for each in _judged(archive, declared, provider) if each.broken]
+    granting = [
+        p for p in declared.providers.values() if p.sla.credit is not None and _by_trials(p.sla) and (names is None or p.name in names)
+    ]
+    if not granting:
+        return ()
+    known, as_of, found = [f for f in findings if f.state in OPEN_STATES], archive.as_of(), []
+    for provider in granting:
+        broken = [each for each in _judged(archive, declared, provider, as_of) if each.broken]
         if broken:
             found += _of_provider(archive, declared, provider, broken, [f for f in known if f.provider == provider.name])
     return tuple(credit for credit in found if credit.claim == "to_claim" or credit.findings)
@@ -89,8 +92,8 @@ _KNOWN: WeakKeyDictionary[object, dict[str, tuple[object, tuple[JudgedPromise, .
 _LOCK = Lock()
 
 
-def _judged(archive: Archive, declared: Declarations, provider: Provider) -> tuple[JudgedPromise, ...]:
-    basis = (archive.as_of(), provider)
+def _judged(archive: Archive, declared: Declarations, provider: Provider, as_of: object) -> tuple[JudgedPromise, ...]:
+    basis = (as_of, provider)
     with _LOCK:
         of_archive = _KNOWN.setdefault(archive.engine, {})
     known = of_archive.get(provider.name)
