@@ -42,7 +42,7 @@ _OWN = {
     "measured": "what trials, checks between campaigns and the operations log show",
     "95 % interval": "where the true share or value lies, given so many tries",
     "still needed": "what would show the promise kept",
-    "credit": "what the contract grants for a broken one: a share of the month's bill, in USD where volumes and prices are declared",
+    "credit": "what the contract grants for a broken one: a share of the month's bill, and its amount where volumes and prices are declared",
     # Rankings of a workload
     "place": "rank by the first number, then by cost; none without a usable number",
     "distance": "how much worse than the best provider's; like the best where their intervals overlap",
