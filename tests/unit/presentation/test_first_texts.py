@@ -27,7 +27,7 @@ from plumbline.workflows.alert import build_digest
 from plumbline.workflows.report import campaign_data
 
 NEWS = re.compile(
-    r"nothing changed|cheapest sufficient|no drift|healthy|on time|nothing to do|all good|no regression|every team|0 regressions"
+    r"nothing changed|cheapest sufficient|no drift|healthy|\bon time|nothing to do|all good|no regression|every team|0 regressions"
     r"|no (open )?findings?\b(?! ?: nothing was compared)|none meets|no provider meets|is a clear winner|changed between the campaigns",
     re.IGNORECASE,
 )
