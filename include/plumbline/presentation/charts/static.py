@@ -62,6 +62,7 @@ def svg(chart: Chart) -> str:
     with rc_context({**_RC_PARAMS, "svg.hashsalt": chart.name}):
         figure = _figure(chart, _STAND_INS)
         FigureCanvasSVG(figure)
+        _lay_out(figure)
         target = io.StringIO()
         figure.savefig(target, format="svg", transparent=True, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     return _compact(target.getvalue(), chart)
@@ -82,9 +83,19 @@ def png(chart: Chart, colours: Mapping[str, str], scale: float = 2.0) -> bytes:
     with rc_context(_RC_PARAMS):
         figure = _figure(chart, colours)
         FigureCanvasAgg(figure)
+        figure.set_dpi(72 * scale)
+        _lay_out(figure)
         target = io.BytesIO()
         figure.savefig(target, format="png", dpi=72 * scale, facecolor=colours["paper"], metadata={"Software": None})
     return target.getvalue()
+
+
+def _lay_out(figure: Figure) -> None:
+    """Place the parts. Left to `savefig`, which draws everything once more for it, this takes longer than the drawing."""
+    layout = figure.get_layout_engine()
+    assert layout is not None
+    layout.execute(figure)
+    figure.set_layout_engine("none")
 
 
 def _compact(text: str, chart: Chart) -> str:
