@@ -12,6 +12,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -97,12 +98,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         ExclusiveLock(run.testrunuid).remove()
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _quick_archives() -> None:
-    if "plumbline.archive" in sys.modules:  # else no test of this run opens one here
-        from tests.fakes import quick_archives
+_QUICKER = {"plumbline.archive": "quick_archives", "fastapi.routing": "quick_pages", "plumbline.presentation.html.report": "quick_charts"}
+"""What tests make again and again, and what makes it quicker."""
 
-        quick_archives.install()
+
+@pytest.fixture(autouse=True, scope="session")
+def _quicker() -> None:
+    for name, fake in _QUICKER.items():
+        if name in sys.modules:  # else no test of this run uses it here
+            import_module(f"tests.fakes.{fake}").install()
 
 
 @pytest.fixture(autouse=True)
