@@ -91,7 +91,7 @@ def png(chart: Chart, colours: Mapping[str, str], scale: float = 2.0) -> bytes:
 
 
 def _lay_out(figure: Figure) -> None:
-    """Place the parts. Left to `savefig`, which draws everything once more for it, this takes longer than the drawing."""
+    """Place the parts: writing the file would otherwise draw everything once more for it."""
     layout = figure.get_layout_engine()
     assert layout is not None
     layout.execute(figure)
