@@ -36,6 +36,8 @@ _LOSS = re.compile(
     rf"(?i)(?P<label>(?<![a-z0-9_/])(?:(?:train(?:ing)?|lm|total|reduced_train)[ _/])?loss(?:[ _/][a-z]+){{0,2}}{_SEPARATOR})(?P<loss>{NUMBER})"
 )
 _LOSS_BEHIND = re.compile(rf"(?i)(?<![a-z0-9.:=-])(?P<loss>{NUMBER})(?P<label> +(?:train(?:ing)?[ _])?loss\b)(?!\s*[:=])")
+_BARE = r"(?:^|\])\s*(?P<step>\d+)\s*[:,|]\s*(?P<loss>-?\d+\.\d+(?:[eE][-+]?\d+)?)\s*$"
+"""A number of a step and one beside it, without a word: guessed only where no line names a loss. A progress bar may end in front of them."""
 _LOSS_GROUP = r"(?P<loss>[-+.0-9eEnNaif]+)"
 _WHOLE = r"(?![.:]?\d|\s*(?:ms|s|sec|seconds|it/s|%)\b)"
 _STEPS = (
@@ -251,6 +253,8 @@ def _guesses(lines: list[str]) -> list[str]:
                 elif step.start() >= loss.end():
                     found[f"{text}.*?{written}"] = None
         alone[text] = None
+    if not found and not alone and sum(re.search(_BARE, line) is not None for line in lines) > 1:
+        return [_BARE]
     return [*found, *alone]
 
 

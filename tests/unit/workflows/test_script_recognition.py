@@ -71,6 +71,16 @@ def test_reports_without_any_number_are_counted_and_said_to_be() -> None:
     assert isinstance(found, Recognised) and found.counted and found.bar_every is None and len(found.reports) == 12
 
 
+def test_two_bare_numbers_are_a_step_and_its_loss_where_no_line_names_one() -> None:
+    bar = "training:   0%|          | 71/100000 [01:37<36:21:31,  1.31s/it]"
+    found = seen("a title", *(f"{bar if n == 71 else ''}{n}: {9 - n / 100}" for n in range(60, 80)), "12: not a number", "input: 3")
+    assert steps_of(found) == list(range(60, 80))
+    assert isinstance(found, Recognised) and (found.reports[0].loss, found.every) == (pytest.approx(8.4), 1)
+    named = [line for n in range(12) for line in (f"{n}: 0.5", f"step {n} loss {9 - n}")]
+    assert [report.loss for report in seen(*named).reports] == list(range(9, -3, -1))  # type: ignore[union-attr]
+    assert seen(*(f"3: {n}.5" for n in range(12))) != "" and not isinstance(seen(*(f"3: {n}.5" for n in range(12))), Recognised)
+
+
 def test_a_total_is_no_step() -> None:
     objects = written('{{"max_steps": 100, "current_steps": {n}, "iters": 100, "loss": {loss}, "eval_loss": null}}')
     found = seen(*objects)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
+
+from pydantic_core import from_json
 
 from plumbline.launch.cluster.names import Row
 
@@ -25,5 +26,10 @@ def scaler_trouble(scaler: Row) -> str | None:
 
 
 def _conditions(scaler: Row) -> list[dict[str, Any]]:
-    text = (scaler.get("metadata") or {}).get("annotations", {}).get(_CONDITIONS_OF_V1)
-    return [*((scaler.get("status") or {}).get("conditions") or ()), *(json.loads(text) if text else ())]
+    text = ((scaler.get("metadata") or {}).get("annotations") or {}).get(_CONDITIONS_OF_V1) or "[]"
+    try:
+        of_v1 = from_json(text)
+    except ValueError:  # others may write annotations, too
+        of_v1 = []
+    rows = [*((scaler.get("status") or {}).get("conditions") or ()), *(of_v1 if isinstance(of_v1, list) else ())]
+    return [row for row in rows if isinstance(row, dict)]
