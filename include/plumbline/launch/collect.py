@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from plumbline.declarations import Trial
 from plumbline.launch import stores
 from plumbline.launch.cluster import store_credentials
+from plumbline.launch.failures import UNSCALED
 from plumbline.launch.remote import UNFINISHED
 from plumbline.results import (
     FailureClass,
@@ -20,7 +21,6 @@ from plumbline.results import (
     quarantine,
     signing,
 )
-from plumbline.results.document import NO_SCALE_OUT
 from plumbline.results.evidence_files import damaged_files
 from plumbline.results.store import REPLICAS_FILE
 
@@ -89,7 +89,7 @@ def _collect_attempt(store: ResultStore, folder: str, keys: Keys) -> ResultDocum
         return document
     # A stopped harness does not know the cause: a limit of memory, time or disk, or a gang without room.
     # It does not know either that nothing could have multiplied its servers.
-    unscaled = record.failure_class == "bad_declaration" and any(reason.code == NO_SCALE_OUT for reason in document.validity.reasons)
+    unscaled = (record.failure_detail or "").startswith(UNSCALED)
     better = None if record.failure_class in _UNINFORMATIVE else record.failure_class
     if better is not None and (unscaled or document.validity.failure_class == "interrupted"):
         document = _reclassified(document, better, record.failure_detail or better)

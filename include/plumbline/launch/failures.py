@@ -43,6 +43,10 @@ NODES_FULL = "every node that matches lacked free GPUs"
 """What a launch's record says where all nodes that fit were in use."""
 
 
+UNSCALED = "no more servers came because the trial's scaler could not work"
+"""How a launch's record begins where a scaler of ours, and not the provider, kept a service from scaling out."""
+
+
 class ApiRefused(Exception):
     """A trial's place refused a request, and a retry would not change that. `status`: the HTTP status, 0 without one; `detail`: its message."""
 

@@ -193,7 +193,8 @@ def _class_of_room(room: NodeRoom, theirs: bool) -> FailureClass | None:
     if last.status == "ok":
         return None if room.free else "insufficient_capacity" if theirs else "launch_timeout"
     if last.status == "failed" and last.check == "nodes ready":
-        sick = any(node.ailment for node in room.selected)
+        # With a node that is closed by us, there may have been room.
+        sick = any(node.sick for node in room.selected) and not any(node.maintained for node in room.selected)
         return "provider_fault" if sick else "insufficient_capacity" if theirs else "launch_timeout"
     if last.status == "failed":
         return "provider_fault" if room.lost else "bad_declaration"

@@ -57,6 +57,8 @@ _AILMENT = re.compile(
 )
 """Types of node conditions by the health agents of EKS, AKS, GKE and node-problem-detector that make a node unusable. Restarts that are frequent,
 announced maintenance and lowered clocks do not."""
+_SICK = re.compile(r"^(AcceleratedHardware|GPU|XID|Xid|NVLink|NVSwitch|IB)")
+"""Those of the hardware itself; what keeps a kernel, a disk, a network or a kubelet from work may be a pod of ours."""
 _CLOSING_TAINT = re.compile("unschedulable|drain|upgrad|maintenance|cordon", re.IGNORECASE)
 
 
@@ -171,7 +173,7 @@ class NodeGpus:
             f"starts or goes down ({', '.join(passing)})": bool(passing),
             f"is in state {state}": state != "production",
             self.changes or "": gpus and self.changes is not None,
-            f"is unhealthy: {self.ailment}": gpus and self.ailment is not None,
+            _unhealthy(self.ailment): gpus and self.ailment is not None,
             f"offers no {self.resource} yet: its driver or device plugin does not run": gpus and nothing,
         }
         return ", ".join(why for why, holds in reasons.items() if holds) or None
@@ -181,7 +183,7 @@ class NodeGpus:
         """Whether the node was taken out of service: it is cordoned or drained, or its GPU operator rolls out a driver or a MIG layout."""
         spec = self.node["spec"]
         closed = bool(spec.get("unschedulable")) or any(_CLOSING_TAINT.search(taint["key"]) for taint in spec.get("taints") or [])
-        return (closed or self.changes is not None) and not self.ailment
+        return (closed or self.changes is not None) and not self.sick
 
     @property
     def changes(self) -> str | None:
@@ -207,6 +209,16 @@ class NodeGpus:
         return None
 
     @property
+    def sick(self) -> bool:
+        """Whether its ailment is one of the hardware, which is the provider's."""
+        return self.ailment is not None and _SICK.search(self.ailment) is not None
+
+    @property
+    def unclear(self) -> bool:
+        """Whether an ailment that may be ours is all that keeps it from work."""
+        return self.ailment is not None and not self.sick and self.unready() == _unhealthy(self.ailment)
+
+    @property
     def selector(self) -> dict[str, str]:
         """Labels of the node that choose nodes like it: its product in the first vocabulary that it has, and its instance type."""
         product = next((label for label in PRODUCT_LABELS if label in self.labels), None)
@@ -216,6 +228,10 @@ class NodeGpus:
     def model(self) -> str | None:
         names = (*(self.labels[label] for label in PRODUCT_LABELS if label in self.labels), *self.devices, *self.selector.values())
         return next((model for name in names if (model := device_model(name))), None)
+
+
+def _unhealthy(ailment: str | None) -> str:
+    return f"is unhealthy: {ailment}"
 
 
 def claimed_devices(slices: Sequence[Row], node: str) -> tuple[str, ...]:

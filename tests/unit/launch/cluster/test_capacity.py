@@ -129,6 +129,7 @@ XID = {"type": "AcceleratedHardwareReady", "status": "False", "reason": "NvidiaX
         ({}, False, {"type": "GPUMissing", "status": "True"}, "provider_fault", "provider_fault"),
         ({}, False, {"type": "GPUMissing", "status": "False"}, None, None),
         ({}, False, {"type": "VMEventScheduled", "status": "True"}, None, None),
+        ({}, False, {"type": "StorageReady", "status": "False"}, "launch_timeout", "insufficient_capacity"),
         ({}, True, None, "maintenance", "insufficient_capacity"),
         ({UPGRADE: "drain-required"}, True, None, "maintenance", "insufficient_capacity"),
         ({UPGRADE: "upgrade-failed"}, True, None, "bad_declaration", "insufficient_capacity"),
@@ -151,6 +152,15 @@ def test_a_dry_run_says_whose_it_is_that_no_node_is_ready(
     kube.put("nodes", "", row)
     for operated_by, expected in (("us", ours), ("provider", theirs)):
         assert dry_run(operated_by) == expected
+
+
+def test_a_sick_node_beside_one_that_we_closed_proves_nothing(kube: FakeKubernetes) -> None:
+    for name in ("node-1", "b"):
+        row = kube.node(name, labels=NODE)
+        row["spec"]["unschedulable"] = name == "b"
+        row["status"]["conditions"] = [*row["status"]["conditions"], *([XID] if name == "node-1" else [])]
+        kube.put("nodes", "", row)
+    assert dry_run("us") == "launch_timeout"
 
 
 def test_a_dry_run_asks_for_free_room(kube: FakeKubernetes) -> None:

@@ -92,6 +92,8 @@ def test_a_gpu_that_fell_off_its_bus_takes_its_node_down(kube: FakeKubernetes) -
         ({"nvidia.com/mig.config.state": "failed"}, [], "bad_declaration"),
         ({"nvidia.com/gpu-driver-upgrade-state": "upgrade-failed"}, [], "bad_declaration"),
         ({}, [{"type": "XIDErrors", "status": "True", "reason": "XIDErrorsDetected"}], "provider_fault"),
+        ({}, [{"type": "NetworkingReady", "status": "False", "reason": "IPAMDNotReady"}], "unreachable"),
+        ({}, [{"type": "KubeletProblem", "status": "True"}, {"type": "Ready", "status": "False"}], "provider_fault"),
         ({"nvidia.com/mig.config.state": "failed"}, [{"type": "NVLinkStatusInactive", "status": "True"}], "provider_fault"),
     ],
 )
@@ -101,7 +103,8 @@ def test_what_our_own_gpu_operator_does_is_no_outage_and_what_the_clouds_agent_s
     put(kube, "node-1")
     row = kube.node("b")
     row["metadata"]["labels"] |= labels
-    row["status"]["conditions"] = [*row["status"]["conditions"], *conditions]
+    said = {each["type"]: each for each in (*row["status"]["conditions"], *conditions)}
+    row["status"]["conditions"] = list(said.values())
     kube.put("nodes", "", row)
     assert cause(watched())[0] == expected
 

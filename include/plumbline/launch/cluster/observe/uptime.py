@@ -55,17 +55,20 @@ def judge_nodes(nodes: Sequence[Row], rented: int, gpu_resource: str, *, gpus: b
     every = [NodeGpus(node, gpu_resource) for node in nodes]
     why = {n.name: n.unready(gpus) or (n.loss if gpus else None) for n in every}
     closed = [n.name for n in every if why[n.name] and n.maintained]
-    lost = [n.name for n in every if why[n.name] and not n.maintained]
+    unclear = [n.name for n in every if why[n.name] and not n.maintained and n.unclear]
+    lost = [n.name for n in every if why[n.name] and not n.maintained and not n.unclear]
     short = rented - sum(reason is None for reason in why.values())
     if short <= 0:
         return
     absent = max(rented - len(every), 0)
     seen = f"{rented - short} of {format_count(rented, 'node')} ready"
-    failed = [n.name for n in every if why[n.name] and n.change_failed and not n.ailment]
+    failed = [n.name for n in every if why[n.name] and n.change_failed and not n.sick]
     if failed and short <= len(closed):
         raise BadDeclaration(f"{seen}; {shorten(failed, 2)}: {why[failed[0]]}: the GPU operator of this cluster failed, see its own log")
-    if lost and short > len(closed) + absent:
+    if lost and short > len(closed) + len(unclear) + absent:
         raise ProviderFault(f"{seen}; {shorten(lost, 2)}: {why[lost[0]]}")
     if short <= len(closed):
         raise InMaintenance(f"{seen}; {shorten(closed, 2)}: {why[closed[0]]}")
+    if unclear:
+        raise Unreachable(f"{seen}; {shorten(unclear, 2)}: {why[unclear[0]]}: whose it is, is not shown")
     raise Unreachable(f"{seen}; {format_count(absent, 'node')} not there, removed or lost: the API does not say which")

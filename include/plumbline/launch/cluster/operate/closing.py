@@ -13,7 +13,7 @@ from plumbline.launch.cluster.observe.observation import LaunchObservation, Stop
 from plumbline.launch.cluster.observe.polling import merge_observations, poll_ended_nodes, poll_launch, read_logs
 from plumbline.launch.cluster.observe.verdict import classify_launch
 from plumbline.launch.cluster.operate.attempts import GRACE_S, Attempt
-from plumbline.launch.failures import ApiRefused, Interrupted, Outcome, TrialFailure
+from plumbline.launch.failures import UNSCALED, ApiRefused, Interrupted, Outcome, TrialFailure
 from plumbline.launch.remote import tolerate
 from plumbline.results import FailureClass, LaunchRecord, log_transport
 from plumbline.results.document import NO_SCALE_OUT
@@ -97,7 +97,7 @@ def _final_outcome(attempt: Attempt, scaler: str | None) -> Outcome:
     own = frozenset(each.name for each in (*attempt.launcher.init_containers, *attempt.launcher.sidecars))
     failure, detail = classify_launch(replace(attempt.seen, own=own, providers_nodes=attempt.providers_nodes), validity)
     if failure is None and scaler is not None and validity is not None and any(r.code == NO_SCALE_OUT for r in validity.reasons):
-        return "bad_declaration", f"no more servers came because the trial's scaler could not work: {scaler}; it is not the provider's"
+        return "bad_declaration", f"{UNSCALED}: {scaler}; it is not the provider's"
     if failure is None or detail is None or attempt.seen.stop is not None:
         return failure, detail
     return failure, store_credentials.explain_refusal(detail, attempt.trial.provider, here=False)

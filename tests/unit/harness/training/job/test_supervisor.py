@@ -73,7 +73,7 @@ def test_only_what_need_not_come_again_is_worth_another_attempt(
     assert (found[0], found[2]) == (failure_class, passing)
 
 
-def test_a_container_s_own_status_blames_nobody_but_failed_storage_does() -> None:
+def test_a_container_s_own_status_blames_neither_side_but_failed_storage_does() -> None:
     assert _classify_exit(74, "usage: it [OPTIONS]", short_of_memory=False, stepless=True)[0] == "harness_error"
     assert _classify_exit(74, "cp: /data: Input/output error", short_of_memory=False, stepless=True)[0] == "provider_fault"
     assert (
