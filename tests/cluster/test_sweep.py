@@ -72,7 +72,7 @@ def test_exactly_what_is_ours_and_over_age_goes(kubeconfig: Path, monkeypatch: p
         monkeypatch.setenv("AIRFLOW_CONN_K8S_A", json.dumps({"conn_type": "kubernetes", "extra": extra}))
         launcher = cluster_provider(namespace=name).launcher
         assert isinstance(launcher, KubernetesLauncher)
-        assert sweep_expired(launcher) == ["Service service-old", "Job job-old", "Pod pod-old"]
+        assert sweep_expired(launcher) == ["Job job-old", "Service service-old", "Pod pod-old"]
         wanted = {row["metadata"]["name"] for row in planted if not row["metadata"]["name"].endswith("-old")}
 
         def left() -> set[str]:

@@ -16,7 +16,9 @@ from tests.fakes.trials import CPU, EXTERNAL, H100, a_trial, cluster_provider, s
 
 from plumbline.declarations import Provider, Trial
 from plumbline.launch.cluster.manifests.gang import gang_manifests
-from plumbline.launch.cluster.manifests.serving import serving_parts, serving_service
+from plumbline.launch.cluster.manifests.guard import guard_job
+from plumbline.launch.cluster.manifests.network import network_policies
+from plumbline.launch.cluster.manifests.serving import serving_parts
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.names import serving_of
 
@@ -49,14 +51,14 @@ def _pod(trial: Trial) -> list[Any]:
 
 def _gang(trial: Trial) -> list[Any]:
     made = gang_manifests(trial, requested_at=REQUESTED_AT)
-    return [made.owner, *made.pods]
+    return [made.owner, *network_policies(trial, REQUESTED_AT), *made.pods]
 
 
 def _served(trial: Trial) -> list[Any]:
     served = serving_of(trial)
     assert served is not None
-    service = serving_service(trial, served, REQUESTED_AT)
-    return [service, *serving_parts(trial, REQUESTED_AT), *_pod(trial)]
+    parts = (*network_policies(trial, REQUESTED_AT), *serving_parts(trial, served, REQUESTED_AT))
+    return [guard_job(trial, REQUESTED_AT), *parts, *_pod(trial)]
 
 
 def _fresh(trial: Trial) -> Trial:

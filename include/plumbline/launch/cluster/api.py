@@ -36,6 +36,7 @@ _COLLECTIONS = {
     "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
     "Event": "/api/v1/namespaces/{namespace}/events",
     "ResourceQuota": "/api/v1/namespaces/{namespace}/resourcequotas",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies",
     "Job": "/apis/batch/v1/namespaces/{namespace}/jobs",
     "Deployment": "/apis/apps/v1/namespaces/{namespace}/deployments",
     "HorizontalPodAutoscaler": "/apis/autoscaling/v1/namespaces/{namespace}/horizontalpodautoscalers",

@@ -19,7 +19,7 @@ from plumbline.launch.cluster import names
 from plumbline.launch.cluster.api import ClusterApi
 from plumbline.launch.cluster.doctor.doctor import examine_cluster
 from plumbline.launch.cluster.doctor.probe_pod import DOCTOR_PATIENCE
-from plumbline.launch.cluster.manifests import gang
+from plumbline.launch.cluster.manifests import gang, network
 from plumbline.launch.cluster.manifests.patch import differences, unknown_fields
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
 from plumbline.launch.cluster.names import cluster_declaration
@@ -228,15 +228,21 @@ class ClusterLauncher(RemoteLauncher[Attempt]):
     def submit(self, attempt: Attempt, pod: Row | None = None) -> None:
         """See RemoteLauncher.submit. `pod`: the manifest of a single pod, as Airflow completed it; the trial's own without one."""
         api = attempt.api()
-        attempt.create_key_secret(api)
+        guard = attempt.create_guard(api)
+        attempt.create_key_secret(api, guard)
+        policies = network.network_policies(attempt.trial, attempt.requested_at)
         if attempt.trial.workload.nodes > 1:
             wanted = gang.gang_manifests(attempt.trial, requested_at=attempt.requested_at)
             owner = api.create(wanted.owner)
-            for each in gang.with_owner(wanted.pods, owner):
+            for each in gang.with_owner((*policies, *wanted.pods), owner):
                 api.create(each)
             return
-        attempt.create_servers(api)
-        api.create(self.pod(attempt) if pod is None else pod)
+        single = self.pod(attempt) if pod is None else pod
+        if guard is None:
+            api.create(single)
+        else:
+            for each in gang.with_owner((*policies, *attempt.servers, single), guard):
+                api.create(each)
         replacement.confirm_replacement(attempt)
 
     def pod(self, attempt: Attempt) -> Row:

@@ -40,6 +40,7 @@ def required_permissions(launcher: KubernetesLauncher) -> frozenset[Permission]:
         | _verbs("", "services", "create", "get", "list", "delete")
         | _verbs("", "secrets", "create", "list", "delete")
         | _verbs("batch", "jobs", "list", "delete")
+        | _verbs("networking.k8s.io", "networkpolicies", "create", "get")
         | _verbs("", "events", "list")
         | _verbs("", "resourcequotas", "list")
         | _verbs("", "nodes", "get", "list")
@@ -50,6 +51,7 @@ def required_permissions(launcher: KubernetesLauncher) -> frozenset[Permission]:
         permissions |= _verbs(*_GANGS[launcher.gang], "create", "get", "list", "delete")
     if launcher.serving is not None:
         # Whichever scaler is declared: a component grants all of them.
+        permissions |= _verbs("batch", "jobs", "create", "get")
         permissions |= _verbs("apps", "deployments", "create", "get")
         permissions |= _verbs("autoscaling", "horizontalpodautoscalers", "create", "get")
         permissions |= _verbs("keda.sh", "scaledobjects", "create", "get")

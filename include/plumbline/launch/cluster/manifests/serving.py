@@ -1,4 +1,4 @@
-"""Manifests of a trial's own servers: a Service, and the Deployment and scaler that it owns, so that deleting it deletes all."""
+"""Manifests of a trial's own servers: a Service, a Deployment and its scaler. The launch's guard owns them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from plumbline.launch.cluster.manifests.trial_pod import (
     QUEUE,
     load_template,
     metadata_of,
-    owner_manifest,
     pod_template,
     resources,
     with_variables,
 )
-from plumbline.launch.cluster.names import LAUNCH, SERVES, Row, cluster_declaration, launch_name, serving_of
+from plumbline.launch.cluster.names import LAUNCH, SERVES, Row, cluster_declaration, launch_name
 
 _NEEDS = {"hpa": ("metrics.k8s.io", "a metrics server"), "keda": ("keda.sh", "KEDA")}
 """By scaler the group of the API without which it never acts, which would look like a slow provider, and what serves that."""
@@ -31,21 +30,15 @@ def missing_scaler(serving: Serving, groups: Callable[[], Set[str]]) -> tuple[st
     return f"the API has no {group}, without which {serving.scaling.by} never acts", f"install {what}, or declare another scaling.by"
 
 
-def serving_service(trial: Trial, serving: Serving, requested_at: datetime) -> Row:
-    row = owner_manifest("service", trial, requested_at)
-    port = {"name": "serving", "port": serving.port, "protocol": "TCP"}
-    return {**row, "spec": {"selector": {SERVES: launch_name(trial)}, "ports": [port]}}
-
-
 SCALERS = {"hpa": "HorizontalPodAutoscaler", "keda": "ScaledObject"}
 """By `serving.scaling.by`, the kind of the object that scales; `none` has none of ours."""
 
 
-def serving_parts(trial: Trial, requested_at: datetime) -> tuple[Row, ...]:
-    """The Deployment, and its scaler if one is declared, of a trial whose provider serves it; `gang.with_owner` gives them the Service as owner."""
-    serving = serving_of(trial)
-    assert serving is not None
+def serving_parts(trial: Trial, serving: Serving, requested_at: datetime) -> tuple[Row, ...]:
+    """The Service, the Deployment, and its scaler if one is declared, of a trial whose provider serves it."""
     name, scaling, metadata = launch_name(trial), serving.scaling, metadata_of(launch_name(trial), trial, requested_at)
+    port = {"name": "serving", "port": serving.port, "protocol": "TCP"}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"selector": {SERVES: name}, "ports": [port]}}
     chosen = {"matchLabels": {SERVES: name}}
     spec = {"replicas": scaling.at_start, "selector": chosen, "template": _server_pod(trial, serving, requested_at)}
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
@@ -58,8 +51,8 @@ def serving_parts(trial: Trial, requested_at: datetime) -> tuple[Row, ...]:
         ends = {"minReplicaCount": scaling.minimum, "maxReplicaCount": scaling.maximum, "triggers": list(scaling.triggers)}
         scaler = {"apiVersion": "keda.sh/v1alpha1", "kind": SCALERS["keda"], "spec": {"scaleTargetRef": target, **ends}}
     else:
-        return (deployment,)
-    return deployment, {**scaler, "metadata": metadata}
+        return service, deployment
+    return service, deployment, {**scaler, "metadata": metadata}
 
 
 def _server_pod(trial: Trial, serving: Serving, requested_at: datetime) -> Row:

@@ -336,9 +336,13 @@ def rendezvous(trial: Trial, rank_0: str) -> Row:
 
 def launch_annotations(trial: Trial, requested_at: datetime) -> dict[str, str]:
     """Annotations of every object of the launch: the trial's id, and its expiry in seconds since the epoch."""
-    launcher = cluster_declaration(trial.provider)
-    longest = launcher.schedule_timeout + launcher.startup_timeout + launcher.timeout + launcher.unreachable_timeout
-    return {TRIAL: trial.trial_id, EXPIRES: str(int(requested_at.timestamp() + longest + _CLEANUP_S))}
+    longest_s = longest_launch_s(cluster_declaration(trial.provider))
+    return {TRIAL: trial.trial_id, EXPIRES: str(int(requested_at.timestamp() + longest_s + _CLEANUP_S))}
+
+
+def longest_launch_s(launcher: KubernetesLauncher) -> float:
+    """Seconds from the request that a launch may take, whatever happens to it."""
+    return float(launcher.schedule_timeout + launcher.startup_timeout + launcher.timeout + launcher.unreachable_timeout)
 
 
 def queue_labels(trial: Trial) -> dict[str, str]:

@@ -16,7 +16,7 @@ from plumbline.declarations.promises.judging.launches import PROVIDER_FAULTS
 from plumbline.launch import stores
 from plumbline.launch.cluster import names, store_credentials
 from plumbline.launch.cluster.api import API_PATIENCE_S, ClusterApi
-from plumbline.launch.cluster.manifests import gang, serving
+from plumbline.launch.cluster.manifests import gang, guard, serving
 from plumbline.launch.cluster.manifests.serving import SCALERS
 from plumbline.launch.cluster.manifests.trial_pod import signing_key_secret
 from plumbline.launch.cluster.names import cluster_declaration, serving_of
@@ -122,8 +122,8 @@ class Attempt(RemoteAttempt):
     @property
     def owner(self) -> Row | None:
         """The manifest of the owner of a gang or of a trial's servers; None for a single pod."""
-        if (served := serving_of(self.trial)) is not None:
-            return serving.serving_service(self.trial, served, self.requested_at)
+        if serving_of(self.trial) is not None:
+            return guard.guard_job(self.trial, self.requested_at)
         return gang.gang_manifests(self.trial, requested_at=self.requested_at).owner if self.seen.expected > 1 else None
 
     @property
@@ -131,20 +131,25 @@ class Attempt(RemoteAttempt):
         """Name of the Secret with its signing key; None without a key."""
         return names.key_name(self.trial) if self.signs else None
 
-    def create_key_secret(self, api: ClusterApi) -> None:
-        """Create the Secret of its signing key, before its first pod. Replacement pods use the same key."""
-        if self.key is not None:
-            api.create_secret(signing_key_secret(self.trial, self.key, self.requested_at))
-
-    def create_servers(self, api: ClusterApi) -> None:
-        """Create the trial's Deployment with its scaler, if its provider serves it so."""
+    def create_guard(self, api: ClusterApi) -> Row | None:
+        """Create the owner of a launch with servers, before all else of it: from then on it has a deadline in the cluster. None without servers."""
         if (declared := serving_of(self.trial)) is None:
-            return
+            return None
         if (missing := serving.missing_scaler(declared, api.groups)) is not None:
             raise ApiRefused(404, "; ".join(missing))
-        owner = api.create(self.owner or {})
-        for part in gang.with_owner(serving.serving_parts(self.trial, self.requested_at), owner):
-            api.create(part)
+        return api.create(guard.guard_job(self.trial, self.requested_at))
+
+    def create_key_secret(self, api: ClusterApi, owner: Row | None = None) -> None:
+        """Create the Secret of its signing key, before its first pod. Replacement pods use the same key."""
+        if self.key is not None:
+            row = signing_key_secret(self.trial, self.key, self.requested_at)
+            api.create_secret(row if owner is None else gang.with_owner((row,), owner)[0])
+
+    @property
+    def servers(self) -> tuple[Row, ...]:
+        """Manifests of the trial's Service, Deployment and scaler, if its provider serves it so."""
+        declared = serving_of(self.trial)
+        return () if declared is None else serving.serving_parts(self.trial, declared, self.requested_at)
 
     @property
     def pod_names(self) -> tuple[str, ...]:

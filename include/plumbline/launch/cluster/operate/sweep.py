@@ -20,7 +20,7 @@ from plumbline.results import InvalidResult
 
 _log = logging.getLogger(__name__)
 # Owners first: what they own goes with them.
-_KINDS = ("JobSet", "Service", "Job", "Pod", "Secret")
+_KINDS = ("JobSet", "Job", "Service", "Pod", "Secret")
 
 
 def sweep_expired(

@@ -9,13 +9,15 @@ from tests.fakes.trials import EXTERNAL, a_trial, serving
 
 from plumbline.launch.cluster.manifests.serving import serving_parts
 from plumbline.launch.cluster.manifests.trial_pod import pod_manifest
-from plumbline.launch.cluster.names import LAUNCH
+from plumbline.launch.cluster.names import LAUNCH, serving_of
 
 
 def server(**launcher: Any) -> dict[str, Any]:
     """The pod template of the Deployment."""
     trial = a_trial("inference", h100(**launcher), {**EIGHT_GPUS, **EXTERNAL})
-    template: dict[str, Any] = serving_parts(trial, REQUESTED_AT)[0]["spec"]["template"]
+    declared = serving_of(trial)
+    assert declared is not None
+    template: dict[str, Any] = serving_parts(trial, declared, REQUESTED_AT)[1]["spec"]["template"]
     return template
 
 

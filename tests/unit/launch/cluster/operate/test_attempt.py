@@ -47,9 +47,7 @@ class World:
         """The next attempt, its pod created."""
         attempt, record = ClusterLauncher().adopt(self.spec)
         assert record is None
-        attempt.create_key_secret(attempt.api())
-        attempt.create_servers(attempt.api())
-        attempt.api().create(pod_manifest(attempt.trial, requested_at=attempt.requested_at))
+        ClusterLauncher().submit(attempt)
         return attempt
 
     def pod_is(self, phase: str) -> None:
@@ -404,17 +402,17 @@ def test_a_printed_result_of_another_trial_is_not_taken(world: World) -> None:
 
 @pytest.mark.fault("the process that watches a trial with a Deployment is killed", ends="nothing is left", keeps="what its pods stored")
 @pytest.mark.parametrize("by", ["kill", "sweep"])
-def test_servers_go_with_their_service(kube: FakeKubernetes, tmp_path: Path, by: str) -> None:
+def test_servers_go_with_their_guard(kube: FakeKubernetes, tmp_path: Path, by: str) -> None:
     scaling = {"by": "keda", "minimum": 2, "maximum": 4, "triggers": [{"type": "cron", "metadata": {}}]}
     kube.script("*", Script().started())
     world = World(kube, tmp_path, serving=serving(scaling=scaling))
     attempt = world.begin()
     made = {left.partition("/")[0] for left in kube.leftovers()}
-    assert made == {"deployments", "pods", "scaledobjects", "secrets", "services"}
+    assert made == {"deployments", "jobs", "networkpolicies", "pods", "scaledobjects", "secrets", "services"}
     if by == "kill":
         ClusterLauncher().cancel(ClusterLauncher().ticket(attempt), patience_s=2.0, timeout_s=2.0)
     else:
-        assert any("Service" in each for each in sweep_expired(attempt.launcher, now_s=attempt.requested_at.timestamp() + 10 * 86400))
+        assert any("Job" in each for each in sweep_expired(attempt.launcher, now_s=attempt.requested_at.timestamp() + 10 * 86400))
     kube.wait_for(lambda: kube.leftovers() == [], "all of it is gone")
 
 
