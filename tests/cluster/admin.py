@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 from kubernetes import client, config
 
-from plumbline.launch.cluster.names import MANAGED_BY, MANAGER
+from plumbline.launch.cluster.names import LAUNCH, MANAGED_BY, MANAGER
 
 Row = dict[str, Any]
 GPU = "nvidia.com/gpu"
@@ -185,8 +185,8 @@ class Cluster:
         for kind in _LEFT:
             listed = json.loads(self.kubectl("get", kind, "-n", namespace, "-o", "json"))["items"]
             found += [f"{kind}/{row['metadata']['name']}" for row in listed if row["metadata"]["name"] != "kube-root-ca.crt"]
-        ours = ("get", "secrets", "-l", "app.kubernetes.io/managed-by=plumbline", "-n", namespace, "-o", "json")
-        return found + [f"secrets/{row['metadata']['name']}" for row in json.loads(self.kubectl(*ours))["items"]]
+        ours = ("get", "secrets,networkpolicies", "-l", LAUNCH, "-n", namespace, "-o", "json")
+        return found + [f"{row['kind']}/{row['metadata']['name']}" for row in json.loads(self.kubectl(*ours))["items"]]
 
     def eventually(self, look: Callable[[], Any], seconds: float = _WAIT_S) -> Any:
         """The first true answer of `look`; its last error or a TimeoutError after so many seconds."""

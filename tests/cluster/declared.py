@@ -116,7 +116,9 @@ _FAR: Row = {
 OUT_OF_MEMORY, EXIT_CODE, NO_IMAGE, NINE_GPUS, DEADLINE = "e2e-oom", "e2e-exit", "e2e-noimage", "e2e-nine", "e2e-deadline"
 SERVER_NINE_GPUS, SERVER_CRASHES, SERVED = "e2e-server-nine", "e2e-server-crash", "e2e-served"
 BY_HPA = "e2e-hpa"
-BESIDE = (OUT_OF_MEMORY, EXIT_CODE, NO_IMAGE, NINE_GPUS, DEADLINE, SERVER_NINE_GPUS, SERVER_CRASHES, BY_HPA)
+ORPHANED = "e2e-orphaned"
+"""Serves, and lets a launch take 80 s at most."""
+BESIDE = (OUT_OF_MEMORY, EXIT_CODE, NO_IMAGE, NINE_GPUS, DEADLINE, SERVER_NINE_GPUS, SERVER_CRASHES, BY_HPA, ORPHANED)
 
 
 def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image: str, results_url: str) -> Path:
@@ -141,6 +143,8 @@ def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image
     }
     scaled = {"by": "hpa", "minimum": 1, "maximum": 2, "cpu": "25%"}
     beside[BY_HPA] = {"serving": {**_SERVING, "env": {"BUSY_S": "0.02"}, "scaling": scaled}, "timeout": "20min"}
+    brief = {"schedule_timeout": "20s", "startup_timeout": "20s", "timeout": "30s", "unreachable_timeout": "10s"}
+    beside[ORPHANED] = {"serving": _SERVING, **brief}
     for name, changes in beside.items():
         _provider(folder, name, namespaces[ONE], image, results_url, **changes)
     _write(folder / "workloads" / "training" / f"{TRAIN}.yaml", {**_TRAIN, "name": TRAIN})
@@ -171,7 +175,7 @@ def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image
     long = {**deleted, "name": SCRIPT_LONG, "task": {**task, "command": ["python", "-c", slow]}, "steps": {"discard": 10, "measure": 1190}}
     del long["fault"]
     _write(folder / "workloads" / "training" / f"{SCRIPT_LONG}.yaml", {**{k: v for k, v in script.items() if k != "fault"}, **long})
-    served = {**_SCALE, "name": SERVED, "providers": [SERVER_NINE_GPUS, SERVER_CRASHES], "phases": _SCALE["phases"][:1]}
+    served = {**_SCALE, "name": SERVED, "providers": [SERVER_NINE_GPUS, SERVER_CRASHES, ORPHANED], "phases": _SCALE["phases"][:1]}
     held = {**_SCALE["phases"][1], "hold": "2min", "down": "8min"}
     # The autoscaler looks every 15 s at means of as long, and waits 5 minutes before it takes a server away.
     by_hpa = {**_SCALE, "name": BY_HPA, "providers": [BY_HPA], "phases": [_SCALE["phases"][0], held]}

@@ -120,7 +120,7 @@ def world(kubeconfig: Path) -> Iterator[World]:
         store = stack.enter_context(ObjectStore(cluster.address_of_this_machine(), f"plumbline-{mark}", key, planted))
         stack.enter_context(cluster.fake_gpus(8))
         tokens = []
-        connections = {"AIRFLOW_CONN_E2E_STORE": _store_connection(store)}
+        connections = {"AIRFLOW_CONN_E2E_STORE": store_connection(store)}
         for provider, namespace in namespaces.items():
             stack.enter_context(cluster.namespace(namespace, _overlay(namespace, store)))
             cluster.secret(namespace, "plumbline-results", store.pod_secret())
@@ -155,7 +155,8 @@ def _unlabel(cluster: Cluster) -> None:
         cluster.label(node["metadata"]["name"], {PRODUCT: None})
 
 
-def _store_connection(store: ObjectStore) -> str:
+def store_connection(store: ObjectStore) -> str:
+    """The store as a connection of Airflow's."""
     extra = {"endpoint_url": store.endpoint, "region_name": "us-east-1"}
     return json.dumps({"conn_type": "aws", "login": store.key, "password": store.secret, "extra": json.dumps(extra)})
 

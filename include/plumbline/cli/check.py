@@ -99,10 +99,12 @@ def check(
         for p in providers
         for w in declared.workloads_for(p)
     ]
+    trusting = [(f"{n}: server", w.kind == "inference" and w.server.trust_remote_code) for n, w in sorted(declared.workloads.items())]
+    trusting += [(f"{p.name}: launcher.serving", (s := getattr(p.launcher, "serving", None)) and s.trust_remote_code) for p in providers]
     remote_code = (
-        f"{name}: server.trust_remote_code lets the engine run code of its checkpoint and of modules that its arguments name"
-        for name, workload in sorted(declared.workloads.items())
-        if workload.kind == "inference" and workload.server.trust_remote_code
+        f"{where}.trust_remote_code lets the engine run code of its checkpoint and of modules that its arguments name"
+        for where, trusts in trusting
+        if trusts
     )
     warnings = (*measurement_gaps(declared), *_never_shown(declared), *remote_code)
     # Kubernetes' client, which knows the fields, takes half a second to import.

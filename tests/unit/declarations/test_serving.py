@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -55,6 +56,36 @@ def test_a_scaler_without_its_measure_is_refused(scaling: dict[str, Any], field:
 def test_each_scaler_with_its_measure_is_accepted() -> None:
     for by, measure in (("hpa", {"cpu": "70%"}), ("keda", {"triggers": [{"type": "cron"}]}), ("none", {})):
         assert with_scaling(by=by, maximum=4, **measure).scaling.minimum == 1
+
+
+@pytest.mark.parametrize(
+    ("trigger", "field"),
+    [
+        ({"type": "external", "metadata": {"scalerAddress": "own.default:80"}}, "triggers.0.type is external"),
+        ({"type": "prometheus", "metadata": {}, "fallback": 1}, "triggers.0.fallback"),
+        ({"type": "cron", "metadata": {"desiredReplicas": 3}}, "triggers.0.metadata is not"),
+        ({"type": "prometheus", "metadata": {"serverAddress": "http://169.254.169.254/latest"}}, "metadata.serverAddress"),
+        ({"type": "metrics-api", "metadata": {"url": "http://localhost:10255/pods"}}, "metadata.url"),
+        ({"type": "cron", "metadata": {}, "authenticationRef": {"name": "a", "kind": "ClusterTriggerAuthentication"}}, "authenticationRef"),
+        ({"type": "cron", "metadata": {}, "authenticationRef": "a"}, "authenticationRef"),
+    ],
+)
+def test_a_trigger_that_could_do_more_than_read_a_number_is_refused(trigger: dict[str, Any], field: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(field)):
+        with_scaling(by="keda", maximum=4, triggers=[trigger])
+
+
+def test_a_trigger_with_an_authentication_of_its_namespace_is_accepted() -> None:
+    metadata = {"serverAddress": "http://prometheus.monitoring:9090", "query": "sum(vllm:num_requests_waiting)", "threshold": "5"}
+    trigger = {"type": "prometheus", "metadata": metadata, "authenticationRef": {"name": "prometheus"}}
+    assert with_scaling(by="keda", maximum=4, triggers=[trigger]).scaling.triggers == (trigger,)
+
+
+def test_a_server_runs_code_of_others_only_where_that_is_declared() -> None:
+    command = ["vllm", "serve", "own/model", "--trust-remote-code"]
+    with pytest.raises(ValidationError, match="serving.trust_remote_code: true"):
+        Serving.model_validate_json(json.dumps(serving(command=command)))
+    assert Serving.model_validate_json(json.dumps(serving(command=command, trust_remote_code=True))).trust_remote_code
 
 
 def test_a_trial_knows_that_its_server_is_elsewhere() -> None:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import ipaddress
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue, model_validator
 
-from plumbline.declarations.base import Declared
+from plumbline.declarations.base import Declared, is_archived
 from plumbline.declarations.providers.endpoint import EndpointLauncher
 from plumbline.declarations.providers.pods import Image, PodResources, Variables
+from plumbline.declarations.workloads.remote_code import RUNS_CODE, option_with_code
 from plumbline.metrics.units import Percent
+
+_TRIGGER = ("type", "name", "metadata", "metricType", "useCachedMetrics", "authenticationRef")
+_SOURCES = (
+    *("prometheus", "metrics-api", "cpu", "memory", "cron", "datadog", "new-relic", "dynatrace", "graphite", "influxdb", "loki"),
+    *("aws-cloudwatch", "azure-monitor", "azure-log-analytics", "gcp-cloud-monitoring", "gcp-stackdriver", "kafka", "rabbitmq", "redis"),
+)
+"""KEDA's scalers that read a number. Not there: `external` and `external-push`, which are programs of their own."""
 
 
 class Scaling(Declared):
@@ -34,12 +45,48 @@ class Scaling(Declared):
                 raise ValueError(
                     f"by {self.by} {'with' if self.by != by else 'without'} {field}; expected {field}: {example} with by: {by} only"
                 )
+        for i, trigger in enumerate(() if is_archived() else self.triggers):
+            if (why := _trigger_error(trigger)) is not None:
+                raise ValueError(f"triggers.{i}{why}")
         return self
 
     @property
     def at_start(self) -> int:
         """Servers with which a trial begins: its warm-up needs one."""
         return max(self.minimum, 1)
+
+
+def _trigger_error(trigger: Mapping[str, JsonValue]) -> str | None:
+    """What a trial may not declare of a trigger: KEDA's operator, which has rights in the whole cluster, acts on it. None if it may."""
+    if unknown := next((key for key in trigger if key not in _TRIGGER), None):
+        return f".{unknown} is not allowed here; expected {', '.join(_TRIGGER)}"
+    if trigger.get("type") not in _SOURCES:
+        return f".type is {trigger.get('type')}; expected a scaler that reads a number: {', '.join(_SOURCES)}"
+    kind = reference.get("kind", "TriggerAuthentication") if isinstance(reference := trigger.get("authenticationRef", {}), Mapping) else None
+    if kind != "TriggerAuthentication":
+        return ".authenticationRef is not of the namespace; expected {name: …} of a TriggerAuthentication in it"
+    metadata = trigger.get("metadata", {})
+    if not isinstance(metadata, Mapping) or not all(isinstance(value, str) for value in metadata.values()):
+        return ".metadata is not a mapping of keys to text; expected that, as KEDA's documentation of the scaler lists them"
+    for key, value in metadata.items():
+        if _is_of_the_node(str(value)):
+            return f".metadata.{key} is an address of the node's own services; expected one of your metrics"
+    return None
+
+
+def _is_of_the_node(text: str) -> bool:
+    """Whether an address is link-local, where clouds give out the node's credentials, or the loopback of whoever asks."""
+    try:
+        host = urlsplit(text if "//" in text else f"//{text}").hostname or ""
+    except ValueError:
+        return False
+    if host in ("localhost", "metadata", "metadata.google.internal"):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return address.is_link_local or address.is_loopback
 
 
 class Serving(Declared):
@@ -61,10 +108,13 @@ class Serving(Declared):
     resources: PodResources | None = Field(
         None, description="of one server; launcher.resources if omitted. Each has a trial's accelerators"
     )
+    trust_remote_code: bool = Field(False, description="the server may run code of its checkpoint, and of modules that `command` names")
     scaling: Scaling
 
     @model_validator(mode="after")
     def _as_endpoint(self) -> Serving:
+        if not (self.trust_remote_code or is_archived()) and (found := option_with_code(self.command)) is not None:
+            raise ValueError(f"command: {found} {RUNS_CODE}; expected none, or serving.trust_remote_code: true")
         self.endpoint(f"http://server:{self.port}")
         return self
 

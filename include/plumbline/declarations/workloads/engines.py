@@ -13,7 +13,7 @@ from pydantic import Field, JsonValue, ValidatorFunctionWrapHandler, model_valid
 
 from plumbline.declarations.base import Declared, is_archived
 from plumbline.declarations.workloads.checkpoints import Checkpoint, ModelFiles
-from plumbline.declarations.workloads.remote_code import argument_with_code, option_with_code
+from plumbline.declarations.workloads.remote_code import RUNS_CODE, argument_with_code, option_with_code
 
 if TYPE_CHECKING:
     from plumbline.declarations.workloads.workload import Needs
@@ -248,7 +248,7 @@ def check_engine_args(args: EngineArgs, backend: str, where: str, *, remote_code
             raise ValueError(f"{where}.{name} is set by {field}; expected it there")
 
 
-_RUNS_CODE = "makes the engine run code of a checkpoint, plugin or module; expected none, or server.trust_remote_code: true in the workload that needs it"
+_RUNS_CODE = f"{RUNS_CODE}; expected none, or server.trust_remote_code: true in the workload that needs it"
 
 
 def _check_parallel(parallel: Parallel, backend: str, needs: Needs) -> None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+RUNS_CODE = "makes the engine run code of a checkpoint, plugin or module"
 _TRUST = "trust_remote_code"
 _NAMES = (
     *(_TRUST, "middleware", "worker_extension_cls", "worker_cls", "scheduler_cls", "logits_processors", "custom_tokenizer", "auto_map"),
