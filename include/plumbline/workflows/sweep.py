@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 
 from plumbline.declarations import load_in_force
-from plumbline.launch.leftovers import store_leftovers
+from plumbline.launch.leftovers import store_leftovers, stored_leftovers
 from plumbline.launch.registry import launcher_for
 
 _log = logging.getLogger(__name__)
 
 
 def cluster_providers() -> list[str]:
-    return [provider.name for provider in load_in_force().enabled_providers() if provider.launcher.outlasts_task]
+    """Those enabled whose trials outlast a task, and those disabled that still had something of ours at the last count."""
+    providers = (p for p in load_in_force().providers.values() if p.launcher.outlasts_task)
+    return [p.name for p in providers if p.enabled or ((left := stored_leftovers(p.name)) is not None and left.total)]
 
 
 def sweep_cluster(provider: str) -> list[str]:

@@ -83,7 +83,7 @@ def test_a_trigger_with_an_authentication_of_its_namespace_is_accepted() -> None
 
 def test_a_server_runs_code_of_others_only_where_that_is_declared() -> None:
     command = ["vllm", "serve", "own/model", "--trust-remote-code"]
-    with pytest.raises(ValidationError, match="serving.trust_remote_code: true"):
+    with pytest.raises(ValidationError, match=r"serving\.trust_remote_code: true"):
         Serving.model_validate_json(json.dumps(serving(command=command)))
     assert Serving.model_validate_json(json.dumps(serving(command=command, trust_remote_code=True))).trust_remote_code
 

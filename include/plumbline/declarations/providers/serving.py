@@ -62,7 +62,9 @@ def _trigger_error(trigger: Mapping[str, JsonValue]) -> str | None:
         return f".{unknown} is not allowed here; expected {', '.join(_TRIGGER)}"
     if trigger.get("type") not in _SOURCES:
         return f".type is {trigger.get('type')}; expected a scaler that reads a number: {', '.join(_SOURCES)}"
-    kind = reference.get("kind", "TriggerAuthentication") if isinstance(reference := trigger.get("authenticationRef", {}), Mapping) else None
+    kind = (
+        reference.get("kind", "TriggerAuthentication") if isinstance(reference := trigger.get("authenticationRef", {}), Mapping) else None
+    )
     if kind != "TriggerAuthentication":
         return ".authenticationRef is not of the namespace; expected {name: …} of a TriggerAuthentication in it"
     metadata = trigger.get("metadata", {})

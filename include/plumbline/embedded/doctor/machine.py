@@ -21,7 +21,7 @@ from plumbline.declarations.urls import url_problem
 from plumbline.embedded.doctor.databases import AirflowPlace, clock_of
 from plumbline.harness.environment import described_gpus, hardware_judgements
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, skipped, unknown
-from plumbline.launch.leftovers import stored_leftovers
+from plumbline.launch.leftovers import counted_providers, stored_leftovers
 from plumbline.launch.local.gpu_provider import gpu_facts
 from plumbline.metrics.formatting import shorten
 from plumbline.results import ResultStore
@@ -134,8 +134,9 @@ def _served_time(place: AirflowPlace) -> datetime | None:
 
 def pods(declared: Declarations | None) -> Iterator[DoctorCheck]:
     """One for each cluster. No cluster is asked: one that does not answer would hold up every other line."""
-    providers = list(declared.enabled_providers()) if declared else []
-    for provider in (p for p in providers if p.launcher.outlasts_task):
+    if declared is None:
+        return
+    for provider in (p for p in declared.enabled_providers() if p.launcher.outlasts_task):
         check, counted = f"pods on {provider.name}", stored_leftovers(provider.name)
         if counted is None:
             yield unknown(check, "not counted yet", "wait for `upkeep`, which counts hourly")
@@ -143,3 +144,12 @@ def pods(declared: Declarations | None) -> Iterator[DoctorCheck]:
             yield failed(check, f"{counted}, counted {counted.utc}", f"`plumbline cluster sweep {provider.name}`")
         else:
             yield ok(check, f"{counted}, counted {counted.utc}")
+    for name in counted_providers():
+        known, counted = declared.providers.get(name), stored_leftovers(name)
+        if counted is None or not counted.total or (known is not None and known.enabled):
+            continue
+        what = (
+            f"{counted}, counted {counted.utc}; it is {'disabled' if known is not None else 'no longer declared, and nothing sweeps there'}"
+        )
+        remedy = f"`plumbline cluster sweep {name}`" if known is not None else f"delete what is left yourself. By {counted.where}"
+        yield failed(f"pods on {name}", what, remedy)

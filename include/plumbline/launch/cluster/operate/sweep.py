@@ -109,4 +109,7 @@ def count_pods(launcher: KubernetesLauncher, patience_s: float = API_PATIENCE_S)
     pods = [pod for pod in every if "deletionTimestamp" not in pod["metadata"]]
     campaigns = Counter(str((pod["metadata"].get("labels") or {}).get(names.CAMPAIGN, "")) for pod in pods)
     over = [pod for pod in pods if (at := expires_s(pod)) is not None and at < now.timestamp()]
-    return Leftovers(dict(campaigns), len(over), now.isoformat(timespec="seconds"))
+    where = (
+        f"connection {launcher.connection}: kubectl get pods --namespace {launcher.namespace} --selector {names.MANAGED_BY}={names.MANAGER}"
+    )
+    return Leftovers(dict(campaigns), len(over), now.isoformat(timespec="seconds"), where=where)
