@@ -75,7 +75,7 @@ _BY_GROUP = {
             "Note incidents, tickets, quota requests and maintenance of a provider, which its promises are judged by.",
         ),
         "alerts": ("alerts:alerts", "Preview Slack messages and the monthly digest, without Slack."),
-        "evidence": ("findings:evidence", "Export the evidence of a finding or a campaign."),
+        "evidence": ("evidence:evidence", "Export the evidence of a finding or a campaign, signed."),
     },
     "Operate": {
         "check": ("check:check", "Check every declaration; show what a month measures and costs at each provider. Starts nothing."),

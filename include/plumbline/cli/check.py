@@ -100,7 +100,9 @@ def check(
         for w in declared.workloads_for(p)
     ]
     trusting = [(f"{n}: server", w.kind == "inference" and w.server.trust_remote_code) for n, w in sorted(declared.workloads.items())]
-    trusting += [(f"{p.name}: launcher.serving", (s := getattr(p.launcher, "serving", None)) and s.trust_remote_code) for p in providers]
+    trusting += [
+        (f"{p.name}: launcher.serving", bool((s := getattr(p.launcher, "serving", None)) and s.trust_remote_code)) for p in providers
+    ]
     remote_code = (
         f"{where}.trust_remote_code lets the engine run code of its checkpoint and of modules that its arguments name"
         for where, trusts in trusting

@@ -1,4 +1,4 @@
-"""`plumbline findings` and `plumbline evidence`."""
+"""`plumbline findings`."""
 
 from __future__ import annotations
 
@@ -293,36 +293,3 @@ def _repeated(finding_id: str, state: FindingState) -> str:
 def _decided(finding_id: str, answer: workflows.baseline_decision.Answer, why: str) -> workflows.baseline_decision.AppliedAnswer:
     with clear_errors(LookupError, DeclarationError, ValueError, workflows.decide.DecisionsLocked), read_archive() as archive:
         return workflows.baseline_decision.apply_answer(archive, load(), finding_id, answer, getpass.getuser(), why)
-
-
-evidence = typer.Typer(help="Export the evidence of a finding or a campaign.", no_args_is_help=True)
-
-
-@evidence.command()
-def export(
-    subject: Annotated[
-        str,
-        typer.Argument(
-            metavar="FINDING|CAMPAIGN",
-            help="the id of a finding or of a campaign, or how that begins",
-            callback=completed("finding", "campaign"),
-        ),
-    ],
-    file: Annotated[Path | None, typer.Argument(help="a new file; default: evidence-<id>.zip")] = None,
-    provider: Annotated[str | None, typer.Option(help="whose trials; needed for a campaign of several providers")] = None,
-    as_json: Json = False,
-) -> None:
-    """Write documents, evidence, signatures, public keys and a stand-alone verify.py as one ZIP file. Exit code 4 if some of it does not hold."""
-    target = file or Path(f"evidence-{subject.replace('/', '-')}.zip")
-    with clear_errors(LookupError, ValueError, InvalidResult, OSError), read_archive() as archive:
-        done = workflows.evidence_pack.write_evidence_pack(archive, subject, target, provider)
-
-    def show() -> None:
-        for problem in done.problems:
-            out.print(problem, style="red")
-        out.print(f"{done.file}: {done.trials} attempts, {done.signed} of them signed, {done.files} files")
-        out.print(f"Verify it anywhere: unzip it and run python -I verify.py --key {done.key} (needs the package cryptography).")
-        out.print("Give the recipient this key by another way than the pack.")
-
-    emit(as_json, done, show)
-    raise typer.Exit(BROKEN if done.problems else OK)

@@ -1,6 +1,7 @@
 """An evidence pack: the documents and evidence behind a finding or a campaign, as one ZIP file that can be verified without Plumbline.
 
-README.md, verify.py, index.json with index.sig and index-key.pem (signed by the installation), finding.json (of a finding), and for each attempt a folder trials/<trial id>-attempt-<n>/ with
+README.md, verify.py, index.json with index.sig and index-key.pem (signed by the installation; index-2.sig and index-2-key.pem by its next key while
+that is announced), finding.json (of a finding), and for each attempt a folder trials/<trial id>-attempt-<n>/ with
 document.json     the bytes that were signed
 signature.bin     the signature, 64 bytes; openssl pkeyutl -verify -rawin reads it, too
 public-key.pem    the key that the launcher issued for the attempt
@@ -18,6 +19,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +28,19 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from plumbline.archive import Archive, FindingView, TrialView
 from plumbline.results import InvalidResult, ResultDocument, ResultStore, evidence_files, signing
-from plumbline.results.signing import installation_key
+from plumbline.results.installation_keys import installation_keys
 from plumbline.results.stored import FindingRecord
 from plumbline.whole_file import whole_file
 
 _VERIFY = Path(__file__).with_name("verify_pack.py")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The time of every file in the pack, so that the same archive gives the same bytes."""
+"""The time of every file in the pack, so that the same archive gives the same bytes but for `signed_at` of the index."""
 
 
 @dataclass(frozen=True)
 class EvidencePack:
-    """`problems`: lost or changed evidence and invalid signatures, one sentence each."""
+    """`key`: the public half that recipients know; `next_key`: of the one that is announced. `problems`: lost or changed evidence and invalid
+    signatures, one sentence each."""
 
     file: Path
     trials: int
@@ -45,18 +48,20 @@ class EvidencePack:
     files: int
     key: str
     problems: tuple[str, ...] = ()
+    next_key: str | None = None
 
 
 def write_evidence_pack(
     archive: Archive, subject: str, file: Path, provider: str | None = None, sheets: Mapping[str, bytes] | None = None
 ) -> EvidencePack:
-    """Write the pack of a finding or a campaign, of one provider: documents hold its prices. The same archive and store give the same bytes.
+    """Write the pack of a finding or a campaign, of one provider: documents hold its prices. The same archive and store give the same files; the index has the time
+    of its signature beside them.
     `sheets`: further files by name, which the index signs too.
 
     LookupError for an unknown subject; ValueError where the attempts are of several providers and none is named; InvalidResult for an invalid document
     in the archive; FileExistsError if the file exists; OSError if a result store does not answer, or the installation's key cannot be read.
     """
-    key = installation_key()
+    keys = installation_keys()
     finding, attempts = _attempts(archive, subject)
     if not attempts and not sheets:
         raise LookupError(f'finding "{subject}" has no recorded trial and so no evidence to export')
@@ -81,17 +86,19 @@ def write_evidence_pack(
             _add(pack, content, "finding.json", _json(fields))
         for name, data in (sheets or {}).items():
             _add(pack, content, name, data)
-        index = {"format": 2, "subject": subject, "kind": "campaign" if finding is None else "finding", "trials": trials}
+        kind, at = "campaign" if finding is None else "finding", datetime.now(timezone.utc).isoformat(timespec="seconds")
+        index = {"format": 3, "subject": subject, "kind": kind, "signed_at": at, "trials": trials}
         hashes = {name: digest.hex() for name, digest in sorted(content.items())}
         signed = _json({**index, "files": hashes})
         _write(pack, "index.json", signed)
-        _write(pack, "index.sig", key.private.sign(signed))
-        _write(pack, "index-key.pem", _pem(key.public_hex))
+        for ending, key in zip(("", *(f"-{n}" for n in range(2, len(keys) + 1))), keys, strict=True):
+            _write(pack, f"index{ending}.sig", key.private.sign(signed))
+            _write(pack, f"index{ending}-key.pem", _pem(key.public_hex))
         _write(pack, "verify.py", _VERIFY.read_bytes())
         _write(pack, "README.md", _readme(subject, finding, trials).encode())
-    return EvidencePack(
-        file, len(trials), sum(bool(trial["signed"]) for trial in trials), len(content) + 5, key.public_hex, tuple(problems)
-    )
+    signed_trials, files = sum(bool(trial["signed"]) for trial in trials), len(content) + 3 + 2 * len(keys)
+    following = keys[1].public_hex if len(keys) > 1 else None
+    return EvidencePack(file, len(trials), signed_trials, files, keys[0].public_hex, tuple(problems), following)
 
 
 def _names(views: list[TrialView]) -> str:
@@ -219,7 +226,8 @@ def _readme(subject: str, finding: FindingView | None, trials: list[dict[str, An
         "that made the pack: take it from its operator (a mail, a page, a call), not from this pack.\n\n"
         "    pip install cryptography\n    python -I verify.py --key KEY\n\n"
         "`RESULT    VERIFIED` and exit status 0: the installation made this list of trials and files, every document is byte for byte what its pod\n"
-        "signed, and every evidence file is the one that a signed document names. Exit status 1: something is wrong or missing; 2: the pack\n"
+        "signed, and every evidence file is the one that a signed document names. Of the same campaign a later pack may say more: the verifier prints\n"
+        "when this one was signed, and `--since` refuses an older one. Exit status 1: something is wrong or missing; 2: the pack\n"
         "cannot be read; 3: nothing is wrong, but some documents are not signed or some evidence has expired; 4: no KEY was given.\n"
         "One document by hand:\n\n"
         "    openssl pkeyutl -verify -pubin -inkey public-key.pem -rawin -in document.json -sigfile signature.bin\n\n"

@@ -1,7 +1,8 @@
-"""Verifies an evidence pack: python -I verify.py [FOLDER | PACK.zip] (--key KEY | --sha256 SUM). Needs Python 3.10 and the package `cryptography`.
+"""Verifies an evidence pack: python -I verify.py [FOLDER | PACK.zip] (--key KEY | --sha256 SUM) [--since TIME]. Needs Python 3.10 and the package `cryptography`.
 
 Default: the folder that this file is in. KEY: the installation's public key, 64 hexadecimal digits, as its operator gave it to you outside of the pack;
-SUM: the SHA-256 of PACK.zip, likewise. Checks that the installation signed index.json, that each file is the one that it lists, that each document.json is
+SUM: the SHA-256 of PACK.zip, likewise. TIME: 2026-11-30 or 2026-11-30T14:00Z; a pack that was signed before is refused, such as an older sheet of the
+same campaign. Checks that the installation signed index.json, that each file is the one that it lists, that each document.json is
 what the holder of public-key.pem signed (Ed25519), and that each evidence file is the one that the signed document names.
 
 Exit status: 0 verified; 1 something is wrong or missing; 2 the pack or this computer cannot be used; 3 nothing is wrong, but some documents are not
@@ -18,12 +19,15 @@ import hashlib
 import json
 import zipfile
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 Root = Path | zipfile.Path
 VERIFIED, WRONG, UNUSABLE, NOT_ALL_SHOWN, UNKNOWN_KEY = 0, 1, 2, 3, 4
-_OWN = frozenset({"README.md", "index.json", "index.sig", "index-key.pem", "verify.py"})
+_OWN = frozenset({"README.md", "index.json", "verify.py"})
+_SIGNATURES = (("index.sig", "index-key.pem"), ("index-2.sig", "index-2-key.pem"))
+"""By the installation's key; by its next one too, while that is announced."""
 _BAD = ("WRONG", "MISSING")
 _RESULTS = {VERIFIED: "VERIFIED", WRONG: "FAILED", NOT_ALL_SHOWN: "NOT ALL SHOWN", UNKNOWN_KEY: "KEY UNKNOWN"}
 
@@ -37,6 +41,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Verify an evidence pack.")
     parser.add_argument("pack", nargs="?", type=Path, default=Path(__file__).resolve().parent, help="its folder or ZIP file")
     parser.add_argument("--key", help="the installation's public key, which you did not take from the pack")
+    parser.add_argument("--since", type=_moment, help="the index must be signed at this time or later: such as 2026-11-30")
     parser.add_argument("--sha256", help="the SHA-256 of the ZIP file, which you did not take from the pack")
     given = parser.parse_args(arguments)
     try:
@@ -46,7 +51,7 @@ def main(arguments: list[str]) -> int:
         return UNUSABLE
     try:
         root: Root = zipfile.Path(given.pack) if given.pack.is_file() else given.pack
-        key, lines = _index_key(root), list(_pack(root, given.key))
+        key, lines = _index_key(root), list(_pack(root, given.key, given.since))
         known = given.key is not None
         if given.sha256 is not None:
             lines.append(_sum(given.pack, given.sha256))
@@ -109,14 +114,20 @@ def _sum(pack: Path, expected: str) -> tuple[str, str]:
     )
 
 
-def _pack(root: Root, key: str | None) -> Iterator[tuple[str, str]]:
+def _pack(root: Root, key: str | None, since: datetime | None) -> Iterator[tuple[str, str]]:
     index = _object(root, "index.json")
     listed, trials = index.get("files"), index.get("trials")
     if not isinstance(listed, dict) or not isinstance(trials, list) or not all(isinstance(trial, dict) for trial in trials):
         raise Unusable('index.json is of no evidence pack; expected "files" and "trials"')
     if not trials and "promises.json" not in listed:
         raise Unusable("index.json lists no trial; expected at least one document")
-    yield _signature(root, "index.json", "index.sig", "index-key.pem", key)
+    pairs = [pair for pair in _SIGNATURES if any(_read(root, name) is not None for name in pair)]
+    signatures = [_signature(root, "index.json", *pair, key) for pair in pairs]
+    # Both must hold; where a key is given, one of them must be its.
+    broken = [each for each, pair in zip(signatures, pairs, strict=True) if _signature(root, "index.json", *pair)[0] == "WRONG"]
+    right = [each for each in signatures if each[0] == "OK"]
+    yield from broken or right[:1] or signatures[:1]
+    yield _age(index.get("signed_at"), since)
     for name in sorted(listed):
         data = _read(root, name)
         if data is None:
@@ -124,13 +135,28 @@ def _pack(root: Root, key: str | None) -> Iterator[tuple[str, str]]:
         elif hashlib.sha256(data).hexdigest() != listed[name]:
             yield "WRONG", f"{name}: its SHA-256 differs from index.json"
     for name in _names(root):
-        if name not in listed and name not in _OWN:
+        if name not in listed and name not in _OWN and not any(name in pair for pair in _SIGNATURES):
             yield "WRONG", f"{name}: index.json does not list it"
     for trial in trials:
         try:
             yield from _trial(root, trial)
         except (KeyError, TypeError, ValueError, AttributeError):
             yield "WRONG", f"index.json: {trial.get('folder', 'a trial')} is not described as expected"
+
+
+def _moment(text: str) -> datetime:
+    found = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+    return found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
+
+
+def _age(signed_at: Any, since: datetime | None) -> tuple[str, str]:
+    try:
+        at = _moment(str(signed_at))
+    except ValueError:
+        return "WRONG", "index.json: no time of its signature; expected signed_at"
+    if since is not None and at < since:
+        return "WRONG", f"index.json: signed at {at:%Y-%m-%d %H:%M} UTC, before the given time: ask for the newest pack"
+    return "OK", f"index.json: signed at {at:%Y-%m-%d %H:%M} UTC; a later pack of the same subject replaces it"
 
 
 def _trial(root: Root, trial: dict[str, Any]) -> Iterator[tuple[str, str]]:

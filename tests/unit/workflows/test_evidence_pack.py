@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from plumbline.archive import Archive, FindingRecord, open_archive
 from plumbline.cli.app import app
 from plumbline.launch import stores
-from plumbline.results import Evidence, signing
+from plumbline.results import Evidence, installation_keys, signing
 from plumbline.workflows.evidence_pack import write_evidence_pack
 from plumbline.workflows.verify_pack import NOT_ALL_SHOWN, UNKNOWN_KEY, UNUSABLE, VERIFIED, WRONG
 
@@ -70,10 +70,72 @@ def verified(pack: Path, *given: str, folder: bool = False) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
+def contents(pack: Path) -> dict[str, bytes]:
+    """What two packs of the same archive have in common: all but the time of the signature, and so the signature."""
+    with zipfile.ZipFile(pack) as held:
+        files = {name: held.read(name) for name in held.namelist() if name != "index.sig"}
+    index = {key: value for key, value in json.loads(files["index.json"]).items() if key != "signed_at"}
+    return {**files, "index.json": json.dumps(index).encode()}
+
+
+def test_an_older_pack_of_the_same_subject_is_not_taken_for_the_newest(archive: Archive, tmp_path: Path) -> None:
+    done = write_evidence_pack(archive, "f1", tmp_path / "pack.zip")
+    with zipfile.ZipFile(done.file) as held:
+        at = json.loads(held.read("index.json"))["signed_at"]
+    status, text = verified(done.file, "--key", done.key, "--since", at)
+    assert status == VERIFIED and "signed at 20" in text
+    status, text = verified(done.file, "--key", done.key, "--since", "2199-01-01")
+    assert status == WRONG and "before the given time" in text
+
+
+def test_a_key_is_rotated_by_overlap(archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = write_evidence_pack(archive, "f1", tmp_path / "before.zip")
+    old, new = (key.public_hex for key in installation_keys.announce_key())
+    during = write_evidence_pack(archive, "f1", tmp_path / "during.zip")
+    assert (during.key, during.next_key) == (old, new) == installation_keys.published_keys() and before.key == old
+    for known in (old, new):
+        assert verified(during.file, "--key", known)[0] == VERIFIED
+    assert verified(before.file, "--key", new)[0] == verified(during.file, "--key", "0" * 64)[0] == WRONG
+    with pytest.raises(installation_keys.Unchangeable, match="--retire"):
+        installation_keys.announce_key()
+    (kept,) = installation_keys.retire_key()
+    after = write_evidence_pack(archive, "f1", tmp_path / "after.zip")
+    assert kept.public_hex == after.key == new and after.next_key is None
+    assert verified(after.file, "--key", new)[0] == VERIFIED and verified(after.file, "--key", old)[0] == WRONG
+    with pytest.raises(installation_keys.Unchangeable, match="--announce"):
+        installation_keys.retire_key()
+    assert (tmp_path / "home" / "evidence-key").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_second_signature_that_does_not_hold_is_found(archive: Archive, tmp_path: Path) -> None:
+    installation_keys.announce_key()
+    done = write_evidence_pack(archive, "f1", tmp_path / "pack.zip")
+    with zipfile.ZipFile(done.file) as held:
+        files = {name: held.read(name) for name in held.namelist()}
+    files["index-2.sig"] = bytes(64)
+    with zipfile.ZipFile(tmp_path / "forged.zip", "w") as forged:
+        for name, data in files.items():
+            forged.writestr(name, data)
+    assert verified(tmp_path / "forged.zip", "--key", done.key)[0] == WRONG
+
+
+def test_keys_of_a_secret_sign_and_are_not_written_down(archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = signing.KeyPair.generate()
+    monkeypatch.setenv(installation_keys.VARIABLE, pair.private_hex)
+    done = write_evidence_pack(archive, "f1", tmp_path / "pack.zip")
+    assert done.key == pair.public_hex == installation_keys.published_keys()[0]
+    assert not (tmp_path / "home" / "evidence-key").exists()
+    with pytest.raises(installation_keys.Unchangeable, match="Secret"):
+        installation_keys.announce_key()
+    monkeypatch.setenv(installation_keys.VARIABLE, "not a key")
+    with pytest.raises(signing.InvalidKey, match=installation_keys.VARIABLE):
+        write_evidence_pack(archive, "f1", tmp_path / "other.zip")
+
+
 def test_a_findings_pack_holds_its_trials_and_those_of_its_baseline(archive: Archive, tmp_path: Path) -> None:
     done = write_evidence_pack(archive, "f1", tmp_path / "pack.zip")
     assert (done.trials, done.signed, done.problems) == (2, 2, ())
-    assert write_evidence_pack(archive, "f1", tmp_path / "again.zip").file.read_bytes() == done.file.read_bytes()
+    assert contents(write_evidence_pack(archive, "f1", tmp_path / "again.zip").file) == contents(done.file)
     with zipfile.ZipFile(done.file) as pack:
         index = json.loads(pack.read("index.json"))
         assert {each["campaign_id"] for each in index["trials"]} == {BASE.campaign_id, NEW.campaign_id}

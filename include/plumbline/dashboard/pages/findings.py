@@ -30,7 +30,7 @@ from plumbline.presentation.ledger_words import unclaimed_text
 from plumbline.presentation.tiles import money_sentences
 from plumbline.presentation.verdicts import OPERATIONS
 from plumbline.results.finding import OPEN_STATES, SEVERITIES, FindingKind, FindingState, Severity
-from plumbline.results.signing import published_key
+from plumbline.results.installation_keys import published_keys
 from plumbline.workflows.plan import Action
 
 NoChoice = Literal[""]
@@ -125,7 +125,7 @@ def router(site: Site) -> PageRoutes:
         except LookupError as error:
             raise HTTPException(404, str(error)) from error
         (form,) = action_forms(acting, request, declared.now(), [[(finding.view, finding.words)]])
-        return pages.page(request, "finding.html.j2", finding.as_json(), f=finding, form=form, requested=requested, key=published_key())
+        return pages.page(request, "finding.html.j2", finding.as_json(), f=finding, form=form, requested=requested, keys=published_keys())
 
     return routes
 
