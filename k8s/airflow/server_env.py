@@ -32,6 +32,9 @@ PLACES = """\
 #AWS_ACCESS_KEY_ID=
 #AWS_SECRET_ACCESS_KEY=
 #AWS_DEFAULT_REGION=
+# An account that only reads the bucket, for the pages; without it they show no evidence files:
+#PLUMBLINE_PAGES_ACCESS_KEY_ID=
+#PLUMBLINE_PAGES_SECRET_ACCESS_KEY=
 """
 REST = """\
 # The server's address, if it is behind a proxy with TLS:
@@ -59,6 +62,7 @@ def settings(minio: bool) -> str:
         "PLUMBLINE_ADMIN_USER": "admin",
         "PLUMBLINE_ADMIN_PASSWORD": secrets.token_urlsafe(18),
         "PLUMBLINE_MINIO_PASSWORD": store_key,
+        "PLUMBLINE_EVIDENCE_KEY": secrets.token_hex(32),
     }
     store = {
         "COMPOSE_PROFILES": "minio",
@@ -67,6 +71,9 @@ def settings(minio: bool) -> str:
         "AWS_SECRET_ACCESS_KEY": store_key,
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_ENDPOINT_URL": "http://minio:9000",
+        # MinIO's one account, to try things out; a bucket of your own has one that only reads.
+        "PLUMBLINE_PAGES_ACCESS_KEY_ID": "plumbline",
+        "PLUMBLINE_PAGES_SECRET_ACCESS_KEY": store_key,
     }
     return "\n".join([HEAD + _lines(server), _lines(store) if minio else PLACES, REST])
 

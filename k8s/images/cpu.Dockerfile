@@ -1,6 +1,7 @@
 # Both kinds of workload on processors alone: PyTorch's CPU build and the server of nvidia-pytriton. No NVIDIA base.
 #   BASE          a Python 3.10 to 3.13 with its venv module and libpython, by digest: docker.io/library/python:3.11-slim-bookworm@sha256:...
 #   TORCH_INDEX   package index of torch's CPU build; default: pip's configured index
+#   TORCH_SHA256  of the CPU wheel there: pip takes no other
 ARG BASE
 FROM ${BASE} AS build
 COPY requirements/image-tools.txt /locks/
@@ -20,6 +21,7 @@ RUN cp /src/install.sh / && /install.sh wheel
 FROM ${BASE}
 ARG BASE
 ARG TORCH_INDEX
+ARG TORCH_SHA256
 COPY k8s/images/install.sh /
 RUN /install.sh git_client
 COPY requirements/image.txt requirements/image-cpu.txt requirements/torch.txt requirements/training.txt requirements/triton.txt /locks/

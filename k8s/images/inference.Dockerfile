@@ -4,6 +4,7 @@
 #                 nvcr.io/nvidia/tritonserver:YY.MM-py3@sha256:...                ENGINE=onnxruntime (for the backends onnxruntime and pytorch)
 #   ENGINE        the base's engine; the build fails if the base lacks it
 #   TORCH_INDEX   package index of torch where the base has none (ENGINE=onnxruntime); default: pip's configured index
+#   TORCH_SHA256  of the CPU wheel there: pip takes no other
 ARG BASE
 FROM ${BASE} AS build
 COPY requirements/image-tools.txt /locks/
@@ -24,6 +25,7 @@ FROM ${BASE}
 ARG BASE
 ARG ENGINE
 ARG TORCH_INDEX
+ARG TORCH_SHA256
 RUN case "${ENGINE}" in \
       vllm|tensorrt_llm) python3 -c "import importlib.util as u, sys; sys.exit(not u.find_spec('${ENGINE}'))" ;; \
       onnxruntime) test -d /opt/tritonserver/backends/onnxruntime ;; \

@@ -8,6 +8,7 @@
 #   install.sh harness [MODULE...]    the wheel, a check that the engine Python imports these, the list of packages, compiled modules
 # BASE          the base's name by digest
 # TORCH_INDEX   package index of torch where the base has none; default: pip's configured index
+# TORCH_SHA256  of that index's CPU wheel of torch: pip takes no other, and its libraries from image-cpu.txt
 # IMAGE_ROOT    replaces / in tests
 set -eu
 root=${IMAGE_ROOT:-}
@@ -44,14 +45,25 @@ packages() {
   for more in "$@"; do
     case "$more:$has_torch" in
       torch.txt:yes) ;;
-      # With its libraries: torch pins each of them itself. What image.txt and image-cpu.txt hold satisfies it and stays.
-      torch.txt:no) into "$home" install --no-compile ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} -r "$root/locks/torch.txt" ;;
-      *) into "$home" install --no-compile --no-deps -r "$root/locks/$more" ;;
+      torch.txt:no) torch ;;
+      *) into "$home" install --no-compile --require-hashes --no-deps -r "$root/locks/$more" ;;
     esac
   done
   write_engine_python
   add_user
   compiled "$home/lib"
+}
+
+# The one package whose build, and so whose hash, is the caller's choice.
+torch() {
+  if [ -n "${TORCH_SHA256:-}" ]; then
+    sed -n "s/^torch==.*/& --hash=sha256:$TORCH_SHA256/p" "$root/locks/torch.txt" >"$root/locks/torch-hashed.txt"
+    set -- --require-hashes --no-deps -r "$root/locks/torch-hashed.txt"
+  else
+    # With its libraries: torch pins each of them itself. What image.txt and image-cpu.txt hold satisfies it and stays.
+    set -- -r "$root/locks/torch.txt"
+  fi
+  into "$home" install --no-compile ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} "$@"
 }
 
 # git fetches scripts that are a commit of a repository; vendors' bases have it.

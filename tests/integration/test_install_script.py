@@ -105,3 +105,15 @@ def test_a_base_without_torch_gets_one_with_its_libraries_from_the_named_index(r
 def test_a_base_without_a_digest_is_refused(install: Install, image: str) -> None:
     done = install(image=image)
     assert done.returncode == 2 and "by digest" in done.stderr
+
+
+@pytest.mark.full
+def test_torch_by_its_hash_is_the_one_that_is_meant(root: Path, install: Install, tmp_path: Path) -> None:
+    made = wheel(tmp_path / "index" / "torch", "torch", "2.13.0")
+    (made.parent / "index.html").write_text(f'<a href="{made.name}">{made.name}</a>')
+    index = {"TORCH_INDEX": (tmp_path / "index").as_uri(), "PIP_INDEX_URL": (tmp_path / "nothing").as_uri()}
+    done = install("torch.txt", **index, TORCH_SHA256="0" * 64)
+    assert done.returncode != 0 and "THESE PACKAGES DO NOT MATCH THE HASHES" in done.stderr
+    done = install("torch.txt", **index, TORCH_SHA256=hashlib.sha256(made.read_bytes()).hexdigest())
+    assert done.returncode == 0, done.stderr
+    assert versions(root / "opt/plumbline/bin/python", "torch") == ["2.13.0"]
