@@ -6,7 +6,8 @@ MAD of few nodes is itself uncertain). Real noise has longer tails, so doubt alo
 again. One-sided: a faster node is no fault.
 
 A node without a figure or fact that others have was not measured: it is never accepted, and the others are not compared with it. The same holds for a
-driver or MIG layout that several nodes have and most have not: an operator rolls it out, which is neither a fault nor a comparison of equals.
+driver or MIG layout that several nodes have and most have not: an operator rolls it out, which is neither a fault nor a comparison of equals; and
+for nodes with the serial number of one GPU.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from plumbline.declarations.promises.speed_floors import SpeedFloors
 from plumbline.declarations.references import References
 from plumbline.judgement import Verdict, is_measured, together
 from plumbline.metrics import METRICS
+from plumbline.metrics.formatting import join_words
 from plumbline.metrics.names import natural_order
 from plumbline.results import Scalar
 
@@ -247,6 +249,8 @@ def judge_fleet(
     upgrades = _upgrades(measured, facts)
     for name, texts in upgrades.items():
         lacking[name] += texts.values()
+    for name, texts in _shared_serials(nodes).items():
+        lacking[name] += texts
     complete = [node.name for node in nodes if not lacking[node.name]]
     if len(complete) == 1 and not set(limits) & set(metrics):
         lacking[complete[0]].append(ALONE)
@@ -313,6 +317,21 @@ def _lacking(
             elif kind in _POSITIVE and having and name not in having:
                 lacks[name].append(f"{kind} {own[0]}")
     return lacks
+
+
+def _shared_serials(nodes: Sequence[Node]) -> dict[str, list[str]]:
+    """Node → the serial numbers of its GPUs that other nodes have too: a card is in one machine, so it is unknown which of them was measured."""
+    having: dict[str, dict[str, None]] = {}
+    for node in nodes:
+        for serial in node.serials:
+            if serial.strip("0"):  # a vendor's placeholder, or a lost card, is no number
+                having.setdefault(serial, {})[node.name] = None
+    found: dict[str, list[str]] = {}
+    for serial, names in having.items():
+        for name in names if len(names) > 1 else ():
+            others = join_words([other for other in names if other != name])
+            found.setdefault(name, []).append(f"GPU serial number {serial} is also that of {others}: one card is in one node")
+    return found
 
 
 def _is_known(value: Scalar) -> bool:

@@ -268,7 +268,7 @@ def reconcile(
             fail(unknown_name("provider", unknown[0], declared.providers))
         selection = Selection.of(account, tag or (), resource)
         found = compare_invoice(archive, declared, invoice, names, parse(slack, SECONDS, "--slack: a duration", "15min") / 3600, selection)
-        opened = record_invoice(archive, declared, invoice.name, found, names, getpass.getuser()) if record else ()
+        recorded = record_invoice(archive, declared, invoice.name, found, names, getpass.getuser()) if record else None
 
     def show() -> None:
         shown = table(
@@ -281,8 +281,10 @@ def reconcile(
         out.print(f"{invoice.name}: {found.judgement.text}", style=TONES[found.judgement.tone], markup=False)
         if text := selection_text(found.selection, found.left_out):
             out.print(text, style="dim", markup=False)
+        if recorded is not None and recorded.text:
+            out.print(recorded.text, style="dim", markup=False)
 
-    emit(as_json, {**found._asdict(), "opened": opened}, show)
+    emit(as_json, {**found._asdict(), **({"opened": (), "known": ()} if recorded is None else recorded._asdict())}, show)
     if found.judgement.verdict != "met":
         raise typer.Exit(DRIFTED if found.judgement.verdict == "broken" else NOT_SHOWN)
 

@@ -190,23 +190,39 @@ def compare_invoice(
     )
 
 
+class RecordedFindings(NamedTuple):
+    """Ids of an invoice's findings: `opened` by this comparison; `known` from one before, each with its state."""
+
+    opened: tuple[str, ...]
+    known: tuple[tuple[str, str], ...]
+
+    @property
+    def text(self) -> str:
+        """What was opened and what was known, in one line; empty without any."""
+        parts = [f"opened {len(self.opened)}: {', '.join(self.opened)}"] if self.opened else []
+        if self.known:
+            parts.append(f"knew {len(self.known)}: {', '.join(f'{name} ({state})' for name, state in self.known)}")
+        return f"findings: {'; '.join(parts)}" if parts else ""
+
+
 def record_invoice(
     archive: Archive, declared: Declarations, invoice: str, found: InvoiceResult, asked: Collection[str] = (), by: str = "invoice"
-) -> tuple[str, ...]:
-    """Store the comparison, and open a finding for each difference, once; the ids of new ones. What is of no provider is of this installation.
+) -> RecordedFindings:
+    """Store the comparison, and open a finding for each difference, once. What is of no provider is of this installation.
 
-    `invoice`: the file's name. Next month's file may have the same one, so findings are known by its content. `asked`: the providers that
-    were compared, all if empty."""
+    `invoice`: the file's name, by which nothing is known: see invoice_finding. `asked`: the providers that were compared, all if empty."""
     today = datetime.now(timezone.utc).date()
     simulated = {name for name, provider in declared.providers.items() if provider.simulated}
     findings = [
         # A bill that names no declared provider may be of any: that it does not bill a provider's trials is no finding about that one.
-        invoice_finding(each, invoice, found.sha256, today, each.provider in simulated)
+        invoice_finding(each, invoice, found.days, today, each.provider in simulated)
         if found.matched or each.kind != "trials_not_billed"
         else None
         for each in found.differences
     ]
-    opened = apply(archive, Reconciliation(opened=tuple(each for each in findings if each is not None)), by="invoice", seen_in=invoice)
+    named = tuple({each.finding_id: each for each in findings if each is not None}.values())
+    opened = apply(archive, Reconciliation(opened=named), by="invoice", seen_in=invoice)
+    known = tuple((each.finding_id, archive.finding(each.finding_id).state) for each in named if each.finding_id not in opened)
     first, after = found.days or (None, None)
     billed = {each.provider for each in found.compared}
     archive.save_compared_invoice(
@@ -228,4 +244,4 @@ def record_invoice(
         ),
         by=by,
     )
-    return opened
+    return RecordedFindings(opened, known)

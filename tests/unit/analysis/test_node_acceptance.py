@@ -21,7 +21,7 @@ from plumbline.analysis.node_acceptance import (
 )
 from plumbline.presentation.acceptance_sheet import NO_LIMIT, method, summary
 from plumbline.results import Scalar
-from plumbline.words.acceptance import figure_text, judge_delivery, judge_node, network_text, reasons_of, remedy_of
+from plumbline.words.acceptance import figure_text, judge_delivery, judge_node, lacking_of, network_text, reasons_of, remedy_of
 
 METRICS = ("matmul_tflops", "memory_bandwidth", "disk_write_bandwidth", "step_time")
 FACTS: dict[str, Scalar] = {
@@ -74,6 +74,19 @@ def test_a_faster_node_and_a_small_difference_are_no_fault() -> None:
     assert returned(judge_fleet(fleet(16, 0.003, 2, slow=-0.3))) == {}
     assert returned(judge_fleet(fleet(16, 0.0005, 2, slow=0.015))) == {}
     assert "n00" in slow(judge_fleet(fleet(16, 0.0005, 2, slow=0.03)))
+
+
+@pytest.mark.fault("two nodes report one GPU's serial number", ends="not shown: neither is accepted", keeps="both nodes by name; the others' verdicts")
+def test_nodes_with_one_serial_number_are_named_and_none_of_them_is_accepted() -> None:
+    nodes = [replace(node, serials=(f"{i}-0", f"{i}-1", "0", "")) for i, node in enumerate(fleet(8, 0.005, 1))]
+    assert judge_delivery(judge_fleet(nodes)).verdict == "met", "a placeholder is no number"
+    twice = [nodes[0], replace(nodes[3], serials=("3-0", "0-1")), *nodes[1:3], *nodes[4:]]
+    verdict = judge_fleet(twice)
+    assert {v.node.name: lacking_of(v) for v in verdict.unmeasured} == {
+        "n00": ("GPU serial number 0-1 is also that of n03: one card is in one node",),
+        "n03": ("GPU serial number 0-1 is also that of n00: one card is in one node",),
+    }
+    assert judge_delivery(verdict).verdict == "not_shown" and {t.nodes for t in verdict.tests} == {6}
 
 
 def test_equal_figures_need_no_spread() -> None:

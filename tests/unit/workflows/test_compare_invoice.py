@@ -138,21 +138,34 @@ def test_five_planted_differences_are_five_findings(used: Archive, tmp_path: Pat
     assert {each.kind: each.line for each in found.differences} == {
         "price": 3, "duplicate": 5, "tax": 9, "hours_without_trial": 8, "trials_not_billed": None,
     }  # fmt: skip
-    opened = record_invoice(used, places(), "invoice.csv", found)
+    opened = record_invoice(used, places(), "invoice.csv", found).opened
     assert len(opened) == 5 == len(used.findings_of(PLACE.name, "price", unsettled=True)) + 1  # the tax is of no provider
-    assert record_invoice(used, places(), "invoice.csv", found) == ()
+    again = record_invoice(used, places(), "invoice.csv", found)
+    assert (again.opened, sorted(again.known)) == ((), [(name, "open") for name in sorted(opened)])
 
 
 def test_next_months_file_of_the_same_name_opens_its_own_findings(used: Archive, tmp_path: Path) -> None:
     def opened(day: int) -> tuple[str, ...]:
         found = reconciled(used, tmp_path, [usage(day), usage(day, **STORAGE)])
         assert [each.kind for each in found.differences] == ["hours_without_trial"]
-        return record_invoice(used, places(), "invoice.csv", found)
+        return record_invoice(used, places(), "invoice.csv", found).opened
 
     november, december = opened(9), opened(39)
     assert len(november) == len(december) == 1 and november != december
     assert (opened(9), opened(39)) == ((), ()), "the same file again"
     assert {each.finding_id for each in used.findings_of(PLACE.name, "price", unsettled=True)} == {*november, *december}
+
+
+def test_a_bill_is_known_again_under_another_name_and_in_another_order(used: Archive, tmp_path: Path) -> None:
+    rows = [usage(1, EffectiveCost="98.00"), usage(9), usage(10, EffectiveCost="91.00")]
+    first = record_invoice(used, places(), "export.csv", reconciled(used, tmp_path, rows))
+    used.set_finding_state(first.opened[0], "resolved", by="ann", why="credited")
+    copied = record_invoice(used, places(), "export (1).csv", reconciled(used, tmp_path, rows[::-1]))
+    assert copied.opened == () and dict(copied.known) == {name: "open" for name in first.opened} | {first.opened[0]: "resolved"}
+    assert f"{first.opened[0]} (resolved)" in copied.text
+    dearer = [usage(1, EffectiveCost="99.00"), *rows[1:]]
+    moved = record_invoice(used, places(), "export.csv", reconciled(used, tmp_path, dearer))
+    assert len(moved.opened) == 1 and len(moved.known) == len(first.opened) - 1, "another amount is another finding"
 
 
 @pytest.mark.parametrize(

@@ -34,15 +34,17 @@ class InvoiceDifference(AboutMoney):
         return [("plumbline cost month", "what the archive's trials and the prices in force say was paid")]
 
 
-def invoice_finding(difference: Difference, invoice: str, content: str, on: date, simulated: bool) -> Finding:
-    """`invoice`: the file's name; `content`: its SHA-256, since next month's file may have the same name. What is of no provider is of this installation."""
+def invoice_finding(difference: Difference, invoice: str, days: tuple[date, date] | None, on: date, simulated: bool) -> Finding:
+    """Known by what is billed: the `days` that the invoice covers (the second excluded), provider, kind and amount of the difference. The file's name
+    `invoice` is only shown: next month's may have the same one, and a copy another. What is of no provider is of this installation."""
     d = difference
     amount = difference_text(d)
     return provider_finding(
         d.provider or INSTALLATION,
         "price",
         f"{InvoiceDifference.subject}{d.kind}{'' if d.currency == 'USD' else f' {d.currency}'}",
-        began=content,
+        # Not the line, nor what it says: the same bill in another order is the same bill.
+        began="/".join(map(str, (*(days or ()), d.currency, d.cost.normalize(), d.count))),
         since=str(on),
         severity="warn",
         title=f"invoice {invoice}: {format_name(d.kind)}, {d.count} times" + (f", first in line {d.line}" if d.line else ""),
