@@ -465,3 +465,14 @@ class SigningKey(Base):
     attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     public_key: Mapped[str]
     issued_at: Mapped[datetime]
+
+
+class KeptDeclarations(Base):
+    """The last valid declarations of a folder, one row each, replaced when others are valid; see `declarations.last_valid`."""
+
+    __tablename__ = "kept_declarations"
+    folder: Mapped[str] = mapped_column(primary_key=True)
+    sha256: Mapped[str]
+    packed: Mapped[bytes]
+    kept_at: Mapped[datetime]
+    broken_since: Mapped[datetime | None]

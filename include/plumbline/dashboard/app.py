@@ -53,7 +53,8 @@ def create_app(
     )
     app.add_middleware(DefaultHeaders)
     reader = ArchiveReader(archive_url or installation_paths().archive_url)
-    pages = make_renderer(all_simulated=reader.all_simulated)
+    declared = DeclarationsReader()
+    pages = make_renderer(all_simulated=reader.all_simulated, broken=declared.broken)
 
     @app.exception_handler(MissingArchive)
     def _empty(request: Request, error: Exception) -> Response:
@@ -99,9 +100,7 @@ def create_app(
             return pages.refused_query(request, errors)
         return await request_validation_exception_handler(request, error)
 
-    site = Site(
-        pages, reader, DeclarationsReader(), reports or installation_paths().reports, AnswerCache(), AnswerCache(), acting, active_runs
-    )
+    site = Site(pages, reader, declared, reports or installation_paths().reports, AnswerCache(), AnswerCache(), acting, active_runs)
     for routes in all_routes(site):
         routes.add_to(app)
         if routes.entry is not None:

@@ -20,6 +20,7 @@ from pydantic_core import to_jsonable_python
 from plumbline.archive import Archive
 from plumbline.dashboard.access import can_see_costs, require_cost_access
 from plumbline.dashboard.assets import Assets
+from plumbline.declarations import BrokenFiles
 from plumbline.metrics.formatting import (
     capitalize_first,
     format_amount,
@@ -43,6 +44,8 @@ PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; connect-src 'self'; "
     "frame-ancestors 'self'; base-uri 'none'; form-action 'self'"
 )
+LAST_VALID = "Plumbline-Last-Valid-Declarations"
+"""Header of a page as JSON while files of declarations are broken: where, such as `teams/x.yaml:3`."""
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Response])
 _CODE_SPAN = re.compile(r"`([^`]+)`")
 _SEPARATORS = re.compile(r"[^A-Za-z0-9]+")
@@ -82,13 +85,15 @@ class NavEntry:
 
 @dataclass(frozen=True)
 class PageRenderer:
-    """Renders templates for one app. `now` is the clock of every page; `all_simulated`: whether nothing in the archive was measured.
+    """Renders templates for one app. `now` is the clock of every page; `all_simulated`: whether nothing in the archive was measured;
+    `broken`: why the last valid declarations are shown, None while the present ones are.
     `navigation`: the entries of the app's pages, each with whether it is of costs alone."""
 
     templates: Environment
     assets: Assets
     now: Callable[[], datetime]
     all_simulated: Callable[[], bool]
+    broken: Callable[[], BrokenFiles | None]
     navigation: list[tuple[NavEntry, bool]]
 
     def entries(self, money: bool) -> list[NavEntry]:
@@ -98,8 +103,10 @@ class PageRenderer:
     def page(self, request: Request, name: str, view: Any = None, /, *, status: int = 200, **context: Any) -> Response:
         """The view model as JSON where the address ends with `.json`, else the template as a page, with `base` (mount path), `now`, `money` (access to costs), `nav`, `here` (its entry), `all_simulated`
         and `carried`, the query of links: of the filter `chosen`, if the page has one."""
+        broken = self.broken()
         if wants_json(request):
-            return JSONResponse(to_jsonable_python(view, inf_nan_mode="null"), status)
+            headers = {} if broken is None else {LAST_VALID: broken.places.encode("ascii", "backslashreplace").decode()}
+            return JSONResponse(to_jsonable_python(view, inf_nan_mode="null"), status, headers)
         base = base_path(request)
         sees_costs = can_see_costs(request)
         context_filter = context.get("chosen")
@@ -115,6 +122,7 @@ class PageRenderer:
             "chosen_fields": {name: str(value) for name, value in vars(chosen).items() if value and (name, value) != ("per", "token")},
             "money": sees_costs,
             "all_simulated": self.all_simulated(),
+            "broken": broken,
             "here": here,
             "request": request,
         }
@@ -152,10 +160,12 @@ class PageRenderer:
         return self.refused(request, "Not accepted", RefusedForm(path, fields, (("", "Show"),), "get", others))
 
 
-def make_renderer(all_simulated: Callable[[], bool] = lambda: False) -> PageRenderer:
+def make_renderer(
+    all_simulated: Callable[[], bool] = lambda: False, broken: Callable[[], BrokenFiles | None] = lambda: None
+) -> PageRenderer:
     """Pages over this package's templates."""
     templates, assets = _templates()
-    return PageRenderer(templates, assets, lambda: datetime.now(timezone.utc), all_simulated, [])
+    return PageRenderer(templates, assets, lambda: datetime.now(timezone.utc), all_simulated, broken, [])
 
 
 @cache

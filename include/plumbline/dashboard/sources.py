@@ -16,7 +16,8 @@ from plumbline.archive import Archive, SchemaMismatch
 from plumbline.archive.engine import check_url, make_engine
 from plumbline.archive.migrate import check_revision, revision_of
 from plumbline.dashboard.access import ArchiveWithoutCosts, without_costs
-from plumbline.declarations import Declarations, installation_paths, load
+from plumbline.declarations import BrokenFiles, DeclarationError, Declarations, installation_paths, load_in_force
+from plumbline.declarations.last_valid import digest_of, snapshot
 
 
 class MissingArchive(LookupError):
@@ -83,39 +84,40 @@ def _query_only(connection: Any, _record: Any, _proxy: Any) -> None:
     cursor.close()
 
 
-FileStamps = tuple[tuple[str, int, int], ...]
-
-
 class DeclarationsReader:
-    """Hands out the declarations as they were at most `fresh_s` seconds ago. DeclarationError as long as a file of them does not hold, as
-    `load` raises it."""
+    """Hands out the declarations as they were at most `fresh_s` seconds ago; while a file of them is broken, the last valid ones, as Airflow works by
+    them. DeclarationError if none were kept."""
 
     def __init__(self, fresh_s: float = 2.0) -> None:
         self._fresh_s = fresh_s
         self._lock = threading.Lock()
         self._checked_at = 0.0
-        self._cached: tuple[FileStamps, Declarations] | None = None
+        self._cached: tuple[str, Declarations] | None = None
 
     def now(self, money: bool = True) -> Declarations:
         """The present declarations, without prices for users who may not see `money`."""
         declarations = self._read()
         return declarations if money else without_costs(declarations)
 
+    def broken(self) -> BrokenFiles | None:
+        """Why the last valid declarations are shown; None while the present ones are, or none can be."""
+        try:
+            return self._read().broken
+        except DeclarationError:
+            return None
+
     def _read(self) -> Declarations:
         with self._lock:
             if self._cached is not None and time.monotonic() - self._checked_at < self._fresh_s:
                 return self._cached[1]
-            stamp = _file_stamps(installation_paths().config)
-            if self._cached is None or self._cached[0] != stamp:
+            # By their bytes: a file of the same size and time may be another one.
+            files = snapshot(installation_paths().config)
+            known = "" if files is None else digest_of(files)
+            if self._cached is None or self._cached[0] != known or not known:
                 self._cached = None
-                self._cached = (stamp, load())
+                self._cached = (known, load_in_force())
             self._checked_at = time.monotonic()
             return self._cached[1]
-
-
-def _file_stamps(folder: Path) -> FileStamps:
-    """Which files there are, when they were written and how long they are."""
-    return tuple((str(path), stat.st_mtime_ns, stat.st_size) for path in sorted(folder.rglob("*.yaml")) for stat in (path.stat(),))
 
 
 T = TypeVar("T")

@@ -40,6 +40,8 @@ class Declared(BaseModel):
     """Base of all declarations: unknown keys are errors, values are never coerced, instances never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, revalidate_instances="never")
+    only_limits: ClassVar[bool] = False
+    """Whether each of its fields is a limit, of which the smaller number is the stricter one; see `declarations.limits`."""
 
 
 class ExactlyOne(Declared):

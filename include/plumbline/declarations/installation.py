@@ -171,6 +171,12 @@ class Upkeep(Declared):
     evidence: EvidenceRules = EvidenceRules()
     keep: RetentionRules = RetentionRules()
     export: ExportTarget | None = None
+    start_while_broken: Duration = Field(
+        7 * _DAY_S,
+        ge=3600.0,
+        le=90 * _DAY_S,
+        description="how long trials start by the last valid declarations while a file is broken: 1h to 90d; running ones end",
+    )
 
 
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})

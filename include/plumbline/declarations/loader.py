@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from pathlib import Path
@@ -60,6 +61,7 @@ FILES: dict[str, type[BaseModel]] = {
     "references.yaml": References,
 }
 """Files that lie beside the folders; only the first must exist."""
+_CLOCK_SKEW = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, order=True)
@@ -84,6 +86,21 @@ class DeclarationError(ValueError):
 
 
 @dataclass(frozen=True)
+class BrokenFiles:
+    """Why the last valid declarations are in force: the `problems` of the files that are there. `since` it was first seen, None if it was not noted;
+    from `until` on no new trial starts."""
+
+    problems: tuple[Problem, ...]
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def places(self) -> str:
+        """File and line of each problem, without its text, which may quote a price."""
+        return ", ".join(dict.fromkeys(f"{problem.file}:{problem.line}" for problem in self.problems))
+
+
+@dataclass(frozen=True)
 class Declarations:
     """All validated declarations, by name."""
 
@@ -98,6 +115,22 @@ class Declarations:
     references: References = dataclasses.field(default_factory=References)
     from_defaults: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     """Fields of `launcher` from `defaults.yaml`, by provider."""
+    broken: BrokenFiles | None = dataclasses.field(default=None, compare=False)
+    """Set while a file is broken: these are the last valid ones, with what stops or limits since."""
+    withdrawn: frozenset[str] = frozenset()
+    """Workloads whose files are gone while another one is broken: none of their trials is planned."""
+
+    def why_no_trial_starts(self, now: datetime) -> str | None:
+        """Why no new trial starts at `now`; None if it may."""
+        if self.broken is None or self.broken.since is None or self.broken.until is None:
+            return None
+        # A time to come is not ours: a wrong clock wrote it, which must not keep broken files in force.
+        if self.broken.since - _CLOCK_SKEW <= now < self.broken.until:
+            return None
+        return (
+            f"no trial starts: the declarations have been broken since {self.broken.since:%Y-%m-%d %H:%M} UTC, longer than start_while_broken of "
+            f"upkeep.yaml; repair {self.broken.places} (`plumbline check` shows every problem)"
+        )
 
     def enabled_providers(self) -> tuple[Provider, ...]:
         """Enabled providers, by name."""
@@ -113,7 +146,9 @@ class Declarations:
     def workloads_for(self, provider: Provider, kind: str | None = None) -> tuple[AnyWorkload, ...]:
         """Workloads that the provider can and may run, by name."""
         return tuple(
-            w for _, w in sorted(self.workloads.items()) if (kind is None or w.kind == kind) and incompatibility(w, provider) is None
+            w
+            for name, w in sorted(self.workloads.items())
+            if (kind is None or w.kind == kind) and name not in self.withdrawn and incompatibility(w, provider) is None
         )
 
     @property
@@ -256,6 +291,21 @@ def _referring_file(path: Path, model: type[Naming], items: dict[str, dict[str, 
 
 def _problem(path: Path, lines: dict[FieldPath, int], field: FieldPath, message: str) -> Problem:
     return Problem(display_path(path), lines.get(field, 1), format_path(field), message)
+
+
+def valid_by_themselves(
+    root: Path, folder: str, model: type[Model], problems: Sequence[Problem]
+) -> tuple[dict[str, Model], frozenset[str]]:
+    """The files of a folder that are valid though `problems` were found in others, by name; and the names of all of its files."""
+    wrong = {problem.file for problem in problems}
+    defaults, _ = read_optional(root / "defaults.yaml", LauncherDefaults)
+    own, valid, names = _own_metrics(root), {}, set()
+    for path in (root / folder).glob("*.y*ml"):
+        names.add(path.stem)
+        declared = None if display_path(path) in wrong else _read_file(path, model, root, defaults, [], own)[0]
+        if declared is not None and str(declared.name) == path.stem:  # type: ignore[attr-defined]
+            valid[path.stem] = declared
+    return valid, frozenset(names)
 
 
 def load_file(path: Path, model: type[Model], root: Path | None = None) -> Model:

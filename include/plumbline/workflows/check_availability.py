@@ -79,8 +79,10 @@ def check(name: str, kind: WatchKind, at: datetime | None = None) -> CheckResult
     capacity = provider.watch.capacity
     if provider.watch.of(kind) is None:
         raise LookupError(f"{name} declares no watch.{kind}")
+    holds = kind == "capacity" and capacity is not None and not capacity.dry_run
+    if holds and (why := declared.why_no_trial_starts(datetime.now(timezone.utc))) is not None:
+        return CheckResult(name, kind, None, why)
     with open_archive() as archive:
-        holds = kind == "capacity" and capacity is not None and not capacity.dry_run
         if holds and (spent := over_budget(archive, provider, now, CAPACITY_HELD_S, "capacity check")) is not None:
             return CheckResult(name, kind, None, spent)
         observation = _observe(declared, provider, kind, now)

@@ -156,6 +156,8 @@ def plan_runs(declared: Declarations, request: RunRequest, providers: Sequence[s
     """The runs of one campaign on the providers; PlanError if something does not exist or fit, or without a reason."""
     if not request.reason.strip():
         raise PlanError('reason is empty; expected a few words that every result keeps, such as "driver upgrade on 12 November"')
+    if (why := declared.why_no_trial_starts(datetime.now(timezone.utc))) is not None:
+        raise PlanError(why)
     planned = planned_trials(declared, request, providers)
     if idle := sorted(set(providers) - set(planned)):
         raise PlanError(f"no requested workload runs on {', '.join(idle)}; `plumbline check` shows which ones do")

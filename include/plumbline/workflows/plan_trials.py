@@ -44,6 +44,8 @@ def plan_trials(provider: str, lane: TrialGroup, request: RunRequest, most: int 
     with a finding; BudgetReached if none of the lane is left.
     """
     declared, now = load_in_force(), datetime.now(timezone.utc)
+    if (why := declared.why_no_trial_starts(now)) is not None:
+        raise PlanError(why)
     nodes = node_names(declared.providers[provider], request, now)
     trials = lane.of(on_each_node(plan(declared, declared.providers[provider], request, now, (lane.kind,)), nodes, request.rounds))
     if request.workloads is None:

@@ -76,6 +76,8 @@ def probe_provider(provider: str, at: datetime | None = None) -> ProbeReport:
     declared = load_in_force()
     known = declared_provider(declared, provider)
     now = at or datetime.now(timezone.utc)
+    if (why := declared.why_no_trial_starts(datetime.now(timezone.utc))) is not None:
+        return ProbeReport(provider, now, put_off=why)
     with open_archive() as archive:
         if (spent := over_budget(archive, known, now, PROBE_LIMIT_S, "probe")) is not None:
             return ProbeReport(provider, now, put_off=spent)

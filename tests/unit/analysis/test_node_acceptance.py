@@ -76,7 +76,9 @@ def test_a_faster_node_and_a_small_difference_are_no_fault() -> None:
     assert "n00" in slow(judge_fleet(fleet(16, 0.0005, 2, slow=0.03)))
 
 
-@pytest.mark.fault("two nodes report one GPU's serial number", ends="not shown: neither is accepted", keeps="both nodes by name; the others' verdicts")
+@pytest.mark.fault(
+    "two nodes report one GPU's serial number", ends="not shown: neither is accepted", keeps="both nodes by name; the others' verdicts"
+)
 def test_nodes_with_one_serial_number_are_named_and_none_of_them_is_accepted() -> None:
     nodes = [replace(node, serials=(f"{i}-0", f"{i}-1", "0", "")) for i, node in enumerate(fleet(8, 0.005, 1))]
     assert judge_delivery(judge_fleet(nodes)).verdict == "met", "a placeholder is no number"

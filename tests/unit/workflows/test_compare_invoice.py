@@ -161,7 +161,7 @@ def test_a_bill_is_known_again_under_another_name_and_in_another_order(used: Arc
     first = record_invoice(used, places(), "export.csv", reconciled(used, tmp_path, rows))
     used.set_finding_state(first.opened[0], "resolved", by="ann", why="credited")
     copied = record_invoice(used, places(), "export (1).csv", reconciled(used, tmp_path, rows[::-1]))
-    assert copied.opened == () and dict(copied.known) == {name: "open" for name in first.opened} | {first.opened[0]: "resolved"}
+    assert copied.opened == () and dict(copied.known) == dict.fromkeys(first.opened, "open") | {first.opened[0]: "resolved"}
     assert f"{first.opened[0]} (resolved)" in copied.text
     dearer = [usage(1, EffectiveCost="99.00"), *rows[1:]]
     moved = record_invoice(used, places(), "export.csv", reconciled(used, tmp_path, dearer))

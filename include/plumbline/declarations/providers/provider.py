@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared, Name, Residency, extensible
 from plumbline.declarations.devices import part_of_card
+from plumbline.declarations.limits import AMONG, AT_MOST, RARELY, UNLESS
 from plumbline.declarations.providers.dated import Dated, check_one_at_a_time
 from plumbline.declarations.providers.launcher_base import LauncherBase, WatchKind
 from plumbline.declarations.providers.launchers import Launcher
@@ -102,6 +103,8 @@ DeclaredSource = Annotated[_OwnSource, _EXTENSIBLE.validator, _EXTENSIBLE.serial
 class Budget(Declared):
     """A hard limit of a calendar month (UTC): no trial is planned that would exceed it."""
 
+    only_limits = True
+
     gpu_hours_per_month: float | None = Field(None, gt=0, description="accelerators × hours that trials hold them, such as 200")
     usd_per_month: float | None = Field(
         None, gt=0, description="the same hours at the accepted, else the declared on-demand price, such as 5000"
@@ -125,9 +128,9 @@ class Budget(Declared):
 class CapacityWatch(Declared):
     """How often a node is asked for between campaigns."""
 
-    every: Duration = Field(ge=900.0, le=31 * 86400.0, description="interval, such as 6h: 15min to 31d")
+    every: Annotated[Duration, RARELY] = Field(ge=900.0, le=31 * 86400.0, description="interval, such as 6h: 15min to 31d")
     gpus: int | None = Field(None, ge=1, le=1024, description="accelerators to ask for; all of one node if omitted")
-    dry_run: bool = Field(False, description="true: ask the API alone, and start no pod")
+    dry_run: Annotated[bool, UNLESS] = Field(False, description="true: ask the API alone, and start no pod")
 
 
 _WATCHABLE = {"uptime": "an endpoint, whose requests show it, or a cluster", "capacity": "a cluster, whose nodes are asked for"}
@@ -136,7 +139,7 @@ _WATCHABLE = {"uptime": "an endpoint, whose requests show it, or a cluster", "ca
 class UptimeWatch(Declared):
     """How often an endpoint gets one request of one output token between campaigns, or a cluster's API lists the provider's nodes."""
 
-    every: Duration = Field(ge=60.0, le=3600.0, description="interval, such as 5min: 1min to 1h")
+    every: Annotated[Duration, RARELY] = Field(ge=60.0, le=3600.0, description="interval, such as 5min: 1min to 1h")
     ready_nodes: int | None = Field(
         None,
         ge=0,
@@ -153,14 +156,16 @@ class MonitoringConfig(Declared):
 
     enabled: bool = Field(True, description="false: no environment checks between campaigns, and no rerun after a change")
     debounce: Pause = Field(3600.0, description="how long after the start of a rerun further changes wait for the next one")
-    workloads: tuple[Name, ...] | None = Field(
+    workloads: Annotated[tuple[Name, ...] | None, AMONG] = Field(
         None, min_length=1, description="workloads of the rerun after a change; those of the monthly rerun if omitted"
     )
-    probe: Duration | None = Field(
+    probe: Annotated[Duration | None, RARELY] = Field(
         None, ge=86400.0, description="interval of hardware probes of arithmetic and memory, such as 7d; never if omitted"
     )
-    capacity: CapacityWatch | None = Field(None, description="ask for a node at an interval: {every: 6h, gpus: 8}; never if omitted")
-    uptime: UptimeWatch | None = Field(
+    capacity: Annotated[CapacityWatch | None, RARELY] = Field(
+        None, description="ask for a node at an interval: {every: 6h, gpus: 8}; never if omitted"
+    )
+    uptime: Annotated[UptimeWatch | None, RARELY] = Field(
         None, description="send a request to an endpoint, or ask a cluster for its nodes, at an interval: {every: 5min}; never if omitted"
     )
 
@@ -253,10 +258,10 @@ class Terms(Declared):
     manual_steps: tuple[Annotated[str, Field(min_length=3)], ...] | None = Field(
         None, description="manual steps before a trial can run, one sentence each; [] for none"
     )
-    nodes: int = Field(
+    nodes: Annotated[int, AT_MOST] = Field(
         1, ge=1, le=1024, description="machines of this kind that one trial may take: the monthly rerun has no workload of more nodes"
     )
-    workloads: tuple[Name, ...] | None = Field(
+    workloads: Annotated[tuple[Name, ...] | None, AMONG] = Field(
         None,
         min_length=1,
         description="workloads of its monthly rerun; every fitting one that is not on demand only if omitted",
