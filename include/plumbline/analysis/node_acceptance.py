@@ -249,8 +249,8 @@ def judge_fleet(
     upgrades = _upgrades(measured, facts)
     for name, texts in upgrades.items():
         lacking[name] += texts.values()
-    for name, texts in _shared_serials(nodes).items():
-        lacking[name] += texts
+    for name, shared in _shared_serials(nodes).items():
+        lacking[name] += shared
     complete = [node.name for node in nodes if not lacking[node.name]]
     if len(complete) == 1 and not set(limits) & set(metrics):
         lacking[complete[0]].append(ALONE)

@@ -45,8 +45,8 @@ def availability_histories(
         begins = [month_span(now)[0]]
         while len(begins) < months:
             begins.append(month_span(begins[-1] - timedelta(days=1))[0])
-        beside = timedelta(seconds=REACH * watch.every)  # the check before the months and the one after: time is seen between two
-        answered, missed = _checks(archive, provider, kind).between(begins[-1] - beside, now + beside)
+        beside = timedelta(seconds=REACH * watch.every)  # the check before the months: time is seen between two, and none is seen after now
+        answered, missed = _checks(archive, provider, kind).between(begins[-1] - beside, now + _INSTANT)
         seen = tuple(join_answered(answered, missed, watch.every))
         outages = find_outages(seen, watch.every, excluded)
         judged = tuple(availability(begin, seen, outages, watch.every, now, excluded) for begin in begins)

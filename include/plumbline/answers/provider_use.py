@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from itertools import islice
 
 from plumbline.analysis.cost.budget import Balance, BudgetUse, budget_use, sum_uses
@@ -30,7 +30,9 @@ def budget_balance(archive: Archive, provider: Provider, now: datetime, apart: s
     month = now.astimezone(timezone.utc).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     uses = [use for attempt, use in attempt_uses(archive, provider, month) if apart is None or attempt.run_id != apart]
     held = (
-        one for one in archive.availability_checks(provider.name, "capacity", provider.simulated, (month, None)) if one.seconds is not None
+        one
+        for one in archive.availability_checks(provider.name, "capacity", provider.simulated, (month, now + timedelta(microseconds=1)))
+        if one.seconds is not None
     )
     uses += (use_now(archive, provider, CAPACITY_HELD_S, one.at, one.gpus) for one in held)
     return Balance(provider.name, f"{month:%Y-%m}", provider.budget, sum_uses(uses))

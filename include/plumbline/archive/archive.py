@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 
 from plumbline.archive import audit as audit_log
 from plumbline.archive import availability_checks as check_rows
-from plumbline.archive import baselines, happened, pages, published, recording, retention, trends, verification
+from plumbline.archive import baselines, happened, kept_declarations, pages, published, recording, retention, trends, verification
 from plumbline.archive import findings as finding_rows
 from plumbline.archive import identifiers as identifier_rows
 from plumbline.archive import invoices as invoice_rows
@@ -140,6 +140,10 @@ class Archive:
     files_elsewhere = reads(verification.files_elsewhere)
     record = writes(recording.record)
     correct = writes(recording.correct)
+    kept_copy = reads(kept_declarations.kept_copy)
+    keep_copy = writes(kept_declarations.keep_copy)
+    note_broken = writes(kept_declarations.note_broken)
+    declarations_kept_at = reads(kept_declarations.declarations_kept_at)
     issue_signing_key = writes(recording.issue_signing_key)
     signing_keys = reads(recording.signing_keys)
     import_outside = writes(published.import_published)
@@ -216,6 +220,7 @@ class Archive:
     acceptances = reads(pages.acceptances)
     newest_checks = reads(check_rows.newest_checks)
     count_availability_checks = reads(check_rows.count_availability_checks)
+    checks_ahead = reads(check_rows.checks_ahead)
     latest_availability_check = reads(check_rows.latest_availability_check)
     forget_availability_checks = writes(check_rows.forget_availability_checks)
     log_entry = writes(operation_rows.log_entry)

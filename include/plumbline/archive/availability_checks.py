@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import get_args
 
@@ -13,6 +14,9 @@ from plumbline.archive.repository import Span, batches, insert_missing, view_of,
 from plumbline.archive.schema import AvailabilityCheck as Row
 from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.results.availability_check import AvailabilityCheck
+
+CLOCK_SKEW = timedelta(minutes=5)
+"""How far the clocks of one installation may be apart."""
 
 
 def save_availability_checks(session: Session, now: datetime, checks: Sequence[AvailabilityCheck]) -> None:
@@ -52,12 +56,13 @@ def count_availability_checks(session: Session, provider: str, kind: WatchKind, 
     return session.scalar(where_within(query, Row.at, between)) or 0
 
 
-def newest_checks(session: Session, providers: Sequence[str]) -> dict[str, list[datetime]]:
-    """By provider, when the newest check of each kind was. One statement of as many seeks in the index."""
+def newest_checks(session: Session, providers: Sequence[str], until: datetime) -> dict[str, list[datetime]]:
+    """By provider, when the newest check of each kind was, `until` then: a row after it, of a wrong clock, hides none. One statement of as many
+    seeks in the index."""
     newest: dict[str, list[datetime]] = {}
     for names in batches(providers, 50):
         seeks = [
-            select(literal(name).label("provider"), func.max(Row.at, type_=Row.at.type)).where(*_of(name, kind, simulated))
+            select(literal(name).label("provider"), func.max(Row.at, type_=Row.at.type)).where(*_of(name, kind, simulated), Row.at <= until)
             for name in names
             for kind in get_args(WatchKind)
             for simulated in (False, True)
@@ -72,11 +77,31 @@ def _of(provider: str, kind: WatchKind, simulated: bool) -> tuple[ColumnElement[
     return Row.provider == provider, Row.kind == kind, Row.simulated == simulated
 
 
-def latest_availability_check(session: Session, provider: str, kind: WatchKind, simulated: bool) -> AvailabilityCheck | None:
-    """The provider's last check of a kind; None if there is none."""
-    query = select(Row).where(*_of(provider, kind, simulated))
+def latest_availability_check(
+    session: Session, provider: str, kind: WatchKind, simulated: bool, until: datetime
+) -> AvailabilityCheck | None:
+    """The provider's last check of a kind `until` a time; None if there is none. What a wrong clock wrote after it is no last check."""
+    query = select(Row).where(*_of(provider, kind, simulated), Row.at <= until)
     row = session.scalars(query.order_by(Row.at.desc()).limit(1)).first()
     return None if row is None else view_of(AvailabilityCheck, row)
+
+
+@dataclass(frozen=True)
+class ChecksAhead:
+    """Measured checks of a kind that are dated later than they can be: so many, from `first` to `last`."""
+
+    provider: str
+    kind: WatchKind
+    count: int
+    first: datetime
+    last: datetime
+
+
+def checks_ahead(session: Session, now: datetime) -> list[ChecksAhead]:
+    """Checks later than CLOCK_SKEW after `now`, which a wrong clock wrote; simulated ones may lie ahead."""
+    first, last = func.min(Row.at, type_=Row.at.type), func.max(Row.at, type_=Row.at.type)
+    query = select(Row.provider, Row.kind, func.count(), first, last).where(Row.at > now + CLOCK_SKEW, Row.simulated.is_(False))
+    return [ChecksAhead(*row) for row in session.execute(query.group_by(Row.provider, Row.kind).order_by(Row.provider, Row.kind))]
 
 
 def forget_availability_checks(session: Session, now: datetime, keep_s: float) -> int:

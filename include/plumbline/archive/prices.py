@@ -140,13 +140,16 @@ def save_snapshot(session: Session, now: datetime, record: SnapshotRecord) -> Sn
     return view
 
 
-def latest_snapshot(session: Session, provider: str, kind: SnapshotKind) -> SnapshotView | None:
-    """The provider's last snapshot of a kind; None if there is none."""
-    return next(iter(snapshots(session, provider, kind, latest=1)), None)
+def latest_snapshot(session: Session, provider: str, kind: SnapshotKind, until: datetime) -> SnapshotView | None:
+    """The provider's last snapshot of a kind `until` a time; None if there is none. What a wrong clock wrote after it is no last one."""
+    return next(iter(snapshots(session, provider, kind, latest=1, until=until)), None)
 
 
-def snapshots(session: Session, provider: str, kind: SnapshotKind | None = None, latest: int | None = None) -> list[SnapshotView]:
-    """A provider's snapshots, oldest first, at most the `latest`; only of the kind that is named."""
+def snapshots(
+    session: Session, provider: str, kind: SnapshotKind | None = None, latest: int | None = None, until: datetime | None = None
+) -> list[SnapshotView]:
+    """A provider's snapshots, oldest first, at most the `latest` and `until` a time; only of the kind that is named."""
     query = where_equal(select(Snapshot).where(Snapshot.provider == provider), (Snapshot.kind, kind))
+    query = query if until is None else query.where(Snapshot.taken_at <= until)
     newest = query.order_by(Snapshot.taken_at.desc(), Snapshot.snapshot_id).limit(latest)
     return [view_of(SnapshotView, row) for row in session.scalars(newest)][::-1]

@@ -11,11 +11,27 @@ from sqlalchemy import ForeignKeyConstraint, and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from plumbline.archive import published, recording
+from plumbline.archive.availability_checks import checks_ahead
+from plumbline.archive.engine import utc_now
 from plumbline.archive.recording import child_rows, series_row, trial_row
 from plumbline.archive.records import IMPORTED_LAUNCHER
 from plumbline.archive.retention import SAME_FILE
-from plumbline.archive.schema import Base, Campaign, Document, Environment, Evidence, Expired, Metric, Quarantined, Series, Snapshot, Trial
+from plumbline.archive.schema import (
+    Base,
+    Campaign,
+    Document,
+    Environment,
+    Evidence,
+    Expired,
+    KeptDeclarations,
+    Metric,
+    Quarantined,
+    Series,
+    Snapshot,
+    Trial,
+)
 from plumbline.declarations import digest
+from plumbline.declarations.last_valid import KeptCopy
 from plumbline.results import ResultDocument, ResultStore, bounded_json, evidence_files, signing
 from plumbline.results.launch_record import launch_metrics
 from plumbline.results.published import PublishedResult
@@ -25,7 +41,22 @@ _BATCH = 200
 
 def row_problems(session: Session) -> list[str]:
     """Damage in the archive's rows, one sentence each; empty if they are sound. `file_problems` checks the evidence."""
-    return [*_references(session), *_environments(session), *_snapshots(session), *_without_trials(session), *_trials(session)]
+    sound = (*_references(session), *_environments(session), *_snapshots(session), *_without_trials(session), *_trials(session))
+    return [*sound, *_ahead(session), *_kept_declarations(session)]
+
+
+def _ahead(session: Session) -> Iterator[str]:
+    for one in checks_ahead(session, utc_now()):
+        yield (
+            f"observations: {one.count} checks of {one.provider}'s {one.kind} are dated ahead of now, up to {one.last:%Y-%m-%d %H:%M} UTC: a wrong "
+            "clock wrote them, and they do not count"
+        )
+
+
+def _kept_declarations(session: Session) -> Iterator[str]:
+    for row in session.scalars(select(KeptDeclarations).order_by(KeptDeclarations.folder)):
+        if not KeptCopy(row.sha256, row.packed).content:
+            yield f"declarations of {row.folder}: the kept copy does not have the SHA-256 {row.sha256}"
 
 
 def _references(session: Session) -> Iterator[str]:

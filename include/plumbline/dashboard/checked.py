@@ -51,7 +51,7 @@ def answers_of(
     """By provider, the answer as of its newest check and log entry. Without `wait`, None for those that are not cached where more than
     IMMEDIATE_PROVIDERS of them have trials or checks."""
     archive, known, today = site.reader.archive(money), site.declared.now(), site.pages.now().date()
-    checks, logged = archive.newest_checks(names), archive.operations_logged()
+    checks, logged = archive.newest_checks(names, site.pages.now()), archive.operations_logged()
     keys = {name: (*query, money, name, tuple(sorted(checks.get(name, ()))), logged.get(name, 0)) for name in names}
 
     def answer(name: str, waits: bool) -> T | None:

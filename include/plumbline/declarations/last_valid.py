@@ -35,7 +35,7 @@ from plumbline.declarations.unpacking import unpack
 
 _log = logging.getLogger(__name__)
 
-KEPT_BY = "plumbline.archive.kept_declarations:KEPT"
+KEPT_BY = "plumbline.archive.declarations_keeper:KEPT"
 """`module:object` of the KeptDeclarations; imported when declarations are to be kept, or are broken."""
 MOST_BYTES = 64 * 2**20
 """Limit of all files together; larger declarations are not kept."""
@@ -52,6 +52,16 @@ class KeptCopy:
     sha256: str
     packed: bytes
     broken_since: datetime | None = None
+
+    @property
+    def content(self) -> bytes | None:
+        """The tar; None if these are not the bytes that were kept."""
+        try:
+            opened = zlib.decompressobj()
+            content = opened.decompress(self.packed, 2 * MOST_BYTES)
+        except zlib.error:
+            return None
+        return content if opened.eof and sha256(content).hexdigest() == self.sha256 else None
 
 
 class KeptDeclarations(Protocol):
@@ -150,12 +160,10 @@ def _last_valid(config: Path, error: DeclarationError, note: bool) -> Declaratio
         if (copy := kept.newest(str(config))) is None:
             return None
         since = kept.note_broken(str(config)) if note and copy.broken_since is None else copy.broken_since
-        opened = zlib.decompressobj()
-        content = opened.decompress(copy.packed, 2 * MOST_BYTES)
-        if not opened.eof or sha256(content).hexdigest() != copy.sha256:
+        if (content := copy.content) is None:
             raise tarfile.ReadError(f"its bytes do not have the SHA-256 {copy.sha256}")
         last = _unpacked(content)
-    except (NotKept, OSError, zlib.error, tarfile.TarError, DeclarationError) as unusable:
+    except (NotKept, OSError, tarfile.TarError, DeclarationError) as unusable:
         _log.error("the last valid declarations cannot be read: %s", unusable)
         return None
     until = None if since is None else since + timedelta(seconds=last.upkeep.start_while_broken)

@@ -241,7 +241,10 @@ def load(config: Path | None = None, *, generated: bool = False) -> Declarations
     if config is None or generated:
         items["providers"] |= _generated_providers(installation_paths().generated_providers, items)
     return Declarations(
-        **items,
+        providers=items["providers"],
+        workloads=items["workloads"],
+        teams=items["teams"],
+        contracts=items["contracts"],
         thresholds=thresholds,
         alerts=alerts,
         upkeep=upkeep,

@@ -26,6 +26,7 @@ AUTHOR = "availability_watch"
 _LOOK_BACK = {"uptime": timedelta(days=2), "capacity": timedelta(days=31)}
 _REFUSALS = {401: "bad_declaration", 403: "quota_exceeded", 404: "bad_declaration"}
 _DETAIL = 500
+_INSTANT = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -53,12 +54,12 @@ def watched(declared: Declarations) -> list[str]:
     return [p.name for p in declared.enabled_providers() if any(p.watch.of(kind) for kind in CHECK_KINDS)]
 
 
-def next_check(archive: Archive, provider: Provider, kind: WatchKind) -> datetime | None:
-    """When the next check of a kind is due; None if it is not declared."""
+def next_check(archive: Archive, provider: Provider, kind: WatchKind, now: datetime) -> datetime | None:
+    """When the next check of a kind is due, after the last one until `now`; None if it is not declared."""
     watch = provider.watch.of(kind)
     if watch is None:
         return None
-    last = archive.latest_availability_check(provider.name, kind, provider.simulated)
+    last = archive.latest_availability_check(provider.name, kind, provider.simulated, now)
     return datetime.min.replace(tzinfo=timezone.utc) if last is None else last.at + timedelta(seconds=watch.every)
 
 
@@ -66,7 +67,7 @@ def check_due(name: str, now: datetime) -> tuple[tuple[CheckResult, ...], dateti
     """Check what is due of a provider; when the next check is, None if none is declared any more."""
     provider = declared_provider(load_in_force(), name)
     with open_archive() as archive:
-        due = {kind: at for kind in CHECK_KINDS if (at := next_check(archive, provider, kind)) is not None}
+        due = {kind: at for kind in CHECK_KINDS if (at := next_check(archive, provider, kind, now)) is not None}
     done = tuple(check(name, kind, now) for kind, at in due.items() if at <= now)
     following = (now + timedelta(seconds=w.every) if at <= now else at for kind, at in due.items() if (w := provider.watch.of(kind)))
     return done, min(following, default=None)
@@ -110,7 +111,7 @@ def _observe(declared: Declarations, provider: Provider, kind: WatchKind, now: d
 
 
 def _update_findings(archive: Archive, provider: Provider, kind: WatchKind, now: datetime) -> tuple[str, ...]:
-    recent = archive.availability_checks(provider.name, kind, provider.simulated, (now - _LOOK_BACK[kind], None))
+    recent = archive.availability_checks(provider.name, kind, provider.simulated, (now - _LOOK_BACK[kind], now + _INSTANT))
     views = archive.findings_of(provider.name, "reliability", unsettled=True)
     open_findings = [f for f in readable_findings(views) if f.state in OPEN_STATES and OutageFinding.saw(f, kind)]
     excluded = maintenance(archive.operations(provider.name), provider.sla, now)

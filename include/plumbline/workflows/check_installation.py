@@ -14,13 +14,14 @@ from plumbline.findings import Reconciliation
 from plumbline.findings.types.installation import INSTALLATION, FailureCode, InstallationFailure, installation_finding
 from plumbline.launch.plan import declared_slots
 from plumbline.metrics.formatting import shorten
+from plumbline.workflows import check_watches
 from plumbline.workflows.airflow_view import AirflowView
 from plumbline.workflows.check_dags import CODES, START_GRACE, dag_failures, watched_since
 from plumbline.workflows.findings import apply
 from plumbline.workflows.missing_reviews import review_failures
 
 WITHOUT_DECLARATIONS: tuple[FailureCode, ...] = (*CODES, "component_away")
-CHECKED: tuple[FailureCode, ...] = (*WITHOUT_DECLARATIONS, "benchmark_missed", "review_missing")
+CHECKED: tuple[FailureCode, ...] = (*WITHOUT_DECLARATIONS, "benchmark_missed", "review_missing", *check_watches.CODES)
 AWAY_AFTER = timedelta(minutes=5)
 """How old a heartbeat may be: a restart takes less than a minute."""
 
@@ -33,7 +34,7 @@ def find_failures(
     failures = [*dag_failures(archive, airflow.dag_files(), airflow, now, benchmarks), *_silent_components(airflow, now)]
     if declared is None:
         return failures, WITHOUT_DECLARATIONS
-    failures += _missed_runs(archive, declared, airflow, now)
+    failures += [*_missed_runs(archive, declared, airflow, now), *check_watches.watch_failures(archive, declared, now)]
     return [*failures, *review_failures(archive, declared, airflow, now)], CHECKED
 
 

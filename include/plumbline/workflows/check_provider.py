@@ -148,7 +148,7 @@ def check_environment(provider: str, at: datetime | None = None, *, patience_s: 
         facts = launcher_for(known).discover(known, now, patience_s=patience_s)
     except (Unreachable, BadDeclaration, ApiRefused) as error:
         with open_archive() as archive:
-            last = archive.latest_snapshot(provider, "cluster")
+            last = archive.latest_snapshot(provider, "cluster", now)
             if last is not None and now - last.taken_at >= UNREACHABLE_AFTER:
                 failing = check_failing_finding(provider, last.taken_at.date(), str(error), known.simulated)
                 apply(archive, Reconciliation((failing,)), by=pending_changes.AUTHOR, seen_in=f"{now:%Y-%m-%d}")

@@ -58,7 +58,7 @@ def skip_reason(archive: Archive, declared: Declarations, provider: Provider, no
     if every is None:
         return f"{provider.name} declares no watch.probe"
     past = _history(archive, provider, archive.findings_of(provider.name))
-    last = archive.latest_snapshot(provider.name, "probe")
+    last = archive.latest_snapshot(provider.name, "probe", now)
     if last is None or now - last.taken_at >= timedelta(seconds=every) - _EARLY:
         return None
     if (

@@ -11,6 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
 
 from plumbline.archive import open_archive
+from plumbline.archive.engine import utc_now
 from plumbline.results.availability_check import AvailabilityCheck
 
 BEGIN = datetime(2026, 1, 31, 23, 50, tzinfo=timezone.utc)
@@ -29,8 +30,8 @@ def test_checks_come_back_by_kind_and_time(archive_url: str) -> None:
         february = datetime(2026, 2, 1, tzinfo=timezone.utc)
         assert archive.availability_checks("lab", "uptime", False, (None, february)) == CHECKS[:2]
         assert archive.availability_checks("lab", "uptime", False, (february, None)) == CHECKS[2:3]
-        assert archive.latest_availability_check("lab", "capacity", False) == CHECKS[3]
-        assert archive.latest_availability_check("other", "uptime", False) is None
+        assert archive.latest_availability_check("lab", "capacity", False, utc_now()) == CHECKS[3]
+        assert archive.latest_availability_check("other", "uptime", False, utc_now()) is None
 
 
 def test_a_check_is_stored_once_and_never_changed(archive_url: str) -> None:

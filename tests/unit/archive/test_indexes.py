@@ -12,6 +12,7 @@ from sqlalchemy import event, text
 from tests.data.result_documents import document, trial
 
 from plumbline.archive import Archive, open_archive
+from plumbline.archive.engine import utc_now
 from plumbline.archive.schema import Base
 from plumbline.declarations import DriftRules
 
@@ -48,9 +49,9 @@ QUESTIONS: dict[str, Callable[[Archive], Any]] = {
     "a subject's log": lambda a: a.audit(SERIES),
     "a provider's readings of one price": lambda a: a.price_readings("lab-2core", "spot", latest=3),
     "the accepted price": lambda a: a.accepted_price("lab-2core", "on_demand"),
-    "the last snapshot": lambda a: a.latest_snapshot("lab-2core", "cluster"),
+    "the last snapshot": lambda a: a.latest_snapshot("lab-2core", "cluster", utc_now()),
     "a provider's snapshots": lambda a: a.snapshots("lab-2core", "probe", latest=3),
-    "a provider's last check": lambda a: a.latest_availability_check("lab-2core", "uptime", False),
+    "a provider's last check": lambda a: a.latest_availability_check("lab-2core", "uptime", False, utc_now()),
     "a provider's checks of a month": lambda a: a.availability_checks("lab-2core", "uptime", False, (MONTH, MONTH + timedelta(days=31))),
     "a provider's operations log": lambda a: a.operations("lab-2core"),
     "a page of a campaign's trials": lambda a: a.trials_page("2025-11", after="0", limit=5),

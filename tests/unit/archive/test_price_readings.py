@@ -11,6 +11,7 @@ from sqlalchemy.exc import DatabaseError
 from tests.data.price_readings import FIRST, reading
 
 from plumbline.archive import Archive, SnapshotRecord
+from plumbline.archive.engine import utc_now
 
 FACTS = {"gpu.count": 8, "driver.version": "570.86.15"}
 
@@ -111,6 +112,6 @@ def test_snapshots_are_stored_once_and_found_by_kind_and_time(archive: Archive) 
     assert stored[0].facts_hash == stored[2].facts_hash != stored[1].facts_hash
     assert archive.snapshots("lab-2core", "cluster") == stored[:2]
     assert archive.snapshots("lab-2core", latest=1) == [stored[1]]
-    assert archive.latest_snapshot("lab-2core", "cluster") == stored[1]
-    assert archive.latest_snapshot("lab-2core", "probe") == stored[2]
-    assert archive.latest_snapshot("lab-9core", "cluster") is None
+    assert archive.latest_snapshot("lab-2core", "cluster", utc_now()) == stored[1]
+    assert archive.latest_snapshot("lab-2core", "probe", utc_now()) == stored[2]
+    assert archive.latest_snapshot("lab-9core", "cluster", utc_now()) is None

@@ -15,6 +15,7 @@ from tests.fakes.trials import CONFIG, H100, cluster_provider
 
 from plumbline.airflow.tasks import upkeep
 from plumbline.archive import Archive
+from plumbline.archive.engine import utc_now
 from plumbline.declarations import Declarations, Provider, load
 from plumbline.launch.launcher import ProviderFacts
 from plumbline.presentation.metric_history import finding_history
@@ -227,7 +228,7 @@ def test_a_budget_that_does_not_carry_it_puts_it_off(config: Path, archive: Arch
     file.write_text(file.read_text() + "budget: {gpu_hours_per_month: 0.01}\n")
     seen = probe.probe_provider("sim", START)
     assert seen.put_off is not None and "budget" in seen.put_off and "2026-11" in seen.put_off
-    assert archive.latest_snapshot("sim", "probe") is None
+    assert archive.latest_snapshot("sim", "probe", utc_now()) is None
 
 
 def test_an_unknown_provider_is_named(config: Path) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from plumbline.declarations import DeclarationError, Declarations, installation_paths, load
 from plumbline.declarations.addresses import local_path
 from plumbline.declarations.installation import REPOSITORY
-from plumbline.embedded.doctor import airflow, databases, machine
+from plumbline.embedded.doctor import airflow, databases, machine, watches
 from plumbline.embedded.doctor.databases import find_airflow
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok
 
@@ -26,6 +26,7 @@ def examine() -> Iterator[DoctorCheck]:
         folders["results"] = results
     yield from machine.free_disk(folders)
     yield databases.archive_database(here.archive_url)
+    yield watches.watches(here.archive_url, declared, datetime.now(timezone.utc))
     yield databases.airflow_database(place)
     yield machine.clock(place, here.archive_url)
     yield machine.result_store(here.results_url)

@@ -42,6 +42,8 @@ FailureCode = Literal[
     "connection_missing",
     "component_away",
     "finding_unreadable",
+    "watch_silent",
+    "check_ahead",
 ]
 
 

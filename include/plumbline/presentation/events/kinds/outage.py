@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 from plumbline.analysis.availability import find_outages, join_answered, microseconds
 from plumbline.answers.availability_histories import CHECK_KINDS
@@ -75,7 +75,7 @@ class OutageEvent(EventKind):
 
     def looked(self, window: EventWindow) -> Looked:
         watched = [one.name for one in window.providers if any(one.watch.of(kind) is not None for kind in CHECK_KINDS)]
-        newest = [at for times in window.archive.newest_checks(watched).values() for at in times]
+        newest = [at for times in window.archive.newest_checks(watched, datetime.now(timezone.utc)).values() for at in times]
         if not watched:
             return Looked("checks between campaigns", None, "no provider declares `watch:`; the operations log was read")
         note = f"{len(watched)} of {len(window.providers)} providers are watched" if len(watched) < len(window.providers) else ""

@@ -1,0 +1,35 @@
+"""Whether the checks between campaigns are made, and are dated by a clock that is right."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from plumbline.archive import Archive, NoArchive
+from plumbline.archive.archive import existing_engine
+from plumbline.declarations import Declarations
+from plumbline.launch.doctor_check import DoctorCheck, failed, ok, skipped, unknown
+from plumbline.metrics.formatting import format_count
+from plumbline.workflows.check_availability import watched
+from plumbline.workflows.check_watches import watch_failures
+
+_CHECK = "checks between campaigns"
+
+
+def watches(archive_url: str, declared: Declarations | None, now: datetime) -> DoctorCheck:
+    """Fails with the first watch that is silent, or whose checks are dated ahead."""
+    names = [] if declared is None else watched(declared)
+    if declared is None or not names:
+        return skipped(_CHECK, "not applicable: no provider declares watch.uptime or watch.capacity")
+    try:
+        with Archive(existing_engine(archive_url)) as archive:
+            failures = list(watch_failures(archive, declared, now))
+    except NoArchive:
+        return skipped(_CHECK, "not applicable yet: the first check makes the archive")
+    except (SQLAlchemyError, ValueError, OSError) as error:
+        return unknown(_CHECK, f"the archive cannot be asked: {error}".partition("\n")[0], "an archive that answers")
+    if failures:
+        more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
+        return failed(_CHECK, f"{failures[0].title}{more}: {failures[0].cause}", failures[0].remedy)
+    return ok(_CHECK, f"{format_count(len(names), 'provider')}, none silent for three intervals")
