@@ -25,7 +25,6 @@ from plumbline.declarations.promises.speed_floors import SpeedFloors
 from plumbline.declarations.references import References
 from plumbline.judgement import Verdict, is_measured, together
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import join_words
 from plumbline.metrics.names import natural_order
 from plumbline.results import Scalar
 
@@ -130,7 +129,15 @@ class CountedFault:
     count: int
 
 
-NodeReason = str | SlowFigure | BeyondLimit | NoFigure | CountedFault
+@dataclass(frozen=True)
+class SharedSerial:
+    """A serial number of the node's GPUs that `others` have too."""
+
+    serial: str
+    others: tuple[str, ...]
+
+
+NodeReason = str | SlowFigure | BeyondLimit | NoFigure | CountedFault | SharedSerial
 """A fault or a fact of a node, as it was reported, or a figure of it."""
 
 
@@ -319,18 +326,17 @@ def _lacking(
     return lacks
 
 
-def _shared_serials(nodes: Sequence[Node]) -> dict[str, list[str]]:
+def _shared_serials(nodes: Sequence[Node]) -> dict[str, list[SharedSerial]]:
     """Node → the serial numbers of its GPUs that other nodes have too: a card is in one machine, so it is unknown which of them was measured."""
     having: dict[str, dict[str, None]] = {}
     for node in nodes:
         for serial in node.serials:
             if serial.strip("0"):  # a vendor's placeholder, or a lost card, is no number
                 having.setdefault(serial, {})[node.name] = None
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[SharedSerial]] = {}
     for serial, names in having.items():
         for name in names if len(names) > 1 else ():
-            others = join_words([other for other in names if other != name])
-            found.setdefault(name, []).append(f"GPU serial number {serial} is also that of {others}: one card is in one node")
+            found.setdefault(name, []).append(SharedSerial(serial, tuple(other for other in names if other != name)))
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import get_args
+from typing import cast, get_args
 
 from sqlalchemy import ColumnElement, CursorResult, DateTime, delete, func, literal, select, type_coerce, union_all
 from sqlalchemy.orm import Session
@@ -101,7 +101,8 @@ def checks_ahead(session: Session, now: datetime) -> list[ChecksAhead]:
     """Checks later than CLOCK_SKEW after `now`, which a wrong clock wrote; simulated ones may lie ahead."""
     first, last = func.min(Row.at, type_=Row.at.type), func.max(Row.at, type_=Row.at.type)
     query = select(Row.provider, Row.kind, func.count(), first, last).where(Row.at > now + CLOCK_SKEW, Row.simulated.is_(False))
-    return [ChecksAhead(*row) for row in session.execute(query.group_by(Row.provider, Row.kind).order_by(Row.provider, Row.kind))]
+    rows = session.execute(query.group_by(Row.provider, Row.kind).order_by(Row.provider, Row.kind))
+    return [ChecksAhead(provider, cast(WatchKind, kind), count, begin, end) for provider, kind, count, begin, end in rows]
 
 
 def forget_availability_checks(session: Session, now: datetime, keep_s: float) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import getpass
+import os
+from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Annotated, cast, get_args
 
@@ -43,8 +45,15 @@ def log(
     given = {"kind": kind, "provider": provider, "what": what, "opened": begin, "answered": answered, "solved": solved}
     given |= {"whose": whose or "", "severity": severity, "reference": reference, "id": entry}
     with clear_errors(LookupError, ValueError), read_archive(empty=True) as archive:
-        saved = log_operation(archive, load_declared(), given, getpass.getuser())
-    emit(as_json, saved, lambda: out.print(f"{saved.entry_id}: {saved.kind} of {saved.provider}, revision {saved.revision}"))
+        noted = log_operation(archive, load_declared(), given, getpass.getuser(), os.getuid())
+    saved = noted.entry
+
+    def show() -> None:
+        out.print(f"{saved.entry_id}: {saved.kind} of {saved.provider}, revision {saved.revision}")
+        for note in noted.notes:
+            out.print(f"  {note}", markup=False)
+
+    emit(as_json, {**asdict(saved), "notes": noted.notes}, show)
 
 
 def _show(entries: list[LogEntryView]) -> None:

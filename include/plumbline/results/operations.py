@@ -40,9 +40,11 @@ class LogEntry:
 
 @dataclass(frozen=True)
 class LogEntryView(LogEntry):
-    """An entry as archived. `revision` counts its states from 1: a correction is a further one, by `recorded_by`."""
+    """An entry as archived. `revision` counts its states from 1: a correction is a further one, by `recorded_by`. `noted_at`: since when its states
+    cover this window, None of one that was not read from an archive."""
 
     entry_id: str = field(kw_only=True)
     revision: int = field(kw_only=True)
     recorded_at: datetime = field(kw_only=True)
     recorded_by: str = field(kw_only=True)
+    noted_at: datetime | None = field(default=None, kw_only=True)

@@ -12,6 +12,7 @@ from plumbline.analysis.node_acceptance import (
     NodeReason,
     NodeVerdict,
     NoFigure,
+    SharedSerial,
 )
 from plumbline.judgement import Judgement, broken, is_measured, judges, met, not_shown
 from plumbline.metrics import METRICS
@@ -52,6 +53,8 @@ def _reason_text(reason: NodeReason) -> str:
         return reason
     if isinstance(reason, CountedFault):
         return f"{_COUNTERS[reason.counter]} ({reason.counter} {reason.count})"
+    if isinstance(reason, SharedSerial):
+        return f"GPU serial number {reason.serial} is also that of {join_words(reason.others)}: one card is in one node"
     name = format_probe_name(reason.metric)
     if isinstance(reason, NoFigure):
         return f"no {name}"

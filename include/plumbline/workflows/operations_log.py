@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, get_args
 
@@ -13,6 +13,7 @@ from plumbline.answers.findings import readable_findings
 from plumbline.answers.promises import provider_promises
 from plumbline.archive import Archive, FindingView
 from plumbline.declarations import Declarations
+from plumbline.declarations.promises.judging.evidence import excuses_nothing
 from plumbline.findings import Reconciliation, unsettled_id
 from plumbline.findings.types.broken_promise import BrokenPromise, broken_promise_finding
 from plumbline.findings.types.contradicted_incident import reconcile_contradictions
@@ -22,9 +23,35 @@ from plumbline.results.operations import LogEntry, LogEntryView, LogKind, Whose
 from plumbline.workflows.findings import TAKEN_BACK, apply
 
 
-def log_operation(archive: Archive, declared: Declarations, given: Mapping[str, str | None], by: str) -> LogEntryView:
+@dataclass(frozen=True)
+class NotedOperation:
+    """An entry as it is now, and what it changed: findings of breaches that it `opened` and has `taken_back`, each with its title."""
+
+    entry: LogEntryView
+    opened: tuple[tuple[str, str], ...] = ()
+    taken_back: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A sentence for each consequence; none for an entry that changes nothing."""
+        late = (
+            f"it excuses nothing: it was noted, or widened, after it began. Name its source: --id {self.entry.entry_id} --reference …"
+            if excuses_nothing(self.entry)
+            else ""
+        )
+        return (
+            *(f"opens the finding {name}: {title}" for name, title in self.opened),
+            *(f"takes back the finding {name}: {title}" for name, title in self.taken_back),
+            *filter(None, (late,)),
+        )
+
+
+def log_operation(
+    archive: Archive, declared: Declarations, given: Mapping[str, str | None], by: str, uid: int | None = None
+) -> NotedOperation:
     """Add an entry to the operations log; with `id` complete or correct that one by the fields that are given. A breach that the log shows now
-    opens a finding.
+    opens a finding; what it takes back is resolved in the name of `by`, with the system's `uid` of a command's user, which no environment variable
+    changes.
 
     `given`: fields of a LogEntry as a form has them, and `id`; an empty one counts as left out. LookupError for an unknown
     provider or entry; ValueError for what is missing, has another shape, or cannot be true.
@@ -40,8 +67,12 @@ def log_operation(archive: Archive, declared: Declarations, given: Mapping[str, 
     if entry.provider not in declared.providers:
         raise LookupError(unknown_name("provider", entry.provider, declared.providers))
     saved = archive.log_entry(entry, by=by, entry_id=entry_id or None)
-    report_breaches(archive, declared, saved.provider, by)
-    return saved
+    author = by if uid is None else f"{by} (uid {uid})"
+    done = report_breaches(
+        archive, declared, saved.provider, by, f" since {author} changed entry {saved.entry_id} (revision {saved.revision})"
+    )
+    taken_back = tuple((f.finding_id, f.title) for f, _ in done.taken_back)
+    return NotedOperation(saved, tuple((f.finding_id, f.title) for f in done.opened), taken_back)
 
 
 def _expected(name: str, given: Mapping[str, str | None]) -> str:
@@ -54,9 +85,9 @@ def _expected(name: str, given: Mapping[str, str | None]) -> str:
     return f"{name} is missing; expected what happened, or what was asked" if name == "what" else f"{name} is missing"
 
 
-def report_breaches(archive: Archive, declared: Declarations, name: str, by: str) -> None:
+def report_breaches(archive: Archive, declared: Declarations, name: str, by: str, since: str = "") -> Reconciliation:
     """Open a finding for each promise that the operations log or checks between campaigns show broken, once a month, and for each incident of the log
-    that checks contradict; resolve those that a correction of the log, or time, takes back."""
+    that checks contradict; resolve those that a correction of the log, or time, takes back, `since` which change. What became of breaches."""
     promises, now = provider_promises(archive, declared, name), datetime.now(timezone.utc)
     simulated, within = declared.providers[name].simulated, declared.providers[name].sla.claim_within
     broken = {BrokenPromise.of(each): each for each in promises.judged if each.broken and not each.shown_by_trials}
@@ -68,7 +99,7 @@ def report_breaches(archive: Archive, declared: Declarations, name: str, by: str
     ]
     unsettled = readable_findings(view for view in views if view.state in OPEN_STATES)
     past = {f.subject: f for f in unsettled if BrokenPromise.has(f)}
-    gone = tuple((f, _WHY_TAKEN_BACK) for f in past.values() if f.subject not in broken)
+    gone = tuple((f, f"{_WHY_TAKEN_BACK}{since}") for f in past.values() if f.subject not in broken)
     moved = tuple(
         replace(f, finding_id=past[f.subject].finding_id, state=past[f.subject].state)
         for f in found
@@ -76,8 +107,10 @@ def report_breaches(archive: Archive, declared: Declarations, name: str, by: str
     )
     opened = tuple(f for f in found if f.subject not in past)
     day = f"{now:%Y-%m-%d}"
-    apply(archive, Reconciliation(opened, moved, taken_back=gone), by=by, seen_in=day)
+    done = Reconciliation(opened, moved, taken_back=gone)
+    apply(archive, done, by=by, seen_in=day)
     apply(archive, reconcile_contradictions(name, promises.contradicted, unsettled, simulated), by=by, seen_in=day)
+    return done
 
 
 _WHY_TAKEN_BACK = "resolved: neither the operations log nor checks show a breach of it"

@@ -52,7 +52,8 @@ def test_the_record_has_the_covered_months_and_the_log_of_the_year_before(archiv
         ("maintenance", BEGIN + HOUR, None, HOUR, "provider"),
     ):
         ends = {"answered": opened + answered if answered else None, "solved": opened + solved if solved else None}
-        archive.log_entry(LogEntry("p", kind, f"{kind} {whose}", opened, whose=whose, **ends), by="ada")  # type: ignore[arg-type]
+        source = "mail" if kind == "maintenance" else ""
+        archive.log_entry(LogEntry("p", kind, f"{kind} {whose}", opened, whose=whose, reference=source, **ends), by="ada")  # type: ignore[arg-type]
     (record,) = service_records(archive, {"p": watched(), "q": provider("q")}, [BEGIN.date()]).values()
     uptime, _ = record.watches
     assert [(m.begin, m.share.successes, m.share.n) for m in uptime.months] == [(BEGIN, 31 * 288 - 12 - 12, 31 * 288 - 12)]

@@ -36,6 +36,7 @@ from plumbline.dashboard import access
 from plumbline.dashboard.app import create_app
 from plumbline.declarations import Declarations, load
 from plumbline.declarations.promises import PROMISES, JudgedPromise, PromiseRow, judge_share
+from plumbline.declarations.promises.judging.evidence import excuses_nothing
 from plumbline.declarations.providers.provider import MonitoringConfig
 from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.findings.types import type_of
@@ -82,7 +83,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive
 def test_a_breach_opens_one_finding_and_a_correction_resolves_it(archive: Archive) -> None:
     declared = load()
     for _ in range(2):
-        entry = log_operation(archive, declared, INCIDENT | {"solved": SOLVED}, "ada")
+        entry = log_operation(archive, declared, INCIDENT | {"solved": SOLVED}, "ada").entry
     (found,) = archive.findings_of(NAME, unsettled=True)
     assert found.kind == "reliability" and found.detail["title"] == f"broke its promise of availability in {LAST:%Y-%m}"
     assert entry.entry_id in found.detail["evidence"] and "USD" not in str(found.detail), "not every reader may see money"
@@ -95,6 +96,42 @@ def test_a_breach_opens_one_finding_and_a_correction_resolves_it(archive: Archiv
     log_operation(archive, declared, {"id": entry.entry_id, "whose": "us"}, "bob")
     assert archive.findings_of(NAME, unsettled=True) == []
     assert [e.recorded_by for e in archive.operations_history(entry.entry_id)] == ["ada", "ada", "bob"]
+
+
+MAINTENANCE = INCIDENT | {"kind": "maintenance", "what": "new switches", "solved": SOLVED}
+
+
+@pytest.mark.fault(
+    "maintenance is noted after an outage that it would cover",
+    ends="it excuses nothing without a source; a change that takes back a breach is said, with the uid",
+    keeps="the breach and each state of the log",
+)
+def test_maintenance_that_is_noted_afterwards_excuses_nothing_without_a_source(archive: Archive) -> None:
+    declared = load()
+    (opened,) = log_operation(archive, declared, INCIDENT | {"solved": SOLVED}, "ada").opened
+    noted = log_operation(archive, declared, MAINTENANCE, "bob", 1000)
+    assert noted.taken_back == () and [each for each in noted.notes if "excuses nothing" in each]
+    assert [each.finding_id for each in archive.findings_of(NAME, unsettled=True)] == [opened[0]]
+    sourced = log_operation(archive, declared, {"id": noted.entry.entry_id, "reference": "mail of 3 November"}, "bob", 1000)
+    assert sourced.taken_back == (opened,) and sourced.notes == (f"takes back the finding {opened[0]}: {opened[1]}",)
+    assert archive.findings_of(NAME, unsettled=True) == []
+    why = next(entry.why for entry in archive.audit(opened[0]) if entry.what == "finding_resolved")
+    assert f"bob (uid 1000) changed entry {noted.entry.entry_id} (revision 2)" in why
+
+
+def test_announced_maintenance_excuses_what_was_announced_and_no_more(archive: Archive) -> None:
+    now = datetime.now(timezone.utc)
+    entry = archive.log_entry(LogEntry(NAME, "maintenance", "new switches", now + FIVE, solved=now + 3 * FIVE), by="ada")
+    assert not excuses_nothing(entry)
+    shorter = archive.log_entry(
+        replace(LogEntry(NAME, "maintenance", "new switches", now + FIVE), solved=now + 2 * FIVE), by="ada", entry_id=entry.entry_id
+    )
+    assert shorter.noted_at == entry.recorded_at
+    early = archive.log_entry(
+        LogEntry(NAME, "maintenance", "new switches", now - FIVE, solved=now + 2 * FIVE), by="ada", entry_id=entry.entry_id
+    )
+    assert early.noted_at == early.recorded_at and excuses_nothing(early), "a wider window is a new one"
+    assert excuses_nothing(archive.operations(NAME)[0])
 
 
 @pytest.mark.parametrize(
@@ -120,7 +157,8 @@ def test_what_does_not_hold_is_refused_by_field(archive: Archive, changed: dict[
 def test_airflows_form_logs_in_the_name_of_its_user(archive: Archive) -> None:
     form: dict[str, Any] = {"answered": "", "solved": "", "severity": "", "reference": "", "id": "", **INCIDENT}
     noted = note.function(params=form, dag_run=SimpleNamespace(triggering_user_name="ann"))
-    assert noted == note.function(params=form, dag_run=SimpleNamespace(triggering_user_name="ann")), "a retry adds nothing"
+    again = note.function(params=form, dag_run=SimpleNamespace(triggering_user_name="ann"))
+    assert again == noted | {"notes": []} and "opens the finding" in noted["notes"][0], "a retry adds nothing"
     assert archive.operations_history(noted["entry"])[0].recorded_by == "ann"
     for broken, by in (({**form, "opened": ""}, "ann"), (form, None)):
         with pytest.raises(AirflowFailException):
@@ -137,7 +175,7 @@ def test_an_open_ticket_becomes_late_by_itself(archive: Archive) -> None:
 
 
 def test_the_page_shows_log_and_credit_and_money_only_to_those_who_may_see_it(archive: Archive, tmp_path: Path) -> None:
-    entry = log_operation(archive, load(), INCIDENT | {"solved": SOLVED, "reference": "4711"}, "ada")
+    entry = log_operation(archive, load(), INCIDENT | {"solved": SOLVED, "reference": "4711"}, "ada").entry
     for may_see, credit in ((access.allow_everyone, "25 % of the month's bill, 250.00 USD"), (lambda: False, "25 % of the month's bill")):
         with TestClient(create_app(reports=tmp_path, may_see_money=may_see)) as client:
             page = Parsed(client.get(f"/providers/{NAME}/promises").text)
@@ -168,7 +206,7 @@ def test_the_command_completes_and_lists_entries(archive: Archive) -> None:
 
 def test_the_report_says_which_promise_is_broken_and_what_credit_that_is(archive: Archive) -> None:
     archive.record(document(trial(campaign=f"{LAST:%Y-%m}", where=provider(NAME), planned_at=LAST)), uri="file:///store")
-    entry = log_operation(archive, load(), INCIDENT | {"solved": SOLVED}, "ada")
+    entry = log_operation(archive, load(), INCIDENT | {"solved": SOLVED}, "ada").entry
     (row,) = [row for row in campaign_data(archive, f"{LAST:%Y-%m}").findings if "broke its promise" in row.headline]
     assert f"broken promise: availability in {LAST:%Y-%m}" in row.explanation and entry.entry_id in row.explanation
     assert row.explanation.endswith("credit: 25 % of the month's bill, 250.00 USD")
@@ -243,7 +281,7 @@ def test_measured_outages_alone_break_promises_and_the_log_takes_it_back(
         (outage,) = json.loads(pack.read("promises.json"))["outages"]
     assert (outage["began"], outage["misses"], outage["whose"]) == (LAST.isoformat(), 25, "provider")
     ours = INCIDENT | {"solved": (LAST + timedelta(hours=1)).isoformat(), "whose": "us"}
-    entry = log_operation(archive, declared, ours, "ada")
+    entry = log_operation(archive, declared, ours, "ada").entry
     assert breaches(archive, declared, monkeypatch) == {}, "people know better whose fault it was"
     log_operation(archive, declared, {"id": entry.entry_id, "whose": "unknown"}, "ada")
     assert [row.name for row in provider_promises(archive, declared, NAME).rows if row.verdict == "broken"] == [month]
@@ -299,7 +337,7 @@ def contradiction(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> tuple[De
     """Twelve hours down by the log, all of them answered by the checks; the declarations, and the entry's id."""
     declared = watched(time_to_recover="1h", response_share="50%")
     archive.save_availability_checks(checks(300, 0))
-    entry = log_operation(archive, declared, INCIDENT | {"solved": SOLVED}, "ada")
+    entry = log_operation(archive, declared, INCIDENT | {"solved": SOLVED}, "ada").entry
     assert breaches(archive, declared, monkeypatch) == {}
     return declared, entry.entry_id
 
@@ -337,7 +375,7 @@ def test_a_corrected_entry_ends_the_contradiction(archive: Archive, monkeypatch:
 
 def test_a_breach_that_was_taken_back_and_shown_again_is_claimed_again(archive: Archive) -> None:
     declared = load()
-    entry = log_operation(archive, declared, INCIDENT | {"solved": SOLVED}, "ada")
+    entry = log_operation(archive, declared, INCIDENT | {"solved": SOLVED}, "ada").entry
     (first,) = archive.findings_of(NAME, unsettled=True)
     log_operation(archive, declared, {"id": entry.entry_id, "whose": "us"}, "ada")
     log_operation(archive, declared, {"id": entry.entry_id, "whose": "provider"}, "ada")

@@ -188,11 +188,11 @@ def note(*, params: Any = None, dag_run: Any = None) -> Row:
     by = _author(dag_run)
     try:
         with open_archive() as archive:
-            entry = workflows.operations_log.log_operation(archive, load_in_force(), params, by)
+            noted = workflows.operations_log.log_operation(archive, load_in_force(), params, by)
     except (LookupError, ValueError) as refused:
         raise AirflowFailException(str(refused)) from None
     workflows.alert.send_alerts()
-    return {"entry": entry.entry_id, "revision": entry.revision}
+    return {"entry": noted.entry.entry_id, "revision": noted.entry.revision, "notes": list(noted.notes)}
 
 
 def _author(dag_run: Any) -> str:

@@ -54,6 +54,8 @@ class LoggedOperation(Protocol):
     def answered(self) -> datetime | None: ...
     @property
     def solved(self) -> datetime | None: ...
+    @property
+    def noted_at(self) -> datetime | None: ...
 
 
 Whose = Literal["provider", "operator", "unproven"]
@@ -149,7 +151,13 @@ def is_logged(outage: Outage, entries: Iterable[LoggedOperation], whose: tuple[s
     return any(e.opened < (outage.ended or now) and outage.began < (e.solved or now) for e in incidents)
 
 
+def excuses_nothing(entry: LoggedOperation) -> bool:
+    """Whether an entry is maintenance that was noted after it began, or widened then, without a source: any outage could be named so afterwards."""
+    late = entry.noted_at is not None and entry.noted_at > entry.opened
+    return entry.kind == "maintenance" and late and not entry.reference.strip()
+
+
 def maintenance(entries: Iterable[LoggedOperation], terms: SharedTerms, now: datetime) -> tuple[TimeSpan, ...]:
-    """The provider's maintenance as declared and as logged; until now where its end is not known."""
-    logged = ((e.opened, e.solved or now) for e in entries if e.kind == "maintenance" and e.whose != "us")
+    """The provider's maintenance as declared and as logged; until now where its end is not known. What `excuses_nothing` is left out."""
+    logged = ((e.opened, e.solved or now) for e in entries if e.kind == "maintenance" and e.whose != "us" and not excuses_nothing(e))
     return (*((window.since, window.until) for window in terms.maintenance), *logged)
