@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from threading import Lock
 from typing import get_args
 from weakref import WeakKeyDictionary
@@ -38,6 +38,7 @@ def availability_histories(
     `hours`: with the hours of the week, which need every check whole; a promise does not."""
     excluded = maintenance(archive.operations(provider.name), provider.sla, now)
     histories = []
+    present = max(now, datetime.now(timezone.utc)) + _INSTANT  # what is dated later, a wrong clock wrote
     for kind in CHECK_KINDS:
         watch = provider.watch.of(kind)
         if watch is None:
@@ -45,8 +46,8 @@ def availability_histories(
         begins = [month_span(now)[0]]
         while len(begins) < months:
             begins.append(month_span(begins[-1] - timedelta(days=1))[0])
-        beside = timedelta(seconds=REACH * watch.every)  # the check before the months: time is seen between two, and none is seen after now
-        answered, missed = _checks(archive, provider, kind).between(begins[-1] - beside, now + _INSTANT)
+        beside = timedelta(seconds=REACH * watch.every)  # the check before the months and the one after: time is seen between two
+        answered, missed = _checks(archive, provider, kind).between(begins[-1] - beside, min(now + beside, present))
         seen = tuple(join_answered(answered, missed, watch.every))
         outages = find_outages(seen, watch.every, excluded)
         judged = tuple(availability(begin, seen, outages, watch.every, now, excluded) for begin in begins)
