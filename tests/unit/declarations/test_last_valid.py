@@ -5,6 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
 import tarfile
 import zlib
 from datetime import datetime, timedelta, timezone
@@ -13,7 +17,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from sqlalchemy import select, update
+from sqlalchemy import Engine, event, select, update
 from tests.fakes.trials import CONFIG
 
 from plumbline.archive import open_archive
@@ -177,6 +181,43 @@ def test_a_file_that_breaks_while_it_is_read_does_not_replace_the_last_valid_cop
     assert kept_of(config).sha256 == kept
     spoil(file)
     assert load_in_force() == valid
+
+
+@pytest.mark.fault("killed while valid declarations are kept", ends="the copy before it is in force", keeps="that copy, whole")
+def test_killed_while_it_is_kept_the_copy_before_it_is_in_force(config: Path) -> None:
+    valid, file = load_in_force(keep=True), config / "providers" / "local-1core.yaml"
+    kept = kept_of(config).sha256
+    file.write_text(file.read_text().replace("timeout: 10min", "timeout: 11min"))
+    code = (
+        "import os, signal\nfrom sqlalchemy import event\nfrom sqlalchemy.orm import Session\nfrom plumbline.declarations import load_in_force\n"
+        "event.listen(Session, 'after_flush', lambda *_: os.kill(os.getpid(), signal.SIGKILL))\nload_in_force(keep=True)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    assert kept_of(config).sha256 == kept
+    spoil(config / "thresholds.yaml")
+    file.write_bytes((CONFIG / "providers" / "local-1core.yaml").read_bytes())
+    assert load_in_force() == valid
+
+
+@pytest.mark.fault(
+    "the archive's disk is full while declarations are kept", ends="a warning; the DAGs are parsed", keeps="the copy before it"
+)
+def test_a_full_disk_costs_the_new_copy_only(config: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    load_in_force(keep=True)
+    kept, file = kept_of(config).sha256, config / "providers" / "local-1core.yaml"
+    file.write_text(file.read_text().replace("timeout: 10min", "timeout: 11min"))
+
+    def full(connection: sqlite3.Connection, _record: object) -> None:
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count={pages}")
+
+    (config / "traces.txt").write_bytes(os.urandom(2_000_000))
+    event.listen(Engine, "connect", full)
+    try:
+        assert load_in_force(keep=True) == load()
+    finally:
+        event.remove(Engine, "connect", full)
+    assert "could not be kept" in caplog.text and "full" in caplog.text and kept_of(config).sha256 == kept
 
 
 def another(config: Path, **fields: object) -> None:

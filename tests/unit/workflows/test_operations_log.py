@@ -103,7 +103,7 @@ MAINTENANCE = INCIDENT | {"kind": "maintenance", "what": "new switches", "solved
 
 @pytest.mark.fault(
     "maintenance is noted after an outage that it would cover",
-    ends="it excuses nothing without a source; a change that takes back a breach is said, with the uid",
+    ends="it excuses nothing without a source; what takes back a breach is said",
     keeps="the breach and each state of the log",
 )
 def test_maintenance_that_is_noted_afterwards_excuses_nothing_without_a_source(archive: Archive) -> None:
