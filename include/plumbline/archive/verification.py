@@ -48,7 +48,7 @@ def row_problems(session: Session) -> list[str]:
 def _ahead(session: Session) -> Iterator[str]:
     for one in checks_ahead(session, utc_now()):
         yield (
-            f"observations: {one.count} checks of {one.provider}'s {one.kind} are dated ahead of now, up to {one.last:%Y-%m-%d %H:%M} UTC: a wrong "
+            f"observations: checks of {one.provider}'s {one.kind} are dated ahead of now ({one.count}), up to {one.last:%Y-%m-%d %H:%M} UTC: a wrong "
             "clock wrote them, and they do not count"
         )
 

@@ -72,8 +72,8 @@ def watch_failures(archive: Archive, declared: Declarations, now: datetime) -> I
             occurrence=ahead.first.isoformat(timespec="seconds"),
             since=now,
             severity="warn",
-            title=f"{format_count(ahead.count, 'check')} of the {ahead.kind} of {ahead.provider} are dated ahead of now",
-            cause=f"up to {_minute(ahead.last)}: a wrong clock wrote them. They do not count",
+            title=f"the {ahead.kind} of {ahead.provider} has checks that are dated ahead of now",
+            cause=f"{format_count(ahead.count, 'check')}, up to {_minute(ahead.last)}: a wrong clock wrote them. They do not count",
             remedy="set the clocks of all machines by time synchronisation (chrony or systemd-timesyncd); `plumbline doctor` compares them",
         )
 

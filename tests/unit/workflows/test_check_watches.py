@@ -80,7 +80,7 @@ def test_a_check_from_the_future_ends_no_watch_and_is_named(archive: Archive) ->
     assert set(found) == {"check_ahead lab uptime", "check_ahead lab capacity"} and "wrong clock" in found["check_ahead lab uptime"]
     assert [line for line in archive.verify() if "dated ahead of now" in line and "lab's uptime" in line]
     seen = watches(installation_paths().archive_url, world(), NOW)
-    assert seen.status == "failed" and "dated ahead of now" in str(seen)
+    assert seen.status == "failed" and "dated ahead of now" in seen.found
     uptime, _ = availability_histories(archive, PLACE, NOW)
     assert uptime.months[0].share.n == 1
     assert budget_balance(archive, limited, NOW).used == used

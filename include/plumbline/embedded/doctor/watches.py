@@ -19,9 +19,9 @@ _CHECK = "checks between campaigns"
 
 def watches(archive_url: str, declared: Declarations | None, now: datetime) -> DoctorCheck:
     """Fails with the first watch that is silent, or whose checks are dated ahead."""
-    names = [] if declared is None else watched(declared)
-    if declared is None or not names:
-        return skipped(_CHECK, "not applicable: no provider declares watch.uptime or watch.capacity")
+    if declared is None:
+        return unknown(_CHECK, "the declarations, which name the watches, are broken", "valid declarations")
+    names = watched(declared)
     try:
         with Archive(existing_engine(archive_url)) as archive:
             failures = list(watch_failures(archive, declared, now))
@@ -32,4 +32,6 @@ def watches(archive_url: str, declared: Declarations | None, now: datetime) -> D
     if failures:
         more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
         return failed(_CHECK, f"{failures[0].title}{more}: {failures[0].cause}", failures[0].remedy)
+    if not names:
+        return skipped(_CHECK, "not applicable: no provider declares watch.uptime or watch.capacity")
     return ok(_CHECK, f"{format_count(len(names), 'provider')}, none silent for three intervals")
