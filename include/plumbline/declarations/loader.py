@@ -27,6 +27,7 @@ from plumbline.declarations.providers.launchers import LauncherDefaults, with_cl
 from plumbline.declarations.providers.launchers import apply_defaults as fill_in_defaults
 from plumbline.declarations.providers.provider import ContractSource, Provider
 from plumbline.declarations.references import References
+from plumbline.declarations.secret_texts import secrets_of_data, secrets_of_names
 from plumbline.declarations.teams import KINDS, Preference, Team
 from plumbline.declarations.thresholds import Thresholds
 from plumbline.declarations.workloads.any_workload import OF_TASK, AnyWorkload, class_of_training
@@ -360,6 +361,8 @@ def _read_file(
         data, lines = read_yaml(path)
     except UnreadableYaml as error:
         return None, {}, [Problem(display_path(path), error.line, error.field, str(error))]
+    if secret := list(secrets_of_data(data)):  # alone: other errors quote what they refuse
+        return None, lines, [_problem(path, lines, field, message) for field, message in secret]
     if model is TrainingWorkload:
         model = cast("type[Model]", class_of_training(data))
     if issubclass(model, Workload) and (unread := _read_companions(data, root, path.parent)):
@@ -368,9 +371,11 @@ def _read_file(
         added += fill_in_defaults(data, defaults)
     try:
         # JSON mode: strict about types, yet lists become tuples and ISO dates dates.
-        return _validated(model, json.dumps(data), () if issubclass(model, Workload) and not metrics_in(data) else own), lines, []
+        declared = _validated(model, json.dumps(data), () if issubclass(model, Workload) and not metrics_in(data) else own)
     except ValidationError as error:
         return None, lines, list(_problems(path, model, data, lines, error))
+    named = [_problem(path, lines, field, message) for field, message in secrets_of_names(declared)]
+    return None if named else declared, lines, named
 
 
 @lru_cache(maxsize=256)

@@ -29,12 +29,19 @@ def url_problem(url: str) -> str | None:
     return "has a query or a fragment" if _UNFIT.search(url) else None
 
 
+def url_refusal(url: str) -> str | None:
+    """What is wrong with a declared URL, and what is expected, in a sentence that does not quote it; None if nothing is."""
+    if (problem := url_problem(url)) is None:
+        return None
+    return (
+        f"{problem}, which results, pages and logs would show; expected the address alone, such as https://host/path or s3://bucket/folder, "
+        "and a secret in a connection or Secret"
+    )
+
+
 def _without_secrets(value: object) -> object:
-    if isinstance(value, str) and not is_archived() and (problem := url_problem(value)):
-        raise ValueError(
-            f"{problem}, which results, pages and logs would show; expected the address alone, such as https://host/path or s3://bucket/folder, "
-            "and a secret in a connection or Secret"
-        )
+    if isinstance(value, str) and not is_archived() and (problem := url_refusal(value)):
+        raise ValueError(problem)
     return value
 
 

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from plumbline.declarations.base import ConnectionId, Declared, Name
 from plumbline.declarations.providers.launcher_base import LauncherBase, WatchKind
 from plumbline.declarations.providers.pods import ObjectName
+from plumbline.declarations.secret_texts import is_secret_name
 from plumbline.declarations.urls import DeclaredUrl, is_loopback, sends_in_clear
 from plumbline.metrics.units import Duration
 
@@ -27,9 +28,11 @@ HeaderValues = Annotated[
 _OWN_HEADERS = frozenset(
     ("host", "content-length", "content-type", "transfer-encoding", "connection", "accept", "accept-encoding", "user-agent", "te", "expect")
 )
-_SECRET = re.compile(
-    r"authorization|cookie|password|secret|credential|token|\bkey$|(api|access|subscription)[-_]?key|signature|^sig$", re.IGNORECASE
-)
+
+
+def _is_secret(name: str) -> bool:
+    """Of a header or parameter; there a name that ends with key is a secret's, too."""
+    return is_secret_name(name) or re.search(r"\bkey$", name, re.IGNORECASE) is not None
 
 
 class Deployment(Declared):
@@ -120,12 +123,12 @@ class EndpointLauncher(LauncherBase):
             if name.lower() in _OWN_HEADERS:
                 raise ValueError(f"{name} is a header that the client sets itself; expected another name")
         for name in self.headers:
-            if name.lower() == self.key_header.lower() or _SECRET.search(name):
+            if name.lower() == self.key_header.lower() or _is_secret(name):
                 raise ValueError(
                     f"headers.{name} would be written into every result, as a key must not be; expected launcher.connection, and key_header "
                     "for the header's name"
                 )
-        if found := next(filter(_SECRET.search, self.query), None):
+        if found := next(filter(_is_secret, self.query), None):
             raise ValueError(f"query.{found} would be written into every result, as a key must not be; expected launcher.connection")
         if self.protocol == "kserve_grpc":
             several = next((name for name, values in self.headers.items() if len(values) > 1), None)

@@ -12,11 +12,11 @@ from typing import Any
 
 from plumbline.declarations.providers.pods import (
     RESERVED_VOLUMES,
-    is_secret_name,
     metadata_error,
     mount_error,
     reserved_variable_error,
 )
+from plumbline.declarations.secret_texts import is_secret_name
 from plumbline.declarations.yaml_source import FieldPath, format_path
 
 MERGE_KEYS = {

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from plumbline.declarations.base import Declared, Name, is_archived
+from plumbline.declarations.secret_texts import is_secret_name
 from plumbline.declarations.workloads.remote_code import runs_remote_code
 from plumbline.metrics.units import ByteSize
 
@@ -86,7 +87,6 @@ _METADATA = (
 """Prefixes of labels and annotations that attach networks and devices, or that schedulers, autoscalers and monitors read."""
 _GKE_DEVICES = re.compile(r"(\s*- path: /dev/(nvidia[a-z0-9-]*|dmabuf_import_helper|infiniband/[a-z0-9_-]+))+\s*")
 _RESERVED_VARIABLES = re.compile(r"PLUMBLINE_.*|HOME|TMPDIR|PYTHON.*|JOB_COMPLETION_INDEX|KUBERNETES_.*")
-_SECRET = re.compile(r"(^|_)(SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIALS?|APIKEY)(_|$)|(API|ACCESS|PRIVATE)_KEY")
 _HOST_PATHS = ("/dev/infiniband", "/dev/aperture_devices", "/home/kubernetes/bin", "/mnt", "/opt", "/run/tcpx", "/usr/local/nvidia")
 _SIDECAR_PATHS = ("/sys", "/proc/sys")
 
@@ -99,10 +99,6 @@ def reserved_variable_error(name: str) -> str | None:
     if is_secret_name(name):
         return "its name is that of a secret, but declarations are public; expected a Secret of the namespace, by valueFrom in pod_patch"
     return None
-
-
-def is_secret_name(name: str) -> bool:
-    return _SECRET.search(name) is not None
 
 
 def metadata_error(key: str, value: object) -> str | None:

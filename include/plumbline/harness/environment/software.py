@@ -11,7 +11,7 @@ from importlib.machinery import PathFinder
 from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 
-from plumbline.declarations.providers.pods import is_secret_name
+from plumbline.declarations.secret_texts import is_secret_name
 from plumbline.harness import engine_python
 from plumbline.harness.environment.sysfs import ROOT
 from plumbline.results import Scalar
