@@ -23,7 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 from plumbline.declarations import DeclarationError, installation_paths
 from plumbline.declarations.loader import display_path, load_file
 from plumbline.declarations.workloads.script import Report
-from plumbline.declarations.workloads.script_files import LEFT_OUT
+from plumbline.declarations.workloads.script_files import copy_packed
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.formats.reading.training_log import TRAINING_LOGS
 from plumbline.harness.gang.channel import free_port
@@ -35,7 +35,6 @@ from plumbline.workflows.script_recognition import Recognised, lines_of, recogni
 
 WANTED = 10
 _READ_BYTES = 1 << 22
-_LEFT_OUT = shutil.ignore_patterns(*LEFT_OUT)
 _BATCH = r"(global|micro|local|train|per_device|_)*(batch|batch_?size|bs)"
 _LENGTH = r"block_size|(max_)?seq(uence)?_?len(gth)?|context(_len(gth)?)?|max_length|n_ctx"
 _ACCUMULATION = r"(grad(ient)?_)?accum(ulation|ulate)?(_steps)?|accumulate_grad_batches"
@@ -68,7 +67,7 @@ def understand(command: Sequence[str], folder: Path, report: Report | None, limi
     ValueError with the last lines of its output if it reports nothing that `report` (None: any format) reads."""
     with tempfile.TemporaryDirectory(prefix="plumbline-script-") as scratch:
         copy, output, events = Path(scratch) / "files", Path(scratch) / "output", Path(scratch) / "events"
-        shutil.copytree(folder, copy, symlinks=True, ignore=_LEFT_OUT)
+        copy_packed(folder, copy, bounded=False)
         before = {path for path in copy.rglob("*") if path.is_file()}
         events.touch()
         place = partial(ProcessGroupSpec, world=ranks, nodes=1, backend="", host="127.0.0.1", port=free_port(), run="run")
@@ -183,7 +182,7 @@ def write_script(declared: dict[str, Any], folder: Path, *, overwrite: bool) -> 
         )
         own = declared["task"]["files"]["source"] == "folder"
         if own:
-            shutil.copytree(folder, Path(scratch) / "scripts" / name, symlinks=True, ignore=_LEFT_OUT)
+            copy_packed(folder, Path(scratch) / "scripts" / name)
         try:
             load_file(tried, TrainingWorkload, Path(scratch))
         except DeclarationError as error:

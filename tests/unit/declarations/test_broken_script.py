@@ -40,6 +40,8 @@ BROKEN = [
     pytest.param("path: train}", f"path: train, sha256: {'0' * 64}}}", "9  task.files.sha256", id="other files"),
     pytest.param("path: train}", "path: train, content: eJw=}", "9  task.files.content", id="content"),
     pytest.param("files: {source: folder, path: train}", GIT % "main", "9  task.files.commit", id="wrong commit"),
+    pytest.param("files: {source: folder, path: train}", "folder: /", "9  task.folder", id="the whole system"),
+    pytest.param("files: {source: folder, path: train}", "folder: /opt/../proc", "9  task.folder", id="a folder of the system"),
     pytest.param("SPEED:", "RANK:", "10  task.environment", id="variable of the harness"),
     pytest.param("'step (?P<step>[0-9]+) loss (?P<loss>[0-9.]+)'", "'step [0-9]+'", "11  task.report.pattern", id="no groups"),
     pytest.param("(?P<loss>", "(?P<lost>", "11  task.report.pattern", id="unknown group"),

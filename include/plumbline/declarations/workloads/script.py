@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from typing_extensions import Self
 
-from plumbline.declarations.base import Declared, Name
+from plumbline.declarations.base import Declared, Name, is_archived
 from plumbline.declarations.urls import DeclaredUrl
 from plumbline.declarations.workloads.checkpoints import Sha256
 from plumbline.declarations.workloads.models import LlamaShape, TransformerShape
@@ -197,6 +197,18 @@ class ScriptData(Declared):
     size: ByteSize | None = Field(None, description="of all files, such as 12GB: for the scratch disk and for forecasts")
 
 
+_OF_SYSTEM = ("proc", "sys", "dev", "run")
+
+
+def _of_image(folder: str) -> str:
+    first, *more = [part for part in folder.split("/") if part] or [""]
+    if (first in ("", *_OF_SYSTEM) or {".", ".."} & {first, *more}) and not is_archived():
+        raise ValueError(
+            f'"{folder}" would copy the whole system for each run; expected the folder with the script\'s files, such as /opt/train'
+        )
+    return folder
+
+
 class ScriptTask(Declared):
     """`command`: started in the folder of the files for each rank, or once a node with `launches_ranks` (torchrun, accelerate launch, DeepSpeed).
 
@@ -208,7 +220,9 @@ class ScriptTask(Declared):
         None, max_length=200, description="added to the command when it goes on from its newest checkpoint; without them it begins again"
     )
     files: ScriptFiles | None = Field(None, description="none: the image has them, and the command starts in `folder`")
-    folder: str | None = Field(None, pattern=r"^/[A-Za-z0-9_./-]*$", description="of the image, where the command starts without files")
+    folder: Annotated[str, AfterValidator(_of_image)] | None = Field(
+        None, pattern=r"^/[A-Za-z0-9_./-]*$", description="of the image, where the command starts without files; each run gets a copy of it"
+    )
     image: str | None = Field(
         None,
         pattern=r"^[^\s@]+@sha256:[0-9a-f]{64}$",

@@ -1,11 +1,11 @@
-"""Files of a script's folder that hold credentials, by their names and as private keys by their contents: no trial may carry them."""
+"""Files of a script's folder that hold credentials, by their names and by the shapes of their contents: no trial may carry them."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
+from plumbline.declarations.secret_texts import secret_in
 from plumbline.formats.reading.text_file import UnusableFile
 
 _FOLDERS = frozenset((".aws", ".azure", ".gcloud", ".gnupg", ".kaggle", ".kube", ".ssh", ".wandb"))
@@ -26,14 +26,12 @@ _PLACES = (
 )
 """The last two parts of a path: names that say nothing elsewhere."""
 _HARMLESS = ("*.example", "*.sample", "*.template", "*.dist", "example.env", "sample.env", "template.env", "*.pub", "*.py", "*.md")
-_PRIVATE_KEY = re.compile(rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----(?:\s|\\r|\\n)+[A-Za-z0-9+/]")
-"""With the beginning of the key: a program that only names the line holds none."""
 _SHOWN = 5
 
 
 def refuse_secrets(folder: str, files: Iterable[tuple[str, bytes]]) -> None:
     """UnusableFile if one of a folder's files (its path below the folder, its contents) holds credentials."""
-    found = [f"{path}{why}" for path, content in files if (why := _why(path, content)) is not None]
+    found = secret_files(files)
     if found:
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
         raise UnusableFile(
@@ -43,11 +41,17 @@ def refuse_secrets(folder: str, files: Iterable[tuple[str, bytes]]) -> None:
         )
 
 
+def secret_files(files: Iterable[tuple[str, bytes]]) -> list[str]:
+    """The paths of the files that hold credentials, and what is found in those that have no such name."""
+    return [f"{path}{why}" for path, content in files if (why := _why(path, content)) is not None]
+
+
 def _why(path: str, content: bytes) -> str | None:
     """What is said behind the path; None if nothing is known against the file."""
     if _named(path.lower()):
         return ""
-    return " (a private key)" if _PRIVATE_KEY.search(content) else None
+    found = secret_in(content.decode("latin-1"))
+    return None if found is None else f" ({found})"
 
 
 def _named(path: str) -> bool:

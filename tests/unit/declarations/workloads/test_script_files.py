@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from plumbline.declarations.workloads import script_files
 from plumbline.declarations.workloads.script import PRIVATE_FOLDER, FolderFiles
-from plumbline.declarations.workloads.script_files import folder_hash, load_files, packed_files, unpack
+from plumbline.declarations.workloads.script_files import copy_packed, folder_hash, load_files, packed_files, unpack
 from plumbline.formats.reading.text_file import UnusableFile
 
 
@@ -193,3 +194,77 @@ def test_what_a_trial_would_carry(folder: Path) -> None:
     assert packed_files(folder) == [
         (".env.example", 7), ("latest", 5), ("model/__init__.py", 10), ("model/größe.txt", 256), ("run.sh", 10), ("train.py", 13),
     ]  # fmt: skip
+
+
+def test_what_gitignore_names_is_not_packed(folder: Path) -> None:
+    before = packed(folder)
+    (folder / ".gitignore").write_text("*.env\n!kept.env\n/data/\nlogs/\n")
+    (folder / "data").mkdir()
+    for name in ("my.env", "data/train.bin", "model/logs/a.txt", "model/data/kept.txt", "model/other.bin"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("x" * 10)
+    (folder / "model" / ".gitignore").write_text("*.bin\n")
+    names = [name for name, _ in packed_files(folder)]
+    assert names == sorted(
+        [".gitignore", "latest", "model/.gitignore", "model/__init__.py", "model/data/kept.txt", "model/größe.txt", "run.sh", "train.py"],
+        key=os.fsencode,
+    )
+    assert packed(folder).sha256 != before.sha256
+
+
+def test_ignored_files_change_no_hash_and_come_out_nowhere(folder: Path, tmp_path: Path) -> None:
+    (folder / ".gitignore").write_text(".env\n")
+    before = packed(folder)
+    (folder / ".env").write_text("HF_TOKEN=hunter2")
+    after, into, copied = packed(folder), tmp_path / "there", tmp_path / "copied"
+    assert after == before
+    into.mkdir()
+    unpack(after, into)
+    copy_packed(folder, copied)
+    for place in (into, copied):
+        assert not (place / ".env").exists() and folder_hash(place) == before.sha256
+    (into / ".env").write_text("")  # where the trial runs all files count
+    assert folder_hash(into, unpacked=True) != before.sha256
+
+
+def test_a_private_folder_is_packed_by_the_same_rule(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / ".gitignore").write_text("*.log\n")
+    (folder / "a.log").write_text("x")
+    files, problems = read(folder, private=True)
+    assert files is not None and files.content is None, problems
+    monkeypatch.setenv(PRIVATE_FOLDER, str(folder.parent))
+    into = tmp_path / "there"
+    into.mkdir()
+    unpack(files, into)
+    assert not (into / "a.log").exists()
+
+
+@pytest.mark.fault("scripts/x is a link to a folder outside", ends="refused", keeps="what lies outside")
+def test_a_folder_behind_a_link_is_not_packed(folder: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "notes.txt").write_text("of others")
+    link = folder.parent / "other"
+    link.symlink_to(outside)
+    assert read(link)[1] == ["other is, or lies behind, a link out of scripts/; expected a folder of scripts/ itself"]
+    inside = folder.parent / "inside"
+    inside.symlink_to(folder)
+    assert packed(inside).sha256 == packed(folder).sha256
+
+
+def test_the_root_is_no_folder_of_a_script() -> None:
+    with pytest.raises(UnusableFile, match="/ is the root of the file system; expected the folder with the script's files"):
+        packed_files(Path("/"))
+
+
+def test_too_many_files_end_the_search(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script_files, "_MOST_FILES", 3)
+    with pytest.raises(UnusableFile, match="train holds more than 3 files"):
+        packed_files(folder)
+
+
+@pytest.mark.parametrize("text", ["hf_" + "q" * 34, "https://me:" + "hunter2@host/x", "AKIA" + "IOSFODNN7EXAMPLE"])
+def test_keys_in_the_contents_are_refused_by_their_shape(folder: Path, text: str) -> None:
+    (folder / "conf.yaml").write_text(f"a: 1\nkey: {text}\n")
+    [problem] = read(folder)[1]
+    assert problem.startswith("train holds credentials") and "conf.yaml (a" in problem and text not in problem

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,8 +37,24 @@ def place_files(task: ScriptTask, into: Path) -> str:
             raise TrialFailed(
                 "bad_declaration", f"task.folder {folder} is no folder here; expected one of the image, with the script's files"
             )
-        shutil.copytree(folder, into, symlinks=True)
+        try:
+            shutil.copytree(folder, into, symlinks=True, copy_function=_copy_file)
+        except OSError as error:
+            raise TrialFailed("bad_declaration", f"task.folder {folder} cannot be copied: {_first(error)}") from error
     return _hash(into)
+
+
+def _copy_file(source: str, target: str) -> str:
+    """Of files alone: a device has no end, and a pipe waits for a writer."""
+    if not stat.S_ISREG(os.lstat(source).st_mode):
+        raise OSError(f"{source} is no file, folder or link; expected such alone")
+    return shutil.copy2(source, target)
+
+
+def _first(error: OSError) -> str:
+    """One sentence of what copytree collects."""
+    collected = error.args[0] if isinstance(error, shutil.Error) and error.args else None
+    return str(collected[0][2]) if isinstance(collected, list) and collected else str(error.strerror or error)
 
 
 def start_folder(task: ScriptTask, place: Path) -> Path:

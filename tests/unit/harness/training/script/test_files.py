@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -78,3 +79,15 @@ def test_files_of_the_image_are_copied(tmp_path: Path) -> None:
     assert place_files(task(folder=str(image)), tmp_path / "two") != sha256
     with pytest.raises(TrialFailed, match=r"task.folder /nowhere is no folder"):
         place_files(task(folder="/nowhere"), tmp_path / "three")
+
+
+@pytest.mark.fault("the image's folder of a script has a pipe or a device", ends="bad_declaration", keeps="the trial's document")
+def test_a_pipe_in_the_images_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "image"
+    folder.mkdir()
+    (folder / "train.py").write_text("")
+    os.mkfifo(folder / "pipe")
+    with pytest.raises(
+        TrialFailed, match=r"task\.folder \S+image cannot be copied: \S+pipe is no file, folder or link; expected such alone"
+    ):
+        place_files(task(folder=str(folder)), tmp_path / "files")
