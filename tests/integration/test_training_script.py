@@ -344,3 +344,24 @@ BAR = "print(f' 5%|x| {(step + 1) * EACH}/90 [00:0{step % 10}<00:09, 8.0it/s]', 
 def test_steps_that_are_only_counted_are_said_to_be(tmp_path: Path, line: str, report: dict[str, Any], code: str | None) -> None:
     measured = run(tmp_path, COUNTED.replace("LINE", line), {"report": report, "checkpoints": None, "resume_arguments": None})
     assert codes(measured) & {"steps_counted", "steps_miscounted"} == ({code} if code else set())
+
+
+FORGING = """
+import json, pathlib, sys, time
+log = pathlib.Path("../run.steps.jsonl")
+began = time.monotonic_ns()
+with log.open("a") as file:
+    for step in range(20):
+        line = {"event": "step", "step": step, "start": began + step * 10**6, "ns": began + (step + 1) * 10**6, "stages": {}, "loss": 1.0, "work": None}
+        file.write(json.dumps(line) + "\\n")
+    file.write(json.dumps({"event": "done", "ns": time.monotonic_ns()}) + "\\n")
+time.sleep(5)
+"""
+
+
+@pytest.mark.fault("a script writes steps into the harness's step log", ends="bad_declaration", keeps="no step of it")
+def test_a_forged_step_log_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TrialFailed, match=r"line \d+ of run\.steps\.jsonl was not written by the harness") as failed:
+        run(tmp_path, FORGING)
+    assert failed.value.failure_class == "bad_declaration"
+    assert failed.value.partial is not None and not [row for row in failed.value.partial.metrics if row.metric == "step_time"]

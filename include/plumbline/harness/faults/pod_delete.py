@@ -5,6 +5,7 @@ The first pod saves what later pods need, requests its deletion and waits. The n
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -24,10 +25,13 @@ from plumbline.harness.training.analysis import records
 from plumbline.harness.training.analysis.records import TrainingIncident, TrainingRecords
 from plumbline.harness.training.fault import register
 from plumbline.harness.training.job.job_fault import HeldTrial, JobFault, ResumedTrial
+from plumbline.harness.training.log_seal import ForgedLog, LogSeal, key_of_this_process
 from plumbline.harness.training.plan import FaultPlan
 from plumbline.harness.training.worker_protocol import LogLine, LogTail, RunName, RunRecord
+from plumbline.whole_file import write_whole
 
 _STATE_KEY = "replacement"
+_KEY = "log_key"
 _REQUEST_INTERVAL_S = 1.0
 _LAUNCHER_TIMEOUT_S = 900.0
 """How long Airflow may take beyond an outage of the cluster: a busy scheduler, a worker that starts."""
@@ -56,6 +60,8 @@ def _save_for_next_pod(state: PersistentState, held: HeldTrial) -> None:
             "incidents": [asdict(incident) for incident in records.incidents],
             "data_sha256": records.data_sha256,
             "fraction": held.fraction,
+            # Written while the script is stopped, and gone before the next pod starts it again.
+            _KEY: key_of_this_process().hex(),
         },
     )
 
@@ -87,6 +93,7 @@ def resume_from_last_pod(state: PersistentState, fault: FaultPlan, ranks: int, s
 
     `ranks`: on this node. `started_s`: monotonic, when this process began. `script`: whether they run one. TrialFailed if the saved state is of another deletion."""
     saved, deletion = state.get(_STATE_KEY), state.deletions[-1]
+    key = _take_key(state, saved) if script else None
     if saved["deletion"] != len(state.deletions):
         raise TrialFailed(
             "harness_error",
@@ -97,9 +104,7 @@ def resume_from_last_pod(state: PersistentState, fault: FaultPlan, ranks: int, s
     records = TrainingRecords(fault, data_sha256=saved["data_sha256"])
     shifts = {row["name"]: row["shift_s"] + shift_s for row in saved["runs"]}
     for row in saved["runs"]:
-        records.runs[row["name"]] = _read_run(
-            state.folder, row["name"], row["launched_s"] + shift_s, shifts[row["name"]], ranks, script=script
-        )
+        records.runs[row["name"]] = _read_run(state.folder, row["name"], row["launched_s"] + shift_s, shifts[row["name"]], ranks, key)
     for row in saved["incidents"]:
         incident = TrainingIncident(**row)
         records.incidents.append(replace(incident, began_s=incident.began_s + shift_s, noticed_s=incident.noticed_s + shift_s))
@@ -118,14 +123,26 @@ def _deletion_times(deletion: Deletion, started_s: float) -> tuple[float, float,
     return started_s - detect_s, started_s, ahead
 
 
-def _read_run(folder: Path, name: RunName, launched_s: float, shift_s: float, ranks: int, *, script: bool) -> RunRecord:
+def _take_key(state: PersistentState, saved: dict[str, Any]) -> bytes:
+    """The key of the earlier pod's logs of a script, which is on the volume no more then: the script is about to be started again."""
+    try:
+        key = bytes.fromhex(saved.pop(_KEY))
+    except (KeyError, TypeError, ValueError):
+        raise TrialFailed(
+            "harness_error", "the state on the volume has no key of the script's step logs; expected the earlier pod's"
+        ) from None
+    state.put(_STATE_KEY, saved)
+    return key
+
+
+def _read_run(folder: Path, name: RunName, launched_s: float, shift_s: float, ranks: int, key: bytes | None) -> RunRecord:
     by_rank: dict[int, RunRecord] = {}
     for rank in range(ranks):
         by_rank[rank] = RunRecord(launched_s)
-        for line in _read_lines(folder / (f"{name}.rank{rank}.steps.jsonl" if rank else f"{name}.steps.jsonl"), shift_s):
+        for line in _read_lines(folder / (f"{name}.rank{rank}.steps.jsonl" if rank else f"{name}.steps.jsonl"), shift_s, key):
             by_rank[rank].add(line)
     record = by_rank[0]
-    if script:
+    if key is not None:
         records.adopt_script(record, by_rank)
     if ranks > 1:
         record.by_rank = {rank: each.steps for rank, each in by_rank.items()}
@@ -133,9 +150,18 @@ def _read_run(folder: Path, name: RunName, launched_s: float, shift_s: float, ra
     return record
 
 
-def _read_lines(path: Path, shift_s: float) -> list[LogLine]:
+def _read_lines(path: Path, shift_s: float, key: bytes | None) -> list[LogLine]:
+    """The lines of a log on this pod's clock. `key`: of a script's, which is sealed anew with this pod's: it may be read once more, after
+    another deletion. TrialFailed if the script wrote to it."""
     shift = round(shift_s * 1e9)
-    return [_shift_line(line, shift) for line in LogTail(path).new()]
+    try:
+        lines = LogTail(path, key).new()
+    except ForgedLog as error:
+        raise TrialFailed("bad_declaration", str(error)) from error
+    if key is not None:
+        seal = LogSeal(path, key_of_this_process())
+        write_whole(path, "".join(seal.seal(json.dumps(line).encode()).decode() + "\n" for line in lines), durable=True)
+    return [_shift_line(line, shift) for line in lines]
 
 
 def _shift_line(line: LogLine, shift: int) -> dict[str, Any]:

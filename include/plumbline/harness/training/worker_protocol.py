@@ -11,6 +11,8 @@ from pathlib import Path
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, get_args
 
+from plumbline.harness.training.log_seal import ForgedLog, LogSeal
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -202,38 +204,50 @@ LogLine = dict[str, Any]
 
 
 class StepLog:
-    """Appends lines. Opened for appending and unbuffered: each line reaches the kernel whole before the call returns."""
+    """Appends lines, sealed if a key is given. Opened for appending and unbuffered: each line reaches the kernel whole before the call returns."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, key: bytes | None = None) -> None:
         self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._seal = None if key is None else LogSeal(path, key)
 
     def event(self, name: str, **more: Any) -> None:
         self.line({"event": name, "ns": monotonic_ns(), **more})
 
     def line(self, line: LogLine) -> None:
         """Append one line as it is. OSError if the disk is full."""
-        data = (json.dumps(line) + "\n").encode()
+        data = json.dumps(line).encode()
+        data = (data if self._seal is None else self._seal.seal(data)) + b"\n"
         written = os.write(self._handle, data)
         if written < len(data):  # what still fitted on a full disk; the rest raises ENOSPC
             os.write(self._handle, data[written:])
 
 
 class LogTail:
-    def __init__(self, path: Path) -> None:
+    """Reads a log as it grows. `key`: of a sealed one, whose lines count only if its worker wrote them."""
+
+    def __init__(self, path: Path, key: bytes | None = None) -> None:
         self._path = path
         self._offset = 0
+        self._seal = None if key is None else LogSeal(path, key)
 
     def new(self) -> list[LogLine]:
-        """Complete lines only; one that is still being written (or was cut by a kill) is left for later."""
+        """Complete lines only; one that is still being written (or was cut by a kill) is left for later. ForgedLog if a sealed log was written
+        to, cut or removed by another program."""
         try:
             with self._path.open("rb") as file:
+                if self._seal is not None and os.fstat(file.fileno()).st_size < self._offset:
+                    raise ForgedLog(self._seal.problem(f"{self._path.name} was cut"))
                 file.seek(self._offset)
                 data = file.read()
         except FileNotFoundError:
+            if self._seal is not None and self._offset:
+                raise ForgedLog(self._seal.problem(f"{self._path.name} was removed")) from None
             return []
         whole = data[: data.rfind(b"\n") + 1]
+        lines = whole.split(b"\n")[:-1]
+        opened = lines if self._seal is None else [self._seal.opened(line) for line in lines]
         self._offset += len(whole)
-        return [json.loads(line) for line in whole.splitlines()]
+        return [json.loads(line) for line in opened]
 
 
 class ScriptReports(TypedDict, total=False):

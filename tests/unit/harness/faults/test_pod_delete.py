@@ -13,7 +13,9 @@ from plumbline.harness.faults import pod_delete
 from plumbline.harness.launcher_protocol import Deletion
 from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.persistent_state import PersistentState
+from plumbline.harness.training.log_seal import ForgedLog, LogSeal, key_of_this_process
 from plumbline.harness.training.plan import FaultPlan
+from plumbline.harness.training.worker_protocol import LogTail
 
 FAULT = FaultPlan(resume_from=6, kill_in=10, until=12)
 HELD_S, LAUNCHED_S = 5000.0, 4990.0
@@ -104,3 +106,38 @@ def test_state_of_another_deletion_is_refused(tmp_path: Path) -> None:
 def test_nobody_deletes_the_pod(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(TrialFailed, match=r"\b0 s\b.*pods/log"):
         pod_delete.wait_for_deletion(1, 0.0, lambda: None)
+
+
+def sealed(folder: Path, key: bytes, *, forged: bool = False) -> PersistentState:
+    """As `kept`, of a script: its log is sealed, and the key lies beside it."""
+    state = kept(folder, Deletion(at(time.monotonic() - 20), at(time.monotonic() - 17)))
+    log = folder / "fault.steps.jsonl"
+    seal = LogSeal(log, key)
+    log.write_bytes(b"".join(seal.seal(line) + b"\n" for line in log.read_bytes().splitlines()))
+    if forged:
+        with log.open("a") as file:
+            file.write(json.dumps(step(10, 4999.0, 4999.001)) + "\n")
+    state.put("replacement", {**state.get("replacement"), "log_key": key.hex()})
+    return state
+
+
+def test_a_scripts_log_is_read_by_the_earlier_pods_key_and_sealed_with_this_ones(tmp_path: Path) -> None:
+    state = sealed(tmp_path, b"k" * 32)
+    taken = pod_delete.resume_from_last_pod(state, FAULT, 1, started_s=time.monotonic(), script=True)
+    assert [done.step for done in taken.records.runs["fault"].steps] == [9]
+    assert "log_key" not in state.get("replacement")
+    assert [line["event"] for line in LogTail(tmp_path / "fault.steps.jsonl", key_of_this_process()).new()] == ["load_end", "step"]
+    with pytest.raises(ForgedLog):
+        LogTail(tmp_path / "fault.steps.jsonl", b"k" * 32).new()
+
+
+@pytest.mark.fault("a script writes steps into the log that its next pod reads", ends="bad_declaration", keeps="no step of it")
+def test_a_step_that_the_earlier_pods_script_wrote_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TrialFailed, match=r"line 3 of fault\.steps\.jsonl was not written by the harness"):
+        pod_delete.resume_from_last_pod(sealed(tmp_path, b"k" * 32, forged=True), FAULT, 1, started_s=time.monotonic(), script=True)
+
+
+def test_state_without_the_key_of_a_scripts_log(tmp_path: Path) -> None:
+    state = kept(tmp_path, Deletion(at(time.monotonic() - 20), at(time.monotonic() - 17)))
+    with pytest.raises(TrialFailed, match="has no key of the script's step logs"):
+        pod_delete.resume_from_last_pod(state, FAULT, 1, started_s=time.monotonic(), script=True)

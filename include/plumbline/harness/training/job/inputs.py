@@ -12,8 +12,10 @@ from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.formats import COMMAND_OUTPUTS
 from plumbline.harness import launcher_protocol
 from plumbline.harness.inference.checkpoint.cache import Note
+from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.training import plan
 from plumbline.harness.training.dataset.preparation import prepare_inputs
+from plumbline.harness.training.log_seal import ForgedLog, key_of_this_process
 from plumbline.harness.training.script.data import place_data
 from plumbline.harness.training.script.files import place_files, start_folder
 from plumbline.harness.training.worker_protocol import HoldPoint, LogTail, RunName, RunSpec, ScriptSpec, run_kind
@@ -54,7 +56,7 @@ class ScriptInputs:
         self.data = place_data(workload, provider, folder, launcher_protocol.take_models_credentials(), note)
 
     def spec(self, name: RunName, *, resume: bool) -> ScriptSpec:
-        """See OwnInputs. TrialFailed if its files cannot be copied."""
+        """See OwnInputs. TrialFailed if its files cannot be copied, or the script wrote to a log of before."""
         workload, task, fault, kind = self._workload, self._workload.task, plan.plan_fault(self._workload), run_kind(name)
         place, data = self._stretch(kind), {} if self.data is None else {DATA_VARIABLE: self.data.place}
         arguments = (*task.command, *((task.resume_arguments or ()) if resume else ()))
@@ -91,7 +93,11 @@ class ScriptInputs:
     def _saved(self, kind: str) -> int:
         """Steps in the newest checkpoint of a stretch, as far as its attempts' logs say."""
         logs = [log for each in (("run",) if kind == "run" else ("fault", "recovery")) for log in self._folder.glob(f"{each}*.steps.jsonl")]
-        return max((line["step"] for log in logs for line in LogTail(log).new() if line["event"] == "checkpoint"), default=0)
+        try:
+            lines = [line for log in logs for line in LogTail(log, key_of_this_process()).new()]
+        except ForgedLog as error:
+            raise TrialFailed("bad_declaration", str(error)) from error
+        return max((line["step"] for line in lines if line["event"] == "checkpoint"), default=0)
 
 
 class ContainerInputs:

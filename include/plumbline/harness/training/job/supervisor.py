@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,11 @@ from plumbline.harness import engine_python, hardware_faults, image_requirements
 from plumbline.harness.child_process import ChildProcess
 from plumbline.harness.environment.container import oom_kills
 from plumbline.harness.gang.topology import Address, Topology
+from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.process_tree import describe_exit, kill_tree
 from plumbline.harness.training import plan
 from plumbline.harness.training.job.coordinator import FailureCause
+from plumbline.harness.training.log_seal import ForgedLog, hand_over, key_of_this_process
 from plumbline.harness.training.plan import CoreShare
 from plumbline.harness.training.worker_protocol import (
     ExitCode,
@@ -75,7 +77,7 @@ class RankProcess:
         self._spec_path = folder / f"{stem}.spec.json"
         self._share = share
         self._variables = variables
-        self._tail = LogTail(Path(spec.log))
+        self._tail = LogTail(Path(spec.log), key_of_this_process() if isinstance(spec, ScriptSpec) else None)
         self._process: ChildProcess | None = None
         self._handle: int | None = None
         self.record = RunRecord(launched_s=0.0)
@@ -94,6 +96,9 @@ class RankProcess:
         variables = {**engine_python.environment(), **settings, **bound, **self._variables}
         self.record.launched_s = time.monotonic_ns() / 1e9
         self._process = ChildProcess(command, variables, output=self.stderr_path, cpus=self._share.cores)
+        if self._script and self._process.stdin is not None:
+            with suppress(BrokenPipeError):  # it ended at once, which the next look notices
+                hand_over(self._process.stdin.fileno())
         try:
             self._handle = os.pidfd_open(self._process.pid)
         except (AttributeError, OSError):  # no such call on this system or in this sandbox
@@ -137,8 +142,12 @@ class RankProcess:
         return sent
 
     def take(self) -> list[LogLine]:
-        """The log lines that were written since the last call; they are in the record and in `lines` then."""
-        lines = self._tail.new()
+        """The log lines that were written since the last call; they are in the record and in `lines` then. TrialFailed if a script wrote to the
+        log."""
+        try:
+            lines = self._tail.new()
+        except ForgedLog as error:
+            raise TrialFailed("bad_declaration", str(error)) from error
         self.lines += lines
         for line in lines:
             self.record.add(line)

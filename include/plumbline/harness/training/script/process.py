@@ -35,7 +35,7 @@ from plumbline.harness.training.script.outside import OutsideWrites
 from plumbline.harness.training.script.progress_bar import BarPosition, bar_position
 from plumbline.harness.training.script.report_files import report_files
 from plumbline.harness.training.script.reports import Reported, reader_of, reported
-from plumbline.harness.training.script.steps import ReportedSteps, StepsMisreported
+from plumbline.harness.training.script.steps import ReportedSteps, StepsMisreported, check_moments
 from plumbline.harness.training.worker_protocol import ExitCode, ProcessGroupSpec, ScriptSpec, StepLog, WorkerError
 
 _LOOK_NS = 100_000_000
@@ -79,6 +79,10 @@ def command_environment(report: str, group: ProcessGroupSpec | None, *, launches
         if local_world > 1:
             kept.setdefault("OMP_NUM_THREADS", str(threads))
     return kept
+
+
+def _size(given: object) -> int:
+    return given if isinstance(given, int) and 0 <= given < 1 << 63 else 0
 
 
 class ScriptProcess:
@@ -129,6 +133,7 @@ class ScriptProcess:
         self._outside = OutsideWrites(Path(self._spec.log).parent, variables)
         self._log.event("variables", names=sorted(variables))
         self._log.event("launched")
+        self._steps.launched_ns = monotonic_ns()
         with ChildProcess([found, *arguments], variables, output=subprocess.PIPE, guarded=True) as command:
             try:
                 self._follow(command, events)
@@ -213,11 +218,14 @@ class ScriptProcess:
         for event in own:
             self._steps.paused = self._steps.paused or late
             name = event.pop("event", None)
+            if name in ("checkpoint", "loaded"):
+                what = "a checkpoint" if name == "checkpoint" else "a load"
+                check_moments(self._steps.launched_ns, monotonic_ns(), what, event.get("began"), event.get("ended", ""))
             if name == "step" and self._by_reporter and (report := reported(event)) is not None:
                 self._add([report])
             elif name == "checkpoint":
                 self._save_reported = True
-                self._saved(event.get("began") or self._steps.ended_ns or event["ended"], event["ended"], event.get("bytes", 0))
+                self._saved(event.get("began") or self._steps.ended_ns or event["ended"], event["ended"], _size(event.get("bytes")))
             elif name == "loaded":
                 self._log.line({"event": "load_begin", "ns": event.get("began") or event["ended"]})
                 self._log.line({"event": "load_end", "ns": event["ended"], "rejected": [], "checksum_s": 0.0})

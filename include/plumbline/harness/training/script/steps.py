@@ -15,6 +15,8 @@ from plumbline.harness.training.worker_protocol import ExitCode, ScriptSpec, Ste
 
 _USUAL_STEPS = 20
 _REMEMBERED = 1000
+_CLOCKS_NS = 1_000_000_000
+"""How far a moment in a report may be outside of the time since the command started: event files have the wall clock, which is set now and then."""
 _BURST_REPORTS, _BURST_NS = 5, 500_000_000
 """A program that buffers its output in blocks writes many reports at once, and seconds apart."""
 
@@ -23,6 +25,20 @@ class StepsMisreported(WorkerError):
     """What the command reports is not what is declared."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.STEPS_MISREPORTED
+
+
+def check_moments(launched: int, now: int, what: str, *moments: object) -> None:
+    """StepsMisreported if a moment of a report (monotonic ns; None: it has none) is before the command started, or has not come yet."""
+    for moment in moments:
+        if moment is None:
+            continue
+        expected = "expected time.monotonic_ns() of this machine, as plumbline_report gives it"
+        if not isinstance(moment, int) or isinstance(moment, bool):
+            raise StepsMisreported(f"the script reported {what} at a moment that is no whole number; {expected}")
+        if moment > now + _CLOCKS_NS:
+            raise StepsMisreported(f"the script reported {what} {(moment - now) / 1e9:.3g} s after now; {expected}")
+        if moment < launched - _CLOCKS_NS:
+            raise StepsMisreported(f"the script reported {what} {(launched - moment) / 1e9:.3g} s before its command started; {expected}")
 
 
 class ReportedSteps:
@@ -35,6 +51,8 @@ class ReportedSteps:
 
     def __init__(self, spec: ScriptSpec, report: Report, log: StepLog) -> None:
         self._spec, self._report, self._log = spec, report, log
+        self.launched_ns = 0
+        """When the command was started: no moment in a report is before it."""
         self.first = self.done = spec.base
         """Steps that are done; before the first report those that the run resumes after."""
         self.hold_ns: int | None = None
@@ -58,7 +76,9 @@ class ReportedSteps:
         return self._order.repeated
 
     def add(self, reports: list[Reported], now: int) -> None:
-        """Take what arrived at `now`. StepsMisreported for a step out of order."""
+        """Take what arrived at `now`. StepsMisreported for a step out of order, after now, or before the command started."""
+        for report in reports:
+            check_moments(self.launched_ns, now, f"step {report.step}" if report.step is not None else "a step", report.began, report.ended)
         steps = [numbered for report in reports if (numbered := self._numbered(report))]
         new = [step for numbered in steps for step in numbered]
         if not new:

@@ -10,7 +10,7 @@ import pytest
 
 from plumbline.declarations.workloads.script import JsonLinesReport
 from plumbline.harness.training.script.reports import Reported
-from plumbline.harness.training.script.steps import ReportedSteps, StepsMisreported
+from plumbline.harness.training.script.steps import ReportedSteps, StepsMisreported, check_moments
 from plumbline.harness.training.worker_protocol import HoldPoint, LogTail, RunRecord, ScriptSpec, StepLog
 
 S = 10**9
@@ -211,3 +211,27 @@ def test_it_holds_in_the_middle_of_the_step(tmp_path: Path) -> None:
     script.steps.hold(due)
     script.reports(4, Reported(3, seconds=1.0))
     assert script.steps.hold_ns is None and "holding" in script.record.at
+
+
+@pytest.mark.fault("a script reports a step that ends after now, or began before its command", ends="bad_declaration", keeps="no such step")
+@pytest.mark.parametrize(
+    ("began", "ended", "said"),
+    [
+        (10 * S, 30 * S, "step 1 10 s after now"),
+        (30 * S, 12 * S, "step 1 10 s after now"),
+        (1 * S, 12 * S, "step 1 8 s before its command started"),
+        (None, 2 * S, "step 1 7 s before its command started"),
+    ],
+)
+def test_moments_outside_of_the_run_are_refused(tmp_path: Path, began: int | None, ended: int, said: str) -> None:
+    script = Script(tmp_path)
+    script.steps.launched_ns = 9 * S
+    script.reports(11, Reported(0, began=10 * S, ended=11 * S))
+    with pytest.raises(StepsMisreported, match=f"the script reported {said}; expected time.monotonic_ns\\(\\) of this machine"):
+        script.reports(20, Reported(1, began=began, ended=ended))
+    assert script.times == [(0, 10.0, 11.0)]
+
+
+def test_a_moment_that_is_no_number_is_refused() -> None:
+    with pytest.raises(StepsMisreported, match="the script reported a load at a moment that is no whole number"):
+        check_moments(0, 5, "a load", None, "later")
