@@ -365,3 +365,14 @@ def test_a_forged_step_log_is_refused(tmp_path: Path) -> None:
         run(tmp_path, FORGING)
     assert failed.value.failure_class == "bad_declaration"
     assert failed.value.partial is not None and not [row for row in failed.value.partial.metrics if row.metric == "step_time"]
+
+
+@pytest.mark.fault("a script looks for the store's keys and a person's files", ends="measured", keeps="the keys: it has a home of its own")
+def test_a_script_gets_no_key_of_the_harness_and_a_home_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_SECRET_ACCESS_KEY", "PLUMBLINE_ARCHIVE_URL", "PLUMBLINE_EVIDENCE_KEY", "AIRFLOW__CORE__FERNET_KEY", "SLACK_TOKEN"):
+        monkeypatch.setenv(name, "hunter2")
+    looking = TRAIN.replace("for step in", f'pathlib.Path("{tmp_path}/seen").write_text(json.dumps(dict(os.environ)))\nfor step in', 1)
+    run(tmp_path, looking)
+    seen = json.loads((tmp_path / "seen").read_text())
+    assert "hunter2" not in json.dumps(seen) and not seen.keys() & {"AWS_SECRET_ACCESS_KEY", "PLUMBLINE_HOME", "PLUMBLINE_ARCHIVE_URL"}
+    assert seen["HOME"] == str(tmp_path / "work" / "home") and Path(seen["HOME"]).is_dir()

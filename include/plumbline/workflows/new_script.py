@@ -28,8 +28,8 @@ from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.formats.reading.training_log import TRAINING_LOGS
 from plumbline.harness.gang.channel import free_port
 from plumbline.harness.process_tree import kill_tree
-from plumbline.harness.training.script.process import command_environment
 from plumbline.harness.training.script.reports import Reported
+from plumbline.harness.training.script.variables import command_environment
 from plumbline.harness.training.worker_protocol import ProcessGroupSpec
 from plumbline.workflows.script_recognition import Recognised, lines_of, recognise
 

@@ -148,6 +148,11 @@ class LauncherBase(Declared):
         return False
 
     @property
+    def given_variables(self) -> frozenset[str]:
+        """Names of the variables that are declared for what runs in a trial's pod."""
+        return frozenset()
+
+    @property
     def connections(self) -> tuple[str, ...]:
         """Airflow connections that a launch or discovery needs."""
         return ()

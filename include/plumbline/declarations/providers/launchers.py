@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue, model_validator
 from plumbline.declarations.base import ConnectionId, Declared, Name, extensible, is_archived
 from plumbline.declarations.providers.endpoint import ClientPlace, EndpointLauncher
 from plumbline.declarations.providers.launcher_base import COLLECTIVE_LIMIT_S, LauncherBase, RemoteStore, Retries, WatchKind
-from plumbline.declarations.providers.pod_patch import check_patch
+from plumbline.declarations.providers.pod_patch import check_patch, variables_of_patch
 from plumbline.declarations.providers.pods import (
     AbsolutePath,
     Annotations,
@@ -247,6 +247,10 @@ class KubernetesLauncher(LauncherBase):
     @property
     def patched(self) -> bool:
         return bool(self.pod_patch)
+
+    @property
+    def given_variables(self) -> frozenset[str]:
+        return frozenset((*self.env, *variables_of_patch(self.pod_patch)))
 
     @property
     def connections(self) -> tuple[str, ...]:

@@ -92,6 +92,12 @@ def check_patch(patch: Mapping[str, Any], containers: Collection[str]) -> None:
         raise ValueError(f"pod_patch.{format_path(where)} {why}")
 
 
+def variables_of_patch(patch: Mapping[str, Any]) -> Iterator[str]:
+    """Names of the variables that a patch gives to the trial's container; it holds (see `check_patch`)."""
+    for container in (patch.get("spec") or {}).get("containers") or ():
+        yield from (str(entry["name"]) for entry in container.get("env") or () if "name" in entry)
+
+
 def _violations(patch: Mapping[str, Any], containers: Collection[str]) -> Iterator[Violation]:
     yield from _unknown_keys(patch, (), ("metadata", "spec"), "a patch has metadata and spec")
     yield from _patch_metadata(patch.get("metadata", {}))

@@ -198,6 +198,10 @@ class ScriptSpec(RunSpec):
     """Whether it is done when the command ends; of several nodes, that of node 0."""
     wanted: str = ""
     """A regular expression of the lines of its output that are kept however long it is."""
+    given: tuple[str, ...] = ()
+    """Variables that the provider declares for the command, which it gets whatever they are called."""
+    home: str = ""
+    """Of the command alone, made for it; empty in a pod, which has its own."""
 
 
 LogLine = dict[str, Any]

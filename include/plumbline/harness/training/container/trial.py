@@ -98,7 +98,7 @@ def _refuted(workload: ContainerWorkload, folder: Path, failure: TrialFailed) ->
 
 def _run(trial: Trial, workload: ContainerWorkload, folder: Path, progress: Progress, monitor: ContentionMonitor) -> RunRecord:
     topology, limit_s = topology_of(trial, os.environ), workload.task.expected or trial.provider.launcher.trial_limit_s
-    inputs = ContainerInputs(workload, folder)
+    inputs = ContainerInputs(workload, trial.provider, folder)
     shares = share_cores(usable_cores(), cpu_limit(os.environ), 1, binds=False)
     reported_s, began_s = 0.0, time.monotonic()
 

@@ -49,6 +49,7 @@ class ScriptInputs:
 
     def __init__(self, workload: ScriptWorkload, provider: Provider, folder: Path, device: str, note: Note) -> None:
         self._workload, self._folder, self._device = workload, folder, device
+        self._given, self._home = _of_command(provider, folder)
         self._files, hashed = folder / "files", folder / "files.sha256"
         if not hashed.exists():  # else an earlier pod placed them
             hashed.write_text(place_files(workload.task, self._files))
@@ -73,6 +74,8 @@ class ScriptInputs:
             checkpoint_every=workload.checkpoint_every,
             launches_ranks=task.launches_ranks,
             private=task.private,
+            given=self._given,
+            home=self._home,
             device=self._device,
             until=fault.until if fault is not None and kind != "run" else workload.steps.total,
             resume=resume,
@@ -100,13 +103,20 @@ class ScriptInputs:
         return max((line["step"] for line in lines if line["event"] == "checkpoint"), default=0)
 
 
+def _of_command(provider: Provider, folder: Path) -> tuple[tuple[str, ...], str]:
+    """The names of the variables that the provider gives to a command, and the command's home."""
+    launcher = provider.launcher
+    return tuple(sorted(launcher.given_variables)), "" if launcher.runs_pods else str(folder / "home")
+
+
 class ContainerInputs:
     """The empty folder in which a container's command starts."""
 
     of_script = True
 
-    def __init__(self, workload: ContainerWorkload, folder: Path) -> None:
+    def __init__(self, workload: ContainerWorkload, provider: Provider, folder: Path) -> None:
         self._task, self._folder, self._cpu = workload.task, folder, workload.needs.accelerator == "cpu"
+        self._given, self._home = _of_command(provider, folder)
         self.sha256 = digest(workload.task.command)
 
     @staticmethod
@@ -125,6 +135,8 @@ class ContainerInputs:
             report={"format": "reporter"},
             launches_ranks=True,
             private=task.private,
+            given=self._given,
+            home=self._home,
             stepless=True,
             wanted=COMMAND_OUTPUTS[task.results.format].wanted(task.declared_numbers),
             device="cpu" if self._cpu else "cuda",
@@ -145,7 +157,7 @@ def prepare(trial: Trial, folder: Path, cache: Path, device: str, note: Note = l
     """Prepare this node's inputs. `note` gets the progress. TrialFailed if a script's files or data cannot be had; OSError."""
     workload = trial.workload
     if isinstance(workload, ContainerWorkload):
-        return ContainerInputs(workload, folder)
+        return ContainerInputs(workload, trial.provider, folder)
     if isinstance(workload, ScriptWorkload):
         return ScriptInputs(workload, trial.provider, folder, device, note)
     assert isinstance(workload, TrainingWorkload)

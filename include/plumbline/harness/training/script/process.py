@@ -21,11 +21,9 @@ from typing import ClassVar
 import psutil
 from pydantic import TypeAdapter
 
-from plumbline.declarations.workloads.script import OF_HARNESS, Report, ReporterReport
+from plumbline.declarations.workloads.script import Report, ReporterReport
 from plumbline.formats.reading.lines import json_object
-from plumbline.harness import engine_python
 from plumbline.harness.child_process import ChildProcess, read_available
-from plumbline.harness.gang.channel import free_port
 from plumbline.harness.interruption import end_descendants
 from plumbline.harness.parent_guard import PR_SET_CHILD_SUBREAPER, prctl
 from plumbline.harness.process_tree import peak_resident_bytes
@@ -36,7 +34,8 @@ from plumbline.harness.training.script.progress_bar import BarPosition, bar_posi
 from plumbline.harness.training.script.report_files import report_files
 from plumbline.harness.training.script.reports import Reported, reader_of, reported
 from plumbline.harness.training.script.steps import ReportedSteps, StepsMisreported, check_moments
-from plumbline.harness.training.worker_protocol import ExitCode, ProcessGroupSpec, ScriptSpec, StepLog, WorkerError
+from plumbline.harness.training.script.variables import command_environment
+from plumbline.harness.training.worker_protocol import ExitCode, ScriptSpec, StepLog, WorkerError
 
 _LOOK_NS = 100_000_000
 _LOOK_SHARE = 200
@@ -46,8 +45,6 @@ _CHUNKS, _CHUNKS_AT_THE_END = 16, 1024
 _GRACE_S = 3.0
 _LAST_SAVE_NS = 10_000_000_000
 """How long the checkpoint after the last step may take to begin, and three times as long as the longest one to end."""
-_REPORTER = str(Path(__file__).resolve().parents[3] / "reporter")
-_PACKAGE_ROOT = str(Path(__file__).resolve().parents[4])
 
 
 class ScriptFailed(WorkerError):
@@ -60,25 +57,6 @@ class NotStarted(WorkerError):
     """The command cannot be started."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.NOT_STARTED
-
-
-def command_environment(report: str, group: ProcessGroupSpec | None, *, launches_ranks: bool, threads: int) -> dict[str, str]:
-    """Variables of the command: this process's, and torchrun's where several processes train together, or its launcher's own."""
-    inherited = os.environ
-    kept = {name: value for name, value in inherited.items() if name not in OF_HARNESS}
-    kept["PATH"] = engine_python.command_path(kept.get("PATH"))
-    paths = [path for path in kept.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", _PACKAGE_ROOT)]
-    kept |= {"PYTHONPATH": os.pathsep.join([*paths, _REPORTER]), "PYTHONUNBUFFERED": "1", "PLUMBLINE_REPORT": report}
-    if launches_ranks:
-        node, nodes, host, port = (group.rank, group.nodes, group.host, group.port) if group else (0, 1, "127.0.0.1", free_port())
-        kept |= {"NNODES": str(nodes), "NODE_RANK": str(node), "GROUP_RANK": str(node), "MASTER_ADDR": host, "MASTER_PORT": str(port)}
-    elif group is not None:
-        local_world = group.world // group.nodes
-        numbers = (group.rank, group.world, group.local, local_world, group.rank // local_world, group.rank // local_world, group.nodes)
-        kept |= dict(zip(OF_HARNESS, map(str, numbers), strict=False)) | {"MASTER_ADDR": group.host, "MASTER_PORT": str(group.port)}
-        if local_world > 1:
-            kept.setdefault("OMP_NUM_THREADS", str(threads))
-    return kept
 
 
 def _size(given: object) -> int:
@@ -117,7 +95,12 @@ class ScriptProcess:
         os.set_blocking(events, False)
         # By path: a launcher of ranks closes what it inherits.
         report, spec = f"/proc/{os.getpid()}/fd/{writing}", self._spec
-        variables = command_environment(report, spec.group, launches_ranks=spec.launches_ranks, threads=spec.threads) | spec.environment
+        variables = command_environment(
+            report, spec.group, launches_ranks=spec.launches_ranks, threads=spec.threads, given=spec.given, home=spec.home
+        )
+        variables |= spec.environment
+        if spec.home:
+            Path(spec.home).mkdir(mode=0o700, parents=True, exist_ok=True)
         program, *arguments = self._spec.command
         found = shutil.which(self._folder / program if "/" in program else program, path=variables["PATH"])
         if found is None:
