@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
+import secrets
 import shutil
-import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import repeat
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from plumbline.declarations import DeclarationError, installation_paths
 from plumbline.declarations.loader import display_path, load_file
@@ -26,15 +27,16 @@ from plumbline.declarations.workloads.script import Report
 from plumbline.declarations.workloads.script_files import copy_packed
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.formats.reading.training_log import TRAINING_LOGS
-from plumbline.harness.gang.channel import free_port
-from plumbline.harness.process_tree import kill_tree
+from plumbline.harness.training.job.tried import SPEC_FILE, Ended, log_of, output_of
 from plumbline.harness.training.script.reports import Reported
-from plumbline.harness.training.script.variables import command_environment
-from plumbline.harness.training.worker_protocol import ProcessGroupSpec
+from plumbline.harness.training.worker_protocol import ScriptSpec
+from plumbline.launch.local.process import ProcessLimits, TrialOutput, supervised, trial_environment
 from plumbline.workflows.script_recognition import Recognised, lines_of, recognise
 
 WANTED = 10
 _READ_BYTES = 1 << 22
+_LOOK_S, _GRACE_S = 0.5, 1.0
+_LAST_LINES, _SHOWN = 20, 300
 _BATCH = r"(global|micro|local|train|per_device|_)*(batch|batch_?size|bs)"
 _LENGTH = r"block_size|(max_)?seq(uence)?_?len(gth)?|context(_len(gth)?)?|max_length|n_ctx"
 _ACCUMULATION = r"(grad(ient)?_)?accum(ulation|ulate)?(_steps)?|accumulate_grad_batches"
@@ -62,46 +64,98 @@ class Understood:
 
 
 def understand(command: Sequence[str], folder: Path, report: Report | None, limit_s: float, ranks: int = 1) -> Understood:
-    """Run the command, as `ranks` processes, in a copy of the folder until it has reported WANTED times, one ends, or `limit_s` is over.
+    """Run the command, as `ranks` processes, in a copy of the folder until it has reported WANTED times, one ends, or `limit_s` is over: by a
+    trial's own worker, with its environment and home. Nothing of it outlives this process.
 
     ValueError with the last lines of its output if it reports nothing that `report` (None: any format) reads."""
-    with tempfile.TemporaryDirectory(prefix="plumbline-script-") as scratch:
-        copy, output, events = Path(scratch) / "files", Path(scratch) / "output", Path(scratch) / "events"
+    with tempfile.TemporaryDirectory(prefix="plumbline-script-", ignore_cleanup_errors=True) as made:
+        scratch = Path(made)
+        copy, events = scratch / "files", scratch / "events"
         copy_packed(folder, copy, bounded=False)
         before = {path for path in copy.rglob("*") if path.is_file()}
         events.touch()
-        place = partial(ProcessGroupSpec, world=ranks, nodes=1, backend="", host="127.0.0.1", port=free_port(), run="run")
-        groups = [place(rank=rank, local=rank) if ranks > 1 else None for rank in range(ranks)]
-        threads = max((os.cpu_count() or 1) // ranks, 1)
-        variables = [command_environment(str(events), group, launches_ranks=False, threads=threads) for group in groups]
-        with output.open("wb") as sink:
-            sinks = (sink, *repeat(subprocess.DEVNULL, ranks - 1))
-            started = partial(subprocess.Popen, command, cwd=copy, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT)
-            processes = [started(env=each, stdout=into) for each, into in zip(variables, sinks, strict=True)]
-        process = processes[0]
-        try:
-            found: Recognised | str = ""
-            until, ended = time.monotonic() + limit_s, False
-            while not ended and (isinstance(found, str) or len(found.reports) < WANTED) and time.monotonic() < until:
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(0.5)
-                ended = any(each.poll() is not None for each in processes)
+        found: Recognised | str = ""
+        new: list[Path] = []
+        until: float | None = None
+        with _tried(command, scratch, copy, events, ranks) as attempt:
+            ended = False
+            while not ended and (isinstance(found, str) or len(found.reports) < WANTED) and (until is None or time.monotonic() < until):
+                time.sleep(_LOOK_S)
+                ended = not attempt.running()
+                if until is None and log_of(scratch).exists() and '"launched"' in log_of(scratch).read_text(errors="replace"):
+                    until = time.monotonic() + limit_s
                 new = sorted(path for path in copy.rglob("*") if path.is_file() and path not in before)
-                found = recognise(lines_of(output), lines_of(events), copy, new, report)
-        finally:
-            for each in processes:
-                kill_tree(each.pid)
-                each.wait()
+                found = recognise(_printed(scratch), lines_of(events), copy, new, report)
         if isinstance(found, str):
-            last = "\n".join(lines_of(output)[-20:])
-            failed = [each.returncode for each in processes if each.returncode != -9]
-            what = f"ended with exit status {failed[0]}" if failed else f"ran for {limit_s:g} s (--limit)"
+            how = attempt.ended() if ended else Ended(f"ran for {limit_s:g} s (--limit)")
+            if not how.started:
+                raise ValueError(how.how)
+            last = "\n".join(line[:_SHOWN] for line in _printed(scratch)[-_LAST_LINES:])
             expected = f"{report.format}'s" if report is not None else "one of a known format, or with a step or loss and its number"
             why = f" ({found})" if found else ""
             raise ValueError(
-                f"the command {what} and reported no step{why}; expected {expected}, by output, file or plumbline_report; its last lines:\n{last}"
+                f"the command {how.how} and reported no step{why}; expected {expected}, by output, file or plumbline_report; its last lines:\n{last}"
             )
         return _understood(found, settings_of(command, folder), _checkpoints(copy, new))
+
+
+def _printed(scratch: Path) -> list[str]:
+    """Lines of the command's output; the worker puts the cause of a failure behind it."""
+    path = output_of(scratch)
+    if not path.exists():
+        return []
+    lines = lines_of(path)
+    return lines[:-1] if lines and lines[-1].startswith("\0") else lines
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """A script that is tried. `running`: whether it still is; `ended`: how it ended, once its processes are gone."""
+
+    running: Callable[[], bool]
+    ended: Callable[[], Ended]
+
+
+@contextmanager
+def _tried(command: Sequence[str], scratch: Path, copy: Path, events: Path, ranks: int) -> Iterator[_Attempt]:
+    spec = ScriptSpec(
+        command=tuple(command),
+        folder=str(copy),
+        environment={},
+        report={"format": "reporter"},
+        launches_ranks=False,
+        private=False,
+        stepless=True,
+        events=str(events),
+        home=str(scratch / "home"),
+        device="cpu",
+        until=1 << 62,
+        resume=False,
+        log=str(log_of(scratch)),
+    )
+    spec.write(scratch / SPEC_FILE)
+    (scratch / "tmp").mkdir()
+    token = secrets.token_hex(16)
+    with (scratch / "launch.log").open("wb") as log, Path(os.devnull).open("rb") as hold:
+        output = TrialOutput(log, lambda _: False)
+        with supervised(
+            [sys.executable, "-m", "plumbline.harness.training.job.tried", str(scratch), str(ranks)],
+            cpus=sorted(os.sched_getaffinity(0)),
+            environment=trial_environment(os.environ, "file:///", token, scratch / "tmp"),
+            token=token,
+            folder=scratch,
+            hold=hold.fileno(),
+            limits=ProcessLimits(timeout_s=math.inf, memory_bytes=math.inf, grace_s=_GRACE_S),
+            output=output,
+        ) as process:
+            yield _Attempt(lambda: process.reaper.alive, lambda: _read_ended(output.tail))
+
+
+def _read_ended(tail: str) -> Ended:
+    try:
+        return Ended(**from_json(tail.strip().splitlines()[-1]))
+    except (ValueError, TypeError, IndexError):
+        return Ended(f"could not be run here: {tail.strip() or 'its worker wrote nothing'}", started=False)
 
 
 def _understood(found: Recognised, settings: Settings, checkpoints: str | None) -> Understood:

@@ -27,6 +27,8 @@ from plumbline.harness.training.script.reports import Reported, reader_of, valid
 from plumbline.harness.training.script.step_order import StepOrder, StepOutOfOrder
 
 _READ_BYTES = 1 << 22
+_LINE, _GUESSED = 1 << 16, 1 << 12
+"""Characters of a line that are read, and those in which words are looked for: as of a trial's own readers, so that none takes long."""
 _TRIED_LINES = 40
 """Of the lines with a loss, the first ones from which patterns are guessed."""
 _MISPLACED = 0.1
@@ -90,15 +92,15 @@ def recognise(lines: list[str], events: list[str], folder: Path, new: list[Path]
     else:
         tried = [_try(each, lines, events, folder) for each in _structured(lines, folder, new)]
         least = 2
-    best = _best(tried, least)
+    best, short = _best(tried, least), [line[:_GUESSED] for line in lines]
     if best is None and given is None:
-        guesses = [_try(RegexReport(format="regex", pattern=pattern), lines, events, folder) for pattern in _guesses(lines)]
+        guesses = [_try(RegexReport(format="regex", pattern=pattern), lines, events, folder) for pattern in _guesses(short)]
         tried += guesses
         best = _best(guesses, least)
     if best is None:
         nearest = max(tried, key=lambda one: len(one.reports), default=None)
-        return _only_validated(lines) if nearest is None or not nearest.reports else nearest.misfit or _too_few(nearest)
-    return _numbered(best, lines)
+        return _only_validated(short) if nearest is None or not nearest.reports else nearest.misfit or _too_few(nearest)
+    return _numbered(best, short)
 
 
 def _best(tried: Sequence[_Tried], least: int) -> _Tried | None:
@@ -208,9 +210,9 @@ def _structured(lines: list[str], folder: Path, new: list[Path]) -> Iterator[Rep
 
 
 def lines_of(path: Path) -> list[str]:
-    """The first 4 MiB of a file; a carriage return ends a line too."""
+    """The first 4 MiB of a file, of each line the beginning; a carriage return ends a line too."""
     with path.open(encoding="utf-8", errors="replace") as file:
-        return file.read(_READ_BYTES).splitlines()
+        return [line[:_LINE] for line in file.read(_READ_BYTES).splitlines()]
 
 
 def _keys_of_objects(lines: Iterable[str]) -> list[dict[str, Any]]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +96,56 @@ def test_a_run_that_goes_on_is_ended_after_ten_reports(tmp_path: Path) -> None:
     assert len(understand([sys.executable, "train.py"], tmp_path, None, 60).reports) >= 10
     left = [process for process in psutil.Process().children(recursive=True) if process not in before]
     assert [process for process in left if process.is_running() and process.status() != "zombie"] == []
+
+
+SLEEPING = """
+import json, os, subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"], start_new_session=True)
+open(sys.argv[1] + ".new", "w").write(json.dumps([os.getpid(), dict(os.environ)]))
+os.rename(sys.argv[1] + ".new", sys.argv[1])
+time.sleep(300)
+"""
+TRYING = "import sys; from pathlib import Path; from plumbline.workflows.new_script import understand; understand(sys.argv[3:], Path(sys.argv[2]), None, 120)"
+
+
+@pytest.mark.fault(
+    "`plumbline workload new` is ended or killed while it tries a script", ends="nothing is declared", keeps="no process of it"
+)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_script_ends_with_what_tries_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "train.py").write_text(SLEEPING)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    monkeypatch.setenv("OF_THE_CALLER", "hunter2")
+    command = [sys.executable, "train.py", str(tmp_path / "seen")]
+    with subprocess.Popen([sys.executable, "-c", TRYING, "-", str(tmp_path / "files"), *command]) as trying:
+        until = time.monotonic() + 60
+        while not (tmp_path / "seen").exists() and time.monotonic() < until:
+            time.sleep(0.1)
+        pid, environment = json.loads((tmp_path / "seen").read_text())
+        below = [psutil.Process(pid), *psutil.Process(trying.pid).children(recursive=True)]
+        trying.send_signal(number)
+        trying.wait()
+    assert len(below) >= 5, "reaper, harness, worker, command, and what that started"
+    _, left = psutil.wait_procs(below, timeout=30)
+    assert [process for process in left if process.status() != "zombie"] == []
+    assert "hunter2" not in json.dumps(environment), "it gets a trial's environment"
+    assert environment["HOME"].startswith(tempfile.gettempdir()) and environment["HOME"].endswith("/home")
+
+
+@pytest.mark.fault("a tried script writes one line without an end", ends="refused at its limit", keeps="the caller's time and memory")
+@pytest.mark.parametrize("text", ["loss ", '{"loss":', "step 1 / "])
+def test_a_long_line_goes_not_beyond_the_limit(tmp_path: Path, text: str) -> None:
+    (tmp_path / "train.py").write_text(f"import sys, time\nsys.stdout.write({text!r} * 3_000_000)\nsys.stdout.flush()\ntime.sleep(300)\n")
+    with pytest.raises(ValueError, match=r"ran for 2 s .--limit. and reported no step") as caught:
+        understand([sys.executable, "train.py"], tmp_path, None, 2)
+    assert len(str(caught.value)) < 10_000
+
+
+def test_a_program_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    with pytest.raises(ValueError, match=r"^no-such-program is no program here; expected one of the image"):
+        understand(["no-such-program"], tmp_path, None, 30)
 
 
 def test_a_checkpoint_s_folder(tmp_path: Path) -> None:

@@ -198,6 +198,8 @@ class ScriptSpec(RunSpec):
     """Whether it is done when the command ends; of several nodes, that of node 0."""
     wanted: str = ""
     """A regular expression of the lines of its output that are kept however long it is."""
+    events: str = ""
+    """A file that gets what the reporter says, in place of the worker, which then reads none of it."""
     given: tuple[str, ...] = ()
     """Variables that the provider declares for the command, which it gets whatever they are called."""
     home: str = ""

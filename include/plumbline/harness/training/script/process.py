@@ -94,7 +94,7 @@ class ScriptProcess:
         events, writing = os.pipe()
         os.set_blocking(events, False)
         # By path: a launcher of ranks closes what it inherits.
-        report, spec = f"/proc/{os.getpid()}/fd/{writing}", self._spec
+        report, spec = self._spec.events or f"/proc/{os.getpid()}/fd/{writing}", self._spec
         variables = command_environment(
             report, spec.group, launches_ranks=spec.launches_ranks, threads=spec.threads, given=spec.given, home=spec.home
         )
