@@ -12,7 +12,18 @@ from sqlalchemy import Engine
 
 from plumbline.archive import audit as audit_log
 from plumbline.archive import availability_checks as check_rows
-from plumbline.archive import baselines, happened, kept_declarations, pages, published, recording, retention, trends, verification
+from plumbline.archive import (
+    baselines,
+    happened,
+    kept_declarations,
+    pages,
+    published,
+    recording,
+    retention,
+    stored_secrets,
+    trends,
+    verification,
+)
 from plumbline.archive import findings as finding_rows
 from plumbline.archive import identifiers as identifier_rows
 from plumbline.archive import invoices as invoice_rows
@@ -138,6 +149,7 @@ class Archive:
             session.connection()
 
     files_elsewhere = reads(verification.files_elsewhere)
+    secrets = reads(stored_secrets.stored_secrets)
     record = writes(recording.record)
     correct = writes(recording.correct)
     kept_copy = reads(kept_declarations.kept_copy)

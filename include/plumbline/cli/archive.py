@@ -239,21 +239,30 @@ archive.command()(forget_import)
 def verify(
     quick: Annotated[bool, typer.Option("--quick", help="without reading the evidence files")] = False, as_json: Json = False
 ) -> None:
-    """Check every reference, hash and number, and every evidence file's SHA-256. Exit code 4 if something is broken."""
+    """Check every reference, hash and number, every evidence file's SHA-256, and every text for secrets. Exit code 4 if something is broken,
+    1 if a secret is found."""
     with read_archive(listing=True, as_json=as_json) as opened:
-        broken, elsewhere = opened.verify(evidence=not quick), opened.files_elsewhere()
+        broken, elsewhere, secrets = opened.verify(evidence=not quick), opened.files_elsewhere(), opened.secrets()
 
     def show() -> None:
         for problem in broken:
             out.print(problem, style="red")
+        for secret in secrets:
+            out.print(secret, style="yellow", markup=False, highlight=False)
         own = " of this store" if elsewhere else ""
         checked = "rows and documents" if quick else f"rows, documents and evidence{own}"
         out.print(f"{len(broken)} broken" if broken else f"the archive holds: {checked}")
+        if secrets:
+            out.print(f"{format_count(len(secrets), 'secret')} in it, which all who read it can read")
         if elsewhere:
             out.print(workflows.retain.elsewhere_line(elsewhere))
 
-    emit(as_json, {"sound": not broken, "evidence_checked": not quick, "problems": broken, "files_elsewhere": elsewhere}, show)
-    raise typer.Exit(BROKEN if broken else OK)
+    emit(
+        as_json,
+        {"sound": not broken, "evidence_checked": not quick, "problems": broken, "secrets": secrets, "files_elsewhere": elsewhere},
+        show,
+    )
+    raise typer.Exit(BROKEN if broken else FAILED if secrets else OK)
 
 
 @archive.command()

@@ -21,7 +21,10 @@ Said = Callable[..., tuple[Any, int]]
 
 def test_verify_says_what_is_broken_and_exits_with_4(campaigns: Callable[..., None], said: Said, plumbline: Callable[..., Result]) -> None:
     campaigns(a=[0.1])
-    assert said("archive", "verify", "--quick") == ({"sound": True, "evidence_checked": False, "problems": [], "files_elsewhere": 0}, 0)
+    assert said("archive", "verify", "--quick") == (
+        {"sound": True, "evidence_checked": False, "problems": [], "secrets": [], "files_elsewhere": 0},
+        0,
+    )
     broken, code = said("archive", "verify")
     assert code == 4
     assert all("is missing" in problem for problem in broken["problems"])
@@ -31,6 +34,20 @@ def test_verify_says_what_is_broken_and_exits_with_4(campaigns: Callable[..., No
     result = plumbline("archive", "verify", "--quick")
     assert result.exit_code == 4
     assert "spec_hash is x" in result.stdout
+
+
+def test_verify_names_a_secret_without_it_and_exits_with_1(
+    campaigns: Callable[..., None], said: Said, plumbline: Callable[..., Result]
+) -> None:
+    campaigns(a=[0.1])
+    with open_archive() as archive, archive.engine.begin() as connection:
+        connection.execute(text("UPDATE campaigns SET reason = :reason"), {"reason": "hf_" + "q" * 34})
+        connection.execute(text("DELETE FROM evidence"))
+    found, code = said("archive", "verify", "--quick")
+    assert found["secrets"][0].partition(": ")[2].startswith("reason holds a Hugging Face token; revoke it where it was issued")
+    result = plumbline("archive", "verify", "--quick")
+    assert "1 secret in it, which all who read it can read" in result.stdout and "hf_qq" not in result.stdout
+    assert code == result.exit_code == (4 if found["problems"] else 1)
 
 
 def test_export_and_import(
