@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from plumbline.archive.columns import CompressedText
 from plumbline.archive.schema import Base, Document, Trial
-from plumbline.declarations.secret_texts import Finding, is_secret_name, secret_in, secrets_of_data, secrets_of_names, text_problem
+from plumbline.declarations.secret_texts import SecretFound, is_secret_name, secret_in, secrets_of_data, secrets_of_names, text_problem
 from plumbline.declarations.trials import Trial as DeclaredTrial
 from plumbline.declarations.workloads.prompts import MAX_FILE_BYTES
 from plumbline.declarations.workloads.script_secrets import secret_files
@@ -40,7 +40,7 @@ def stored_secrets(session: Session) -> list[str]:
     return [f"{where}: {what}; {ADVICE}" for where, what in found]
 
 
-def _what(finding: Finding) -> str:
+def _what(finding: SecretFound) -> str:
     """A finding's problem without what a declaration is expected to hold instead."""
     return finding.problem.partition(", which ")[0]
 
@@ -77,7 +77,7 @@ def _document(content: str, document: Any, seen: dict[str, list[str]]) -> Iterat
             yield f"its document carries the script's file {path}, which holds credentials"
 
 
-def _names(trial: Any) -> Iterator[Finding]:
+def _names(trial: Any) -> Iterator[SecretFound]:
     """Secrets by their names, which only the models distinguish from our own fields."""
     if not _has_secret_name(trial):
         return

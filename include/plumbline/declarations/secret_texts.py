@@ -94,7 +94,7 @@ STEERING = re.compile(
 """Variables that put other code in place of what is declared, or that are the harness's own."""
 
 
-class Finding(NamedTuple):
+class SecretFound(NamedTuple):
     """Where something is that must not be there, and the problem in a sentence, which does not quote it."""
 
     field: FieldPath
@@ -144,16 +144,16 @@ _EXPECTED = (
 )
 
 
-def secrets_of_data(data: Any, field: FieldPath = ()) -> Iterator[Finding]:
+def secrets_of_data(data: Any, field: FieldPath = ()) -> Iterator[SecretFound]:
     """Every text below a value as it is read from YAML or JSON, whatever field it is of, that holds a secret by its shape."""
     if isinstance(data, str):
         if (problem := text_problem(data)) is not None:
             whole = url_refusal(data) if re.fullmatch(r"\S+://\S+", data) else None
-            yield Finding(field, whole or f"{problem}, {_EXPECTED}")
+            yield SecretFound(field, whole or f"{problem}, {_EXPECTED}")
     elif isinstance(data, Mapping):
         for name, value in data.items():
             if secret_in(str(name)) is not None:
-                yield Finding(field, f"has a key that holds {secret_in(str(name))}, {_EXPECTED}")
+                yield SecretFound(field, f"has a key that holds {secret_in(str(name))}, {_EXPECTED}")
             yield from secrets_of_data(value, (*field, name))
     elif isinstance(data, Sequence):
         before: str | None = None
@@ -161,12 +161,12 @@ def secrets_of_data(data: Any, field: FieldPath = ()) -> Iterator[Finding]:
             option = _OPTION.fullmatch(before) if before is not None else None
             before = value if isinstance(value, str) else None
             if option is not None and before is not None and not before.startswith("-") and _is_given(option.group(1), before):
-                yield Finding((*field, number), f"gives {option.group(1)} a value in clear, {_EXPECTED}")
+                yield SecretFound((*field, number), f"gives {option.group(1)} a value in clear, {_EXPECTED}")
                 continue
             yield from secrets_of_data(value, (*field, number))
 
 
-def secrets_of_names(declared: object, field: FieldPath = ()) -> Iterator[Finding]:
+def secrets_of_names(declared: object, field: FieldPath = ()) -> Iterator[SecretFound]:
     """Every entry below a declaration whose name is not a field of ours (a variable, a header, a trigger's key) and is that of a secret or
     one of STEERING: found by following the models."""
     if isinstance(declared, BaseModel):
@@ -179,16 +179,16 @@ def secrets_of_names(declared: object, field: FieldPath = ()) -> Iterator[Findin
             yield from secrets_of_names(value, (*field, number))
 
 
-def _of_entries(entries: Mapping[Any, Any], field: FieldPath) -> Iterator[Finding]:
+def _of_entries(entries: Mapping[Any, Any], field: FieldPath) -> Iterator[SecretFound]:
     named, value = entries.get("name"), entries.get("value")
     pairs = [("value", named, value)] if isinstance(named, str) and isinstance(value, str) else []  # of Kubernetes
     for where, name, given in (*pairs, *((key, key, each) for key, each in entries.items())):
         if isinstance(given, str) and isinstance(name, str):
             if STEERING.fullmatch(name):
-                yield Finding(
+                yield SecretFound(
                     (*field, where), f"sets {name}, which puts other code in place of what is declared; expected it in the image or command"
                 )
             elif _is_given(name, given):
-                yield Finding((*field, where), f"has the name of a secret and a value ({name}), {_EXPECTED}")
+                yield SecretFound((*field, where), f"has the name of a secret and a value ({name}), {_EXPECTED}")
     for key, each in entries.items():
         yield from secrets_of_names(each, (*field, key))

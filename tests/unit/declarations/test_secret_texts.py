@@ -17,7 +17,7 @@ from plumbline.declarations.cost_plan import CostPlan
 from plumbline.declarations.loader import FILES, FOLDERS, load_file
 from plumbline.declarations.secret_texts import (
     STEERING,
-    Finding,
+    SecretFound,
     is_secret_name,
     secret_in,
     secrets_of_data,
@@ -267,7 +267,7 @@ def test_other_names(name: str) -> None:
 def test_variables_that_steer(name: str) -> None:
     assert STEERING.fullmatch(name)
     [found] = secrets_of_names({"environment": {name: "x"}})
-    assert found == Finding(
+    assert found == SecretFound(
         ("environment", name), f"sets {name}, which puts other code in place of what is declared; expected it in the image or command"
     )
 
