@@ -114,7 +114,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def secret_in(text: str) -> str | None:
-    """What a text holds by its shape, such as "a GitHub token"; None if nothing is known against it."""
+    """What a text holds by its shape, in words; None if nothing is known against it."""
     if not _HINTS.search(text):
         return None
     return next((what for what, shape in _SHAPED if shape.search(text)), None)
