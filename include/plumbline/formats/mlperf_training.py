@@ -8,11 +8,11 @@ The file says how long a run took and nothing of the samples it needed, so no th
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from typing import ClassVar
 
+from plumbline.formats.reading.foreign_number import MAX_COUNT, MAX_NUMBER, ForeignNumber, described, number, whole
 from plumbline.formats.reading.mlperf_training import TARGET_NOT_REACHED
 from plumbline.formats.reading.names import slug
 from plumbline.formats.reading.published_table import PublishedRun, PublishedTable, RejectedRow
@@ -103,16 +103,14 @@ def _facts(cells: Mapping[str, str], nodes: int, accelerators: int) -> dict[str,
 
 
 def _whole_number(text: str, name: str, least: int = 1) -> int:
-    if not text.isdecimal() or int(text) < least:
-        raise ValueError(f'{name}: "{text}" is not a whole number of at least {least}')
-    return int(text)
+    try:
+        return whole(text if text.isdecimal() else None, least=least)
+    except ForeignNumber:
+        raise ValueError(f"{name}: {described(text)} is not a whole number of at least {least} and at most {MAX_COUNT:g}") from None
 
 
 def _positive_number(text: str, name: str) -> float:
     try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f'{name}: "{text}" is not a positive number')
-    return value
+        return number(text, least=0.0, above=True)
+    except ForeignNumber:
+        raise ValueError(f"{name}: {described(text)} is not a positive number of at most {MAX_NUMBER:g}") from None

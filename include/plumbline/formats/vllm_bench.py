@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date, datetime, timezone
 
 from plumbline.formats.reading.fields import Fields
+from plumbline.formats.reading.foreign_number import day
 from plumbline.formats.reading.gaps import finished
 from plumbline.formats.reading.run import BenchmarkFile, Load, Run, outcome
 from plumbline.formats.reading.serving_benchmark import between_events, rate_or_limit, served
@@ -58,6 +59,6 @@ def _load(whole: Fields) -> Load:
 def _day(whole: Fields) -> date:
     text = whole.text("date", "a time such as 20261123-175236")
     try:
-        return datetime.strptime(text, "%Y%m%d-%H%M%S").replace(tzinfo=timezone.utc).date()  # of the client's clock
+        return day(datetime.strptime(text, "%Y%m%d-%H%M%S").replace(tzinfo=timezone.utc).date())  # of the client's clock
     except ValueError:
         raise whole.error("date", f'is "{text}"', "a time such as 20261123-175236") from None

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import csv
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.rates import ListedPurchase, Term
+from plumbline.formats.reading.foreign_number import ForeignNumber, described, moment, number
+from plumbline.formats.reading.text_file import UnusableFile, short_lines
 from plumbline.price_sources.base import NoPrice, PriceSourceDown, typical_range
 from plumbline.results.price_reading import Reading
 
@@ -27,6 +28,9 @@ PURCHASES: dict[str, tuple[ListedPurchase, Term | None]] = {
 _ANNOUNCED = timedelta(days=366)
 """How far ahead a row may announce a price; a later date is an error of the file."""
 _LINES_SHOWN = 50
+_MOST_GPUS = 100_000
+MOST_USD_PER_GPU_HOUR = 10_000.0
+"""A thousand times what any accelerator costs: more is damage, or another unit."""
 _PRICE = re.compile(r"\d+(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
 Row = dict[str, str | None]
 
@@ -48,6 +52,7 @@ def _history(path: Path, rows: Iterable[tuple[int, Row]], of: str | None, until:
     seen: dict[tuple[object, ...], tuple[int, float]] = {}
     readings: list[Reading] = []
     wrong: list[str] = []
+    count = 0
     for line, row in rows:
         if of is not None and name_of(row) != of:
             continue
@@ -63,10 +68,11 @@ def _history(path: Path, rows: Iterable[tuple[int, Row]], of: str | None, until:
                 raise _wrong(path, line, row, "usd_per_gpu_hour", f"one price of one moment: line {first_line} says {price:g}")
             readings.append(reading)
         except HistoryError as error:
-            wrong.append(str(error))
-    if len(wrong) > 1:
-        more = [f"… and {len(wrong) - _LINES_SHOWN} more"] if len(wrong) > _LINES_SHOWN else []
-        wrong = ["\n".join([f"{path} has {len(wrong)} wrong lines:", *wrong[:_LINES_SHOWN], *more])]
+            count += 1
+            wrong += [str(error)] if count <= _LINES_SHOWN else []
+    if count > 1:
+        more = [f"… and {count - _LINES_SHOWN} more"] if count > _LINES_SHOWN else []
+        wrong = ["\n".join([f"{path} has {count} wrong lines:", *wrong, *more])]
     if wrong:
         raise HistoryError(wrong[0])
     return readings
@@ -77,7 +83,7 @@ def rows_of(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
     expected = f"a header with {', '.join(columns)}"
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.DictReader(file)
+            rows = csv.DictReader(short_lines(file, str(path)))
             names = rows.fieldnames or ()
             missing = [column for column in columns if column not in names]
             other = next((mark for mark in ";\t|" if len(names) == 1 and mark in names[0]), None)
@@ -87,6 +93,8 @@ def rows_of(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
                 raise HistoryError(f"{path}:1 has no column {', '.join(missing)}; expected {expected}")
             for row in rows:
                 yield rows.line_num, row
+    except UnusableFile as error:
+        raise HistoryError(str(error)) from None
     except OSError as error:
         raise HistoryError(f"{path} cannot be read ({error.strerror}); expected a CSV file with {', '.join(columns)}") from error
     except (UnicodeDecodeError, csv.Error) as error:
@@ -99,25 +107,26 @@ def name_of(row: Row) -> str:
 
 
 def _wrong(path: Path, line: int, row: Row, column: str, expected: str) -> HistoryError:
-    return HistoryError(f'{path}:{line}, {column} is "{row[column] or ""}"; expected {expected}')
+    return HistoryError(f"{path}:{line}, {column} is {described(row[column] or '')}; expected {expected}")
 
 
 def _reading(row: Row, path: Path, line: int) -> Reading:
     try:
-        observed_at = datetime.fromisoformat((row["date"] or "").replace("Z", "+00:00"))
-    except ValueError:
-        raise _wrong(path, line, row, "date", "a date such as 2026-01-31") from None
+        at = moment(row["date"] or "", "a date such as 2026-01-31")
+    except ForeignNumber as error:
+        raise _wrong(path, line, row, "date", error.expected) from None
     gpus = row["gpus"] or ""
-    if not (gpus.isascii() and gpus.isdigit() and int(gpus) > 0):
-        raise _wrong(path, line, row, "gpus", "a whole number, at least 1")
+    if not (gpus.isascii() and gpus.isdigit() and len(gpus) <= len(str(_MOST_GPUS)) and 1 <= int(gpus) <= _MOST_GPUS):
+        raise _wrong(path, line, row, "gpus", f"a whole number, at least 1 and at most {_MOST_GPUS:,}")
     bought = PURCHASES.get(row["purchase"] or "")
     if bought is None:
         raise _wrong(path, line, row, "purchase", f"one of {', '.join(PURCHASES)}")
     text = (row["usd_per_gpu_hour"] or "").strip()
-    price = float(text) if _PRICE.fullmatch(text) else math.nan
-    if not (math.isfinite(price) and price > 0):
-        raise _wrong(path, line, row, "usd_per_gpu_hour", "a number above 0, such as 6.88, without a currency")
-    at = observed_at.astimezone(timezone.utc) if observed_at.tzinfo else observed_at.replace(tzinfo=timezone.utc)
+    try:
+        price = number(text if _PRICE.fullmatch(text) else None, least=0.0, most=MOST_USD_PER_GPU_HOUR, above=True)
+    except ForeignNumber:
+        expected = f"a number above 0, such as 6.88, without a currency, at most {MOST_USD_PER_GPU_HOUR:,.0f}"
+        raise _wrong(path, line, row, "usd_per_gpu_hour", expected) from None
     return Reading(name_of(row), *bought, "csv", path.name, at, price, "USD", "gpu_hour", int(gpus))
 
 

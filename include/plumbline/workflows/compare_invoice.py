@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from datetime import date, datetime, timezone
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from plumbline.archive import Archive
 from plumbline.declarations import Declarations
 from plumbline.findings import Reconciliation
 from plumbline.findings.types.invoice_difference import invoice_finding
+from plumbline.formats.reading.foreign_number import MAX_NUMBER, ForeignNumber, amount, described, moment
 from plumbline.formats.reading.lines import json_object
 from plumbline.judgement import Judgement
 from plumbline.price_sources.csv_history import HistoryError, rows_of
@@ -94,7 +95,7 @@ def invoice_lines(path: Path) -> Iterator[InvoiceLine]:
         try:
             yield _line(number, row)
         except _WrongCell as wrong:
-            raise HistoryError(f'{path}:{number}, {wrong.column} is "{row.get(wrong.column, "")}"; expected {wrong.expected}') from None
+            raise HistoryError(f"{path}:{number}, {wrong.column} is {described(row.get(wrong.column, ''))}; expected {wrong.expected}") from None
 
 
 class _WrongCell(ValueError):
@@ -136,22 +137,19 @@ def _line(number: int, row: dict[str, str]) -> InvoiceLine:
 
 def _number(row: Mapping[str, str], column: str, expected: str) -> Decimal:
     try:
-        found = Decimal(row.get(column, ""))
-    except InvalidOperation:
-        raise _WrongCell(column, expected) from None
-    if not found.is_finite():
-        raise _WrongCell(column, "a finite number")
-    return found
+        return amount(row.get(column, ""))
+    except ForeignNumber as error:
+        largest = f"{expected}, at most {MAX_NUMBER:g}"
+        raise _WrongCell(column, largest if error.finite else expected) from None
 
 
 def _moment(row: Mapping[str, str], column: str) -> datetime:
     """Also with a blank and the zone in words, as an export of tables writes it."""
     text = re.sub(r" ?(?:UTC|Z)$", "+00:00", row[column])
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise _WrongCell(column, "a time such as 2026-11-01T00:00:00Z") from None
-    return moment.astimezone(timezone.utc) if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+        return moment(text)
+    except ForeignNumber as error:
+        raise _WrongCell(column, error.expected) from None
 
 
 def compare_invoice(

@@ -23,7 +23,7 @@ from plumbline.formats.reading.lines import json_object
 from plumbline.formats.reading.training_log import NUMBER, TRAINING_LOGS, PrintedSteps
 from plumbline.harness.training.script.progress_bar import BAR, bar_position
 from plumbline.harness.training.script.report_files import report_files
-from plumbline.harness.training.script.reports import Reported, reader_of, validates
+from plumbline.harness.training.script.reports import ImpossibleReport, Reported, reader_of, validates
 from plumbline.harness.training.script.step_order import StepOrder, StepOutOfOrder
 
 _READ_BYTES = 1 << 22
@@ -98,8 +98,10 @@ def recognise(lines: list[str], events: list[str], folder: Path, new: list[Path]
         tried += guesses
         best = _best(guesses, least)
     if best is None:
-        nearest = max(tried, key=lambda one: len(one.reports), default=None)
-        return _only_validated(short) if nearest is None or not nearest.reports else nearest.misfit or _too_few(nearest)
+        nearest = max(tried, key=lambda one: (len(one.reports), len(one.misfit)), default=None)
+        if nearest is None or not nearest.reports:
+            return (nearest.misfit if nearest is not None else "") or _only_validated(short)
+        return nearest.misfit or _too_few(nearest)
     return _numbered(best, short)
 
 
@@ -114,12 +116,10 @@ def _best(tried: Sequence[_Tried], least: int) -> _Tried | None:
 
 
 def _try(report: Report, lines: list[str], events: list[str], folder: Path) -> _Tried:
-    files = report_files(report, folder, old=True)
-    if files is not None:
-        found = files.poll()
-    else:
-        read = reader_of(report).read
-        found = [each for line in (events if isinstance(report, ReporterReport) else lines) if (each := read(line)) is not None]
+    try:
+        found = _found(report, lines, events, folder)
+    except ImpossibleReport as error:
+        return _Tried(report, (), (), str(error), 0)
     numbered = [each for each in found if each.step is not None]
     order, kept, steps, misplaced = StepOrder(), [], [], ""
     for each in numbered:
@@ -140,6 +140,14 @@ def _try(report: Report, lines: list[str], events: list[str], folder: Path) -> _
     if len(kept) == 1 and len(numbered) > 1:
         return _Tried(report, numbered, steps, f"all of its {len(numbered)} reports are of step {numbered[0].step}", len(numbered))
     return _Tried(report, kept, steps, "", len(numbered))
+
+
+def _found(report: Report, lines: list[str], events: list[str], folder: Path) -> list[Reported]:
+    files = report_files(report, folder, old=True)
+    if files is not None:
+        return files.poll()
+    read = reader_of(report).read
+    return [each for line in (events if isinstance(report, ReporterReport) else lines) if (each := read(line)) is not None]
 
 
 def _numbered(best: _Tried, lines: list[str]) -> Recognised:
@@ -203,7 +211,11 @@ def _structured(lines: list[str], folder: Path, new: list[Path]) -> Iterator[Rep
         elif "tfevents" in path.name:
             from plumbline.harness.training.script.event_files import tags
 
-            for loss in islice((keys["loss"] for keys in _keys(tags(path))), 1):
+            try:
+                found = _keys(tags(path))
+            except ImpossibleReport:  # the try says what is wrong
+                found = [{"loss": "loss"}]
+            for loss in islice((keys["loss"] for keys in found), 1):
                 yield TensorBoardReport(format="tensorboard", folder=name.partition("/")[0], loss=loss)
         elif path.suffix in (".jsonl", ".json", ".log", ".txt"):
             yield from (JsonLinesReport(format="jsonl", file=name, **keys) for keys in _keys_of_objects(lines_of(path)))

@@ -6,6 +6,8 @@ import re
 from decimal import Decimal
 from typing import NamedTuple
 
+from plumbline.formats.reading.foreign_number import ForeignNumber, amount
+
 _HOURS = {"s": Decimal(1) / 3600, "m": Decimal(1) / 60, "h": Decimal(1), "d": Decimal(24)}
 _UNIT = re.compile(
     r"(?P<many>\d[\d,.]*)?\s*(?P<noun>[a-z ]*?)\s*(?:\bper\b|/)?\s*(?<![a-z])(?P<time>sec|second|min|minute|h|hr|hour|day)s?"
@@ -43,5 +45,8 @@ def billed_time(unit: str) -> BilledTime | None:
     noun = match["noun"].strip().removesuffix("s")
     if noun not in _INSTANCES | _GPUS:
         return None
-    many = Decimal((match["many"] or "1").replace(",", ""))
+    try:
+        many = amount((match["many"] or "1").replace(",", ""))
+    except ForeignNumber:
+        return None
     return BilledTime(many * _HOURS[match["time"][0]], noun in _GPUS)

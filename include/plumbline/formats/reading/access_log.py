@@ -6,9 +6,9 @@ import json
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from typing import Any, ClassVar
 
+from plumbline.formats.reading.foreign_number import ForeignNumber, moment, whole
 from plumbline.formats.reading.text_file import UnusableFile, json_array, json_lines, json_problem, text_lines
 from plumbline.formats.registry import Format, Formats
 
@@ -94,26 +94,26 @@ def objects(text: str, name: str) -> Iterator[tuple[str, int, Any]]:
 
 
 def whole_number(where: str, field_name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0 or value != int(value):
-        raise UnusableFile(f"{where}, {field_name} is {_quote(value)}; expected a whole number, at least 0")
-    return int(value)
+    """Of tokens, as of anything that is counted."""
+    try:
+        return whole(None if isinstance(value, str) else value)
+    except ForeignNumber as error:
+        raise UnusableFile(f"{where}, {field_name} is {_quote(value)}; expected {error.expected}") from None
 
 
 def _quote(value: Any) -> str:
     """A value in a message. Longer text could be a prompt."""
-    text = json.dumps(value)
-    return text if len(text) <= 40 else f"a {type(value).__name__}"
+    try:
+        text = json.dumps(value)
+    except ValueError:  # an integer of more digits than Python writes
+        text = ""
+    return text if 0 < len(text) <= 40 else f"a {type(value).__name__}"
 
 
 def moment_of(where: str, field_name: str, value: Any) -> float:
     """Epoch seconds of a number or of an ISO 8601 time, UTC without a zone."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0:
-        return float(value)
-    if isinstance(value, str):
-        try:
-            moment = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
-        except ValueError:
-            pass
-        else:
-            return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
-    raise UnusableFile(f"{where}, {field_name} is {_quote(value)}; expected epoch seconds, or a time such as 2026-11-16T18:17:03.5Z")
+    try:
+        return moment(value).timestamp()
+    except ForeignNumber:
+        expected = "epoch seconds, or a time such as 2026-11-16T18:17:03.5Z, from 2000 until 2100"
+        raise UnusableFile(f"{where}, {field_name} is {_quote(value)}; expected {expected}") from None

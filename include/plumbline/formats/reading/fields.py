@@ -8,13 +8,13 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, timezone
+from datetime import date
 from typing import Any
 
 from pydantic_core import from_json
 
-MAX_NUMBER = 1e15
-"""Larger numbers are damage: 1e15 ns are eleven days."""
+from plumbline.formats.reading.foreign_number import MAX_NUMBER, ForeignNumber, moment, number
+
 MAX_FILE_BYTES = 512 * 2**20
 """Reports that list each request take kilobytes a request."""
 _LARGE_FILE = 2**20
@@ -70,9 +70,11 @@ class Fields:
         """A number from `least` to MAX_NUMBER. `unit` is named by the error."""
         shape = f"a number of at least {least:g}{f' in {unit}' if unit else ''}"
         value = self._required(name, shape)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= MAX_NUMBER:
-            raise self.error(name, f"is {_describe(value)}", shape)
-        return float(value)
+        try:
+            return number(None if isinstance(value, str) else value, least=least)
+        except ForeignNumber:
+            largest = f", at most {MAX_NUMBER:g}" if isinstance(value, (int, float)) and value > MAX_NUMBER else ""
+            raise self.error(name, f"is {_describe(value)}", f"{shape}{largest}") from None
 
     def maybe_number(self, name: str, unit: str = "", least: float = 0.0) -> float | None:
         """The number, or None where it is missing, null or not finite."""
@@ -104,9 +106,9 @@ class Fields:
         """The day, in UTC, of a time in seconds since 1970."""
         seconds = self.number(name, "seconds since 1970")
         try:
-            return datetime.fromtimestamp(seconds, timezone.utc).date()
-        except (ValueError, OverflowError, OSError):
-            raise self.error(name, f"is {seconds:g}", "seconds since 1970") from None
+            return moment(seconds).date()
+        except ForeignNumber:
+            raise self.error(name, f"is {seconds:g}", "seconds since 1970, from 2000 until 2100") from None
 
     def maybe_text(self, name: str) -> str | None:
         """The text, or None where it is missing, null or empty."""

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
 
+from plumbline.formats.reading.foreign_number import ForeignNumber, number
+
 _LONGEST_LINE = 1 << 20
+_MOST = 1e24
+"""Of floating-point operations a long program counts more than of anything else."""
 
 
 _PREFIXES = (
@@ -33,11 +38,19 @@ def without_prefixes(text: str) -> str:
 
 
 def numbers(value: object, scale: float = 1.0) -> list[float]:
-    """The value as a list of one; empty if it is no number. Texts may have thousands separators."""
+    """The value as a list of one, NaN and infinity too; empty if it is no number. Texts may have thousands separators. ForeignNumber for a finite
+    one that no program measures."""
+    if value is None or isinstance(value, bool):
+        return []
     try:
-        return [] if value is None or isinstance(value, bool) else [float(str(value).replace(",", "")) * scale]
+        text = str(value)
+    except ValueError:  # an integer of more digits than Python writes
+        raise ForeignNumber(value, f"a number of at most {_MOST:g}") from None
+    try:
+        found = float(text.replace(",", ""))
     except ValueError:
         return []
+    return [number(found * scale, least=-_MOST, most=_MOST) if math.isfinite(found) else found]
 
 
 def lines_of(text: str) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import date, datetime
 
 from plumbline.formats.reading.fields import Fields
+from plumbline.formats.reading.foreign_number import ForeignNumber, described, moment
 from plumbline.formats.reading.run import SECONDS, latency_rows, rate_rows
 from plumbline.metrics.rows import MetricRow, Scalar
 
@@ -58,6 +59,7 @@ def day_of(part: Fields, name: str) -> date | None:
     if text is None:
         return None
     try:
+        moment(text)
         return datetime.fromisoformat(text.replace("Z", "+00:00")).date()
-    except ValueError:
-        raise part.error(name, f'is "{text}"', "a time such as 2026-11-23T17:43:59") from None
+    except ForeignNumber as error:
+        raise part.error(name, f"is {described(text)}", error.expected) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TextIO
 
 
 class UnusableFile(ValueError):
@@ -15,6 +15,20 @@ class UnusableFile(ValueError):
     def __init__(self, message: str, field: str = "") -> None:
         super().__init__(message)
         self.field = field
+
+
+MAX_LINE = 1 << 20
+"""Characters of one line of a table: a file without line ends is not read into memory as one."""
+
+
+def short_lines(file: TextIO, name: str) -> Iterator[str]:
+    """The lines of an open text file with their ends, one at a time. UnusableFile for one of more than MAX_LINE characters."""
+    number = 0
+    while line := file.readline(MAX_LINE + 1):
+        number += 1
+        if len(line) > MAX_LINE:
+            raise UnusableFile(f"{name}:{number} has more than {MAX_LINE:,} characters; expected a table with a line end after each row")
+        yield line
 
 
 def text_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -12,11 +12,12 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic_ns, time_ns
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import psutil
 from pydantic import TypeAdapter
@@ -32,11 +33,12 @@ from plumbline.harness.training.script.output import ScriptOutput
 from plumbline.harness.training.script.outside import OutsideWrites
 from plumbline.harness.training.script.progress_bar import BarPosition, bar_position
 from plumbline.harness.training.script.report_files import report_files
-from plumbline.harness.training.script.reports import Reported, reader_of, reported
+from plumbline.harness.training.script.reports import ImpossibleReport, Reported, reader_of, reported, reported_span
 from plumbline.harness.training.script.steps import ReportedSteps, StepsMisreported, check_moments
 from plumbline.harness.training.script.variables import command_environment
 from plumbline.harness.training.worker_protocol import ExitCode, ScriptSpec, StepLog, WorkerError
 
+T = TypeVar("T")
 _LOOK_NS = 100_000_000
 _LOOK_SHARE = 200
 """Looking at files takes at most one part in so many of the time."""
@@ -57,10 +59,6 @@ class NotStarted(WorkerError):
     """The command cannot be started."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.NOT_STARTED
-
-
-def _size(given: object) -> int:
-    return given if isinstance(given, int) and 0 <= given < 1 << 63 else 0
 
 
 class ScriptProcess:
@@ -177,10 +175,17 @@ class ScriptProcess:
         found = []
         for line in lines:
             self._bar = bar_position(line, self._bar)
-            if self._reader is not None and (report := self._reader.read(line)) is not None:
+            if self._reader is not None and (report := self._possible(partial(self._reader.read, line))) is not None:
                 found.append(self._counting(report))
         if self._reader is not None:
             self._add(found)
+
+    @staticmethod
+    def _possible(read: Callable[[], T]) -> T:
+        try:
+            return read()
+        except ImpossibleReport as error:
+            raise StepsMisreported(str(error)) from None
 
     def _counting(self, report: Reported) -> Reported:
         """The report, after one without a number was counted, and where the progress bar is."""
@@ -201,17 +206,18 @@ class ScriptProcess:
         for event in own:
             self._steps.paused = self._steps.paused or late
             name = event.pop("event", None)
-            if name in ("checkpoint", "loaded"):
-                what = "a checkpoint" if name == "checkpoint" else "a load"
-                check_moments(self._steps.launched_ns, monotonic_ns(), what, event.get("began"), event.get("ended", ""))
-            if name == "step" and self._by_reporter and (report := reported(event)) is not None:
+            if name == "step" and self._by_reporter and (report := self._possible(partial(reported, event))) is not None:
                 self._add([report])
             elif name == "checkpoint":
+                saved = self._possible(partial(reported_span, name, event))
                 self._save_reported = True
-                self._saved(event.get("began") or self._steps.ended_ns or event["ended"], event["ended"], _size(event.get("bytes")))
+                check_moments(self._steps.launched_ns, monotonic_ns(), "a checkpoint", saved.began, saved.ended)
+                self._saved(saved.began or self._steps.ended_ns or saved.ended, saved.ended, saved.bytes)
             elif name == "loaded":
-                self._log.line({"event": "load_begin", "ns": event.get("began") or event["ended"]})
-                self._log.line({"event": "load_end", "ns": event["ended"], "rejected": [], "checksum_s": 0.0})
+                loaded = self._possible(partial(reported_span, name, event))
+                check_moments(self._steps.launched_ns, monotonic_ns(), "a load", loaded.began, loaded.ended)
+                self._log.line({"event": "load_begin", "ns": loaded.began or loaded.ended})
+                self._log.line({"event": "load_end", "ns": loaded.ended, "rejected": [], "checksum_s": 0.0})
             elif name == "evaluated":
                 self._steps.paused = True
         self._steps.paused = self._steps.paused or late
@@ -231,7 +237,7 @@ class ScriptProcess:
         if now < self._look_ns and not ended:
             return
         if self._files is not None:
-            self._add(map(self._counting, self._files.poll()))
+            self._add(map(self._counting, self._possible(self._files.poll)))
         if self._saves is not None and not self._save_reported and (seen := self._saves.look(now, ended=ended)) is not None:
             self._saved(seen.began_ns, seen.ended_ns, seen.bytes)
         if self._reached_ns is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-BAR = re.compile(r"(?<![\d/.])(?P<done>\d+)/(?P<total>\d+) \[\d+:\d\d")
+BAR = re.compile(r"(?<![\d/.])(?P<done>\d{1,12})/(?P<total>\d{1,12}) \[\d{1,6}:\d\d")
 """As tqdm draws it."""
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
 from plumbline.declarations.workloads.script import (
     FIELDS,
     CsvReport,
@@ -19,6 +21,7 @@ from plumbline.declarations.workloads.script import (
     ReporterReport,
     TensorBoardReport,
 )
+from plumbline.formats.reading.foreign_number import MAX_NUMBER, Count, Nanoseconds, described
 from plumbline.formats.reading.lines import json_object
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -32,6 +35,13 @@ _MATCHED = 1 << 12
 _PARSED = 1 << 16
 
 Values = Mapping[str, Any]
+MAX_STEP = 10**9
+_LARGEST = {"step": MAX_STEP, "began": 2**62, "ended": 2**62}
+"""Of the script's steps, and of a clock's ns; other numbers are at most MAX_NUMBER."""
+
+
+class ImpossibleReport(ValueError):
+    """A report with a number that no step has."""
 
 
 @dataclass(frozen=True)
@@ -69,17 +79,42 @@ def validates(text: str) -> bool:
 
 
 def reported(values: Values) -> Reported | None:
-    """A report of FIELDS, as texts or numbers; None if it has a step that is no whole number, or nothing at all."""
+    """A report of FIELDS, as texts or numbers; None if it has a step that is no whole number, or nothing at all. ImpossibleReport for a finite number
+    that no script has."""
     numbers: dict[str, Any] = {name: number for name in FIELDS if (number := _number(values.get(name))) is not None}
     # A loss may be no number; a time or an amount that is none is not one.
     numbers = {name: number for name, number in numbers.items() if name in ("step", "loss") or (number >= 0 and math.isfinite(number))}
     step = numbers.pop("step", None)
-    if (step is None and values.get("step") is not None) or (step is not None and not step.is_integer()) or (step is None and not numbers):
+    if (step is None and values.get("step") is not None) or (step is None and not numbers):
         return None
+    if step is not None and not (math.isfinite(step) and step.is_integer()):
+        return None
+    moments = {name: value for name in ("began", "ended") if isinstance(value := values.get(name), int)}
+    for name, value in {**numbers, **moments, **({} if step is None else {"step": step})}.items():
+        most = _LARGEST.get(name, MAX_NUMBER)
+        if name != "loss" and abs(value) > most:
+            raise ImpossibleReport(f"the script reported {name} {described(value)}; expected a number of at most {most:g}")
     if (milliseconds := numbers.pop("milliseconds", None)) is not None:
         numbers["seconds"] = milliseconds / 1e3
-    moments = {name: value for name in ("began", "ended") if isinstance(value := values.get(name), int)}
     return Reported(step=None if step is None else int(step), **numbers, **moments)
+
+
+class ReportedSpan(BaseModel):
+    """What the reporter says of a checkpoint, or of its loading: monotonic ns, and the bytes of its files."""
+
+    began: Nanoseconds | None = None
+    ended: Nanoseconds
+    bytes: Count = 0
+
+
+def reported_span(event: str, values: Values) -> ReportedSpan:
+    """Of a line of the reporter. ImpossibleReport with the field that no checkpoint has."""
+    try:
+        return ReportedSpan.model_validate(values)
+    except ValidationError as error:
+        item = error.errors(include_url=False)[0]
+        problem = item["msg"].removeprefix("Value error, ") if item["type"] != "missing" else "is missing; expected monotonic nanoseconds"
+        raise ImpossibleReport(f"the script reported {event} whose {'.'.join(map(str, item['loc']))} {problem}") from None
 
 
 def _number(value: Any) -> float | None:

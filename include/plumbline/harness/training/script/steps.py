@@ -17,6 +17,8 @@ _USUAL_STEPS = 20
 _REMEMBERED = 1000
 _CLOCKS_NS = 1_000_000_000
 """How far a moment in a report may be outside of the time since the command started: event files have the wall clock, which is set now and then."""
+_MOST_SPREAD = 1_000_000
+"""Steps between two uneven reports, which share the time."""
 _BURST_REPORTS, _BURST_NS = 5, 500_000_000
 """A program that buffers its output in blocks writes many reports at once, and seconds apart."""
 
@@ -133,6 +135,11 @@ class ReportedSteps:
         before, epochs, number = self.done, self._order.epochs, self._number(report)
         if number is None:
             return []
+        if spread and number - before > _MOST_SPREAD:
+            raise StepsMisreported(
+                f"the script reported step {report.step}, {number - before:,} after the one before; "
+                f"expected a report at least every {_MOST_SPREAD:,} steps"
+            )
         alike, counted = replace(report, step=None, loss=None), self._report.every == 1 or self._order.epochs == epochs
         return [*((between, alike, True) for between in range(before, number) if spread), (number, report, counted)]
 
