@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 from typing import Annotated, Any, ClassVar, NamedTuple, get_args
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -24,6 +25,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticKnownError
 from typing_extensions import Self
+
+from plumbline.formats.reading.pattern import checked, compiled
 
 Residency = Annotated[str, Field(pattern=r"^[A-Z]{2,4}$", description="a country or union where data stays, such as DE or EU")]
 Name = Annotated[
@@ -70,6 +73,17 @@ _ARCHIVED = ContextVar("archived", default=False)
 def is_archived() -> bool:
     """Whether a trial is read rather than a declaration: rules that came later do not make an archive's trials unreadable."""
     return _ARCHIVED.get()
+
+
+def _tried(pattern: str) -> str:
+    if not is_archived():
+        return checked(pattern)
+    compiled(pattern)
+    return pattern
+
+
+DeclaredPattern = Annotated[str, AfterValidator(_tried), Field(description="a regular expression of Python's re")]
+"""The type of every field that holds a pattern: one that does not compile, or takes too long for a text, is refused where declarations are read."""
 
 
 def archived(own: Any) -> WrapValidator:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from plumbline.formats.reading.command_output import CommandOutput, DeclaredNumbers, Output
 from plumbline.formats.reading.lines import lines_of, numbers
+from plumbline.formats.reading.pattern import compiled
 from plumbline.formats.registry import register
 
 
@@ -18,10 +17,7 @@ class Regex(CommandOutput):
     def check(self, declared: DeclaredNumbers) -> None:
         """Also ValueError for a pattern that does not compile, or lacks the group of a metric."""
         super().check(declared)
-        try:
-            groups = re.compile(declared.pattern or "").groupindex
-        except re.error as error:
-            raise ValueError(f"results.pattern is no regular expression ({error}); expected one of Python's re") from None
+        groups = compiled(declared.pattern or "").groups
         if missing := [name for name in declared.numbers if declared.field(name) not in groups]:
             raise ValueError(f"results.pattern has no group for the metric {missing[0]}; expected such as (?P<{missing[0]}>[0-9.]+)")
 
@@ -31,7 +27,7 @@ class Regex(CommandOutput):
 
     def read(self, text: str, declared: DeclaredNumbers) -> Output:
         """Alternatives of the pattern may match different lines."""
-        pattern = re.compile(declared.pattern or "")
+        pattern = compiled(declared.pattern or "")
         values: dict[str, list[float]] = {name: [] for name in declared.numbers}
         for line in lines_of(text):
             for match in pattern.finditer(line):

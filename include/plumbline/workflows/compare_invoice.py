@@ -95,7 +95,9 @@ def invoice_lines(path: Path) -> Iterator[InvoiceLine]:
         try:
             yield _line(number, row)
         except _WrongCell as wrong:
-            raise HistoryError(f"{path}:{number}, {wrong.column} is {described(row.get(wrong.column, ''))}; expected {wrong.expected}") from None
+            raise HistoryError(
+                f"{path}:{number}, {wrong.column} is {described(row.get(wrong.column, ''))}; expected {wrong.expected}"
+            ) from None
 
 
 class _WrongCell(ValueError):

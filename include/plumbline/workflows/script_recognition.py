@@ -20,6 +20,7 @@ from plumbline.declarations.workloads.script import (
     TensorBoardReport,
 )
 from plumbline.formats.reading.lines import json_object
+from plumbline.formats.reading.pattern import SlowPattern, compiled
 from plumbline.formats.reading.training_log import NUMBER, TRAINING_LOGS, PrintedSteps
 from plumbline.harness.training.script.progress_bar import BAR, bar_position
 from plumbline.harness.training.script.report_files import report_files
@@ -118,7 +119,7 @@ def _best(tried: Sequence[_Tried], least: int) -> _Tried | None:
 def _try(report: Report, lines: list[str], events: list[str], folder: Path) -> _Tried:
     try:
         found = _found(report, lines, events, folder)
-    except ImpossibleReport as error:
+    except (ImpossibleReport, SlowPattern) as error:
         return _Tried(report, (), (), str(error), 0)
     numbered = [each for each in found if each.step is not None]
     order, kept, steps, misplaced = StepOrder(), [], [], ""
@@ -167,7 +168,7 @@ def _in_bar(report: Report, lines: list[str]) -> bool:
     plain = report.resolved if isinstance(report, KnownReport) else report
     if not isinstance(plain, RegexReport) or plain.file is not None:
         return False
-    matched = [line for line in lines if re.search(plain.pattern, line)]
+    matched = [line for line in lines if compiled(plain.pattern).search(line)]
     return sum(BAR.search(line) is not None for line in matched) * 2 > len(matched)
 
 

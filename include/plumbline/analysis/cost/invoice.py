@@ -14,6 +14,7 @@ import numpy as np
 from plumbline.analysis.prices.book import prices_in_force, quote
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.rates import Purchase
+from plumbline.formats.reading.pattern import Pattern, compiled
 from plumbline.results.compared_invoice import OTHERS, ComparedSum, Difference, Uncompared
 
 _NAMING = ("SkuId", "SkuMeter", "SkuPriceDetails", "ResourceId", "ResourceName", "ResourceType", "ServiceName", "ChargeDescription")
@@ -89,11 +90,11 @@ def _in_region(row: Mapping[str, str], provider: Provider, *, unknown: bool = Fa
     return region in {name.casefold() for name in (provider.region, provider.zone) if name} if region else unknown
 
 
-def _naming(provider: Provider) -> re.Pattern[str]:
+def _naming(provider: Provider) -> Pattern:
     """Lines that name an instance type, with any separators and without Azure's prefix, or that match what is declared."""
     words = [re.escape(word) for word in re.split(r"[-_]+", provider.instance_type.removeprefix("Standard_"))]
     own = rf"(?<![a-z0-9.-])(?:Standard[-_ ])?{'[-_ ]+'.join(words)}(?![\w.-])"
-    return re.compile(own if provider.invoice is None else f"{own}|{provider.invoice.match}", re.IGNORECASE)
+    return compiled(own if provider.invoice is None else f"{own}|{provider.invoice.match}", ignore_case=True)
 
 
 def _part_naming(provider: Provider) -> re.Pattern[str]:

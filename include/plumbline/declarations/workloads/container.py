@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, field_validat
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError
 
-from plumbline.declarations.base import Declared
+from plumbline.declarations.base import Declared, DeclaredPattern
 from plumbline.declarations.workloads.container_metric import ContainerMetric, catalogue_with
 from plumbline.declarations.workloads.script import OF_HARNESS, PATH, Variable
 from plumbline.declarations.workloads.workload import Workload
@@ -42,7 +42,7 @@ class Results(Declared):
 
     format: OutputName
     file: str | None = Field(None, pattern=PATH, description="the command's output if omitted")
-    pattern: str | None = Field(
+    pattern: DeclaredPattern | None = Field(
         None, min_length=1, max_length=2000, description="of format regex: searched in each line, with named groups"
     )
 

@@ -10,12 +10,13 @@ from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
 
-from plumbline.declarations.base import Declared
+from plumbline.declarations.base import Declared, DeclaredPattern
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.declarations.workloads.models import ServingPrecision
 from plumbline.declarations.workloads.text_file import add_content, read_text
 from plumbline.declarations.workloads.workload import Seed
 from plumbline.declarations.yaml_source import FieldPath
+from plumbline.formats.reading.pattern import compiled
 from plumbline.formats.reading.text_file import UnusableFile, json_lines
 from plumbline.metrics.units import Percent
 
@@ -78,7 +79,7 @@ class Question(Declared):
     prompt: str = Field(min_length=1)
     answer: str | None = Field(None, min_length=1)
     choices: tuple[str, ...] | None = Field(None, min_length=2, max_length=len(LETTERS))
-    pattern: str | None = Field(None, min_length=1)
+    pattern: DeclaredPattern | None = Field(None, min_length=1)
 
     @model_validator(mode="after")
     def _check_expected_answer(self) -> Question:
@@ -86,11 +87,6 @@ class Question(Declared):
             raise ValueError("expected answer, or choices and answer, or pattern")
         if self.choices is not None and self.answer not in tuple(LETTERS[: len(self.choices)]):
             raise ValueError(f"answer is not a letter of its choices; expected one of {', '.join(LETTERS[: len(self.choices)])}")
-        if self.pattern is not None:
-            try:
-                re.compile(self.pattern)
-            except re.error as error:
-                raise ValueError(f"pattern is not a regular expression ({error}); expected Python's syntax") from None
         return self
 
     @property
@@ -105,7 +101,7 @@ class Question(Declared):
         """Whether the model's output is right. An expected text must begin the output, or be all of one of its lines, regardless of case and
         of spaces; of choices the first letter that stands alone counts."""
         if self.pattern is not None:
-            return re.search(self.pattern, output) is not None
+            return compiled(self.pattern).search(output) is not None
         assert self.answer is not None
         if self.choices is not None:
             letter = re.search(rf"(?<![A-Za-z])[{LETTERS[: len(self.choices)]}](?![A-Za-z])", output)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from typing_extensions import Self
 
-from plumbline.declarations.base import Declared, Name, is_archived
+from plumbline.declarations.base import Declared, DeclaredPattern, Name, is_archived
 from plumbline.declarations.urls import DeclaredUrl
 from plumbline.declarations.workloads.checkpoints import Sha256
 from plumbline.declarations.workloads.models import LlamaShape, TransformerShape
 from plumbline.declarations.workloads.training import Parallelism, TrainingJob, TrainingPrecision
+from plumbline.formats.reading.pattern import compiled
 from plumbline.formats.reading.training_log import TRAINING_LOGS
 from plumbline.metrics.units import ByteSize
 
@@ -91,15 +92,12 @@ class RegexReport(_Report):
     """Lines of the output (or of `file`, below the script's folder) that match `pattern`, whose named groups are of FIELDS."""
 
     format: Literal["regex"]
-    pattern: str = Field(min_length=1, max_length=2000)
+    pattern: DeclaredPattern = Field(min_length=1, max_length=2000)
     file: PathBelow | None = None
 
     @model_validator(mode="after")
     def _compiles(self) -> RegexReport:
-        try:
-            groups = re.compile(self.pattern).groupindex
-        except re.error as error:
-            raise ValueError(f"pattern {self.pattern!r} is no regular expression ({error}); expected one of Python's re") from None
+        groups = compiled(self.pattern).groups
         if unknown := sorted(set(groups) - set(FIELDS)):
             raise ValueError(f"pattern has the group {unknown[0]}; expected named groups of {', '.join(FIELDS)}, such as (?P<loss>[0-9.]+)")
         if "loss" not in groups and "step" not in groups:
@@ -242,7 +240,7 @@ class ScriptTask(Declared):
         if isinstance(report, ReporterReport):
             return None
         if isinstance(report, RegexReport):
-            return frozenset(re.compile(report.pattern).groupindex)
+            return frozenset(compiled(report.pattern).groups)
         return frozenset(name for name in FIELDS if getattr(report, name, None) is not None)
 
     @property

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.checkpoints import Checkpoint, ServedModel
 from plumbline.declarations.workloads.evaluation import Evaluation, Quality
+from plumbline.formats.reading.pattern import SlowPattern
 from plumbline.harness.inference.checkpoint.fetched import FetchedCheckpoint
 from plumbline.harness.inference.load.served_tokenizer import CheckpointTokenizer
 from plumbline.harness.inference.phases.outputs import (
@@ -143,7 +144,10 @@ def evaluate(client: OutputClient, declared: Evaluation) -> NDArray[np.bool_]:
     """Whether each question is answered right, bool [questions]."""
     questions = declared.questions or ()
     outputs = client.answers([question.text for question in questions], declared.output_tokens, chat=declared.chat)
-    return np.array([question.accepts(answer) for question, answer in zip(questions, outputs, strict=True)], bool)
+    try:
+        return np.array([question.accepts(answer) for question, answer in zip(questions, outputs, strict=True)], bool)
+    except SlowPattern as error:
+        raise TrialFailed("bad_declaration", f"evaluation.file {declared.file}: {error}") from None
 
 
 def _compare(

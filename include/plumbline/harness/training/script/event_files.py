@@ -141,4 +141,6 @@ def _scalar(path: Path, value: Any) -> float:
     try:
         return float(make_ndarray(value.tensor).reshape(-1)[0])
     except (TypeError, ValueError, IndexError, KeyError) as error:
-        raise ImpossibleReport(f"{path.name}, tag {value.tag!r} has no number ({type(error).__name__}: {error}); expected a scalar") from None
+        raise ImpossibleReport(
+            f"{path.name}, tag {value.tag!r} has no number ({type(error).__name__}: {error}); expected a scalar"
+        ) from None

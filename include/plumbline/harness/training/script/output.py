@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import IO
 
+from plumbline.formats.reading.pattern import compiled
+
 KEPT_BYTES = 1 << 20
 """Of the beginning, and as much of the end."""
 _LINE_BYTES = 1 << 16
@@ -26,7 +28,7 @@ class ScriptOutput:
 
     def __init__(self, kept: IO[bytes], variables: Mapping[str, str], wanted: str = "") -> None:
         self._kept = kept
-        self._wanted = re.compile(wanted) if wanted else None
+        self._wanted = compiled(wanted) if wanted else None
         self._wanted_room = WANTED_BYTES
         values = {value for name, value in variables.items() if _SECRET_NAME.search(name) and len(value) >= _MIN_SECRET}
         self._secrets = [value.encode(errors="surrogateescape") for value in sorted(values, key=len, reverse=True)]

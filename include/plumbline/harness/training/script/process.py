@@ -24,6 +24,7 @@ from pydantic import TypeAdapter
 
 from plumbline.declarations.workloads.script import Report, ReporterReport
 from plumbline.formats.reading.lines import json_object
+from plumbline.formats.reading.pattern import SlowPattern
 from plumbline.harness.child_process import ChildProcess, read_available
 from plumbline.harness.interruption import end_descendants
 from plumbline.harness.parent_guard import PR_SET_CHILD_SUBREAPER, prctl
@@ -159,7 +160,7 @@ class ScriptProcess:
                 if events in ready or ended:
                     read_available(events, self._take_events, chunks)
                 if ended:
-                    self._take_lines(self._output.close())
+                    self._take_lines(self._possible(self._output.close))
                 self._look(monotonic_ns(), ended=ended)
                 if ended:
                     return
@@ -169,7 +170,7 @@ class ScriptProcess:
         return max(min(due) - monotonic_ns(), 0) / 1e9
 
     def _take_output(self, data: bytes) -> None:
-        self._take_lines(self._output.lines(data))
+        self._take_lines(self._possible(partial(self._output.lines, data)))
 
     def _take_lines(self, lines: list[str]) -> None:
         found = []
@@ -184,7 +185,7 @@ class ScriptProcess:
     def _possible(read: Callable[[], T]) -> T:
         try:
             return read()
-        except ImpossibleReport as error:
+        except (ImpossibleReport, SlowPattern) as error:
             raise StepsMisreported(str(error)) from None
 
     def _counting(self, report: Reported) -> Reported:

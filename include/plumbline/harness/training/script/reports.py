@@ -23,6 +23,7 @@ from plumbline.declarations.workloads.script import (
 )
 from plumbline.formats.reading.foreign_number import MAX_NUMBER, Count, Nanoseconds, described
 from plumbline.formats.reading.lines import json_object
+from plumbline.formats.reading.pattern import compiled
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _VALIDATION = re.compile(
@@ -166,7 +167,7 @@ class _Matches:
     """Lines that match a pattern, but for those of a validation, unless the pattern itself names one."""
 
     def __init__(self, pattern: str) -> None:
-        self._search = re.compile(pattern).search
+        self._search = compiled(pattern).search
         self._all = validates(pattern)
 
     def __call__(self, line: str) -> Values | None:
