@@ -29,6 +29,10 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.replace(tzinfo=timezone.utc) if value.tzinfo is None else value.astimezone(timezone.utc)
 
 
+MAX_TEXT = 64 << 20
+"""Bytes of one text: a document has at most 8 MiB."""
+
+
 class CompressedText(TypeDecorator[str]):
     """Text kept as zlib bytes: a result document is a third of the archive's size otherwise, and is read whole or not at all."""
 
@@ -39,4 +43,10 @@ class CompressedText(TypeDecorator[str]):
         return None if value is None else zlib.compress(value.encode(), 6)
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> str | None:
-        return None if value is None else zlib.decompress(bytes(value)).decode()
+        if value is None:
+            return None
+        inflate = zlib.decompressobj()
+        text = inflate.decompress(bytes(value), MAX_TEXT)
+        if inflate.unconsumed_tail or not inflate.eof:
+            raise zlib.error(f"the text is cut short, or has more than {MAX_TEXT:,} bytes")
+        return text.decode()

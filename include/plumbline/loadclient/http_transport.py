@@ -14,7 +14,7 @@ import httptools
 
 from plumbline.loadclient.event_stream import InvalidResponse
 from plumbline.loadclient.http_requests import request_prefix
-from plumbline.loadclient.http_responses import ContentDecoder, GenerateResponse, InferResponse, quoted
+from plumbline.loadclient.http_responses import MAX_INFLATED_BODY, ContentDecoder, GenerateResponse, InferResponse, quoted
 from plumbline.loadclient.openai_responses import OpenAiResponse
 from plumbline.loadclient.phase_load import PhaseLoad
 from plumbline.loadclient.request_log import ErrorClass
@@ -119,6 +119,7 @@ class Http1Connection(asyncio.Protocol):
         self._status = 0
         self._by_end = self._reported = False
         self._decoder: ContentDecoder | None = None
+        self._received = 0
 
     # Connection
 
@@ -209,11 +210,20 @@ class Http1Connection(asyncio.Protocol):
 
     def on_body(self, data: bytes) -> None:
         if self._answer is not None:
-            self._try(lambda answer: answer.feed(data if self._decoder is None else self._decoder.decoded(data), self._at), data)
+            self._try(lambda answer: answer.feed(self._bounded(data), self._at), data)
         elif len(self._refusal) < _QUOTED_BYTES:
             with suppress(InvalidResponse):
                 said = data if self._decoder is None else self._decoder.decoded(data)
                 self._refusal += said[: _QUOTED_BYTES - len(self._refusal)]
+
+    def _bounded(self, data: bytes) -> bytes:
+        """A piece of the body, decoded. InvalidResponse for one that goes on and on."""
+        if self._decoder is not None:
+            return self._decoder.decoded(data)
+        self._received += len(data)
+        if self._received > MAX_INFLATED_BODY:
+            raise InvalidResponse("server_error", f"the body has more than {MAX_INFLATED_BODY:,} bytes; expected an answer")
+        return data
 
     def on_message_complete(self) -> None:
         if not self._status:

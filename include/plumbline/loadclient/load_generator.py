@@ -52,7 +52,7 @@ def drive(
     servers = len(target.addresses)
     # Each process speaks to one server: of the shares dealt to k × servers processes, every server-th is one server's.
     processes = -(-processes_for(load, settings) // servers) * servers
-    if processes > 1:
+    if processes > 1 or settings.memory is not None:
         dealt = shares(load, processes)
         log = send_from_processes(load, dealt, bodies, target, settings, timeout_s=timeout_s, looking=looking)
         if servers > 1:

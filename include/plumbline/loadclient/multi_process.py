@@ -110,7 +110,7 @@ def send_from_processes(
             own_bodies = {number: bodies[number] for number in worker.mine.tolist()}
             share = replace(settings, in_flight_cap=cap)
             worker.give(SendingJob(columns.fd, load, worker.mine, own_bodies, target_of_share(target, k), share, timeout_s, cpu))
-        _coordinate(workers, columns, looking(log))
+        _coordinate(workers, columns, looking(log), settings.limit_s)
         outcomes = [worker.outcome() for worker in workers]
     for worker, outcome in zip(workers, outcomes, strict=True):
         if isinstance(outcome, WorkerResult):
@@ -123,12 +123,16 @@ def send_from_processes(
     return log
 
 
-def _coordinate(workers: Sequence[_Worker], columns: SharedColumns, look: Callable[[], LoadCommand]) -> None:
+def _coordinate(workers: Sequence[_Worker], columns: SharedColumns, look: Callable[[], LoadCommand], limit_s: float | None) -> None:
+    ends = np.inf if limit_s is None else time.monotonic() + limit_s
     with selectors.DefaultSelector() as selector:
         for worker in workers:
             selector.register(worker.stdout, selectors.EVENT_READ, worker)
         checked_at = -np.inf
         while any(worker.open for worker in workers):
+            if time.monotonic() > ends:
+                for worker in workers:
+                    worker.process.kill()
             for key, _ in selector.select(POLL_INTERVAL_S):
                 key.data.receive()
                 if not key.data.open:

@@ -88,9 +88,17 @@ def _pings(target: Target) -> Iterator[Callable[[], None]]:
 
         def ask() -> None:
             connection.request("GET", path, headers=dict(target.headers))
-            connection.getresponse().read()
+            answer = connection.getresponse()
+            for _ in range(_PIECES):  # all of an honest answer, so that the connection can be used again
+                if not answer.read(_PIECE):
+                    return
+            connection.close()
 
         yield ask
+
+
+_PIECE, _PIECES = 1 << 16, 64
+"""Bytes and pieces of an answer that are read, and dropped."""
 
 
 def tls_context() -> ssl.SSLContext:

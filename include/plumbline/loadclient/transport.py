@@ -77,11 +77,15 @@ class Settings:
 
     processes       that send the load; None: as many as its rate needs and the cores allow
     cpus            cores to keep to; None: any
-    in_flight_cap   most unanswered requests; further ones are sent late, and the log counts them"""
+    in_flight_cap   most unanswered requests; further ones are sent late, and the log counts them
+    memory          bytes of each process beside its programs' own; with it also one process is apart from the caller's, which no answer can fill
+    limit_s         seconds after which such processes are ended, whatever they wait for"""
 
     processes: int | None = None
     cpus: tuple[int, ...] | None = None
     in_flight_cap: int = 20_000
+    memory: int | None = None
+    limit_s: float | None = None
 
 
 # The seam between the load and the wire: the engine says which request goes out when, a connection says what came back.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import resource
 import sys
 import time
 
@@ -21,6 +22,9 @@ _POLL_S = 0.001
 def main() -> None:
     """Carry out the job on standard input."""
     job: SendingJob = pickle.load(sys.stdin.buffer)
+    if job.settings.memory is not None:
+        # Data alone: address space is also what libraries reserve and never use.
+        resource.setrlimit(resource.RLIMIT_DATA, (job.settings.memory, job.settings.memory))
     if job.cpu is not None:
         os.sched_setaffinity(0, {job.cpu})
     columns = SharedColumns(job.load, job.target.wire.stages, job.fd)

@@ -24,6 +24,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 Root = Path | zipfile.Path
+MAX_FILE = 256 << 20
+"""Bytes that a file of a pack becomes: raw evidence of a trial takes tens of millions."""
 VERIFIED, WRONG, UNUSABLE, NOT_ALL_SHOWN, UNKNOWN_KEY = 0, 1, 2, 3, 4
 _OWN = frozenset({"README.md", "index.json", "verify.py"})
 _SIGNATURES = (("index.sig", "index-key.pem"), ("index-2.sig", "index-2-key.pem"))
@@ -235,7 +237,13 @@ def _read(root: Root, name: str) -> bytes | None:
     file = root
     for part in PurePosixPath(name).parts:
         file = file / part
-    return file.read_bytes() if file.is_file() else None
+    if not file.is_file():
+        return None
+    with file.open("rb") as opened:
+        data: bytes = opened.read(MAX_FILE + 1)
+    if len(data) > MAX_FILE:
+        raise Unusable(f"{name} has more than {MAX_FILE >> 20} MiB; expected a file of an evidence pack")
+    return data
 
 
 def _names(root: Root) -> list[str]:

@@ -20,6 +20,7 @@ from plumbline.declarations.urls import sends_in_clear
 from plumbline.declarations.workloads.checkpoints import Checkpoint, FolderCheckpoint, UrlCheckpoint
 from plumbline.harness.hub_session import TokenInClear, guard_hub_session
 from plumbline.harness.inference.checkpoint.contents import INDEX, BrokenCheckpoint, needed_files
+from plumbline.harness.inference.checkpoint.web_files import MAX_WHOLE, PIECE, gives_ranges, is_web, read_part, stream
 
 _RANGE = 32 << 20
 _THREADS = 8
@@ -111,10 +112,19 @@ class HubSource:
         headers = build_hf_headers(token=self._token) | {"Range": f"bytes={start}-{last}"}
         with self._explained():
             url = hf_hub_url(self._id, name, repo_type=self._kind, revision=self._revision, endpoint=self._endpoint)
-            answer = get_session().get(url, headers=headers, follow_redirects=True)
-            hf_raise_for_status(answer)
-            body: bytes = answer.content
-        return body if answer.status_code == 206 else body[start:end]
+            with get_session().stream("GET", url, headers=headers | {"Accept-Encoding": "identity"}, follow_redirects=True) as answer:
+                if answer.status_code >= 400:
+                    answer.read()
+                hf_raise_for_status(answer)
+                first = 0 if answer.status_code == 206 else start
+                wanted, body = first + (MAX_WHOLE if end is None else end - start), bytearray()
+                for piece in answer.iter_raw(PIECE):
+                    body += piece
+                    if len(body) > wanted:
+                        break
+        if end is None and len(body) > wanted:
+            raise FetchFailed(f"{self.name}/{name} has more than {MAX_WHOLE:,} bytes; expected a file that fits into memory")
+        return bytes(body[first:wanted])
 
     def download(self, folder: Path, on_bytes: OnBytes) -> int:
         """Bring all files into the folder, where an earlier try may have left some; the bytes that were transferred."""
@@ -218,7 +228,10 @@ class UrlSource:
             rows = self._rows()
             if not rows:
                 raise AccessRefused(f"{self.name} has no files; expected {self.expected}")
-            return {name: row if row.get("size") is not None else self._fs.info(self._path(name)) for name, row in rows.items()}
+            found = {name: row if row.get("size") is not None else self._fs.info(self._path(name)) for name, row in rows.items()}
+            if unsized := next((name for name, row in found.items() if row.get("size") is None), None):
+                raise AccessRefused(f"{self.name}: its server names no size of {unsized}; expected one that sends a Content-Length")
+            return found
 
     def _rows(self) -> dict[str, dict[str, Any]]:
         try:
@@ -236,7 +249,7 @@ class UrlSource:
     def _guessed(self) -> dict[str, dict[str, Any]]:
         files = {name: self._fs.info(self._path(name)) for name in _GUESSED if self._fs.exists(self._path(name))}
         if INDEX in files:
-            for name in set(from_json(self._fs.cat_file(self._path(INDEX))).get("weight_map", {}).values()):
+            for name in set(from_json(self._part(INDEX)).get("weight_map", {}).values()):
                 if self._fs.exists(self._path(name)):
                     files[name] = self._fs.info(self._path(name))
         return files
@@ -261,7 +274,16 @@ class UrlSource:
 
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
         with self._explained():
-            return bytes(self._fs.cat_file(self._path(name), start=start, end=end))
+            return self._part(name, start, end)
+
+    def _part(self, name: str, start: int = 0, end: int | None = None) -> bytes:
+        if is_web(self._fs):
+            return read_part(self._fs, self._path(name), start, end)
+        stop = start + MAX_WHOLE + 1 if end is None else end
+        data = bytes(self._fs.cat_file(self._path(name), start=start, end=stop))
+        if end is None and len(data) > MAX_WHOLE:
+            raise BrokenCheckpoint(f"{name} has more than {MAX_WHOLE:,} bytes; expected a file that fits into memory")
+        return data
 
     def download(self, folder: Path, on_bytes: OnBytes) -> int:
         with self._explained(), ThreadPoolExecutor(_THREADS) as pool, ThreadPoolExecutor(_THREADS) as files:
@@ -274,13 +296,19 @@ class UrlSource:
         if target.exists() and target.stat().st_size == size:
             return 0
         target.parent.mkdir(parents=True, exist_ok=True)
+        if is_web(self._fs) and not gives_ranges(self._fs, self._path(name)):
+            with part.open("wb") as whole:
+                moved = stream(self._fs, self._path(name), size, whole, on_bytes)
+            part.rename(target)
+            done.unlink(missing_ok=True)
+            return moved
         have = {int(line) for line in done.read_text().split()} if done.exists() and part.exists() else set()
         missing = [start for start in range(0, size, _RANGE) if start not in have]
         with part.open("r+b" if part.exists() else "w+b") as out, done.open("a") as log:
             out.truncate(size)
 
             def bring(start: int) -> int:
-                data = self._fs.cat_file(self._path(name), start=start, end=min(start + _RANGE, size))
+                data = self._part(name, start, min(start + _RANGE, size))
                 if len(data) != min(_RANGE, size - start):
                     raise FetchFailed(f"{self.name}/{name} ended after {start + len(data)} of {size} bytes")
                 os.pwrite(out.fileno(), data, start)

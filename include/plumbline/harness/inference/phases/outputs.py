@@ -23,6 +23,7 @@ from tritonclient.grpc import service_pb2_grpc
 from plumbline.harness.inference.load import model_wires
 from plumbline.harness.inference.load.served_tokenizer import ServedTokenizer, TemplateFailed, Unread
 from plumbline.harness.measurement import TrialFailed
+from plumbline.loadclient.http_responses import MAX_INFLATED_BODY
 from plumbline.loadclient.openai_responses import usage_counts
 from plumbline.loadclient.round_trip import http_connection
 from plumbline.loadclient.stated_errors import body_message
@@ -218,7 +219,9 @@ class OpenAiOutputs:
         body = json.dumps({"model": self._model, **fields})
         connection.request("POST", self._target.url(path), body, {**self._target.headers, "Content-Type": "application/json"})
         response = connection.getresponse()
-        content = response.read()
+        content = response.read(MAX_INFLATED_BODY + 1)
+        if len(content) > MAX_INFLATED_BODY:
+            raise TrialFailed("server_error", f"the check of the outputs got more than {MAX_INFLATED_BODY:,} bytes; expected an answer")
         if response.status != 200:
             quote = self._target.quoted(body_message(content).message)
             raise TrialFailed("server_error", f"the check of the outputs was refused: HTTP {response.status}: {quote}")

@@ -43,6 +43,10 @@ _GAUGES = {
 """Gauges that become telemetry: signal and unit. Those of several GPUs become one signal each, by their order of identity."""
 
 
+MAX_PAGE = 32 * 2**20
+"""Bytes of a page of a server: vLLM's metrics take one of them."""
+
+
 class MetricsUnavailable(Exception):
     """The page could not be read; the message says why."""
 
@@ -59,7 +63,10 @@ def http_get(address: str, path: str, within_s: float) -> tuple[int, bytes]:
     with closing(http.client.HTTPConnection(address, timeout=within_s)) as connection:
         connection.request("GET", path)
         answer = connection.getresponse()
-        return answer.status, answer.read()
+        body = answer.read(MAX_PAGE + 1)
+        if len(body) > MAX_PAGE:
+            raise OSError(f"the answer has more than {MAX_PAGE:,} bytes; expected a page")
+        return answer.status, body
 
 
 def fetch_metrics(address: str) -> str:
