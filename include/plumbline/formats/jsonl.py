@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from plumbline.formats.reading.command_output import CommandOutput, DeclaredNumbers, Output
-from plumbline.formats.reading.lines import json_object, lines_of, numbers
+from plumbline.formats.reading.lines import json_object, lines_of
 from plumbline.formats.registry import register
 
 
@@ -19,9 +19,9 @@ class JsonLines(CommandOutput):
         """Lines that hold no object are skipped."""
         values: dict[str, list[float]] = {name: [] for name in declared.numbers}
         for line in filter(None, map(json_object, lines_of(text))):
-            for name, each in declared.numbers.items():
+            for name in declared.numbers:
                 found: Any = line
                 for key in declared.field(name).split("."):
                     found = found.get(key) if isinstance(found, dict) else None
-                values[name] += numbers(found, each.scale)
+                values[name] += declared.read(name, found)
         return Output(declared.rows(values, f"no line of JSON has any of {', '.join(values)}"))

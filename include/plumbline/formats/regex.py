@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plumbline.formats.reading.command_output import CommandOutput, DeclaredNumbers, Output
-from plumbline.formats.reading.lines import lines_of, numbers
+from plumbline.formats.reading.lines import lines_of
 from plumbline.formats.reading.pattern import compiled
 from plumbline.formats.registry import register
 
@@ -31,6 +31,6 @@ class Regex(CommandOutput):
         values: dict[str, list[float]] = {name: [] for name in declared.numbers}
         for line in lines_of(text):
             for match in pattern.finditer(line):
-                for name, each in declared.numbers.items():
-                    values[name] += numbers(match[declared.field(name)], each.scale)
+                for name in declared.numbers:
+                    values[name] += declared.read(name, match[declared.field(name)])
         return Output(declared.rows(values, f"no line matches {declared.pattern}"))

@@ -77,6 +77,8 @@ class _Tried:
     steps: Sequence[int]
     misfit: str
     read: int
+    impossible: bool = False
+    """Whether it is not taken for a number that no step has."""
 
     @property
     def counted(self) -> bool:
@@ -94,6 +96,8 @@ def recognise(lines: list[str], events: list[str], folder: Path, new: list[Path]
         tried = [_try(each, lines, events, folder) for each in _structured(lines, folder, new)]
         least = 2
     best, short = _best(tried, least), [line[:_GUESSED] for line in lines]
+    if (best is None or best.counted) and (broken := [one.misfit for one in tried if one.impossible]):
+        return broken[0]  # the same lines without their numbers would hide it
     if best is None and given is None:
         guesses = [_try(RegexReport(format="regex", pattern=pattern), lines, events, folder) for pattern in _guesses(short)]
         tried += guesses
@@ -120,7 +124,7 @@ def _try(report: Report, lines: list[str], events: list[str], folder: Path) -> _
     try:
         found = _found(report, lines, events, folder)
     except (ImpossibleReport, SlowPattern) as error:
-        return _Tried(report, (), (), str(error), 0)
+        return _Tried(report, (), (), str(error), 0, impossible=True)
     numbered = [each for each in found if each.step is not None]
     order, kept, steps, misplaced = StepOrder(), [], [], ""
     for each in numbered:

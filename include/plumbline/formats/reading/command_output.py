@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from plumbline.formats.reading.lines import without_prefixes
+from plumbline.formats.reading.foreign_number import ForeignNumber
+from plumbline.formats.reading.lines import numbers, without_prefixes
 from plumbline.formats.registry import Format, Formats
 from plumbline.metrics import Direction, Unit, own_metric
 from plumbline.metrics.rows import Curve, MetricRow, Reason, metric_row
@@ -41,6 +42,13 @@ class DeclaredNumbers:
     def field(self, name: str) -> str:
         """Where the number of a metric is."""
         return self.numbers[name].field or name
+
+    def read(self, name: str, value: object) -> list[float]:
+        """The number of a metric where its field was found, as `numbers` gives it. UnreadableOutput, naming the field, for an impossible one."""
+        try:
+            return numbers(value, self.numbers[name].scale)
+        except ForeignNumber as error:
+            raise UnreadableOutput(f"{self.field(name)} is {error}") from None
 
     def rows(self, values: Mapping[str, Sequence[float]], nothing: str) -> list[MetricRow]:
         """A row of each metric, with the last finite one of its values. UnreadableOutput with `nothing` if none has any."""
@@ -102,6 +110,8 @@ class CommandOutput(Format):
             return self.read(without_prefixes(text), declared)
         except UnreadableOutput:
             raise
+        except ForeignNumber as error:
+            raise UnreadableOutput(f"it has the number {error}") from None
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise UnreadableOutput(f"damaged, or of another layout ({type(error).__name__}: {error})") from None
 

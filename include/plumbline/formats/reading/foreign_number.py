@@ -34,7 +34,7 @@ def described(value: object) -> str:
         text = f'"{value}"' if isinstance(value, str) else repr(value)
     except ValueError:  # an integer of more digits than Python writes
         return "a number of thousands of digits"
-    return text if len(text) <= 40 else f"{text[:30]}… ({len(text):,} characters)"
+    return text if len(text) <= 60 else f"{text[:30]}… of {len(text) - 2 * isinstance(value, str):,} characters"
 
 
 def number(value: Any, *, least: float = -MAX_NUMBER, most: float = MAX_NUMBER, above: bool = False, unit: str = "") -> float:

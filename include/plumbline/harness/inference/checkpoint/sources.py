@@ -20,7 +20,7 @@ from plumbline.declarations.urls import sends_in_clear
 from plumbline.declarations.workloads.checkpoints import Checkpoint, FolderCheckpoint, UrlCheckpoint
 from plumbline.harness.hub_session import TokenInClear, guard_hub_session
 from plumbline.harness.inference.checkpoint.contents import INDEX, BrokenCheckpoint, needed_files
-from plumbline.harness.inference.checkpoint.web_files import MAX_WHOLE, PIECE, gives_ranges, is_web, read_part, stream
+from plumbline.harness.inference.checkpoint.web_files import MAX_WHOLE, PIECE, gives_ranges, is_web, read_part, stream, write_part
 
 _RANGE = 32 << 20
 _THREADS = 8
@@ -308,15 +308,20 @@ class UrlSource:
             out.truncate(size)
 
             def bring(start: int) -> int:
-                data = self._part(name, start, min(start + _RANGE, size))
-                if len(data) != min(_RANGE, size - start):
-                    raise FetchFailed(f"{self.name}/{name} ended after {start + len(data)} of {size} bytes")
-                os.pwrite(out.fileno(), data, start)
+                end = min(start + _RANGE, size)
+                if is_web(self._fs):
+                    came = write_part(self._fs, self._path(name), start, end, out)
+                else:
+                    data = self._part(name, start, end)
+                    came = len(data)
+                    os.pwrite(out.fileno(), data[: end - start], start)
+                if came != end - start:
+                    raise FetchFailed(f"{self.name}/{name} ended after {start + came} of {size} bytes")
                 os.fdatasync(out.fileno())
                 log.write(f"{start}\n")
                 log.flush()
-                on_bytes(len(data))
-                return len(data)
+                on_bytes(came)
+                return came
 
             moved = sum(pool.map(bring, missing))
         part.rename(target)

@@ -48,6 +48,18 @@ def read_part(fs: Any, path: str, start: int = 0, end: int | None = None) -> byt
     return bytes(out[:wanted])
 
 
+def write_part(fs: Any, path: str, start: int, end: int, out: BinaryIO) -> int:
+    """The bytes from `start` to `end` at their place in `out`, of a server that gives ranges; how many came. WrongLength if they are more."""
+    at = start
+    with closing(_opened(fs, path, start, end)) as file:
+        for piece in _pieces(file):
+            if at + len(piece) > end:
+                raise WrongLength(f"the server sent more than the {end - start:,} bytes of a range; expected those that were asked for")
+            os.pwrite(out.fileno(), piece, at)
+            at += len(piece)
+    return at - start
+
+
 def stream(fs: Any, path: str, size: int, out: BinaryIO, on_bytes: Callable[[int], None]) -> int:
     """The whole file into `out`, one piece after the other; its bytes. WrongLength if they are not `size`."""
     moved = 0
