@@ -48,7 +48,9 @@ def _lines(kind: str, name: str, text: str | Callable[[], str], says: str, *word
     return Hostile(kind, name, lambda: (text if isinstance(text, str) else text()).encode(), says, words)
 
 
-INVOICE = "BilledCost,BillingCurrency,ChargeCategory,ChargePeriodEnd,ChargePeriodStart,PricingQuantity,PricingUnit,RegionId,ResourceId,SkuId"
+INVOICE = (
+    "BilledCost,BillingCurrency,ChargeCategory,ChargePeriodEnd,ChargePeriodStart,PricingQuantity,PricingUnit,RegionId,ResourceId,SkuId"
+)
 _BILLED = {
     "BilledCost": "90.00",
     "BillingCurrency": "USD",
@@ -152,10 +154,17 @@ CASES: tuple[Hostile, ...] = (
         ChargePeriodStart="0001-01-01T00:00:00+14:00",
     ),
     _invoice(
-        "year 9999", r":2, ChargePeriodEnd is \"9999-12-31T23:59:59Z\"; expected .*from 2000 until 2100", ChargePeriodEnd="9999-12-31T23:59:59Z"
+        "year 9999",
+        r":2, ChargePeriodEnd is \"9999-12-31T23:59:59Z\"; expected .*from 2000 until 2100",
+        ChargePeriodEnd="9999-12-31T23:59:59Z",
     ),
     _invoice("ends before it starts", r":2, ChargePeriodEnd is .*; expected a time after", ChargePeriodEnd="2026-10-01T00:00:00Z"),
-    _lines("invoice", "a unit of 1,2.3.4 hours", f"{INVOICE}\n{','.join((_BILLED | {'PricingUnit': '1.2.3 Hours'}).values())}\n", r"not shown|in 1\.2\.3 Hours"),
+    _lines(
+        "invoice",
+        "a unit of 1,2.3.4 hours",
+        f"{INVOICE}\n{','.join((_BILLED | {'PricingUnit': '1.2.3 Hours'}).values())}\n",
+        r"not shown|in 1\.2\.3 Hours",
+    ),
     _lines("invoice", "400 MiB without a line end", "SPARSE", r"invoice.csv:1 has more than 1,048,576 characters; expected a table"),
     Hostile("invoice", "not text", lambda: b"\xff\xfe\x00" * 100, r"invoice.csv is not a CSV file in UTF-8"),
     _price("price NaN", r":2, usd_per_gpu_hour is \"nan\"; expected a number above 0", price="nan"),
@@ -188,7 +197,9 @@ CASES: tuple[Hostile, ...] = (
     _tensorboard("wall time infinite", r"wall_time inf; expected seconds since 1970", lambda: _record(_event(wall_time=float("inf")))),
     _tensorboard("wall time of the year 9999", r"wall_time 2\.5e\+11; expected", lambda: _record(_event(wall_time=2.5e11))),
     _tensorboard("step below 0", r"an event of step -5; expected one from 0", lambda: _record(_event(step=-5))),
-    _tensorboard("a tensor of 10^12", r"has a tensor of \[1000000, 1000000\]; expected a scalar", lambda: _record(_event(sizes=(10**6, 10**6)))),
+    _tensorboard(
+        "a tensor of 10^12", r"has a tensor of \[1000000, 1000000\]; expected a scalar", lambda: _record(_event(sizes=(10**6, 10**6)))
+    ),
     _tensorboard("an empty tensor", r"has a tensor of \[0\]; expected a scalar", lambda: _record(_event(sizes=(0,), float_val=[]))),
     _tensorboard("a text", r"has no number .*; expected a scalar", lambda: _record(_event(dtype=7, float_val=[], string_val=[b"x"]))),
     _tensorboard("a record of 1 TiB", r"an event of 1,099,511,627,776 bytes at byte 0; expected", lambda: _record(b"x", 1 << 40)),
@@ -205,8 +216,18 @@ CASES: tuple[Hostile, ...] = (
     _printed("NaN alone", r"no line of JSON has any of rate", '{"rate": NaN}'),
     _printed("5,000 digits", r"no line of JSON has any of rate", f'{{"rate": {BIG}}}'),
     _printed("5,000 digits as a text", r"no line of JSON has any of rate", f'{{"rate": "{BIG}"}}'),
-    _printed("fio: counts in words", r"damaged, or of another layout", '{\n"fio version": "fio-3.3", "jobs": [{"read": {"total_ios": "x"}, "write": {}}]}', "fio-json"),
-    _printed("nccl-tests: infinite", r"it has the number 1e\+300; expected a number from", "# size time busbw\n inf inf inf\n 8 1e300 1e300\n", "nccl-tests"),
+    _printed(
+        "fio: counts in words",
+        r"damaged, or of another layout",
+        '{\n"fio version": "fio-3.3", "jobs": [{"read": {"total_ios": "x"}, "write": {}}]}',
+        "fio-json",
+    ),
+    _printed(
+        "nccl-tests: infinite",
+        r"it has the number 1e\+300; expected a number from",
+        "# size time busbw\n inf inf inf\n 8 1e300 1e300\n",
+        "nccl-tests",
+    ),
     _lines("data server", "no ranges, 400 MiB", "no ranges", r"taken: 419,430,400 bytes"),
     _lines("data server", "no Content-Length", "no length", r"names no size of data.bin; expected one that sends a Content-Length"),
     _lines("data server", "more than its Content-Length", "more", r"taken: 8,388,608 bytes"),
@@ -364,7 +385,9 @@ class Installation:
         from plumbline.formats import COMMAND_OUTPUTS, UnreadableOutput
 
         metrics = {"metrics": {"rate": {"unit": "1/s", "better": "higher"}}} if case.words[0] == "jsonl" else {}
-        task = ContainerTask.model_validate_json(json.dumps({"kind": "container", "command": ["it"], "results": {"format": case.words[0]}} | metrics))
+        task = ContainerTask.model_validate_json(
+            json.dumps({"kind": "container", "command": ["it"], "results": {"format": case.words[0]}} | metrics)
+        )
         try:
             found = COMMAND_OUTPUTS[task.results.format].output(case.content().decode(), task.declared_numbers)
         except UnreadableOutput as error:

@@ -11,6 +11,9 @@ from typing import Protocol
 from plumbline.declarations import Provider
 from plumbline.results.price_reading import Reading
 
+MOST_USD_PER_GPU_HOUR = 10_000.0
+"""A thousand times what any accelerator costs: more is damage, or another unit."""
+
 
 class PriceSourceError(Exception):
     """No price of `provider` was learnt from `source`; the message says why and what to do."""

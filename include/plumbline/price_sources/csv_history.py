@@ -14,7 +14,7 @@ from plumbline.declarations import Provider
 from plumbline.declarations.providers.rates import ListedPurchase, Term
 from plumbline.formats.reading.foreign_number import ForeignNumber, described, moment, number
 from plumbline.formats.reading.text_file import UnusableFile, short_lines
-from plumbline.price_sources.base import NoPrice, PriceSourceDown, typical_range
+from plumbline.price_sources.base import MOST_USD_PER_GPU_HOUR, NoPrice, PriceSourceDown, typical_range
 from plumbline.results.price_reading import Reading
 
 COLUMNS = ("date", "provider", "region", "instance_type", "gpu", "gpus", "purchase", "usd_per_gpu_hour")
@@ -29,8 +29,6 @@ _ANNOUNCED = timedelta(days=366)
 """How far ahead a row may announce a price; a later date is an error of the file."""
 _LINES_SHOWN = 50
 _MOST_GPUS = 100_000
-MOST_USD_PER_GPU_HOUR = 10_000.0
-"""A thousand times what any accelerator costs: more is damage, or another unit."""
 _PRICE = re.compile(r"\d+(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
 Row = dict[str, str | None]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -11,7 +10,8 @@ from plumbline.declarations import Provider
 from plumbline.declarations.devices import part_of_card
 from plumbline.declarations.providers.provider import GpuhuntSource
 from plumbline.declarations.providers.rates import ListedPurchase
-from plumbline.price_sources.base import NoPrice, typical_range
+from plumbline.formats.reading.foreign_number import ForeignNumber, number
+from plumbline.price_sources.base import MOST_USD_PER_GPU_HOUR, NoPrice, typical_range
 from plumbline.price_sources.gpuhunt_catalog import CloudCatalog, load_cloud
 from plumbline.results.price_reading import Reading
 
@@ -109,7 +109,7 @@ class GpuhuntPrices:
             if elsewhere:
                 remedy = f"it gives {count} in {elsewhere[0]}, so the entry may be wrong: {_DECLARE}; or {remedy}"
             raise no_price(f"gives {name} {counts} accelerators, the provider declares {count}", remedy)
-        priced = [i for i in alike if math.isfinite(i.price) and i.price > 0]
+        priced = [i for i in alike if _possible(i.price, count)]
         if not priced:
             raise no_price(
                 f"lists {name} at {alike[0].price} USD/h, which is no {purchase} price", f"wait for the next catalog, or {_DECLARE}"
@@ -145,6 +145,14 @@ class GpuhuntPrices:
 def _for_sale(item: CatalogItem) -> bool:
     fixed_dates = item.provider_data.get("is_dws_calendar_mode")
     return not fixed_dates and not any(part in flag for flag in item.flags for part in _NOT_FOR_SALE)
+
+
+def _possible(price: float, count: int) -> bool:
+    try:
+        number(price, least=0.0, most=MOST_USD_PER_GPU_HOUR * max(count, 1), above=True)
+    except ForeignNumber:
+        return False
+    return True
 
 
 def _units(item: CatalogItem, provider: Provider) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from datetime import datetime, timedelta
 from typing import Any
 
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.provider import OpencostSource
+from plumbline.formats.reading.foreign_number import ForeignNumber, number
 from plumbline.price_sources.base import NoPrice, PriceSourceDown
 from plumbline.results.price_reading import Reading
 
@@ -43,12 +43,10 @@ class OpencostPrices:
         rows = [row for row in self._allocations(provider, window) if self._is_of_provider(row, provider)]
         for row in rows:
             try:
-                cost, hours = cost + float(row["totalCost"]), hours + float(row[hours_of])
-                part = float(row[part_of]) + (part or 0.0) if part_of in row else part
-            except (KeyError, TypeError, ValueError) as error:
-                raise self._unexpected(provider, f"an allocation without totalCost and {hours_of} as numbers") from error
-        if not (math.isfinite(cost) and math.isfinite(hours) and math.isfinite(part or 0.0)):
-            raise self._unexpected(provider, f"a cost of {cost} for {hours} {hours_of}")
+                cost, hours = cost + number(row["totalCost"]), hours + number(row[hours_of])
+                part = number(row[part_of]) + (part or 0.0) if part_of in row else part
+            except (KeyError, TypeError, ForeignNumber) as error:
+                raise self._unexpected(provider, f"an allocation without totalCost and {hours_of} as numbers ({error})") from error
         where = f"pods of plumbline/provider={provider.name} in namespace {self._declared.namespace} within {window}"
         if not rows:
             raise NoPrice("opencost", provider.name, f"no {where}", "run a trial there, widen window, or correct namespace")

@@ -67,7 +67,7 @@ def amount(text: str) -> Decimal:
     """An exact number of a bill, up to MAX_NUMBER on both sides of 0. ForeignNumber."""
     expected = f"a finite number such as 98.32, without a currency, at most {MAX_NUMBER:g}"
     try:
-        found = Decimal(text)
+        found = Decimal("" if "_" in text else text)
     except InvalidOperation:
         raise ForeignNumber(text, expected) from None
     if not found.is_finite() or abs(found) > Decimal(MAX_NUMBER):

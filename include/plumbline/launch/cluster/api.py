@@ -101,6 +101,10 @@ class ApiAnswer:
         return str(message or responses.get(self.status, f"HTTP {self.status}"))
 
 
+MAX_ANSWER = 64 << 20
+"""Bytes of an answer: a thousand pods take ten million."""
+
+
 class ClusterApi:
     """One namespace of the cluster behind an Airflow connection (of the type `kubernetes`).
 
@@ -142,7 +146,11 @@ class ClusterApi:
         began = time.monotonic()
         try:
             response = self._client.request(method, url, headers=headers, body=body, _preload_content=False, _request_timeout=timeout)
-            status, data, sent = response.status, response.data, response.headers
+            status, data, sent = response.status, response.read(MAX_ANSWER + 1, decode_content=True), response.headers
+            response.release_conn()
+            if len(data) > MAX_ANSWER:
+                response.close()
+                raise NoAnswer(f"the answer has more than {MAX_ANSWER >> 20} MiB; expected one of Kubernetes' API", "AnswerTooLarge")
         except ApiException as error:
             status, data, sent = int(error.status or 0), error.body or b"", error.headers or {}
         except (HTTPError, OSError) as error:

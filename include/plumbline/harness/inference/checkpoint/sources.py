@@ -57,7 +57,7 @@ class LocalFiles:
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
         with (self.folder / name).open("rb") as file:
             file.seek(start)
-            return file.read() if end is None else file.read(end - start)
+            return file.read(MAX_WHOLE if end is None else end - start)
 
 
 class HubSource:
@@ -113,9 +113,7 @@ class HubSource:
         with self._explained():
             url = hf_hub_url(self._id, name, repo_type=self._kind, revision=self._revision, endpoint=self._endpoint)
             with get_session().stream("GET", url, headers=headers | {"Accept-Encoding": "identity"}, follow_redirects=True) as answer:
-                if answer.status_code >= 400:
-                    answer.read()
-                hf_raise_for_status(answer)
+                hf_raise_for_status(answer if answer.status_code < 400 else _short(answer))
                 first = 0 if answer.status_code == 206 else start
                 wanted, body = first + (MAX_WHOLE if end is None else end - start), bytearray()
                 for piece in answer.iter_raw(PIECE):
@@ -196,6 +194,17 @@ class HubSource:
 def brief(error: BaseException) -> str:
     """The error's first line without the query of a URL, which can hold a signature."""
     return f"{type(error).__name__}: {_QUERY.sub('?…', (str(error).splitlines() or [''])[0])}"
+
+
+def _short(answer: Any) -> Any:
+    """A refusal with the beginning of its body, from which the hub's client takes its message."""
+    said = bytearray()
+    for piece in answer.iter_raw(PIECE):
+        said += piece
+        if len(said) > PIECE:
+            break
+    headers = {name: value for name, value in answer.headers.items() if name.lower() not in ("content-length", "content-encoding")}
+    return type(answer)(answer.status_code, headers=headers, content=bytes(said[:PIECE]), request=answer.request)
 
 
 def _downloaded(folder: Path, names: list[str]) -> int:
