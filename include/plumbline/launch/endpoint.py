@@ -17,6 +17,7 @@ from plumbline.launch.failures import EXCEPTIONS, BadDeclaration, Unreachable, i
 from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, OnProgress, ProbeSkipped, ProviderFacts
 from plumbline.launch.local.process_launcher import Allocation, ProcessLauncher, StartRefused
 from plumbline.loadclient.load_generator import drive
+from plumbline.loadclient.multi_process import LOST_SENDER
 from plumbline.loadclient.phase_load import PhaseLoad
 from plumbline.loadclient.transport import Settings
 from plumbline.results import LaunchRecord, ResultStore
@@ -74,6 +75,8 @@ class EndpointClientLauncher(ProcessLauncher):
         if log.finished:
             return float(log.latencies("dispatched", "first_token")[0])
         failure, detail = classify_failure(log)
+        if LOST_SENDER in detail:  # whatever the endpoint did, that our process ended shows no outage of it
+            raise OSError(detail)
         if failure == "unreachable" and is_refusal_of_host(detail):
             failure = "server_error"
         raise EXCEPTIONS[failure](detail)

@@ -26,6 +26,8 @@ from plumbline.loadclient.transport import Bodies, Settings, Target
 _LEAD_S = 0.02
 """From the order to begin to the beginning: every process must have seen it by then."""
 _MODULE = "plumbline.loadclient.worker"
+LOST_SENDER = "the client's process"
+"""Begins the reason of a request whose sender ended."""
 
 
 class _Worker:
@@ -72,7 +74,7 @@ class _Worker:
         self._errors.seek(0)
         errors = self._errors.read().decode(errors="replace")
         how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        return f"the client's process {self.process.pid} {how}: {(errors.strip().splitlines() or ['no output'])[-1]}"
+        return f"{LOST_SENDER} {self.process.pid} {how}: {(errors.strip().splitlines() or ['no output'])[-1]}"
 
     def end(self) -> None:
         self.process.kill()

@@ -9,12 +9,12 @@ from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, field_validat
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError
 
-from plumbline.declarations.base import Declared, DeclaredPattern
+from plumbline.declarations.base import Declared, DeclaredPattern, is_archived
 from plumbline.declarations.workloads.container_metric import ContainerMetric, catalogue_with
 from plumbline.declarations.workloads.script import OF_HARNESS, PATH, Variable
 from plumbline.declarations.workloads.workload import Workload
 from plumbline.formats import COMMAND_OUTPUTS, DeclaredNumbers
-from plumbline.metrics import Metric
+from plumbline.metrics import METRICS, Metric
 from plumbline.metrics.units import Duration
 
 
@@ -70,8 +70,12 @@ class ContainerTask(Declared):
     @field_validator("metrics")
     @classmethod
     def _in_catalogue(cls, value: dict[str, ContainerMetric]) -> dict[str, ContainerMetric]:
+        printed = {name for output in COMMAND_OUTPUTS.values() for name in output.metrics}
         for name, each in value.items():
             each.known(name)
+            if name in METRICS and name not in printed and not is_archived():
+                # Beside what the harness measures it would be taken for that; command_time would even come twice.
+                raise ValueError(f"{name} is what the harness itself measures; expected another name for a number that the command prints")
         return value
 
     @model_validator(mode="after")

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from plumbline.declarations import DeclarationError, Declarations, load
 from plumbline.declarations.workloads.container import ContainerWorkload
+from plumbline.formats import COMMAND_OUTPUTS
 from plumbline.metrics import METRICS
 
 REGEX = {"format": "regex", "pattern": "(?P<box_rate>[0-9.]+)"}
@@ -169,6 +170,19 @@ def test_one_name_has_one_unit(config: Path) -> None:
     (problem,) = raised.value.problems
     assert (problem.file.rpartition("/")[2], problem.line, problem.field) == ("small-box.yaml", 10, "task.metrics.sheet_rate")
     assert problem.message == "is in count, better higher; expected these, or another name: large-box declares unit 1/s, better higher"
+
+
+def test_no_metric_of_a_command_has_the_name_of_one_that_the_harness_measures() -> None:
+    printed = {name for output in COMMAND_OUTPUTS.values() for name in output.metrics}
+    better = {"higher_is_better": "higher", "lower_is_better": "lower", "informative": "none"}
+    taken = []
+    for name, known in METRICS.items():
+        row = {"unit": known.unit, "better": better[known.direction], "field": "box_rate"}
+        try:
+            container(metrics={"box_rate": RATE, name: row})
+        except ValidationError as error:
+            taken += [name] if "is what the harness itself measures; expected another name" in str(error) or known.of_provider else []
+    assert set(METRICS) - set(taken) == printed and {"command_time", "matmul_tflops"} <= set(taken)
 
 
 @pytest.mark.parametrize(
