@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.fakes.openai_server import Hosted, Plan
+from tests.fakes.scripted_http import Answer, Scripted
 from tests.fakes.trials import a_trial, declared, local_provider
 
 from plumbline.analysis.availability import whose_fault
@@ -50,6 +51,27 @@ def test_one_request_of_one_token_takes_until_the_first_byte() -> None:
         assert check(hosted.url, "hosted_key") >= 0.1
     (request,) = hosted.records
     assert request.asked["max_tokens"] == 1
+
+
+ENDLESS = Answer([b"data: " + bytes(1 << 20)] * 64)
+LINES = Answer([b": nothing\n" * 100_000] * 64)
+
+
+@pytest.mark.fault("a watched endpoint answers without an end", ends="missed check", keeps="the triggerer's memory")
+@pytest.mark.parametrize("answer", [ENDLESS, LINES], ids=["one event", "many lines"])
+def test_an_endless_answer_is_the_server_s_and_takes_none_of_this_process(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "_CHECK_S", 20.0)
+    with Scripted([answer]) as server:
+        assert missed(lambda: check(f"{server.url}/v1")) == "server_error"
+
+
+@pytest.mark.fault("the process of an uptime check exceeds its memory or time", ends="harness_error", keeps="the triggerer; no outage")
+@pytest.mark.parametrize(("name", "value"), [("_CHECK_MEMORY", 1 << 20), ("_START_S", -20.0)])
+def test_a_check_that_exceeds_its_bounds_shows_no_outage(name: str, value: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, name, value)
+    monkeypatch.setattr(endpoint, "_CHECK_S", 20.0)
+    with Hosted(Plan(faults={0: "hang"})) as hosted, pytest.raises(OSError, match="the client's process"):
+        check(hosted.url)
 
 
 def test_an_expired_token_is_ours() -> None:

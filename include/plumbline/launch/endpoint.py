@@ -25,7 +25,8 @@ from plumbline.results.probe_document import ProbeDocument
 
 _CLIENT_MEMORY = 4 * 2.0**30
 _CHECK_S = 30.0
-_CHECK_MEMORY = 512 * 2**20
+_CHECK_MEMORY, _START_S = 512 * 2**20, 30.0
+"""Of the process of a check: bytes, and seconds that a busy machine may take to start it."""
 _PROMPT_TOKENS = 8
 
 
@@ -70,7 +71,7 @@ class EndpointClientLauncher(ProcessLauncher):
         one = np.ones(1, np.int32)
         load = PhaseLoad("steady", 1.0, np.zeros(1), one * len(prompt.ids), one, -one, closed=True)
         # In a process of its own: whatever the endpoint answers, the triggerer keeps its memory and goes on with its other checks.
-        apart = Settings(processes=1, memory=_CHECK_MEMORY, limit_s=2 * _CHECK_S)
+        apart = Settings(processes=1, memory=_CHECK_MEMORY, limit_s=_CHECK_S + _START_S)
         log = drive(load, [endpoint.body(0, prompt, 1)], endpoint.target(), timeout_s=_CHECK_S, settings=apart)
         if log.finished:
             return float(log.latencies("dispatched", "first_token")[0])
