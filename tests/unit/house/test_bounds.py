@@ -230,7 +230,7 @@ class Toy(Declared):
 def test_a_new_field_is_covered_by_its_type() -> None:
     assert patterns([Toy]) == {"Toy.regex": True}
     assert Toy(name="a", regex=r"loss (?P<loss>[0-9.]+)").regex is not None
-    for text, said in ((r"^(([a-z])+.)+[A-Z]([a-z])+$", "takes more than 1 s"), ("(", "no regular expression")):
+    for text, said in ((r"(.*a){12}$", "takes more than 1 s"), ("(", "no regular expression")):
         with pytest.raises(ValidationError, match=said):
             Toy(name="a", regex=text)
 
