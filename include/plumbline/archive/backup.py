@@ -19,8 +19,9 @@ from sqlalchemy import URL, Engine, create_engine, inspect, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from plumbline.archive.engine import BUSY_TIMEOUT_S, create_private, one_line
+from plumbline.archive.engine import create_private, one_line
 from plumbline.archive.migrate import revision_of, revisions
+from plumbline.patience import patience_s
 from plumbline.whole_file import sha256_file, whole_file
 
 _MAGIC = {b"SQLite format 3\0": "sqlite", b"PGDMP": "postgresql"}
@@ -126,11 +127,11 @@ def _check_content(file: Path, kind: str, airflow: bool) -> None:
 def _restore_sqlite(url: URL, file: Path) -> None:
     target = Path(str(url.database))
     with closing(_sqlite(file, "ro&immutable=1")) as origin:
-        deadline = time.monotonic() + BUSY_TIMEOUT_S
+        deadline = time.monotonic() + patience_s()
 
         def impatient(*_: int) -> None:
             if time.monotonic() > deadline:
-                raise sqlite3.OperationalError(f"another process kept writing for {BUSY_TIMEOUT_S:g} s; stop it first")
+                raise sqlite3.OperationalError(f"another process kept writing for {patience_s():g} s; stop it first")
 
         with closing(_sqlite(target, "rwc")) as database:  # into the file that is there: who has it open sees the new content
             origin.backup(database, progress=impatient)
@@ -144,7 +145,7 @@ def _restore_postgresql(url: URL, file: Path, tables: list[str]) -> None:
         script = Path(folder) / "script.sql"
         _run("pg_restore", "--clean", "--if-exists", "--no-owner", "--no-privileges", "--file", str(script), str(file))
         # What a newer version made goes with it, in the one transaction that brings back the rest.
-        first = (f"--command={statement}" for statement in (f"SET lock_timeout = '{BUSY_TIMEOUT_S:g}s'", *drops))
+        first = (f"--command={statement}" for statement in (f"SET lock_timeout = '{patience_s():g}s'", *drops))
         quiet = ("--no-psqlrc", "--quiet", "--no-password", "--set=ON_ERROR_STOP=1", "--output=/dev/null")
         _run("psql", *quiet, "--single-transaction", *first, f"--file={script}", url=url)
 
@@ -186,4 +187,4 @@ def _engine(url: URL) -> Engine:
 
 
 def _sqlite(file: Path, mode: str) -> sqlite3.Connection:
-    return sqlite3.connect(f"{file.resolve().as_uri()}?mode={mode}", uri=True, timeout=BUSY_TIMEOUT_S)
+    return sqlite3.connect(f"{file.resolve().as_uri()}?mode={mode}", uri=True, timeout=patience_s())

@@ -6,8 +6,10 @@ import zlib
 from datetime import datetime, timezone
 from typing import Any
 
-from sqlalchemy import DateTime, Dialect, LargeBinary
+from sqlalchemy import JSON, DateTime, Dialect, LargeBinary, String
 from sqlalchemy.types import TypeDecorator
+
+from plumbline.metrics.printable import printable, printable_values
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -50,3 +52,23 @@ class CompressedText(TypeDecorator[str]):
         if inflate.unconsumed_tail or not inflate.eof:
             raise zlib.error(f"the text is cut short, or has more than {MAX_TEXT:,} bytes")
         return text.decode()
+
+
+class PrintableText(TypeDecorator[str]):
+    """Text without control characters: what a provider, a script or a person wrote reaches no terminal and no page with them."""
+
+    impl = String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return printable(value) if isinstance(value, str) else value
+
+
+class PrintableJson(TypeDecorator[Any]):
+    """JSON whose texts have no control characters."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        return printable_values(value)

@@ -20,8 +20,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, 
 from sqlalchemy.exc import ArgumentError, OperationalError
 from sqlalchemy.orm import Session
 
-BUSY_TIMEOUT_S = 60.0
-"""Seconds that a writer waits for another one. SQLite has one writer at a time; a write here takes milliseconds."""
+from plumbline.patience import patience_s
 
 _ROOM = 2**20
 _MIGRATING = "plumbline_migrating"
@@ -33,7 +32,7 @@ def make_engine(url: str) -> Engine:
     parsed = check_url(url)
     if parsed.get_backend_name() == "sqlite":
         Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
-        engine = create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False})
+        engine = create_engine(parsed, connect_args={"timeout": patience_s(), "check_same_thread": False})
         event.listen(engine, "do_connect", lambda *_: create_private(Path(str(parsed.database))))
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
@@ -72,7 +71,7 @@ def _configure_sqlite(connection: Any, _record: Any) -> None:
     # SQLAlchemy's "begin" event starts transactions: the driver's own implicit ones begin too late to be race-safe.
     connection.isolation_level = None
     cursor = connection.cursor()
-    cursor.execute(f"PRAGMA busy_timeout={int(BUSY_TIMEOUT_S * 1000)}")
+    cursor.execute(f"PRAGMA busy_timeout={int(patience_s() * 1000)}")
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.execute("PRAGMA synchronous=FULL")  # a recorded trial survives a power cut
     cursor.close()
@@ -85,7 +84,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _use_wal(engine: Engine) -> None:
-    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    deadline = time.monotonic() + patience_s()
     while True:
         try:
             raw = engine.raw_connection()

@@ -18,7 +18,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from plumbline.archive.columns import CompressedText, UtcDateTime
+from plumbline.archive.columns import CompressedText, PrintableJson, PrintableText, UtcDateTime
 from plumbline.archive.records import Action, BaselineRule, QuarantineState, SnapshotKind, Source
 from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.declarations.providers.rates import ListedPurchase
@@ -47,7 +47,13 @@ def one_of(column: str, words: Any) -> CheckConstraint:
 
 class Base(DeclarativeBase):
     metadata = MetaData(naming_convention=NAMING)
-    type_annotation_map = {datetime: UtcDateTime, dict[str, Any]: JSON, list[Any]: JSON}  # noqa: RUF012 (SQLAlchemy reads it)
+    # A new column of text or JSON stores what others wrote without control characters, by its type.
+    type_annotation_map = {  # noqa: RUF012 (SQLAlchemy reads it)
+        str: PrintableText,
+        datetime: UtcDateTime,
+        dict[str, Any]: PrintableJson,
+        list[Any]: PrintableJson,
+    }
 
 
 class Campaign(Base):
@@ -98,7 +104,7 @@ class Environment(Base):
 
     __tablename__ = "environments"
     environment_hash: Mapped[str] = mapped_column(primary_key=True)
-    facts: Mapped[dict[str, Any]]
+    facts: Mapped[dict[str, Any]] = mapped_column(JSON)  # its hash is of every character
     recorded_at: Mapped[datetime]
 
 
@@ -416,7 +422,7 @@ class Snapshot(Base):
     provider: Mapped[str]
     kind: Mapped[str]
     taken_at: Mapped[datetime]
-    facts: Mapped[dict[str, Any]]
+    facts: Mapped[dict[str, Any]] = mapped_column(JSON)  # its hash is of every character
     facts_hash: Mapped[str]
     figures: Mapped[dict[str, Any]]
 

@@ -32,6 +32,7 @@ from plumbline.archive.schema import (
 )
 from plumbline.declarations import digest
 from plumbline.declarations.last_valid import KeptCopy
+from plumbline.metrics.printable import printable_values
 from plumbline.results import ResultDocument, ResultStore, bounded_json, evidence_files, signing
 from plumbline.results.launch_record import launch_metrics
 from plumbline.results.published import PublishedResult
@@ -133,12 +134,12 @@ def trial_problems(session: Session, trial: Trial) -> Iterator[str]:
         return
     for column, expected in _columns(trial, document).items():
         stored = getattr(trial, column)
-        if stored != expected:
+        if stored != _as_stored(expected):
             yield f"{name}: {column} is {stored}; its document says {expected}"
     series = published.published_series_row(document) if isinstance(document, PublishedResult) else series_row(document)
     there = session.get(Series, trial.series_key)
     for column, expected in series.items():
-        if there is not None and getattr(there, column) != expected:
+        if there is not None and getattr(there, column) != _as_stored(expected):
             yield f"{name}: {column} of its series is {getattr(there, column)}; its document says {expected}"
     yield from _metrics(session, name, trial, document)
     yield from _parts(session, name, trial, document)
@@ -146,6 +147,11 @@ def trial_problems(session: Session, trial: Trial) -> Iterator[str]:
         stored = signing.verify(document, recording.signing_keys(session, trial.campaign_id, trial.trial_id))
         if stored.status == "broken":
             yield f"{name}: {stored.detail}"
+
+
+def _as_stored(value: Any) -> Any:
+    """A document's value as a column has it: texts without control characters."""
+    return printable_values(value) if isinstance(value, str | list) else value
 
 
 _NOT_IN_DOCUMENT = ("quality_action", "quality_reasons", "uri", "recorded_at")
@@ -166,7 +172,7 @@ def _parts(session: Session, name: str, trial: Trial, document: ResultDocument |
         stored = session.execute(
             select(*(table.c[column] for column in names)).where(table.c.trial_pk == trial.id).order_by(table.c.position)
         )
-        expected = [tuple(row[column] for column in names) for row in rows]
+        expected = [tuple(_as_stored(row[column]) for column in names) for row in rows]
         if [tuple(row) for row in stored] != expected:
             yield f"{name}: its rows of {table.name} are not those of its document"
 

@@ -11,6 +11,7 @@ from typer.main import get_command, get_group
 
 from plumbline.cli.examples import with_examples
 from plumbline.cli.exit_status import EXIT_CODES
+from plumbline.cli.guard import guarded
 
 _BY_GROUP = {
     "Measure": {
@@ -111,6 +112,10 @@ class _Commands(TyperGroup):
         rewritten = {"help": [*rest, "--help"], "version": ["--version", *rest]}.get(first, args)
         parsed: list[str] = super().parse_args(ctx, rewritten)
         return parsed
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        with guarded():
+            return super().main(*args, **options)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, line, rest = super().resolve_command(ctx, args)

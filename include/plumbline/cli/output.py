@@ -6,22 +6,25 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
+from typing import IO, TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
 
 import typer
 from pydantic_core import to_jsonable_python
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.markup import escape
 from rich.measure import Measurement
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from plumbline.cli.exit_status import FAILED, OK, UNUSABLE
+from plumbline.cli.guard import PrintableStream
+from plumbline.metrics.printable import printable, printable_json
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive
@@ -39,6 +42,20 @@ class _Console(Console):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, highlight=False, **options)
+
+    @property
+    def file(self) -> IO[str]:
+        # What is rendered has no control characters: styles and the lines of progress bars pass the guard.
+        stream = super().file
+        return stream.beneath if isinstance(stream, PrintableStream) else stream
+
+    @file.setter
+    def file(self, stream: IO[str]) -> None:
+        self._file = stream
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
 
     def print(self, *objects: Any, **options: Any) -> None:
         options.setdefault("soft_wrap", all(isinstance(each, (str, Text)) for each in objects))
@@ -90,7 +107,8 @@ def table(title: str | Text, *columns: str, right: tuple[str, ...] = ()) -> Tabl
 def emit(as_json: bool, data: Any, show: Callable[[], None]) -> None:
     """Print `data` as JSON, or let `show` print it for people."""
     if as_json:
-        sys.stdout.write(json.dumps(to_jsonable_python(data, inf_nan_mode="null"), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        text = json.dumps(to_jsonable_python(data, inf_nan_mode="null"), indent=1, ensure_ascii=False, allow_nan=False)
+        sys.stdout.write(printable_json(text) + "\n")
     else:
         show()
 

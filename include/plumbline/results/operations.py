@@ -8,6 +8,8 @@ from typing import Literal
 
 from pydantic import AwareDatetime
 
+from plumbline.metrics.printable import printable
+
 LogKind = Literal["incident", "ticket", "quota", "maintenance"]
 Whose = Literal["provider", "us", "unknown"]
 """Whose fault it is: what is ours breaks no promise, and of incidents only what is the provider's does."""
@@ -28,6 +30,11 @@ class LogEntry:
     whose: Whose = "unknown"
     severity: str = ""
     reference: str = ""
+
+    def __post_init__(self) -> None:
+        # What the archive stores of them: the same entry again is then known to be the same.
+        for name in ("what", "severity", "reference"):
+            object.__setattr__(self, name, printable(getattr(self, name)))
 
     def check(self, now: datetime) -> None:
         """ValueError for an entry that cannot be true; only maintenance is announced before it happens."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, create_model
 from sqlalchemy import JSON, BigInteger, Integer
 
-from plumbline.archive.columns import UtcDateTime
+from plumbline.archive.columns import PrintableJson, UtcDateTime
 from plumbline.archive.records import Action
 from plumbline.archive.schema import Base
 from plumbline.results import InvalidResult, Reason, bounded_json
@@ -75,7 +75,7 @@ def row_line(table: str) -> type[BaseModel]:
 def _type(kind: Any) -> Any:
     if isinstance(kind, UtcDateTime):
         return AwareDatetime
-    if isinstance(kind, JSON):
+    if isinstance(kind, JSON | PrintableJson):
         return dict[str, Any] | list[Any]
     return _Int32 if isinstance(kind, Integer) and not isinstance(kind, BigInteger) else kind.python_type
 
