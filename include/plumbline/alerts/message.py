@@ -16,6 +16,7 @@ from plumbline.findings.headline import headline
 from plumbline.findings.types import type_of
 from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.metrics.formatting import capitalize_first, first_lines
+from plumbline.metrics.units import Amount
 from plumbline.results.finding import Finding
 
 
@@ -31,8 +32,8 @@ class AlertContext:
     links: tuple[tuple[str, str], ...] = ()
     snoozed_until: datetime | None = None
     came_back: str = ""
-    usd: float | None = None
-    credit: float | None = None
+    usd: Amount | None = None
+    credit: Amount | None = None
     chart: tuple[str, str] | None = None
 
     @property

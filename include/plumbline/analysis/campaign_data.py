@@ -15,6 +15,7 @@ from plumbline.declarations.economics import Economics
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.declarations.purposes import Purpose
 from plumbline.declarations.references import References
+from plumbline.metrics.units import Amount
 from plumbline.results import ResultDocument, ResultStore
 from plumbline.results.finding import Severity
 from plumbline.results.published import PublishedResult
@@ -30,7 +31,7 @@ class MonthlyTotal:
     """
 
     lost: float = 0.0
-    saved: float = 0.0
+    saved: Amount = 0.0
     known: int = 0
     unknown: int = 0
     gains: int = 0
@@ -77,7 +78,7 @@ class FindingRow:
     evidence: str = ""
     direction: str = ""
     effect: float | None = None
-    usd_per_month: float | None = None
+    usd_per_month: Amount | None = None
     teams: tuple[str, ...] = ()
     type: str = ""
 

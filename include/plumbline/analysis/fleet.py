@@ -16,6 +16,7 @@ from plumbline.analysis.trial_sample import PHASE_ORDER, WorkloadKind
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.metrics import METRICS, Metric, leading, leading_names, with_own
 from plumbline.metrics.pooling import Pooled, pool
+from plumbline.metrics.units import Amount
 
 Key = tuple[str, str, str]
 """(metric, statistic, phase)"""
@@ -49,7 +50,7 @@ class FleetSeries:
     price: Quote | None
     nodes: int = 1
     epoch_size: int | None = None
-    usd_per_hour: float | None = None
+    usd_per_hour: Amount | None = None
     outcomes_per_month: float | None = None
     beside: Priced | None = None
     own_metrics: tuple[Metric, ...] = ()

@@ -23,6 +23,7 @@ from plumbline.findings.cause import witnesses
 from plumbline.findings.headline import headline
 from plumbline.findings.types import type_of
 from plumbline.findings.types.first_choice import FirstChoice
+from plumbline.metrics.units import Amount
 from plumbline.results.finding import OPEN_STATES, gravity
 from plumbline.words.claims import broke_promises
 
@@ -49,7 +50,7 @@ class LedgerRow:
     sort: Sort
     what: str
     provider: str
-    usd: float | None
+    usd: Amount | None
     ends: Ends
     owner: tuple[str, ...] = ()
     prices: str = ""

@@ -14,6 +14,7 @@ from plumbline.answers.current_results import current_results
 from plumbline.archive import Archive
 from plumbline.declarations import Declarations, Provider
 from plumbline.metrics import leading_names
+from plumbline.metrics.units import Amount
 
 Offer = tuple[str, str, str, int]
 """Cloud, instance type, accelerator (its product, else its kind) and how many of it."""
@@ -25,7 +26,7 @@ class PlacedOffer:
 
     provider: str
     place: str
-    usd_per_hour: float | None
+    usd_per_hour: Amount | None
     number: Row | None
     simulated: bool
 

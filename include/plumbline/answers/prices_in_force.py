@@ -13,6 +13,7 @@ from plumbline.declarations import Price, Provider
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.findings.types.held_price import HeldPrice
 from plumbline.findings.types.price_change import PriceFinding, format_price_name
+from plumbline.metrics.units import Amount
 from plumbline.results.finding import OPEN_STATES
 
 PURCHASES: tuple[Purchase, ...] = get_args(Purchase)
@@ -34,7 +35,7 @@ class TermPrice:
     provider: str
     purchase: Purchase
     term: str | None
-    usd: float | None
+    usd: Amount | None
     before: float | None
     since: date | None
     source: str

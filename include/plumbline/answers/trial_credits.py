@@ -16,6 +16,7 @@ from plumbline.archive import Archive
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.promises import PROMISES, JudgedPromise
 from plumbline.declarations.providers.service_level import ServiceLevel
+from plumbline.metrics.units import Amount
 from plumbline.results.finding import OPEN_STATES, Finding
 
 
@@ -27,9 +28,9 @@ class TrialCredit:
 
     provider: str
     promises: tuple[str, ...]
-    share: float
+    share: Amount
     month: str
-    usd: float | None
+    usd: Amount | None
     until: date | None
     claim: ClaimStanding
     simulated: bool

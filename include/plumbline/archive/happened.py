@@ -16,6 +16,7 @@ from plumbline.archive.records import AuditView
 from plumbline.archive.repository import Span, batches, where_equal, where_within
 from plumbline.archive.schema import AuditEntry, Decision, Finding, PriceReading, Series, SeriesCampaign
 from plumbline.declarations.providers.rates import ListedPurchase
+from plumbline.metrics.units import Amount
 from plumbline.results.stored import FindingView
 
 _SLACK = timedelta(days=1)
@@ -32,8 +33,8 @@ class PriceStep:
     term: str | None
     source: str
     at: datetime
-    before: float
-    after: float
+    before: Amount
+    after: Amount
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from plumbline.declarations.purposes import Purpose
+from plumbline.metrics.units import Amount
 from plumbline.results import FailureClass, Reason, Status
 
 Action = Literal["accept", "annotate", "reject"]
@@ -101,13 +102,13 @@ class PriceReadingView:
     source: str
     source_version: str
     observed_at: datetime
-    amount: float
+    amount: Amount
     currency: str
     per: str
     gpus: int
-    usd_per_unit: float
-    usd_per_gpu_hour: float
-    usd_per_instance_hour: float
+    usd_per_unit: Amount
+    usd_per_gpu_hour: Amount
+    usd_per_instance_hour: Amount
     recorded_at: datetime
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, datetime
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 from sqlalchemy import (
     JSON,
@@ -23,6 +23,7 @@ from plumbline.archive.records import Action, BaselineRule, QuarantineState, Sna
 from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.declarations.providers.rates import ListedPurchase
 from plumbline.declarations.purposes import Purpose
+from plumbline.metrics.units import MONEY, Amount
 from plumbline.results import Status
 from plumbline.results.finding import FindingKind, FindingState, Severity
 from plumbline.results.operations import LogKind, Whose
@@ -352,7 +353,7 @@ class Decision(Base):
     winner: Mapped[str | None]
     probability: Mapped[float | None]
     decided_at: Mapped[datetime]
-    detail: Mapped[dict[str, Any]]
+    detail: Mapped[Annotated[dict[str, Any], MONEY]]
 
 
 class Price(Base):
@@ -363,7 +364,7 @@ class Price(Base):
     price_id: Mapped[str] = mapped_column(primary_key=True)
     provider: Mapped[str]
     purchase: Mapped[str]
-    usd_per_hour: Mapped[float]
+    usd_per_hour: Mapped[Amount]
     since: Mapped[date]
     until: Mapped[date | None]
     source: Mapped[str]
@@ -403,13 +404,13 @@ class PriceReading(Base):
     source: Mapped[str]
     source_version: Mapped[str]
     observed_at: Mapped[datetime]
-    amount: Mapped[float]
+    amount: Mapped[Amount]
     currency: Mapped[str]
     per: Mapped[str]
     gpus: Mapped[int]
-    usd_per_unit: Mapped[float]
-    usd_per_gpu_hour: Mapped[float]
-    usd_per_instance_hour: Mapped[float]
+    usd_per_unit: Mapped[Amount]
+    usd_per_gpu_hour: Mapped[Amount]
+    usd_per_instance_hour: Mapped[Amount]
     recorded_at: Mapped[datetime]
 
 

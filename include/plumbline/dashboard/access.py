@@ -6,9 +6,9 @@ Cost pages are refused without access. Other pages get declarations and an archi
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 from fastapi import Depends, HTTPException, Request
 from fastapi.params import Depends as Dependency
@@ -18,12 +18,13 @@ from plumbline.archive.invoices import INVOICE_COMPARED
 from plumbline.archive.prices import priced_by
 from plumbline.archive.records import AuditView
 from plumbline.archive.repository import Slice
-from plumbline.dashboard.money_fields import without_money
+from plumbline.dashboard.money_fields import holds_money, json_without_money, without_amounts, without_money
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.economics import Economics
 from plumbline.findings.types import rests_on_prices
-from plumbline.results.stored import DecisionView
+from plumbline.results.finding import Finding
 
+T = TypeVar("T")
 COSTS_REFUSED = "contract prices, invoices and costs require a role with access to costs: docs/team-server.md (Users and roles)"
 
 
@@ -59,16 +60,34 @@ def without_costs(declared: Declarations) -> Declarations:
     return dataclasses.replace(declared, providers=providers, contracts={}, economics=Economics())
 
 
+def _without_rows_of_money(kind: type[T]) -> type[T]:
+    """The class, whose questions are answered with nothing where their answers are records of money by their types."""
+    for name, question in vars(Archive).items():
+        asks = getattr(question, "__wrapped__", None)
+        if asks is not None and name not in vars(kind) and holds_money(eval(asks.__annotations__["return"], asks.__globals__)):
+            setattr(kind, name, _answering_nothing(question))
+    return kind
+
+
+def _answering_nothing(question: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(question)
+    def answer(*args: Any, **kwargs: Any) -> Any:
+        found = question(*args, **kwargs)
+        if isinstance(found, Slice):
+            return Slice((), None)
+        return type(found)() if isinstance(found, list | tuple | dict) else None
+
+    return answer
+
+
+@_without_rows_of_money
 class ArchiveWithoutCosts(Archive):
     """An archive without prices, invoices, decisions (they rest on prices), findings about either, and amounts in the texts of other findings."""
 
     def _no_rows(self, *args: Any, **kwargs: Any) -> Any:
         return []
 
-    prices = price_readings = newest_readings = decisions = newest_decisions = price_steps = moved_choices = compared_invoices = _no_rows
-
-    def decisions_page(self, *args: Any, **kwargs: Any) -> Slice[DecisionView]:
-        return Slice((), None)
+    moved_choices = _no_rows  # first choices rest on prices
 
     def visible(self, provider: Provider) -> Provider:
         return without_money(provider)
@@ -107,19 +126,9 @@ class ArchiveWithoutCosts(Archive):
 def _without_cost_findings(findings: Iterable[FindingView]) -> list[FindingView]:
     shown = (f for f in findings if not rests_on_prices(f))
     # A finding of any other kind may have been moved by a price, or be about a budget.
-    return [dataclasses.replace(f, headline=without_amounts(f.headline), detail=without_amounts({**f.detail, **_NO_MONEY})) for f in shown]
+    return [dataclasses.replace(f, headline=without_amounts(f.headline), detail=_detail_without_money(f.detail)) for f in shown]
 
 
-_NO_MONEY: dict[str, Any] = {"prices": [], "moves": []}
-"""The fields of a finding that hold prices, and first choices that rest on prices."""
-_AMOUNT = re.compile(r"\b(USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD)\b|[$€£¥]|\d [A-Z]{3}/(h|GPU-hour|instance-hour)\b")
-AMOUNT_HIDDEN = "Not shown: the text has amounts of money, which require a role with access to costs"
-
-
-def without_amounts(value: Any) -> Any:
-    """The value, as JSON holds it, with a note in place of each text that has an amount of money: a part of a sentence would not be one."""
-    if isinstance(value, str):
-        return AMOUNT_HIDDEN if _AMOUNT.search(value) else value
-    if isinstance(value, Mapping):
-        return {key: without_amounts(each) for key, each in value.items()}
-    return [without_amounts(each) for each in value] if isinstance(value, list | tuple) else value
+def _detail_without_money(detail: Mapping[str, Any]) -> Any:
+    # First choices rest on prices.
+    return without_amounts({**json_without_money(Finding, detail), "moves": []})

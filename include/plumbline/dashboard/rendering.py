@@ -20,6 +20,7 @@ from pydantic_core import to_jsonable_python
 from plumbline.archive import Archive
 from plumbline.dashboard.access import can_see_costs, require_cost_access
 from plumbline.dashboard.assets import Assets
+from plumbline.dashboard.money_fields import shown_without_money, without_numbers
 from plumbline.declarations import BrokenFiles
 from plumbline.metrics.formatting import (
     capitalize_first,
@@ -46,6 +47,7 @@ PAGE_POLICY = (
 )
 LAST_VALID = "Plumbline-Last-Valid-Declarations"
 """Header of a page as JSON while files of declarations are broken: where, such as `teams/x.yaml:3`."""
+T = TypeVar("T")
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Response])
 _CODE_SPAN = re.compile(r"`([^`]+)`")
 _SEPARATORS = re.compile(r"[^A-Za-z0-9]+")
@@ -103,6 +105,8 @@ class PageRenderer:
     def page(self, request: Request, name: str, view: Any = None, /, *, status: int = 200, **context: Any) -> Response:
         """The view model as JSON where the address ends with `.json`, else the template as a page, with `base` (mount path), `now`, `money` (access to costs), `nav`, `here` (its entry), `all_simulated`
         and `carried`, the query of links: of the filter `chosen`, if the page has one."""
+        # Together: what a template compares with the view stays the same object.
+        view, context = self.shown(request, (view, context))
         broken = self.broken()
         if wants_json(request):
             headers = {} if broken is None else {LAST_VALID: broken.places.encode("ascii", "backslashreplace").decode()}
@@ -127,7 +131,17 @@ class PageRenderer:
             "request": request,
         }
         html = self.templates.get_template(name).render(**context)
+        if not sees_costs:
+            html = without_numbers(html)
         return HTMLResponse(html, status, {"Content-Security-Policy": PAGE_POLICY, "Cache-Control": "no-store"})
+
+    def shown(self, request: Request, value: T) -> T:
+        """What the user of this request may see of a value; the one place at which a page's contents lose their money."""
+        return value if can_see_costs(request) else shown_without_money(value)
+
+    def json(self, request: Request, value: Any, headers: Mapping[str, str] | None = None) -> Response:
+        """An answer for a page's script."""
+        return JSONResponse(to_jsonable_python(self.shown(request, value), inf_nan_mode="null"), headers=headers)
 
     def _current_entry(self, path: str) -> str:
         """The entry of the navigation that a path belongs to; empty for campaigns, trials and reports, which have none."""

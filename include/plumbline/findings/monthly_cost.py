@@ -19,6 +19,7 @@ from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.findings.types.price_change import PriceFinding
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_amount, format_money, format_money_change, format_monthly, format_significant, join_words
+from plumbline.metrics.units import Amount, AmountText
 from plumbline.results.finding import Finding, Member, PriceMove
 from plumbline.results.sample import Series
 
@@ -46,15 +47,15 @@ class MonthlyCost:
     that no price is missing. `credit`: of a broken promise, USD that can be claimed once; no part of any sum.
     """
 
-    usd: float | None
-    text: str
-    low: float | None = None
-    high: float | None = None
-    parts: tuple[tuple[str, float], ...] = ()
+    usd: Amount | None
+    text: AmountText
+    low: Amount | None = None
+    high: Amount | None = None
+    parts: tuple[tuple[str, Amount], ...] = ()
     until: date | None = None
     free: bool = False
-    basis: str = ""
-    credit: float | None = None
+    basis: AmountText = ""
+    credit: Amount | None = None
 
 
 def cost_on_providers(costs: Sequence[MonthlyCost]) -> MonthlyCost:
@@ -75,8 +76,8 @@ class _TimeChange:
     """Instance time more a month, as fractions of the declared time: the middle and both ends of the interval."""
 
     middle: float
-    low: float | None = None
-    high: float | None = None
+    low: Amount | None = None
+    high: Amount | None = None
 
 
 Accepted = Callable[[Purchase], float | None]

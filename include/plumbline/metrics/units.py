@@ -74,10 +74,18 @@ def _digits(value: Decimal) -> str:
 
 
 class MoneyType:
-    """Metadata of a type whose values are amounts of money: readers without access to costs get no field of such a type."""
+    """Metadata of a type whose values are amounts of money: readers without access to costs get no field of such a type. `aside`: what the amount
+    is a field of is about other things too, and is shown without it."""
+
+    def __init__(self, aside: bool = False) -> None:
+        self.aside = aside
 
 
 MONEY = MoneyType()
+Amount = Annotated[float, MONEY]
+"""An amount of money, or a price, that was checked before."""
+AmountText = Annotated[str, MONEY]
+"""A text that is about an amount of money, or about a share of a bill."""
 
 
 def text_schema(example: str) -> WithJsonSchema:
@@ -85,7 +93,9 @@ def text_schema(example: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "examples": [example]})
 
 
-def _quantity(units: Mapping[str, float], what: str, example: str, *, zero: bool = False, high: float = math.inf) -> Any:
+def _quantity(
+    units: Mapping[str, float], what: str, example: str, *, zero: bool = False, high: float = math.inf, money: MoneyType | None = None
+) -> Any:
     @lru_cache(maxsize=1024)  # the documents of a campaign repeat the same few quantities thousands of times
     def known(text: str) -> float:
         return parse(text, units, what, example)
@@ -103,7 +113,7 @@ def _quantity(units: Mapping[str, float], what: str, example: str, *, zero: bool
         BeforeValidator(check),
         PlainSerializer(_written(units), return_type=str),
         text_schema(example),
-        MONEY if any(unit.startswith("USD") for unit in units) else None,
+        MONEY if any(unit.startswith("USD") for unit in units) else money,
     ]
 
 
@@ -112,6 +122,8 @@ Pause = _quantity(SECONDS, "a duration", "2s", zero=True)
 Rate = _quantity(PER_SECOND, "a rate", "8/s")
 Percent = _quantity(FRACTION, "a percentage", "5%")
 Share = _quantity(FRACTION, "a percentage up to 100%", "95%", high=1.0)
+CreditShare = _quantity(FRACTION, "a percentage up to 100%", "95%", high=1.0, money=MoneyType(aside=True))
+"""A share of a bill."""
 Spread = _quantity(FRACTION, "a percentage from 0% to 100%", "0.5%", zero=True, high=1.0)
 ByteSize = _quantity(BYTES, "a size", "8GiB")
 HourlyPrice = _quantity(USD_PER_HOUR, "a price", "12.29 USD/h", zero=True)

@@ -19,6 +19,7 @@ from plumbline.findings.headline import headline
 from plumbline.findings.types import type_of
 from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.metrics.formatting import capitalize_first, format_change, format_name
+from plumbline.metrics.units import Amount
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.events.event import StreamEvent
 from plumbline.presentation.ledger_words import counted_text
@@ -65,8 +66,8 @@ class FindingPage:
     members: tuple[MemberRow, ...] = ()
     changes: tuple[EnvironmentChange, ...] = ()
     cost: str = ""
-    usd: float | None = None
-    credit: float | None = None
+    usd: Amount | None = None
+    credit: Amount | None = None
     choice: str = ""
     trials: tuple[TrialView, ...] = ()
     decision: tuple[str, str, str] | None = None

@@ -14,6 +14,7 @@ from plumbline.findings.cause import witnesses
 from plumbline.findings.headline import headline
 from plumbline.findings.types import about_facts, type_of
 from plumbline.findings.types.first_choice import FirstChoice
+from plumbline.metrics.units import Amount
 from plumbline.results.finding import FLEET, OPEN_STATES, SEVERITIES, UNREADABLE_ERRORS, Finding, gravity
 from plumbline.results.sample import Series
 from plumbline.results.stored import read_finding
@@ -33,7 +34,7 @@ class InboxItem:
     view: FindingView
     finding: Finding | None
     words: str
-    usd: float | None
+    usd: Amount | None
 
     @property
     def is_decision_change(self) -> bool:

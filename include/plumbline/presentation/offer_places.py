@@ -9,6 +9,7 @@ from plumbline.analysis.scorecards.scorecard import Row
 from plumbline.answers.offer_places import Offer, PlacedOffer, WorkloadPlaces
 from plumbline.metrics.formatting import common_scale, format_money, format_name, format_percent
 from plumbline.metrics.pooling import Estimate
+from plumbline.metrics.units import Amount
 from plumbline.presentation.places import PlaceTable, place_tables
 
 NOT_MEASURED = "not measured"
@@ -25,7 +26,7 @@ class PlacedCell:
     text: str
     interval: str
     distance: str
-    usd_per_hour: float | None
+    usd_per_hour: Amount | None
     price: str
     simulated: bool
 

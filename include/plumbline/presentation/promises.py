@@ -13,7 +13,7 @@ from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.metrics.formatting import format_money, join_words
 from plumbline.metrics.proportions import Proportion
 from plumbline.metrics.time_spans import month_span
-from plumbline.metrics.units import exact
+from plumbline.metrics.units import Amount, exact
 
 
 def declared_promises(sla: ServiceLevel) -> list[str]:
@@ -55,7 +55,7 @@ class PromiseTotals:
     broken: int
     kept: int
     open: int
-    usd: float | None
+    usd: Amount | None
     unknown: tuple[str, ...] = ()
     lapsed: int = 0
     claimed: int = 0

@@ -33,6 +33,7 @@ from plumbline.metrics.formatting import (
     format_probability,
     join_words,
 )
+from plumbline.metrics.units import Amount
 from plumbline.presentation.card_tables import CardTable, card_tables
 from plumbline.presentation.tiles import Tile, lost_tile, saving_tile
 from plumbline.results.finding import OPEN_STATES, gravity
@@ -122,7 +123,7 @@ class Action:
     title: str
     why: str
     owner: str
-    usd: float = 0.0
+    usd: Amount = 0.0
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from plumbline.metrics.units import MONEY
 
 Row = TypeVar("Row")
 NAMES_KEPT = 50
@@ -22,7 +24,7 @@ class Uncompared:
     name: str
     currency: str
     lines: int
-    cost: Decimal
+    cost: Annotated[Decimal, MONEY]
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class ComparedSum:
     provider: str
     currency: str
     lines: int
-    cost: Decimal
+    cost: Annotated[Decimal, MONEY]
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Difference:
 
     kind: str
     provider: str
-    cost: Decimal
+    cost: Annotated[Decimal, MONEY]
     line: int | None
     detail: str
     count: int = 1

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from plumbline.metrics.formatting import shorten
 from plumbline.metrics.time_spans import day_is_over
+from plumbline.metrics.units import Amount
 
 FindingKind = Literal["performance", "environment", "price", "reliability", "missing_data", "self"]
 Severity = Literal["info", "warn", "page"]
@@ -94,8 +95,8 @@ class PriceMove:
     """A provider's price in USD per instance-hour before and after a change."""
 
     provider: str
-    before: float
-    after: float
+    before: Amount
+    after: Amount
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class PromisedCredit:
     (ISO 8601) on which it can be claimed, empty where the contract's term is not declared. `shared`: it is granted once for the month, however many
     promises are broken in it."""
 
-    share: float | None
+    share: Amount | None
     month: str
     until: str = ""
     shared: bool = False
@@ -120,8 +121,8 @@ class EndingHours:
     other price, negative if it costs more, None where that is not known."""
 
     until: str
-    paid: float
-    renewing: float | None
+    paid: Amount
+    renewing: Amount | None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from plumbline.declarations.providers.rates import ListedPurchase
 from plumbline.declarations.providers.rates import Term as Term
 from plumbline.declarations.trials import digest
+from plumbline.metrics.units import Amount
 
 Per = Literal["gpu_hour", "instance_hour"]
 
@@ -32,11 +33,11 @@ class Reading:
     source: str
     source_version: str
     observed_at: datetime
-    amount: float
+    amount: Amount
     currency: str
     per: Per
     gpus: int
-    usd_per_unit: float = 1.0
+    usd_per_unit: Amount = 1.0
     typical: tuple[float, float] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:

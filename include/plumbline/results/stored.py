@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from plumbline.metrics.units import MONEY, Amount
 from plumbline.results.finding import UNREADABLE_ERRORS, Finding, FindingKind, FindingState, Severity
 
 
@@ -70,7 +71,7 @@ class DecisionRecord:
     kind: Literal["training", "inference"]
     winner: str | None
     probability: float | None
-    detail: Mapping[str, Any]
+    detail: Annotated[Mapping[str, Any], MONEY]
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class PriceRecord:
 
     provider: str
     purchase: str
-    usd_per_hour: float
+    usd_per_hour: Amount
     since: date
     until: date | None
     source: str

@@ -14,6 +14,7 @@ from plumbline.findings.headline import headline
 from plumbline.findings.types import type_of
 from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.metrics.formatting import capitalize_first, first_lines
+from plumbline.metrics.units import Amount
 from plumbline.results.finding import Finding
 from plumbline.results.sample import Series
 from plumbline.workflows.accept_price import accept_price, price_of_finding
@@ -45,7 +46,7 @@ class AppliedAnswer:
     answer: Answer
     baselines: dict[str, str]
     rerun: Rerun | None = None
-    price: float | None = None
+    price: Amount | None = None
     choice: bool = False
     log: bool = False
     repeated: bool = False

@@ -25,6 +25,7 @@ from plumbline.declarations.promises.judging.row import PromiseRow
 from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.findings.monthly_cost import MonthlyCost
 from plumbline.metrics.formatting import capitalize_first, first_lines, join_words
+from plumbline.metrics.units import Amount
 from plumbline.presentation.availability import outage_line
 from plumbline.presentation.promises import claimed_credits, total_credit
 from plumbline.results.finding import Finding
@@ -54,7 +55,7 @@ class Claim:
     letter: Path
     pack: EvidencePack
     sha256: str
-    usd: float | None
+    usd: Amount | None
     missing: tuple[str, ...]
     attached: bool
 

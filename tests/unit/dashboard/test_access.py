@@ -15,8 +15,9 @@ from tests.parsed import Parsed
 
 from plumbline.answers.current_results import current_results
 from plumbline.archive import FindingRecord, open_archive
-from plumbline.dashboard.access import AMOUNT_HIDDEN, ArchiveWithoutCosts, allow_everyone, without_amounts, without_costs
+from plumbline.dashboard.access import ArchiveWithoutCosts, allow_everyone, without_costs
 from plumbline.dashboard.app import create_app
+from plumbline.dashboard.money_fields import AMOUNT_HIDDEN, without_amounts
 from plumbline.declarations import Declarations, load
 from plumbline.declarations.providers.provider import Price
 from plumbline.declarations.providers.token_rate import TokenRate

@@ -21,6 +21,7 @@ from plumbline.analysis.cost.scenarios import Range
 from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COSTS, HOUR_S, Cost, MetricLookup, Outcome
 from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.economics import Economics
+from plumbline.metrics.units import Amount
 
 FURTHER = (
     ("request_latency", "mean", "steady"),
@@ -69,8 +70,8 @@ class _Beside:
     """`share`: of what the instances cost; USD by item, an instance-hour and a month."""
 
     share: float
-    hourly: dict[str, float]
-    monthly: dict[str, float]
+    hourly: dict[str, Amount]
+    monthly: dict[str, Amount]
 
     def added(self, cost: Cost, amount: float, volume: float | None) -> Cost:
         """The cost with its part. `volume`: outcomes a month, of which the cost is for `amount`; None: not known, or a run."""

@@ -12,7 +12,7 @@ from typing import get_args
 
 from plumbline.declarations.cost_plan import CostBasis as CostBasis
 from plumbline.declarations.cost_plan import CostItem
-from plumbline.metrics.units import exact
+from plumbline.metrics.units import Amount, exact
 
 _CENT = Decimal("0.01")
 
@@ -34,7 +34,7 @@ def _finite(value: float, what: str) -> None:
 class Money:
     """An amount of one currency (ISO 4217). Negative where it is a difference."""
 
-    amount: float
+    amount: Amount
     currency: str = "USD"
 
     def __post_init__(self) -> None:
@@ -91,7 +91,7 @@ class Quantity:
 class UnitPrice:
     """The price of one unit, such as 0.09 USD/GB; 0 for a free one."""
 
-    amount: float
+    amount: Amount
     currency: str
     per: str
 

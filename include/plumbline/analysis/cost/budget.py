@@ -10,6 +10,7 @@ from statistics import median
 from plumbline.analysis.cost.trial_bill import TrialUsage, hours, machine_bill
 from plumbline.analysis.prices.book import paid_of
 from plumbline.declarations import Budget, Provider
+from plumbline.metrics.units import Amount
 from plumbline.results.token_usage import TokenUsage
 
 _ROUNDING = 1e-5
@@ -24,7 +25,7 @@ class BudgetUse:
     """
 
     gpu_hours: float = 0.0
-    usd: float | None = 0.0
+    usd: Amount | None = 0.0
     unpriced: str | None = None
     share: float | None = 0.0
 
@@ -85,9 +86,9 @@ class BudgetLimit:
     """One limit of a budget, or a sum of such. `used`, `left`: None where the cost is not known."""
 
     unit: str
-    limit: float
-    used: float | None
-    left: float | None
+    limit: Amount
+    used: Amount | None
+    left: Amount | None
 
     @property
     def share(self) -> float | None:

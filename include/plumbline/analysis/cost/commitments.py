@@ -21,7 +21,7 @@ from plumbline.declarations import Contract, Provider
 from plumbline.declarations.providers.contract import ContractPrice
 from plumbline.declarations.providers.provider import ContractSource
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.metrics.units import exact
+from plumbline.metrics.units import Amount, exact
 
 _DAY = timedelta(days=1)
 DAYS_A_MONTH = 365.25 / 12
@@ -33,7 +33,7 @@ class OtherPrice:
     """`usd_per_hour`: of as many of the same accelerator. `used`: the share of hours that one pays for; None of a price for every hour."""
 
     provider: str
-    usd_per_hour: float
+    usd_per_hour: Amount
     purchase: Purchase
     used: float | None
 
@@ -50,14 +50,14 @@ class Commitment:
     since: date
     until: date
     on: date
-    usd_per_hour: float
+    usd_per_hour: Amount
     reserved_h: float
     used_h: float
     unused_h: float
     ahead_h: float
     unused_usd: Money
     ahead_usd: Money
-    renew_below: float | None
+    renew_below: Amount | None
     against: OtherPrice | None
     renewed: date | None
     used_declared: bool

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plumbline.analysis.cost.interruptions import Restarts
+from plumbline.metrics.units import Amount
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class TimeUp:
 class TokenCharge:
     """The charge for the steady phase's requests and tokens, in USD."""
 
-    usd: float
+    usd: Amount
     requests: int
     input_tokens: int
     cached_tokens: int
@@ -81,7 +82,7 @@ class SupportShare:
 class MonthlyPart:
     """USD a month of `items` × `amount` ÷ the outcomes a month."""
 
-    usd: float
+    usd: Amount
     items: tuple[str, ...]
     amount: float
     volume: float
@@ -91,7 +92,7 @@ class MonthlyPart:
 class HourlyPart:
     """USD an instance-hour of `items`."""
 
-    usd: float
+    usd: Amount
     items: tuple[str, ...]
 
 

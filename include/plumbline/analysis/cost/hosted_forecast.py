@@ -18,6 +18,7 @@ from plumbline.declarations import AnyWorkload, InferenceWorkload, Provider
 from plumbline.declarations.economics import Economics, HostedModel
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.declarations.workloads.load import mean_tokens
+from plumbline.metrics.units import Amount
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,10 @@ class SelfHosted:
     """`price`: USD an hour of all instances that deliver `rate` requests a second together. `fixed`: USD a month that no volume changes. `whole`: paid by the month,
     as with always_on: instances are then whole."""
 
-    price: float
+    price: Amount
     rate: float
     failure_rate: float = 0.0
-    fixed: float = 0.0
+    fixed: Amount = 0.0
     always_on: int = 0
     whole: bool = False
 
@@ -90,8 +91,8 @@ class BreakEvenPoint:
 
     value: float | None
     follows: Follows
-    hosted: float = 0.0
-    own: float = 0.0
+    hosted: Amount = 0.0
+    own: Amount = 0.0
     at: float = 0.0
 
 
@@ -164,12 +165,12 @@ class BreakEven:
     """
 
     hosted: HostedModel
-    per_request: float | None = None
+    per_request: Amount | None = None
     request: str = ""
     volume: BreakEvenPoint | None = None
     utilisation: BreakEvenPoint | None = None
-    hosted_monthly: float | None = None
-    own_monthly: float | None = None
+    hosted_monthly: Amount | None = None
+    own_monthly: Amount | None = None
     reason: str | None = None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from plumbline.analysis.prices.book import prices_in_force, quote
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.formats.reading.pattern import Pattern, compiled
+from plumbline.metrics.units import MONEY
 from plumbline.results.compared_invoice import OTHERS, ComparedSum, Difference, Uncompared
 
 _NAMING = ("SkuId", "SkuMeter", "SkuPriceDetails", "ResourceId", "ResourceName", "ResourceType", "ServiceName", "ChargeDescription")
@@ -42,7 +43,7 @@ class InvoiceLine(NamedTuple):
     row: Mapping[str, str]
     start: datetime
     end: datetime
-    cost: Decimal
+    cost: Annotated[Decimal, MONEY]
     hours: Decimal | None
     of_gpus: bool = False
     priced: bool = True

@@ -17,6 +17,7 @@ from plumbline.analysis.cost.scale_to_zero import MONTH_S
 from plumbline.analysis.cost.scenarios import FleetScenario
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.rates import Purchase
+from plumbline.metrics.units import Amount
 
 _KINDS: dict[Purchase, str] = {"on_demand": "rent", "reserved": "reserve", "owned": "own"}
 _STEPS, MONTHS = 1000, 12
@@ -27,7 +28,7 @@ class PaymentOption(NamedTuple):
     to zero, what its rate rests on."""
 
     name: str
-    cost: SelfHosted | float
+    cost: SelfHosted | Amount
     basis: str
     rate: RateBasis | None = None
 
@@ -43,7 +44,7 @@ class Month(NamedTuple):
     """A month's volume, and in the options' order the costs in USD and the instances."""
 
     volume: float
-    costs: tuple[float, ...]
+    costs: tuple[Amount, ...]
     fleets: tuple[FleetScenario | None, ...]
 
 

@@ -18,6 +18,7 @@ from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.kinds import kind_of
 from plumbline.metrics import leading_names
 from plumbline.metrics.pooling import Pooled, pool
+from plumbline.metrics.units import Amount
 
 FINEST = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "int4")
 _NOT_MEASURED = frozenset(
@@ -63,7 +64,7 @@ class PrecisionRow:
     workload: str
     version: int
     cost: Pooled | None
-    saving: float | None
+    saving: Amount | None
     quality: float | None
     difference: QualityDifference
     accuracy: float | None

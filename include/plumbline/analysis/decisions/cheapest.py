@@ -13,6 +13,7 @@ from plumbline.analysis.scorecards.scorecard import last_attempts
 from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
 from plumbline.declarations import AnyCriterion, Criterion, Preference
 from plumbline.metrics.pooling import pooled_fields
+from plumbline.metrics.units import Amount
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Setup:
 
     provider: str
     meets: bool
-    cost: float | None
+    cost: Amount | None
     low: float | None
     high: float | None
     coverage: float | None

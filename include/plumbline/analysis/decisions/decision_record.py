@@ -19,6 +19,7 @@ from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import digest
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics import is_of_provider, metric_of
+from plumbline.metrics.units import Amount
 from plumbline.results.stored import DecisionView
 
 _log = logging.getLogger(__name__)
@@ -28,8 +29,8 @@ _log = logging.getLogger(__name__)
 class PriceAtDecision:
     """The instance's price in USD per hour and per `unit` (GPU-hour, core-hour), both None where `unknown` says why; since when, by which source."""
 
-    usd_per_hour: float | None = None
-    usd_per_unit: float | None = None
+    usd_per_hour: Amount | None = None
+    usd_per_unit: Amount | None = None
     unit: str = "GPU-hour"
     since: date | None = None
     source: str | None = None

@@ -30,6 +30,7 @@ from plumbline.analysis.decisions.probability import DrawnScores, draw_scores
 from plumbline.analysis.decisions.value_functions import Array
 from plumbline.analysis.scorecards.scorecard import last_attempts
 from plumbline.analysis.trial_sample import TrialSample
+from plumbline.metrics.units import Amount
 
 LEAST_GAIN = 0.005
 """An experiment that adds less to the chance of choosing right is not worth naming."""
@@ -46,7 +47,7 @@ class TrialCost:
     `unpriced`; `most`: repeats that a slot may have."""
 
     slots: int
-    usd: float | None
+    usd: Amount | None
     unpriced: str | None
     most: int
 
@@ -66,7 +67,7 @@ class Experiment:
     repeats: int
     trials: int
     gain: float
-    usd: float | None
+    usd: Amount | None
     unpriced: str | None = None
     most: float = 1.0
 

@@ -13,6 +13,7 @@ from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.prices.book import quote
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.rates import Purchase
+from plumbline.metrics.units import Amount
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,8 @@ class Switch:
     teams: tuple[str, ...]
     provider: str
     to: str
-    usd: float
-    saving: float
+    usd: Amount
+    saving: Amount
     probability: float | None
 
 
@@ -44,7 +45,7 @@ class CostAnswer:
     team: str
     kind: str
     workload: str
-    costs: Mapping[str, float]
+    costs: Mapping[str, Amount]
     cheapest: str
     probability: float | None
     price: PriceOf

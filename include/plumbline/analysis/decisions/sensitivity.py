@@ -13,6 +13,7 @@ from plumbline.analysis.decisions.decide import Repricing, rank
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
 from plumbline.declarations import Preference
+from plumbline.metrics.units import Amount
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class PriceFlip:
     """From this factor of today's price on, `first` ranks first. `usd_per_hour`: that price of the instance, None if today's is unknown."""
 
     factor: float
-    usd_per_hour: float | None
+    usd_per_hour: Amount | None
     first: str
 
 
@@ -114,7 +115,7 @@ class PriceSwing:
     """One provider's price: the nearest change of the first place when it falls and when it rises; None: none within a tenth to tenfold."""
 
     provider: str
-    usd_per_hour: float | None
+    usd_per_hour: Amount | None
     falls: PriceFlip | None
     rises: PriceFlip | None
 

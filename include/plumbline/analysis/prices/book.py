@@ -10,6 +10,7 @@ from typing import Any
 
 from plumbline.declarations import Price, Provider
 from plumbline.declarations.providers.rates import Purchase, Term
+from plumbline.metrics.units import Amount
 from plumbline.results.stored import PriceView
 
 OTHER_GPUS = "other_gpus_alike"
@@ -46,7 +47,7 @@ class Basis:
     """
 
     purchase: Purchase
-    usd_per_hour: float
+    usd_per_hour: Amount
     since: date
     source: str
     share: InstanceShare | None = None

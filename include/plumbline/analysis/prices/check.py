@@ -19,6 +19,7 @@ from operator import attrgetter
 from statistics import median
 from typing import Literal
 
+from plumbline.metrics.units import Amount
 from plumbline.results.price_reading import Reading
 
 LIST_MOVE = 0.01
@@ -65,7 +66,7 @@ class PriceReason:
     age of the reading. `source`: the other one that confirms it. The rest is in the reading itself."""
 
     code: PriceReasonCode
-    price: float = 0.0
+    price: Amount = 0.0
     compared: float = 0.0
     days: int = 0
     source: str = ""
@@ -83,7 +84,7 @@ class PriceVerdict:
 
     status: PriceStatus
     reading: Reading
-    price: float
+    price: Amount
     accepted: float | None
     since: datetime
     sightings: int = 1

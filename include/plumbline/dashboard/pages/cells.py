@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import HTTPException, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 
 from plumbline.analysis.fleet import usual_numbers
 from plumbline.analysis.trial_sample import PHASE_ORDER, WorkloadKind
@@ -75,6 +75,6 @@ def router(site: Site) -> PageRoutes:
             history = cell_history(reader.archive(money), declared.now(money), provider, workload)
         except LookupError as error:
             raise HTTPException(404, str(error)) from error
-        return JSONResponse(history, headers={"Cache-Control": "private, max-age=60"})
+        return site.pages.json(request, history, headers={"Cache-Control": "private, max-age=60"})
 
     return routes

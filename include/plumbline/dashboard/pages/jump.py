@@ -7,7 +7,7 @@ from contextlib import suppress
 from urllib.parse import quote
 
 from fastapi import Query, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.rendering import PageRoutes, anchor
@@ -40,7 +40,7 @@ def router(site: Site) -> PageRoutes:
         places += [("campaign", c.campaign_id, f"/campaigns/{quote(c.campaign_id)}") for c in archive.campaigns_page(limit=CAMPAIGNS).rows]
         promising = sorted(name for name, provider in known.providers.items() if declared_promises(provider.sla))
         places += [("promises", n, f"/providers/{quote(n)}/promises") for n in promising]
-        return JSONResponse([{"kind": kind, "name": name, "path": path} for kind, name, path in places])
+        return site.pages.json(request, [{"kind": kind, "name": name, "path": path} for kind, name, path in places])
 
     @routes.get("/jump/ids")
     def show_identifiers(request: Request, part: str = Query("", max_length=200)) -> Response:
@@ -66,6 +66,6 @@ def router(site: Site) -> PageRoutes:
         for provider, node, trial in named[:MOST]:
             places.append({"kind": "node", "name": f"{node} of {provider}", "path": f"/acceptance#{provider}-{anchor(node)}"})
             places.append({"kind": "node", "name": f"{node} of {provider}: its trial", "path": f"/trials/{quote(trial)}"})
-        return JSONResponse(places)
+        return site.pages.json(request, places)
 
     return routes

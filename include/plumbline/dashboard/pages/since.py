@@ -29,7 +29,7 @@ def router(site: Site) -> PageRoutes:
         archive, known = reader.archive(money), declared.now(money)
         if provider and provider not in known.providers and not archive.series_of([provider]):
             raise HTTPException(404, f'no provider is called "{provider}"')
-        return read_stream(archive, known, since_moment(since, now), now, provider=provider, money=money)
+        return pages.shown(request, read_stream(archive, known, since_moment(since, now), now, provider=provider, money=money))
 
     @routes.get("/since.atom", response_class=Response)
     def show_feed(request: Request, since: Since = FEED_SPAN, provider: OfProvider = "") -> Response:

@@ -14,7 +14,7 @@ from typing import IO
 from urllib.parse import quote
 
 from fastapi import HTTPException, Request
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 
 from plumbline.answers.relative_criteria import resolve_criteria
 from plumbline.archive import Archive
@@ -175,7 +175,7 @@ def router(site: Site) -> PageRoutes:
         charts = [
             {name: getattr(c, name) for name in ("name", "title", "caption", "data", "layout", "height", "wide")} for c in evidence.charts
         ]
-        return JSONResponse({"charts": charts, "notes": list(evidence.notes)}, headers={"Cache-Control": "no-store"})
+        return pages.json(request, {"charts": charts, "notes": list(evidence.notes)}, headers={"Cache-Control": "no-store"})
 
     @routes.get("/trials/{trial_id}/evidence/{number}")
     def hand_out(request: Request, trial_id: str, number: int, attempt: Attempt = None) -> Response:

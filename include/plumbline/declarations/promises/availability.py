@@ -20,7 +20,7 @@ from plumbline.judgement import Judgement, broken, judges, met, not_shown
 from plumbline.metrics.formatting import format_bounds, format_limit, format_percent, join_words
 from plumbline.metrics.proportions import Proportion, wilson_interval
 from plumbline.metrics.time_spans import TimeSpan, month_span, total_s, without
-from plumbline.metrics.units import Share, exact
+from plumbline.metrics.units import CreditShare, Share, exact
 
 MONTHS = 13
 """The present month and a year of earlier ones: contracts let claims expire."""
@@ -30,7 +30,7 @@ class CreditTier(Declared):
     """A month whose availability is `below` a share earns this `credit`."""
 
     below: Share
-    credit: Share = Field(description="of the month's bill, such as 10%")
+    credit: CreditShare = Field(description="of the month's bill, such as 10%")
 
 
 @register

@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, Field, create_model, model_validator
 
 from plumbline.declarations.base import Declared
 from plumbline.declarations.promises import PROMISES
-from plumbline.metrics.units import Duration, Share
+from plumbline.metrics.units import CreditShare, Duration
 
 
 class Maintenance(Declared):
@@ -30,7 +30,7 @@ class ServiceLevel(_Promised):
 
     maintenance: tuple[Maintenance, ...] = Field((), max_length=500, description="further windows come from the operations log")
     clause: Annotated[str, Field(min_length=3, description="where the contract says so, such as 'Annex B, 4.2'")] | None = None
-    credit: Share | None = Field(None, description="of a month's bill, which the contract grants for another breach, such as 10%")
+    credit: CreditShare | None = Field(None, description="of a month's bill, which the contract grants for another breach, such as 10%")
     claim_within: Duration | None = Field(None, description="after the end of the month of a breach, as the contract says, such as 30d")
     contact: Annotated[str, Field(pattern=r"^[^@\s<>,;]+@[^@\s<>,;]+$", description="the mail address of its support")] | None = None
 

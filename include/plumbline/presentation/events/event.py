@@ -12,6 +12,7 @@ from plumbline.archive import Archive, FindingView
 from plumbline.archive.audit import PROGRAM_AUTHORS
 from plumbline.archive.repository import Span
 from plumbline.declarations import Declarations, Provider
+from plumbline.metrics.units import Amount
 from plumbline.results.operations import LogEntryView
 
 Answer = TypeVar("Answer")
@@ -37,7 +38,7 @@ class StreamEvent:
     workloads: tuple[str, ...] = ()
     series: tuple[str, ...] = ()
     campaign_id: str = ""
-    usd: float | None = None
+    usd: Amount | None = None
     who: str = ""
     why: str = ""
     simulated: bool = False

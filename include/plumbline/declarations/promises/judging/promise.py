@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta
 from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 
 from plumbline.declarations.promises.judging.evidence import PromiseEvidence, SharedTerms
-from plumbline.declarations.promises.judging.row import Amount, PromiseRow, format_seconds
+from plumbline.declarations.promises.judging.row import PrintedAmount, PromiseRow, format_seconds
 from plumbline.metrics.formatting import format_limit
 from plumbline.metrics.time_spans import TimeSpan, month_span
 
@@ -105,7 +105,7 @@ class JudgedPromise:
         """The last day on which it can be claimed, `within_s` after the month; None where the contract's term is not declared."""
         return None if within_s is None else (self.billed(now)[1] + timedelta(seconds=within_s) - timedelta(microseconds=1)).date()
 
-    def credited(self, money: Amount | None) -> JudgedPromise:
+    def credited(self, money: PrintedAmount | None) -> JudgedPromise:
         """With its credit, in USD if that is known; the same unless it is broken and grants one."""
         return self if self.grants is None or not self.broken else replace(self, row=self.row.granting(self.grants, money))
 

@@ -10,11 +10,12 @@ from plumbline.declarations.promises.judging.share import PromisedShare, Promise
 from plumbline.metrics.formatting import common_scale, format_limit, format_name, format_percent
 from plumbline.metrics.proportions import Proportion
 from plumbline.metrics.time_spans import TimeSpan
+from plumbline.metrics.units import Amount, AmountText
 
 _MARKS: dict[PromiseVerdict, Literal["good", "bad"]] = {"kept": "good", "broken": "bad"}
 
 
-class Amount(Protocol):
+class PrintedAmount(Protocol):
     """An amount of USD that prints itself."""
 
     @property
@@ -38,8 +39,8 @@ class PromiseRow:
     needed: str
     tries: PromisedShare
     evidence: tuple[str, ...] = ()
-    credit: str = ""
-    usd: float | None = None
+    credit: AmountText = ""
+    usd: Amount | None = None
     last: datetime | None = None
     down: tuple[TimeSpan, ...] = ()
     single_s: float = 0.0
@@ -75,7 +76,7 @@ class PromiseRow:
         """Who alone shows a promise that is judged; empty where nothing is, or where there is a second witness."""
         return f"one witness, {self.witness}" if self.witness and self.verdict in ("kept", "broken") else ""
 
-    def granting(self, share: float, credit: Amount | None) -> PromiseRow:
+    def granting(self, share: float, credit: PrintedAmount | None) -> PromiseRow:
         """The row with its credit: a share of the month's bill, and in money if that is known."""
         money = f", {credit}" if credit is not None else ""
         return replace(self, credit=f"{format_limit(share)} of the month's bill{money}", usd=None if credit is None else credit.amount)
