@@ -12,7 +12,7 @@ from plumbline.cli.exit_status import FAILED
 from plumbline.metrics.printable import printable_styled
 from plumbline.patience import waiting_at_most
 
-PATIENCE_S = 4.0
+PATIENCE_S = 2.5
 """Seconds that a command waits for another writer of the archive."""
 
 
