@@ -1,4 +1,4 @@
-"""Which files of a script's folder its .gitignore leaves out, with git's rules; read by pathspec, a package of Airflow's."""
+"""Which files of a script's folder its .gitignore leaves out, with git's rules; read by pathspec."""
 
 from __future__ import annotations
 
@@ -44,15 +44,11 @@ def _rules(folder: Path, place: Path) -> GitIgnoreSpec | None:
     if file.is_symlink() or not file.is_file():  # as git, which follows no link to one
         return None
     name = f"{folder.name}/{PurePosixPath(file.relative_to(folder))}"
-    try:
-        from pathspec import GitIgnoreSpec  # not in harness images, which get packed files alone
+    from pathspec import GitIgnoreSpec  # where a folder has such a file: most have none, and it takes a while
 
+    try:
         if (size := file.stat().st_size) > _MOST_BYTES:
             raise UnusableFile(f"{name} has {size:,} bytes; expected at most {_MOST_BYTES:,}")
         return GitIgnoreSpec.from_lines(file.read_text(encoding="utf-8", errors="surrogateescape").splitlines())
-    except ImportError:
-        raise UnusableFile(
-            f"{name} needs the Python package pathspec, which is not installed here; expected it, or no {IGNORE_FILE}"
-        ) from None
     except (OSError, ValueError) as error:
         raise UnusableFile(f"{name} cannot be read ({error}); expected patterns of git, a line each") from None
