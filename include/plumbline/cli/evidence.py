@@ -12,7 +12,7 @@ from plumbline.cli.exit_status import BROKEN, OK
 from plumbline.cli.output import Json, clear_errors, completed, emit, fail, out, read_archive
 from plumbline.results import InvalidResult, installation_keys
 
-evidence = typer.Typer(help="Export the evidence of a finding or a campaign.", no_args_is_help=True)
+evidence = typer.Typer(help="Export the evidence of a finding or a campaign, signed.", no_args_is_help=True)
 
 
 @evidence.command()

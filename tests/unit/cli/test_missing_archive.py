@@ -78,7 +78,7 @@ WRITERS = (
 NO_READERS = {
     ("airflow",), ("archive", "backup"), ("archive", "import"), ("archive", "import-mlperf"), ("archive", "restore"),
     ("accept",), ("budget",), ("check",), ("cluster", "doctor"), ("cluster", "kubeconfig"), ("cluster", "sweep"), ("cost", "commitments"), ("cost", "invoices"), ("cost", "month"),
-    ("doctor",), ("drift", "detect"), ("load",), ("model", "add"),
+    ("doctor",), ("drift", "detect"), ("evidence", "key"), ("load",), ("model", "add"),
     ("prices", "list"), ("rehearse",), ("run",), ("selfcheck",), ("serve",), ("trial",), ("trigger",), ("up",),
     ("watch",), ("workload", "check-prompts"), ("workload", "from-log"), ("workload", "new"),
 }  # fmt: skip
