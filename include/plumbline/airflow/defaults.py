@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from plumbline.airflow.retries import StepRetries
 from plumbline.declarations import Provider
-from plumbline.declarations.installation import TEAM_SERVER
+from plumbline.declarations.installation import is_team_server
 
 T = TypeVar("T")
 OWNER = "plumbline"
@@ -48,7 +47,7 @@ def defaults(doc: str | None, *tags: str, asked: bool = False, housekeeping: boo
 
     `asked`: results or people start the DAG, no schedule. `housekeeping`: the DAG measures nothing, so a team server runs it from the start.
     """
-    unpaused = asked or (housekeeping and os.environ.get(TEAM_SERVER, "").lower() == "true")
+    unpaused = asked or (housekeeping and is_team_server())
     return {
         # Scheduled DAGs start paused; those that results or people start must not, as their runs would wait unnoticed.
         **({"is_paused_upon_creation": False} if unpaused else {}),

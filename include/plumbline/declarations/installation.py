@@ -24,6 +24,11 @@ TEAM_SERVER = "PLUMBLINE_TEAM_SERVER"
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
+def is_team_server() -> bool:
+    """Whether this process is of a server that a team shares, where what counts is what the team declared."""
+    return os.environ.get(TEAM_SERVER, "").lower() == "true"
+
+
 @dataclass(frozen=True)
 class InstallationPaths:
     """`PLUMBLINE_HOME` moves everything; the others move one thing each."""
@@ -58,7 +63,7 @@ class InstallationPaths:
 
     @property
     def generated_providers(self) -> Path:
-        """Declarations that the installation generates for this machine."""
+        """Declarations that the installation generates for this machine. Not in force on a team server: every service writes to its home."""
         return self.home / "providers"
 
     @property

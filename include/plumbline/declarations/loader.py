@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from plumbline.declarations.alerts import Alerts
 from plumbline.declarations.compatibility import incompatibility, reason_to_skip
 from plumbline.declarations.economics import Economics
-from plumbline.declarations.installation import REPOSITORY, Upkeep, installation_paths
+from plumbline.declarations.installation import REPOSITORY, Upkeep, installation_paths, is_team_server
 from plumbline.declarations.promises import PROMISES
 from plumbline.declarations.providers.contract import Contract
 from plumbline.declarations.providers.endpoint import EndpointLauncher
@@ -239,7 +239,7 @@ def load(config: Path | None = None, *, generated: bool = False) -> Declarations
     problems += wrong
     if problems or thresholds is None:
         raise DeclarationError(problems)
-    if config is None or generated:
+    if (config is None or generated) and not is_team_server():
         items["providers"] |= _generated_providers(installation_paths().generated_providers, items)
     return Declarations(
         providers=items["providers"],

@@ -100,6 +100,18 @@ def test_generated_providers_stay(config: Path, tmp_path: Path) -> None:
     assert load_in_force().providers == valid.providers
 
 
+@pytest.mark.fault("a file of a provider is planted in a team server's home", ends="not in force", keeps="the team's declarations")
+def test_a_team_server_goes_by_what_the_team_declared(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "home" / "providers"
+    folder.mkdir(parents=True)
+    text = (config / "providers" / "local-1core.yaml").read_text()
+    (folder / "planted.yaml").write_text(text.replace("name: local-1core", "name: planted"))
+    monkeypatch.setenv("PLUMBLINE_TEAM_SERVER", "true")
+    assert "planted" not in load_in_force(keep=True).providers and "local-1core" in load_in_force().providers
+    monkeypatch.delenv("PLUMBLINE_TEAM_SERVER")
+    assert "planted" in load_in_force().providers
+
+
 def kept_of(folder: Path) -> KeptDeclarations:
     with open_archive(create=False) as archive, reading(archive.engine) as session:
         (row,) = session.scalars(select(KeptDeclarations).where(KeptDeclarations.folder == str(folder)))
