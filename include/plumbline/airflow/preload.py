@@ -12,6 +12,7 @@ from airflow.listeners import hookimpl
 
 MODULES = (
     "airflow.sdk.execution_time.task_runner",
+    "plumbline.archive.declarations_keeper",
     "plumbline.airflow.every_format",
     "plumbline.airflow.params",
     "plumbline.airflow.tasks.benchmark",

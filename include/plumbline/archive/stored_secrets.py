@@ -16,7 +16,7 @@ from pydantic_core import from_json
 from sqlalchemy import JSON, Column, String, Table, func, select
 from sqlalchemy.orm import Session
 
-from plumbline.archive.columns import CompressedText
+from plumbline.archive.columns import CompressedText, PrintableJson, PrintableText
 from plumbline.archive.schema import Base, Document, Trial
 from plumbline.declarations.secret_texts import SecretFound, is_secret_name, secret_in, secrets_of_data, secrets_of_names, text_problem
 from plumbline.declarations.trials import Trial as DeclaredTrial
@@ -107,14 +107,14 @@ def _packed(content: str) -> list[str]:
 
 def _column(session: Session, table: Table, column: Column[Any]) -> Iterator[tuple[str, str]]:
     """Of texts each different value once: most columns repeat few."""
-    if isinstance(column.type, JSON):
+    if isinstance(column.type, JSON | PrintableJson):
         values = session.execute(select(column, *table.primary_key.columns).where(column.is_not(None))).yield_per(1000)
         for row in values:
             for finding in secrets_of_data(row[0]):
                 place = format_path(finding.field)
                 yield f"{table.name} {_key(row[1:])}", f"{column.name}{f'.{place}' if place else ''} {_what(finding)}"
-    elif isinstance(column.type, String | CompressedText):
-        distinct = isinstance(column.type, String)
+    elif isinstance(column.type, String | PrintableText | CompressedText):
+        distinct = not isinstance(column.type, CompressedText)
         query = select(column).where(column.is_not(None))
         for value in session.scalars(query.distinct() if distinct else query).yield_per(1000):
             if (what := text_problem(value)) is not None:

@@ -101,6 +101,7 @@ EXAMPLES = {
     "alerts preview": Example("alerts preview --example", "docs/alerts.md: connect Slack, choose channels and owners"),
     "alerts digest": Example("alerts digest --month 2026-11", "plumbline findings: the open ones"),
     "evidence export": Example(f"evidence export {_ID}", "docs/evidence-packs.md: how the other side verifies it"),
+    "evidence key": Example("evidence key", "docs/evidence-packs.md: whom to give it to, and how to replace it"),
     # Operate
     "check": Example("check --all", "plumbline trial WORKLOAD --provider PROVIDER: the first measurement"),
     "doctor": Example("doctor", "the remedy beside each line that fails"),

@@ -12,12 +12,14 @@ from sqlalchemy import JSON, Boolean, Column, Date, DateTime, Float, Integer, La
 from tests.data.result_documents import document, failed, trial
 
 from plumbline.archive import Archive, open_archive
+from plumbline.archive.columns import PrintableJson, PrintableText
 from plumbline.archive.schema import Base, Document
 from plumbline.archive.stored_secrets import ADVICE
 from plumbline.declarations.workloads import script_files
 from plumbline.declarations.workloads.script import ScriptWorkload
 
 PLANTED = "hf_" + "q" * 34
+TEXTS, JSONS = (String, PrintableText), (JSON, PrintableJson)
 """Apart, so that this file holds no key."""
 SCRIPT: dict[str, Any] = {
     "kind": "training",
@@ -85,6 +87,7 @@ def value_of(column: Column[Any]) -> Any:
         (Float, 1.0),
         (Numeric, 1),
         (JSON, {}),
+        (PrintableJson, {}),
         (LargeBinary, b""),
         (DateTime, datetime(2026, 11, 1, tzinfo=timezone.utc)),
         (Date, date(2026, 11, 1)),
@@ -97,8 +100,8 @@ def value_of(column: Column[Any]) -> Any:
 def planted_row(table: Table) -> dict[Column[Any], Any]:
     """A row with a key in each of its texts."""
     row = {column: value_of(column) for column in table.columns}
-    row |= {column: f"{column.name} {PLANTED}" for column in table.columns if isinstance(column.type, String)}
-    return row | {column: {"a": [{"b": PLANTED}]} for column in table.columns if isinstance(column.type, JSON)}
+    row |= {column: f"{column.name} {PLANTED}" for column in table.columns if isinstance(column.type, TEXTS)}
+    return row | {column: {"a": [{"b": PLANTED}]} for column in table.columns if isinstance(column.type, JSONS)}
 
 
 def test_every_text_of_every_table_is_looked_at(tmp_path: Path) -> None:
@@ -111,8 +114,8 @@ def test_every_text_of_every_table_is_looked_at(tmp_path: Path) -> None:
                 connection.execute(insert(table).values(planted_row(table)))
             connection.commit()
         found = archive.secrets()
-    texts = [(table.name, column) for table in tables for column in table.columns if isinstance(column.type, String | JSON)]
+    texts = [(table.name, column) for table in tables for column in table.columns if isinstance(column.type, (*TEXTS, *JSONS))]
     assert len(texts) > 100
     said = {(line.split()[0], line.removesuffix(f"; {ADVICE}").rpartition(": ")[2].split()[0]) for line in found}
-    assert said == {(table, f"{c.name}.a[0].b" if isinstance(c.type, JSON) else c.name) for table, c in texts}
+    assert said == {(table, f"{c.name}.a[0].b" if isinstance(c.type, JSONS) else c.name) for table, c in texts}
     assert all(line.endswith(f" holds a Hugging Face token; {ADVICE}") and PLANTED not in line for line in found)

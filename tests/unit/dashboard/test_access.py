@@ -96,7 +96,7 @@ def priced(monkeypatch: pytest.MonkeyPatch) -> None:
         changed = {"prices": (price,)}
         return dataclasses.replace(whole, providers={name: p.model_copy(update=changed) for name, p in whole.providers.items()})
 
-    monkeypatch.setattr("plumbline.dashboard.sources.load", with_prices)
+    monkeypatch.setattr("plumbline.dashboard.sources.load_in_force", with_prices)
 
 
 @pytest.fixture(params=[True, False], ids=["may see money", "may not"])

@@ -91,7 +91,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=[True, False], ids=["may see money", "may not"])
 def asked(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[bool, TestClient]]:
-    monkeypatch.setattr("plumbline.dashboard.sources.load", planted)
+    monkeypatch.setattr("plumbline.dashboard.sources.load_in_force", planted)
     may: bool = request.param
     app = create_app(archive_url=f"sqlite:///{home / 'archive.db'}", reports=home / "reports", may_see_money=lambda: may)
     with TestClient(app, raise_server_exceptions=False, follow_redirects=False) as client:

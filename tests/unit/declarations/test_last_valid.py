@@ -202,7 +202,7 @@ def test_killed_while_it_is_kept_the_copy_before_it_is_in_force(config: Path) ->
     file.write_text(file.read_text().replace("timeout: 10min", "timeout: 11min"))
     code = (
         "import os, signal\nfrom sqlalchemy import event\nfrom sqlalchemy.orm import Session\nfrom plumbline.declarations import load_in_force\n"
-        "event.listen(Session, 'after_flush', lambda *_: os.kill(os.getpid(), signal.SIGKILL))\nload_in_force(keep=True)\n"
+        "event.listen(Session, 'before_commit', lambda *_: os.kill(os.getpid(), signal.SIGKILL))\nload_in_force(keep=True)\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
     assert kept_of(config).sha256 == kept

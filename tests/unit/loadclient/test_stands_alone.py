@@ -45,5 +45,4 @@ def test_another_room_is_noticed() -> None:
         "formats",
         "judgement",
         "metrics",
-        "whole_file",
     }
