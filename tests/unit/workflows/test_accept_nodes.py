@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.data.result_documents import VALIDITY, document, provider, training_workload, trial
+from tests.fakes.cut_writer import full_at_each_page, killed_at_each_change
 
 from plumbline.analysis.node_acceptance import Node, judge_fleet, with_pairs
 from plumbline.archive import open_archive
@@ -189,6 +190,38 @@ def test_a_node_that_is_slow_three_times_becomes_a_finding_and_ends_with_another
     accepted(good, monkeypatch, home, "accept-7")
     with open_archive() as archive:
         assert [f.state for f in archive.findings_of("fleet")] == ["resolved"]
+
+
+@pytest.mark.fault(
+    "SIGKILL before any change of a judged acceptance", ends="judged again, it is complete", keeps="a whole sheet or none; its finding once"
+)
+@pytest.mark.fault(
+    "the disk is full while an acceptance is judged", ends="an error; judged again, it is complete", keeps="a whole sheet or none"
+)
+@pytest.mark.parametrize("cut", [pytest.param("killed", marks=pytest.mark.full), "full"])
+def test_a_judgement_that_is_cut_at_any_point(home: Path, monkeypatch: pytest.MonkeyPatch, cut: str) -> None:
+    known = declared(place(nodes=8, drift=({**BAD[1], "on_nodes": [3]},)))
+    (where,) = known.providers.values()
+    for number in (1, 2):
+        accepted(known, monkeypatch, home, f"accept-{number}")
+    monkeypatch.setattr(plan_trials, "load_in_force", lambda **_: known)
+    request = accept_nodes.plan_acceptance(known, where.name, nodes=None, workload=None, campaign="accept-3", now=NOW)
+    accept_nodes.accept_here(where, request, lambda _: None)
+    sheet = home / "sheet.zip"
+
+    def judge() -> None:
+        accept_nodes.write_sheet("accept-3", where, sheet, replace=True)
+
+    with open_archive() as archive:
+        again = full_at_each_page(archive, home, judge, monkeypatch) if cut == "full" else killed_at_each_change(archive, home, judge)
+        for url in again:
+            assert not sheet.exists() or zipfile.ZipFile(sheet).testzip() is None
+            with monkeypatch.context() as patch, open_archive(url) as left:
+                patch.setenv("PLUMBLINE_ARCHIVE_URL", url)
+                assert left.verify() == []
+                judge()
+                (finding,) = left.findings_of("fleet", unsettled=True)
+                assert "fleet-node-3" in finding.headline and left.verify() == []
 
 
 def test_a_campaign_goes_on_and_a_sample_is_of_the_first_nodes(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.data.result_documents import provider
+from tests.fakes.cut_writer import full_at_each_page, killed_at_each_change
 from tests.fakes.trials import declared
 
 from plumbline.analysis.availability import availability, find_outages
@@ -144,6 +145,39 @@ def test_a_finding_opens_with_the_third_miss_and_resolves_with_the_first_answer(
     assert settled.state == "resolved"
     for n in range(10, 13):
         assert check(monkeypatch, where, after(n)).findings == ()
+
+
+@pytest.mark.fault(
+    "SIGKILL before any change of a check between campaigns", ends="the next check completes it", keeps="the checks before it; one finding"
+)
+@pytest.mark.fault(
+    "the disk is full while a check is recorded", ends="an error; the next check completes it", keeps="the checks before it; one finding"
+)
+@pytest.mark.parametrize("cut", ["killed", "full"])
+def test_a_check_that_is_cut_at_any_point(archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: str) -> None:
+    where = simulated([between(1, 9, "server_error")])
+    for n in range(3):
+        check(monkeypatch, where, after(n))
+
+    def third_miss() -> None:
+        check(monkeypatch, where, after(3))
+
+    again = (
+        full_at_each_page(archive, tmp_path, third_miss, monkeypatch)
+        if cut == "full"
+        else killed_at_each_change(archive, tmp_path, third_miss)
+    )
+    for url in again:
+        with monkeypatch.context() as patch, open_archive(url) as left:
+            patch.setenv("PLUMBLINE_ARCHIVE_URL", url)
+            assert left.verify() == []
+            kept = len(left.availability_checks("sim", "uptime", True))
+            assert kept in (3, 4)
+            for n in (4, 5):
+                check(patch, where, after(n))
+            (finding,) = open_findings(left)
+            assert headline(finding) == "server error on sim: down since 2026-01-01 00:05 UTC"
+            assert len(left.availability_checks("sim", "uptime", True)) == kept + 2 and left.verify() == []
 
 
 def test_our_own_expired_token_opens_nothing(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 from tests.data.result_documents import document, provider, trial
+from tests.fakes.cut_writer import full_at_each_page, killed_at_each_change
 from tests.fakes.trials import CONFIG
 
 from plumbline.analysis.prices.book import share_of
 from plumbline.answers.held_spans import held_spans
-from plumbline.archive import Archive
+from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, load
 from plumbline.declarations.providers.provider import Accelerator, InvoiceLines
 from plumbline.judgement import met
@@ -142,6 +143,34 @@ def test_five_planted_differences_are_five_findings(used: Archive, tmp_path: Pat
     assert len(opened) == 5 == len(used.findings_of(PLACE.name, "price", unsettled=True)) + 1  # the tax is of no provider
     again = record_invoice(used, places(), "invoice.csv", found)
     assert (again.opened, sorted(again.known)) == ((), [(name, "open") for name in sorted(opened)])
+
+
+@pytest.mark.fault("SIGKILL before any change of a recorded invoice", ends="the same command completes it", keeps="each finding once")
+@pytest.mark.fault(
+    "the disk is full while an invoice is recorded", ends="an error; the same command completes it", keeps="each finding once"
+)
+@pytest.mark.parametrize("cut", ["killed", "full"])
+def test_an_invoice_whose_record_is_cut_at_any_point(used: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: str) -> None:
+    found = reconciled(used, tmp_path, [usage(1, EffectiveCost="98.00"), usage(9), usage(10, EffectiveCost="91.00")])
+
+    def record() -> None:
+        with open_archive() as opened:
+            record_invoice(opened, places(), "export.csv", found)
+
+    record()
+    whole = {each.finding_id for each in used.findings_of(PLACE.name, "price", unsettled=True)}
+    with open_archive(f"sqlite:///{tmp_path / 'before.db'}") as before:
+        for day in range(6):
+            held(before, day)
+        again = (
+            full_at_each_page(before, tmp_path, record, monkeypatch) if cut == "full" else killed_at_each_change(before, tmp_path, record)
+        )
+        for url in again:
+            with open_archive(url) as left:
+                assert left.verify() == []
+                record_invoice(left, places(), "export.csv", found)
+                assert {each.finding_id for each in left.findings_of(PLACE.name, "price", unsettled=True)} == whole
+                assert left.verify() == []
 
 
 def test_next_months_file_of_the_same_name_opens_its_own_findings(used: Archive, tmp_path: Path) -> None:

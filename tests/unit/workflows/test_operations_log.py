@@ -18,6 +18,7 @@ import yaml
 from airflow.sdk.exceptions import AirflowFailException
 from fastapi.testclient import TestClient
 from tests.data.result_documents import document, provider, trial
+from tests.fakes.cut_writer import full_at_each_page, killed_at_each_change
 from tests.fakes.trials import CONFIG
 from tests.parsed import Parsed
 from typer.testing import CliRunner
@@ -78,6 +79,42 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive
     with open_archive() as opened:
         opened.record(document(trial(where=provider(NAME))), uri="file:///store")
         yield opened
+
+
+def add_entry() -> None:
+    with open_archive() as opened:
+        log_operation(opened, load(), INCIDENT | {"solved": SOLVED}, "ada")
+
+
+def completed(url: str) -> None:
+    """A writer that was cut left its entry whole or not at all; the next look, or the same command, completes it."""
+    with open_archive(url) as left:
+        assert left.verify() == []
+        if left.operations():
+            report_breaches(left, load(), NAME, "upkeep")
+        else:
+            log_operation(left, load(), INCIDENT | {"solved": SOLVED}, "ada")
+        assert len(left.operations()) == len(left.findings_of(NAME, unsettled=True)) == 1 and left.verify() == []
+
+
+@pytest.mark.fault(
+    "SIGKILL before any change of an entry of the operations log",
+    ends="the next look completes it",
+    keeps="the entry whole or not at all; its finding once",
+)
+def test_an_entry_that_is_killed_at_any_point(archive: Archive, tmp_path: Path) -> None:
+    for url in killed_at_each_change(archive, tmp_path, add_entry):
+        completed(url)
+
+
+@pytest.mark.fault(
+    "the disk is full while the operations log is written",
+    ends="an error; the next look completes it",
+    keeps="the entry whole or not at all",
+)
+def test_an_entry_on_a_full_disk(archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for url in full_at_each_page(archive, tmp_path, add_entry, monkeypatch):
+        completed(url)
 
 
 def test_a_breach_opens_one_finding_and_a_correction_resolves_it(archive: Archive) -> None:
