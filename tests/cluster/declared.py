@@ -117,7 +117,7 @@ OUT_OF_MEMORY, EXIT_CODE, NO_IMAGE, NINE_GPUS, DEADLINE = "e2e-oom", "e2e-exit",
 SERVER_NINE_GPUS, SERVER_CRASHES, SERVED = "e2e-server-nine", "e2e-server-crash", "e2e-served"
 BY_HPA = "e2e-hpa"
 ORPHANED = "e2e-orphaned"
-"""Serves, and lets a launch take 80 s at most."""
+"""Serves, and lets a launch take 45 s at most."""
 BESIDE = (OUT_OF_MEMORY, EXIT_CODE, NO_IMAGE, NINE_GPUS, DEADLINE, SERVER_NINE_GPUS, SERVER_CRASHES, BY_HPA, ORPHANED)
 
 
@@ -143,7 +143,7 @@ def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image
     }
     scaled = {"by": "hpa", "minimum": 1, "maximum": 2, "cpu": "25%"}
     beside[BY_HPA] = {"serving": {**_SERVING, "env": {"BUSY_S": "0.02"}, "scaling": scaled}, "timeout": "20min"}
-    brief = {"schedule_timeout": "20s", "startup_timeout": "20s", "timeout": "30s", "unreachable_timeout": "10s"}
+    brief = {"schedule_timeout": "10s", "startup_timeout": "15s", "timeout": "15s", "unreachable_timeout": "5s"}
     beside[ORPHANED] = {"serving": _SERVING, **brief}
     for name, changes in beside.items():
         _provider(folder, name, namespaces[ONE], image, results_url, **changes)

@@ -11,26 +11,31 @@ from functools import cache
 from typing import Any
 
 import pytest
-from tests.data.hostile import CASES, MOST_MIB, ROOT, Hostile
+from tests.data.hostile import CASES, MOST_MIB, ROOT, Hostile, quick
 
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\)|^\s+File \"", re.MULTILINE)
 
 
+QUICK = quick()
+
+
 @cache
-def run() -> tuple[dict[tuple[str, str], Any], float]:
-    """Status, words and unexpected error of each case, in one process of its own; MiB of its peak."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.data.hostile", "--json"], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
-    )
+def run(whole: bool = False) -> tuple[dict[tuple[str, str], Any], float]:
+    """Status, words and unexpected error of each case, or of each quick one, in one process of its own; MiB of its peak."""
+    line = [sys.executable, "-m", "tests.data.hostile", "--json", *([] if whole else ["--quick"])]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     *lines, (_, peak) = map(json.loads, done.stdout.splitlines())
     return {(kind, name): rest for kind, name, *rest in lines}, peak
 
 
 @pytest.mark.fault("a file of others holds NaN, 1e300, year 9999, or is a bomb", ends="refused", keeps="one sentence; under 300 MiB")
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.kind}: {case.name}")
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, id=f"{case.kind}: {case.name}", marks=() if case in QUICK else pytest.mark.full) for case in CASES],
+)
 def test_each_is_one_sentence_with_what_was_expected(case: Hostile) -> None:
-    found, _ = run()
+    found, _ = run(case not in QUICK)
     status, said, unexpected = found[case.kind, case.name]
     assert unexpected == "" and _TRACEBACK.search(said) is None
     assert re.search(case.says, said) is not None, said[-500:]
