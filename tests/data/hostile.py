@@ -432,7 +432,7 @@ def outcomes(cases: list[Hostile]) -> Iterator[tuple[Hostile, Outcome]]:
 
 
 def sentence(case: Hostile, outcome: Outcome) -> str:
-    """The words that the case expects, with what stands around them; what was said otherwise."""
+    """The words that the case expects, with what is around them; what was said otherwise."""
     said = " ".join(outcome.said.split())
     found = re.search(case.says, said)
     if found is None:

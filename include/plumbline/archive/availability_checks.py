@@ -12,11 +12,9 @@ from sqlalchemy.orm import Session
 
 from plumbline.archive.repository import Span, batches, insert_missing, view_of, where_within
 from plumbline.archive.schema import AvailabilityCheck as Row
+from plumbline.declarations.installation import CLOCK_SKEW
 from plumbline.declarations.providers.launcher_base import WatchKind
 from plumbline.results.availability_check import AvailabilityCheck
-
-CLOCK_SKEW = timedelta(minutes=5)
-"""How far the clocks of one installation may be apart."""
 
 
 def save_availability_checks(session: Session, now: datetime, checks: Sequence[AvailabilityCheck]) -> None:

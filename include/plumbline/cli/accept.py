@@ -169,3 +169,5 @@ def _show(done: NodeAcceptance) -> None:
     for problem in done.pack.problems:
         out.print(problem, style="red")
     out.print(f"{done.pack.file}: the signed sheet with every node's document; verify it with the key {done.pack.key}")
+    if done.pack.next_key is not None:
+        out.print(f"give the next key with it, which signed too: {done.pack.next_key}")

@@ -12,7 +12,7 @@ from plumbline.cli.declared import load_declared
 from plumbline.cli.exit_status import FAILED
 from plumbline.cli.output import Json, emit, err, fail, out
 from plumbline.declarations import installation_paths
-from plumbline.declarations.loader import display_path
+from plumbline.declarations.problems import display_path
 from plumbline.declarations.workloads.models import ServingPrecision
 from plumbline.harness.inference.checkpoint.contents import BrokenCheckpoint, Contents
 from plumbline.harness.inference.checkpoint.sources import AccessRefused, FetchFailed

@@ -12,7 +12,7 @@ import typer
 from plumbline.cli.declared import inference_workload
 from plumbline.cli.output import Json, clear_errors, emit, fail, out, table
 from plumbline.declarations import DeclarationError
-from plumbline.declarations.loader import display_path
+from plumbline.declarations.problems import display_path
 from plumbline.declarations.workloads.script_files import packed_files
 from plumbline.formats.reading.access_log import ACCESS_LOGS
 from plumbline.formats.reading.text_file import UnusableFile

@@ -4,7 +4,8 @@ from plumbline.declarations.alerts import Alerts, QuietHours, Route
 from plumbline.declarations.compatibility import incompatibility
 from plumbline.declarations.installation import InstallationPaths, installation_paths
 from plumbline.declarations.last_valid import load_in_force, load_upkeep
-from plumbline.declarations.loader import BrokenFiles, DeclarationError, Declarations, Problem, enabled_providers, load
+from plumbline.declarations.loader import BrokenFiles, Declarations, enabled_providers, load
+from plumbline.declarations.problems import DeclarationError, Problem
 from plumbline.declarations.providers.contract import Contract
 from plumbline.declarations.providers.endpoint import EndpointLauncher
 from plumbline.declarations.providers.launchers import KubernetesLauncher, LocalLauncher

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from pydantic import Field
@@ -20,6 +21,9 @@ from plumbline.metrics.units import ByteSize, Duration
 
 TEAM_SERVER = "PLUMBLINE_TEAM_SERVER"
 """The compose file and the Helm values set it to true: upkeep DAGs then start unpaused."""
+
+CLOCK_SKEW = timedelta(minutes=5)
+"""How far the clocks of one installation may be apart."""
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 

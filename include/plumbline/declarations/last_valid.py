@@ -23,13 +23,12 @@ from plumbline.declarations.limits import stricter
 from plumbline.declarations.loader import (
     FOLDERS,
     BrokenFiles,
-    DeclarationError,
     Declarations,
-    Problem,
     load,
     read_optional,
     valid_by_themselves,
 )
+from plumbline.declarations.problems import DeclarationError, Problem
 from plumbline.declarations.providers.provider import Provider
 from plumbline.declarations.unpacking import unpack
 

@@ -7,9 +7,8 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from difflib import get_close_matches
-from functools import cache, lru_cache
+from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
@@ -18,7 +17,8 @@ from pydantic import BaseModel, ValidationError
 from plumbline.declarations.alerts import Alerts
 from plumbline.declarations.compatibility import incompatibility, reason_to_skip
 from plumbline.declarations.economics import Economics
-from plumbline.declarations.installation import REPOSITORY, Upkeep, installation_paths, is_team_server
+from plumbline.declarations.installation import CLOCK_SKEW, Upkeep, installation_paths, is_team_server
+from plumbline.declarations.problems import DeclarationError, Problem, display_path, problem_at, problems_of
 from plumbline.declarations.promises import PROMISES
 from plumbline.declarations.providers.contract import Contract
 from plumbline.declarations.providers.endpoint import EndpointLauncher
@@ -27,10 +27,10 @@ from plumbline.declarations.providers.launchers import LauncherDefaults, with_cl
 from plumbline.declarations.providers.launchers import apply_defaults as fill_in_defaults
 from plumbline.declarations.providers.provider import ContractSource, Provider
 from plumbline.declarations.references import References
-from plumbline.declarations.secret_texts import secrets_of_data, secrets_of_names
+from plumbline.declarations.secret_texts import SecretFound, secrets_of_data, secrets_of_names
 from plumbline.declarations.teams import KINDS, Preference, Team
 from plumbline.declarations.thresholds import Thresholds
-from plumbline.declarations.workloads.any_workload import OF_TASK, AnyWorkload, class_of_training
+from plumbline.declarations.workloads.any_workload import AnyWorkload, class_of_training
 from plumbline.declarations.workloads.container_metric import ContainerMetric, metrics_in
 from plumbline.declarations.workloads.evaluation import load_passage, load_questions
 from plumbline.declarations.workloads.inference import InferenceWorkload
@@ -39,7 +39,7 @@ from plumbline.declarations.workloads.script_files import load_files
 from plumbline.declarations.workloads.traces import load_trace_rows
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.declarations.workloads.workload import CATALOGUE, RelativeCriterion, Workload, refused_run_cost
-from plumbline.declarations.yaml_source import FieldPath, UnreadableYaml, expected_shape, format_path, locate, locate_in_message, read_yaml
+from plumbline.declarations.yaml_source import FieldPath, UnreadableYaml, read_yaml
 from plumbline.metrics import METRICS, Metric, with_own
 from plumbline.metrics.formatting import unknown_name
 
@@ -62,28 +62,6 @@ FILES: dict[str, type[BaseModel]] = {
     "references.yaml": References,
 }
 """Files that lie beside the folders; only the first must exist."""
-_CLOCK_SKEW = timedelta(minutes=5)
-
-
-@dataclass(frozen=True, order=True)
-class Problem:
-    """One error in a file. `message` includes what was expected."""
-
-    file: str
-    line: int
-    field: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}  {self.field + ': ' if self.field else ''}{self.message}"
-
-
-class DeclarationError(ValueError):
-    """Every problem of all files at once."""
-
-    def __init__(self, problems: list[Problem]) -> None:
-        self.problems = sorted(problems)
-        super().__init__("\n".join(str(p) for p in self.problems))
 
 
 @dataclass(frozen=True)
@@ -126,7 +104,7 @@ class Declarations:
         if self.broken is None or self.broken.since is None or self.broken.until is None:
             return None
         # A time to come is not ours: a wrong clock wrote it, which must not keep broken files in force.
-        if self.broken.since - _CLOCK_SKEW <= now < self.broken.until:
+        if self.broken.since - CLOCK_SKEW <= now < self.broken.until:
             return None
         return (
             f"no trial starts: the declarations have been broken since {self.broken.since:%Y-%m-%d %H:%M} UTC, longer than start_while_broken of "
@@ -215,10 +193,10 @@ def load(config: Path | None = None, *, generated: bool = False) -> Declarations
             if (group, name) in origin:
                 first, first_lines = origin[group, name]
                 where = f"{display_path(first)}:{first_lines.get(('name',), 1)}"
-                problems.append(_problem(path, lines, ("name",), f'"{name}" is already declared in {where}; expected another name'))
+                problems.append(problem_at(path, lines, ("name",), f'"{name}" is already declared in {where}; expected another name'))
                 continue
             if path.stem != name:
-                problems.append(_problem(path, lines, ("name",), f'"{name}" differs from the file name; expected "{path.stem}"'))
+                problems.append(problem_at(path, lines, ("name",), f'"{name}" differs from the file name; expected "{path.stem}"'))
             origin[group, name] = (path, lines)
             items[group][name] = declared
             if added:
@@ -290,11 +268,7 @@ def _referring_file(path: Path, model: type[Naming], items: dict[str, dict[str, 
     if declared is None:
         return model(), wrong
     names = ({*items["providers"], *unread}, {*items["workloads"], *unread})
-    return declared, [_problem(path, lines, field, message) for field, message in declared.unknown_names(*names)]
-
-
-def _problem(path: Path, lines: dict[FieldPath, int], field: FieldPath, message: str) -> Problem:
-    return Problem(display_path(path), lines.get(field, 1), format_path(field), message)
+    return declared, [problem_at(path, lines, field, message) for field, message in declared.unknown_names(*names)]
 
 
 def valid_by_themselves(
@@ -322,14 +296,6 @@ def load_file(path: Path, model: type[Model], root: Path | None = None) -> Model
 
 def enabled_providers() -> tuple[Provider, ...]:
     return load().enabled_providers()
-
-
-def display_path(path: Path) -> str:
-    """Relative to the working folder or the repository if it is below one of them."""
-    for base in (Path.cwd(), REPOSITORY):
-        if path.is_relative_to(base):
-            return str(path.relative_to(base))
-    return str(path)
 
 
 def _read_companions(data: Any, root: Path | None, declaration_file: Path) -> list[tuple[tuple[str | int, ...], str]]:
@@ -361,80 +327,35 @@ def _read_file(
         data, lines = read_yaml(path)
     except UnreadableYaml as error:
         return None, {}, [Problem(display_path(path), error.line, error.field, str(error))]
-    if secret := list(secrets_of_data(data)):  # alone: other errors quote what they refuse
-        return None, lines, [_problem(path, lines, field, message) for field, message in secret]
+    if secret := _secrets_in(json.dumps(data)):  # alone: other errors quote what they refuse
+        return None, lines, [problem_at(path, lines, field, message) for field, message in secret]
     if model is TrainingWorkload:
         model = cast("type[Model]", class_of_training(data))
     if issubclass(model, Workload) and (unread := _read_companions(data, root, path.parent)):
-        return None, lines, [_problem(path, lines, field, message) for field, message in unread]
+        return None, lines, [problem_at(path, lines, field, message) for field, message in unread]
     if model is Provider and defaults is not None and added is not None:
         added += fill_in_defaults(data, defaults)
     try:
         # JSON mode: strict about types, yet lists become tuples and ISO dates dates.
-        declared = _validated(model, json.dumps(data), () if issubclass(model, Workload) and not metrics_in(data) else own)
+        text = json.dumps(data)
+        declared, secrets = _validated(model, text, () if issubclass(model, Workload) and not metrics_in(data) else own)
     except ValidationError as error:
-        return None, lines, list(_problems(path, model, data, lines, error))
-    named = [_problem(path, lines, field, message) for field, message in secrets_of_names(declared)]
-    return None if named else declared, lines, named
+        return None, lines, list(problems_of(path, model, data, lines, error))
+    return None if secrets else declared, lines, [problem_at(path, lines, field, message) for field, message in secrets]
 
 
 @lru_cache(maxsize=256)
-def _validated(model: type[Model], text: str, own: tuple[Metric, ...]) -> Model:
-    """The instance of a text, from a cache: instances never change, and most files stay the same between readings."""
-    return model.model_validate_json(text, context={CATALOGUE: with_own(own)})
+def _secrets_in(text: str) -> tuple[SecretFound, ...]:
+    """Secrets by their shape in a file's JSON, from a cache as `_validated` has one."""
+    return tuple(secrets_of_data(json.loads(text)))
 
 
-@cache
-def _schema(model: type[BaseModel]) -> dict[str, Any]:
-    return model.model_json_schema(mode="validation")
-
-
-_UNKNOWN_TAG = ("union_tag_invalid", "union_tag_not_found")
-
-
-def _problems(path: Path, model: type[BaseModel], data: Any, lines: dict[FieldPath, int], error: ValidationError) -> Iterator[Problem]:
-    schema = _schema(model)
-    items = error.errors(include_url=False)
-    # Which keys a training workload has depends on its task.
-    items = [item for item in items if item["loc"] == ("task",) and item["type"] in _UNKNOWN_TAG] or items
-    misspelt = {
-        (item["loc"][:-1], near)
-        for item in items
-        if item["type"] == "extra_forbidden"
-        for near in get_close_matches(str(item["loc"][-1]), expected_shape(schema, item["loc"][:-1]).removeprefix("keys ").split(", "), n=1)
-    }
-    for item in items:
-        loc = item["loc"]
-        if item["type"] == "missing" and (loc[:-1], loc[-1]) in misspelt:
-            continue  # reported as an unknown key
-        if item["type"] == "too_short" and any(other["loc"][: len(loc)] == loc and other is not item for other in items):
-            continue  # too short only without its invalid entries
-        field = locate(data, loc)
-        if item["type"] == "value_error":
-            field, sentence = locate_in_message(item["msg"].removeprefix("Value error, "), field, data)
-        elif item["type"] in _UNKNOWN_TAG:
-            kinds = str(item["ctx"].get("expected_tags", "")).replace("'", "") or expected_shape(schema, loc).rpartition("one of ")[2]
-            problem = f'"{item["ctx"]["tag"]}" is not known' if "tag" in item["ctx"] else "is missing"
-            field = locate(data, (*loc, str(item["ctx"]["discriminator"]).strip("'")))
-            others = OF_TASK if model is TrainingWorkload and field == ("task", "kind") else ()
-            declarable = [kind for kind in kinds.split(", ") if kind != "client_pod"]  # which is made of two declarations
-            sentence = f"{problem}; expected one of {', '.join((*declarable, *others))}"
-        else:
-            sentence = _format_problem(item["type"], item["msg"], item.get("input"), field, schema, loc)
-        line = next(lines[field[:n]] for n in range(len(field), -1, -1) if field[:n] in lines)
-        yield Problem(display_path(path), line, format_path(field), sentence)
-
-
-def _format_problem(kind: str, message: str, value: object, field: FieldPath, schema: dict[str, Any], loc: tuple[int | str, ...]) -> str:
-    if kind == "missing":
-        return f"is missing; expected {expected_shape(schema, loc)}"
-    if kind == "extra_forbidden":
-        known = expected_shape(schema, loc[:-1])
-        near = get_close_matches(str(field[-1]), known.removeprefix("keys ").split(", "), n=1)
-        return f"unknown key; {f'did you mean {near[0]}? ' if near else ''}expected {known}"
-    written = json.dumps(value) if not isinstance(value, (dict, list)) else f"a {'mapping' if isinstance(value, dict) else 'list'}"
-    why = f" ({message[0].lower()}{message[1:]})" if kind != "string_pattern_mismatch" else ""  # the shape is clearer than the pattern
-    return f"{written} is not valid{why}; expected {expected_shape(schema, loc)}"
+@lru_cache(maxsize=256)
+def _validated(model: type[Model], text: str, own: tuple[Metric, ...]) -> tuple[Model, tuple[SecretFound, ...]]:
+    """The instance of a text, and secrets by their names in it, from a cache: instances never change, and most files stay the same between
+    readings."""
+    declared = model.model_validate_json(text, context={CATALOGUE: with_own(own)})
+    return declared, tuple(secrets_of_names(declared))
 
 
 def _place_clients(
@@ -451,7 +372,7 @@ def _place_clients(
         else:
             placed = with_client_at(launcher, client, other.launcher, f"{other.cloud} {other.region}")
         if isinstance(placed, str):
-            problems.append(_problem(*origin["providers", name], ("launcher", "client", "provider"), placed))
+            problems.append(problem_at(*origin["providers", name], ("launcher", "client", "provider"), placed))
         else:
             providers[name] = provider.model_copy(update={"launcher": placed})
     return problems
@@ -463,7 +384,7 @@ def _unknown_references(
     """References to undeclared names, except of files that could not be read."""
 
     def missing(group: str, owner: str, field: FieldPath, wanted: str, kind: str, known: dict[str, Any]) -> Problem:
-        return _problem(*origin[group, owner], field, unknown_name(kind, wanted, known))
+        return problem_at(*origin[group, owner], field, unknown_name(kind, wanted, known))
 
     workloads: dict[str, AnyWorkload] = items["workloads"]
     for name, workload in workloads.items():
@@ -477,14 +398,14 @@ def _unknown_references(
         judged += [(("primary",), workload.primary.metric)] if workload.primary else []
         for field, metric in judged if workload.kind == "inference" else ():  # archived trials may have one, and are read
             if (refused := refused_run_cost([metric])) is not None:
-                yield _problem(*origin["workloads", name], field, refused)
+                yield problem_at(*origin["workloads", name], field, refused)
     first: dict[str, tuple[str, ContainerMetric]] = {}
     for name, workload in workloads.items():
         for metric, own in workload.declared_metrics.items():
             owner, other = first.setdefault(metric, (name, own))
             if (other.unit, other.better) != (own.unit, own.better):
                 expected = f"expected these, or another name: {owner} declares unit {other.unit}, better {other.better}"
-                yield _problem(
+                yield problem_at(
                     *origin["workloads", name], ("task", "metrics", metric), f"is in {own.unit}, better {own.better}; {expected}"
                 )
     for name, place in items["providers"].items():
@@ -497,7 +418,7 @@ def _unknown_references(
                 yield missing("providers", name, field, workload_name, "workload", items["workloads"])
             elif named_workload is not None and (why := incompatibility(named_workload, place)) is not None:
                 sentence = f'"{workload_name}" does not fit the provider: {why}; expected one that fits'
-                yield _problem(*origin["providers", name], field, sentence)
+                yield problem_at(*origin["providers", name], field, sentence)
     for name, place in items["providers"].items():
         for i, source in enumerate(place.price_sources):
             if (

@@ -59,6 +59,17 @@ def is_loopback(url: str) -> bool:
         return False
 
 
+def is_of_the_node(address: str) -> bool:
+    """Whether an address, with a scheme or without, is one of the machine that asks: loopback, or link-local, where clouds give out the node's
+    credentials."""
+    url = address if "//" in address else f"//{address}"
+    try:
+        host = urlsplit(url).hostname or ""
+        return host in ("metadata", "metadata.google.internal") or is_loopback(url) or ip_address(host).is_link_local
+    except ValueError:  # a host name
+        return False
+
+
 def sends_in_clear(url: str) -> bool:
     """Whether a key that goes to this URL crosses a network unencrypted."""
     return url.partition("://")[0].lower() in ("http", "grpc") and not is_loopback(url)

@@ -169,6 +169,7 @@ def _letter(
         "",
         f"  unzip {pack.file.name} -d evidence && pip install cryptography",
         f"  python -I evidence/verify.py --key {pack.key}",
+        *([f"  (our next key, announced now, signed it too: {pack.next_key})"] if pack.next_key else []),
         "",
         "The verifier needs nothing of ours. It checks every signature and checksum and exits with 0, or with 3 if some trials carry no key or",
         "some evidence has expired.",

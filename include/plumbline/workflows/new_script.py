@@ -22,7 +22,8 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from plumbline.declarations import DeclarationError, installation_paths
-from plumbline.declarations.loader import display_path, load_file
+from plumbline.declarations.loader import load_file
+from plumbline.declarations.problems import display_path
 from plumbline.declarations.workloads.script import Report
 from plumbline.declarations.workloads.script_files import copy_packed
 from plumbline.declarations.workloads.training import TrainingWorkload

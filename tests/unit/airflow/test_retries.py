@@ -18,7 +18,7 @@ from tests.fakes.trials import local_provider
 
 from plumbline.airflow.defaults import defaults, launch_settings
 from plumbline.airflow.retries import request_of
-from plumbline.declarations.loader import DeclarationError
+from plumbline.declarations.problems import DeclarationError
 from plumbline.launch.plan import PlanError
 from plumbline.results import InvalidResult
 

@@ -298,7 +298,7 @@ def test_after_the_declared_time_no_trial_starts(config: Path) -> None:
     (config / "thresholds.yaml").write_text((CONFIG / "thresholds.yaml").read_text())
     load_in_force(keep=True)
     spoil(config / "thresholds.yaml")
-    assert load_in_force().broken.since is None, "the next time begins anew"
+    assert load_in_force().broken.since is None, "the next time begins again"
 
 
 @pytest.mark.fault(

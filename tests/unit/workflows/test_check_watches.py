@@ -110,10 +110,13 @@ def test_a_watch_without_a_check_for_three_intervals_is_a_finding_until_the_next
 
 def test_a_watch_that_was_never_checked_is_one_only_after_its_start(archive: Archive) -> None:
     assert failures(archive) == {}, "nothing says since when it is declared"
+    checked(archive, NOW - FIVE, kind="capacity")
+    seen = watches(installation_paths().archive_url, world(), NOW)
+    assert seen.status == "unknown" and "lab uptime: not checked yet" in seen.found, "silence is no proof"
     archive.keep_copy(str(installation_paths().config), KeptCopy("0" * 64, b""))
     assert failures(archive) == {}
     assert set(failures(archive, NOW + timedelta(hours=3))) == {"watch_silent lab uptime"}
-    assert "never checked" in failures(archive, NOW + timedelta(days=2))["watch_silent lab capacity"]
+    assert "never checked" in failures(archive, NOW + timedelta(days=2))["watch_silent lab uptime"]
 
 
 def test_a_snapshot_from_the_future_is_not_the_last_one(archive: Archive) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue, model_validator
 
 from plumbline.declarations.base import Declared, is_archived
 from plumbline.declarations.providers.endpoint import EndpointLauncher
 from plumbline.declarations.providers.pods import Image, PodResources, Variables
+from plumbline.declarations.urls import is_of_the_node
 from plumbline.declarations.workloads.remote_code import RUNS_CODE, option_with_code
 from plumbline.metrics.units import Percent
 
@@ -71,24 +70,9 @@ def _trigger_error(trigger: Mapping[str, JsonValue]) -> str | None:
     if not isinstance(metadata, Mapping) or not all(isinstance(value, str) for value in metadata.values()):
         return ".metadata is not a mapping of keys to text; expected that, as KEDA's documentation of the scaler lists them"
     for key, value in metadata.items():
-        if _is_of_the_node(str(value)):
+        if is_of_the_node(str(value)):
             return f".metadata.{key} is an address of the node's own services; expected one of your metrics"
     return None
-
-
-def _is_of_the_node(text: str) -> bool:
-    """Whether an address is link-local, where clouds give out the node's credentials, or the loopback of whoever asks."""
-    try:
-        host = urlsplit(text if "//" in text else f"//{text}").hostname or ""
-    except ValueError:
-        return False
-    if host in ("localhost", "metadata", "metadata.google.internal"):
-        return True
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return address.is_link_local or address.is_loopback
 
 
 class Serving(Declared):

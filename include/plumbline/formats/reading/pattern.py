@@ -125,7 +125,7 @@ def _texts(pattern: str) -> list[str]:
 
 
 class _Walk:
-    """Goes over a parsed pattern. `repeated`: what stands before a repetition, and what it repeats."""
+    """Goes over a parsed pattern. `repeated`: what comes before a repetition, and what it repeats."""
 
     def __init__(self, variant: int) -> None:
         self._variant = variant

@@ -151,7 +151,7 @@ def _read_run(folder: Path, name: RunName, launched_s: float, shift_s: float, ra
 
 
 def _read_lines(path: Path, shift_s: float, key: bytes | None) -> list[LogLine]:
-    """The lines of a log on this pod's clock. `key`: of a script's, which is sealed anew with this pod's: it may be read once more, after
+    """The lines of a log on this pod's clock. `key`: of a script's, which is sealed again with this pod's: it may be read once more, after
     another deletion. TrialFailed if the script wrote to it."""
     shift = round(shift_s * 1e9)
     try:

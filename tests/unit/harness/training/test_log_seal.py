@@ -74,7 +74,7 @@ def test_each_attack_on_a_log_that_is_read(log: Path, attack: Callable[[Path], N
 
 
 @pytest.mark.parametrize("attack", [append, repeat, exchange, alter])
-def test_each_attack_on_a_log_that_is_read_anew(log: Path, attack: Callable[[Path], None]) -> None:
+def test_each_attack_on_a_log_that_is_read_again(log: Path, attack: Callable[[Path], None]) -> None:
     written(log)
     attack(log)
     with pytest.raises(ForgedLog, match=r"line \d of run\.steps\.jsonl was not written by the harness; expected that the command leaves"):
