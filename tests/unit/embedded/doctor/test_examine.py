@@ -264,9 +264,11 @@ def test_on_postgresql_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     database = postgres_server.new_database()
-    make_tables(database.replace("postgresql://", "postgresql+psycopg://"), tmp_path)
+    driver = database.replace("postgresql://", "postgresql+psycopg://")
+    make_tables(driver, tmp_path)
+    with create_engine(driver).begin() as connection:  # the answer is planted without the task that gave it
+        connection.exec_driver_sql("ALTER TABLE xcom DROP CONSTRAINT xcom_task_instance_fkey")
     with fake_airflow() as health:
-        driver = database.replace("postgresql://", "postgresql+psycopg://")
         server = served(tmp_path, driver, postgres_server.new_database(), health, monkeypatch)
         assert wrong() == []
         assert next(line for line in examine() if line.check == "clock").status == "ok"
