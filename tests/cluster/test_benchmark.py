@@ -83,7 +83,7 @@ def test_two_providers_stand_in_one_scorecard(runs: dict[str, DagRun]) -> None:
     concluded = conclude(data)
     for kind in ("training", "inference"):
         assert {card.provider for card in concluded.cards if card.kind == kind} == {ONE, TWO}
-    assert write_report(CAMPAIGN).read_text().startswith("<!")
+    assert Path(write_report(CAMPAIGN)).read_text().startswith("<!")
 
 
 def test_nothing_is_left_on_the_cluster(e2e: World, runs: dict[str, DagRun]) -> None:

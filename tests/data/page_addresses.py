@@ -9,8 +9,12 @@ from urllib.parse import urlencode
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-OF_ROUTE = {"/static/{name}": "report.css", "/campaigns/{campaign_id}/tables/{name}": "trials.csv"}
-"""What `name` is, by route."""
+OF_ROUTE = {
+    "/static/{name}": {"name": "report.css"},
+    "/campaigns/{campaign_id}/tables/{name}": {"name": "trials.csv"},
+    "/campaigns/{campaign_id}/data-docs/{checked}/{suite}": {"checked": "lab-training", "suite": "index.html"},
+}
+"""What a parameter is, by route."""
 
 
 def routes_of(app: FastAPI) -> list[APIRoute]:
@@ -26,7 +30,7 @@ def address_of(route: APIRoute, known: Mapping[str, str]) -> str:
 
     KeyError names a parameter that `known` has nothing for.
     """
-    values = {**known, **({"name": OF_ROUTE[route.path]} if route.path in OF_ROUTE else {})}
+    values = {**known, **OF_ROUTE.get(route.path, {})}
     path = re.sub(r"\{([^}:]+)(?::[^}]*)?\}", lambda m: values[m[1]], route.path)
     needed = {p.alias: values[p.alias] for p in route.dependant.query_params if p.field_info.is_required()}
     return f"{path}?{urlencode(needed)}" if needed else path

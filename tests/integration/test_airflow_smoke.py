@@ -172,7 +172,7 @@ def test_the_campaign_ends_with_a_recorded_trial_a_review_and_a_report(smoke: Sm
     assert trial.phase == "measured"
     assert trial.status in ("valid", "degraded", "invalid"), "a busy machine is no failure"
     assert smoke.outcome.report is not None
-    assert smoke.outcome.report.read_text().startswith("<!")
+    assert Path(smoke.outcome.report).read_text().startswith("<!")
     with open_archive() as archive:
         (found,) = archive.trials("smoke")
         assert (found.trial_id, found.status) == (trial.trial_id, trial.status)

@@ -23,6 +23,7 @@ from plumbline.archive import (
     stored_secrets,
     trends,
     verification,
+    written_files,
 )
 from plumbline.archive import findings as finding_rows
 from plumbline.archive import identifiers as identifier_rows
@@ -156,6 +157,11 @@ class Archive:
     keep_copy = writes(kept_declarations.keep_copy)
     note_broken = writes(kept_declarations.note_broken)
     declarations_kept_at = reads(kept_declarations.declarations_kept_at)
+    # The caller writes and deletes the files: first write, then record, then delete what `record_written` and `forget_written` return.
+    written_file = reads(written_files.written_file)
+    written_list = reads(written_files.written_list)
+    record_written = writes(written_files.record_written)
+    forget_written = writes(written_files.forget_written)
     issue_signing_key = writes(recording.issue_signing_key)
     signing_keys = reads(recording.signing_keys)
     import_outside = writes(published.import_published)

@@ -483,3 +483,16 @@ class KeptDeclarations(Base):
     packed: Mapped[bytes]
     kept_at: Mapped[datetime]
     broken_since: Mapped[datetime | None]
+
+
+class WrittenFile(Base):
+    """A file of a report, of Data Docs or of an acceptance that lies in the result store, with what a reader must find there; see `archive.shelves`."""
+
+    __tablename__ = "written_files"
+    kind: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    file: Mapped[str] = mapped_column(primary_key=True)
+    path: Mapped[str]
+    sha256: Mapped[str]
+    bytes: Mapped[int] = mapped_column(BigInteger)
+    written_at: Mapped[datetime]

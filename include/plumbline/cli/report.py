@@ -27,6 +27,6 @@ def report(
     def show() -> None:
         for place in (done.report, done.mail, done.tables):
             if place is not None:
-                out.print(str(place))
+                out.print(place)
 
     emit(as_json, done, show)

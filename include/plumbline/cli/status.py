@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import datetime, timezone
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
+from plumbline.archive.shelves import shelf
 from plumbline.cli.output import TONES, Json, beside, clear_errors, emit, fail, out, read_archive
-from plumbline.declarations import DeclarationError, installation_paths, load
+from plumbline.declarations import DeclarationError, load
 from plumbline.metrics.formatting import capitalize_first, format_name, unknown_name
 from plumbline.presentation.events.stream import EventList, count_events, event_note, read_stream, since_moment
 from plumbline.presentation.overview import overview
 from plumbline.presentation.series_summary import format_age
+from plumbline.presentation.written_reports import REPORT
 
 
 def status(
@@ -31,7 +34,7 @@ def status(
     if provider:
         fail("--provider names whose events are shown; expected it with --since")
     with clear_errors(DeclarationError), read_archive(listing=True, as_json=as_json) as archive:
-        found = overview(archive, load(), installation_paths().reports, now)
+        found = overview(archive, load(), shelf("reports", lambda: nullcontext(archive)).names(REPORT), now)
 
     def show() -> None:
         width = max(len(tile.name) for tile in found.tiles)

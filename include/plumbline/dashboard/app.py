@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from fastapi import FastAPI, Request
@@ -16,7 +17,8 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from plumbline.answers.active_runs import ReadActiveRuns
-from plumbline.archive import SchemaMismatch
+from plumbline.archive import Archive, SchemaMismatch
+from plumbline.archive.shelves import FolderShelf, shelf
 from plumbline.dashboard import access
 from plumbline.dashboard import assets as static_files
 from plumbline.dashboard.acting import Acting
@@ -37,7 +39,7 @@ def create_app(
     acting: Acting | None = None,
     active_runs: ReadActiveRuns | None = None,
 ) -> FastAPI:
-    """The dashboard over one archive and one folder of reports (default: the installation's). `may_see_money`: a dependency of FastAPI's.
+    """The dashboard over one archive and one folder of reports (default: the installation's shelf). `may_see_money`: a dependency of FastAPI's.
     `acting`: how users act on findings; without it the pages have no buttons. `active_runs`: what Airflow runs now; without it the overview
     shows the newest campaign instead.
 
@@ -54,6 +56,10 @@ def create_app(
     app.add_middleware(DefaultHeaders)
     reader = ArchiveReader(archive_url or installation_paths().archive_url)
     declared = DeclarationsReader()
+
+    def rows() -> AbstractContextManager[Archive]:
+        return nullcontext(reader.archive())  # which stays open
+
     pages = make_renderer(all_simulated=reader.all_simulated, broken=declared.broken)
 
     @app.exception_handler(MissingArchive)
@@ -100,7 +106,19 @@ def create_app(
             return pages.refused_query(request, errors)
         return await request_validation_exception_handler(request, error)
 
-    site = Site(pages, reader, declared, reports or installation_paths().reports, AnswerCache(), AnswerCache(), acting, active_runs)
+    written = FolderShelf(reports) if reports is not None else shelf("reports", rows)
+    site = Site(
+        pages,
+        reader,
+        declared,
+        written,
+        shelf("data_docs", rows),
+        shelf("acceptance", rows),
+        AnswerCache(),
+        AnswerCache(),
+        acting,
+        active_runs,
+    )
     for routes in all_routes(site):
         routes.add_to(app)
         if routes.entry is not None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from plumbline.answers.active_runs import ReadActiveRuns
+from plumbline.archive.shelves import Shelf
 from plumbline.dashboard.acting import Acting
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
@@ -13,13 +13,15 @@ from plumbline.dashboard.sources import AnswerCache, ArchiveReader, Declarations
 
 @dataclass(frozen=True)
 class Site:
-    """`reports`: the folder of written reports. `fleets`, `choices`: answers that several pages share. `acting`: how users act; None without
+    """`reports`, `data_docs`, `sheets`: what workers wrote beside the results. `fleets`, `choices`: answers that several pages share. `acting`: how users act; None without
     buttons. `active_runs`: what Airflow runs now; None outside Airflow. `checked`: answers of `dashboard.checked`, each of a provider."""
 
     pages: PageRenderer
     reader: ArchiveReader
     declared: DeclarationsReader
-    reports: Path
+    reports: Shelf
+    data_docs: Shelf
+    sheets: Shelf
     fleets: AnswerCache
     choices: AnswerCache
     acting: Acting | None = None

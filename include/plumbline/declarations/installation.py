@@ -1,4 +1,4 @@
-"""An installation: folders and URLs, free disk space, retention (`upkeep.yaml`)."""
+"""An installation: folders and URLs, free disk space, retention (`upkeep.yaml`). `storage` says what lies where."""
 
 from __future__ import annotations
 
@@ -54,6 +54,10 @@ class InstallationPaths:
     @property
     def data_docs(self) -> Path:
         return self.home / "data-docs"
+
+    @property
+    def acceptance(self) -> Path:
+        return self.home / "acceptance"
 
     @property
     def work(self) -> Path:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Literal
 
 from plumbline.declarations import DeclarationError, Declarations, Trial, installation_paths, load
@@ -141,11 +140,11 @@ class CampaignError(RuntimeError):
 
 @dataclass(frozen=True)
 class CampaignOutcome:
-    """`problems`: failures of our own steps, one text each; failed trials are data, in `trials`. `report`: the HTML file, None without one."""
+    """`problems`: failures of our own steps, one text each; failed trials are data, in `trials`. `report`: path or URL of the HTML file, None without one."""
 
     campaign_id: str
     trials: tuple[TrialState, ...]
-    report: Path | None
+    report: str | None
     problems: tuple[str, ...] = ()
 
     @property
@@ -336,7 +335,7 @@ class _Campaign:
     def _published(self, run: DagRun) -> bool:
         return any(t.task_id == "publish" and t.state == "success" for t in self.client.tasks(run.dag_id, run.run_id))
 
-    def _report(self) -> Path | None:
+    def _report(self) -> str | None:
         if not any(self._published(run) for run in self.runs.values()):
             return None
         run = self.client.trigger(REPORT, {"campaign": self.asked.campaign_id})
@@ -349,7 +348,7 @@ class _Campaign:
         if run.state != "success":
             self._explain(REPORT, run, self.client.tasks(REPORT, run.run_id))
             return None
-        return Path(str(self.client.xcom(REPORT, run.run_id, "report")))
+        return str(self.client.xcom(REPORT, run.run_id, "report"))
 
     def _explain(self, name: str, run: DagRun, tasks: Sequence[TaskInstance]) -> None:
         """Add our own failed tasks with the ends of their logs; a failed `run` is data."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from plumbline.analysis.cost.budget import SUMS, BudgetUse, sum_known
@@ -40,7 +39,6 @@ from plumbline.presentation.heat_map import HeatMap, HeatView, SeriesStatus, den
 from plumbline.presentation.series_summary import drifted_series, format_age, shown_state
 from plumbline.presentation.status_strip import status_tiles
 from plumbline.presentation.tiles import Tile
-from plumbline.presentation.written_reports import report_file
 from plumbline.results.finding import OPEN_STATES
 
 CAMPAIGNS_SHOWN, FINDINGS_SHOWN = 12, 5
@@ -107,7 +105,7 @@ class Overview:
 def overview(
     archive: Archive,
     declared: Declarations,
-    reports: Path,
+    reports: Collection[str],
     now: datetime,
     *,
     view: HeatView = "speed",
@@ -118,6 +116,8 @@ def overview(
     remember: Callable[[tuple[Any, ...], Callable[[], Any]], Any] = lambda _, make: make(),
 ) -> Overview:
     """The page, in a fixed number of statements whatever the number of providers. Imported series appear as campaigns only.
+
+    `reports`: campaigns that have a report.
 
     `remember`: a cached answer, or what it makes, or None for a page that does not wait for it.
     """
@@ -171,7 +171,7 @@ def _campaign_lines(
     heads: Sequence[CampaignHead],
     marks: Mapping[str, tuple[str, ...]],
     outcomes: Mapping[str, Outcomes],
-    reports: Path,
+    reports: Collection[str],
     unsettled: Sequence[FindingView],
     paid: Paid | None,
     now: datetime,
@@ -184,7 +184,7 @@ def _campaign_lines(
             c.reason,
             format_age(c.planned_at, now),
             marks[name],
-            report_file(reports, name) is not None,
+            name in reports,
             count_severities(troubles[name]),
             format_outcome(outcomes.get(name, Outcomes())),
             format_paid(paid.get((name, False)) or paid.get((name, True))) if paid is not None else "",

@@ -165,10 +165,11 @@ class ResultStore:
     def exists(self, path: str) -> bool:
         return self._retried(lambda: bool(self._seen_now().exists(f"{self._root}/{path}")))
 
-    def objects(self) -> Iterator[tuple[str, int]]:
-        """Every object, relative to the store, with its bytes; nothing if there is no store yet."""
+    def objects(self, below: str = "") -> Iterator[tuple[str, int]]:
+        """Every object, or those in a folder, relative to the store, with its bytes; nothing if there is no store yet."""
         with suppress(FileNotFoundError):
-            listing = self._retried(partial(self._seen_now().find, self._root, detail=True))
+            folder = f"{self._root}/{below}" if below else self._root
+            listing = self._retried(partial(self._seen_now().find, folder, detail=True))
             for name, about in listing.items():
                 yield str(name).removeprefix(f"{self._root}/"), int(about.get("size") or 0)
 

@@ -13,7 +13,8 @@ from plumbline.analysis.node_acceptance import PAIR_METRICS, FleetVerdict, Node,
 from plumbline.answers.findings import readable_findings
 from plumbline.archive import Archive, open_archive
 from plumbline.archive.audit import DELIVERY_JUDGED
-from plumbline.declarations import Criterion, Declarations, Provider, digest, installation_paths
+from plumbline.archive.shelves import shelf
+from plumbline.declarations import Criterion, Declarations, Provider, digest
 from plumbline.declarations.promises.judging.launches import PROVIDER_FAULTS
 from plumbline.declarations.promises.speed_floors import SpeedFloors
 from plumbline.declarations.purposes import ACCEPTANCE_REASON
@@ -200,11 +201,18 @@ class NodeAcceptance:
         return {verdict.node.name: "; ".join(lacking_of(verdict)) for verdict in (*self.fleet.unmeasured, *self.fleet.upgrading)}
 
 
-def sheet_file(campaign_id: str) -> Path:
-    """Where the DAG `acceptance` writes the sheet of a campaign."""
-    folder = installation_paths().home / "acceptance"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{campaign_id}.zip"
+def sheet_name(campaign_id: str) -> str:
+    """The file of a campaign's sheet on the shelf `acceptance`."""
+    return f"{campaign_id}.zip"
+
+
+def write_kept_sheet(campaign_id: str, provider: Provider, references: References) -> tuple[NodeAcceptance, str]:
+    """`write_sheet` in the place of the campaign's sheet on its shelf; also its path or URL."""
+    sheets_written = shelf("acceptance")
+    with sheets_written.writing(campaign_id) as folder:
+        folder.mkdir(parents=True, exist_ok=True)
+        done = write_sheet(campaign_id, provider, folder / sheet_name(campaign_id), references=references, replace=True)
+    return done, sheets_written.address(campaign_id, sheet_name(campaign_id))
 
 
 def write_sheet(

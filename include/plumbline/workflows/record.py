@@ -12,7 +12,8 @@ from typing import Any, Literal
 from plumbline.archive import Archive, QuarantineRecord, Refused, TrialView, open_archive
 from plumbline.archive.audit import require_author
 from plumbline.archive.records import Action
-from plumbline.declarations import Trial, installation_paths
+from plumbline.archive.shelves import shelf
+from plumbline.declarations import Trial
 from plumbline.declarations.addresses import path_below
 from plumbline.launch import stores
 from plumbline.launch.collect import contradiction
@@ -112,9 +113,9 @@ def _verified_document(store: ResultStore, folder: str, path: str, keys: Mapping
 
 def _checked(document: ResultDocument) -> tuple[Action, tuple[Reason, ...]]:
     name = f"{document.trial.trial_id}-again"
-    verdict = check([document], [document.trial], installation_paths().data_docs, name).verdicts[
-        f"{document.trial.trial_id}#{document.trial.attempt}"
-    ]
+    with shelf("data_docs").writing(name) as folder:
+        report = check([document], [document.trial], folder.parent, name)
+    verdict = report.verdicts[f"{document.trial.trial_id}#{document.trial.attempt}"]
     return verdict.action, verdict.reasons
 
 

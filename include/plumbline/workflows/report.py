@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from pathlib import Path
 
 from plumbline.analysis.campaign_data import CampaignData, CampaignQuality, SeriesDrift
 from plumbline.analysis.conclusions import Conclusions, conclude
@@ -28,6 +27,7 @@ from plumbline.answers.service_record import service_records
 from plumbline.answers.winner_change import team_winner_change
 from plumbline.archive import Archive, open_archive
 from plumbline.archive.pages import MAX_SEARCHED_FINDINGS
+from plumbline.archive.shelves import shelf
 from plumbline.declarations import installation_paths, load_in_force
 from plumbline.declarations.purposes import purpose_of
 from plumbline.presentation.commitments import commitment_table
@@ -55,15 +55,15 @@ def garbage_collection_paused() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class WrittenReport:
-    """The files of a report; None where one was not asked for. `tables`: a folder."""
+    """Paths of a report's files, or their URLs in the result store; None where one was not asked for. `tables`: a folder."""
 
-    report: Path
-    tables: Path | None = None
-    mail: Path | None = None
+    report: str
+    tables: str | None = None
+    mail: str | None = None
 
 
-def write_report(campaign_id: str | None = None, forms: Sequence[TableFormat] = ()) -> Path:
-    """Write the campaign's report (default: the newest campaign); the HTML file. LookupError without a campaign.
+def write_report(campaign_id: str | None = None, forms: Sequence[TableFormat] = ()) -> str:
+    """Write the campaign's report (default: the newest campaign); path or URL of the HTML file. LookupError without a campaign.
 
     `forms`: formats of the tables that go into `tables/` beside the report.
     """
@@ -83,11 +83,14 @@ def write_files(
         firsts = {name for d in conclusions.decisions if (name := d.first_name) is not None}
         nodes = {name: found for name in sorted(firsts) if (found := winner_nodes(archive, load_in_force(), name)) is not None}
         conclusions = replace(conclusions, winner_changes=dict(_winner_changes(archive, conclusions)), today=today)
-    page = html_report.write_concluded(conclusions, installation_paths().reports, forms, broken, nodes)
+    name, reports = conclusions.campaign.campaign_id, shelf("reports")
+    with reports.writing(name) as folder:
+        page = html_report.write_concluded(conclusions, folder.parent, forms, broken, nodes)
+        letter = write_mail(conclusions, page, to) if mail else None
     return WrittenReport(
-        report=page,
-        tables=page.parent / "tables" if forms else None,
-        mail=write_mail(conclusions, page, to) if mail else None,
+        report=(address := reports.address(name, page.name)),
+        tables=f"{address.removesuffix(page.name)}tables" if forms else None,
+        mail=None if letter is None else reports.address(name, letter.name),
     )
 
 

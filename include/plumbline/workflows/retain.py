@@ -5,19 +5,20 @@ from __future__ import annotations
 import logging
 import math
 import os
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 from plumbline.archive import Archive, open_archive
 from plumbline.archive.retention import DueEvidence, TableSize
+from plumbline.archive.shelves import shelf
 from plumbline.declarations import installation_paths, load_in_force
 from plumbline.declarations.addresses import path_below
+from plumbline.declarations.storage import SHELVES, ShelfKind, shelf_prefix
 from plumbline.launch import stores
 from plumbline.metrics.formatting import format_count
 from plumbline.results import evidence_files
@@ -117,8 +118,8 @@ def delete_old_data(archive: Archive, logs: Path, now: float | None = None) -> l
     keep, now = load_in_force().upkeep.keep, time.time() if now is None else now
     parts: dict[str, tuple[float | None, Callable[[float], DeletedFiles]]] = {
         "logs": (keep.logs, lambda s: delete_old_files(logs, now - s)),
-        "data_docs": (keep.data_docs, lambda s: _old_folders("data_docs", installation_paths().data_docs, now - s)),
-        "reports": (keep.reports, lambda s: _old_folders("reports", installation_paths().reports, now - s)),
+        "data_docs": (keep.data_docs, lambda s: _old_folders(archive, "data_docs", now - s)),
+        "reports": (keep.reports, lambda s: _old_folders(archive, "reports", now - s)),
         "quarantine": (keep.quarantine, lambda s: _quarantine(archive, s)),
         "snapshots": (keep.snapshots, lambda s: DeletedFiles("snapshots", archive.thin_snapshots(s))),
         "observations": (keep.observations, lambda s: DeletedFiles("observations", archive.forget_availability_checks(s))),
@@ -150,17 +151,10 @@ def folder_bytes(folder: Path) -> tuple[int, int]:
     return len(sizes), sum(sizes)
 
 
-def _old_folders(part: str, folder: Path, before: float) -> DeletedFiles:
+def _old_folders(archive: Archive, kind: ShelfKind, before: float) -> DeletedFiles:
     """Delete the folders of campaigns in which nothing was written since a time; the newest one stays, whatever its age."""
-    removed = size = 0
-    entries = [entry for entry in folder.iterdir() if entry.is_dir() and not entry.is_symlink()] if folder.is_dir() else []
-    written = {entry: max([entry.stat().st_mtime, *(stat.st_mtime for _, stat in _files(entry))]) for entry in entries}
-    for entry in sorted(entries, key=lambda entry: written[entry])[:-1]:
-        if written[entry] < before:
-            size += folder_bytes(entry)[1]
-            shutil.rmtree(entry, ignore_errors=True)
-            removed += 1
-    return DeletedFiles(part, removed, size)
+    done = shelf(kind, lambda: nullcontext(archive)).delete_older(before)
+    return DeletedFiles(kind, done.names, done.bytes)
 
 
 def _quarantine(archive: Archive, keep_s: float) -> DeletedFiles:
@@ -222,12 +216,12 @@ def storage_sizes(archive: Archive) -> StorageSizes:
     ]
     parts += _store(_words(upkeep.evidence.keep), _words(keep.quarantine))
     folders = (
-        ("reports", here.reports, _words(keep.reports)),
-        ("data_docs", here.data_docs, _words(keep.data_docs)),
         ("logs", here.airflow_home / "logs", _words(keep.logs)),
         ("cache", here.cache, "safe to delete"),
         ("work", here.work, "while a trial runs"),
     )
+    kept = {"reports": _words(keep.reports), "data_docs": _words(keep.data_docs)}
+    parts += [StoragePart(kind, *shelf(kind, lambda: nullcontext(archive)).size(), kept.get(kind, FOR_EVER)) for kind in SHELVES]
     parts += [StoragePart(name, str(folder), *folder_bytes(folder), retention) for name, folder, retention in folders]
     return StorageSizes(tuple(parts), tables)
 
@@ -235,7 +229,10 @@ def storage_sizes(archive: Archive) -> StorageSizes:
 def _store(evidence: str, quarantine: str) -> list[StoragePart]:
     home = stores.home()
     files, size = Counter[str](), Counter[str]()
+    shelves = tuple(f"{shelf_prefix(kind)}/" for kind in SHELVES)
     for path, length in home.objects():
+        if path.startswith(shelves):
+            continue
         part = "quarantine" if path.startswith(f"{QUARANTINE_FOLDER}/") else "evidence" if "/evidence/" in path else "store"
         files[part] += 1
         size[part] += length

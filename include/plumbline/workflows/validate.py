@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from plumbline.declarations import Trial, installation_paths
+from plumbline.archive.shelves import shelf
+from plumbline.declarations import Trial
 from plumbline.launch import stores
+from plumbline.presentation.written_reports import docs_name
 from plumbline.quality import check
 from plumbline.results import InvalidResult, Reason, ResultDocument, ResultStore, Validity, quarantine, signing
 from plumbline.workflows.lane_outcome import Row
@@ -23,8 +25,11 @@ def validate_group(provider: str, lane: str, specs: Iterable[Mapping[str, str]])
     wanted = list(specs)
     trials = [stores.planned_trial(store, spec) for spec in wanted]
     documents = [document for trial in trials for document in _collected(store, trial)]
-    report = check(documents, trials, installation_paths().data_docs, f"{trials[0].campaign_id}-{provider}-{lane}")
-    _log.info("%d documents checked, %s; Data Docs: %s", len(documents), "all pass" if report.success else "not all pass", report.data_docs)
+    docs, name = shelf("data_docs"), docs_name(trials[0].campaign_id, f"{provider}-{lane}")
+    with docs.writing(name) as folder:
+        report = check(documents, trials, folder.parent, name)
+    where, passed = docs.address(name, report.data_docs.name), "all pass" if report.success else "not all pass"
+    _log.info("%d documents checked, %s; Data Docs: %s", len(documents), passed, where)
     for problem in report.problems:
         _log.warning("%s: %s", problem.code, problem.detail)
     rows: list[Row] = []

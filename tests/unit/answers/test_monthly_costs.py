@@ -58,7 +58,7 @@ def test_a_gain_does_not_pay_for_a_loss_and_every_reader_gets_the_same_amount(tm
         views = archive.findings("open")
         costs = monthly_costs(archive, known, views)
         history, _ = campaign_history(archive, known, "2025-11")
-        shown = overview(archive, known, tmp_path, PLANNED + timedelta(days=1))
+        shown = overview(archive, known, (), PLANNED + timedelta(days=1))
         found = ledger_of(costed_findings(archive, known, views).values())
         assert costs.keys() == {"slow", "fast"}, "one that cannot be read has no amount"
         assert costs["slow"] == monthly_cost_of(archive, known, archive.finding("slow"))

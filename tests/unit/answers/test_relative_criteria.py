@@ -134,7 +134,7 @@ def test_every_surface_shows_the_limit_and_where_it_comes_from(archive: Archive,
     measured(archive, 10, 0.12)
     measured(archive, 10, 0.1, "fresh")
     limit = "step_time <= 110 ms in steady (within 10 % of 100 ms, the baseline 2025-09)"
-    report = write_report("2025-10", ("csv",))
+    report = Path(write_report("2025-10", ("csv",)))
     for html in (Parsed(report.read_text()), *map(Parsed, pages("/workloads/gpt-test"))):
         (row,) = (row for row in html.all("table.criteria tbody tr") if FASTER in row.text)
         cells = {head: cell.text for head, cell in zip(html.texts("table.criteria thead th")[1:], row.all("td"), strict=True)}

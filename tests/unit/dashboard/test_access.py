@@ -37,6 +37,8 @@ OF_MONEY = {
     "/reports/{campaign_id}/raw.html",
     "/findings/{finding_id}/claim.eml",
     "/campaigns/{campaign_id}/tables/{name}",
+    "/campaigns/{campaign_id}/data-docs/{checked}/{suite}",
+    "/campaigns/{campaign_id}/sheet.zip",
 }
 
 

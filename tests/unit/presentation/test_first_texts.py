@@ -62,7 +62,7 @@ def assert_no_news(text: str, tiles: tuple[Tile, ...] = ()) -> None:
 
 
 def test_the_strip_and_the_digest(archive: Archive, declared: Declarations, tmp_path: Path) -> None:
-    found = overview(archive, declared, tmp_path, PLANNED + timedelta(days=1))
+    found = overview(archive, declared, (), PLANNED + timedelta(days=1))
     assert_no_news(" ".join(f"{tile.value} {tile.note}" for tile in found.tiles), found.tiles)
     digest = build_digest(archive, declared, "2025-11", PLANNED + timedelta(days=30))
     assert_no_news(render_digest(digest).text)

@@ -256,7 +256,7 @@ def test_the_report_has_the_months_availability_and_broken_promises_as_the_page(
     file.write_text(json.dumps(yaml.safe_load(file.read_text()) | simulated, default=str))
     archive.record(document(trial(campaign=f"{LAST:%Y-%m}", where=provider(NAME), planned_at=LAST)), uri="file:///store")
     archive.save_availability_checks([replace(one, simulated=True) for one in checks(60, 25)])
-    report = write_report(f"{LAST:%Y-%m}")
+    report = Path(write_report(f"{LAST:%Y-%m}"))
     page, text = Parsed(report.read_text()), report.with_suffix(".md").read_text()
     line = availability_view(availability_histories(archive, load().providers[NAME], datetime.now(timezone.utc))[0]).months[1]
     assert (line.evidence, line.checks, line.down) == ("35 of 60 checks answered", 60, "2.08 h")
@@ -274,7 +274,7 @@ def test_the_report_has_the_months_availability_and_broken_promises_as_the_page(
 
 def test_a_report_without_watches_and_breaches_has_neither_table(archive: Archive) -> None:
     archive.record(document(trial(campaign=f"{LAST:%Y-%m}", where=provider(NAME), planned_at=LAST)), uri="file:///store")
-    report = write_report(f"{LAST:%Y-%m}").read_text()
+    report = Path(write_report(f"{LAST:%Y-%m}")).read_text()
     assert "Between campaigns" not in report and "Broken promises" not in report
 
 

@@ -107,9 +107,9 @@ def test_the_report_is_about_the_newest_campaign_unless_one_is_named(home: Path)
     measured("2026-02", 0.2)
     review.review_campaign("2026-01")
     review.review_campaign("2026-02")
-    assert report.write_report() == home / "reports" / "2026-02" / "report.html"
+    assert report.write_report() == str(home / "reports" / "2026-02" / "report.html")
     assert "1 regression" in (home / "reports" / "2026-02" / "report.md").read_text()
-    assert report.write_report("2026-01", ("csv", "parquet")) == home / "reports" / "2026-01" / "report.html"
+    assert report.write_report("2026-01", ("csv", "parquet")) == str(home / "reports" / "2026-01" / "report.html")
     assert {p.suffix for p in (home / "reports" / "2026-01" / "tables").iterdir()} == {".csv", ".parquet", ".md"}
     assert not (home / "reports" / "2026-02" / "tables").exists()
 

@@ -55,8 +55,7 @@ def sheet(chosen: list[Row], *, params: Any = None) -> Row:
     """Judge the nodes and write the signed sheet; its file, and with the reasons the nodes to send back and those not measured. Repeating
     replaces the file."""
     campaign = chosen[0]["conf"]["campaign"]
-    accept = workflows.accept_nodes
     declared = load_in_force()
     place = declared.providers[params["provider"]]
-    done = accept.write_sheet(campaign, place, accept.sheet_file(campaign), references=declared.references, replace=True)
-    return {"file": str(done.pack.file), "send_back": done.why_returned, "not_measured": done.why_not_measured}
+    done, file = workflows.accept_nodes.write_kept_sheet(campaign, place, declared.references)
+    return {"file": file, "send_back": done.why_returned, "not_measured": done.why_not_measured}

@@ -51,7 +51,7 @@ def report(*, dag_run: Any = None, params: Any = None) -> str:
     """Write the report and its tables. A scheduled run reports the campaign of its month, if there is one."""
     month = f"{dag_run.run_after.astimezone(timezone.utc):%Y-%m}"
     try:
-        return str(workflows.report.write_report(month if _scheduled(dag_run) else params["campaign"], ("csv", "parquet")))
+        return workflows.report.write_report(month if _scheduled(dag_run) else params["campaign"], ("csv", "parquet"))
     except LookupError as nothing:
         raise (AirflowSkipException if _scheduled(dag_run) else AirflowFailException)(str(nothing)) from None
 

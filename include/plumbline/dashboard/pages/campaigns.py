@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from fastapi import Depends, HTTPException, Query, Request
-from fastapi.responses import FileResponse, Response
+from fastapi.responses import Response
 
 from plumbline.analysis.decisions.decision_record import read_decisions
 from plumbline.archive import Archive, FindingView, Outcomes, SeriesView, TrialView
 from plumbline.archive.pages import CampaignHead
 from plumbline.archive.repository import Slice
+from plumbline.archive.shelves import Shelf
 from plumbline.dashboard.access import can_see_costs, require_cost_access
 from plumbline.dashboard.deliveries import cached_delivery
 from plumbline.dashboard.filters import Chosen, filter_bar
 from plumbline.dashboard.rendering import PageRoutes
+from plumbline.dashboard.shelf_answer import file_answer
 from plumbline.dashboard.site import Site
 from plumbline.declarations import Declarations
 from plumbline.metrics import METRICS
@@ -25,12 +26,14 @@ from plumbline.presentation.decisions import DecisionRow, decision_row
 from plumbline.presentation.filters import Filter
 from plumbline.presentation.findings_inbox import InboxGroup, group_findings
 from plumbline.presentation.series_summary import HEADLINE_NAMES, ShownState, headline_numbers, series_of_shared_causes, state_in_campaign
-from plumbline.presentation.written_reports import report_file, table_file, tables
+from plumbline.presentation.written_reports import REPORT, data_docs_of, open_table, tables
 from plumbline.words.campaigns import PURPOSES, measured_text
+from plumbline.workflows.accept_nodes import sheet_name
 
 FINDINGS_SHOWN, FINDINGS_SEARCHED, DECISIONS_SEARCHED = 20, 500, 50
 MAX_SERIES = 10_000
 """Series of a campaign that a filter looks through."""
+_DOWNLOAD_POLICY = "default-src 'none'; sandbox"
 _METRIC_KEYS = tuple((name, METRICS[name].statistic) for name in HEADLINE_NAMES)
 
 
@@ -66,7 +69,7 @@ class CampaignPage:
 def campaign_page(
     archive: Archive,
     declared: Declarations,
-    reports: Path,
+    reports: Shelf,
     campaign_id: str,
     *,
     chosen: Filter | None = None,
@@ -137,7 +140,7 @@ def _is_about(finding: FindingView, series: Collection[SeriesView]) -> bool:
 
 
 def router(site: Site) -> PageRoutes:
-    """`/campaigns/{campaign_id}` and the tables that were exported of it."""
+    """`/campaigns/{campaign_id}`, the tables that were exported of it, and the sheet of an acceptance."""
     routes = PageRoutes()
     pages, reader, declared, reports = site.pages, site.reader, site.declared, site.reports
 
@@ -173,7 +176,11 @@ def router(site: Site) -> PageRoutes:
             "campaign.html.j2",
             campaign,
             c=campaign,
-            report=report_file(reports, campaign_id) is not None,
+            report=REPORT in reports.files(campaign_id),
+            sheet=bool(site.sheets.files(campaign_id)) if campaign.deliveries else False,
+            docs=data_docs_of(
+                site.data_docs, campaign_id, reader.archive(money).providers_of_campaigns([campaign_id]).get(campaign_id, ())
+            ),
             chosen=chosen,
             bar=filter_bar(f"/campaigns/{campaign_id}", declared.now(), chosen, money, series=series),
             series=series,
@@ -182,14 +189,18 @@ def router(site: Site) -> PageRoutes:
         )
 
     @routes.get("/campaigns/{campaign_id}/tables/{name}", dependencies=[Depends(require_cost_access)])
-    def hand_out_table(campaign_id: str, name: str) -> FileResponse:
-        file = table_file(reports, campaign_id, name)
-        if file is None:
-            raise HTTPException(
-                404, f'campaign "{campaign_id}" has no exported table "{name}": `plumbline report {campaign_id} --tables csv`'
-            )
-        kind = "text/csv; charset=utf-8" if file.suffix == ".csv" else "application/vnd.apache.parquet"
-        headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; sandbox"}
-        return FileResponse(file, media_type=kind, filename=f"{campaign_id}.{name}", headers=headers)
+    def hand_out_table(campaign_id: str, name: str) -> Response:
+        missing = f'campaign "{campaign_id}" has no exported table "{name}": `plumbline report {campaign_id} --tables csv`'
+        kind = "text/csv; charset=utf-8" if name.endswith(".csv") else "application/vnd.apache.parquet"
+        return file_answer(open_table(reports, campaign_id, name), missing, kind, _DOWNLOAD_POLICY, f"{campaign_id}.{name}")
+
+    # A pack holds documents, with the terms of their providers.
+    @routes.get("/campaigns/{campaign_id}/sheet.zip", include_in_schema=False, dependencies=[Depends(require_cost_access)])
+    def hand_out_sheet(campaign_id: str) -> Response:
+        file, missing = (
+            sheet_name(campaign_id),
+            f'no acceptance sheet of campaign "{campaign_id}"; `plumbline accept` writes one with --sheet',
+        )
+        return file_answer(site.sheets.open(campaign_id, file), missing, "application/zip", _DOWNLOAD_POLICY, file)
 
     return routes

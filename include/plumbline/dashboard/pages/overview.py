@@ -15,6 +15,7 @@ from plumbline.dashboard.rendering import NavEntry, PageRoutes, Parts, address_w
 from plumbline.dashboard.site import Site
 from plumbline.presentation.heat_map import LEGEND, VIEWS, HeatView
 from plumbline.presentation.overview import PAID, overview
+from plumbline.presentation.written_reports import REPORT
 
 
 def router(site: Site) -> PageRoutes:
@@ -49,7 +50,7 @@ def router(site: Site) -> PageRoutes:
         overview_page = overview(
             reader.archive(money),
             declared.now(money),
-            reports,
+            reports.names(REPORT),
             now,
             view=view,
             chosen=chosen,

@@ -41,7 +41,7 @@ def test_a_workload_without_a_usable_trial_anywhere_has_a_column(tmp_path: Path,
         for repeat in (1, 2):
             asked = trial(workload=training_workload(name="nowhere"), repeat=repeat)
             archive.record(document(asked, metrics=(), status="invalid"), uri="file:///store")
-        shown = overview(archive, load(), tmp_path, PLANNED + timedelta(days=1), view=view)
+        shown = overview(archive, load(), (), PLANNED + timedelta(days=1), view=view)
     assert shown.map is not None
     assert [column.workload for column in shown.map.columns] == ["gpt-test", "nowhere"]
     cell = cells(shown)["lab-2core", "nowhere"]
@@ -54,7 +54,7 @@ def test_a_cell_that_rests_on_a_single_repeat_is_marked(tmp_path: Path) -> None:
         archive.record(document(trial(where=provider("local-1core"))), uri="file:///store")
         for repeat in (1, 2):
             archive.record(document(trial(repeat=repeat, where=provider("local-2core"))), uri="file:///store")
-        shown = overview(archive, load(), tmp_path, PLANNED + timedelta(days=1))
+        shown = overview(archive, load(), (), PLANNED + timedelta(days=1))
     found = cells(shown)
     marked = {name: (cell.single, "a single repeat" in cell.words) for (name, _), cell in found.items()}
     assert marked == {"local-1core": (True, True), "local-2core": (False, False)}
@@ -73,9 +73,9 @@ def test_campaigns_are_in_the_order_of_time_with_their_outcome_and_what_they_cos
             document(trial(campaign="2025-11", repeat=3, where=provider("local-1core")), metrics=(), status="invalid"), uri="file:///store"
         )
         archive.save_findings([FindingRecord("f1", trial().series_key, "2025-11", "lab-2core", "performance", "page", "PAGE  slower")])
-        shown = overview(archive, priced, tmp_path, PLANNED + timedelta(days=1))
+        shown = overview(archive, priced, (), PLANNED + timedelta(days=1))
         (paid,) = {use.usd for key, use in spend_by_campaign(archive, priced, ["2025-10"]).items()}
-        hidden = overview(archive, priced, tmp_path, PLANNED + timedelta(days=1), money=False)
+        hidden = overview(archive, priced, (), PLANNED + timedelta(days=1), money=False)
     assert [c.campaign_id for c in shown.campaigns] == ["2025-12", "2025-11", "2025-10"]
     (first,), others = ([c for c in shown.campaigns if (c.campaign_id == "2025-11") is own] for own in (True, False))
     assert (first.campaign_id, first.findings, first.outcome) == ("2025-11", "1 page", "2 of 3 trials usable, 1 invalid")
@@ -94,7 +94,7 @@ def test_a_drift_that_somebody_is_on_is_still_a_drift(tmp_path: Path, state: str
         archive.save_findings([FindingRecord("f1", trial().series_key, "2025-11", "lab-2core", "performance", "page", "PAGE  slower")])
         if state != "open":
             archive.set_finding_state("f1", state, "ada", "a test")  # type: ignore[arg-type]
-        shown = overview(archive, load(), tmp_path, PLANNED + timedelta(days=1))
+        shown = overview(archive, load(), (), PLANNED + timedelta(days=1))
     (cell,) = cells(shown).values()
     assert cell.drifted is drifted and ("drifted" in cell.words) is drifted
     assert [g.lead.view.finding_id for g in shown.groups] == (["f1"] if state == "open" else []), "the list is of open findings"
@@ -123,7 +123,7 @@ def test_a_state_says_what_could_be_seen(tmp_path: Path, review: dict[str, objec
         if review is not None:
             detail = {"campaign_id": "2025-11", **review}
             archive.add_audit(who="drift", what=SERIES_REVIEWED, subject=trial().series_key, detail=detail)
-        shown = overview(archive, load(), tmp_path, PLANNED + timedelta(days=days), view="drift")
+        shown = overview(archive, load(), (), PLANNED + timedelta(days=days), view="drift")
     (cell,) = cells(shown).values()
     assert (cell.level, cell.words) == (level, words)
 
@@ -136,8 +136,8 @@ def test_winners_come_first_and_a_column_has_one_unit(tmp_path: Path) -> None:
                 archive.record(document(asked, metrics=training_metrics(step * (1 + repeat / 1000))), uri="file:///store")
         failed = trial(where=provider("broken"))
         archive.record(document(failed, metrics=(), status="invalid"), uri="file:///store")
-        shown = overview(archive, load(), tmp_path, PLANNED + timedelta(days=1))
-        aged = overview(archive, load(), tmp_path, PLANNED + timedelta(days=50), view="age")
+        shown = overview(archive, load(), (), PLANNED + timedelta(days=1))
+        aged = overview(archive, load(), (), PLANNED + timedelta(days=50), view="age")
     assert [row.provider for row in shown.map.rows] == ["best", "near", "slow", "broken"]
     found = {who: (cell.level, cell.text) for (who, _), cell in cells(shown).items()}
     assert found == {"best": ("h0", "1.00"), "near": ("h1", "1.04"), "slow": ("h4", "1.40"), "broken": ("none", "–")}
@@ -153,20 +153,20 @@ def test_a_provider_whose_instances_changed_is_told_by_those_that_it_has_now(tmp
             where = provider().model_copy(update={"instance_type": kinds[at]})
             asked = trial(campaign=f"2025-{10 + month}", where=where, planned_at=PLANNED + timedelta(days=30 * month))
             archive.record(document(asked), uri="file:///store")
-        shown = overview(archive, load(), tmp_path, PLANNED + timedelta(days=31))
-        reliability = overview(archive, load(), tmp_path, PLANNED + timedelta(days=31), view="age")
+        shown = overview(archive, load(), (), PLANNED + timedelta(days=31))
+        reliability = overview(archive, load(), (), PLANNED + timedelta(days=31), view="age")
     assert [cell.text for cell in cells(reliability).values()] == ["1 d"], "the newest campaign's, of the instance of now"
     assert len(cells(shown)) == 1
 
 
-def statements(archive: Archive, reports: Path, declared: Declarations) -> int:
+def statements(archive: Archive, declared: Declarations) -> int:
     asked: list[str] = []
 
     def note(_c: object, _cursor: object, statement: str, *_rest: object) -> None:
         asked.append(statement)
 
     event.listen(archive.engine, "before_cursor_execute", note)
-    overview(archive, declared, reports, PLANNED + timedelta(days=1))
+    overview(archive, declared, (), PLANNED + timedelta(days=1))
     event.remove(archive.engine, "before_cursor_execute", note)
     return len(asked)
 
@@ -178,10 +178,10 @@ def test_the_page_costs_the_same_statements_however_many_providers_there_are(tmp
         asked = {}
         for count, name in enumerate(names, 1):
             archive.record(document(trial(where=provider(name))), uri="file:///store")
-            asked[count] = statements(archive, tmp_path, declared)
+            asked[count] = statements(archive, declared)
         # Of few the year is drawn too.
         assert asked[2] == asked[8] < 36 and asked[9] == asked[12] < asked[8]
-        assert len(overview(archive, declared, tmp_path, PLANNED).map.rows) == len(names)
+        assert len(overview(archive, declared, (), PLANNED).map.rows) == len(names)
 
 
 FILTERED = {"": 3, "?cloud=local": 2, "?cloud=nowhere": 0, "?kind=inference": 0, "?state=stale": 3, "?state=drifted": 0}
@@ -228,7 +228,7 @@ def test_who_was_decided_for_stands_first_and_a_choice_without_a_decision_says_s
     with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
         for number, who in enumerate(("old", "new")):
             archive.save_decision(DecisionRecord(f"d{number}", "product", "inference", who, 0.9, {"workloads": ["chat-tiny-cpu"]}))
-        shown = [w.decision for w in overview(archive, load(), tmp_path, PLANNED).winners]
+        shown = [w.decision for w in overview(archive, load(), (), PLANNED).winners]
         found = {(d.team, d.workloads): d.first_name for d in shown if d.kind == "inference"}
     assert found["product", ("chat-tiny-cpu",)] == "new"
     assert found["product", ("chat-8b",)] is None
@@ -254,7 +254,7 @@ def tile_of(tmp_path: Path, read: ReadActiveRuns | None) -> Tile:
     active = ask_airflow(read)
     with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
         archive.record(document(), uri="file:///store")
-        shown = overview(archive, load(), tmp_path, PLANNED + timedelta(days=1), active=active)
+        shown = overview(archive, load(), (), PLANNED + timedelta(days=1), active=active)
     (found,) = [tile for tile in shown.tiles if tile.name in ("Running now", "Newest campaign")]
     return found
 
@@ -290,10 +290,10 @@ def test_of_few_providers_the_year_is_drawn_and_of_many_the_map_fills_the_screen
                 at = PLANNED + timedelta(days=30 * month)
                 asked = trial(where=provider(f"lab-{n}"), campaign=f"2025-{month:02d}", planned_at=at)
                 archive.record(document(asked, metrics=training_metrics(1 + month / 10)), uri="file:///store")
-        few = overview(archive, load(), tmp_path, PLANNED + timedelta(days=90))
+        few = overview(archive, load(), (), PLANNED + timedelta(days=90))
         asked = trial(where=provider("lab-8"), campaign="2025-02", planned_at=PLANNED + timedelta(days=60))
         archive.record(document(asked, metrics=training_metrics(1.2)), uri="file:///store")
-        many = overview(archive, load(), tmp_path, PLANNED + timedelta(days=90))
+        many = overview(archive, load(), (), PLANNED + timedelta(days=90))
     assert few.trend is not None and few.trend.data[0]["y"] == [100, pytest.approx(100 * 1.1 / 1.2, abs=0.01)]
     assert many.trend is None
 
