@@ -63,6 +63,7 @@ NAVIGATION = {
     "Operate": [
         *(
             "operate",
+            "upgrading",
             "team-server",
             "single-sign-on",
             "scale",
