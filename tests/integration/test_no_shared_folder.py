@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import fsspec
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import make_url
 from tests.fakes import object_stores
 from tests.fakes.lone_worker import LoneWorker, files_below
 from tests.fakes.postgres_server import PostgresServer
@@ -19,6 +21,13 @@ from plumbline.dashboard.app import create_app
 CAMPAIGN, PROVIDER, LANE = "2026-11", "sim", "training"
 
 
+def as_connection(url: str) -> str:
+    """The archive as a team gives it to Airflow: a connection, and no variable of Plumbline's."""
+    address = make_url(url)
+    fields = {"conn_type": "postgres", "login": address.username, "schema": address.database, "extra": dict(address.query)}
+    return json.dumps(fields)
+
+
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer) -> Iterator[dict[str, str]]:
     """What a platform team gives every process: a bucket, a database, the declarations."""
@@ -26,7 +35,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory, postgres_server: Postgres
         yield {
             **server.login,
             "PLUMBLINE_RESULTS_URL": f"s3://{object_stores.BUCKET}/plumbline",
-            "PLUMBLINE_ARCHIVE_URL": postgres_server.new_database(),
+            "AIRFLOW_CONN_PLUMBLINE_ARCHIVE": as_connection(postgres_server.new_database()),
             "PLUMBLINE_CONFIG": str(config(tmp_path_factory.mktemp("declared"))),
         }
 

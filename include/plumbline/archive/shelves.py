@@ -79,7 +79,7 @@ def shelf(kind: ShelfKind, archive: OpenArchive | None = None) -> Shelf:
 
 @dataclass(frozen=True)
 class FolderShelf:
-    """A shelf in a folder of this machine. Whoever can write there is trusted. `flat`: each name's file lies in the folder itself."""
+    """A shelf in a folder of this machine. Its writers are trusted. `flat`: each name's file lies in the folder itself."""
 
     folder: Path
     flat: bool = False

@@ -224,8 +224,11 @@ def no_archive(address: object) -> str:
 
 
 def _named_by() -> str:
-    if "PLUMBLINE_ARCHIVE_URL" in os.environ:
-        return ", the address in PLUMBLINE_ARCHIVE_URL"
+    from plumbline.declarations.archive_address import DEFINED_BY, SETTING
+
+    for name, what in ((SETTING, f"the address in {SETTING}"), (DEFINED_BY, f"the connection in {DEFINED_BY}")):
+        if os.environ.get(name):
+            return f", {what}"
     home = os.environ.get("PLUMBLINE_HOME")
     return f" (PLUMBLINE_HOME={home})" if home else ""
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from pydantic import Field
 
 from plumbline.declarations.addresses import database_url, store_url
+from plumbline.declarations.archive_address import DEFINED_BY, SETTING, archive_address
 from plumbline.declarations.base import ConnectionId, Declared
 from plumbline.declarations.urls import DeclaredUrl, StoreUrl
 from plumbline.metrics.units import ByteSize, Duration
@@ -40,7 +41,12 @@ class InstallationPaths:
     home: Path
     config: Path
     results_url: str
-    archive_url: str
+    archive_setting: str | None
+
+    @property
+    def archive_url(self) -> str:
+        """The archive's address; raises like `archive_address`."""
+        return archive_address(self.archive_setting, self.own_archive_url)
 
     @property
     def own_archive_url(self) -> str:
@@ -82,7 +88,7 @@ class InstallationPaths:
 @contextmanager
 def override_home(home: Path, config: Path | None = None) -> Iterator[None]:
     """A temporary home, and with `config` temporary declarations, for this process and those that it starts."""
-    names: dict[str, str | None] = {"PLUMBLINE_HOME": str(home), "PLUMBLINE_RESULTS_URL": None, "PLUMBLINE_ARCHIVE_URL": None}
+    names: dict[str, str | None] = {"PLUMBLINE_HOME": str(home), "PLUMBLINE_RESULTS_URL": None, SETTING: None, DEFINED_BY: None}
     if config is not None:
         names["PLUMBLINE_CONFIG"] = str(config)
     before = {name: os.environ.get(name) for name in names}
@@ -108,7 +114,7 @@ def installation_paths() -> InstallationPaths:
         home=home,
         config=Path(os.environ.get("PLUMBLINE_CONFIG") or REPOSITORY / "include" / "config").resolve(),
         results_url=os.environ.get("PLUMBLINE_RESULTS_URL") or store_url(home / "results"),
-        archive_url=os.environ.get("PLUMBLINE_ARCHIVE_URL") or database_url(home / "archive.db"),
+        archive_setting=os.environ.get(SETTING) or None,
     )
 
 

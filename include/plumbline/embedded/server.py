@@ -20,6 +20,7 @@ import httpx
 import psutil
 
 from plumbline.declarations import DeclarationError, Provider, enabled_providers, installation_paths, load
+from plumbline.declarations.archive_address import EMBEDDED
 from plumbline.embedded.client import AirflowClient, pause_again
 from plumbline.embedded.settings import DEFAULT_PORT, USERNAME, environment, password, write_settings
 from plumbline.embedded.supervisor import COMPONENTS, GRACE_S, MIGRATION
@@ -29,7 +30,7 @@ from plumbline.whole_file import write_whole
 from plumbline.workflows.plan import POOL_DESCRIPTION, pool_slots
 from plumbline.workflows.retain import delete_old_files
 
-SERVER_MARK = "PLUMBLINE_SERVER"
+SERVER_MARK = EMBEDDED
 """Environment variable with the id of the start, which every descendant inherits in any session."""
 _PATIENCE_S = 10.0
 _CLOCK_SLACK_S = 1.0

@@ -49,6 +49,13 @@ def _sends_token_in_clear(options: Options) -> bool:
 
 def airflow_connection(connection_id: str, undefined: str) -> Any:
     """The Airflow connection; ValueError with `undefined` if it is not defined, ConnectionError if Airflow's API does not answer."""
+    if (connection := defined_connection(connection_id)) is None:
+        raise ValueError(f"Airflow connection {connection_id} {undefined}")
+    return connection
+
+
+def defined_connection(connection_id: str) -> Any | None:
+    """The Airflow connection; None if it is not defined, ConnectionError if Airflow's API does not answer."""
     from airflow.sdk import Connection
     from airflow.sdk.exceptions import AirflowNotFoundException
 
@@ -56,7 +63,7 @@ def airflow_connection(connection_id: str, undefined: str) -> Any:
         return Connection.get(connection_id)
     except AirflowNotFoundException:
         require_answer(connection_id)
-        raise ValueError(f"Airflow connection {connection_id} {undefined}") from None
+        return None
 
 
 def require_answer(connection_id: str) -> None:
