@@ -11,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import make_url
 from tests.fakes import object_stores
+from tests.fakes.installation import CONFIG
 from tests.fakes.lone_worker import LoneWorker, files_below
 from tests.fakes.postgres_server import PostgresServer
 from tests.fakes.simulated_campaigns import config
@@ -111,8 +112,13 @@ def test_a_report_that_the_archive_does_not_know_is_not_shown(pages: TestClient,
         store.pipe_file(path, theirs)
         answer = pages.get(f"/reports/{CAMPAIGN}")
         assert answer.status_code == 500 and "does not have the SHA-256" in answer.text and "all is well" not in answer.text
+        with open_archive() as archive:
+            (problem,) = archive.verify(evidence=True)
+        assert problem.startswith(f"reports {CAMPAIGN}: {measured} has ")
     store.pipe_file(path, ours)
     assert pages.get(f"/reports/{CAMPAIGN}").status_code == 200
+    with open_archive() as archive:
+        assert archive.verify(evidence=True) == []
 
 
 @pytest.mark.fault("a worker that holds a lock of the installation is killed", ends="another one takes it", keeps="one holder at a time")
@@ -126,3 +132,22 @@ def test_a_lock_is_of_all_workers_and_goes_with_its_holder(settings: dict[str, s
         with archive.alone("alerts", 30.0) as had:
             assert had
     assert files_below(tmp_path / "holder") == set()
+
+
+@pytest.mark.full
+@pytest.mark.exclusive
+def test_real_trials_of_two_workers_leave_nothing_but_caches(settings: dict[str, str], tmp_path: Path) -> None:
+    homes = [tmp_path / "one", tmp_path / "two"]
+    one, two = (LoneWorker(home, {**settings, "PLUMBLINE_CONFIG": str(CONFIG)}) for home in homes)
+    provider, campaign = "local-1core", "od-two-workers"
+    specs = one.do("plan", provider=provider, lane=LANE, campaign=campaign, workloads=["gpt-tiny-cpu"], repeats=2)
+    for number, spec in enumerate(specs[:2]):
+        (two, one)[number % 2].do("run", spec=spec)
+    two.do("collect", specs=specs[:2])
+    checked = one.do("validate", provider=provider, lane=LANE, specs=specs[:2])
+    assert len(two.do("record", checked=checked)) == 2
+    assert str(one.do("report", campaign=campaign)).startswith(settings["PLUMBLINE_RESULTS_URL"])
+    one.end()
+    two.end()
+    for home in homes:
+        assert [file for file in files_below(home) if not file.startswith((".cache/", "plumbline/cache/"))] == []

@@ -29,9 +29,11 @@ from plumbline.archive.schema import (
     Series,
     Snapshot,
     Trial,
+    WrittenFile,
 )
-from plumbline.declarations import digest
+from plumbline.declarations import digest, installation_paths
 from plumbline.declarations.last_valid import KeptCopy
+from plumbline.declarations.storage import writes_shelves_to_store
 from plumbline.metrics.printable import printable_values
 from plumbline.results import ResultDocument, ResultStore, bounded_json, evidence_files, signing
 from plumbline.results.launch_record import launch_metrics
@@ -246,6 +248,28 @@ def file_problems(session: Session, share: tuple[int, int] = (0, 1)) -> Iterator
         problem = _file_problem(stores, folder, name, quarantined.sha256, bounded_json.MAX_BYTES)
         if problem:
             yield f"quarantine {quarantined.quarantine_id}: {quarantined.uri} {problem}"
+    yield from _written_problems(session, share)
+
+
+def _written_problems(session: Session, share: tuple[int, int]) -> Iterator[str]:
+    """Of reports, Data Docs and acceptance sheets in the store: the same share of them."""
+    here, (k, n) = installation_paths(), share
+    if not writes_shelves_to_store(here):
+        return
+    for row in session.scalars(select(WrittenFile).order_by(WrittenFile.kind, WrittenFile.name, WrittenFile.file)):
+        if zlib.crc32(row.path.encode()) % n != k % n:
+            continue
+        folder, _, name = f"{here.results_url.rstrip('/')}/{row.path}".rpartition("/")
+        problem = _file_problem((here.results_url,), folder, name, row.sha256, row.bytes)
+        if problem and _is_in_force(session, row):
+            yield f"{row.kind} {row.name}: {folder}/{name} {problem}; write it again"
+
+
+def _is_in_force(session: Session, row: WrittenFile) -> bool:
+    """Whether it was not written again since this session began."""
+    with Session(session.get_bind()) as now:
+        newest = now.get(WrittenFile, (row.kind, row.name, row.file))
+        return newest is not None and newest.path == row.path
 
 
 def files_elsewhere(session: Session) -> int:

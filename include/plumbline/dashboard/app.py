@@ -26,7 +26,8 @@ from plumbline.dashboard.pages import all_routes
 from plumbline.dashboard.rendering import base_path, make_renderer, wants_json
 from plumbline.dashboard.site import Site
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader, MissingArchive
-from plumbline.declarations import DeclarationError, installation_paths
+from plumbline.declarations import DeclarationError
+from plumbline.declarations.archive_address import WrongAddress
 from plumbline.results import InvalidResult
 
 
@@ -54,7 +55,7 @@ def create_app(
         redoc_url=None,
     )
     app.add_middleware(DefaultHeaders)
-    reader = ArchiveReader(archive_url or installation_paths().archive_url)
+    reader = ArchiveReader(archive_url)
     declared = DeclarationsReader()
 
     def rows() -> AbstractContextManager[Archive]:
@@ -70,6 +71,10 @@ def create_app(
     def _migrating(request: Request, error: Exception) -> Response:
         text = str(error)
         return pages.message(request, "Archive schema differs", f"{text[0].upper()}{text[1:]}. This page works again afterwards.", 503)
+
+    @app.exception_handler(WrongAddress)
+    def _unknown(request: Request, error: Exception) -> Response:
+        return pages.message(request, "The archive's address is wrong", f"{str(error)[0].upper()}{str(error)[1:]}.", 503)
 
     @app.exception_handler(OperationalError)
     @app.exception_handler(ProgrammingError)

@@ -17,6 +17,7 @@ from plumbline.archive.engine import check_url, make_engine
 from plumbline.archive.migrate import check_revision, revision_of
 from plumbline.dashboard.access import ArchiveWithoutCosts, without_costs
 from plumbline.declarations import BrokenFiles, DeclarationError, Declarations, installation_paths, load_in_force
+from plumbline.declarations.archive_address import WrongAddress
 from plumbline.declarations.last_valid import digest_of, snapshot
 
 
@@ -27,8 +28,9 @@ class MissingArchive(LookupError):
 class ArchiveReader:
     """Hands out a read-only archive. Keeps its connections and reopens a replaced file."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, url: str | None = None) -> None:
+        """`url`: the installation's if left out, read at the first question: it may be wrong, which a page says."""
+        self._url = url
         self._lock = threading.Lock()
         self._open: tuple[int, Archive] | None = None
 
@@ -47,8 +49,15 @@ class ArchiveReader:
         """Whether there are results and none of them was measured; False while the archive cannot be read."""
         try:
             return self.archive().simulated_only()
-        except (MissingArchive, SchemaMismatch, SQLAlchemyError):
+        except (MissingArchive, SchemaMismatch, SQLAlchemyError, WrongAddress):
             return False
+
+    @property
+    def url(self) -> str:
+        """The archive's address; raises WrongAddress."""
+        if self._url is None:
+            self._url = installation_paths().archive_url
+        return self._url
 
     def _current(self) -> Archive:
         identity = self._identity()

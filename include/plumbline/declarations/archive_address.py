@@ -19,6 +19,11 @@ READ_BY = "plumbline.launch.archive_connection:archive_url"
 EMBEDDED = "PLUMBLINE_SERVER"
 """Set in the Airflow that Plumbline starts itself."""
 
+
+class WrongAddress(ValueError):
+    """The archive's address cannot be known: the message names the connection, or it and the variable, and what is expected."""
+
+
 _state: dict[str, str | None] = {}
 _IN_AIRFLOW = "in Airflow"
 
@@ -31,12 +36,12 @@ def ask_airflow() -> None:
 def archive_address(setting: str | None, own: str) -> str:
     """The address in force. `setting`: of PLUMBLINE_ARCHIVE_URL; `own`: where nothing is set.
 
-    ValueError if setting and connection name two databases, or the connection none; OSError if Airflow does not answer."""
+    WrongAddress if setting and connection name two databases, or the connection none; OSError if Airflow does not answer."""
     given = _connection()
     if given is None or setting is None:
         return setting or given or own
     if _database(setting) != _database(given):
-        raise ValueError(
+        raise WrongAddress(
             f"the Airflow connection {CONNECTION} names {_words(given)}, {SETTING} names {_words(setting)}; expected one of them, or both with the same "
             "host, port and database"
         )

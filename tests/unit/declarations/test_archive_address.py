@@ -11,7 +11,11 @@ import pytest
 from airflow.sdk.exceptions import ErrorType
 from airflow.sdk.execution_time import task_runner
 from airflow.sdk.execution_time.comms import ConnectionResult, ErrorResponse, GetConnection
+from fastapi.testclient import TestClient
+from typer.testing import CliRunner
 
+from plumbline.cli.app import app
+from plumbline.dashboard.app import create_app
 from plumbline.declarations import archive_address, installation_paths
 from plumbline.declarations.installation import override_home
 
@@ -65,6 +69,11 @@ def test_two_databases_are_refused_in_one_sentence_without_a_password(monkeypatc
     ) as error:
         _ = installation_paths().archive_url
     assert "secret" not in str(error.value) and "p@ss" not in str(error.value)
+    command = CliRunner().invoke(app, ["campaigns"])
+    assert command.exit_code == 2 and str(error.value) in " ".join(command.stderr.split())
+    with TestClient(create_app()) as pages:
+        page = pages.get("/", headers={"accept": "text/html"})
+    assert page.status_code == 503 and "names postgresql://db.example:5432/plumbline" in page.text
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from plumbline.archive import open_archive
 from plumbline.cli.app import app
 from plumbline.dashboard.app import create_app
 from plumbline.declarations import load
+from plumbline.workflows.accept_nodes import write_kept_sheet
 from plumbline.workflows.acceptances import winner_nodes
 
 PROVIDER = "simulated-h100"
@@ -39,6 +40,17 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClie
         assert done.exit_code == 4, done.output
     with TestClient(create_app()) as opened:
         yield opened
+
+
+def test_the_sheet_of_the_dag_is_on_its_campaigns_page_and_can_be_written_again(client: TestClient, tmp_path: Path) -> None:
+    assert "sheet.zip" not in client.get("/campaigns/accept-2").text and client.get("/campaigns/accept-2/sheet.zip").status_code == 404
+    for _ in range(2):
+        _, where = write_kept_sheet("accept-2", load().providers[PROVIDER], load().references)
+    assert where == str(tmp_path / "var" / "acceptance" / "accept-2.zip")
+    assert Parsed(client.get("/campaigns/accept-2").text).one('a[href="/campaigns/accept-2/sheet.zip"]').text == "Signed sheet"
+    sent = client.get("/campaigns/accept-2/sheet.zip")
+    assert sent.content == Path(where).read_bytes() and sent.headers["Content-Disposition"] == 'attachment; filename="accept-2.zip"'
+    assert client.get("/campaigns/accept-1/sheet.zip").status_code == 404
 
 
 def test_page_and_command_say_which_node_goes_back_and_what_to_try_first(client: TestClient) -> None:
