@@ -28,6 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 """Of a folder, and of each part of a file's path: no slash, and no dot at the beginning."""
 _WRITING = re.compile(r"(\d{8}T\d{6}Z)-[0-9a-f]{8}")
 _STAMP = "%Y%m%dT%H%M%SZ"
+_PATIENCE_S = 60.0
 _UNFINISHED = timedelta(days=1)
 """After so long, a writing without a row in the archive was cut short."""
 
@@ -153,7 +154,8 @@ class StoreShelf:
             file = path.relative_to(folder).as_posix()
             self.store.put_file(f"{into}/{file}", path)
             written.append(NewFile(file, f"{into}/{file}", sha256_file(path), path.stat().st_size))
-        with self.archive() as archive:
+        # Alone: of two writings of one name that end together, the later one replaces the whole other one.
+        with self.archive() as archive, archive.alone(f"shelf{self.kind.replace('_', '')}", _PATIENCE_S):
             gone = archive.record_written(self.kind, name, written)
         for replaced in gone:  # killed before, `delete_older` finds them
             self.store.remove(replaced)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -109,6 +111,23 @@ def test_a_writing_takes_the_place_of_the_one_before_but_leaves_tables_that_it_d
     put(bucket, "2026-10", report_html="third", tables__trials_parquet="c")
     assert bucket.files("2026-10") == ("report.html", "tables/trials.parquet") and read(bucket, "2026-10", "report.html") == "third"
     assert len(objects(store)) == 2, "what is not in force any more is gone from the store"
+
+
+def test_of_writings_that_end_together_one_is_in_force_as_a_whole(archive_url: str, store: ResultStore) -> None:
+    open_archive(archive_url).close()
+    bucket, both = StoreShelf("reports", store, lambda: open_archive(archive_url)), threading.Barrier(2)
+
+    def write(text: str) -> None:
+        with bucket.writing("2026-10") as folder:
+            folder.mkdir()
+            for file in ("report.html", "report.md"):
+                (folder / file).write_text(text)
+            both.wait(timeout=60)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, ("one", "two")))
+    assert read(bucket, "2026-10", "report.html") == read(bucket, "2026-10", "report.md") in ("one", "two")
+    assert len(objects(store)) == 2
 
 
 def test_a_writing_that_fails_changes_nothing(bucket: StoreShelf, store: ResultStore) -> None:
