@@ -11,7 +11,6 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import make_url
 from tests.fakes import object_stores
-from tests.fakes.installation import CONFIG
 from tests.fakes.lone_worker import LoneWorker, files_below
 from tests.fakes.postgres_server import PostgresServer
 from tests.fakes.simulated_campaigns import config
@@ -132,22 +131,3 @@ def test_a_lock_is_of_all_workers_and_goes_with_its_holder(settings: dict[str, s
         with archive.alone("alerts", 30.0) as had:
             assert had
     assert files_below(tmp_path / "holder") == set()
-
-
-@pytest.mark.full
-@pytest.mark.exclusive
-def test_real_trials_of_two_workers_leave_nothing_but_caches(settings: dict[str, str], tmp_path: Path) -> None:
-    homes = [tmp_path / "one", tmp_path / "two"]
-    one, two = (LoneWorker(home, {**settings, "PLUMBLINE_CONFIG": str(CONFIG)}) for home in homes)
-    provider, campaign = "local-1core", "od-two-workers"
-    specs = one.do("plan", provider=provider, lane=LANE, campaign=campaign, workloads=["gpt-tiny-cpu"], repeats=2)
-    for number, spec in enumerate(specs[:2]):
-        (two, one)[number % 2].do("run", spec=spec)
-    two.do("collect", specs=specs[:2])
-    checked = one.do("validate", provider=provider, lane=LANE, specs=specs[:2])
-    assert len(two.do("record", checked=checked)) == 2
-    assert str(one.do("report", campaign=campaign)).startswith(settings["PLUMBLINE_RESULTS_URL"])
-    one.end()
-    two.end()
-    for home in homes:
-        assert [file for file in files_below(home) if not file.startswith((".cache/", "plumbline/cache/"))] == []

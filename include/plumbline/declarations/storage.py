@@ -27,7 +27,7 @@ SHARED: tuple[Lies, ...] = ("archive", "store", "shelf")
 
 
 @dataclass(frozen=True)
-class Place:
+class StoragePlace:
     """`writers`: modules, or packages with everything below them, that write there. `if_lost`: what then happens."""
 
     what: str
@@ -38,91 +38,91 @@ class Place:
 
 
 PLACES = (
-    Place(
+    StoragePlace(
         "measurements, findings, decisions, prices, the operations log, the last valid declarations, public keys, the audit log, locks",
         "archive",
         "PLUMBLINE_ARCHIVE_URL, else home/archive.db with its lock files",
         "the history is gone: back it up",
         ("archive.engine",),
     ),
-    Place(
+    StoragePlace(
         "result documents, launch records, evidence, quarantine",
         "store",
         "PLUMBLINE_RESULTS_URL, else home/results",
         "numbers stay in the archive, raw evidence is gone",
         ("results.store",),
     ),
-    Place(
+    StoragePlace(
         "reports with their tables and mail",
         "shelf",
         "home/reports, or _reports/ in the bucket",
         "`plumbline report CAMPAIGN` writes them again",
         ("presentation.html.report", "presentation.html.mail", "presentation.tables", "archive.shelves"),
     ),
-    Place(
+    StoragePlace(
         "Data Docs of the quality checks",
         "shelf",
         "home/data-docs, or _data-docs/ in the bucket",
         "clearing `validate` writes them again",
         ("quality.data_docs", "archive.shelves"),
     ),
-    Place(
+    StoragePlace(
         "acceptance sheets of the DAG `acceptance`",
         "shelf",
         "home/acceptance, or _acceptance/ in the bucket",
         "clearing `sheet` writes them again",
         ("workflows.evidence_pack", "archive.shelves"),
     ),
-    Place(
+    StoragePlace(
         "generated data sets, checkpoints, backends and tokenizers by their hashes",
         "process",
         "home/cache",
         "made or fetched again",
         ("harness.training.dataset", "harness.inference.checkpoint", "workflows.add_model"),
     ),
-    Place(
+    StoragePlace(
         "running trials and probes of this machine, with what their harness writes before it is delivered to the store",
         "process",
         "home/work; in a pod the volume /work",
         "the trial's attempt fails and is retried; the store and the archive keep what was collected",
         ("harness", "launch.local.process_launcher", "launch.progress", "launch.leftovers", "reporter.plumbline_report"),
     ),
-    Place(
+    StoragePlace(
         "a checkpoint that a pod leaves to the pod that replaces it",
         "process",
         "a volume that the provider declares",
         "the training starts again, and the trial says so",
         ("harness.persistent_state",),
     ),
-    Place(
+    StoragePlace(
         "the provider that `plumbline run` declares for this machine's GPUs",
         "process",
         "home/providers; not in force on a team server",
         "generated again",
         ("launch.local.gpu_provider",),
     ),
-    Place(
+    StoragePlace(
         "the embedded Airflow: database, logs, settings, secrets, lock",
         "process",
         "home/airflow; on a team server Airflow's own database and logs",
         "a new start makes new ones",
         ("embedded", "cli.archive"),
     ),
-    Place(
+    StoragePlace(
         "the key of evidence packs",
         "process",
         "PLUMBLINE_EVIDENCE_KEY, else home/evidence-key; without a common folder the variable gives all processes one key",
         "the next pack is signed with a new key: tell it the recipients",
         ("results.installation_keys",),
     ),
-    Place(
+    StoragePlace(
         "locks and ports of this machine's cores and GPUs",
         "machine",
         "/tmp/plumbline-<uid>",
         "nothing: they go with the processes that hold them",
         ("launch.local.machine_access",),
     ),
-    Place(
+    StoragePlace(
         "drafts: a report before it is stored, evidence on its way, copies of declarations, exports, tried scripts",
         "scratch",
         "the process's temporary folder",
@@ -145,7 +145,7 @@ PLACES = (
             "workflows.workload_from_log",
         ),
     ),
-    Place(
+    StoragePlace(
         "what a command writes for its caller: backups, exports, packs, claims, previews, kubeconfigs, declarations",
         "named",
         "the path that the caller gives, or the folder of declarations",
