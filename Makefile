@@ -83,7 +83,7 @@ demo-own-model: setup .vllm/.ready ## see a model of one's own on vLLM: two prov
 server-env: ## the team server's .env with new secrets (docs/team-server.md); refuses to replace one
 	@$(PYTHON) k8s/airflow/server_env.py $(ARGS)
 
-server-images: ## pull the team server's PostgreSQL, with its profile MinIO too, and write their digests into .env
+server-images: ## pull the team server's PostgreSQL, with its profile the S3 server too, and write their digests into .env
 	@$(PYTHON) k8s/airflow/server_env.py --pin $(ARGS)
 
 test: setup-dev ## the quick tests: each module and each path once (WORKERS=1: one process instead of two)

@@ -1,6 +1,6 @@
 """Write the .env of the team server: a new secret for each name in docker-compose.yaml. Standard library only.
 
-python3 k8s/airflow/server_env.py [--minio] [--file FILE]     (or: make server-env)
+python3 k8s/airflow/server_env.py [--store] [--file FILE]     (or: make server-env)
 python3 k8s/airflow/server_env.py --pin [--file FILE]         (or: make server-images)
 """
 
@@ -16,9 +16,13 @@ from base64 import urlsafe_b64encode
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-IMAGES = {"PLUMBLINE_POSTGRES_IMAGE": "postgres:17", "PLUMBLINE_MINIO_IMAGE": "minio/minio:RELEASE.2025-09-07T16-13-09Z"}
-"""Third-party images, by the variable for their digest."""
-PROFILES = {"PLUMBLINE_MINIO_IMAGE": "minio"}
+IMAGES = {
+    "PLUMBLINE_POSTGRES_IMAGE": "postgres:17",
+    "PLUMBLINE_STORE_IMAGE": "ghcr.io/versity/versitygw:v1.8.0",
+    "PLUMBLINE_MINIO_IMAGE": "quay.io/minio/minio:RELEASE.2025-09-07T16-13-09Z",
+}
+"""Third-party images, by the variable for their digest. MinIO's is for installations that have its profile already."""
+PROFILES = {"PLUMBLINE_STORE_IMAGE": "store", "PLUMBLINE_MINIO_IMAGE": "minio"}
 """The compose profile that needs an image; the others are always needed."""
 _BY_DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 
@@ -46,7 +50,7 @@ REST = """\
 """
 
 
-def settings(minio: bool) -> str:
+def settings(beside: bool) -> str:
     """The text of a new .env; every call creates new secrets, all safe in a URL."""
     store_key = secrets.token_hex(16)
     server = {
@@ -61,21 +65,20 @@ def settings(minio: bool) -> str:
         "PLUMBLINE_API_SECRET_KEY": secrets.token_hex(32),
         "PLUMBLINE_ADMIN_USER": "admin",
         "PLUMBLINE_ADMIN_PASSWORD": secrets.token_urlsafe(18),
-        "PLUMBLINE_MINIO_PASSWORD": store_key,
         "PLUMBLINE_EVIDENCE_KEY": secrets.token_hex(32),
     }
     store = {
-        "COMPOSE_PROFILES": "minio",
+        "COMPOSE_PROFILES": "store",
         "PLUMBLINE_RESULTS_URL": "s3://plumbline/results",
         "AWS_ACCESS_KEY_ID": "plumbline",
         "AWS_SECRET_ACCESS_KEY": store_key,
         "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": "http://minio:9000",
-        # MinIO's one account, to try things out; a bucket of your own has one that only reads.
+        "AWS_ENDPOINT_URL": "http://store:7070",
+        # The store's one account, to try things out; a bucket of your own has one that only reads.
         "PLUMBLINE_PAGES_ACCESS_KEY_ID": "plumbline",
         "PLUMBLINE_PAGES_SECRET_ACCESS_KEY": store_key,
     }
-    return "\n".join([HEAD + _lines(server), _lines(store) if minio else PLACES, REST])
+    return "\n".join([HEAD + _lines(server), _lines(store) if beside else PLACES, REST])
 
 
 def _lines(values: dict[str, str]) -> str:
@@ -138,7 +141,7 @@ def _write(file: Path, lines: list[str]) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """0: written. 1: a needed image has no digest. 2: nothing changed."""
     parser = argparse.ArgumentParser(description="Write the team server's .env with new secrets.")
-    parser.add_argument("--minio", action="store_true", help="store results in a MinIO beside the server (profile minio)")
+    parser.add_argument("--store", action="store_true", help="store results in an S3 server beside this one (profile store)")
     parser.add_argument("--file", type=Path, default=ROOT / ".env", help="default: .env beside docker-compose.yaml")
     parser.add_argument("--pin", action="store_true", help="write no secrets; pull third-party images and write their digests")
     options = parser.parse_args(arguments)
@@ -151,7 +154,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"{options.file} exists; its secrets belong to a running server. Move it away to create a new one\n")
         return 2
     with os.fdopen(descriptor, "w") as file:
-        file.write(settings(options.minio))
+        file.write(settings(options.store))
     sys.stdout.write(f"wrote {options.file} (mode 0600); the first login is in it: PLUMBLINE_ADMIN_USER, PLUMBLINE_ADMIN_PASSWORD\n")
     return 0
 

@@ -49,7 +49,8 @@ def implementations(folder: Path) -> dict[str, list[str]]:
 
 
 def resolve(command: list[str], folder: Path, settings: Path) -> dict[str, Any]:
-    """The compose file as the implementation understands it, with the variables of `settings` and no others; Refused with its words."""
+    """The compose file as the implementation understands it, with the variables of `settings` and no others, and
+    the services of its profiles; Refused with its words."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PLUMBLINE_", "AWS_", "COMPOSE_", "AIRFLOW_"))}
     clean["PATH"] = f"{folder / 'bin'}{os.pathsep}{clean['PATH']}"
     line = [*command, "--env-file", str(settings), "-f", str(COMPOSE_FILE), "config"]
@@ -61,11 +62,14 @@ def resolve(command: list[str], folder: Path, settings: Path) -> dict[str, Any]:
 
 
 def write_settings(folder: Path, *options: str) -> Path:
-    """A new .env as `make server-env` and `make server-images` write it, with made-up digests."""
+    """A new .env as `make server-env` and `make server-images` write it, with made-up digests of the images that its profiles need."""
     file = folder / "server.env"
     subprocess.run([sys.executable, ROOT / "k8s/airflow/server_env.py", *options, "--file", file], check=True, capture_output=True)
     with file.open("a") as lines:
-        lines.writelines(f"PLUMBLINE_{name}_IMAGE={name.lower()}@sha256:{'ab' * 32}\n" for name in ("POSTGRES", "MINIO"))
+        lines.writelines(
+            f"PLUMBLINE_{name}_IMAGE={name.lower()}@sha256:{'ab' * 32}\n"
+            for name in ("POSTGRES", *(["STORE"] if "--store" in options else []))
+        )
     return file
 
 

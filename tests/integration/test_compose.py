@@ -61,7 +61,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def settings(folder: Path) -> Path:
-    file = write_settings(folder, "--minio")
+    file = write_settings(folder, "--store")
     # As one of 64 begins.
     file.write_text(file.read_text().replace("PLUMBLINE_ADMIN_PASSWORD=", "PLUMBLINE_ADMIN_PASSWORD=-"))
     return file
@@ -85,9 +85,51 @@ def resolved(folder: Path, settings: Path) -> dict[str, Any]:
 
 def test_a_compose_implementation_reads_the_whole_file(command: list[str], folder: Path, settings: Path) -> None:
     found = resolve(command, folder, settings)
-    assert set(LASTING) | {"postgres", "init", "minio", "bucket", "demo"} >= set(found["services"]) >= {*LASTING, "postgres", "init"}
+    assert (
+        set(LASTING) | {"postgres", "init", "store", "store-bucket", "minio", "bucket", "demo"}
+        >= set(found["services"])
+        >= {*LASTING, "postgres", "init"}
+    )
     secrets = [v for k, v in read_settings(settings).items() if k.endswith(("PASSWORD", "SECRET", "KEY"))]
     assert all(s in json.dumps(found) for s in secrets if s != read_settings(settings)["AWS_SECRET_ACCESS_KEY"])
+
+
+OLD_STORE = {
+    "COMPOSE_PROFILES": "minio",
+    "PLUMBLINE_MINIO_PASSWORD": "0123456789abcdef",
+    "PLUMBLINE_MINIO_IMAGE": f"minio/minio@sha256:{'cd' * 32}",
+    "AWS_ENDPOINT_URL": "http://minio:9000",
+}
+"""What a server of before has in its .env."""
+
+
+@pytest.mark.fault("the image of the S3 server is gone, and no profile needs it", ends="the server's file reads", keeps="the server")
+@pytest.mark.parametrize("more", [{}, OLD_STORE], ids=["no store", "MinIO's profile of before"])
+def test_a_server_without_the_stores_profile_needs_no_image_of_it(
+    command: list[str], tmp_path_factory: pytest.TempPathFactory, folder: Path, more: dict[str, str]
+) -> None:
+    file = write_settings(tmp_path_factory.mktemp("plain"))
+    with file.open("a") as lines:
+        lines.writelines(f"{name}={value}\n" for name, value in more.items())
+    assert "STORE_IMAGE" not in file.read_text()
+    services = resolve(command, folder, file)["services"]
+    assert {*LASTING, "postgres", "init"} <= set(services)
+    if more and "minio" in services:
+        assert (services["minio"]["image"], services["minio"]["environment"]["MINIO_ROOT_PASSWORD"]) == (
+            more["PLUMBLINE_MINIO_IMAGE"],
+            more["PLUMBLINE_MINIO_PASSWORD"],
+        )
+
+
+def test_the_store_beside_the_server_has_the_key_that_the_services_use(resolved: dict[str, Any], settings: Path) -> None:
+    store, values = resolved["services"]["store"], read_settings(settings)
+    assert store["image"].endswith(f"@sha256:{'ab' * 32}")
+    assert (store["environment"]["ROOT_ACCESS_KEY"], store["environment"]["ROOT_SECRET_KEY"]) == (
+        values["AWS_ACCESS_KEY_ID"],
+        values["AWS_SECRET_ACCESS_KEY"],
+    )
+    assert values["AWS_ENDPOINT_URL"] == "http://store:7070" and values["COMPOSE_PROFILES"] == "store"
+    assert {*resolved["services"]["store-bucket"]["depends_on"]} == {"store"}
 
 
 def test_without_its_secrets_it_says_what_to_do(command: list[str], folder: Path) -> None:
@@ -125,9 +167,19 @@ def test_each_service_gets_the_secrets_that_it_uses(resolved: dict[str, Any], se
         assert holders == expected & set(services), name
 
 
+def memory(resolved: dict[str, Any], service: str) -> float:
+    """The limit of a service in bytes; Compose writes it as bytes, podman-compose as the file does."""
+    limit = str(resolved["services"][service]["mem_limit"])
+    return float(limit.rstrip("mg")) * {"m": 2**20, "g": 2**30}.get(limit[-1], 1)
+
+
+@pytest.mark.fault("services of the team server leak memory", ends="each ends at its limit", keeps="a machine of 8 GiB")
 def test_no_service_can_take_the_whole_machine(resolved: dict[str, Any]) -> None:
     for name, service in resolved["services"].items():
         assert service["mem_limit"] and service["pids_limit"], name
+    assert sum(memory(resolved, name) for name in (*LASTING, "postgres")) <= 7 * 2**30, (
+        "of the default profile; init ends before they start"
+    )
     assert "--data-checksums" in resolved["services"]["postgres"]["environment"]["POSTGRES_INITDB_ARGS"]
     assert {name for name, s in resolved["services"].items() if "@sha256:" in s["image"]} >= {"postgres"}
 

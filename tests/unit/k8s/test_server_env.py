@@ -28,14 +28,14 @@ def values(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines() if line and not line.startswith("#"))
 
 
-@pytest.mark.parametrize("arguments", [[], ["--minio"]])
+@pytest.mark.parametrize("arguments", [[], ["--store"]])
 def test_it_makes_whatever_the_compose_file_asks_for(server_env: ModuleType, tmp_path: Path, arguments: list[str]) -> None:
     file = tmp_path / ".env"
     assert server_env.main([*arguments, "--file", str(file)]) == 0
     made = values(file.read_text())
     asked = set(re.findall(r"\$\{(\w+):\?", (ROOT / "docker-compose.yaml").read_text()))
     assert len(asked) >= 7
-    # MinIO's image is for its profile alone; Compose reads the file's every line whatever the profile.
+    # A store's image is for its profile alone; Compose reads the file's every line whatever the profile.
     assert {name for name in asked if not made.get(name)} == server_env.IMAGES.keys() - server_env.PROFILES.keys()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     Fernet(made["PLUMBLINE_FERNET_KEY"])
@@ -80,8 +80,8 @@ def fake_docker(folder: Path, gone: str = "none", digest: str = DIGEST) -> str:
 
 def test_the_images_are_pinned_by_digest_and_pinned_again(server_env: ModuleType, tmp_path: Path) -> None:
     file = tmp_path / ".env"
-    kept = {"PLUMBLINE_FERNET_KEY": "precious=", "COMPOSE_PROFILES": "demo,minio"}
-    file.write_text("# note\nPLUMBLINE_FERNET_KEY=precious=\nCOMPOSE_PROFILES=demo,minio\nPLUMBLINE_POSTGRES_IMAGE=postgres@old\n")
+    kept = {"PLUMBLINE_FERNET_KEY": "precious=", "COMPOSE_PROFILES": "demo,store,minio"}
+    file.write_text("# note\nPLUMBLINE_FERNET_KEY=precious=\nCOMPOSE_PROFILES=demo,store,minio\nPLUMBLINE_POSTGRES_IMAGE=postgres@old\n")
     for _ in range(2):
         assert server_env.pin(file, fake_docker(tmp_path)) == 0
         assert values(file.read_text()) == {**kept, **dict.fromkeys(server_env.IMAGES, f"any{DIGEST}")}
@@ -91,25 +91,26 @@ def test_the_images_are_pinned_by_digest_and_pinned_again(server_env: ModuleType
 def test_without_its_profile_an_image_is_neither_pulled_nor_needed(server_env: ModuleType, tmp_path: Path) -> None:
     file = tmp_path / ".env"
     file.write_text("PLUMBLINE_MINIO_IMAGE=minio@old\n#COMPOSE_PROFILES=minio\n")
-    assert server_env.pin(file, fake_docker(tmp_path, "minio")) == 0
+    assert server_env.pin(file, fake_docker(tmp_path, "[!p]")) == 0
     assert values(file.read_text()) == {"PLUMBLINE_MINIO_IMAGE": "minio@old", "PLUMBLINE_POSTGRES_IMAGE": f"any{DIGEST}"}
     assert (tmp_path / "pulled").read_text().splitlines() == ["postgres:17"]
 
 
 @pytest.mark.parametrize(
-    ("gone", "written", "consequence"),
+    ("gone", "profile", "written", "consequence"),
     [
-        ("minio", "PLUMBLINE_POSTGRES_IMAGE", "profile minio cannot start"),
-        ("postgres", "PLUMBLINE_MINIO_IMAGE", "the team server cannot start"),
+        ("ghcr.io/versity", "store", "PLUMBLINE_POSTGRES_IMAGE", "profile store cannot start"),
+        ("postgres", "store", "PLUMBLINE_STORE_IMAGE", "the team server cannot start"),
+        ("quay.io/minio", "minio", "PLUMBLINE_POSTGRES_IMAGE", "profile minio cannot start"),
     ],
 )
 def test_an_image_that_is_gone_is_named_and_the_others_are_written(
-    server_env: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], gone: str, written: str, consequence: str
+    server_env: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], gone: str, profile: str, written: str, consequence: str
 ) -> None:
     file = tmp_path / ".env"
-    file.write_text("COMPOSE_PROFILES=minio\n")
+    file.write_text(f"COMPOSE_PROFILES={profile}\n")
     assert server_env.pin(file, fake_docker(tmp_path, gone)) == 1
-    assert values(file.read_text()) == {"COMPOSE_PROFILES": "minio", written: f"any{DIGEST}"}
+    assert values(file.read_text()) == {"COMPOSE_PROFILES": profile, written: f"any{DIGEST}"}
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(gone) and consequence in line
 
@@ -119,7 +120,7 @@ def test_a_digest_set_by_hand_stays_where_the_image_is_gone(
 ) -> None:
     file = tmp_path / ".env"
     file.write_text(f"COMPOSE_PROFILES=minio\nPLUMBLINE_MINIO_IMAGE=quay.io/minio/minio{DIGEST}\n")
-    assert server_env.pin(file, fake_docker(tmp_path, "minio")) == 0
+    assert server_env.pin(file, fake_docker(tmp_path, "quay.io/minio")) == 0
     assert values(file.read_text())["PLUMBLINE_MINIO_IMAGE"] == f"quay.io/minio/minio{DIGEST}"
     assert "remains quay.io/minio/minio@" in capsys.readouterr().err
 
@@ -132,7 +133,7 @@ def test_an_image_that_docker_knows_by_no_digest_is_missing(server_env: ModuleTy
 
 
 def test_profiles_of_the_environment_precede_the_files(server_env: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COMPOSE_PROFILES", "minio")
+    monkeypatch.setenv("COMPOSE_PROFILES", "store,minio")
     file = tmp_path / ".env"
     file.write_text("COMPOSE_PROFILES=demo\n")
     assert server_env.pin(file, fake_docker(tmp_path)) == 0
