@@ -1,11 +1,12 @@
 """Act on a finding: acknowledge, accept as the new baseline, snooze, or rerun on a fresh node.
 
-What     apply the action in the name of the user who started the run, with the reason, and record both in the audit log; for a rerun start
+What     apply the action in the name of the person who asked, with the reason, and record both in the audit log; for a rerun start
          the provider's benchmark. The pages read the archive only, so their buttons start this DAG.
-When     a button of Plumbline's pages; by hand for any open finding. The role that may start its runs may act on findings; a rerun, and what
-         is about prices, only by a button, because the page checks the rights to start the benchmark and to see costs.
-Triage   A red `act` names what cannot be applied, such as a finding that is settled. A red `rerun` means that the provider's benchmark DAG
-         is paused or missing: unpause it, clear the task.
+When     a button of Plumbline's pages, which signs the request for this one run; by hand for any open finding. The role that may start its
+         runs may act on findings; a rerun, and what is about prices, only by a button, because the page checks the rights to start the
+         benchmark and to see costs. A run that another DAG starts is refused.
+Triage   A red `act` names what cannot be applied, such as a finding that is settled, or a request that expired after 12 hours: press the
+         button again. A red `rerun` means that the provider's benchmark DAG is paused or missing: unpause it, clear the task.
 """
 
 from airflow.sdk import Param, dag

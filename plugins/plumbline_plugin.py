@@ -23,7 +23,8 @@ PREFIX = "/plumbline"
 
 
 def guarded() -> FastAPI:
-    """The dashboard for people who may see plugins in Airflow; anybody else gets 401 or 403 on every route."""
+    """The dashboard for people who may see plugins and Plumbline's DAGs in Airflow; anybody else gets 401 or 403 on every route. In an Airflow
+    that several teams share, each may see plugins, and a role says whose DAGs."""
     from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
     from airflow.api_fastapi.core_api.security import requires_access_view
     from fastapi import Depends
@@ -31,8 +32,25 @@ def guarded() -> FastAPI:
     from plumbline.airflow.action_runs import active_runs
     from plumbline.dashboard.app import create_app
 
-    seen_by = [Depends(requires_access_view(AccessView.PLUGINS))]
+    seen_by = [Depends(requires_access_view(AccessView.PLUGINS)), Depends(_reads_our_dags())]
     return create_app(seen_by, may_see_money=_may_see_money(), acting=_acting(), active_runs=active_runs)
+
+
+def _reads_our_dags() -> Callable[..., None]:
+    from airflow.api_fastapi.app import get_auth_manager
+    from airflow.api_fastapi.auth.managers.models.resource_details import DagDetails
+    from airflow.api_fastapi.core_api.security import get_user
+    from airflow.models import DagModel  # noqa: TID251 (the API server has the metadata database)
+    from fastapi import Depends, HTTPException
+
+    from plumbline.workflows.plan import REVIEW_DAG
+
+    def check(user: Any = Depends(get_user)) -> None:  # noqa: B008 (an annotation would be read where these names are not)
+        details = DagDetails(id=REVIEW_DAG, team_name=DagModel.get_team_name(REVIEW_DAG))
+        if not get_auth_manager().is_authorized_dag(method="GET", details=details, user=user):
+            raise HTTPException(403, f"Plumbline's pages require a role that may read its DAGs, such as {REVIEW_DAG}")
+
+    return check
 
 
 def _acting() -> Acting:

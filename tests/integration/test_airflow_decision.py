@@ -187,6 +187,10 @@ def test_a_button_of_the_pages_acts_in_a_worker(world: World, slower: FindingVie
     with open_archive() as archive:
         assert archive.finding(slower.finding_id).snoozed_until is not None
         assert [(e.who, e.why) for e in archive.audit(slower.finding_id) if e.what == "finding_snoozed"] == [(USERNAME, "a button")]
+    replayed = world.client.trigger(ACTION_DAG, run.conf)
+    assert world.ended(ACTION_DAG, replayed.run_id).state == "failed"
+    with open_archive() as archive:
+        assert [e.who for e in archive.audit(slower.finding_id) if e.what == "request_refused"] == [USERNAME]
 
 
 def test_a_question_appears_in_an_airflow_that_nobody_has_touched(world: World, slower: FindingView) -> None:

@@ -49,6 +49,10 @@ def post(role, token, action="acknowledge"):
     done = client().post("/plumbline/findings/act", data=form, headers={"Authorization": "Bearer " + ("x" if role is None else globals()["token"](role))})
     return [done.status_code, "ann" in done.text]
 seen = {r: client().get("/plumbline/findings/f1", headers={"Authorization": "Bearer " + token(r)}).text for r in ("viewer", "op")}
+from dataclasses import asdict
+from unittest.mock import patch
+with patch.object(type(manager), "is_authorized_dag", lambda self, *, method, details=None, **more: details is None or details.id != "drift_review"):
+    elsewhere = client().get("/plumbline/findings/f1", headers={"Authorization": "Bearer " + token("op")})
 signed = re.findall(r'name="form" value="([^"]+)"', seen["op"])[0]
 acts = {
     "shown": {r: 'name="action"' in text for r, text in seen.items()},
@@ -58,7 +62,9 @@ acts = {
 from airflow.models import DagRun
 from airflow.utils.session import create_session
 with create_session() as session:
-    acts["runs"] = [[r.dag_id, r.triggering_user_name, r.conf, str(r.state)] for r in session.query(DagRun)]
+    acts["runs"] = [[r.dag_id, r.triggering_user_name, {k: v for k, v in r.conf.items() if k != "signed_request"}, str(r.state)] for r in session.query(DagRun)]
+    from plumbline.airflow.signed_requests import starter_of
+    acts["starters"] = [asdict(starter_of(r)) for r in session.query(DagRun)]
 from airflow import plugins_manager
 plugins = plugins_manager.get_plugin_info()
 from plumbline.airflow.action_runs import ActionRuns
@@ -130,6 +136,7 @@ print("ANSWER" + json.dumps({
     "cookie": status(client(cookies={"_token": token("viewer")})),
     "page": client(cookies={"_token": token("viewer")}).get("/plumbline/").text,
     "acts": acts,
+    "elsewhere": [elsewhere.status_code, elsewhere.text],
     "running": running,
     "statements": len([s for s in asked if s.lstrip().upper().startswith("SELECT")]),
     "strip": tile(strip), "idle": tile(idle), "broken": [broken.status_code, tile(broken.text)],
@@ -150,6 +157,7 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "AIRFLOW__CORE__DAGS_FOLDER": str(home / "dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
+        "AIRFLOW__CORE__FERNET_KEY": "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=",
         "AIRFLOW__API_AUTH__JWT_SECRET": "a-secret-of-this-test-that-is-long-enough-for-sha512-signatures-0123456789",
         "PYTHONPATH": search_path(REPOSITORY / "include", REPOSITORY),
         "PLUMBLINE_HOME": str(home / "plumbline"),
@@ -236,6 +244,13 @@ def test_who_may_start_runs_may_act_on_findings_and_only_once(answer: dict[str, 
     assert (acts["first"][0], acts["again"]) == (303, [409, True])
     conf = {"finding": "f1", "action": "acknowledge", "why": "ticket 7", "until": None}
     assert acts["runs"] == [["finding_action", "ann", conf, "queued"]]
+    assert acts["starters"] == [{"name": "ann", "from_page": True}]
+
+
+@pytest.mark.fault("a user who may see plugins, but not Plumbline's DAGs, opens a page", ends="refused", keeps="what the pages show")
+def test_who_may_not_read_our_dags_sees_no_page(answer: dict[str, Any]) -> None:
+    status, text = answer["elsewhere"]
+    assert status == 403 and "a role that may read its DAGs, such as drift_review" in text
 
 
 def test_repeats_start_the_rerun_once(answer: dict[str, Any]) -> None:

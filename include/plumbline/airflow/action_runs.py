@@ -5,6 +5,7 @@ The server may not write to the archive, workers may. The task SDK starts runs f
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -20,6 +21,7 @@ from sqlalchemy import and_, case, func, select
 from sqlalchemy.exc import IntegrityError
 
 from plumbline.airflow.defaults import OWNER
+from plumbline.airflow.signed_requests import NoSigningKey, sign
 from plumbline.answers.active_runs import ActiveRun
 from plumbline.workflows.finding_action import ActionNotStarted, ActionRun, AlreadyStarted, RunOfDag
 from plumbline.workflows.plan import ACTION_DAG, DECISION_DAG, RERUN_DAG, paused_text
@@ -33,19 +35,23 @@ _DAGS = (ACTION_DAG, RERUN_DAG)
 class ActionRuns:
     def start(self, request: RunOfDag, key: str, by: str) -> ActionRun:
         """Start the run of a request. AlreadyStarted if one with this key did not fail; NotStarted if a DAG that it needs is paused, or not read
-        by Airflow yet."""
+        by Airflow yet, or if Airflow has no key to sign with."""
         earlier = self._runs(key)
         if before := next((run for run in earlier if run.state != "failed"), None):
             raise AlreadyStarted(before)
         _require_unpaused(request)
         run_id = f"{key}_{len(earlier)}"
         try:
+            conf = sign(by, request.dag_id, run_id, request.to_conf(), datetime.now(timezone.utc))
+        except NoSigningKey as missing:
+            raise ActionNotStarted(str(missing)) from None
+        try:
             started = trigger_dag(
                 request.dag_id,
                 triggered_by=DagRunTriggeredByType.UI,
                 run_id=run_id,
-                run_type=DagRunType.OPERATOR_TRIGGERED,  # which requests to Airflow itself cannot choose: `act` knows by it that a page checked
-                conf=request.to_conf(),
+                run_type=DagRunType.OPERATOR_TRIGGERED,  # as of each run that a program starts; the signature is the proof
+                conf=conf,
                 triggering_user_name=by,
             )
         except (DagRunAlreadyExists, IntegrityError):  # another replica started it at the same moment

@@ -23,6 +23,9 @@ from plumbline.metrics.units import ByteSize, Duration
 TEAM_SERVER = "PLUMBLINE_TEAM_SERVER"
 """The compose file and the Helm values set it to true: upkeep DAGs then start unpaused."""
 
+REQUEST_KEY = "AIRFLOW__CORE__FERNET_KEY"
+"""The setting of Airflow whose keys sign what the pages ask for."""
+
 CLOCK_SKEW = timedelta(minutes=5)
 """How far the clocks of one installation may be apart."""
 

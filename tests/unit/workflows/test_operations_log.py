@@ -193,13 +193,18 @@ def test_what_does_not_hold_is_refused_by_field(archive: Archive, changed: dict[
 
 def test_airflows_form_logs_in_the_name_of_its_user(archive: Archive) -> None:
     form: dict[str, Any] = {"answered": "", "solved": "", "severity": "", "reference": "", "id": "", **INCIDENT}
-    noted = note.function(params=form, dag_run=SimpleNamespace(triggering_user_name="ann"))
-    again = note.function(params=form, dag_run=SimpleNamespace(triggering_user_name="ann"))
+
+    def run(by: str | None, kind: str = "manual") -> Any:
+        return SimpleNamespace(triggering_user_name=by, run_type=kind, conf=form, dag_id="operations_log", run_id=f"{kind}__1")
+
+    noted = note.function(params=form, dag_run=run("ann"))
+    again = note.function(params=form, dag_run=run("ann"))
     assert again == noted | {"notes": []} and "opens the finding" in noted["notes"][0], "a retry adds nothing"
     assert archive.operations_history(noted["entry"])[0].recorded_by == "ann"
-    for broken, by in (({**form, "opened": ""}, "ann"), (form, None)):
+    for broken, started in (({**form, "opened": ""}, run("ann")), (form, run(None)), (form, run("ann", "operator_triggered"))):
         with pytest.raises(AirflowFailException):
-            note.function(params=broken, dag_run=SimpleNamespace(triggering_user_name=by))
+            note.function(params=broken, dag_run=started)
+    assert [e.subject for e in archive.audit() if e.what == "request_refused"] == [f"operations_log/{NAME}"] * 2
 
 
 def test_an_open_ticket_becomes_late_by_itself(archive: Archive) -> None:

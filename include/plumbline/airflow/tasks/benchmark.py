@@ -16,10 +16,11 @@ from plumbline import workflows
 from plumbline.airflow.defaults import LANE_LIMIT, PLAN_WEIGHT, found_elsewhere, launch_settings
 from plumbline.airflow.retries import request_of
 from plumbline.airflow.schedules import RESULTS, provider_changed
+from plumbline.airflow.signed_requests import for_a_person, require_starter
 from plumbline.declarations import Provider, load_in_force
 from plumbline.launch.plan import RunRequest
 from plumbline.launch.registry import launcher_for
-from plumbline.workflows.plan import TRIAL_GROUPS, SlotMissed, TrialGroup, on_demand_campaign_id, plan_runs, run_parameters
+from plumbline.workflows.plan import RERUN_DAG, TRIAL_GROUPS, SlotMissed, TrialGroup, on_demand_campaign_id, plan_runs, run_parameters
 
 Row = dict[str, Any]
 
@@ -102,7 +103,11 @@ def conclude() -> EmptyOperator:
 
 @task
 def choose(*, dag_run: Any = None, params: Any = None) -> list[Row]:
-    """Plan the runs of the chosen providers. Fails before any of them starts if the form does not fit."""
+    """Plan the runs of the chosen providers. Fails before any of them starts if the form, or a page's signed request in it, does not fit.
+
+    Another DAG may start this one, as it may start each benchmark; then the reruns are in no person's name.
+    """
+    by = require_starter(dag_run, RERUN_DAG).name if for_a_person(dag_run) else "Airflow"
     request = RunRequest(
         campaign_id=params["campaign"] or on_demand_campaign_id(dag_run.run_after),
         reason=params["reason"],
@@ -111,7 +116,7 @@ def choose(*, dag_run: Any = None, params: Any = None) -> list[Row]:
         repeats=params["repeats"],
     )
     planned = plan_runs(load_in_force(), request, params["providers"])
-    workflows.plan_trials.note_rerun(request, params["providers"], dag_run.triggering_user_name or "Airflow", dag_run.run_id)
+    workflows.plan_trials.note_rerun(request, params["providers"], by, dag_run.run_id)
     return [
         # The same id in each try, so that no run starts twice.
         {"trigger_dag_id": start.dag_id, "conf": start.conf, "trigger_run_id": f"rerun_{dag_run.run_id}"}

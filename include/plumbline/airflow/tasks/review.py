@@ -10,12 +10,13 @@ from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import Param, TriggerRule, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
-from airflow.utils.types import DagRunType
 
 from plumbline import workflows
 from plumbline.airflow.defaults import found_elsewhere
 from plumbline.airflow.schedules import RESULTS
+from plumbline.airflow.signed_requests import require_starter
 from plumbline.declarations import load_in_force
+from plumbline.findings.types import rests_on_prices
 from plumbline.results.finding import Finding
 from plumbline.workflows.plan import ACCEPT, DECISION_DAG, KEEP, RERUN
 
@@ -116,6 +117,11 @@ def tell(*, params: Any = None) -> Row:
         view = archive.finding(params["finding"])
     if view.state != "open":
         raise AirflowSkipException(f"finding {view.finding_id} is {view.state}; no question")
+    if rests_on_prices(view):
+        raise AirflowFailException(
+            f"finding {view.finding_id} is about costs, which Airflow would show to all who may answer; expected the page "
+            f"/plumbline/findings/{view.finding_id}"
+        )
     declared = load_in_force()
     answer_by = datetime.now(timezone.utc) + timedelta(seconds=declared.thresholds.drift.answer_within)
     return asdict(workflows.baseline_decision.build_question(Finding.of(view.detail).with_state(view.state), declared, answer_by))
@@ -164,16 +170,14 @@ def answer(given: Any, *, params: Any = None) -> Row:
 
 @task
 def act(*, params: Any = None, dag_run: Any = None) -> Row:
-    """Apply an action on a finding in the name of the user who started the run; returns the rerun to start, if any."""
+    """Apply an action on a finding in the name of the person whom the run acts for; returns the rerun to start, if any."""
     from plumbline.archive import open_archive
 
-    by = _author(dag_run)
+    by = require_starter(dag_run, params["finding"])
     try:
         request = workflows.finding_action.request_of(params, datetime.now(timezone.utc))
         with open_archive() as archive:
-            # Only Plumbline's pages start runs of this type: Airflow's form, REST API and CLI cannot choose one.
-            from_page = dag_run.run_type == DagRunType.OPERATOR_TRIGGERED
-            rerun = workflows.finding_action.apply_action(archive, load_in_force(), request, by, from_page=from_page)
+            rerun = workflows.finding_action.apply_action(archive, load_in_force(), request, by.name, from_page=by.from_page)
     except (LookupError, ValueError) as refused:
         raise AirflowFailException(str(refused)) from None
     workflows.alert.send_alerts()  # so that Slack shows the action at once
@@ -185,20 +189,14 @@ def note(*, params: Any = None, dag_run: Any = None) -> Row:
     """Add an entry to the operations log, or complete one, in the name of the user who started the run."""
     from plumbline.archive import open_archive
 
-    by = _author(dag_run)
+    by = require_starter(dag_run, f"operations_log/{params['provider']}")
     try:
         with open_archive() as archive:
-            noted = workflows.operations_log.log_operation(archive, load_in_force(), params, by)
+            noted = workflows.operations_log.log_operation(archive, load_in_force(), params, by.name)
     except (LookupError, ValueError) as refused:
         raise AirflowFailException(str(refused)) from None
     workflows.alert.send_alerts()
     return {"entry": noted.entry.entry_id, "revision": noted.entry.revision, "notes": list(noted.notes)}
-
-
-def _author(dag_run: Any) -> str:
-    if not (by := dag_run.triggering_user_name):
-        raise AirflowFailException("no user started this run; expected a run from Plumbline's pages or from Airflow's form")
-    return str(by)
 
 
 @task

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from plumbline.declarations import Declarations
 from plumbline.declarations.connections import needed_by_triggerer
+from plumbline.declarations.installation import REQUEST_KEY
 from plumbline.embedded.connections import variable
 from plumbline.embedded.doctor.dag_files import declared_dags
 from plumbline.embedded.doctor.databases import AirflowPlace, read_only
@@ -208,6 +210,31 @@ def connections(place: AirflowPlace, known: Metadata | None, declared: Declarati
         yield skipped("alerts", f"optional: Slack if {backend} holds {SLACK} (`plumbline airflow connections get {SLACK}`)")
     else:
         yield skipped("alerts", f"optional: no connection {SLACK}: findings go to the log and the pages only (docs/alerts.md)")
+
+
+def request_key(place: AirflowPlace, environ: Mapping[str, str] = os.environ) -> DoctorCheck:
+    """Whether there is a key that signs what the pages' buttons ask for: without it they start nothing."""
+    check = "buttons' signature"
+    if place.kind == "none":
+        return skipped(check, "not applicable: no Airflow was started in this installation")
+    if place.kind == "embedded":
+        return ok(check, "Airflow's fernet_key, made at its first start")
+    given = [name for name in (REQUEST_KEY, f"{REQUEST_KEY}_CMD", f"{REQUEST_KEY}_SECRET") if environ.get(name, "").strip(" ,")]
+    if given:
+        return ok(check, f"{given[0]}, as long as all components have the same")
+    settings = configparser.ConfigParser(interpolation=None)
+    file = environ.get("AIRFLOW_CONFIG") or os.path.join(environ.get("AIRFLOW_HOME") or os.path.expanduser("~/airflow"), "airflow.cfg")
+    try:
+        settings.read(file)
+    except (configparser.Error, ValueError) as error:
+        return unknown(check, f"{file} cannot be read: {str(error).splitlines()[0]}", f"repair it, or set {REQUEST_KEY}")
+    if settings.get("core", "fernet_key", fallback="").strip(" ,"):
+        return ok(check, f"fernet_key of {file}, as long as all components have the same")
+    return failed(
+        check,
+        "Airflow has no fernet_key, so the pages' buttons start nothing",
+        f"set {REQUEST_KEY} for the API server and the workers (`make server-env` writes one)",
+    )
 
 
 _ANSWER_HOLDS = timedelta(hours=2)

@@ -35,6 +35,7 @@ def examine() -> Iterator[DoctorCheck]:
     yield from airflow.dags(place, known, declared, REPOSITORY / "dags")
     yield from airflow.pools(place, known, declared)
     yield from airflow.connections(place, known, declared)
+    yield airflow.request_key(place)
     yield from machine.pods(declared)
 
 

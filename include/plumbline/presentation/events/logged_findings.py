@@ -13,7 +13,7 @@ from plumbline.results.sample import Series
 from plumbline.results.stored import read_finding
 
 SETTLING = ("finding_opened", "finding_continued", "finding_resolved", "finding_accepted")
-TAKING = ("finding_acknowledged", "finding_reopened", "finding_snoozed", "finding_woken", "baseline_kept", "rerun_asked")
+TAKING = ("finding_acknowledged", "finding_reopened", "finding_snoozed", "finding_woken", "baseline_kept", "rerun_asked", "request_refused")
 """Actions about findings that are read at once; of a chart only the first ones."""
 
 

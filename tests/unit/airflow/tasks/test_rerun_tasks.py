@@ -8,13 +8,23 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowFailException
 from tests.fakes.trials import CONFIG
 
+from plumbline.airflow.signed_requests import sign
 from plumbline.airflow.tasks.benchmark import choose
 from plumbline.archive import open_archive
+from plumbline.declarations.installation import REQUEST_KEY
 from plumbline.launch.plan import PlanError
 
-RUN = SimpleNamespace(run_id="manual__1", triggering_user_name="ann", run_after=datetime(2026, 11, 20, 23, 42, tzinfo=timezone.utc))
+RUN = SimpleNamespace(
+    dag_id="rerun",
+    run_id="manual__1",
+    run_type="manual",
+    conf={},
+    triggering_user_name="ann",
+    run_after=datetime(2026, 11, 20, 23, 42, tzinfo=timezone.utc),
+)
 FORM = {"reason": "new driver", "providers": ["local-2core", "local-1core"], "workloads": ["gpt-tiny-cpu"], "kinds": ["training"]}
 
 
@@ -60,3 +70,33 @@ def test_nothing_chosen_is_everything_that_runs_monthly() -> None:
 def test_what_does_not_exist_starts_nothing() -> None:
     with pytest.raises(PlanError, match="nowhere"):
         chosen(providers=["local-1core", "nowhere"])
+
+
+@pytest.mark.parametrize(
+    ("started", "author"),
+    [
+        ({}, "ann"),
+        ({"run_type": "operator_triggered"}, "Airflow"),
+        ({"triggering_user_name": None}, "Airflow"),
+        ({"conf": "signed"}, "bob"),
+    ],
+)
+def test_a_rerun_is_in_the_name_of_a_person_only_if_a_person_asked(
+    started: dict[str, Any], author: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(REQUEST_KEY, "key")
+    run = SimpleNamespace(**{**vars(RUN), **started})
+    if started.get("conf"):
+        run.conf, run.triggering_user_name = sign("bob", "rerun", RUN.run_id, FORM, datetime.now(timezone.utc)), None
+    choose.function(dag_run=run, params={"repeats": None, "campaign": None, **FORM})
+    with open_archive() as archive:
+        assert [e.who for e in archive.audit() if e.what == "rerun_asked"] == [author]
+
+
+def test_a_request_of_another_run_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(REQUEST_KEY, "key")
+    copied = sign("ann", "rerun", "another", FORM, datetime.now(timezone.utc))
+    with pytest.raises(AirflowFailException, match="each is for one run"):
+        choose.function(dag_run=SimpleNamespace(**{**vars(RUN), "conf": copied}), params={"repeats": None, "campaign": None, **FORM})
+    with open_archive() as archive:
+        assert [e.what for e in archive.audit()] == ["request_refused"]

@@ -100,6 +100,8 @@ def served(folder: Path, database: str, archive: str, health: FakeAirflow, monke
         "PLUMBLINE_TEAM_SERVER": "true",
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database,
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{health.address}/execution/",
+        "AIRFLOW__CORE__FERNET_KEY": "a-key",
+        "AIRFLOW_HOME": str(folder / "airflow"),
     }.items():
         monkeypatch.setenv(name, value)
     open_archive(archive).close()
@@ -129,6 +131,10 @@ def server(tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch
         yield served(tmp_path, f"sqlite:///{tmp_path / 'airflow.db'}", f"sqlite:///{tmp_path / 'archive.db'}", health, monkeypatch)
 
 
+def _drop_request_key(_: Server) -> None:
+    del os.environ["AIRFLOW__CORE__FERNET_KEY"]  # the fixture's monkeypatch restores it
+
+
 def wrong() -> list[DoctorCheck]:
     return [line for line in examine() if line.status == "failed"]
 
@@ -137,7 +143,7 @@ def test_a_team_server_in_order_has_nothing_to_repair(server: Server) -> None:
     assert wrong() == []
     checks = {line.check: line.status for line in examine()}
     needed = ("api-server", "scheduler", "dag-processor", "triggerer", "archive database", "Airflow's database", "result store", "pools")
-    assert {checks[name] for name in (*needed, "paused DAGs", "connections", "free disk", "packages")} == {"ok"}
+    assert {checks[name] for name in (*needed, "paused DAGs", "connections", "buttons' signature", "free disk", "packages")} == {"ok"}
     assert [file.name for file in (server.folder / "home").rglob("doctor*")] == [], "the look leaves nothing behind"
 
 
@@ -211,12 +217,13 @@ BROKEN: dict[str, tuple[Callable[[Server], None], str, str]] = {
         "triggerer's connections",
         "triggerer's own environment",
     ),
+    "there is no key for the buttons": (_drop_request_key, "buttons' signature", "`make server-env` writes one"),
     "a declaration cannot be read": (_break_declarations, "declarations", "plumbline check"),
 }
 
 
 @pytest.mark.fault(
-    "eighteen parts of a team server, one at a time", ends="one line of `plumbline doctor` with its remedy", keeps="all else"
+    "nineteen parts of a team server, one at a time", ends="one line of `plumbline doctor` with its remedy", keeps="all else"
 )
 @pytest.mark.parametrize("case", BROKEN.values(), ids=BROKEN)
 def test_one_broken_thing_is_one_line_with_its_remedy(
@@ -230,6 +237,16 @@ def test_one_broken_thing_is_one_line_with_its_remedy(
             server.sql("INSERT INTO job (job_type, latest_heartbeat) VALUES (:job, :at)", job=job, at=str(datetime.now(timezone.utc))[:26])
     (line,) = wrong()
     assert line.check == check and remedy in line.remedy
+
+
+def test_the_key_of_the_buttons_may_be_in_airflows_own_file(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW__CORE__FERNET_KEY")
+    file = server.folder / "airflow" / "airflow.cfg"
+    file.parent.mkdir()
+    file.write_text("[core]\nfernet_key = a%key\n")
+    assert wrong() == []
+    file.write_text("no section")
+    assert [line.status for line in examine() if line.check == "buttons' signature"] == ["unknown"]
 
 
 @pytest.mark.fault("a wrong clock, a full disk, a package not as locked", ends="one line of `plumbline doctor` each", keeps="all else")

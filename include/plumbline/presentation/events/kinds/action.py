@@ -21,6 +21,7 @@ _OF_FINDINGS = {
     "finding_woken": ("woken", "Ended the snooze"),
     "baseline_kept": ("kept", "Kept the baseline"),
     "rerun_asked": ("rerun", "Asked for a rerun"),
+    "request_refused": ("refused", "Request without a page's signature refused"),
 }
 _OTHERS = {
     "rerun_asked": ("rerun", "Asked for campaign {}"),
