@@ -26,6 +26,7 @@ class Post:
 
     `thread_key`: the finding's id, or the digest's month. `name`: `opened` for the first message of a thread, `updated` for a change of that
     message, else the reply's name: `escalated`, `reopened`, `cause` or `reminder N`. `message_id`: what `send` returned for the first message.
+    `state`, `provider`: the finding's; empty of a digest.
     """
 
     kind: Literal["finding", "digest"]
@@ -33,6 +34,8 @@ class Post:
     name: str
     message: Message
     message_id: str = ""
+    state: str = ""
+    provider: str = ""
 
 
 @dataclass(frozen=True)

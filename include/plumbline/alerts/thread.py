@@ -108,7 +108,8 @@ class Thread:
         return Delivered(message_id, message.digest)
 
     def _post(self, what: str, message: Message) -> Post:
-        return Post(self.kind, self.note.finding_id, what, message, "" if what == OPENED else self.note.ts)
+        state, provider = (self.finding.state, self.finding.provider) if self.finding else ("", "")
+        return Post(self.kind, self.note.finding_id, what, message, "" if what == OPENED else self.note.ts, state, provider)
 
     def _send(self, post: Post) -> str:
         try:

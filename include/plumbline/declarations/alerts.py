@@ -6,21 +6,20 @@ from collections.abc import Collection, Iterator
 from datetime import datetime, time
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from plumbline.declarations.base import Declared, Name, extensible
+from plumbline.declarations.alert_channels import AlertChannelBase as AlertChannelBase
+from plumbline.declarations.alert_channels import DeclaredChannel, NamedSlackChannel
+from plumbline.declarations.base import Declared, Name
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.declarations.urls import DeclaredUrl
 from plumbline.declarations.workloads.workload import Slot
 from plumbline.metrics.units import Duration
 
 Pattern = Annotated[str, StringConstraints(pattern=r"^[a-z0-9*?-]{1,63}$"), Field(description="a name; * matches any characters, ? one")]
-SlackChannel = Annotated[
-    str, StringConstraints(pattern=r"^[CG][A-Z0-9]{6,}$"), Field(description="a channel's id such as C0123456789, not its name")
-]
 SlackOwner = Annotated[str, StringConstraints(pattern=r"^[UWS][A-Z0-9]{6,}$")]
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 _WEEKDAYS: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -60,22 +59,6 @@ class QuietHours(Declared):
         return by_night or _WEEKDAYS[there.weekday()] in self.days
 
 
-class AlertChannelBase(Declared):
-    """Base of all channels. A package adds one: a subclass, registered under its kind in the group `plumbline.alert_channels`."""
-
-    implementation: ClassVar[str] = ""
-    """`module:class` of the `AlertChannel` of another package's kind, made with the declaration; empty of our own kinds."""
-
-
-class NamedSlackChannel(AlertChannelBase):
-    """A channel of the Slack connection under a name."""
-
-    kind: Literal["slack"]
-    channel: SlackChannel
-
-
-_EXTENSIBLE = extensible(NamedSlackChannel, AlertChannelBase, "plumbline.alert_channels")
-DeclaredChannel = Annotated[NamedSlackChannel, _EXTENSIBLE.validator, _EXTENSIBLE.serializer]
 ChannelName = Annotated[
     str,
     StringConstraints(pattern=r"^([CG][A-Z0-9]{6,}|[a-z0-9-]{1,63})$"),

@@ -25,13 +25,13 @@ from plumbline.workflows import alert
 
 FILES = {
     "webhook_channel-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: webhook-channel\nVersion: 1\n",
-    "webhook_channel-1.dist-info/entry_points.txt": "[plumbline.alert_channels]\nwebhook = webhook_channel:Webhook\n",
+    "webhook_channel-1.dist-info/entry_points.txt": "[plumbline.alert_channels]\nhook = webhook_channel:Webhook\n",
     "webhook_channel/__init__.py": """
 from typing import Literal
 from plumbline.declarations.alerts import AlertChannelBase
 
 class Webhook(AlertChannelBase):
-    kind: Literal["webhook"]
+    kind: Literal["hook"]
     connection: str
     implementation = "webhook_channel.channel:WebhookChannel"
 """,
@@ -68,7 +68,7 @@ class WebhookChannel(AlertChannel):
 ROUTES = """
 airflow_url: https://airflow.example.com
 channels:
-  ops: {kind: webhook, connection: ops_webhook}
+  ops: {kind: hook, connection: ops_webhook}
 digest: [ops]
 routes:
   - when: {severity: [page]}
@@ -168,7 +168,7 @@ def test_a_channel_that_is_declared_no_more_is_given_up(archive: Archive, config
 @pytest.mark.parametrize(
     ("old", "new", "field", "known"),
     [
-        ("kind: webhook", "kind: web", "channels.ops.kind", "slack, webhook"),
+        ("kind: hook", "kind: web", "channels.ops.kind", "slack, notifier, webhook, hook"),
         ("channels: [ops]", "channels: [oops]", "routes[0].channels[0]", "ops"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import configparser
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -15,7 +15,9 @@ import httpx
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from plumbline.alerts.notifier_channel import NotifierSender, example_post
 from plumbline.declarations import Declarations
+from plumbline.declarations.alert_channels import NotifierChannel, WebhookChannel
 from plumbline.declarations.connections import needed_by_triggerer
 from plumbline.declarations.installation import REQUEST_KEY
 from plumbline.embedded.connections import variable
@@ -209,7 +211,35 @@ def connections(place: AirflowPlace, known: Metadata | None, declared: Declarati
     elif backend:
         yield skipped("alerts", f"optional: Slack if {backend} holds {SLACK} (`plumbline airflow connections get {SLACK}`)")
     else:
-        yield skipped("alerts", f"optional: no connection {SLACK}: findings go to the log and the pages only (docs/alerts.md)")
+        yield skipped("alerts", f"optional: no connection {SLACK}: Slack gets no finding (docs/alerts.md)")
+    for name, channel in (declared.alerts.channels if declared else {}).items():
+        yield from _channel(name, channel, there, backend)
+
+
+def _channel(name: str, channel: object, there: Callable[[str], bool], backend: str | None) -> Iterator[DoctorCheck]:
+    """What a declared channel needs: its notifier is made, and nothing is sent."""
+    if isinstance(channel, WebhookChannel):
+        if there(channel.connection):
+            yield ok("alerts", f"{name} by {channel.connection}; nothing was sent")
+        elif backend:
+            yield unknown(
+                "alerts", f"{name}: {backend} may hold {channel.connection}", f"`plumbline airflow connections get {channel.connection}`"
+            )
+        else:
+            yield failed(
+                "alerts", f"{name} names the connection {channel.connection}, which is missing", "add it in Airflow (docs/alerts.md)"
+            )
+    elif isinstance(channel, NotifierChannel):
+        try:
+            NotifierSender(channel).notifier(example_post())
+        except Exception as error:  # noqa: BLE001 (a provider's class has its own errors)
+            yield failed(
+                "alerts",
+                f"{name}: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+                "repair alerts.yaml, or install its provider",
+            )
+        else:
+            yield ok("alerts", f"{name} by {channel.class_path.rpartition('.')[2]}, made and not sent")
 
 
 def request_key(place: AirflowPlace, environ: Mapping[str, str] = os.environ) -> DoctorCheck:
@@ -223,7 +253,7 @@ def request_key(place: AirflowPlace, environ: Mapping[str, str] = os.environ) ->
     if given:
         return ok(check, f"{given[0]}, as long as all components have the same")
     settings = configparser.ConfigParser(interpolation=None)
-    file = environ.get("AIRFLOW_CONFIG") or os.path.join(environ.get("AIRFLOW_HOME") or os.path.expanduser("~/airflow"), "airflow.cfg")
+    file = environ.get("AIRFLOW_CONFIG") or Path(environ.get("AIRFLOW_HOME") or "~/airflow").expanduser() / "airflow.cfg"
     try:
         settings.read(file)
     except (configparser.Error, ValueError) as error:

@@ -249,6 +249,35 @@ def test_the_key_of_the_buttons_may_be_in_airflows_own_file(server: Server, monk
     assert [line.status for line in examine() if line.check == "buttons' signature"] == ["unknown"]
 
 
+CHANNELS = """
+channels:
+  mail:
+    kind: notifier
+    class: airflow.providers.smtp.notifications.smtp.SmtpNotifier
+    arguments: {to: gpu@example.com, subject: "{title}"}
+  ops: {kind: webhook, url: "https://alerts.example.com/x", connection: ops}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("", "", "ops names the connection ops, which is missing"),
+        ("subject:", "topic:", "mail: airflow.providers.smtp.notifications.smtp.SmtpNotifier does not take its arguments"),
+        ("SmtpNotifier", "SmtqNotifier", "mail: class airflow.providers.smtp.notifications.smtp.SmtqNotifier cannot be imported"),
+    ],
+)
+def test_channels_are_tried_without_sending(server: Server, monkeypatch: pytest.MonkeyPatch, old: str, new: str, expected: str) -> None:
+    (server.folder / "config" / "alerts.yaml").write_text(CHANNELS.replace(old, new) if old else CHANNELS)
+    if old:
+        monkeypatch.setenv("AIRFLOW_CONN_OPS", "{}")
+    (line,) = wrong()
+    assert line.check == "alerts" and expected in line.found
+    assert [(each.status, each.found) for each in examine() if each.check == "alerts" and each.found.startswith("mail by")] == (
+        [] if old else [("ok", "mail by SmtpNotifier, made and not sent")]
+    )
+
+
 @pytest.mark.fault("a wrong clock, a full disk, a package not as locked", ends="one line of `plumbline doctor` each", keeps="all else")
 def test_the_clock_the_disk_and_the_versions(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with monkeypatch.context() as patch:
