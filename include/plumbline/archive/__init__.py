@@ -3,6 +3,7 @@
 from plumbline.archive.archive import Archive, NoArchive, open_archive
 from plumbline.archive.findings import WrongState
 from plumbline.archive.migrate import OldSchema, SchemaMismatch, UnknownSchema
+from plumbline.archive.notebook import frame
 from plumbline.archive.recording import Refused
 from plumbline.archive.records import (
     AuditView,

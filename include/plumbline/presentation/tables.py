@@ -268,13 +268,14 @@ ColumnType = Literal["text", "number", "count", "flag", "day"]
 
 @dataclass(frozen=True)
 class TableColumn:
-    """`unit_in` names the column that holds a number's unit; `unit`: its fixed unit. A number has one of the two."""
+    """`unit_in` names the column that holds a number's unit; `unit`: its fixed unit. A number has one of the two. `was`: its name before."""
 
     name: str
     holds: ColumnType
     meaning: str
     unit_in: str | None = None
     unit: str | None = None
+    was: str | None = None
 
 
 @dataclass(frozen=True)
@@ -329,7 +330,7 @@ def data_frame(table: Table, rows: Iterable[Row]) -> pd.DataFrame:
     import pyarrow as pa
 
     # Of a row only its cells stay in memory: a campaign of a large fleet has hundreds of thousands of numbers.
-    cells = list(zip(*map(itemgetter(*(c.name for c in table.columns)), rows), strict=True)) or [()] * len(table.columns)
+    cells = list(zip(*map(itemgetter(*(c.was or c.name for c in table.columns)), rows), strict=True)) or [()] * len(table.columns)
     # From a list of texts, pandas makes the same array in five times as long.
     arrays = (
         pa.array(column_cells, pa.large_string()) if c.holds == "text" else column_cells
@@ -338,12 +339,25 @@ def data_frame(table: Table, rows: Iterable[Row]) -> pd.DataFrame:
     return pd.DataFrame({c.name: pd.array(array, dtype=_DTYPES[c.holds]) for c, array in zip(table.columns, arrays, strict=True)})
 
 
+def read_table(name: str, folder: Path) -> pd.DataFrame:
+    """An exported table as Parquet, also of a version whose columns had other names; FileNotFoundError without it."""
+    import pandas as pd
+
+    file = folder / f"{name}.parquet"
+    if not file.is_file():
+        raise FileNotFoundError(f"{file} is not there; expected the folder that `plumbline report CAMPAIGN --tables parquet` wrote")
+    return pd.read_parquet(file).rename(columns={c.was: c.name for c in TABLES[name].columns if c.was})
+
+
 def describe_tables(names: Iterable[str]) -> str:
     """The tables' columns in Markdown."""
     lines: list[str] = []
     for name in names:
         table = TABLES[name]
-        rows = (f"| `{c.name}` | {c.holds} | {f'in `{c.unit_in}`' if c.unit_in else c.unit or ''} | {c.meaning} |" for c in table.columns)
+        rows = (
+            f"| `{c.name}` | {c.holds} | {f'in `{c.unit_in}`' if c.unit_in else c.unit or ''} | {c.meaning}{f'; `{c.was}` before' if c.was else ''} |"
+            for c in table.columns
+        )
         lines += [f"## {name}", "", f"{table.meaning[:1].upper()}{table.meaning[1:]}.", ""]
         lines += ["| column | holds | unit | what it is |", "|---|---|---|---|", *rows, ""]
     return "\n".join(lines)

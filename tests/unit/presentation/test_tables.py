@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import date, datetime, timezone
 from io import BytesIO
@@ -44,6 +45,20 @@ def test_every_declared_table_is_made_with_its_columns(made: dict[str, pd.DataFr
         assert list(table.columns) == [c.name for c in TABLES[name].columns], name
 
 
+RESERVED = {
+    word
+    for line in (Path(__file__).parents[2] / "data" / "reserved_words.txt").read_text().splitlines()
+    if not line.startswith("#")
+    for word in line.split()
+}
+
+
+def test_no_column_needs_quotes_in_sql() -> None:
+    assert {"group", "leading", "limit", "end", "on"} <= RESERVED
+    for name, table in TABLES.items():
+        assert [c.name for c in table.columns if c.name in RESERVED or not re.fullmatch(r"[a-z_][a-z0-9_]*", c.name)] == [], name
+
+
 def test_each_number_says_its_unit() -> None:
     for name, table in TABLES.items():
         named = {c.name for c in table.columns}
@@ -56,7 +71,7 @@ def test_each_number_says_its_unit() -> None:
 def test_the_numbers_are_those_of_the_scorecards(sample: CampaignData, made: dict[str, pd.DataFrame]) -> None:
     cards = {(c.provider, c.kind): c for c in conclude(sample).cards}
     rows = made["scorecards"]
-    leading = rows[rows["leading"] & (rows["metric"] == "step_time")]
+    leading = rows[rows["is_leading"] & (rows["metric"] == "step_time")]
     assert len(leading) == 2
     for row in leading.itertuples():
         card = cards[row.provider, "training"].row("step_time")
