@@ -227,7 +227,7 @@ def test_words_of_a_message_are_no_template(config: Path) -> None:
             "expected the dotted name of a class that ends with Notifier",
         ),
         ("team_alerts.services.PagerNotifier", "PagerNotifier", "channels.pager.class", "expected the dotted name of a class"),
-        ("{title}", "{titel}", "channels.pager.arguments", "name {titel}, which no message has; expected {title}, "),
+        ("{title}", "{headline}", "channels.pager.arguments", "name {headline}, which no message has; expected {title}, "),
         (
             "dedup_key:",
             "integration_key:",
