@@ -12,7 +12,7 @@ from typing import Literal
 
 from plumbline.alerts.message import Message
 from plumbline.alerts.slack.connection import Slack, is_channel_id
-from plumbline.declarations.alerts import DeclaredChannel
+from plumbline.declarations.alert_channels import DeclaredChannel
 
 _SLACK = "plumbline.alerts.slack_channel:SlackChannel"
 OPENED, UPDATED = "opened", "updated"

@@ -15,7 +15,7 @@ from typing import Any, get_args
 import pytest
 from tests.documented import ROOT, page, sections
 
-from plumbline.declarations.alerts import DeclaredChannel
+from plumbline.declarations.alert_channels import DeclaredChannel
 from plumbline.declarations.promises import PROMISES
 from plumbline.declarations.providers.launchers import Launcher
 from plumbline.declarations.providers.provider import DeclaredSource
