@@ -1,7 +1,7 @@
 """A notifier of Airflow or of one of its providers as an alert channel: `BaseNotifier`, made with arguments whose texts name parts of the message.
 
 The notifier's own templates are not rendered: a message has words of providers and programs, which must not be read as Jinja. A service that knows an
-alert by its key (PagerDuty, Opsgenie) takes the same message twice as one, so that a delivery whose result was lost is repeated without harm; another
+alert by its key (as pagers do) takes the same message twice as one, so that a delivery whose result was lost is repeated without harm; another
 one gets the same `{post}` again.
 """
 

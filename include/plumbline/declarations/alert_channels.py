@@ -56,7 +56,7 @@ class NamedSlackChannel(AlertChannelBase):
 
 
 class NotifierChannel(AlertChannelBase):
-    """A notifier of Airflow or of one of its providers: e-mail, PagerDuty, Opsgenie, Teams, Apprise."""
+    """A notifier of Airflow or of one of its providers: e-mail, a pager, a chat."""
 
     implementation = "plumbline.alerts.notifier_channel:NotifierSender"
     kind: Literal["notifier"]
