@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -45,6 +45,8 @@ _BETWEEN = r"(checkpoint|ckpt|save|saving)_?(every|interval|steps|freq|frequency
 _LOGGED = r"(log|logging|print|report)_?(every|interval|steps|freq|frequency)(_n_steps)?"
 _STEPS = r"((max|num|n|total|train|training)_?)*(steps|iters|iterations)"
 Settings = Mapping[str, tuple[str, int]]
+_State = dict[Path, tuple[int, int, int]]
+"""Of each file inode, bytes, and when it was last written, ns: read again only once these change."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +81,15 @@ def understand(command: Sequence[str], folder: Path, report: Report | None, limi
         new: list[Path] = []
         until: float | None = None
         with _tried(command, scratch, copy, events, ranks) as attempt:
-            ended = False
+            ended, read = False, _State()
             while not ended and (isinstance(found, str) or len(found.reports) < WANTED) and (until is None or time.monotonic() < until):
                 time.sleep(_LOOK_S)
                 ended = not attempt.running()
                 if until is None and log_of(scratch).exists() and '"launched"' in log_of(scratch).read_text(errors="replace"):
                     until = time.monotonic() + limit_s
                 new = sorted(path for path in copy.rglob("*") if path.is_file() and path not in before)
-                found = recognise(_printed(scratch), lines_of(events), copy, new, report)
+                if (state := _state_of([output_of(scratch), events, *new])) != read:  # every format is tried on all of it
+                    found, read = recognise(_printed(scratch), lines_of(events), copy, new, report), state
         if isinstance(found, str):
             how = attempt.ended() if ended else Ended(f"ran for {limit_s:g} s (--limit)")
             if not how.started:
@@ -98,6 +101,16 @@ def understand(command: Sequence[str], folder: Path, report: Report | None, limi
                 f"the command {how.how} and reported no step{why}; expected {expected}, by output, file or plumbline_report; its last lines:\n{last}"
             )
         return _understood(found, settings_of(command, folder), _checkpoints(copy, new))
+
+
+def _state_of(paths: Sequence[Path]) -> _State:
+    """Equal as long as none of the files was written to; one that is gone is left out."""
+    found = {}
+    for path in paths:
+        with suppress(OSError):
+            stat = path.stat()
+            found[path] = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+    return found
 
 
 def _printed(scratch: Path) -> list[str]:

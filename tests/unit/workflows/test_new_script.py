@@ -98,6 +98,23 @@ def test_a_run_that_goes_on_is_ended_after_ten_reports(tmp_path: Path) -> None:
     assert [process for process in left if process.is_running() and process.status() != "zombie"] == []
 
 
+def test_what_did_not_change_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def counted(lines: list[str], *rest: Any) -> Any:
+        seen.append(len(lines))
+        return recognise(lines, *rest)
+
+    recognise = new_script.recognise
+    monkeypatch.setattr(new_script, "recognise", counted)
+    (tmp_path / "train.py").write_text(
+        "import time\nprint('loading', flush=True)\ntime.sleep(3)\n" + LOOP.format("print(f'step {n} loss {loss}')")
+    )
+    found = understand([sys.executable, "train.py"], tmp_path, None, 60)
+    assert len(found.reports) >= new_script.WANTED
+    assert seen.count(1) == 1, "three seconds in which nothing was written are one reading"
+
+
 SLEEPING = """
 import json, os, subprocess, sys, time
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"], start_new_session=True)

@@ -7,7 +7,7 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import dropwhile, takewhile
+from itertools import dropwhile, pairwise, takewhile
 
 import numpy as np
 
@@ -103,12 +103,23 @@ def _step_time_rows(steps: list[Step]) -> list[MetricRow]:
     waits = [step.stages["data_wait"] for step in steps if "data_wait" in step.stages]
     if waits:
         rows.append(metric_row("data_wait_time", float(np.mean(waits)), len(waits)))
-    if steps[-1].loss is not None:
-        rows.append(metric_row("final_loss", steps[-1].loss, 1))
+    if (final := _final_loss(steps)) is not None:
+        rows.append(metric_row("final_loss", final, 1))
     generation = [step.stages["generation"] for step in steps if "generation" in step.stages]
     if generation:
         rows.append(metric_row("generation_share", sum(generation) / float(times.sum()), len(generation)))
     return rows
+
+
+def _final_loss(steps: Sequence[Step]) -> float | None:
+    """The loss of the last step; where it has none, as between two refreshes of a progress bar, the newest one.
+
+    None if more steps follow that one than ever lay between two losses: it is not the run's end that it shows."""
+    at = [place for place, step in enumerate(steps) if step.loss is not None]
+    if not at:
+        return None
+    usual = max((later - earlier for earlier, later in pairwise(at)), default=1)
+    return steps[at[-1]].loss if len(steps) - 1 - at[-1] < usual else None
 
 
 def _rate_rows(workload: TrainingJob, run: RunRecord, steps: list[Step], peaks: Peaks | None) -> list[MetricRow]:

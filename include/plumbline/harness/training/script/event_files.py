@@ -95,9 +95,9 @@ class EventFiles:
     def _files(self) -> Iterator[Path]:
         return (path for path in self.folder.rglob("*tfevents*") if path.is_file())
 
-    def poll(self) -> list[Reported]:
-        """What was added since the last call. ImpossibleReport for what is no scalar of a step."""
-        if monotonic() >= self.look_at:
+    def poll(self, *, ended: bool = False) -> list[Reported]:
+        """What was added since the last call; files that appeared too, once the script `ended`. ImpossibleReport for what is no scalar of a step."""
+        if ended or monotonic() >= self.look_at:
             self.look_at = monotonic() + LOOK_SECONDS
             self.files |= {path: Events(path) for path in sorted(set(self._files()) - self.before - set(self.files))}
         return [report for path, events in self.files.items() for event in events.new() for report in self._of_event(path, event)]

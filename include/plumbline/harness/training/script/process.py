@@ -238,7 +238,7 @@ class ScriptProcess:
         if now < self._look_ns and not ended:
             return
         if self._files is not None:
-            self._add(map(self._counting, self._possible(self._files.poll)))
+            self._add(map(self._counting, self._possible(partial(self._files.poll, ended=ended))))
         if self._saves is not None and not self._save_reported and (seen := self._saves.look(now, ended=ended)) is not None:
             self._saved(seen.began_ns, seen.ended_ns, seen.bytes)
         if self._reached_ns is not None:

@@ -39,9 +39,9 @@ class LineFiles:
         self.tail: _Tail | None = None
         self.look_at = 0.0
 
-    def poll(self) -> list[Reported]:
-        """What was added since the last call."""
-        if monotonic() >= self.look_at:
+    def poll(self, *, ended: bool = False) -> list[Reported]:
+        """What was added since the last call. `ended`: the script writes no more, so files that appeared are looked for now."""
+        if ended or monotonic() >= self.look_at:
             self.look_at = monotonic() + LOOK_SECONDS
             paths = [path for path in self.folder.glob(self.pattern) if path.is_file()]
             newest = max(paths, key=os.path.getmtime, default=None)

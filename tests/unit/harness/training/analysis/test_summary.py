@@ -43,6 +43,19 @@ def test_numbers_of_a_whole_trial(tiny: Tiny, records: TrainingRecords, tmp_path
     assert ("recovery", "training_goodput", "value") in value
 
 
+@pytest.mark.parametrize(("with_loss", "expected"), [((1, 4, 6), 3.3), ((1, 2, 3), None), ((), None), ((7,), 3.2)])
+def test_the_final_loss_is_the_newest_one_of_a_bar_that_is_refreshed_now_and_then(
+    tiny: Tiny, records: TrainingRecords, tmp_path: Path, with_loss: tuple[int, ...], expected: float | None
+) -> None:
+    steps = records.runs["run"].steps
+    for number, step in enumerate(steps[-8:]):
+        object.__setattr__(step, "loss", 3.9 - number / 10 if number in with_loss else None)
+    for step in steps[:-8]:
+        object.__setattr__(step, "loss", None)
+    rows = build_measurement(tiny(), records, tmp_path).metrics
+    assert [row.value for row in rows if row.metric == "final_loss"] == ([] if expected is None else [pytest.approx(expected)])
+
+
 def test_intervals_stay_on_their_side_of_a_rate(tiny: Tiny, records: TrainingRecords, tmp_path: Path) -> None:
     for i, step in enumerate(records.runs["run"].steps):
         object.__setattr__(step, "end_s", step.start_s + 0.1 + 0.001 * i)

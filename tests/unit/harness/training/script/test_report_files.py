@@ -84,3 +84,12 @@ def test_a_file_that_goes_away(tmp_path: Path) -> None:
     assert files.poll() == [Reported(loss=1.0)]
     (tmp_path / "log.csv").unlink()
     assert files.poll() == []
+
+
+def test_a_script_that_ended_before_files_were_looked_for_again_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOK_SECONDS", 3600.0)
+    files = followed(tmp_path)
+    assert files.poll() == []
+    add(tmp_path / "logs/version_0/metrics.csv", "step,train_loss\n0,3.5\n")
+    assert files.poll() == []
+    assert files.poll(ended=True) == [Reported(0, 3.5)]
