@@ -82,7 +82,10 @@ class Digest:
 def render_digest(digest: Digest) -> Message:
     """The month's message, at most five blocks. Deterministic."""
     ledger = digest.ledger
-    lines_of = ((headline(e.finding, ledger.headline_usd(e.finding.finding_id, e.cost.usd), e.cost.credit), e) for e in digest.waiting())
+    lines_of = (
+        (headline(e.finding, ledger.headline_usd(e.finding.finding_id, e.cost.usd), e.cost.credit, e.cost.claim), e)
+        for e in digest.waiting()
+    )
     stories = list(one_per_headline(lines_of).items())
     every = [_line(i, what, entries, digest.on, ledger) for i, (what, entries) in enumerate(stories, 1)]
     lines = first_lines(every, _MOST_OPEN, "… and {} more: `plumbline findings`")

@@ -16,14 +16,14 @@ from plumbline.findings.headline import headline
 from plumbline.findings.types import type_of
 from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.metrics.formatting import capitalize_first, first_lines
-from plumbline.metrics.units import Amount
+from plumbline.metrics.units import Amount, AmountText
 from plumbline.results.finding import Finding
 
 
 @dataclass(frozen=True)
 class AlertContext:
     """`owner`: a Slack id to mention. `cost`, `choice`: one sentence each; `usd`: the cost a month, negative if it is less, None if unknown;
-    `credit`: of a broken promise, in USD. `links`: pairs of address and label. `snoozed_until`: in the future, or None. `came_back`: when the earlier finding was resolved, and its id.
+    `credit`: of a broken promise, in USD; `claim`: what trials prove broken, in words. `links`: pairs of address and label. `snoozed_until`: in the future, or None. `came_back`: when the earlier finding was resolved, and its id.
     `chart`: the id of the chart's file in Slack, and its text alternative."""
 
     owner: str | None = None
@@ -34,6 +34,7 @@ class AlertContext:
     came_back: str = ""
     usd: Amount | None = None
     credit: Amount | None = None
+    claim: AmountText = ""
     chart: tuple[str, str] | None = None
 
     @property
@@ -118,7 +119,7 @@ def render_details(finding: Finding, context: AlertContext | None = None) -> Mes
 
 def _title(finding: Finding, context: AlertContext) -> str:
     simulated = "SIMULATED " if finding.simulated else ""
-    return f"{simulated}{_status(finding)}: {headline(finding, context.usd, context.credit)}"
+    return f"{simulated}{_status(finding)}: {headline(finding, context.usd, context.credit, context.claim)}"
 
 
 def _heading(title: str) -> Block:
@@ -206,7 +207,7 @@ def reply(what: str, finding: Finding, context: AlertContext) -> Message:
     """The reply named `what`: `escalated`, `reopened`, `cause`, or `reminder N`. Slack notifies the mentioned owner: not of a cause, whose thread
     has notified them already."""
     first, steps = _reply_text(what, finding, context)
-    lines = [first, headline(finding, context.usd, context.credit), *([context.cost] if context.cost else [])]
+    lines = [first, headline(finding, context.usd, context.credit, context.claim), *([context.cost] if context.cost else [])]
     mention = f"{context.mention} " if context.mention and what != JOINED else ""
     severity = "info" if what == JOINED else finding.severity
     blocks: list[Block] = [

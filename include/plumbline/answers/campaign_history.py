@@ -61,10 +61,10 @@ def finding_row(view: FindingView, entry: CostedFinding | None = None, ledger: L
         type=stored_type(view.kind, str(view.detail.get("subject", ""))).id,
     )  # fmt: skip
     if (finding := read_finding(view)) is not None:
-        usd, credit = (entry.cost.usd, entry.cost.credit) if entry is not None else (None, None)
+        usd, credit, claim = (entry.cost.usd, entry.cost.credit, entry.cost.claim) if entry is not None else (None, None, "")
         usd = usd if ledger is None else ledger.headline_usd(view.finding_id, usd)
         direction = finding.direction_of(finding.series_key) or ""
-        row = replace(row, headline=headline(finding, usd, credit), evidence=finding.evidence, direction=direction)
+        row = replace(row, headline=headline(finding, usd, credit, claim), evidence=finding.evidence, direction=direction)
     if entry is not None:
         row = replace(row, usd_per_month=ledger.change_of(view.finding_id) if ledger is not None else None, teams=entry.teams)
     return row

@@ -12,13 +12,14 @@ from plumbline.analysis.decisions.decision_record import DecisionDocument
 from plumbline.analysis.decisions.savings import CostAnswer, Savings, answers_of, savings_of
 from plumbline.analysis.prices.book import all_with_effective_prices, price_in_force, quote, with_effective_prices
 from plumbline.answers.places import with_places
+from plumbline.answers.trial_credits import claims_by_finding
 from plumbline.archive import Archive, FindingView, PriceView
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.findings.headline import headline
 from plumbline.findings.monthly_cost import MonthlyCost, cost_on_providers, monthly_cost
-from plumbline.findings.types import about_price
-from plumbline.results.finding import UNREADABLE_ERRORS, Finding, FindingState
+from plumbline.findings.types import about_price, stored_type
+from plumbline.results.finding import OPEN_STATES, UNREADABLE_ERRORS, Finding, FindingState
 from plumbline.results.sample import Series
 from plumbline.results.stored import read_finding
 
@@ -30,7 +31,8 @@ def monthly_cost_of(archive: Archive, declared: Declarations, view: FindingView)
 
     One of UNREADABLE_ERRORS for a finding of another shape.
     """
-    return _credited(archive, declared, view, _cost(declared, view, _accepted(archive, declared, [view])))
+    cost = _credited(archive, declared, view, _cost(declared, view, _accepted(archive, declared, [view])))
+    return _with_claims(archive, declared, [view], {view.finding_id: cost})[view.finding_id]
 
 
 def monthly_costs(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> dict[str, MonthlyCost]:
@@ -39,7 +41,7 @@ def monthly_costs(archive: Archive, declared: Declarations, views: Sequence[Find
     for view in views:
         with suppress(*UNREADABLE_ERRORS):
             costs[view.finding_id] = _credited(archive, declared, view, _cost(declared, view, accepted))
-    return costs
+    return _with_claims(archive, declared, views, costs)
 
 
 def headlines(archive: Archive, declared: Declarations | None, views: Sequence[FindingView]) -> dict[str, str]:
@@ -48,7 +50,11 @@ def headlines(archive: Archive, declared: Declarations | None, views: Sequence[F
     for view in views:
         finding, cost = read_finding(view), costs.get(view.finding_id)
         lines[view.finding_id] = (
-            headline(finding, cost.usd if cost else None, cost.credit if cost else None) if finding is not None else view.headline
+            headline(finding, cost.usd, cost.credit, cost.claim)
+            if finding is not None and cost is not None
+            else headline(finding)
+            if finding is not None
+            else view.headline
         )
     return lines
 
@@ -62,6 +68,21 @@ def _credited(archive: Archive, declared: Declarations, view: FindingView, cost:
     priced = with_effective_prices(provider, archive.prices(provider.name))
     money = credit_of(float(promised["share"]), priced, declared.alerts.volumes_of(provider.name), month)
     return replace(cost, credit=None if money is None else money.amount)
+
+
+def _with_claims(
+    archive: Archive, declared: Declarations, views: Sequence[FindingView], costs: dict[str, MonthlyCost]
+) -> dict[str, MonthlyCost]:
+    """With what trials prove broken, and which of the findings claims it."""
+    claiming = {
+        view.provider
+        for view in views
+        if view.state in OPEN_STATES
+        and (of := stored_type(view.kind, str(view.detail.get("subject", "")))).claimable
+        and not of.grants_credit
+    }
+    proven = claims_by_finding(archive, declared, claiming) if claiming else {}
+    return {name: replace(cost, claim=proven[name].text) if name in proven else cost for name, cost in costs.items()}
 
 
 def _accepted(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> dict[tuple[str, str], PriceView]:

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 from plumbline.answers.claim_marks import ClaimStanding
 from plumbline.answers.claims import bears_on
+from plumbline.answers.findings import readable_findings
 from plumbline.answers.promises import grant_credits, judged_by_trials
 from plumbline.archive import Archive
 from plumbline.declarations import Declarations, Provider
@@ -18,6 +19,7 @@ from plumbline.declarations.promises import PROMISES, JudgedPromise
 from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.metrics.units import Amount
 from plumbline.results.finding import OPEN_STATES, Finding
+from plumbline.words.claims import broke_promises, credit_amount, to_claim
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,17 @@ class TrialCredit:
     claim: ClaimStanding
     simulated: bool
     findings: tuple[str, ...] = ()
+
+    def is_granted_with(self, finding: Finding) -> bool:
+        """Whether the finding of a broken promise has the same credit, which is granted once for the month."""
+        own = finding.credit
+        return own is not None and own.shared and (finding.provider, own.month, own.share) == (self.provider, self.month, self.share)
+
+    @property
+    def text(self) -> str:
+        """Such as `broke its promise of launch success, 731 USD (10 % of the month's bill) to claim until 29 January 2027`."""
+        broke = broke_promises("", self.promises).strip()
+        return to_claim(f"{broke}, {credit_amount(self.share, self.usd)}", "" if self.until is None else f"{self.until:%Y-%m-%d}")
 
 
 def trial_credits(
@@ -55,6 +68,17 @@ def trial_credits(
         if broken:
             found += _of_provider(archive, declared, provider, broken, [f for f in known if f.provider == provider.name])
     return tuple(credit for credit in found if credit.claim == "to_claim" or credit.findings)
+
+
+def claims_by_finding(archive: Archive, declared: Declarations, names: Collection[str]) -> dict[str, TrialCredit]:
+    """Open finding → the credit that it is the first to claim, of these providers."""
+    granting = sorted(name for name in names if name in declared.providers and declared.providers[name].sla.credit is not None)
+    known = [f for name in granting for f in readable_findings(archive.findings_of(name)) if f.state in OPEN_STATES]
+    return {
+        credit.findings[0]: credit
+        for credit in (trial_credits(archive, declared, known, granting) if known else ())
+        if credit.claim == "to_claim" and credit.findings and not any(map(credit.is_granted_with, known))
+    }
 
 
 def _by_trials(sla: ServiceLevel) -> bool:

@@ -143,7 +143,7 @@ def show(finding_id: FindingId, as_json: Json = False) -> None:
     def tell() -> None:
         finding = read_finding(page.view)
         text = (
-            render(finding, AlertContext(usd=page.headline_usd, credit=page.credit)).text
+            render(finding, AlertContext(usd=page.headline_usd, credit=page.credit, claim=page.claim_text)).text
             if finding
             else f"{page.words}\n      cannot be read in full: stored by another version (--json shows it)"
         )

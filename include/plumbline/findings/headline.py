@@ -17,13 +17,19 @@ _MOST_TARGETS = 2
 """New first choices that are named: with the provider that caused the move three names."""
 
 
-def headline(finding: Finding, usd: float | None = None, credit: float | None = None) -> str:
+def headline(finding: Finding, usd: float | None = None, credit: float | None = None, claim: str = "") -> str:
     """One line, such as `p5 raised its price 30 % on 1 September 2026, about 1,200 USD a month more: product moves to p4`.
 
     `usd`: more a month, negative if less; `credit`: in USD, once, of a broken promise. None where it is unknown or not for the reader. A
     monthly amount is what the cause costs: beside a cause that moves choices it stands before them, because moving does not cost it. A choice
-    that only leads is no move: without a cause its line has no amount.
+    that only leads is no move: without a cause its line has no amount. `claim`: what trials prove broken and can be claimed with the finding; it
+    is a clause of its own, because it is paid once.
     """
+    line = _without_claim(finding, usd, credit)
+    return f"{line}; {claim}" if claim else line
+
+
+def _without_claim(finding: Finding, usd: float | None, credit: float | None) -> str:
     cause = cause_of(finding)
     consequence = _moves(finding.moves) if finding.moves else type_of(finding).consequence(finding, bool(cause))
     money = f", {format_monthly_change(usd)}" if usd else ""

@@ -44,7 +44,8 @@ class MonthlyCost:
     `text`: one sentence, empty for findings without a cost, and where the finding of its cause says it; `basis` says it there too.
     `parts`: USD by what is paid, which add up to `usd`: a workload on a provider, or a provider's price. Findings of one cause have the
     same parts. `until`: the day on which a declared price that it rests on ends. `free`: whether the finding is known to cost nothing, so
-    that no price is missing. `credit`: of a broken promise, USD that can be claimed once; no part of any sum.
+    that no price is missing. `credit`: of a broken promise, USD that can be claimed once; no part of any sum. `claim`: of another finding, what trials prove broken
+    and can be claimed with it, in words.
     """
 
     usd: Amount | None
@@ -56,6 +57,7 @@ class MonthlyCost:
     free: bool = False
     basis: AmountText = ""
     credit: Amount | None = None
+    claim: AmountText = ""
 
 
 def cost_on_providers(costs: Sequence[MonthlyCost]) -> MonthlyCost:

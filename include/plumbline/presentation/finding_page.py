@@ -19,7 +19,7 @@ from plumbline.findings.headline import headline
 from plumbline.findings.types import type_of
 from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.metrics.formatting import capitalize_first, format_change, format_name
-from plumbline.metrics.units import Amount
+from plumbline.metrics.units import Amount, AmountText
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.events.event import StreamEvent
 from plumbline.presentation.ledger_words import counted_text
@@ -68,6 +68,7 @@ class FindingPage:
     cost: str = ""
     usd: Amount | None = None
     credit: Amount | None = None
+    claim_text: AmountText = ""
     choice: str = ""
     trials: tuple[TrialView, ...] = ()
     decision: tuple[str, str, str] | None = None
@@ -80,7 +81,7 @@ class FindingPage:
     @property
     def words(self) -> str:
         """The headline; of a finding that cannot be read, the stored one."""
-        return headline(self.finding, self.headline_usd, self.credit) if self.finding is not None else self.view.headline
+        return headline(self.finding, self.headline_usd, self.credit, self.claim_text) if self.finding is not None else self.view.headline
 
     @property
     def headline_usd(self) -> float | None:
@@ -131,6 +132,7 @@ def finding_page(archive: Archive, declared: Declarations | None, finding_id: st
         cost=cost.text,
         usd=cost.usd,
         credit=cost.credit,
+        claim_text=cost.claim,
         row=ledger.row_with(finding_id),
         counted=counted_text(ledger, finding_id),
         mark=claim_marks(archive, [finding_id]).get(finding_id),

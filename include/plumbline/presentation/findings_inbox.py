@@ -140,5 +140,5 @@ def _item(view: FindingView, alone: MonthlyCost | None, usd: float | None) -> In
     finding = read_finding(view)
     if finding is None:
         return InboxItem(view, None, view.headline, usd)
-    first = alone and headline(finding, alone.usd if usd is None else usd, alone.credit)
+    first = alone and headline(finding, alone.usd if usd is None else usd, alone.credit, alone.claim)
     return InboxItem(view, finding, first or headline(finding), usd)

@@ -1,11 +1,11 @@
-"""Why nothing can be claimed with a finding, in words."""
+"""What can be claimed with a finding, and why nothing can, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from plumbline.declarations.promises import JudgedPromise, promisable
-from plumbline.metrics.formatting import capitalize_first, join_words
+from plumbline.metrics.formatting import capitalize_first, format_day, format_limit, format_money, join_words
 
 
 def not_covered(noun: str) -> str:
@@ -39,6 +39,17 @@ def changed_by_us(facts: Iterable[str]) -> str:
 def not_proven(covering: Iterable[JudgedPromise]) -> str:
     shown = ". ".join(f"{capitalize_first(each.row.sentence)}: {each.row.verdict_text}" for each in covering)
     return f"No promise is proven broken. {shown}."
+
+
+def credit_amount(share: float, usd: float | None) -> str:
+    """Such as `17,082 USD (25 % of the month's bill)`; the share alone where the amount is not known, or not for the reader."""
+    part = f"{format_limit(share)} of the month's bill"
+    return part if usd is None else f"{format_money(usd, 'USD')} ({part})"
+
+
+def to_claim(amount: str, until: str) -> str:
+    """`until`: the last day, empty where the contract's term is not declared."""
+    return f"{amount} to claim{f' until {format_day(until)}' if until else ''}"
 
 
 def broke_promises(provider: str, promises: Iterable[str]) -> str:

@@ -70,6 +70,7 @@ def alert_of(
         cost=cost.text,
         usd=ledger.headline_usd(view.finding_id, cost.usd),
         credit=cost.credit,
+        claim=cost.claim,
         choice=decision_impact(archive, finding, view.opened_at),
         links=finding_links(finding, address, _trial(archive, finding), asked=bool(undecided_findings([finding]))) if address else (),
         snoozed_until=view.snoozed_until if snoozed else None,

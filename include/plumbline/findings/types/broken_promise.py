@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from plumbline.findings import provider_finding
 from plumbline.findings.types.base import Step, register
 from plumbline.findings.types.failed_launches import FailedLaunches
-from plumbline.metrics.formatting import format_day, format_limit, format_money, format_percent
+from plumbline.metrics.formatting import format_day, format_limit, format_percent
 from plumbline.results.finding import OPEN_STATES, Finding, PromisedCredit
+from plumbline.words.claims import credit_amount, to_claim
 
 if TYPE_CHECKING:
     from plumbline.declarations.promises import JudgedPromise
@@ -47,13 +48,12 @@ class BrokenPromise(FailedLaunches):
     def worth(self, finding: Finding, credit: float | None) -> str:
         if finding.credit is None or finding.state not in OPEN_STATES:
             return ""
-        share = "" if finding.credit.share is None else f"{format_limit(finding.credit.share)} of the month's bill"
-        if not share:
+        if finding.credit.share is None:
             return "the contract's credit is not declared (sla.credit)"
-        amount = f"{format_money(credit, 'USD')} ({share})" if credit is not None else share
+        amount = credit_amount(finding.credit.share, credit)
         if finding.credit.lapsed(datetime.now(timezone.utc).date()):
             return f"{amount}, too late to claim since {format_day(finding.credit.until)} has passed"
-        return f"{amount} to claim{f' until {format_day(finding.credit.until)}' if finding.credit.until else ''}"
+        return to_claim(amount, finding.credit.until)
 
     def about(self, finding: Finding) -> list[Step]:
         if finding.credit is None:

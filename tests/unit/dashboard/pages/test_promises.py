@@ -27,6 +27,7 @@ from plumbline.declarations import load
 from plumbline.findings.headline import headline
 from plumbline.metrics.formatting import format_money
 from plumbline.results.finding import Finding
+from plumbline.workflows.findings import finding_record
 from plumbline.workflows.operations_log import log_operation
 
 STARTED = trial(where=provider("local-1core"))
@@ -210,9 +211,14 @@ def test_the_sum_on_promises_is_that_of_the_ledgers_rows_with_or_without_a_findi
     assert f"A credit of {format_money(usd)}, once: to claim until" in Parsed(client.get("/findings/f1").text).one("#ledger").text.replace(
         ": a credit", ": A credit"
     )
+    said = f"; broke its promise of launch success, {format_money(usd)} (10 % of the month's bill) to claim until "
+    lines = {f["finding_id"]: f["headline"] for f in client.get("/findings.json").json()["findings"]}
+    assert said in lines["f1"] and lines["f1"] == client.get("/findings/f1.json").json()["finding"]["headline"]
+    assert said in CliRunner().invoke(app, ["findings", "show", "f1"]).stdout.replace("\n      ", " ").replace("\n", " ")
     with open_archive() as archive:
         archive.set_finding_state("f1", "resolved", by="ada", why="capacity is back")
     assert sums() == (usd, [("claim/local-1core/launch success", (), usd)])
+    assert "to claim" not in client.get("/findings/f1.json").json()["finding"]["headline"]
     assert "local-1core broke its promise of launch success" in Parsed(client.get("/findings").text).one("#unclaimed").text
     assert "No open finding claims: local-1core" in CliRunner().invoke(app, ["findings"]).stdout.replace("\n", " ")
     opened = datetime.now(timezone.utc) - timedelta(days=1)
@@ -225,6 +231,10 @@ def test_the_sum_on_promises_is_that_of_the_ledgers_rows_with_or_without_a_findi
     shared, (row,) = sums()
     assert row[0] == own.finding_id
     assert shared == pytest.approx(usd), "granted once for the month"
+    with open_archive() as archive:
+        again = replace(Finding.of(archive.finding("f1").detail), finding_id="f9", state="open")
+        archive.save_findings([finding_record(again)])
+    assert said not in client.get("/findings/f9.json").json()["finding"]["headline"], "the promise's own finding claims it"
 
 
 def test_a_reader_without_access_to_costs_sees_no_claim_of_the_ledger(client: TestClient, config: Path, tmp_path: Path) -> None:
