@@ -9,6 +9,7 @@ from typing import TypeVar
 from plumbline.analysis.availability import AvailabilityHistory
 from plumbline.answers.availability_histories import availability_histories
 from plumbline.answers.promises import ProviderPromises, provider_promises
+from plumbline.archive import Archive
 from plumbline.dashboard.rendering import IMMEDIATE_PROVIDERS
 from plumbline.dashboard.site import Site
 
@@ -18,19 +19,19 @@ T = TypeVar("T")
 def judged_promises(site: Site, money: bool, names: Sequence[str], wait: bool) -> dict[str, ProviderPromises | None]:
     """By provider, its promises; None for those that `answers_of` leaves out."""
     archive, shown = site.reader.archive(money), site.declared.now(money)
-    return answers_of(site, money, ("promises",), names, wait, lambda name: provider_promises(archive, shown, name))
+    return answers_of(site, archive, money, ("promises",), names, wait, lambda name: provider_promises(archive, shown, name))
 
 
-def cached_histories(site: Site, money: bool, provider: str) -> tuple[AvailabilityHistory, ...]:
+def cached_histories(site: Site, archive: Archive, money: bool, provider: str) -> tuple[AvailabilityHistory, ...]:
     """Of its last three months, as the provider's page shows them; empty for one that is not declared."""
-    declared, archive = site.declared.now(), site.reader.archive(money)
+    declared = site.declared.now()
     if provider not in declared.providers:
         return ()
 
     def make(name: str) -> tuple[AvailabilityHistory, ...]:
         return availability_histories(archive, declared.providers[name], site.pages.now())
 
-    return answers_of(site, money, ("watches",), [provider], True, make)[provider] or ()
+    return answers_of(site, archive, money, ("watches",), [provider], True, make)[provider] or ()
 
 
 def month_histories(
@@ -42,15 +43,21 @@ def month_histories(
     def make(name: str) -> tuple[AvailabilityHistory, ...]:
         return availability_histories(archive, declared.providers[name], until, 1, hours=False)
 
-    return answers_of(site, money, ("month", f"{until:%Y-%m}"), names, wait, make)
+    return answers_of(site, archive, money, ("month", f"{until:%Y-%m}"), names, wait, make)
 
 
 def answers_of(
-    site: Site, money: bool, query: tuple[Hashable, ...], names: Sequence[str], wait: bool, make: Callable[[str], T]
+    site: Site,
+    archive: Archive,
+    money: bool,
+    query: tuple[Hashable, ...],
+    names: Sequence[str],
+    wait: bool,
+    make: Callable[[str], T],
 ) -> dict[str, T | None]:
     """By provider, the answer as of its newest check and log entry. Without `wait`, None for those that are not cached where more than
     IMMEDIATE_PROVIDERS of them have trials or checks."""
-    archive, known, today = site.reader.archive(money), site.declared.now(), site.pages.now().date()
+    known, today = site.declared.now(), site.pages.now().date()
     checks, logged = archive.newest_checks(names, site.pages.now()), archive.operations_logged()
     keys = {name: (*query, money, name, tuple(sorted(checks.get(name, ()))), logged.get(name, 0)) for name in names}
 

@@ -336,7 +336,7 @@ def router(site: Site) -> PageRoutes:
     ) -> Response:
         money = can_see_costs(request)
         archive, between = reader.archive(money), chosen.span(pages.now())
-        waits = waits_for(reader.archive(), parts)
+        waits = waits_for(archive, parts)
         campaigns = campaigns or (WINDOWS[2] if chosen.ranged else WINDOWS[1])
         p = provider_page(
             archive,
@@ -348,7 +348,7 @@ def router(site: Site) -> PageRoutes:
             quantity=metric,
             latest=campaigns,
             between=between,
-            watches=tuple(map(availability_view, cached_histories(site, money, provider))),
+            watches=tuple(map(availability_view, cached_histories(site, archive, money, provider))),
             terms=current_prices(archive, declared.now(), provider, pages.now().date()) if money else (),
         )
         if p is None:
