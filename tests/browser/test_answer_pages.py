@@ -1,4 +1,4 @@
-"""Promises, availability and acceptance in a browser: no serious violation, reached and opened by the keyboard, whole on a phone and on paper; a node is
+"""Pages that answer one question each, in a browser: no serious violation, reached and opened by the keyboard, whole on a phone and on paper; a node is
 found by its name."""
 
 from __future__ import annotations
@@ -27,7 +27,23 @@ DRIFT = """  drift:
 watch:
   uptime: {every: 1h}
 """
-PAGES = ("/promises", "/availability", "/acceptance", "/campaigns/accept-1", f"/providers/{PROVIDER}/promises")
+PAGES = (
+    "/promises",
+    "/availability",
+    "/acceptance",
+    "/campaigns/accept-1",
+    f"/providers/{PROVIDER}/promises",
+    "/since?since=2026-01-01",
+    "/invoices",
+    "/owning",
+    "/scaling",
+    "/places",
+)
+OWNED = """owned: [{instances: 1, capital: 300000 USD, years: 4, power_kw: 10, pue: 1.3, energy: 0.12 USD/kWh, since: 2026-01-01, source: offer}]
+"""
+INVOICE = """BilledCost,BillingCurrency,ChargeCategory,ChargePeriodStart,ChargePeriodEnd,EffectiveCost,PricingQuantity,PricingUnit,RegionId,SkuId
+117.00,USD,Usage,2026-10-05T09:00:00Z,2026-10-05T12:00:00Z,117.00,3,Hours,nowhere,Box:simulated-8xh100
+"""
 PAPER = 700
 CUT = """() => [...document.querySelectorAll('main .scroll')].filter((box) => box.offsetParent && box.scrollWidth > box.clientWidth + 1)
   .map((box) => box.getAttribute('aria-label') || box.innerText.slice(0, 60))"""
@@ -41,7 +57,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     file = config / "providers" / f"{PROVIDER}.yaml"
     text = file.read_text().replace("enabled: false", "enabled: true").replace("sla: {", "sla: {availability: 99.9%, ")
     head, _, rest = text.partition("  drift:\n")
-    file.write_text(f"{head}{DRIFT}{rest[rest.index('prices:') :]}")
+    file.write_text(f"{head}{DRIFT}{rest[rest.index('prices:') :]}{OWNED}")
+    (folder / "invoice.csv").write_text(INVOICE)
     with override_home(folder / "home", config), pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         ran = CliRunner().invoke(
@@ -50,6 +67,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         assert ran.exit_code in (0, 4), ran.output
         done = CliRunner().invoke(app, ["accept", PROVIDER, "--campaign", "accept-1", "--nodes", "4"])
         assert done.exit_code == 4, done.output
+        bill = CliRunner().invoke(app, ["cost", "reconcile", "invoice.csv", "--provider", PROVIDER, "--record"])
+        assert bill.exit_code == 4, bill.output
         with served(create_app()) as found:
             yield found
 
@@ -59,7 +78,7 @@ def opened(page: Page, url: str) -> None:
     page.wait_for_function("() => !document.querySelector('[data-later]')")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.full)])
 def test_axe_finds_no_serious_violation(address: str, chromium: Browser, scheme: Literal["light", "dark"]) -> None:
     context = chromium.new_context(color_scheme=scheme, bypass_csp=True, viewport={"width": 1280, "height": 900})
     page, found = context.new_page(), {}
@@ -72,9 +91,10 @@ def test_axe_finds_no_serious_violation(address: str, chromium: Browser, scheme:
     context.close()
 
 
-def test_every_link_and_fold_is_reached_by_the_keyboard(address: str, chromium: Browser) -> None:
+@pytest.mark.parametrize("paths", [PAGES[2:3], pytest.param(PAGES, marks=pytest.mark.full)], ids=["acceptance", "every page"])
+def test_every_link_and_fold_is_reached_by_the_keyboard(address: str, chromium: Browser, paths: tuple[str, ...]) -> None:
     page = chromium.new_page(viewport={"width": 1280, "height": 900})
-    for path in PAGES[:3]:
+    for path in paths:
         opened(page, address + path)
         wanted = page.locator("main a:visible, main summary:visible, main button:visible").count()
         page.evaluate("() => { document.body.tabIndex = -1; document.body.focus(); }")
