@@ -18,7 +18,15 @@ from plumbline.findings.types import about_price, about_speed, type_of
 from plumbline.findings.types.first_choice import FirstChoice
 from plumbline.findings.types.price_change import PriceFinding
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import format_amount, format_money, format_money_change, format_monthly, format_significant, join_words
+from plumbline.metrics.formatting import (
+    format_amount,
+    format_count,
+    format_money,
+    format_money_change,
+    format_monthly,
+    format_significant,
+    join_words,
+)
 from plumbline.metrics.units import Amount, AmountText
 from plumbline.results.finding import Finding, Member, PriceMove
 from plumbline.results.sample import Series
@@ -68,7 +76,7 @@ def cost_on_providers(costs: Sequence[MonthlyCost]) -> MonthlyCost:
     usd = sum(cost.usd or 0.0 for cost in known)
     unknown = f"; of {len(costs) - len(known)} more providers unknown" if len(known) < len(costs) else ""
     verb = "costs" if usd >= 0 else "saves"
-    text = f"{verb} {format_amount(abs(usd))} USD a month on {len(known)} providers at the declared volumes{unknown}"
+    text = f"{verb} {format_amount(abs(usd))} USD a month on {format_count(len(known), 'provider')} at the declared volumes{unknown}"
     until = min((cost.until for cost in known if cost.until is not None), default=None)
     return MonthlyCost(usd, text, parts=tuple(part for cost in known for part in cost.parts), until=until, basis=text)
 

@@ -9,7 +9,7 @@ from plumbline.findings import provider_finding
 from plumbline.findings.types.base import Step, register
 from plumbline.findings.types.installation import INSTALLATION
 from plumbline.findings.types.price_change import AboutMoney
-from plumbline.metrics.formatting import format_name
+from plumbline.metrics.formatting import format_count, format_name
 from plumbline.results.finding import Finding
 from plumbline.words.invoices import difference_text
 
@@ -31,7 +31,10 @@ class InvoiceDifference(AboutMoney):
         return f"{finding.provider}: {finding.title}"
 
     def looks(self, finding: Finding) -> list[Step]:
-        return [("plumbline cost month", "what the archive's trials and the prices in force say was paid")]
+        return [
+            ("plumbline cost invoices", "every compared invoice: what differs, and what was not compared"),
+            ("plumbline cost month", "what the archive's trials and the prices in force say was paid"),
+        ]
 
 
 def invoice_finding(difference: Difference, invoice: str, days: tuple[date, date] | None, on: date, simulated: bool) -> Finding:
@@ -47,7 +50,8 @@ def invoice_finding(difference: Difference, invoice: str, days: tuple[date, date
         began="/".join(map(str, (*(days or ()), d.currency, d.cost.normalize(), d.count))),
         since=str(on),
         severity="warn",
-        title=f"invoice {invoice}: {format_name(d.kind)}, {d.count} times" + (f", first in line {d.line}" if d.line else ""),
+        title=f"invoice {invoice}: {format_name(d.kind)}, {format_count(d.count, 'time')}"
+        + (f", first in line {d.line}" if d.line else ""),
         explanation=f"{amount}; {d.detail}",
         consequence=amount,
         simulated=simulated,
