@@ -135,7 +135,7 @@ def _because(finding: Finding, context: AlertContext) -> str:
         f"*{label}*  {escape(text)}"
         for label, text in (
             (type_of(finding).reason_label, finding.explanation.removeprefix("explained by: ")),
-            ("Cost", context.cost.removeprefix("costs ")),
+            ("Cost", context.cost.removeprefix("costs ").removeprefix("cost ")),
             ("Decisions", context.choice),
             ("Remedy", finding.remedy),
             ("Came back", context.came_back),
