@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from typing import Any
 
 from plumbline.analysis.cost.service_credit import credit_of
@@ -25,6 +25,7 @@ from plumbline.declarations.promises.judging.share import tries_to_keep
 from plumbline.declarations.promises.judging.witnesses import ContradictedIncident, contradicted_incidents
 from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.findings.types.contradicted_incident import confirmed_entries
+from plumbline.metrics.formatting import format_day
 from plumbline.metrics.pooling import PooledMetric, pool_measurements
 from plumbline.metrics.time_spans import day_is_over
 from plumbline.results.operations import LogEntryView
@@ -132,8 +133,15 @@ def _granting(
         for each in judged
     ]
     last_days = [each.last_day(provider.sla.claim_within, undated) if each.broken else None for each in found]
-    found = [replace(each, lapsed=day_is_over(day, now.date())) for each, day in zip(found, last_days, strict=True)]
+    found = [_until(each, day, now.date()) for each, day in zip(found, last_days, strict=True)]
     return _with_claims(archive, provider.name, found)
+
+
+def _until(judged: JudgedPromise, day: date | None, today: date) -> JudgedPromise:
+    lapsed = day_is_over(day, today)
+    last = "" if day is None else format_day(f"{day:%Y-%m-%d}")
+    deadline = "" if not last else f"too late to claim since {last} has passed" if lapsed else f"to claim until {last}"
+    return replace(judged, lapsed=lapsed, row=replace(judged.row, deadline=deadline))
 
 
 def _with_claims(archive: Archive, name: str, judged: list[JudgedPromise]) -> list[JudgedPromise]:

@@ -40,6 +40,6 @@ def _show(found: list[ProviderPromises], everything: bool) -> None:
     rows = sorted(((p.provider, row) for p in found for row in p.rows), key=lambda pair: pair[1].verdict != "broken")
     for name, row in rows:
         verdict = Text(format_name(row.verdict), style=_COLOURS[row.mark])
-        measured, credit = ("; ".join(filter(None, pair)) or "–" for pair in ((row.measured, row.one_witness), (row.credit, row.claim)))
+        measured, credit = ("; ".join(filter(None, pair)) or "–" for pair in ((row.measured, row.one_witness), (row.credit, row.to_do)))
         shown.add_row(name, row.name, row.promised, measured, row.interval or "–", verdict, row.needed or "–", credit)
     print_table(shown, None if everything else TOP)

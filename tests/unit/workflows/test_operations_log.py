@@ -521,6 +521,7 @@ def test_one_month_is_billed_on_every_surface_and_a_term_that_is_over_is_not_to_
     assert broken.month is None
     assert broken.row.usd == monthly_costs(archive, declared, [view])[view.finding_id].credit == 100.0
     assert broken.lapsed and promise_totals([judged]).usd is None
+    assert broken.row.to_do.startswith("too late to claim since ")
     assert promise_totals([judged]).text().startswith("1 broken, 1 of them too late to claim; ")
     timely = replace(judged, judged=tuple(replace(each, lapsed=False) for each in judged.judged))
     assert promise_totals([timely]).text().startswith("1 broken, 100.00 USD to claim; ")

@@ -177,7 +177,7 @@ class ForecastInputs:
             part, copies = _part_of(purchase, share)
             words = "" if part is None else f" × {part.gpus}/{part.of} ({part})"
             charge = span.times(nodes * (1.0 if part is None else part.fraction))
-            basis = f"{several}{purchase}, {span.expected:.10g} USD/h{words}{_beside(copies)}, declared: {declared.source}"
+            basis = f"{several}{purchase}, {span.expected:.6g} USD/h{words}{_beside(copies)}, declared: {declared.source}"
             return HourlyPrice(charge, basis, purchase, copies)
         listed = quote(self.provider, self.on, purchase)
         part, copies = (share, 1) if listed.basis is None else _part_of(listed.basis.purchase, share)

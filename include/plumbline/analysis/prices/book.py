@@ -56,8 +56,8 @@ class Basis:
     def hour(self) -> str:
         """The price of an hour as a formula shows it."""
         if self.share is None:
-            return f"{self.usd_per_hour:.10g} USD/h"
-        return f"{self.usd_per_hour / self.share.fraction:.10g} USD/h × {self.share.gpus}/{self.share.of}"
+            return f"{self.usd_per_hour:.6g} USD/h"
+        return f"{self.usd_per_hour / self.share.fraction:.6g} USD/h × {self.share.gpus}/{self.share.of}"
 
     def __str__(self) -> str:
         part = "" if self.share is None else f" ({self.share})"

@@ -207,6 +207,10 @@ def test_the_sum_on_promises_is_that_of_the_ledgers_rows_with_or_without_a_findi
         return page, rows
 
     usd, rows = sums()
+    (broken,) = Parsed(client.get("/promises").text).all('tr[data-broken="local-1core"]')
+    until = re.search(r"To claim until \d+ \w+ \d{4}", broken.text)
+    assert until is not None and until[0] in Parsed(client.get("/providers/local-1core/promises").text).text
+    assert until[0].lower() in " ".join(CliRunner().invoke(app, ["promises"], env={"COLUMNS": "300"}).stdout.lower().split())
     assert usd > 0 and rows == [("claim/local-1core/launch success", ("f1",), usd)]
     assert f"A credit of {format_money(usd)}, once: to claim until" in Parsed(client.get("/findings/f1").text).one("#ledger").text.replace(
         ": a credit", ": A credit"

@@ -29,7 +29,8 @@ class PromiseRow:
     `evidence`: entries of the operations log that show it. `credit`: what a broken one grants, in words; `usd`: in money, None if unknown.
     `last`: when the last of what breaks it began, None where that is not known. `down`: the spans that are counted as down, and `single_s` the
     seconds of single missed checks, which add up to what is down. `witness`: who alone shows it, empty where the operations log is a second
-    witness. `claim`: what became of its claim, in words.
+    witness. `claim`: what became of its claim, in words; `deadline`: until when it can be made, in words, empty where the contract's term is not
+    declared.
     """
 
     name: str
@@ -46,6 +47,7 @@ class PromiseRow:
     single_s: float = 0.0
     witness: str = ""
     claim: str = ""
+    deadline: str = ""
 
     @classmethod
     def of_tries(cls, name: str, promised: str, measured: str, tries: PromisedShare, noun: str, failure: str, **more: Any) -> PromiseRow:
@@ -75,6 +77,11 @@ class PromiseRow:
     def one_witness(self) -> str:
         """Who alone shows a promise that is judged; empty where nothing is, or where there is a second witness."""
         return f"one witness, {self.witness}" if self.witness and self.verdict in ("kept", "broken") else ""
+
+    @property
+    def to_do(self) -> str:
+        """What became of the claim of its credit, else until when it can be made; empty without a credit, and where the term is not declared."""
+        return self.claim or (self.deadline if self.credit else "")
 
     def granting(self, share: float, credit: PrintedAmount | None) -> PromiseRow:
         """The row with its credit: a share of the month's bill, and in money if that is known."""
