@@ -25,10 +25,10 @@ from plumbline.declarations.promises.judging.share import tries_to_keep
 from plumbline.declarations.promises.judging.witnesses import ContradictedIncident, contradicted_incidents
 from plumbline.declarations.providers.service_level import ServiceLevel
 from plumbline.findings.types.contradicted_incident import confirmed_entries
-from plumbline.metrics.formatting import format_day
 from plumbline.metrics.pooling import PooledMetric, pool_measurements
 from plumbline.metrics.time_spans import day_is_over
 from plumbline.results.operations import LogEntryView
+from plumbline.words.claims import deadline
 
 LAUNCH_CAMPAIGNS = 24
 """Newest campaigns whose launches count."""
@@ -139,9 +139,7 @@ def _granting(
 
 def _until(judged: JudgedPromise, day: date | None, today: date) -> JudgedPromise:
     lapsed = day_is_over(day, today)
-    last = "" if day is None else format_day(f"{day:%Y-%m-%d}")
-    deadline = "" if not last else f"too late to claim since {last} has passed" if lapsed else f"to claim until {last}"
-    return replace(judged, lapsed=lapsed, row=replace(judged.row, deadline=deadline))
+    return replace(judged, lapsed=lapsed, row=replace(judged.row, deadline=deadline(day, lapsed)))
 
 
 def _with_claims(archive: Archive, name: str, judged: list[JudgedPromise]) -> list[JudgedPromise]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import date
 
 from plumbline.declarations.promises import JudgedPromise, promisable
 from plumbline.metrics.formatting import capitalize_first, format_day, format_limit, format_money, join_words
@@ -50,6 +51,14 @@ def credit_amount(share: float, usd: float | None) -> str:
 def to_claim(amount: str, until: str) -> str:
     """`until`: the last day, empty where the contract's term is not declared."""
     return f"{amount} to claim{f' until {format_day(until)}' if until else ''}"
+
+
+def deadline(day: date | None, lapsed: bool) -> str:
+    """Until when a claim can be made, or that the day has passed; empty where the contract's term is not declared."""
+    if day is None:
+        return ""
+    last = format_day(f"{day:%Y-%m-%d}")
+    return f"too late to claim since {last} has passed" if lapsed else f"to claim until {last}"
 
 
 def broke_promises(provider: str, promises: Iterable[str]) -> str:
