@@ -15,7 +15,7 @@ define install
 	  echo "uv could not install ($$(tail -n 1 .venv/uv.log)); trying pip"; $(BIN)/python -m pip install --quiet $(1); }
 endef
 
-.PHONY: help setup setup-dev run up demo-drift demo-watch demo-own-model server-env server-images test test-full test-faults e2e e2e-full perf-load perf-training perf-drift perf-decisions perf-prices lint docs lock clean
+.PHONY: help setup setup-dev run up demo-drift demo-watch demo-own-model server-env server-images test test-full test-faults e2e e2e-full perf-load perf-training perf-drift perf-decisions perf-prices lint docs dist lock plotly clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -135,10 +135,21 @@ lock: .venv/bin/uv ## resolve requirements/*.in again
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header --no-deps $(UPGRADE) requirements/training.in -o requirements/training.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header --no-deps $(UPGRADE) requirements/torchao.in -o requirements/torchao.txt
 	@$(BIN)/uv pip compile --quiet --python-version 3.11 --python-platform x86_64-unknown-linux-gnu --generate-hashes --no-header $(UPGRADE) --override requirements/vllm-without.txt requirements/vllm.in -o requirements/vllm.txt
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) --all-extras --constraint requirements.txt pyproject.toml -o requirements/image.txt
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) requirements/image.in -o requirements/image.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) requirements/image-cpu.in -o requirements/image-cpu.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) requirements/image-onnx.in -o requirements/image-onnx.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) requirements/image-tools.in -o requirements/image-tools.txt
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header --no-deps $(UPGRADE) requirements/plotly.in -o requirements/plotly.txt
+	@$(MAKE) --no-print-directory plotly
+
+plotly: .venv/bin/uv ## plotly.min.js and its licence out of the locked wheel (requirements/plotly.txt) into the package
+	@rm -rf build/plotly && $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes --target build/plotly -r requirements/plotly.txt
+	@cp build/plotly/plotly/package_data/plotly.min.js include/plumbline/dashboard/static/
+	@cp build/plotly/plotly-*.dist-info/licenses/LICENSE.txt include/plumbline/dashboard/static/plotly.LICENSE.txt
+	@rm -rf build/plotly; sha256sum include/plumbline/dashboard/static/plotly.min.js | cut -d' ' -f1 >requirements/plotly.sha256
+
+dist: .venv/bin/uv ## the package as wheel and sdist in dist/, its version from the tag (docs/package.md)
+	@rm -rf dist && $(BIN)/uv build --quiet --out-dir dist && ls -l dist; rm -rf build/lib build/bdist.* include/*.egg-info
 
 clean: ## remove the environment and caches; results and reports in var/ stay (`make clean ALL=1` removes them too)
 	rm -rf .venv .triton .vllm .perf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info include/*.egg-info htmlcov .coverage*

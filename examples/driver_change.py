@@ -20,7 +20,7 @@ from plumbline.cli.campaign import CampaignProgress, stop_on_signal
 from plumbline.cli.exit_status import FAILED, OK
 from plumbline.cli.output import Json, clear_errors, emit, err, fail, marked, out
 from plumbline.declarations import load
-from plumbline.declarations.installation import REPOSITORY, installation_paths, override_home
+from plumbline.declarations.installation import example_declarations, installation_paths, override_home
 from plumbline.embedded.client import AirflowClient, AirflowError, DagRun, end_runs_since, pause_again, unpause
 from plumbline.embedded.connections import provide_connections
 from plumbline.embedded.server import AirflowServer, ServerError, Status
@@ -67,7 +67,7 @@ def attributed(demo: DemoResult) -> bool:
 
 def stage(home: Path) -> Path:
     """A new configuration below `home` with one monitored provider and one monthly workload; its folder."""
-    folder, shipped = home / "config", REPOSITORY / "include" / "config"
+    folder, shipped = home / "config", example_declarations()
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "providers").mkdir(parents=True)
     (folder / "workloads" / "training").mkdir(parents=True)

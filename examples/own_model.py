@@ -22,7 +22,7 @@ from plumbline.cli.exit_status import FAILED, OK
 from plumbline.cli.output import Json, emit, err, fail, out, table
 from plumbline.cli.verdict import show_verdict
 from plumbline.declarations import DeclarationError, installation_paths, load
-from plumbline.declarations.installation import REPOSITORY, override_home
+from plumbline.declarations.installation import example_declarations, override_home
 from plumbline.embedded.campaign import CampaignError, run_campaign
 from plumbline.embedded.client import AirflowError
 from plumbline.embedded.server import AirflowServer, ServerError
@@ -90,7 +90,7 @@ def _clear_results(home: Path) -> None:
 
 def stage(home: Path, exact: Path, quantised: Path, questions: Iterable[tuple[str, str]]) -> Path:
     """A new configuration below `home` for the two checkpoints; its folder."""
-    folder, shipped = home / "config", REPOSITORY / "include" / "config"
+    folder, shipped = home / "config", example_declarations()
     shutil.rmtree(folder, ignore_errors=True)
     for name in ("providers", "workloads/inference", "teams", "prompts", "evaluations"):
         (folder / name).mkdir(parents=True)

@@ -6,6 +6,7 @@
 #   install.sh packages [LOCK...]     the environment with image.txt and further locks, all below /locks; the engine Python; the user
 #   install.sh git_client             git, where the base has none
 #   install.sh harness [MODULE...]    the wheel, a check that the engine Python imports these, the list of packages, compiled modules
+# VERSION       the version of the harness, as its tag names it; default: fallback_version in pyproject.toml
 # BASE          the base's name by digest
 # TORCH_INDEX   package index of torch where the base has none; default: pip's configured index
 # TORCH_SHA256  of that index's CPU wheel of torch: pip takes no other, and its libraries from image-cpu.txt
@@ -29,6 +30,7 @@ into() {
 }
 
 wheel() {
+  if [ -n "${VERSION:-}" ]; then export SETUPTOOLS_SCM_PRETEND_VERSION="$VERSION"; fi  # the image's sources have no tags
   environment "$root/tools"
   into "$root/tools" install --no-compile --require-hashes -r "$root/locks/image-tools.txt"
   into "$root/tools" wheel --no-deps --no-build-isolation --wheel-dir "$root/wheel" "$root/src"

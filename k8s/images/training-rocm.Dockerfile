@@ -3,7 +3,8 @@
 ARG BASE
 FROM ${BASE} AS build
 COPY requirements/image-tools.txt /locks/
-COPY k8s/images/install.sh pyproject.toml README.md LICENSE /src/
+COPY k8s/images/install.sh pyproject.toml setup.py LICENSE /src/
+COPY docs/package.md /src/docs/
 # Only the packages that run in a pod, so that the image changes only with the measurement.
 COPY include/plumbline/__init__.py include/plumbline/py.typed include/plumbline/judgement.py include/plumbline/whole_file.py /src/include/plumbline/
 COPY include/plumbline/metrics /src/include/plumbline/metrics
@@ -14,6 +15,7 @@ COPY include/plumbline/kinds /src/include/plumbline/kinds
 COPY include/plumbline/results /src/include/plumbline/results
 COPY include/plumbline/harness /src/include/plumbline/harness
 COPY include/plumbline/reporter /src/include/plumbline/reporter
+ARG VERSION
 RUN cp /src/install.sh / && /install.sh wheel
 
 FROM ${BASE}

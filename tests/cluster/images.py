@@ -28,6 +28,8 @@ _DEBIAN, _DEBIAN_PACKAGES = "bookworm", "python3-venv,libpython3.11,ca-certifica
 _SOURCES = (
     "k8s/images",
     "pyproject.toml",
+    "setup.py",
+    "docs/package.md",
     "requirements",
     "include/plumbline/declarations",
     "include/plumbline/formats",

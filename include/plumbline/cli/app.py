@@ -11,6 +11,7 @@ from typer.main import get_command, get_group
 
 from plumbline.cli.examples import with_examples
 from plumbline.cli.exit_status import EXIT_CODES
+from plumbline.cli.extras import leave, needing, reason
 from plumbline.cli.guard import guarded
 
 _BY_GROUP = {
@@ -105,6 +106,7 @@ class _Commands(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         lines = {name: TyperCommand(name, help=text, rich_help_panel=panel) for name, (_, text, panel) in COMMANDS.items()}
         super().__init__(**attributes | {"commands": lines})
+        self._called = ""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         # `help COMMAND` and `version`, as other tools have them.
@@ -115,10 +117,16 @@ class _Commands(TyperGroup):
 
     def main(self, *args: Any, **options: Any) -> Any:
         with guarded():
-            return super().main(*args, **options)
+            try:
+                return super().main(*args, **options)
+            except ImportError as error:
+                if (sentence := reason(self._called, error)) is None:
+                    raise
+                leave(sentence)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, line, rest = super().resolve_command(ctx, args)
+        self._called = str(name)
         return name, line and load_command(str(line.name)), rest
 
 
@@ -133,7 +141,10 @@ def load_command(name: str) -> Any:
         return with_examples(group, name)
     alone = typer.Typer(add_completion=False)
     alone.command(name, context_settings=_ANY_WORDS if name == "airflow" else None, help=command.__doc__ or line)(command)
-    return with_examples(get_command(alone), name)
+    shown = get_command(alone)
+    if shown.callback is not None:
+        shown.callback = needing(name, shown.callback)
+    return with_examples(shown, name)
 
 
 app = typer.Typer(

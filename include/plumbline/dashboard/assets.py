@@ -1,17 +1,15 @@
-"""Style sheets and scripts of the pages, with Plotly as it is installed."""
+"""Style sheets and scripts of the pages. Plotly's script is of the wheel in `requirements/plotly.txt`: see `make lock`."""
 
 from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
 from importlib.resources import files
-from importlib.util import find_spec
 from pathlib import Path
 
 from fastapi import APIRouter, HTTPException
 from fastapi.responses import FileResponse
 
-PLOTLY = "plotly.min.js"
 _IMMUTABLE_CACHE = "private, max-age=31536000, immutable"
 _SHORT_CACHE = "private, max-age=300"
 
@@ -23,7 +21,6 @@ class Assets:
         folder = files("plumbline.dashboard") / "static"
         self._paths = {item.name: Path(str(item)) for item in folder.iterdir() if Path(item.name).suffix in (".css", ".js")}
         self._paths["report.css"] = Path(str(files("plumbline.presentation.html") / "templates" / "report.css"))
-        self._paths[PLOTLY] = _plotly()
 
     def versioned(self, name: str) -> str:
         """The path below `/static/` with the file's version; LookupError for a name that is not served."""
@@ -43,14 +40,6 @@ class Assets:
 @lru_cache(maxsize=32)
 def _version(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-
-
-def _plotly() -> Path:
-    # Found, not imported: `import plotly` costs every first page a second, and only the file is wanted.
-    spec = find_spec("plotly")
-    if spec is None or spec.origin is None:
-        raise LookupError("the package plotly is not installed; the pages serve its script from there")
-    return Path(spec.origin).parent / "package_data" / PLOTLY
 
 
 def router(assets: Assets) -> APIRouter:

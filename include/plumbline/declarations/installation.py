@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib.resources import files
 from pathlib import Path
 
 from pydantic import Field
@@ -29,7 +30,17 @@ REQUEST_KEY = "AIRFLOW__CORE__FERNET_KEY"
 CLOCK_SKEW = timedelta(minutes=5)
 """How far the clocks of one installation may be apart."""
 
-REPOSITORY = Path(__file__).resolve().parents[3]
+PACKAGE = Path(str(files("plumbline"))).resolve()
+"""The folder of the package; the one above it is on the search path of every process that imports it."""
+
+
+def _repository() -> Path | None:
+    above = PACKAGE.parent.parent
+    return above if PACKAGE.parent.name == "include" and (above / "pyproject.toml").is_file() else None
+
+
+REPOSITORY = _repository()
+"""The checkout that this code runs from, which is an installation of its own; None where the package is installed."""
 
 
 def is_team_server() -> bool:
@@ -110,12 +121,23 @@ def _set_environment(values: Mapping[str, str | None]) -> None:
             os.environ[name] = value
 
 
+def example_declarations() -> Path:
+    """The folder of declarations that the package brings; of a checkout its own, which are the same files."""
+    return REPOSITORY / "include" / "config" if REPOSITORY else PACKAGE / "examples"
+
+
+def dag_folder() -> Path:
+    """Where the DAG files of an Airflow lie that Plumbline starts itself: a checkout's, or `dags` of the folder that the process works in."""
+    return (REPOSITORY or Path.cwd()) / "dags"
+
+
 def installation_paths() -> InstallationPaths:
-    """The paths that this process's environment sets."""
-    home = Path(os.environ.get("PLUMBLINE_HOME") or REPOSITORY / "var").resolve()
+    """The paths that this process's environment sets. By default a checkout is the installation; of an installed package it is the folder
+    that the process works in, with `config`, `var` and `dags`."""
+    home = Path(os.environ.get("PLUMBLINE_HOME") or (REPOSITORY or Path.cwd()) / "var").resolve()
     return InstallationPaths(
         home=home,
-        config=Path(os.environ.get("PLUMBLINE_CONFIG") or REPOSITORY / "include" / "config").resolve(),
+        config=Path(os.environ.get("PLUMBLINE_CONFIG") or (REPOSITORY / "include" if REPOSITORY else Path.cwd()) / "config").resolve(),
         results_url=os.environ.get("PLUMBLINE_RESULTS_URL") or store_url(home / "results"),
         archive_setting=os.environ.get(SETTING) or None,
     )

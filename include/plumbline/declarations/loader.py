@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from plumbline.declarations.alerts import Alerts
 from plumbline.declarations.compatibility import incompatibility, reason_to_skip
 from plumbline.declarations.economics import Economics
-from plumbline.declarations.installation import CLOCK_SKEW, Upkeep, installation_paths, is_team_server
+from plumbline.declarations.installation import CLOCK_SKEW, Upkeep, example_declarations, installation_paths, is_team_server
 from plumbline.declarations.problems import DeclarationError, Problem, display_path, problem_at, problems_of
 from plumbline.declarations.promises import PROMISES
 from plumbline.declarations.providers.contract import Contract
@@ -164,6 +166,17 @@ def _in_standard_set(workload: AnyWorkload, provider: Provider) -> bool:
     return not workload.on_demand_only and workload.nodes <= provider.nodes_of_a_trial and lasts
 
 
+EXPECTED_FOLDER = "providers/, workloads/, teams/ and thresholds.yaml"
+
+
+def _where_to_begin(config: Path | None) -> str:
+    if config is not None or os.environ.get("PLUMBLINE_CONFIG"):
+        return ""
+    return (
+        f". Name yours by PLUMBLINE_CONFIG, or begin with a copy of the examples: cp -r {shlex.quote(str(example_declarations()))} config"
+    )
+
+
 def load(config: Path | None = None, *, generated: bool = False) -> Declarations:
     """Read every declaration below `config`, with the installation's `generated` providers; default: all of the installation's.
     Raises DeclarationError."""
@@ -173,7 +186,7 @@ def load(config: Path | None = None, *, generated: bool = False) -> Declarations
     origin: dict[tuple[str, str], tuple[Path, dict[FieldPath, int]]] = {}
     if not root.is_dir():
         raise DeclarationError(
-            [Problem(display_path(root), 1, "", "is not a folder; expected one with providers/, workloads/, teams/ and thresholds.yaml")]
+            [Problem(display_path(root), 1, "", f"is not a folder; expected one with {EXPECTED_FOLDER}{_where_to_begin(config)}")]
         )
     own = _own_metrics(root)
     defaults, wrong = read_optional(root / "defaults.yaml", LauncherDefaults)

@@ -42,7 +42,7 @@ class DeclarationError(ValueError):
 def display_path(path: Path) -> str:
     """Relative to the working folder or the repository if it is below one of them."""
     for base in (Path.cwd(), REPOSITORY):
-        if path.is_relative_to(base):
+        if base is not None and path.is_relative_to(base):
             return str(path.relative_to(base))
     return str(path)
 

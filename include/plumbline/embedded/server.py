@@ -21,6 +21,7 @@ import psutil
 
 from plumbline.declarations import DeclarationError, Provider, enabled_providers, installation_paths, load
 from plumbline.declarations.archive_address import EMBEDDED
+from plumbline.declarations.installation import dag_folder
 from plumbline.embedded.client import AirflowClient, pause_again
 from plumbline.embedded.settings import DEFAULT_PORT, USERNAME, environment, password, write_settings
 from plumbline.embedded.supervisor import COMPONENTS, GRACE_S, MIGRATION
@@ -162,6 +163,8 @@ class AirflowServer:
 
         Raises ServerError; DeclarationError if the declarations, which name the pools, cannot be read.
         """
+        if not dag_folder().is_dir():
+            raise ServerError(f"{dag_folder()} is not a folder; expected one with the DAG files of this Airflow")
         self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._acquire()
         try:

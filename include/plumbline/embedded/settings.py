@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from plumbline.declarations.addresses import database_url
-from plumbline.declarations.installation import REPOSITORY
+from plumbline.declarations.installation import PACKAGE, REPOSITORY, dag_folder
 
 USERNAME = "admin"
 DEFAULT_PORT = 8080
@@ -46,7 +46,7 @@ def environment(home: Path, base: Mapping[str, str]) -> dict[str, str]:
     """The environment of Airflow's processes: `base` with our home and library, without what would override airflow.cfg."""
     ours = {f"AIRFLOW__{s.upper()}__{k.upper()}" for s, keys in _settings(home, 0, _NO_SECRETS, False).items() for k in keys}
     inherited = {k: v for k, v in base.items() if k not in ours and k.removesuffix("_CMD").removesuffix("_SECRET") not in ours}
-    library = str(REPOSITORY / "include")
+    library = str(PACKAGE.parent)
     others = [p for p in base.get("PYTHONPATH", "").split(os.pathsep) if p and p != library]
     # With it, every start compiles all of Airflow.
     inherited.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -68,9 +68,9 @@ def _settings(home: Path, port: int, secrets: Mapping[str, str], reparse: bool) 
     address = f"http://127.0.0.1:{port}"
     return {
         "core": {
-            # The bundle is the repository: include/ travels with the DAGs, .airflowignore keeps the parser inside dags/.
-            "dags_folder": str(REPOSITORY),
-            "plugins_folder": str(REPOSITORY / "plugins"),
+            # A checkout is the bundle: include/ travels with the DAGs, .airflowignore keeps the parser inside dags/.
+            "dags_folder": str(REPOSITORY or dag_folder()),
+            "plugins_folder": str((REPOSITORY or home) / "plugins"),
             "load_examples": "False",
             "executor": "LocalExecutor",
             # One task at a time, on purpose: while a trial measures, no other task of this Airflow may use its cores.

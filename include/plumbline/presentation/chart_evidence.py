@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.results import InvalidResult, ResultDocument, ResultStore, bounded_parquet, evidence_files
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Array = NDArray[np.float64]
 MOST_POINTS = 600
@@ -122,6 +124,9 @@ def _run(document: ResultDocument, table: pa.Table) -> StepTimes:
 
 
 def _latencies(document: ResultDocument, table: pa.Table) -> Latencies:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     steady = table.filter(pc.equal(table["phase"], "steady"))
     failed = pc.fill_null(pc.not_equal(steady["status"], "ok"), True).to_numpy()
 

@@ -53,7 +53,7 @@ def load_cloud(cloud: str, provider: str, pinned: str | None, at: datetime, time
     try:
         import gpuhunt
     except ImportError as error:
-        down(f"the package gpuhunt is not installed ({error})", "install it from requirements.txt")
+        down(f"the package gpuhunt is not installed ({error})", 'pip install "plumbline[server]"')
     named = os.environ.get("GPUHUNT_CATALOG_DIR")
     folder = None if named is None else Path(named)
     remedy = _DOWNLOAD_REMEDY if folder is None else f"put gpuhunt's {cloud}.csv into {folder}, or unset GPUHUNT_CATALOG_DIR to download it"

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING
 
 from plumbline.results.bounded_json import InvalidResult, format_size
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 _MAX_FOOTER = 2**20
 
@@ -20,6 +22,8 @@ def read_table(
     """These columns of a file; InvalidResult, naming `where` it lies, if it is not Parquet or exceeds a bound.
 
     Rows and unpacked bytes are read from the footer and enforced on the batches. Without `whole`, absent columns are skipped."""
+    import pyarrow as pa
+
     batches = list(read_batches(source, where, columns=columns, most_rows=most_rows, most_bytes=most_bytes, whole=whole))
     return pa.Table.from_batches(batches[1:], batches[0].schema)
 
@@ -28,6 +32,9 @@ def read_batches(
     source: Path | bytes, where: str, *, columns: Sequence[str], most_rows: int, most_bytes: int, whole: bool = True
 ) -> Iterator[pa.RecordBatch]:
     """The columns of `read_table` in batches, the first one empty."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     try:
         file = pq.ParquetFile(
             BytesIO(source) if isinstance(source, bytes) else source,

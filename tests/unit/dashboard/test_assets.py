@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import hashlib
 
-import plotly
 import pytest
 from fastapi.testclient import TestClient
 
 from plumbline.dashboard.app import create_app
-from plumbline.dashboard.assets import PLOTLY, Assets
+from plumbline.dashboard.assets import Assets
+from plumbline.declarations.installation import REPOSITORY
 
-INSTALLED = Path(plotly.__file__).parent / "package_data" / PLOTLY
+PLOTLY = "plotly.min.js"
 
 
 @pytest.fixture(scope="module")
@@ -20,9 +20,11 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
     return TestClient(create_app(archive_url=f"sqlite:///{folder / 'archive.db'}", reports=folder))
 
 
-def test_plotly_is_the_installed_one(client: TestClient) -> None:
+def test_plotly_is_the_one_of_the_locked_wheel(client: TestClient) -> None:
+    assert REPOSITORY is not None
     found = client.get(f"/static/{PLOTLY}")
-    assert found.content == INSTALLED.read_bytes() and found.headers["content-type"].startswith("text/javascript")
+    assert hashlib.sha256(found.content).hexdigest() == (REPOSITORY / "requirements" / "plotly.sha256").read_text().strip()
+    assert found.headers["content-type"].startswith("text/javascript")
     assert client.get("/static/report.css").headers["content-type"].startswith("text/css")
 
 

@@ -69,7 +69,7 @@ class PodResources(Declared):
 
 
 RESERVED_VOLUMES = frozenset(["work", "shared-memory", "kept"])
-"""Volumes of every trial's pod (`k8s/workloads/pod.yaml`)."""
+"""Volumes of every trial's pod (`launch/cluster/manifests/templates/pod.yaml`)."""
 RESERVED_PATHS = ("/work", "/tmp", "/dev/shm", "/kept")
 RESERVED_METADATA = ("plumbline/", "app.kubernetes.io/managed-by", "kueue.x-k8s.io/", "batch.kubernetes.io/", "jobset.sigs.k8s.io/")
 """Prefixes of labels and annotations of the launcher and of controllers."""

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
 
 import httpx
@@ -36,13 +36,16 @@ _PIN = re.compile(r"^([A-Za-z0-9][^\s#]*==[^\\\n]+)", re.MULTILINE)
 _SHOWN = 5
 
 
-def versions(lock: Path) -> Iterator[DoctorCheck]:
-    """Python, and the installed packages against the lock file."""
+def versions(lock: Path | None) -> Iterator[DoctorCheck]:
+    """Python, and the installed packages against a checkout's lock file; without one, against the ranges of the installed package."""
     here = sys.version_info[:2]
     if not _PYTHON[0] <= here <= _PYTHON[1]:
         yield failed("Python", f"{here[0]}.{here[1]}; expected 3.10 to 3.13", "`make PYTHON=python3.11 setup`")
     else:
         yield ok("Python", sys.version.split()[0])
+    if lock is None:
+        yield _ranges()
+        return
     if not lock.is_file():
         yield unknown("packages", f"{lock} is not there to compare with", "the lock of the installed version, at that place")
         return
@@ -59,6 +62,27 @@ def versions(lock: Path) -> Iterator[DoctorCheck]:
         yield failed("packages", f"not as locked: {shorten(other, _SHOWN)}", "`make setup`, or build the server's image again")
     else:
         yield ok("packages", f"{len(pinned)} as locked; Airflow {pinned.get('apache-airflow', 'unknown')}")
+
+
+def _ranges() -> DoctorCheck:
+    other, held = [], 0
+    for line in requires("plumbline") or ():
+        requirement = Requirement(line)
+        extras = ("", *(metadata("plumbline").get_all("Provides-Extra") or ()))
+        if requirement.marker is not None and not any(requirement.marker.evaluate({"extra": extra}) for extra in extras):
+            continue
+        try:
+            installed = version(requirement.name)
+        except PackageNotFoundError:
+            if requirement.marker is None:  # one of an extra is not missed: what needs it names the extra
+                other.append(f"{requirement.name} missing")
+            continue
+        held += 1
+        if not requirement.specifier.contains(installed, prereleases=True):
+            other.append(f"{requirement.name} {installed} instead of {requirement.specifier}")
+    if other:
+        return failed("packages", f"not as required: {shorten(other, _SHOWN)}", "`pip install --upgrade plumbline` with the same extras")
+    return ok("packages", f"{held} in the ranges of plumbline {version('plumbline')}")
 
 
 def gpus() -> DoctorCheck:

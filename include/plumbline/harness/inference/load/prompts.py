@@ -9,17 +9,19 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.inference import TOKENIZER_VOCABULARY
 from plumbline.harness.inference.load.schedule import Random, Schedule, request_rng, turn_of
 from plumbline.loadclient.phase_load import PhaseLoad
 from plumbline.loadclient.prompt import Prompt, TokenIds
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 _DRAWS = 100
 
@@ -254,11 +256,15 @@ _TOKENIZER_SEED = 1
 @cache
 def shipped_tokenizer() -> Tokenizer:
     """The tokenizer that a served model loads too: text becomes the same ids in client and server."""
+    from tokenizers import Tokenizer
+
     return Tokenizer.from_file(str(TOKENIZER_FILE))
 
 
 def train_tokenizer() -> Tokenizer:
     """A tokenizer trained as the shipped one was; the same merges on every machine."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
     tokenizer = Tokenizer(models.BPE())
     # Words are split before any merge, each with the space before it: what a word becomes depends on no neighbour.
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -13,8 +13,6 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from types import TracebackType
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from plumbline.harness.measurement import telemetry_row
 from plumbline.metrics import Phase
 from plumbline.results import Telemetry
@@ -83,6 +81,8 @@ def fetch_metrics(address: str) -> str:
 
 def parse_metrics(page: str) -> list[Sample]:
     """The page's lines; raises Unavailable if it is not in Prometheus' text format."""
+    from prometheus_client.parser import text_string_to_metric_families
+
     try:
         return [Sample(s.name, s.labels, s.value) for family in text_string_to_metric_families(page) for s in family.samples]
     except (ValueError, KeyError, IndexError) as error:

@@ -109,14 +109,15 @@ def find_installation() -> TritonInstallation:
                 f"{TRITONSERVER_VARIABLE} is {configured}, which is not an executable file; expected the path of a tritonserver",
             )
         return TritonInstallation.of(Path(configured))
-    unpacked = REPOSITORY / ".triton" / "pytriton" / "tritonserver" / "bin" / "tritonserver"
-    if unpacked.is_file():
+    unpacked = None if REPOSITORY is None else REPOSITORY / ".triton" / "pytriton" / "tritonserver" / "bin" / "tritonserver"
+    if unpacked is not None and unpacked.is_file():
         return TritonInstallation.of(unpacked)
     on_path = shutil.which("tritonserver")
     if on_path:
         return TritonInstallation.of(Path(on_path))
     raise TrialFailed(
         "image_error",
-        f"no tritonserver: {TRITONSERVER_VARIABLE} is not set, {unpacked} does not exist and none is on PATH; `make setup` unpacks one, "
-        "the inference image brings its own",
+        f"no tritonserver: {TRITONSERVER_VARIABLE} is not set, "
+        + (f"{unpacked} does not exist and none is on PATH; `make setup` unpacks one, " if unpacked else "and none is on PATH; ")
+        + "the inference image brings its own",
     )

@@ -1,4 +1,4 @@
-"""Manifest of a trial's pod: a pure function of the trial and the request's time. Template: `k8s/workloads/pod.yaml`."""
+"""Manifest of a trial's pod: a pure function of the trial and the request's time. Template: `templates/pod.yaml`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import yaml
@@ -14,7 +15,6 @@ import yaml
 from plumbline.declarations import KubernetesLauncher, Provider, Trial
 from plumbline.declarations.compatibility import scratch_needed
 from plumbline.declarations.devices import mig_profile, part_of_card
-from plumbline.declarations.installation import REPOSITORY
 from plumbline.declarations.providers.pods import SideContainer, Volume
 from plumbline.declarations.providers.provider import Accelerator
 from plumbline.harness.launcher_protocol import DELETIONS_VARIABLE, SERVERS_VARIABLE, VOLUME_VARIABLE, Deletion, format_deletions
@@ -38,11 +38,11 @@ from plumbline.launch.cluster.node_gpus import INSTANCE_TYPE, PRODUCT, PRODUCT_L
 from plumbline.launch.failures import BadDeclaration
 from plumbline.results import ResultStore, signing
 
-_TEMPLATES = REPOSITORY / "k8s" / "workloads"
+_TEMPLATES = files(__package__) / "templates"
 
 
 def load_template(name: str) -> Row:
-    """A new copy of the object in `k8s/workloads/<name>.yaml`."""
+    """A new copy of the object in `templates/<name>.yaml`."""
     row: Row = copy.deepcopy(_read_template(name))
     return row
 
