@@ -11,7 +11,7 @@ from typer.main import get_command, get_group
 
 from plumbline.cli.examples import with_examples
 from plumbline.cli.exit_status import EXIT_CODES
-from plumbline.cli.extras import leave, needing, reason
+from plumbline.cli.extras import leave, missing, needing, reason
 from plumbline.cli.guard import guarded
 
 _BY_GROUP = {
@@ -140,7 +140,8 @@ def load_command(name: str) -> Any:
         group.name = name
         return with_examples(group, name)
     alone = typer.Typer(add_completion=False)
-    alone.command(name, context_settings=_ANY_WORDS if name == "airflow" else None, help=command.__doc__ or line)(command)
+    passed_on = name == "airflow" and not missing(name)  # Airflow shows its own help, where it is installed
+    alone.command(name, context_settings=_ANY_WORDS if passed_on else None, help=command.__doc__ or line)(command)
     shown = get_command(alone)
     if shown.callback is not None:
         shown.callback = needing(name, shown.callback)

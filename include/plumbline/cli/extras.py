@@ -39,12 +39,17 @@ def needing(command: str, callback: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(callback)
     def checked(*args: Any, **options: Any) -> Any:
-        missing = [extra for extra in NEEDS[command] if any(not _installed(name) for name, of in _requirements() if of == extra)]
-        if missing:
-            leave(needed(command, missing))
+        if lacking := missing(command):
+            leave(needed(command, lacking))
         return callback(*args, **options)
 
     return checked
+
+
+def missing(command: str) -> list[str]:
+    """The extras that a command needs and of which a requirement is not installed."""
+    wanted = NEEDS.get(command, ())
+    return [extra for extra in wanted if any(not _installed(name) for name, of in _requirements() if of == extra)]
 
 
 def reason(command: str, error: ImportError) -> str | None:
