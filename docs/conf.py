@@ -30,7 +30,7 @@ myst_heading_anchors = 4
 highlight_language = "text"
 
 NAVIGATION = {
-    "Start": ["tour", "quickstart", "in-your-words", "faq", "limits"],
+    "Start": ["tour", "quickstart", "package", "in-your-words", "faq", "limits"],
     "Measure": [
         *(
             "add-a-provider",
