@@ -9,7 +9,6 @@ from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from airflow.api.common.trigger_dag import trigger_dag
 from airflow.configuration import conf as settings
 from airflow.exceptions import DagRunAlreadyExists
 from airflow.models import DagModel, DagRun, TaskInstance
@@ -22,6 +21,7 @@ from sqlalchemy.exc import IntegrityError
 
 from plumbline.airflow.defaults import OWNER
 from plumbline.airflow.signed_requests import NoSigningKey, sign
+from plumbline.airflow.versions import start_run
 from plumbline.answers.active_runs import ActiveRun
 from plumbline.workflows.finding_action import ActionNotStarted, ActionRun, AlreadyStarted, RunOfDag
 from plumbline.workflows.plan import ACTION_DAG, DECISION_DAG, RERUN_DAG, paused_text
@@ -46,7 +46,7 @@ class ActionRuns:
         except NoSigningKey as missing:
             raise ActionNotStarted(str(missing)) from None
         try:
-            started = trigger_dag(
+            started = start_run(
                 request.dag_id,
                 triggered_by=DagRunTriggeredByType.UI,
                 run_id=run_id,

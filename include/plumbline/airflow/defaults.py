@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from plumbline.airflow.retries import StepRetries
+from plumbline.airflow.retries import policy
 from plumbline.declarations import Provider
 from plumbline.declarations.installation import is_team_server
 
@@ -26,7 +26,7 @@ _RETRIES: dict[str, Any] = {
     "retry_delay": timedelta(seconds=10),
     "retry_exponential_backoff": True,
     "max_retry_delay": timedelta(minutes=15),
-    "retry_policy": StepRetries(),
+    **policy(),
 }
 _RETRIES_WITHIN_THE_HOUR = 5
 """Five minutes: the next hourly run waits for this one."""
@@ -85,5 +85,5 @@ def launch_settings(provider: Provider) -> dict[str, Any]:
         "retry_delay": timedelta(seconds=launcher.retry.delay_s),
         "retry_exponential_backoff": launcher.retry.doubled,
         "max_retry_delay": None,
-        "retry_policy": StepRetries(launches=True),
+        **policy(launches=True),
     }

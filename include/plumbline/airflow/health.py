@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowRuntimeError
 
 from plumbline.airflow.defaults import HOUSEKEEPING
+from plumbline.airflow.versions import TASKS_READ_DAGS, as_scheduled, bundle_dag_bag, conf, dag_state
 from plumbline.workflows.airflow_view import DagFiles, DeclaredDag, DeployedDag
 
 _LIMIT_S = 300
@@ -39,10 +39,8 @@ def read_dag_files(bundle: Path) -> DagFiles:
 
 def main(bundle: str) -> None:
     """Print a row of `DagFiles` as one line of JSON."""
-    from airflow.dag_processing.dagbag import BundleDagBag
-
     folder = Path(bundle)
-    bag = BundleDagBag(dag_folder=bundle, bundle_path=folder, bundle_name="repository")
+    bag = bundle_dag_bag()(dag_folder=bundle, bundle_path=folder, bundle_name="repository")
     now = datetime.now(timezone.utc)
     unreadable = {_relative(file, folder): str(error) for file, error in bag.import_errors.items()}
     row = {
@@ -89,10 +87,9 @@ _SLOTS, _SPANS = 3, (timedelta(days=3), timedelta(days=70))
 
 def _last_slots(dag: Any, now: datetime) -> tuple[datetime, ...]:
     """The last slots of the DAG's clock, newest first, by Airflow's own timetable."""
-    from airflow.serialization.serialized_objects import DagSerialization
     from airflow.timetables.base import DagRunInfo
 
-    read = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+    read = as_scheduled(dag)
     for span in _SPANS:
         infos: list[DagRunInfo] = list(read.iter_dagrun_infos_between(now - span, now))
         slots = [info.logical_date for info in infos if info.logical_date is not None and info.run_after <= now]
@@ -120,12 +117,21 @@ class TaskView:
     def dag(self, dag_id: str) -> DeployedDag | None:
         """None if Airflow does not have the DAG."""
         try:
-            row = self._ti.get_dag(dag_id)
+            row = dag_state(self._ti, dag_id)
         except AirflowRuntimeError as error:
             if (error.error.detail or {}).get("status_code") == httpx.codes.NOT_FOUND:
                 return None
             raise
-        return DeployedDag(bool(row.is_paused), row.next_dagrun)
+        return DeployedDag(None) if row is None else DeployedDag(bool(row.is_paused), row.next_dagrun)
+
+    @property
+    def reads_dags(self) -> bool:
+        return TASKS_READ_DAGS
+
+    def is_paused(self, dag_id: str) -> bool | None:
+        """None if this Airflow does not say it. AirflowRuntimeError if it does not have the DAG."""
+        row = dag_state(self._ti, dag_id)
+        return None if row is None else bool(row.is_paused)
 
     def active(self, dag_id: str) -> bool:
         return bool(self._ti.get_dr_count(dag_id=dag_id, states=["queued", "running"]))

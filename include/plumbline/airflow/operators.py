@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
 from airflow.providers.cncf.kubernetes.pod_generator import PodGenerator
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import TaskDeferralError, TaskDeferralTimeout
 from airflow.triggers.base import BaseTrigger
 
-from plumbline.airflow.retries import request_of
+from plumbline.airflow.retries import failing_for_good, request_of
 from plumbline.airflow.triggers import EARLIEST_S, LaunchTrigger, RemoteTrigger
+from plumbline.airflow.versions import TaskDeferralError, TaskDeferralTimeout
 from plumbline.declarations import Provider
 from plumbline.launch.cluster.launcher import ClusterLauncher
 from plumbline.launch.cluster.names import cluster_declaration
@@ -101,6 +101,7 @@ class LaunchOperator(_Base):  # type: ignore[misc]  # airflow's types are not fo
         with _as_failure():
             return self._ended(self.launcher.collect(self.attempt, event))
 
+    @failing_for_good(launches=True)
     def resume_execution(self, next_method: str, next_kwargs: Row | None, context: Any) -> Any:
         """Resume; a failed or timed-out trigger also cleans up the cluster and records the attempt, where Airflow would only fail the task."""
         try:
@@ -160,6 +161,7 @@ class RemoteTrialOperator(LaunchOperator, BaseOperator):  # type: ignore[misc]  
         super().__init__(do_xcom_push=False, **kwargs)
         self.provider, self.spec = provider, spec
 
+    @failing_for_good(launches=True)
     def execute(self, context: Any) -> Row:
         """Submit the trial, or adopt all or part of an earlier try's, and wait for it in the triggerer."""
         if (over := self.open(context)) is not None:
@@ -228,6 +230,7 @@ class TrialPodOperator(ClusterOperator, KubernetesPodOperator):  # type: ignore[
         )
         self.provider, self.spec = provider, spec
 
+    @failing_for_good(launches=True)
     def execute(self, context: Any) -> Row:
         """Create the pod, or adopt an earlier try's, and wait for it in the triggerer."""
         if (over := self.open(context)) is not None:

@@ -1,16 +1,19 @@
-"""Which errors of a task are worth another try, and what a retry may take from the try before it."""
+"""Which errors of a task are worth another try, how a task fails for the others, and what a retry may take from the try before it."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from traceback import walk_tb
 from typing import Any
 
 from airflow.providers.standard.operators.trigger_dagrun import DagIsPaused
-from airflow.sdk import RetryDecision, RetryPolicy
-from airflow.sdk.exceptions import AirflowRuntimeError, AirflowTaskTimeout
+from airflow.sdk import task as airflow_task
+from airflow.sdk.exceptions import AirflowRuntimeError
 from pydantic import ValidationError
 
+from plumbline.airflow.versions import RETRY_POLICIES, AirflowFailException, AirflowTaskTimeout, RetryDecision, RetryPolicy
 from plumbline.launch.failures import RETRIED, DeclaredInterruption, TrialFailure
 
 _LASTING = (
@@ -44,10 +47,47 @@ class StepRetries(RetryPolicy):  # type: ignore[misc]  # airflow's types are not
         self._launches = launches
 
     def evaluate(self, exception: BaseException, try_number: int, max_tries: int, context: Any = None) -> RetryDecision:
-        name = getattr(exception, "failure_class", type(exception).__name__)
-        if will_recur(exception) or (self._launches and isinstance(exception, AirflowTaskTimeout)):
+        name = _class_of(exception)
+        if _lasts(exception, launches=self._launches):
             return RetryDecision.fail(f"{name}: a retry would fail too")
         return RetryDecision.retry(reason=f"{name}: a retry may succeed")
+
+
+def policy(*, launches: bool = False) -> dict[str, Any]:
+    """The argument of a task with its retry policy; none where Airflow has no policies."""
+    return {"retry_policy": StepRetries(launches=launches)} if RETRY_POLICIES else {}
+
+
+@contextmanager
+def failing_for_good(*, launches: bool) -> Iterator[None]:
+    """Without retry policies: raise AirflowFailException, which Airflow does not retry, for what a retry would meet again."""
+    if RETRY_POLICIES:
+        yield
+        return
+    try:
+        yield
+    except (Exception, AirflowTaskTimeout) as error:
+        if not _lasts(error, launches=launches):
+            raise
+        raise AirflowFailException(f"{_class_of(error)}: a retry would fail too: {error}") from error
+
+
+def task(work: Callable[..., Any] | None = None, /, *, launches: bool = False, **options: Any) -> Any:
+    """Airflow's `@task`, whose function fails at once for what a retry would meet again. `launches`: as of `StepRetries`."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        # The marks and the signature of the function stay: Airflow reads them.
+        return airflow_task(**options)(function if RETRY_POLICIES else failing_for_good(launches=launches)(function))
+
+    return decorate if work is None else decorate(work)
+
+
+def _class_of(error: BaseException) -> str:
+    return str(getattr(error, "failure_class", type(error).__name__))
+
+
+def _lasts(error: BaseException, *, launches: bool) -> bool:
+    return will_recur(error) or (launches and isinstance(error, AirflowTaskTimeout))
 
 
 def will_recur(error: BaseException) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime, time, timedelta, timezone
 from typing import Any
 
-from airflow.sdk import Asset, AssetAlias, AssetOrTimeSchedule, CronTriggerTimetable, MultipleCronTriggerTimetable
+from airflow.sdk import Asset, AssetAlias
 
+from plumbline.airflow.versions import AssetOrTimeSchedule, CronTriggerTimetable, MultipleCronTriggerTimetable
 from plumbline.declarations import Declarations, Provider
 from plumbline.launch.plan import MONTHLY_DAY, declared_slots
 

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from airflow.sdk.configuration import conf
-from airflow.sdk.exceptions import AirflowFailException
 from itsdangerous import BadSignature, URLSafeSerializer
 
+from plumbline.airflow.versions import AirflowFailException, conf
 from plumbline.declarations.installation import REQUEST_KEY
 
 FIELD = "signed_request"

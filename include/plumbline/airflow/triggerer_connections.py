@@ -11,10 +11,10 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowSkipException, TaskDeferralTimeout
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from plumbline import workflows
+from plumbline.airflow.versions import AirflowSkipException, TaskDeferralTimeout
 
 _log = logging.getLogger(__name__)
 EARLIEST_S = 20.0

@@ -56,8 +56,8 @@ def airflow_connection(connection_id: str, undefined: str) -> Any:
 
 def defined_connection(connection_id: str) -> Any | None:
     """The Airflow connection; None if it is not defined, ConnectionError if Airflow's API does not answer."""
+    from airflow.exceptions import AirflowNotFoundException
     from airflow.sdk import Connection
-    from airflow.sdk.exceptions import AirflowNotFoundException
 
     try:
         return Connection.get(connection_id)

@@ -56,14 +56,20 @@ def _times(texts: Sequence[str]) -> tuple[datetime, ...]:
 
 @dataclass(frozen=True)
 class DeployedDag:
-    """A DAG in Airflow. `due`: the slot of its next run, which a scheduler that works never leaves in the past; None without a clock."""
+    """A DAG in Airflow. `due`: the slot of its next run, which a scheduler that works never leaves in the past; None without a clock.
 
-    paused: bool
+    `paused`: None if this Airflow does not say it, nor whether it has the DAG at all."""
+
+    paused: bool | None
     due: datetime | None = None
 
 
 class AirflowView(Protocol):
     """Airflow's state, as its database or its API reports it."""
+
+    @property
+    def reads_dags(self) -> bool:
+        """Whether `dag` knows what it answers."""
 
     def dag_files(self) -> DagFiles: ...
 

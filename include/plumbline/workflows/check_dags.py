@@ -17,6 +17,8 @@ START_GRACE = timedelta(hours=1)
 SCHEDULE_WATCHED = "schedule_watched"
 """Its subject is a DAG; its detail has `file` and `by_itself`. Slots before its first entry are not expected."""
 CODES: tuple[FailureCode, ...] = ("dag_unreadable", "dag_missing", "dag_paused", "dag_late", "task_failed")
+STATE_CODES: tuple[FailureCode, ...] = ("dag_paused", "dag_late")
+"""Of these Airflow alone knows the state of a DAG."""
 _AUTHOR, _MOST = "plumbline", 100_000
 
 _REMEDIES = {

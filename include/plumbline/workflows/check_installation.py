@@ -16,7 +16,7 @@ from plumbline.launch.plan import declared_slots
 from plumbline.metrics.formatting import shorten
 from plumbline.workflows import check_watches
 from plumbline.workflows.airflow_view import AirflowView
-from plumbline.workflows.check_dags import CODES, START_GRACE, dag_failures, watched_since
+from plumbline.workflows.check_dags import CODES, START_GRACE, STATE_CODES, dag_failures, watched_since
 from plumbline.workflows.findings import apply
 from plumbline.workflows.missing_reviews import review_failures
 
@@ -32,10 +32,12 @@ def find_failures(
     """The failures, and the codes that were checked: without declarations only those that need none."""
     benchmarks = [p.dag_id for p in declared.enabled_providers()] if declared else []
     failures = [*dag_failures(archive, airflow.dag_files(), airflow, now, benchmarks), *_silent_components(airflow, now)]
+    unknown: tuple[FailureCode, ...] = () if airflow.reads_dags else STATE_CODES
     if declared is None:
-        return failures, WITHOUT_DECLARATIONS
+        return failures, [code for code in WITHOUT_DECLARATIONS if code not in unknown]
     failures += [*_missed_runs(archive, declared, airflow, now), *check_watches.watch_failures(archive, declared, now)]
-    return [*failures, *review_failures(archive, declared, airflow, now)], CHECKED
+    checked = [code for code in CHECKED if code not in unknown]
+    return [*failures, *review_failures(archive, declared, airflow, now)], checked
 
 
 def slots_before(declared: Declarations, provider: Provider, now: datetime) -> list[datetime]:
@@ -56,6 +58,8 @@ def _missed_runs(archive: Archive, declared: Declarations, airflow: AirflowView,
         state = airflow.dag(provider.dag_id)
         paused = None if state is None else state.paused
         cause = {None: "Airflow does not have the DAG", True: "the DAG is paused", False: "the scheduler did not start it"}[paused]
+        if not airflow.reads_dags:
+            cause = "the DAG is paused or missing, or the scheduler did not start it; `plumbline doctor` shows which"
         unpause = f"`plumbline airflow dags unpause {provider.dag_id}`; " if paused else ""
         yield InstallationFailure(
             code="benchmark_missed",

@@ -79,8 +79,9 @@ def monitored_providers(declared: Declarations) -> list[Provider]:
     return [p for p in declared.enabled_providers() if p.watch.enabled]
 
 
-def decide_rerun(archive: Archive, provider: Provider, now: datetime, *, active: int, paused: bool) -> RerunDecision:
-    """Whether to start the provider's benchmark now. `active`: its queued and running DAG runs; `paused`: whether its DAG is."""
+def decide_rerun(archive: Archive, provider: Provider, now: datetime, *, active: int, paused: bool | None) -> RerunDecision:
+    """Whether to start the provider's benchmark now. `active`: its queued and running DAG runs; `paused`: whether its DAG is, None if
+    Airflow does not say it: the event of a paused one starts nothing, and is sent again after `watch.debounce`."""
     event = pending_event(archive, provider.name)
     if event is None:
         return RerunDecision(None, f"no pending change of {provider.name}")

@@ -72,6 +72,8 @@ class Airflow:
     def started(self, dag_id: str, slot: datetime) -> bool:
         return self.runs
 
+    reads_dags = True
+
     def heartbeats(self) -> Mapping[str, datetime | None]:
         return self.beats
 

@@ -6,9 +6,10 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import task
 
 from plumbline import workflows
+from plumbline.airflow.retries import task
+from plumbline.airflow.versions import UNPAUSED
 from plumbline.declarations import load_in_force
 from plumbline.workflows.plan import plan_runs
 
@@ -40,13 +41,13 @@ def start(chosen: Any) -> Any:
     """Start the benchmark and wait for its end in the triggerer."""
     return TriggerDagRunOperator.partial(
         task_id="start",
-        fail_when_dag_is_paused=True,
         skip_when_already_exists=False,
         wait_for_completion=True,
         deferrable=True,
         poke_interval=_POLL_S,
         execution_timeout=_LIMIT,
         map_index_template="{{ task.trigger_dag_id }}",
+        **UNPAUSED,
     ).expand_kwargs(chosen)
 
 

@@ -8,15 +8,14 @@ from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import TriggerRule, task
-from airflow.sdk.configuration import conf
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk import TriggerRule
 
 from plumbline import workflows
 from plumbline.airflow.defaults import LANE_LIMIT, PLAN_WEIGHT, found_elsewhere, launch_settings
-from plumbline.airflow.retries import request_of
+from plumbline.airflow.retries import request_of, task
 from plumbline.airflow.schedules import RESULTS, provider_changed
 from plumbline.airflow.signed_requests import for_a_person, require_starter
+from plumbline.airflow.versions import UNPAUSED, AirflowSkipException, conf
 from plumbline.declarations import Provider, load_in_force
 from plumbline.launch.plan import RunRequest
 from plumbline.launch.registry import launcher_for
@@ -58,7 +57,7 @@ def trial(provider: Provider, lane: TrialGroup, spec: Any) -> Any:
     return make(task_id="run", provider=provider, spec=spec, map_index_template="{{ task.spec['title'] }}", **settings)
 
 
-@task(map_index_template="{{ task.op_kwargs['spec']['title'] }}")
+@task(launches=True, map_index_template="{{ task.op_kwargs['spec']['title'] }}")
 @found_elsewhere
 def run(spec: Row, *, ti: Any = None) -> Row:
     """Run and collect one trial. A failure raises after everything is stored."""
@@ -128,7 +127,7 @@ def start(chosen: Any) -> Any:
     """Start each benchmark. A paused one fails, as its run would wait; the others start."""
     return TriggerDagRunOperator.partial(
         task_id="start",
-        fail_when_dag_is_paused=True,
         skip_when_already_exists=True,
         map_index_template="{{ task.trigger_dag_id }}",
+        **UNPAUSED,
     ).expand_kwargs(chosen)

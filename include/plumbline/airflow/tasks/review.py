@@ -8,13 +8,14 @@ from typing import Any
 
 from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import Param, TriggerRule, task
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk import Param, TriggerRule
 
 from plumbline import workflows
 from plumbline.airflow.defaults import found_elsewhere
+from plumbline.airflow.retries import task
 from plumbline.airflow.schedules import RESULTS
 from plumbline.airflow.signed_requests import require_starter
+from plumbline.airflow.versions import UNPAUSED, AirflowFailException, AirflowSkipException
 from plumbline.declarations import load_in_force
 from plumbline.findings.types import rests_on_prices
 from plumbline.results.finding import Finding
@@ -210,4 +211,4 @@ def wanted(decided: Row) -> list[Row]:
 
 def rerun(asked: Any) -> Any:
     """Start the provider's benchmark once, with its pool and limits. Fails if it is paused, as its run would wait."""
-    return TriggerDagRunOperator.partial(task_id="rerun", fail_when_dag_is_paused=True, skip_when_already_exists=True).expand_kwargs(asked)
+    return TriggerDagRunOperator.partial(task_id="rerun", skip_when_already_exists=True, **UNPAUSED).expand_kwargs(asked)

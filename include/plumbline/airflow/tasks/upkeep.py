@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import TriggerRule, task
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk import TriggerRule
 
 from plumbline import workflows
 from plumbline.airflow.availability import LIMIT, AvailabilityOperator
 from plumbline.airflow.defaults import found_elsewhere
 from plumbline.airflow.health import TaskView
+from plumbline.airflow.retries import task
 from plumbline.airflow.schedules import CHANGES, provider_changed
 from plumbline.airflow.triggerer_connections import ConnectionsOperator
+from plumbline.airflow.versions import AirflowSkipException, conf
 from plumbline.declarations import load_in_force
 from plumbline.workflows.plan import CONNECTIONS_TASK, REVIEW_DAG
 
@@ -105,7 +106,7 @@ def rerun(provider: str, *, ti: Any = None, outlet_events: Any = None) -> Row:
 
     everything = load_in_force()
     declared = everything.providers[provider]
-    paused = ti.get_dag(declared.dag_id).is_paused
+    paused = TaskView(ti).is_paused(declared.dag_id)
     active = ti.get_dr_count(dag_id=declared.dag_id, states=["queued", "running"])
     with open_archive() as archive:
         due = workflows.pending_changes.decide_rerun(archive, declared, datetime.now(timezone.utc), active=active, paused=paused)
@@ -216,13 +217,11 @@ def expire() -> dict[str, int]:
 @task(**_PATIENT)
 def tidy() -> list[dict[str, Any]]:
     """Delete expired log files, pages, reports, quarantined copies and repeated snapshots."""
-    from airflow.configuration import conf
-
     from plumbline.archive import open_archive
 
     with open_archive() as archive:
         return [
-            asdict(one) for one in workflows.retain.delete_old_data(archive, Path(conf.get_mandatory_value("logging", "base_log_folder")))
+            asdict(one) for one in workflows.retain.delete_old_data(archive, Path(conf.get("logging", "base_log_folder")))
         ]
 
 
