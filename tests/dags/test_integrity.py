@@ -23,6 +23,7 @@ from plumbline.embedded.doctor.dag_files import declared_dags
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "include" / "config"
 FILES = sorted((ROOT / "dags").glob("*.py"))
+FACTORIES = sorted((ROOT / "include" / "plumbline" / "airflow" / "dags").glob("[a-z]*.py"))
 BANNED = ("airflow.models", "airflow.settings", "airflow.utils.session", "airflow.decorators", "airflow.operators", "airflow.hooks")
 
 
@@ -224,7 +225,7 @@ def test_a_broken_declaration_leaves_every_benchmark_and_is_an_import_error_in_i
     )
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
+@pytest.mark.parametrize("file", [*FILES, *FACTORIES], ids=lambda f: f"{f.parent.parent.name}/{f.name}")
 def test_files_are_tables_of_contents(file: Path) -> None:
     text = file.read_text()
     assert len(text.splitlines()) <= 80
@@ -234,7 +235,7 @@ def test_files_are_tables_of_contents(file: Path) -> None:
             imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             imported.add(str(node.module))
-    assert {name for name in imported if name.split(".")[0] not in ("airflow", "plumbline", "__future__")} == set()
+    assert {name for name in imported if name.split(".")[0] not in ("airflow", "plumbline", "typing", "__future__")} == set()
     assert {name for name in imported if name.startswith("airflow") and name != "airflow.sdk"} == set()
 
 
@@ -242,7 +243,7 @@ def test_our_task_modules_never_import_what_reaches_the_metadata_database() -> N
     # The scheduler and the API server have that database; the plugin alone imports these.
     of_servers = ("pool_listener", "action_runs")
     for file in (ROOT / "include" / "plumbline").rglob("*.py"):
-        if file.stem in of_servers:
+        if file.stem in (*of_servers, "plugin"):
             continue
         text = file.read_text()
         assert not [name for name in of_servers if name in text], file
@@ -254,7 +255,9 @@ def test_our_task_modules_never_import_what_reaches_the_metadata_database() -> N
                 if isinstance(node, ast.ImportFrom)
                 else []
             )
-            assert not [n for n in names if n.startswith(BANNED)], file
+            # 3.1 has the reader of DAG files there; it opens no database.
+            ours = "airflow.models.dagbag" if file.stem == "versions" else ""
+            assert not [n for n in names if n.startswith(BANNED) and n != ours], file
 
 
 def test_a_question_of_the_review_waits_in_a_dag_of_its_own(bundle: dict[str, Any]) -> None:

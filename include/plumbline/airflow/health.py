@@ -1,4 +1,4 @@
-"""State of the running Airflow, read from a task; `python -m plumbline.airflow.health FOLDER` parses the DAG files of a folder."""
+"""State of the running Airflow, read from a task; `python -m plumbline.airflow.health FOLDER` parses Plumbline's DAG files in a folder."""
 
 from __future__ import annotations
 
@@ -16,17 +16,31 @@ import httpx
 from airflow.sdk.exceptions import AirflowRuntimeError
 
 from plumbline.airflow.defaults import HOUSEKEEPING
-from plumbline.airflow.versions import TASKS_READ_DAGS, as_scheduled, bundle_dag_bag, conf, dag_state
+from plumbline.airflow.versions import TASKS_READ_DAGS, as_scheduled, conf, dag_state, parse_bundle
 from plumbline.workflows.airflow_view import DagFiles, DeclaredDag, DeployedDag
 
 _LIMIT_S = 300
+_BUILDS = b"plumbline.airflow"
+_OURS_ALONE = {
+    "AIRFLOW__CORE__DAG_DISCOVERY_SAFE_MODE": "True",
+    "AIRFLOW__CORE__MIGHT_CONTAIN_DAG_CALLABLE": "plumbline.airflow.health.is_ours",
+}
 _DATABASE = ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW__CORE__SQL_ALCHEMY_CONN")
 
 
+def is_ours(file_path: str, zip_file: Any = None) -> bool:
+    """Airflow's `[core] might_contain_dag_callable` of the parse below: whether a file builds DAGs with Plumbline. Files of other teams in the same
+    bundle are neither run nor judged."""
+    try:
+        return zip_file is None and _BUILDS in Path(file_path).read_bytes()
+    except OSError:
+        return False
+
+
 def read_dag_files(bundle: Path) -> DagFiles:
-    """What the DAG files of a bundle declare. RuntimeError if parsing itself fails."""
+    """What Plumbline's DAG files in a bundle declare. RuntimeError if parsing itself fails."""
     # A task's environment has no database that it may open; parsing needs none.
-    env = {k: v for k, v in os.environ.items() if not k.startswith(_DATABASE)} | {_DATABASE[0]: "sqlite://"}
+    env = {k: v for k, v in os.environ.items() if not k.startswith(_DATABASE)} | {_DATABASE[0]: "sqlite://"} | _OURS_ALONE
     line = [sys.executable, "-m", "plumbline.airflow.health", str(bundle)]
     try:
         done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
@@ -40,7 +54,7 @@ def read_dag_files(bundle: Path) -> DagFiles:
 def main(bundle: str) -> None:
     """Print a row of `DagFiles` as one line of JSON."""
     folder = Path(bundle)
-    bag = bundle_dag_bag()(dag_folder=bundle, bundle_path=folder, bundle_name="repository")
+    bag = parse_bundle(folder, "repository")
     now = datetime.now(timezone.utc)
     unreadable = {_relative(file, folder): str(error) for file, error in bag.import_errors.items()}
     row = {

@@ -76,8 +76,10 @@ def task(work: Callable[..., Any] | None = None, /, *, launches: bool = False, *
     """Airflow's `@task`, whose function fails at once for what a retry would meet again. `launches`: as of `StepRetries`."""
 
     def decorate(function: Callable[..., Any]) -> Any:
-        # The marks and the signature of the function stay: Airflow reads them.
-        return airflow_task(**options)(function if RETRY_POLICIES else failing_for_good(launches=launches)(function))
+        if RETRY_POLICIES:
+            return airflow_task(**options)(function)
+        # The marks and the signature of the function stay: Airflow reads them. Its return type it would look for in the wrapper's module.
+        return airflow_task(**{"multiple_outputs": False, **options})(failing_for_good(launches=launches)(function))
 
     return decorate if work is None else decorate(work)
 

@@ -23,6 +23,12 @@ def provider_changed(provider: str) -> Asset:
     return Asset(name=f"provider_changed_{provider.replace('-', '_')}", uri=f"x-plumbline://provider_changed/{provider}")
 
 
+def extras(triggering: Any, asset: Asset) -> list[Any]:
+    """The `extra` of each event of an asset that started a run; `triggering`: `triggering_asset_events` of the task, None or empty of another run."""
+    # An asset of Airflow 3.1 has no hash, so it can look nothing up in a dict.
+    return [event.extra for event in triggering.get(asset, ())] if triggering else []
+
+
 _MINUTE_OF_HOUR, _AT_NIGHT, _IN_THE_MORNING = 23, time(4, 17), time(5, 41)
 
 

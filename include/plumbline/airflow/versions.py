@@ -15,6 +15,7 @@ The human-in-the-loop operator and `external_views` came with 3.1, which is why 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import airflow
@@ -97,13 +98,15 @@ def start_run(dag_id: str, *, run_type: Any, **arguments: Any) -> Any:
     return trigger_dag(dag_id, **({"run_type": run_type} if TASKS_READ_DAGS else {}), **arguments)
 
 
-def bundle_dag_bag() -> Any:
-    """The class that reads a bundle's DAG files as the DAG processor does; Airflow has no public one."""
+def parse_bundle(folder: Path, name: str) -> Any:
+    """The bag of a bundle's DAG files, read as the DAG processor reads them; Airflow has no public name for that."""
     if INSTALLED >= (3, 2):
         from airflow.dag_processing.dagbag import BundleDagBag
-    else:
-        from airflow.models.dagbag import BundleDagBag  # noqa: TID251 (parses files, opens no database)
-    return BundleDagBag
+
+        return BundleDagBag(dag_folder=str(folder), bundle_path=folder, bundle_name=name)
+    from airflow.models.dagbag import BundleDagBag  # noqa: TID251 (parses files, opens no database)
+
+    return BundleDagBag(dag_folder=str(folder), bundle_path=folder)
 
 
 def as_scheduled(dag: Any) -> Any:

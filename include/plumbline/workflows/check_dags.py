@@ -122,7 +122,7 @@ def _gone(files: DagFiles, known: Mapping[str, Sequence[AuditView]], now: dateti
             severity="page",
             title=f"{shorten(sorted(dag_ids))} no longer run{'s' if len(dag_ids) == 1 else ''}",
             cause=f"{what} is not among the DAG files" if what not in dag_ids else "its file no longer declares it",
-            remedy="Bring the file back (`git status dags`), or resolve this finding if it was removed on purpose",
+            remedy="Bring the file back (`git status dags`, or `plumbline airflow init`), or resolve this finding if it was removed on purpose",
         )
 
 
@@ -185,7 +185,7 @@ def _failed_runs(files: DagFiles, airflow: AirflowView) -> Iterator[Installation
 def _task_failed(dag: DeclaredDag, run_id: str, tasks: Sequence[str]) -> InstallationFailure:
     names = sorted({re.sub(r"_\d+$", "", task).rpartition(".")[2] for task in tasks})
     again = "the next run tries again" if dag.repeats else "clear the task"
-    general = f"Read the task's log and 'Triage' in {dag.file}; {again}"
+    general = f"Read the task's log and 'Triage' on the page of {dag.dag_id}; {again}"
     return InstallationFailure(
         code="task_failed",
         what=dag.dag_id if dag.repeats else f"{dag.dag_id} {run_id}",

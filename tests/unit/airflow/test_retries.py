@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +17,10 @@ from pydantic import BaseModel
 from sqlalchemy.exc import DatabaseError, OperationalError
 from tests.fakes.trials import local_provider
 
-from plumbline.airflow.defaults import defaults, launch_settings
-from plumbline.airflow.retries import request_of
+from plumbline.airflow import retries
+from plumbline.airflow.defaults import defaults, found_elsewhere, launch_settings
+from plumbline.airflow.retries import failing_for_good, request_of
+from plumbline.airflow.versions import AirflowFailException
 from plumbline.declarations.problems import DeclarationError
 from plumbline.launch.plan import PlanError
 from plumbline.results import InvalidResult
@@ -146,3 +149,42 @@ class Try:
 def test_a_cleared_task_is_another_request_and_a_retry_is_not() -> None:
     assert request_of(Try(2)) == request_of(Try(2)) != request_of(Try(1 + 2))
     assert request_of(Try(1 + 2)) != request_of(Try(3 + 2))
+
+
+@pytest.fixture
+def without_policies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in Airflow 3.1 and 3.2."""
+    monkeypatch.setattr(retries, "RETRY_POLICIES", False)
+
+
+@pytest.mark.usefixtures("without_policies")
+def test_without_policies_what_lasts_fails_for_good_and_the_rest_stays_as_it_is() -> None:
+    assert retries.policy() == {} and retries.policy(launches=True) == {}
+    lasting = PlanError("no such workload")
+    with pytest.raises(AirflowFailException, match="PlanError: a retry would fail too: no such workload"), failing_for_good(launches=False):
+        raise lasting
+    for passing in PASSING.values():
+        with pytest.raises(type(passing)) as seen, failing_for_good(launches=False):
+            raise passing
+        assert seen.value is passing
+
+
+@pytest.mark.usefixtures("without_policies")
+def test_without_policies_only_a_launch_that_hangs_fails_at_its_timeout() -> None:
+    with pytest.raises(AirflowTaskTimeout), failing_for_good(launches=False):
+        raise AirflowTaskTimeout("20 min")
+    with pytest.raises(AirflowFailException), failing_for_good(launches=True):
+        raise AirflowTaskTimeout("20 min")
+
+
+@pytest.mark.usefixtures("without_policies")
+def test_without_policies_a_task_keeps_its_signature_and_marks() -> None:
+    @retries.task(launches=True)
+    @found_elsewhere
+    def step(spec: str, *, ti: Any = None) -> str:
+        raise PlanError(spec)
+
+    function = step.function
+    assert list(inspect.signature(function).parameters) == ["spec", "ti"] and function.found_elsewhere
+    with pytest.raises(AirflowFailException):
+        function("nothing")

@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
 from tests.fakes.fake_airflow_api import fake_airflow
 
+from plumbline.airflow import versions
 from plumbline.airflow.health import TaskView, read_dag_files
 from plumbline.workflows.airflow_view import DeclaredDag, DeployedDag
 
@@ -104,7 +105,8 @@ def asked(): ...
 good()
 asked()
 """,
-    "bad.py": "from airflow.sdk import dag\nraise ValueError('boom')\n",
+    "bad.py": "from plumbline.airflow.dags import build\nraise ValueError('boom')\n",
+    "other_team.py": "from airflow.sdk import dag\nraise ValueError('not ours')\n",
 }
 
 
@@ -121,3 +123,9 @@ def test_dag_files_say_themselves_what_must_run(tmp_path: Path, monkeypatch: pyt
     assert len(good.slots) == 3 and {(s.minute, s.second) for s in good.slots} == {(23, 0)} and good.slots[0] > good.slots[1]
     assert good.starts == ("asked",) and not asked.scheduled and asked.slots == ()
     assert read.watched == [asked, good]
+
+
+def test_an_airflow_whose_tasks_read_no_dags_leaves_the_state_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "TASKS_READ_DAGS", False)
+    view = TaskView(Instance([("b", "r1", "record", "success", None)]))
+    assert view.dag("b") == DeployedDag(None) and view.dag("gone") == DeployedDag(None) and view.is_paused("b") is None

@@ -13,7 +13,7 @@ from airflow.sdk import TriggerRule
 from plumbline import workflows
 from plumbline.airflow.defaults import LANE_LIMIT, PLAN_WEIGHT, found_elsewhere, launch_settings
 from plumbline.airflow.retries import request_of, task
-from plumbline.airflow.schedules import RESULTS, provider_changed
+from plumbline.airflow.schedules import RESULTS, extras, provider_changed
 from plumbline.airflow.signed_requests import for_a_person, require_starter
 from plumbline.airflow.versions import UNPAUSED, AirflowSkipException, conf
 from plumbline.declarations import Provider, load_in_force
@@ -29,7 +29,7 @@ def plan(
     provider: str, lane: str, *, dag_run: Any = None, params: Any = None, ti: Any = None, triggering_asset_events: Any = None
 ) -> list[Row]:
     """Plan the trials of one lane. Skipped if the run has none of this lane or the budget permits none."""
-    changes = [event.extra for event in (triggering_asset_events or {}).get(provider_changed(provider), ())]
+    changes = extras(triggering_asset_events, provider_changed(provider))
     watch = load_in_force().providers[provider].watch
     try:
         request = run_parameters(dag_run, params, datetime.now(timezone.utc), ti.bundle_instance.version, changes, watch.workloads)

@@ -13,7 +13,7 @@ from airflow.sdk import Param, TriggerRule
 from plumbline import workflows
 from plumbline.airflow.defaults import found_elsewhere
 from plumbline.airflow.retries import task
-from plumbline.airflow.schedules import RESULTS
+from plumbline.airflow.schedules import RESULTS, extras
 from plumbline.airflow.signed_requests import require_starter
 from plumbline.airflow.versions import UNPAUSED, AirflowFailException, AirflowSkipException
 from plumbline.declarations import load_in_force
@@ -27,7 +27,7 @@ Row = dict[str, Any]
 @task
 def changed(*, triggering_asset_events: Any = None, params: Any = None) -> list[Row]:
     """List what to review: each campaign and provider of the events, or of the form in a run by hand."""
-    events = [event.extra for event in (triggering_asset_events or {}).get(RESULTS, ())]
+    events = extras(triggering_asset_events, RESULTS)
     reruns = [{"campaign_id": params["campaign"], "provider": params["provider"]}] if params["campaign"] else []
     wanted = {(e["campaign_id"], e["provider"]): {"campaign_id": e["campaign_id"], "provider": e["provider"]} for e in events or reruns}
     if not wanted:

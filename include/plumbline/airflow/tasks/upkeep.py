@@ -220,9 +220,7 @@ def tidy() -> list[dict[str, Any]]:
     from plumbline.archive import open_archive
 
     with open_archive() as archive:
-        return [
-            asdict(one) for one in workflows.retain.delete_old_data(archive, Path(conf.get("logging", "base_log_folder")))
-        ]
+        return [asdict(one) for one in workflows.retain.delete_old_data(archive, Path(conf.get("logging", "base_log_folder")))]
 
 
 @task(**_PATIENT)
