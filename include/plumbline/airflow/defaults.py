@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from plumbline.airflow.retries import policy
 from plumbline.declarations import Provider
+from plumbline.declarations.dag_ids import dag_prefix
 from plumbline.declarations.installation import is_team_server
 
 T = TypeVar("T")
@@ -40,6 +41,13 @@ def found_elsewhere(work: Callable[..., T]) -> Callable[..., T]:
     """Mark a task's function: its failure is found by what it leaves, as data about the provider or as a campaign without a review."""
     work.found_elsewhere = True  # type: ignore[attr-defined]
     return work
+
+
+def named(dag_id: str) -> dict[str, Any]:
+    """Arguments of `@dag`: the id, and in an Airflow with other teams' DAGs a name that people recognize."""
+    if not (prefix := dag_prefix()):
+        return {"dag_id": dag_id}
+    return {"dag_id": dag_id, "dag_display_name": f"Plumbline: {dag_id.removeprefix(prefix).replace('_', ' ')}"}
 
 
 def defaults(doc: str | None, *tags: str, asked: bool = False, housekeeping: bool = False) -> dict[str, Any]:

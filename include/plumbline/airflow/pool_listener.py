@@ -18,9 +18,10 @@ def on_dag_run_running(dag_run: Any, msg: str) -> None:
     from airflow.utils.session import create_session  # noqa: TID251
 
     from plumbline.declarations import load_in_force
+    from plumbline.declarations.dag_ids import BENCHMARK, dag_id
     from plumbline.workflows.plan import POOL_DESCRIPTION, pool_slots
 
-    if not dag_run.dag_id.startswith("benchmark_"):
+    if not dag_run.dag_id.startswith(dag_id(BENCHMARK)):
         return
     # A session of its own: the scheduler's is in a transaction that a listener must not commit.
     with create_session(scoped=False) as session:

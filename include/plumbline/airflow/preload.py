@@ -14,6 +14,7 @@ MODULES = (
     "airflow.sdk.execution_time.task_runner",
     "plumbline.archive.declarations_keeper",
     "plumbline.airflow.every_format",
+    "plumbline.airflow.dags.benchmark",
     "plumbline.airflow.params",
     "plumbline.airflow.tasks.benchmark",
     "plumbline.workflows.plan_trials",

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
+from plumbline.declarations import dag_ids
 from plumbline.declarations.alerts import Alerts
 from plumbline.declarations.compatibility import incompatibility, reason_to_skip
 from plumbline.declarations.economics import Economics
@@ -62,6 +63,7 @@ FILES: dict[str, type[BaseModel]] = {
     "economics.yaml": Economics,
     "upkeep.yaml": Upkeep,
     "references.yaml": References,
+    dag_ids.FILE: dag_ids.AirflowNames,
 }
 """Files that lie beside the folders; only the first must exist."""
 
@@ -228,6 +230,7 @@ def load(config: Path | None = None, *, generated: bool = False) -> Declarations
     problems += wrong
     references, wrong = read_optional(root / "references.yaml", References)
     problems += wrong
+    problems += read_optional(root / dag_ids.FILE, dag_ids.AirflowNames)[1]
     if problems or thresholds is None:
         raise DeclarationError(problems)
     if (config is None or generated) and not is_team_server():

@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from typing import Literal
 
 from plumbline.declarations import DeclarationError, Declarations, Trial, installation_paths, load
+from plumbline.declarations.dag_ids import REPORT_DAG, REVIEW_DAG
 from plumbline.embedded.client import AirflowClient, AirflowError, DagRun, TaskInstance, end_active_runs, pause_again, unpause
 from plumbline.embedded.server import AirflowServer
 from plumbline.harness.launcher_protocol import ProgressLine
@@ -121,7 +122,7 @@ def _remaining_s(trial: TrialState, done: Sequence[TrialState]) -> float:
     return max(expected - (trial.seconds or 0.0), expected * (1 - trial.fraction) * 0.1, 0.0)
 
 
-REVIEW, REPORT = "drift_review", "scorecard_report"
+REVIEW, REPORT = REVIEW_DAG, REPORT_DAG
 _PARSE_LIMIT_S, _REVIEW_LIMIT_S = 120.0, 120.0
 # A process on this machine ends within seconds; deleting pods, which cost money, may take a triggerer half a minute.
 _STOP_LIMIT_S, _STOP_PODS_LIMIT_S = 20.0, 45.0

@@ -11,6 +11,7 @@ from typing import Any
 from plumbline.archive import open_archive
 from plumbline.declarations import Declarations, load_in_force
 from plumbline.declarations.connections import needed_by_triggerer
+from plumbline.declarations.dag_ids import UPKEEP_DAG
 from plumbline.findings.types.installation import INSTALLATION, FailureCode, InstallationFailure
 from plumbline.launch.connections import airflow_connection
 from plumbline.metrics.formatting import shorten
@@ -71,5 +72,5 @@ def _failure(declared: Declarations, name: str, now: datetime) -> InstallationFa
         title=f"The triggerer lacks the connection {name}: {shorten(users) or 'what uses it'} cannot be measured or checked",
         cause=f"when upkeep asked it, the triggerer found no connection {name} in any place that it reads",
         remedy=f"Define {name} where the triggerer reads connections: Airflow's database, the secrets backend, or its own environment; then "
-        "`plumbline airflow dags trigger upkeep` asks again",
+        f"`plumbline airflow dags trigger {UPKEEP_DAG}` asks again",
     )

@@ -11,6 +11,7 @@ from plumbline.analysis.drift.environment import fact_name
 from plumbline.answers.findings import readable_findings
 from plumbline.archive import Archive, FindingView, SnapshotRecord, SnapshotView, open_archive
 from plumbline.declarations import Declarations, Provider, load_in_force
+from plumbline.declarations.dag_ids import WATCH_DAG
 from plumbline.findings import Reconciliation, environment_check
 from plumbline.findings.environment_check import AcceptedFacts, EnvironmentReconciliation
 from plumbline.findings.types import about_facts
@@ -224,4 +225,4 @@ def rerun_note(provider: Provider) -> str:
         return "no automatic rerun: the provider is disabled"
     if not provider.watch.enabled:
         return f"no automatic rerun: watch.enabled is false; run plumbline trigger {provider.name}"
-    return f"provider_watch starts a rerun of {provider.dag_id}"
+    return f"{WATCH_DAG} starts a rerun of {provider.dag_id}"

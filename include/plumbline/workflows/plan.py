@@ -8,16 +8,16 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, Literal, Protocol, get_args
 
 from plumbline.declarations import AnyWorkload, Declarations, Origin, Provider, Trial
+from plumbline.declarations.dag_ids import ACTION_DAG as ACTION_DAG
+from plumbline.declarations.dag_ids import DECISION_DAG as DECISION_DAG
+from plumbline.declarations.dag_ids import RERUN_DAG, UPKEEP_DAG
+from plumbline.declarations.dag_ids import REVIEW_DAG as REVIEW_DAG
 from plumbline.launch.plan import PlanError, RunRequest, planned_trials
 from plumbline.launch.registry import launcher_for
 from plumbline.metrics.formatting import unknown_name
 
-DECISION_DAG = "baseline_decision"
-REVIEW_DAG = "drift_review"
-CONNECTIONS_TASK = ("upkeep", "connections")
+CONNECTIONS_TASK = (UPKEEP_DAG, "connections")
 """The DAG and the task that asks the triggerer for its connections."""
-ACTION_DAG = "finding_action"
-RERUN_DAG = "rerun"
 Action = Literal["acknowledge", "accept", "reject", "resolve", "snooze", "rerun", "reopen", "claimed", "credited", "refused"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 """A person's actions on a finding."""

@@ -19,6 +19,7 @@ from plumbline.archive.shelves import shelf
 from plumbline.declarations import installation_paths, load_in_force
 from plumbline.declarations.addresses import path_below
 from plumbline.declarations.storage import SHELVES, ShelfKind, shelf_prefix
+from plumbline.declarations.dag_ids import in_shared_airflow, is_our_dag
 from plumbline.launch import stores
 from plumbline.metrics.formatting import format_count
 from plumbline.results import evidence_files
@@ -117,7 +118,7 @@ def delete_old_data(archive: Archive, logs: Path, now: float | None = None) -> l
     """
     keep, now = load_in_force().upkeep.keep, time.time() if now is None else now
     parts: dict[str, tuple[float | None, Callable[[float], DeletedFiles]]] = {
-        "logs": (keep.logs, lambda s: delete_old_files(logs, now - s)),
+        "logs": (keep.logs, lambda s: delete_old_logs(logs, now - s)),
         "data_docs": (keep.data_docs, lambda s: _old_folders(archive, "data_docs", now - s)),
         "reports": (keep.reports, lambda s: _old_folders(archive, "reports", now - s)),
         "quarantine": (keep.quarantine, lambda s: _quarantine(archive, s)),
@@ -128,6 +129,15 @@ def delete_old_data(archive: Archive, logs: Path, now: float | None = None) -> l
     for one in done:
         _log.info("%s: %d removed, %d B", one.part, one.removed, one.bytes)
     return done
+
+
+def delete_old_logs(folder: Path, before: float) -> DeletedFiles:
+    """As `delete_old_files`; in an Airflow that others use too, of our own DAGs alone."""
+    if not in_shared_airflow():
+        return delete_old_files(folder, before)
+    ours = [each for each in folder.glob("dag_id=*") if is_our_dag(each.name.removeprefix("dag_id="))]
+    done = [delete_old_files(each, before) for each in ours]
+    return DeletedFiles("logs", sum(one.removed for one in done), sum(one.bytes for one in done))
 
 
 def delete_old_files(folder: Path, before: float) -> DeletedFiles:

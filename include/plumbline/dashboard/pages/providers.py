@@ -27,6 +27,7 @@ from plumbline.dashboard.pages.workloads import cached_rankings, leads
 from plumbline.dashboard.rendering import NavEntry, PageRoutes, Parts, address_with, waits_for
 from plumbline.dashboard.site import Site
 from plumbline.declarations import Declarations, Provider
+from plumbline.declarations.dag_ids import UPKEEP_DAG
 from plumbline.declarations.promises.judging.launches import launch_share
 from plumbline.declarations.promises.launch_success import LaunchSuccess
 from plumbline.declarations.promises.provisioning_lead_time import ProvisioningLeadTime
@@ -282,7 +283,7 @@ def _cluster_facts(provider: Provider, now: datetime) -> tuple[tuple[str, str], 
         return ()
     counted = stored_leftovers(provider.name)
     if counted is None:
-        return (("On the cluster", "not counted yet: `upkeep` counts every hour"),)
+        return (("On the cluster", f"not counted yet: `{UPKEEP_DAG}` counts every hour"),)
     return (("On the cluster", f"{counted}, counted {format_age(datetime.fromisoformat(counted.utc), now)}"),)
 
 

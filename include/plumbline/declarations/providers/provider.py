@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, ge
 from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared, DeclaredPattern, Name, Residency, extensible
+from plumbline.declarations.dag_ids import BENCHMARK, dag_id
 from plumbline.declarations.devices import part_of_card
 from plumbline.declarations.limits import AMONG, AT_MOST, RARELY, UNLESS
 from plumbline.declarations.providers.dated import Dated, check_one_at_a_time
@@ -398,4 +399,4 @@ class Provider(Terms, Place):
     @property
     def dag_id(self) -> str:
         """The id of the provider's benchmark DAG."""
-        return f"benchmark_{self.name.replace('-', '_')}"
+        return dag_id(f"{BENCHMARK}{self.name.replace('-', '_')}")

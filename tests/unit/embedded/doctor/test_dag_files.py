@@ -2,33 +2,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from plumbline.airflow.dags import NAMES
+from plumbline.declarations import dag_ids
 from plumbline.embedded.doctor.dag_files import declared_dags
-from plumbline.workflows.plan import DECISION_DAG
 
-TEXT = """
-from airflow.sdk import dag
-from plumbline.airflow.defaults import defaults
-from plumbline.workflows.plan import DECISION_DAG
+FILE = """from plumbline.airflow.dags import build
 
-@dag(schedule=None, **defaults(__doc__, housekeeping=True))
-def by_its_function(): ...
-
-@dag("by_its_first_word", **{**defaults(__doc__, asked=True), "max_active_runs": 64})
-def one(): ...
-
-@dag(dag_id=DECISION_DAG, **defaults(__doc__, housekeeping=False))
-def two(): ...
-
-def helper(): ...
-
-for name in "ab":
-    @dag(dag_id=name)
-    def made_by_a_loop(): ...
+DAGS = build("{}", written_for="0.1.0")
 """
 
 
 def test_ids_and_who_starts_them_are_read_without_running_a_file(tmp_path: Path) -> None:
-    (tmp_path / "dags.py").write_text(TEXT)
+    (tmp_path / "plumbline").mkdir()
+    for name in ("upkeep", "scorecard_report", "benchmark", "baseline_decision"):
+        (tmp_path / "plumbline" / f"{name}.py").write_text(FILE.format(name))
     (tmp_path / "broken.py").write_text("def (")
-    assert declared_dags(tmp_path) == {"by_its_function": True, "by_its_first_word": True, DECISION_DAG: False}
+    (tmp_path / "other_team.py").write_text("def build(name): ...\nbuild('rerun')\n")
+    assert declared_dags(tmp_path) == {"upkeep": True, "upkeep_daily": True, "scorecard_report": False, "baseline_decision": True}
     assert declared_dags(tmp_path / "nowhere") == {}
+
+
+def test_every_id_belongs_to_a_factory(tmp_path: Path) -> None:
+    for name in NAMES:
+        (tmp_path / f"{name}.py").write_text(FILE.format(name))
+    assert set(declared_dags(tmp_path)) == {value for name, value in vars(dag_ids).items() if name.endswith("_DAG")}
