@@ -92,7 +92,10 @@ _BY_GROUP = {
         "up": ("campaign:up", "Keep Airflow running on this machine until Ctrl-C; print its address and the login."),
         "archive": ("archive:archive", "Verify, back up, move and correct the archive."),
         "cluster": ("cluster:cluster", "Connect a provider's Kubernetes cluster, and check it."),
-        "airflow": ("campaign:airflow", "Run Airflow's own commands, such as `connections import`, on the Airflow of this installation."),
+        "airflow": (
+            "campaign:airflow",
+            "Run Airflow's own commands, such as `connections import`, on the Airflow of this installation; `init FOLDER` writes DAG files for yours.",
+        ),
     },
 }
 COMMANDS = {name: (*row, group) for group, rows in _BY_GROUP.items() for name, row in rows.items()}
@@ -127,7 +130,13 @@ class _Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, line, rest = super().resolve_command(ctx, args)
         self._called = str(name)
+        if (name, *rest[:1]) == ("airflow", "init"):  # every other word is Airflow's
+            return f"{name} init", _airflow_init(), rest[1:]
         return name, line and load_command(str(line.name)), rest
+
+
+def _airflow_init() -> Any:
+    return _alone("airflow init", import_module("plumbline.cli.airflow_init").init, "")
 
 
 def load_command(name: str) -> Any:
@@ -139,6 +148,10 @@ def load_command(name: str) -> Any:
         group = get_group(command)
         group.name = name
         return with_examples(group, name)
+    return _alone(name, command, line)
+
+
+def _alone(name: str, command: Any, line: str) -> Any:
     alone = typer.Typer(add_completion=False)
     passed_on = name == "airflow" and not missing(name)  # Airflow shows its own help, where it is installed
     alone.command(name, context_settings=_ANY_WORDS if passed_on else None, help=command.__doc__ or line)(command)

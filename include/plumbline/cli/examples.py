@@ -136,6 +136,7 @@ EXAMPLES = {
     ),
     "cluster doctor": Example("cluster doctor example-lambda-h100", "plumbline trial WORKLOAD --provider PROVIDER: the first measurement"),
     "cluster sweep": Example("cluster sweep example-lambda-h100", "plumbline cluster doctor PROVIDER: does it launch again"),
+    "airflow init": Example("airflow init ../our-airflow --for astronomer", "plumbline doctor, in a worker there: what is missing"),
     "airflow": Example("airflow connections list", "plumbline doctor: is everything that the declarations name there"),
 }
 """By the command's path."""

@@ -1,6 +1,7 @@
 """Initialise a team server: migrate both databases, create roles, the first user and the pools of all providers.
 
-Run by docker-compose.yaml's `init` and the Helm chart's job; every step is idempotent.
+Run by docker-compose.yaml's `init` and the Helm chart's job; every step is idempotent. `python -m plumbline.embedded.team_server roles` makes the
+roles alone, in an Airflow that a team has already.
 """
 
 from __future__ import annotations
@@ -153,4 +154,7 @@ def _airflow(*arguments: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if sys.argv[1:] == ["roles"]:  # in an Airflow that has its own databases, users and pools
+        make_roles()
+    else:
+        sys.exit(main())

@@ -16,7 +16,7 @@ from plumbline.archive import Archive, QuarantineRecord, open_archive
 from plumbline.declarations import installation_paths
 from plumbline.launch import stores
 from plumbline.results import Evidence
-from plumbline.workflows.retain import delete_old_data, delete_old_files, folder_bytes, storage_sizes, verify_archive
+from plumbline.workflows.retain import delete_old_data, delete_old_files, delete_old_logs, folder_bytes, storage_sizes, verify_archive
 
 DAY = 86400.0
 
@@ -133,3 +133,17 @@ def test_sizes_of_every_part(archive: Archive) -> None:
     assert (parts["evidence"].keep, parts["reports"].keep) == ("for ever", "400d")
     assert (parts["tables"].bytes or 0) > 0
     assert folder_bytes(here.home / "nothing") == (0, 0)
+
+
+def test_in_an_airflow_that_others_use_only_our_logs_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs, config = tmp_path / "logs", tmp_path / "config"
+    for dag_id in ("drift_review", "benchmark_local_1core", "their_etl"):
+        (logs / f"dag_id={dag_id}" / "run_id=r").mkdir(parents=True)
+        (logs / f"dag_id={dag_id}" / "run_id=r" / "attempt=1.log").write_text("old")
+    config.mkdir()
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(config))
+    (config / "airflow.yaml").write_text('dag_prefix: ""\n')
+    assert delete_old_logs(logs, time.time() + DAY).removed == 2
+    assert [path.parent.parent.name for path in logs.rglob("*.log")] == ["dag_id=their_etl"]
+    (config / "airflow.yaml").unlink()
+    assert delete_old_logs(logs, time.time() + DAY).removed == 1

@@ -24,7 +24,7 @@ from plumbline.embedded.connections import variable
 from plumbline.embedded.doctor.dag_files import declared_dags
 from plumbline.embedded.doctor.databases import AirflowPlace, read_only
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, skipped, unknown
-from plumbline.workflows.plan import CONNECTIONS_TASK, pool_slots
+from plumbline.workflows.plan import CONNECTIONS_TASK, POOL_DESCRIPTION, pool_slots
 
 _JOBS = {"scheduler": "SchedulerJob", "dag_processor": "DagProcessorJob", "triggerer": "TriggererJob"}
 _AWAY_AFTER = timedelta(minutes=2)
@@ -166,8 +166,11 @@ def pools(place: AirflowPlace, known: Metadata | None, declared: Declarations | 
         yield unknown("pools", "the declarations cannot be read", "repair what the line about declarations names")
         return
     wanted = pool_slots(declared.enabled_providers())
-    remedy = "`docker compose run --rm init` makes it" if place.kind == "server" else "`plumbline up`, started again, makes it"
     for name, slots in wanted.items():
+        remedy = {
+            "server": "`docker compose run --rm init` makes it",
+            "shared": f'`airflow pools set {name} {slots} "{POOL_DESCRIPTION}" --include-deferred` makes it',
+        }.get(place.kind, "`plumbline up`, started again, makes it")
         if name not in known.pools:
             yield failed("pools", f"{name} is missing", remedy)
         elif known.pools[name] != slots:
@@ -276,13 +279,13 @@ def _of_triggerer(place: AirflowPlace, known: Metadata | None, declared: Declara
     check, wanted = "triggerer's connections", sorted(needed_by_triggerer(declared)) if declared else []
     if not wanted:
         return
-    if place.kind != "server":
+    if not place.serves_a_team:
         yield skipped(check, "not applicable: on one machine all components read the same")
         return
     if known is None:
         yield _without_database(place, check)
         return
-    ask = "`plumbline airflow dags trigger upkeep` asks it; start the triggerer if it does not answer within minutes"
+    ask = f"`plumbline airflow dags trigger {CONNECTIONS_TASK[0]}` asks it; start the triggerer if it does not answer within minutes"
     if known.answer is None:
         yield unknown(check, "not shown: no triggerer was asked yet", ask)
         return
@@ -295,7 +298,9 @@ def _of_triggerer(place: AirflowPlace, known: Metadata | None, declared: Declara
     for name in lacks:
         where = "Airflow's database, the secrets backend, or the triggerer's own environment"
         yield failed(
-            check, f"at {said} the triggerer lacked {name}", f"define it in {where}; `plumbline airflow dags trigger upkeep` asks again"
+            check,
+            f"at {said} the triggerer lacked {name}",
+            f"define it in {where}; `plumbline airflow dags trigger {CONNECTIONS_TASK[0]}` asks again",
         )
     if silent := [name for name in wanted if name not in lacks and name not in answer.get("there", ())]:
         yield unknown(check, f"not shown: at {said} the triggerer said nothing of {', '.join(silent)}", ask)

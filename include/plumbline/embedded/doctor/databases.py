@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from plumbline.archive.migrate import head, revision_of, revisions
 from plumbline.declarations.addresses import database_url
-from plumbline.declarations.installation import TEAM_SERVER
+from plumbline.declarations.dag_ids import in_shared_airflow
+from plumbline.declarations.installation import TEAM_SERVER, dag_folder
 from plumbline.embedded import server
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, skipped, unknown
 
@@ -32,20 +33,29 @@ _DATABASE, _EXECUTION, _BASE = (
 @dataclass(frozen=True)
 class AirflowPlace:
     """`kind`: `none` if no Airflow was ever started here and none is named, `embedded` for the one of `plumbline run` and `plumbline up`,
-    `server` for one that the environment names. `running`: whether its components are to be there now. `start`: how to start one of them."""
+    `server` for one that the environment names, `shared` for one that a team had already. `dags`: its DAG files. `running`: whether its components are to be there now. `start`: how to start one of them."""
 
     kind: str
     running: bool
     database: str | None = None
     address: str | None = None
+    dags: Path = field(default_factory=dag_folder)
+
+    @property
+    def serves_a_team(self) -> bool:
+        return self.kind in ("server", "shared")
 
     def start(self, component: str) -> str:
         """The command that starts a component, or what starts all of them."""
+        if self.kind == "shared":
+            return f"start its {component} as your deployment does"
         return f"start it: `docker compose up -d {component}`" if self.kind == "server" else "start Airflow again: `plumbline up`"
 
 
 def find_airflow(home: Path, environ: Mapping[str, str] = os.environ) -> AirflowPlace:
-    """The environment's Airflow if it names a database, else the embedded one in `home`."""
+    """The Airflow that a team had, the environment's if it names a database, else the embedded one in `home`."""
+    if in_shared_airflow():
+        return _shared_airflow()
     database = environ.get(_DATABASE)
     if database:
         execution = environ.get(_EXECUTION, "").rstrip("/").removesuffix("/execution")
@@ -56,6 +66,14 @@ def find_airflow(home: Path, environ: Mapping[str, str] = os.environ) -> Airflow
     record = server.read_record(home / "server.json")
     running = record is not None and bool(server.remaining_processes(record))
     return AirflowPlace("embedded", running, database_url(home / "airflow.db"), settings["api"]["base_url"])
+
+
+def _shared_airflow() -> AirflowPlace:
+    """By that Airflow's own settings, which it also takes from files, commands and secrets."""
+    from airflow.configuration import conf
+
+    dags = Path(conf.get("core", "dags_folder"))
+    return AirflowPlace("shared", True, conf.get("database", "sql_alchemy_conn"), conf.get("api", "base_url", fallback=None) or None, dags)
 
 
 _CONNECT_S = 10
@@ -91,7 +109,7 @@ def airflow_database(place: AirflowPlace) -> DoctorCheck:
         return failed(
             check, "no database is named", "set AIRFLOW__DATABASE__SQL_ALCHEMY_CONN, or run the doctor in the server's environment"
         )
-    migrate = "`docker compose run --rm init`" if place.kind == "server" else "`plumbline up` migrates it"
+    migrate = {"server": "`docker compose run --rm init`", "shared": "`airflow db migrate`"}.get(place.kind, "`plumbline up` migrates it")
     try:
         with read_only(place.database) as connection:
             if connection is None:
@@ -166,6 +184,8 @@ def _reason(error: Exception) -> str:
 
 
 def _start(url: str, name: str) -> str:
+    if in_shared_airflow():
+        return f"start that database, or correct {name}"
     if make_url(url).get_backend_name() == "postgresql":
         return f"start PostgreSQL (`docker compose up -d postgres`), or correct {name}"
     return f"restore the file from a backup (docs/operate.md), or correct {name}"

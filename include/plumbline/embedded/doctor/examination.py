@@ -7,7 +7,8 @@ from datetime import datetime, timezone
 
 from plumbline.declarations import DeclarationError, Declarations, installation_paths, load
 from plumbline.declarations.addresses import local_path
-from plumbline.declarations.installation import REPOSITORY, dag_folder
+from plumbline.declarations.dag_ids import in_shared_airflow
+from plumbline.declarations.installation import REPOSITORY
 from plumbline.embedded.doctor import airflow, databases, machine, watches
 from plumbline.embedded.doctor.databases import find_airflow
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok
@@ -18,7 +19,7 @@ def examine() -> Iterator[DoctorCheck]:
     here = installation_paths()
     declared, line = _declarations()
     yield line
-    yield from machine.versions(REPOSITORY / "requirements.txt" if REPOSITORY else None)
+    yield from machine.versions(None if REPOSITORY is None or in_shared_airflow() else REPOSITORY / "requirements.txt")
     yield machine.gpus()
     place = find_airflow(here.airflow_home)
     folders = {"reports and scratch": here.home, "Airflow's logs": here.airflow_home}
@@ -32,7 +33,7 @@ def examine() -> Iterator[DoctorCheck]:
     yield machine.result_store(here.results_url)
     known = airflow.metadata(place)
     yield from airflow.components(place, known, datetime.now(timezone.utc))
-    yield from airflow.dags(place, known, declared, dag_folder())
+    yield from airflow.dags(place, known, declared, place.dags)
     yield from airflow.pools(place, known, declared)
     yield from airflow.connections(place, known, declared)
     yield airflow.request_key(place)

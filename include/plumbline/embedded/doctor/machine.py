@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from sqlalchemy.exc import SQLAlchemyError
 
 from plumbline.declarations import Declarations
+from plumbline.declarations.dag_ids import UPKEEP_DAG, in_shared_airflow
 from plumbline.declarations.urls import url_problem
 from plumbline.embedded.doctor.databases import AirflowPlace, clock_of
 from plumbline.harness.environment import described_gpus, hardware_judgements
@@ -37,14 +38,15 @@ _SHOWN = 5
 
 
 def versions(lock: Path | None) -> Iterator[DoctorCheck]:
-    """Python, and the installed packages against a checkout's lock file; without one, against the ranges of the installed package."""
+    """Python, and the installed packages against a checkout's lock file; without one, against the ranges of the installed package, or in an
+    Airflow that a team had, whether that Airflow is supported."""
     here = sys.version_info[:2]
     if not _PYTHON[0] <= here <= _PYTHON[1]:
         yield failed("Python", f"{here[0]}.{here[1]}; expected 3.10 to 3.13", "`make PYTHON=python3.11 setup`")
     else:
         yield ok("Python", sys.version.split()[0])
     if lock is None:
-        yield _ranges()
+        yield _airflow_version() if in_shared_airflow() else _ranges()
         return
     if not lock.is_file():
         yield unknown("packages", f"{lock} is not there to compare with", "the lock of the installed version, at that place")
@@ -83,6 +85,17 @@ def _ranges() -> DoctorCheck:
     if other:
         return failed("packages", f"not as required: {shorten(other, _SHOWN)}", "`pip install --upgrade plumbline` with the same extras")
     return ok("packages", f"{held} in the ranges of plumbline {version('plumbline')}")
+
+
+def _airflow_version() -> DoctorCheck:
+    try:
+        from plumbline.airflow.versions import INSTALLED, NEWEST, OLDEST
+    except ImportError as error:
+        return failed("packages", str(error), "install a supported Airflow (docs/your-airflow.md)")
+    bounds = f"Airflow {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}"
+    if INSTALLED > NEWEST:
+        return unknown("packages", f"Airflow {version('apache-airflow')} is newer than what was tried: {bounds}", "a newer plumbline")
+    return ok("packages", f"Airflow {version('apache-airflow')}, plumbline {version('plumbline')}; supported: {bounds}")
 
 
 def gpus() -> DoctorCheck:
@@ -163,7 +176,7 @@ def pods(declared: Declarations | None) -> Iterator[DoctorCheck]:
     for provider in (p for p in declared.enabled_providers() if p.launcher.outlasts_task):
         check, counted = f"pods on {provider.name}", stored_leftovers(provider.name)
         if counted is None:
-            yield unknown(check, "not counted yet", "wait for `upkeep`, which counts hourly")
+            yield unknown(check, "not counted yet", f"wait for `{UPKEEP_DAG}`, which counts hourly")
         elif counted.expired:
             yield failed(check, f"{counted}, counted {counted.utc}", f"`plumbline cluster sweep {provider.name}`")
         else:
