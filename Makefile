@@ -15,7 +15,7 @@ define install
 	  echo "uv could not install ($$(tail -n 1 .venv/uv.log)); trying pip"; $(BIN)/python -m pip install --quiet $(1); }
 endef
 
-.PHONY: help setup setup-dev run up demo-drift demo-watch demo-own-model server-env server-images test test-full test-faults e2e e2e-full perf-load perf-training perf-drift perf-decisions perf-prices lint docs dist lock plotly clean
+.PHONY: help setup setup-dev run up demo-drift demo-watch demo-own-model server-env server-images test test-full test-faults test-airflow e2e e2e-full perf-load perf-training perf-drift perf-decisions perf-prices lint docs dist lock plotly clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -91,6 +91,9 @@ test: setup-dev ## the quick tests: each module and each path once (WORKERS=1: o
 
 test-full: setup-dev ## all tests but those of a cluster, also the slow ones
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+test-airflow: .venv/.ready-dev ## the DAGs on each supported Airflow in environments of their own; ARGS=--short tries the oldest alone
+	$(BIN)/python -m tests.airflow_versions $(ARGS)
 
 test-faults: setup-dev ## the tests of docs/reliability.md, with pass or fail beside each row (with KUBECONFIG: the cluster's too)
 	@$(BIN)/python -m pytest -p tests.fault_table -m fault tests/unit tests/dags tests/integration tests/browser $(if $(KUBECONFIG),tests/cluster) $(ARGS)
