@@ -27,12 +27,15 @@ from typing import Any
 import httpx
 
 from plumbline.airflow.versions import NEWEST, OLDEST
+from plumbline.cli.airflow_layouts import LAYOUTS
 from plumbline.embedded.client import AirflowClient, AirflowError
 from plumbline.harness.process_tree import end_processes, tagged_processes
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENTS = ROOT / ".airflow-envs"
 LINES = tuple(f"{OLDEST[0]}.{minor}" for minor in range(OLDEST[1], NEWEST[1] + 1))
+LAYOUT_OF = dict(zip(LINES, ("official", "helm", "astronomer"), strict=True))
+"""Each layout is started once."""
 PREFIX, USER = "gpu_", "ann"
 SIMULATED, LOCAL, WORKLOAD = "simulated-2core", "local-1core", "gpt-tiny-cpu"
 START_S, RUN_S = 300.0, 600.0
@@ -102,13 +105,13 @@ class World:
         return _do(str(self.python), "-m", "plumbline.cli", *words, env=self.env)
 
 
-def make_project(python: Path, folder: Path) -> dict[str, str]:
+def make_project(python: Path, folder: Path, layout: str) -> dict[str, str]:
     """Write the DAG files and declarations, with one simulated and one local provider; the environment of all its processes."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "PLUMBLINE", "PYTHONPATH"))}
     project = folder / "project"
-    said = _do(str(python), "-m", "plumbline.cli", "airflow", "init", str(project), "--prefix", PREFIX, env=env)
+    said = _do(str(python), "-m", "plumbline.cli", "airflow", "init", str(project), "--prefix", PREFIX, "--for", layout, env=env)
     assert "11 DAG files" in said and "PLUMBLINE_CONFIG" in said, said
-    config = project / "plumbline"
+    config = project / LAYOUTS[layout].config
     simulated = config / "providers" / f"{SIMULATED}.yaml"
     simulated.write_text(simulated.read_text(encoding="utf-8").replace("enabled: false", "enabled: true"), encoding="utf-8")
     passwords = folder / "passwords.json"
@@ -120,7 +123,8 @@ def make_project(python: Path, folder: Path) -> dict[str, str]:
     return env | {
         _MARK: secrets.token_hex(8),
         "PATH": f"{python.parent}{os.pathsep}{env['PATH']}",
-        "AIRFLOW_HOME": str(folder / "airflow"),
+        # git-sync mounts the project below Airflow's home; elsewhere it is that home.
+        "AIRFLOW_HOME": str(folder / "airflow" if layout == "helm" else project),
         "AIRFLOW__CORE__DAGS_FOLDER": str(project / "dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
@@ -251,8 +255,9 @@ def try_line(line: str, *, short: bool) -> None:
     said(f"environment of Airflow {version}")
     with tempfile.TemporaryDirectory(prefix="plumbline-airflow-") as name:
         folder = Path(name)
-        env = make_project(python, folder)
-        said("plumbline airflow init")
+        layout = LAYOUT_OF[line]
+        env = make_project(python, folder, layout)
+        said(f"plumbline airflow init --for {layout}")
         with started(python, folder, env, said) as world:
             try:
                 read_dags(world)

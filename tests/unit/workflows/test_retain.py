@@ -136,7 +136,7 @@ def test_sizes_of_every_part(archive: Archive) -> None:
 
 
 def test_in_an_airflow_that_others_use_only_our_logs_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    logs, config = tmp_path / "logs", tmp_path / "config"
+    logs, config = tmp_path / "logs", tmp_path / "theirs"
     for dag_id in ("drift_review", "benchmark_local_1core", "their_etl"):
         (logs / f"dag_id={dag_id}" / "run_id=r").mkdir(parents=True)
         (logs / f"dag_id={dag_id}" / "run_id=r" / "attempt=1.log").write_text("old")
