@@ -68,7 +68,7 @@ def _acting() -> Acting:
     def actor(user: Any = Depends(get_user)) -> Actor:  # noqa: B008 (an annotation would be read where these names are not)
         def may_start(dag_id: str) -> bool:
             details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
-            return get_auth_manager().is_authorized_dag(method="POST", access_entity=DagAccessEntity.RUN, details=details, user=user)
+            return bool(get_auth_manager().is_authorized_dag(method="POST", access_entity=DagAccessEntity.RUN, details=details, user=user))
 
         return Actor(user.get_id(), user.get_name(), may_start)
 
@@ -87,13 +87,13 @@ def _may_see_money() -> Callable[..., bool]:
     def may(user: Any = Depends(get_user)) -> bool:  # noqa: B008 (an annotation would be read where these names are not)
         manager = get_auth_manager()
         if isinstance(manager, SimpleAuthManager):
-            return manager.is_authorized_connection(method="GET", user=user)
-        return manager.is_authorized_custom_view(method="GET", resource_name=MONEY_PERMISSION[1], user=user)
+            return bool(manager.is_authorized_connection(method="GET", user=user))
+        return bool(manager.is_authorized_custom_view(method="GET", resource_name=MONEY_PERMISSION[1], user=user))
 
     return may
 
 
-class PlumblinePlugin(AirflowPlugin):
+class PlumblinePlugin(AirflowPlugin):  # type: ignore[misc]  # airflow's types are not followed
     name = "plumbline"
     listeners = [pool_listener, preload]  # noqa: RUF012 (Airflow's own attribute)
     fastapi_apps = [{"app": LazyApp(guarded), "url_prefix": PREFIX, "name": "Plumbline"}]  # noqa: RUF012

@@ -10,8 +10,9 @@ from typing import Any, Literal, Protocol, get_args
 from plumbline.declarations import AnyWorkload, Declarations, Origin, Provider, Trial
 from plumbline.declarations.dag_ids import ACTION_DAG as ACTION_DAG
 from plumbline.declarations.dag_ids import DECISION_DAG as DECISION_DAG
-from plumbline.declarations.dag_ids import RERUN_DAG, UPKEEP_DAG
+from plumbline.declarations.dag_ids import RERUN_DAG as RERUN_DAG
 from plumbline.declarations.dag_ids import REVIEW_DAG as REVIEW_DAG
+from plumbline.declarations.dag_ids import UPKEEP_DAG
 from plumbline.launch.plan import PlanError, RunRequest, planned_trials
 from plumbline.launch.registry import launcher_for
 from plumbline.metrics.formatting import unknown_name

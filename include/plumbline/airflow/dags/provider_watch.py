@@ -32,7 +32,7 @@ def build() -> list[Any]:
     @dag(**named(WATCH_DAG), schedule=daily(), **defaults(__doc__, "watch", housekeeping=True))
     def provider_watch() -> None:
         @task_group
-        def watch(provider):
+        def watch(provider: str) -> None:
             prices(provider=provider)
             looked, probed = look(provider=provider), probe(provider=provider)
             looked >> probed
