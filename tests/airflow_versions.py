@@ -36,6 +36,8 @@ ENVIRONMENTS = ROOT / ".airflow-envs"
 LINES = tuple(f"{OLDEST[0]}.{minor}" for minor in range(OLDEST[1], NEWEST[1] + 1))
 LAYOUT_OF = dict(zip(LINES, ("official", "helm", "astronomer"), strict=True))
 """Each layout is started once."""
+PINS = {"3.2": ("pydantic<2.13",)}
+"""What a line needs beside its own metadata. 3.2: no component starts with pydantic 2.14 (`TITerminalStatePayload needs a discriminator field`)."""
 PREFIX, USER = "gpu_", "ann"
 SIMULATED, LOCAL, WORKLOAD = "simulated-2core", "local-1core", "gpt-tiny-cpu"
 START_S, RUN_S = 300.0, 600.0
@@ -51,6 +53,7 @@ def environment(line: str) -> Path:
     text = (ROOT / "requirements" / "main.in").read_text(encoding="utf-8")
     text, changed = re.subn(r"^apache-airflow==\S+", f"apache-airflow=={_newest(line)}", text, flags=re.M)
     assert changed == 1, "requirements/main.in names no Airflow"
+    text += "".join(f"{pin}\n" for pin in PINS.get(line, ()))
     if done.exists() and wanted.read_text(encoding="utf-8") == text:
         return python
     ENVIRONMENTS.mkdir(exist_ok=True)

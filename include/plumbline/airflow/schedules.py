@@ -24,7 +24,7 @@ def provider_changed(provider: str) -> Asset:
 
 
 def extras(triggering: Any, asset: Asset) -> list[Any]:
-    """The `extra` of each event of an asset that started a run; `triggering`: `triggering_asset_events` of the task, None or empty of another run."""
+    """The `extra` of each event of an asset that started a run; `triggering`: what Airflow hands the task, None or empty of another run."""
     # An asset of Airflow 3.1 has no hash, so it can look nothing up in a dict.
     return [event.extra for event in triggering.get(asset, ())] if triggering else []
 

@@ -3,13 +3,13 @@
 | since | name | before |
 |---|---|---|
 | 3.3 | `RetryPolicy` | Airflow's own retries; `retries.task` and `LaunchOperator` raise `AirflowFailException` for what a retry would meet again |
-| 3.3 | `BaseTrigger.on_kill` is called | a launch whose task a person ended goes on until `collect`, or until `upkeep` sweeps it past its deadline |
+| 3.3 | on_kill of a trigger is called | a launch whose task a person ended goes on until `collect`, or until `upkeep` sweeps it past its deadline |
 | 3.2 | `ti.get_dag` | `dag_state` answers None: a task cannot know whether a DAG is paused; the doctor and the pages can |
 | 3.2 | `fail_when_dag_is_paused` | a run of a paused DAG waits until the DAG is unpaused |
-| 3.2 | the run type of a run that the API server starts | the run is `manual` |
+| 3.2 | the run type of a run that the API server starts | its type is manual |
 | 3.2 | `airflow.sdk.configuration`, exceptions and timetables in `airflow.sdk`, the bag of a bundle | the same object at its earlier place |
 
-The human-in-the-loop operator and `external_views` came with 3.1, which is why nothing older is supported.
+The human-in-the-loop operator and external views of plugins came with 3.1, which is why nothing older is supported.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ UNPAUSED: dict[str, Any] = {"fail_when_dag_is_paused": True} if TASKS_READ_DAGS 
 
 
 def dag_state(ti: Any, dag_id: str) -> Any | None:
-    """The DAG as the API answers a task: `is_paused`, `next_dagrun`; None if this Airflow answers no such question.
+    """The DAG as the API answers a task, with is_paused and next_dagrun; None if this Airflow answers no such question.
 
     AirflowRuntimeError as of `ti.get_dag`."""
     return ti.get_dag(dag_id) if TASKS_READ_DAGS else None
@@ -110,7 +110,7 @@ def parse_bundle(folder: Path, name: str) -> Any:
 
 
 def as_scheduled(dag: Any) -> Any:
-    """The DAG as the scheduler reads it: its `iter_dagrun_infos_between` is the clock's."""
+    """The DAG as the scheduler reads it, with the times of its clock."""
     if INSTALLED >= (3, 2):
         from airflow.serialization.serialized_objects import DagSerialization as Serialization
     else:
