@@ -36,8 +36,8 @@ ENVIRONMENTS = ROOT / ".airflow-envs"
 LINES = tuple(f"{OLDEST[0]}.{minor}" for minor in range(OLDEST[1], NEWEST[1] + 1))
 LAYOUT_OF = dict(zip(LINES, ("official", "helm", "astronomer"), strict=True))
 """Each layout is started once."""
-PINS = {"3.2": ("pydantic<2.13",)}
-"""What a line needs beside its own metadata. 3.2: no component starts with pydantic 2.14 (`TITerminalStatePayload needs a discriminator field`)."""
+PINS = {"3.2": ("cadwyn<8", "fastapi<0.137", "pydantic<2.13")}
+"""What a line needs beside its own metadata. 3.2: with cadwyn 9 no component starts (TITerminalStatePayload needs a discriminator field)."""
 PREFIX, USER = "gpu_", "ann"
 SIMULATED, LOCAL, WORKLOAD = "simulated-2core", "local-1core", "gpt-tiny-cpu"
 START_S, RUN_S = 300.0, 600.0
