@@ -9,7 +9,7 @@ from typing import Any
 
 from typer.core import TyperGroup
 
-from plumbline.cli.app import COMMANDS, load_command
+from plumbline.cli.app import COMMANDS, airflow_init, load_command
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -48,6 +48,7 @@ def _leaves(path: tuple[str, ...], command: Any) -> Iterator[tuple[tuple[str, ..
 
 
 EVERY = {path: command for name in COMMANDS for path, command in _leaves((name,), load_command(name))}
+EVERY["airflow", "init"] = airflow_init()
 """Each command that the help lists, by its words."""
 
 

@@ -131,11 +131,12 @@ class _Commands(TyperGroup):
         name, line, rest = super().resolve_command(ctx, args)
         self._called = str(name)
         if (name, *rest[:1]) == ("airflow", "init"):  # every other word is Airflow's
-            return f"{name} init", _airflow_init(), rest[1:]
+            return f"{name} init", airflow_init(), rest[1:]
         return name, line and load_command(str(line.name)), rest
 
 
-def _airflow_init() -> Any:
+def airflow_init() -> Any:
+    """The command `plumbline airflow init`; every other word after `airflow` is Airflow's."""
     return _alone("airflow init", import_module("plumbline.cli.airflow_init").init, "")
 
 
