@@ -18,8 +18,8 @@ from plumbline.archive.retention import DueEvidence, TableSize
 from plumbline.archive.shelves import shelf
 from plumbline.declarations import installation_paths, load_in_force
 from plumbline.declarations.addresses import path_below
-from plumbline.declarations.storage import SHELVES, ShelfKind, shelf_prefix
 from plumbline.declarations.dag_ids import in_shared_airflow, is_our_dag
+from plumbline.declarations.storage import SHELVES, ShelfKind, shelf_prefix
 from plumbline.launch import stores
 from plumbline.metrics.formatting import format_count
 from plumbline.results import evidence_files
