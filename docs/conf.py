@@ -64,6 +64,7 @@ NAVIGATION = {
         *(
             "operate",
             "upgrading",
+            "your-airflow",
             "team-server",
             "single-sign-on",
             "scale",
