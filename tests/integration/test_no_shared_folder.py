@@ -32,12 +32,15 @@ def as_connection(url: str) -> str:
 def settings(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer) -> Iterator[dict[str, str]]:
     """What a platform team gives every process: a bucket, a database, the declarations."""
     with object_stores.s3() as server:
+        # A client keeps the address of the server for which it was made, also in the cache.
+        fsspec.get_filesystem_class("s3").clear_instance_cache()
         yield {
             **server.login,
             "PLUMBLINE_RESULTS_URL": f"s3://{object_stores.BUCKET}/plumbline",
             "AIRFLOW_CONN_PLUMBLINE_ARCHIVE": as_connection(postgres_server.new_database()),
             "PLUMBLINE_CONFIG": str(config(tmp_path_factory.mktemp("declared"))),
         }
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
 
 
 @pytest.fixture(scope="module")

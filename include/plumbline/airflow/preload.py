@@ -11,12 +11,16 @@ from airflow.configuration import conf
 from airflow.listeners import hookimpl
 
 MODULES = (
+    "airflow.sdk.definitions.connection",
+    "airflow.sdk.execution_time.cache",
+    "airflow.sdk.execution_time.supervisor",
     "airflow.sdk.execution_time.task_runner",
     "plumbline.archive.declarations_keeper",
     "plumbline.airflow.every_format",
     "plumbline.airflow.dags.benchmark",
     "plumbline.airflow.params",
     "plumbline.airflow.tasks.benchmark",
+    "plumbline.launch.archive_connection",
     "plumbline.workflows.plan_trials",
     "plumbline.workflows.run",
     "plumbline.workflows.record",

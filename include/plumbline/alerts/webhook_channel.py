@@ -46,13 +46,14 @@ class WebhookSender(AlertChannel):
         )
         headers = {"Content-Type": "application/json", **signed_headers(self._secrets, delivery.hexdigest()[:32], int(time.time()), body)}
         try:
-            answer = httpx.post(self._url, content=body, headers=headers, timeout=_TIMEOUT_S)
+            with httpx.stream("POST", self._url, content=body, headers=headers, timeout=_TIMEOUT_S) as answer:
+                status, taken = answer.status_code, answer.is_success  # what it says besides is not read
         except httpx.ConnectError as error:
             raise ChannelError(f"the webhook does not answer: {error}", refused=True) from error
         except httpx.HTTPError as error:
             raise ChannelError(f"the webhook gave no answer: {type(error).__name__}") from error
-        if not answer.is_success:  # also a redirect: the message is for the declared address alone
-            raise ChannelError(f"the webhook answered {answer.status_code}; expected 200 to 299", closed=answer.status_code == _GONE)
+        if not taken:  # also a redirect: the message is for the declared address alone
+            raise ChannelError(f"the webhook answered {status}; expected 200 to 299", closed=status == _GONE)
         return key
 
 

@@ -153,6 +153,7 @@ PLACES = (
         (
             "archive.backup",
             "archive.bundle",
+            "cli.airflow_init",
             "cli.alerts",
             "cli.cluster",
             "workflows.accept_nodes",

@@ -25,6 +25,7 @@ from plumbline.analysis.scorecards.references import reference_shares
 from plumbline.analysis.scorecards.scorecard import Scorecard
 from plumbline.metrics import METRICS
 from plumbline.presentation.cost_forecasts import cost_forecasts
+from plumbline.results import bounded_parquet
 from plumbline.whole_file import write_whole
 from plumbline.words.costs import rate_text, reason_text
 from plumbline.words.criteria import verdict_data
@@ -339,14 +340,18 @@ def data_frame(table: Table, rows: Iterable[Row]) -> pd.DataFrame:
     return pd.DataFrame({c.name: pd.array(array, dtype=_DTYPES[c.holds]) for c, array in zip(table.columns, arrays, strict=True)})
 
 
+_MOST_ROWS, _MOST_BYTES = 50_000_000, 8 * 2**30
+"""Of an exported table that is read again."""
+
+
 def read_table(name: str, folder: Path) -> pd.DataFrame:
     """An exported table as Parquet, also of a version whose columns had other names; FileNotFoundError without it."""
-    import pandas as pd
-
     file = folder / f"{name}.parquet"
     if not file.is_file():
         raise FileNotFoundError(f"{file} is not there; expected the folder that `plumbline report CAMPAIGN --tables parquet` wrote")
-    return pd.read_parquet(file).rename(columns={c.was: c.name for c in TABLES[name].columns if c.was})
+    columns = [given for c in TABLES[name].columns for given in (c.was, c.name) if given]
+    read = bounded_parquet.read_table(file, str(file), columns=columns, most_rows=_MOST_ROWS, most_bytes=_MOST_BYTES, whole=False)
+    return read.to_pandas().rename(columns={c.was: c.name for c in TABLES[name].columns if c.was})
 
 
 def describe_tables(names: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ import pytest
 from typer.core import TyperGroup
 from typer.testing import CliRunner
 
-from plumbline.cli.app import COMMANDS, app, load_command
+from plumbline.cli.app import COMMANDS, airflow_init, app, load_command
 from plumbline.cli.examples import EXAMPLES
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -27,6 +27,7 @@ def _leaves(command: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 LEAVES = {path: command for name in COMMANDS for path, command in _leaves(load_command(name), name)}
+LEAVES["airflow init"] = airflow_init()
 
 
 def test_every_command_has_an_example_and_no_example_lacks_its_command() -> None:

@@ -76,7 +76,7 @@ WRITERS = (
 )
 """They change an archive that exists; an empty one serves."""
 NO_READERS = {
-    ("airflow",), ("archive", "backup"), ("archive", "import"), ("archive", "import-mlperf"), ("archive", "restore"),
+    ("airflow",), ("airflow", "init"), ("archive", "backup"), ("archive", "import"), ("archive", "import-mlperf"), ("archive", "restore"),
     ("accept",), ("budget",), ("check",), ("cluster", "doctor"), ("cluster", "kubeconfig"), ("cluster", "sweep"), ("cost", "commitments"), ("cost", "invoices"), ("cost", "month"),
     ("doctor",), ("drift", "detect"), ("evidence", "key"), ("load",), ("model", "add"),
     ("prices", "list"), ("rehearse",), ("run",), ("selfcheck",), ("serve",), ("trial",), ("trigger",), ("up",),

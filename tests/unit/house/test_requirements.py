@@ -27,7 +27,7 @@ ROOT = REPOSITORY
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = {"": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}
 
-ROOMS = {"harness": "harness", "quality": "server", "dashboard": "server", "airflow": "airflow"}
+ROOMS = {"harness": "harness", "quality": "server", "dashboard": "server", "airflow": "airflow", "plugin": "airflow"}
 """Rooms that only an extra makes work; every other one can be imported from the bare package."""
 
 # By import name, where neither the module's nor the distribution's own name says it.

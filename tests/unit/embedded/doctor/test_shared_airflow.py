@@ -42,6 +42,7 @@ def test_a_missing_pool_and_dag_are_named_with_remedies_of_that_airflow(tmp_path
     assert "airflow pools set" in str(missing["pools"]) and "docker" not in " ".join(map(str, lines))
 
 
-def test_the_installed_airflow_is_compared_with_the_supported_ones() -> None:
+def test_the_installed_airflow_is_compared_with_the_supported_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "in_shared_airflow", lambda: True)
     line = list(machine.versions(None))[-1]
     assert line.status == "ok" and "supported: Airflow 3.1 to 3.3" in line.found
