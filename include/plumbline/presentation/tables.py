@@ -351,7 +351,8 @@ def read_table(name: str, folder: Path) -> pd.DataFrame:
         raise FileNotFoundError(f"{file} is not there; expected the folder that `plumbline report CAMPAIGN --tables parquet` wrote")
     columns = [given for c in TABLES[name].columns for given in (c.was, c.name) if given]
     read = bounded_parquet.read_table(file, str(file), columns=columns, most_rows=_MOST_ROWS, most_bytes=_MOST_BYTES, whole=False)
-    return read.to_pandas().rename(columns={c.was: c.name for c in TABLES[name].columns if c.was})
+    frame: pd.DataFrame = read.to_pandas()
+    return frame.rename(columns={c.was: c.name for c in TABLES[name].columns if c.was})
 
 
 def describe_tables(names: Iterable[str]) -> str:
