@@ -47,8 +47,9 @@ def test_the_whole_file(declared: Path) -> None:
 
 def test_the_page_shows_a_file_that_is_right_and_every_key() -> None:
     page = (REPOSITORY / "docs" / "alerts.md").read_text()
-    (example,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    shown = Alerts.model_validate_json(json.dumps(yaml.safe_load(example)))
+    examples = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    shown, *channels = [Alerts.model_validate_json(json.dumps(yaml.safe_load(example))) for example in examples]
+    assert {channel.kind for each in channels for channel in each.channels.values()} == {"notifier", "webhook"}
     assert len(shown.routes) == 3 and len(shown.volumes) == 2
     for model in (Alerts, Route, Condition, QuietHours, RentedVolume):
         assert [name for name in model.model_fields if name not in page] == []
