@@ -30,11 +30,11 @@ _DATABASE = ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW__CORE__SQL_ALCHEMY_
 
 def is_ours(file_path: str, zip_file: Any = None) -> bool:
     """Airflow's `[core] might_contain_dag_callable` of the parse below: whether a file builds DAGs with Plumbline. Files of other teams in the same
-    bundle are neither run nor judged."""
+    bundle are neither run nor judged. One that cannot be read may be ours: it is parsed, and that error is found."""
     try:
         return zip_file is None and _BUILDS in Path(file_path).read_bytes()
     except OSError:
-        return False
+        return True
 
 
 def read_dag_files(bundle: Path) -> DagFiles:

@@ -21,7 +21,7 @@ _TIMEOUT_S = 10.0
 _PREFIX = "whsec_"
 _GONE = 410
 _SHORTEST = 16
-"""Bytes of a secret, so that nobody finds it by trying."""
+"""Bytes of a secret, so that it is not found by trying."""
 
 
 class WebhookSender(AlertChannel):

@@ -113,12 +113,12 @@ def _of_provider(
 
 
 _KNOWN: WeakKeyDictionary[object, dict[str, tuple[object, tuple[JudgedPromise, ...]]]] = WeakKeyDictionary()
-"""Per archive, by provider: pages with the ledger ask at each request, and a verdict changes only with a trial or a declaration."""
+"""Per archive, by provider: pages with the ledger ask at each request, and a verdict changes only with a trial, a declaration or the day."""
 _LOCK = Lock()
 
 
 def _judged(archive: Archive, declared: Declarations, provider: Provider, as_of: object) -> tuple[JudgedPromise, ...]:
-    basis = (as_of, provider)
+    basis = (as_of, provider, datetime.now(timezone.utc).date())
     with _LOCK:
         of_archive = _KNOWN.setdefault(archive.engine, {})
     known = of_archive.get(provider.name)

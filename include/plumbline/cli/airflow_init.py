@@ -16,10 +16,12 @@ from plumbline.cli.airflow_layouts import LAYOUTS, Layout
 from plumbline.cli.exit_status import FAILED
 from plumbline.cli.output import Json, emit, fail, out
 from plumbline.declarations import Declarations, load
+from plumbline.declarations.archive_address import CONNECTION
 from plumbline.declarations.dag_ids import FILE, AirflowNames
 from plumbline.declarations.installation import example_declarations
 from plumbline.embedded.doctor.airflow import SLACK
 from plumbline.embedded.team_server import MONEY, MONEY_PERMISSION, READER
+from plumbline.results.installation_keys import VARIABLE as KEY_VARIABLE
 from plumbline.workflows.plan import POOL_DESCRIPTION, pool_slots
 
 _DAG_FILE = '''"""Plumbline: {title}. Triage is on the DAG's page."""
@@ -28,6 +30,9 @@ from plumbline.airflow.dags import build
 
 DAGS = build("{name}"{written_for})
 '''
+_NOT_OURS = (
+    "the plumbline of the public package index is another project's: name the wheel of `make dist`, from a folder or an index of yours"
+)
 _NAMES_FILE = """# Names in an Airflow that others use too. The DAG files, the pages and every command read the prefix here and nowhere else: after a change of it
 # the earlier DAGs are other DAGs, whose runs stay in Airflow's history.
 dag_prefix: {prefix}
@@ -108,15 +113,20 @@ def _remaining(layout: Layout, declared: Declarations, prefix: str) -> Remaining
             "PLUMBLINE_ARCHIVE_URL": "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE, a database of its own",
             "PLUMBLINE_RESULTS_URL": "s3://BUCKET/results, gs://… or az://…, or file:///… on a disk that all workers share",
             "PLUMBLINE_TEAM_SERVER": "true, so that upkeep and the daily checks start unpaused",
+            KEY_VARIABLE: "a secret, where workers share no folder: the content of one evidence-key, so that all sign packs and sheets with it",
         },
-        connections=[*needed, f"{SLACK} (optional: alerts to Slack)"],
+        connections=[
+            *needed,
+            f"{CONNECTION} (of type postgres, in place of PLUMBLINE_ARCHIVE_URL)",
+            f"{SLACK} (optional: alerts to Slack)",
+        ],
         pools=[f'airflow pools set {pool} {slots} "{POOL_DESCRIPTION}" --include-deferred' for pool, slots in pool_slots(enabled).items()],
         roles=[
             f"with FAB, `python -m plumbline.embedded.team_server roles` makes {READER} (reads DAGs and pages) and {MONEY} "
             f"({' on '.join(MONEY_PERMISSION)}: prices and costs)",
             f"who may start runs of the DAGs {prefix}finding_action and {prefix}rerun may act on findings",
         ],
-        notes=list(layout.notes),
+        notes=[_NOT_OURS, *layout.notes],
         untried=layout.untried,
     )
 

@@ -32,7 +32,7 @@ ROOMS = {"harness": "harness", "quality": "server", "dashboard": "server", "airf
 
 # By import name, where neither the module's nor the distribution's own name says it.
 DISTRIBUTIONS = OTHER_NAMES | {"google": "protobuf", "grpc": "grpcio", "pydantic_core": "pydantic", "yaml": "pyyaml"}
-# PyTorch and what stands on it: an image's base, or a person, brings the build that fits the machine (docs/package.md).
+# PyTorch and what needs it: an image's base, or a person, brings the build that fits the machine (docs/package.md).
 OF_THE_MACHINE = {
     *CHOSEN,
     "accelerate",

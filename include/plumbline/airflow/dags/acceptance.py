@@ -1,7 +1,8 @@
 """Measure every node of a provider, and write a signed sheet that says which ones to send back.
 
 What     start the provider's benchmark with one short training on each node, wait for it without holding a worker, judge the nodes, write
-         acceptance/<campaign>.zip in the installation's home. `plumbline accept` does the same from a terminal.
+         acceptance/<campaign>.zip in the installation's home, or with results in a bucket `_acceptance/` there. `plumbline accept` does the same
+         from a terminal.
 When     by hand, or through Airflow's REST API, when a provider has delivered nodes: choose the provider, all nodes or a number.
 Triage   A red `choose` names what does not fit; nothing was started. A red `start` means that the provider's benchmark DAG is paused, or that
          its run failed: repair that run, then clear the task.

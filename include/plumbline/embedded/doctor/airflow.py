@@ -223,7 +223,11 @@ def _channel(name: str, channel: object, there: Callable[[str], bool], backend: 
     """What a declared channel needs: its notifier is made, and nothing is sent."""
     if isinstance(channel, WebhookChannel):
         if there(channel.connection):
-            yield ok("alerts", f"{name} by {channel.connection}; nothing was sent")
+            yield unknown(
+                "alerts",
+                f"{name}: {channel.connection} is defined; its secret was not read, and nothing was sent",
+                "wait for the first alert, or read the log of the task that sends it",
+            )
         elif backend:
             yield unknown(
                 "alerts", f"{name}: {backend} may hold {channel.connection}", f"`plumbline airflow connections get {channel.connection}`"

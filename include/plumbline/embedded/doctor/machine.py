@@ -83,7 +83,13 @@ def _ranges() -> DoctorCheck:
         if not requirement.specifier.contains(installed, prereleases=True):
             other.append(f"{requirement.name} {installed} instead of {requirement.specifier}")
     if other:
-        return failed("packages", f"not as required: {shorten(other, _SHOWN)}", "`pip install --upgrade plumbline` with the same extras")
+        return failed(
+            "packages", f"not as required: {shorten(other, _SHOWN)}", "install the wheel again with the same extras (docs/package.md)"
+        )
+    if not held:
+        return unknown(
+            "packages", f"plumbline {version('plumbline')} names no requirement to compare with", "install it as a wheel (docs/package.md)"
+        )
     return ok("packages", f"{held} in the ranges of plumbline {version('plumbline')}")
 
 

@@ -46,3 +46,9 @@ def test_the_installed_airflow_is_compared_with_the_supported_ones(monkeypatch: 
     monkeypatch.setattr(machine, "in_shared_airflow", lambda: True)
     line = list(machine.versions(None))[-1]
     assert line.status == "ok" and "supported: Airflow 3.1 to 3.3" in line.found
+
+
+def test_a_package_that_names_no_requirement_is_not_called_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "in_shared_airflow", lambda: False)
+    monkeypatch.setattr(machine, "requires", lambda name: None)
+    assert list(machine.versions(None))[-1].status == "unknown"
