@@ -13,7 +13,7 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 from tests.fakes.fake_airflow_api import fake_airflow
 
 from plumbline.airflow import versions
-from plumbline.airflow.health import TaskView, read_dag_files
+from plumbline.airflow.health import TaskView, is_ours, read_dag_files
 from plumbline.workflows.airflow_view import DeclaredDag, DeployedDag
 
 NOW = datetime(2026, 11, 22, 10, 20, tzinfo=timezone.utc)
@@ -129,3 +129,10 @@ def test_an_airflow_whose_tasks_read_no_dags_leaves_the_state_open(monkeypatch: 
     monkeypatch.setattr(versions, "TASKS_READ_DAGS", False)
     view = TaskView(Instance([("b", "r1", "record", "success", None)]))
     assert view.dag("b") == DeployedDag(None) and view.dag("gone") == DeployedDag(None) and view.is_paused("b") is None
+
+
+def test_a_file_that_cannot_be_read_may_be_ours(tmp_path: Path) -> None:
+    (tmp_path / "theirs.py").write_text("from airflow.sdk import dag\n")
+    (tmp_path / "ours.py").write_text("from plumbline.airflow.dags import build\n")
+    found = {name: is_ours(str(tmp_path / name)) for name in ("theirs.py", "ours.py", "gone.py")}
+    assert found == {"theirs.py": False, "ours.py": True, "gone.py": True}

@@ -276,6 +276,12 @@ def test_channels_are_tried_without_sending(server: Server, monkeypatch: pytest.
     assert [(each.status, each.found) for each in examine() if each.check == "alerts" and each.found.startswith("mail by")] == (
         [] if old else [("ok", "mail by SmtpNotifier, made and not sent")]
     )
+    ops = [
+        each.status
+        for each in examine()
+        if each.check == "alerts" and each.found.startswith("ops: ops is defined; its secret was not read")
+    ]
+    assert ops == (["unknown"] if old else [])
 
 
 @pytest.mark.fault("a wrong clock, a full disk, a package not as locked", ends="one line of `plumbline doctor` each", keeps="all else")
