@@ -7,7 +7,7 @@ import time
 from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
@@ -15,7 +15,10 @@ from plumbline.harness.gpu_errors import GpuHealth
 from plumbline.harness.gpu_meters import HARMFUL_THROTTLING, SIGNAL_UNITS, THROTTLE_REASONS, Meters, open_meters
 from plumbline.harness.measurement import TrialJudgement, degraded, telemetry_row
 from plumbline.metrics import Phase
-from plumbline.results import GpuCounter, MetricRow, Telemetry, metric_row
+from plumbline.results import GpuCounter, MetricRow, metric_row
+
+if TYPE_CHECKING:
+    from plumbline.results import Telemetry
 
 
 @dataclass(frozen=True)

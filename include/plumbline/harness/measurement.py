@@ -8,14 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from plumbline import results
 from plumbline.declarations import installation_paths
-from plumbline.metrics import Phase
-from plumbline.results import Curve, Event, FailureClass, Limit, MetricRow, Reason, Scalar, Stage, Telemetry, Validity
-from plumbline.results.token_usage import TokenUsage
+from plumbline.results import Reason
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # each process of a trial raises `TrialFailed`; only the harness writes a document
     import pyarrow as pa
     from numpy.typing import NDArray
+
+    from plumbline.metrics import Phase
+    from plumbline.results import Curve, Event, FailureClass, Limit, MetricRow, Scalar, Stage, Telemetry, Validity
+    from plumbline.results.token_usage import TokenUsage
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ def telemetry_row(
     import numpy as np  # not at the parse of DAG files, which plan trials
 
     low, mean, high = (float(summary(values)) for summary in (np.min, np.mean, np.max))
-    return Telemetry(phase=phase, signal=signal, unit=unit, n=len(values), mean=mean, min=low, p50=p50, p95=p95, max=high)
+    return results.Telemetry(phase=phase, signal=signal, unit=unit, n=len(values), mean=mean, min=low, p50=p50, p95=p95, max=high)
 
 
 @dataclass(frozen=True)
@@ -115,14 +118,14 @@ def verdict(judgements: Iterable[TrialJudgement]) -> Validity:
     distinct = list(dict.fromkeys(judgements))
     ordered = [item for level in ("invalid", "degraded") for item in distinct if item.level == level]
     if not ordered:
-        return Validity(status="valid")
-    return Validity(status=ordered[0].level, reasons=tuple(item.reason for item in ordered))
+        return results.Validity(status="valid")
+    return results.Validity(status=ordered[0].level, reasons=tuple(item.reason for item in ordered))
 
 
 def failed_validity(failure_class: FailureClass, detail: str, judgements: Iterable[TrialJudgement] = ()) -> Validity:
     """A trial that could not be measured. What else was wrong with it may be the cause, so it is kept behind the failure."""
     others = verdict(judgements).reasons
-    return Validity(status="failed", reasons=(Reason(code=failure_class, detail=detail), *others), failure_class=failure_class)
+    return results.Validity(status="failed", reasons=(Reason(code=failure_class, detail=detail), *others), failure_class=failure_class)
 
 
 def scratch_folder() -> Path:

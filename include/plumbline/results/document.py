@@ -13,30 +13,16 @@ from plumbline.declarations import Trial, canonical, digest
 from plumbline.metrics import Phase
 from plumbline.metrics.rows import Count, Curve, Many, MetricRow, Part, Reason, Scalar, Text, check_names, without_nul
 from plumbline.results.check_line import CheckLine
+from plumbline.results.failure_class import FailureClass
+from plumbline.results.gpu_counter import GpuCounter, Large
 from plumbline.results.limit import Limit
 from plumbline.results.token_usage import TokenUsage
 
 SCHEMA_VERSION = 1
 
-FailureClass = Literal[
-    "quota_exceeded",
-    "insufficient_capacity",
-    "image_error",
-    "launch_timeout",
-    "interrupted",
-    "out_of_memory",
-    "wrong_hardware",
-    "provider_fault",
-    "harness_error",
-    "server_error",
-    "timeout",
-    "unreachable",
-    "bad_declaration",
-]
 Status = Literal["valid", "degraded", "invalid", "failed", "missing"]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Ed25519Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="the 32 raw bytes")]
-Large = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 FAILED_AS_DECLARED = "failed_as_declared"
 """Code of the reason beside a failure that the workload itself declares: it says nothing of the provider."""
@@ -115,23 +101,6 @@ class OtherProgram(Part):
 
     name: str
     cores: float = Field(ge=0)
-
-
-class GpuCounter(Part):
-    """An error counter of a GPU's driver, read before and after the trial. A counter that the card lacks has no row."""
-
-    node: int = Field(0, ge=0, description="of a training job on several nodes, the node's rank")
-    gpu: int = Field(ge=0, description="in the order of CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES")
-    counter: str = Field(pattern=r"^[a-z][a-z0-9_]*$", examples=["ecc_uncorrected_volatile", "xid_79"])
-    before: Large | None = Field(description="null: it could not be read then")
-    after: Large | None
-
-    @property
-    def new(self) -> int:
-        """Errors during the trial; 0 if one end is unknown. A counter that restarted (a reset GPU) counts from 0."""
-        if self.before is None or self.after is None:
-            return 0
-        return self.after - self.before if self.after >= self.before else self.after
 
 
 class Evidence(Part):

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from plumbline.declarations import Provider, installation_paths
+from plumbline.declarations import installation_paths
 from plumbline.declarations.devices import part_of_card
 from plumbline.harness.environment import amd, container, cpu, disk, host, network, nvidia, software
 from plumbline.harness.environment.container import locked_memory_shortage
@@ -15,6 +16,9 @@ from plumbline.harness.environment.cuda import open_fault, require_driver
 from plumbline.harness.environment.nvidia import product_name, serial_numbers
 from plumbline.harness.measurement import TrialFailed, TrialJudgement, degraded
 from plumbline.results import FailureClass, Scalar
+
+if TYPE_CHECKING:
+    from plumbline.declarations import Provider
 
 __all__ = [
     "accelerator_mismatch",

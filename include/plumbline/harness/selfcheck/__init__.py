@@ -17,15 +17,17 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from plumbline.declarations import TrainingWorkload, Trial
 from plumbline.harness import engine_python
 from plumbline.harness.child_process import ChildProcess
 from plumbline.harness.measurement import TrialJudgement, degraded
 from plumbline.harness.selfcheck import clocks
 from plumbline.harness.selfcheck.clocks import WallClock
 from plumbline.results import CheckLine
+
+if TYPE_CHECKING:  # the golden server is a process of its own, which needs none of them
+    from plumbline.declarations import Trial
 
 __all__ = ["ARCHITECTURES", "judgements", "run", "run_for_trial"]
 
@@ -58,6 +60,8 @@ def _load_client_lines() -> list[CheckLine]:
 
 def run_for_trial(trial: Trial) -> list[CheckLine]:
     """The lines of a campaign's first trial, on the device that it measures: FLOPs of our own decoder, which starts fastest, and of its model."""
+    from plumbline.declarations import TrainingWorkload
+
     workload = trial.workload
     # Of a hosted model only the client runs here.
     device: Literal["cpu", "cuda"] = "cpu" if workload.needs.accelerator == "cpu" or trial.hosted else "cuda"

@@ -27,7 +27,6 @@ from plumbline.harness.training.worker_protocol import (
     WorkerSpec,
     run_kind,
 )
-from plumbline.kinds.training import VERIFIED_LOADS
 
 if TYPE_CHECKING:
     from plumbline.declarations.workloads.training import TrainingJob, TrainingWorkload
@@ -96,6 +95,9 @@ _COPIED = {
 
 def undisturbed_spec(workload: TrainingWorkload, data: DataFile, folder: Path, *, device: str) -> WorkerSpec:
     """The orders of the first run: of all its ranks, before `rank_spec` gives each its own."""
+    # It brings every kind of workload along, which the processes of ranks do not need.
+    from plumbline.kinds.training import VERIFIED_LOADS
+
     fault = plan_fault(workload)
     return WorkerSpec(
         model=workload.model.model_dump(mode="json"),

@@ -9,9 +9,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import wait
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from plumbline.declarations import Trial
 from plumbline.harness.gang.channel import Channel, Message, PeerDisconnected, listen
 from plumbline.harness.gang.topology import Address, Topology
 from plumbline.harness.gpu_monitor import NODE_GPUS, MonitoredGpus
@@ -20,6 +19,9 @@ from plumbline.harness.probes.inter_node import CollectiveSpec
 from plumbline.harness.training.worker_protocol import LogLine, RunName
 from plumbline.metrics import Phase
 from plumbline.results import FailureClass
+
+if TYPE_CHECKING:
+    from plumbline.declarations import Trial
 
 
 @dataclass(frozen=True)
