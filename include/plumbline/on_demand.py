@@ -19,7 +19,7 @@ from typing import Any
 
 
 def names_on_demand(package: str) -> Callable[[str], Any]:
-    """The `__getattr__` of a package (PEP 562); an unknown name is an AttributeError, as of any module."""
+    """What a package answers when it is asked for a name (PEP 562); an unknown name is an AttributeError, as of any module."""
     homes = _listed(package)
 
     def of_package(name: str) -> Any:

@@ -148,8 +148,8 @@ def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image
     for name, changes in beside.items():
         _provider(folder, name, namespaces[ONE], image, results_url, **changes)
     _write(folder / "workloads" / "training" / f"{TRAIN}.yaml", {**_TRAIN, "name": TRAIN})
-    # About one and three minutes, at 15 to 20 steps a second on one core.
-    for name, steps in ((LONG, 1200), (THREE_MINUTES, 4000)):
+    # About half a minute and three, at 15 to 20 steps a second on one core.
+    for name, steps in ((LONG, 600), (THREE_MINUTES, 4000)):
         many = {"on_demand_only": True, "steps": {"discard": 10, "measure": steps}, "checkpoint": {"every": steps, "keep": 1}}
         _write(folder / "workloads" / "training" / f"{name}.yaml", {**_TRAIN, **many, "name": name})
     fault = {"providers": [ONE], "on_demand_only": True, "fault": {"inject": "pod_delete", "at_step": 50}}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from tests.cluster.declared import DEADLINE, EXIT_CODE, LONG, NINE_GPUS, NO_IMAGE, ONE, OUT_OF_MEMORY, TRAIN
+from tests.cluster.declared import DEADLINE, EXIT_CODE, NINE_GPUS, NO_IMAGE, ONE, OUT_OF_MEMORY, THREE_MINUTES, TRAIN
 from tests.cluster.world import FAILING_EXIT_CODE, World
 
 from plumbline.archive import open_archive
@@ -40,7 +40,7 @@ BROKEN = {
 
 @pytest.fixture(scope="module")
 def runs(e2e: World) -> dict[str, DagRun]:
-    started = {name: e2e.start(name, [LONG if name == DEADLINE else TRAIN], CAMPAIGN) for name in (ONE, *BROKEN)}
+    started = {name: e2e.start(name, [THREE_MINUTES if name == DEADLINE else TRAIN], CAMPAIGN) for name in (ONE, *BROKEN)}
     return {name: e2e.ended(run) for name, run in started.items()}
 
 

@@ -17,6 +17,7 @@ import pytest
 import yaml
 from tests.fakes.quick_python import search_path
 from tests.fakes.trials import cluster_provider
+from tests.source_trees import source_tree
 
 from plumbline.embedded.doctor.dag_files import declared_dags
 
@@ -230,7 +231,7 @@ def test_files_are_tables_of_contents(file: Path) -> None:
     text = file.read_text()
     assert len(text.splitlines()) <= 80
     imported = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(source_tree(text)):
         if isinstance(node, ast.Import):
             imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -247,7 +248,7 @@ def test_our_task_modules_never_import_what_reaches_the_metadata_database() -> N
             continue
         text = file.read_text()
         assert not [name for name in of_servers if name in text], file
-        for node in ast.walk(ast.parse(text)) if "airflow" in text else ():
+        for node in ast.walk(source_tree(text)) if "airflow" in text else ():
             names = (
                 [a.name for a in node.names]
                 if isinstance(node, ast.Import)

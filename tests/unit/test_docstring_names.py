@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests.source_trees import source_tree
 
 PACKAGE = Path(__file__).resolve().parents[2] / "include" / "plumbline"
 QUOTED = re.compile(r"`([^`]+)`")
@@ -42,7 +43,7 @@ class House:
     bases: dict[str, set[str]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        self.trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+        self.trees = {path: source_tree(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
         for path, tree in self.trees.items():
             self._collect(path, tree)
 
@@ -153,11 +154,11 @@ def test_each_name_in_a_docstring_exists(house: House) -> None:
     ],
 )
 def test_a_planted_name_is_found(house: House, text: str, name: str) -> None:
-    tree = ast.parse(f'def total(amounts: list[float]) -> float:\n    """{text}"""\n    return sum(amounts)\n\n\nx = f(held_s=1)\n')
+    tree = source_tree(f'def total(amounts: list[float]) -> float:\n    """{text}"""\n    return sum(amounts)\n\n\nx = f(held_s=1)\n')
     assert list(house.unknown(PACKAGE / "planted.py", tree)) == [f"planted.py: total: {name}"]
 
 
 def test_own_and_public_names_are_known(house: House) -> None:
     text = "`amounts`, `Archive.prices`, `recording.record`, `first.json`, ValueError, `pattern *`, `driver.version`"
-    tree = ast.parse(f'def total(amounts: list[float]) -> float:\n    """{text}"""\n    return sum(amounts)\n')
+    tree = source_tree(f'def total(amounts: list[float]) -> float:\n    """{text}"""\n    return sum(amounts)\n')
     assert list(house.unknown(PACKAGE / "planted.py", tree)) == []

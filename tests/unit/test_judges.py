@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.data.plain_rows import plain_row
+from tests.source_trees import source_tree
 
 import plumbline
 from plumbline.analysis.availability import availability, find_outages
@@ -344,7 +345,7 @@ def test_a_judge_that_says_met_for_nothing_is_caught() -> None:
 def test_each_kind_of_judged_thing_is_returned_by_a_judge() -> None:
     """A class with a judgement that no registered judge makes would be tried by none of these tests."""
     texts = {file: file.read_text() for file in Path(plumbline.__file__).parent.rglob("*.py")}
-    tree = {file: ast.parse(text) for file, text in texts.items() if "from plumbline.judgement import" in text}
+    tree = {file: source_tree(text) for file, text in texts.items() if "from plumbline.judgement import" in text}
     judged = {
         each.name
         for module in tree.values()

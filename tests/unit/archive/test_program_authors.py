@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.source_trees import source_tree
+
 import plumbline
 from plumbline.archive.audit import PROGRAM_AUTHORS
 
@@ -14,7 +16,7 @@ PACKAGE = Path(plumbline.__file__).parent
 
 def named_authors(source: str) -> Iterator[str]:
     """Texts that code gives as `by` or `who`, their defaults, and constants called AUTHOR."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(source_tree(source)):
         if (isinstance(node, ast.keyword) and node.arg in ("by", "who")) or (
             isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id.endswith("AUTHOR") for t in node.targets)
         ):

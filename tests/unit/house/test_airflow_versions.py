@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from tests.source_trees import source_tree
 
 from plumbline.airflow import versions
 
@@ -30,7 +31,7 @@ IN_SDK_EXCEPTIONS = {"AirflowRuntimeError", "ErrorType"}
 
 def breaches(text: str) -> Iterator[str]:
     """The lines of a module that some supported version cannot run."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(source_tree(text)):
         if isinstance(node, ast.ImportFrom):
             names, module = {alias.name for alias in node.names}, node.module or ""
             later = LATER_NAMES.get(module, set())

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.source_trees import source_tree
 
 import plumbline
 
@@ -18,7 +19,7 @@ WRITES_FILES = frozenset({"mkdir", "open", "rename", "replace_file", "rmtree", "
 def writes_of(source: str) -> list[str]:
     """The calls by which a file would write, such as `archive.add_audit` in line 3."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(source_tree(source)):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if name in WRITES_ROWS or name in WRITES_FILES:

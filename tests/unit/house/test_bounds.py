@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 import pytest
 from pydantic import ValidationError
+from tests.source_trees import source_tree
 
 import plumbline
 from plumbline.declarations.base import Declared, DeclaredPattern
@@ -52,7 +53,7 @@ DOORS = ("formats", "price_sources", "harness/training/script", "workflows/compa
 
 def calls(source: str) -> Iterator[tuple[ast.Call, str, str]]:
     """Each call with the name of its function and what it is called on, as written."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(source_tree(source)):
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Attribute):
                 yield node, node.func.attr, ast.unparse(node.func.value)
@@ -63,7 +64,7 @@ def calls(source: str) -> Iterator[tuple[ast.Call, str, str]]:
 def imported(source: str) -> set[str]:
     """First parts of the names of imported modules."""
     names = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(source_tree(source)):
         if isinstance(node, ast.Import):
             names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -87,7 +88,7 @@ def unbounded(source: str) -> list[str]:
         )
         if bad:
             found.append(f"{call.lineno}: {ast.unparse(call)[:90]}")
-    whole = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute) and node.attr in ("content", "data"))
+    whole = (node for node in ast.walk(source_tree(source)) if isinstance(node, ast.Attribute) and node.attr in ("content", "data"))
     named = (f"{node.lineno}: {ast.unparse(node)}" for node in whole if re.fullmatch("answer|response|reply", ast.unparse(node.value)))
     return [*found, *(named if network else ())]
 

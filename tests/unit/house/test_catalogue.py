@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.source_trees import source_tree
 
 import plumbline
 from plumbline.metrics import METRICS, Metric, metric_of, own_metric, with_own
@@ -21,7 +22,7 @@ _LID = own_metric("lid_rate", "1/s", "higher_is_better")
 def changes_of(source: str, file: str) -> list[str]:
     """The statements of a file that would change the catalogue, such as `METRICS[name] = …` in line 3; in its own room also those of a function
     that would let another table of the module grow."""
-    tree = ast.parse(source)
+    tree = source_tree(source)
     imported = [alias for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names]
     names = {"METRICS"} | {alias.asname for alias in imported if alias.name == "METRICS" and alias.asname}
     if file == ROOM:

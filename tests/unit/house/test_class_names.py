@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.source_trees import source_tree
 
 import plumbline
 
@@ -36,7 +37,7 @@ BARE = {"Observation", "Acceptance", "Reconciler", "Reconciled", "Watch", "Uptim
 
 @cache
 def public_classes(text: str) -> tuple[str, ...]:
-    return tuple(n.name for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ClassDef) and not n.name.startswith("_"))
+    return tuple(n.name for n in ast.walk(source_tree(text)) if isinstance(n, ast.ClassDef) and not n.name.startswith("_"))
 
 
 def classes(sources: Mapping[str, str]) -> dict[str, list[str]]:

@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 import pytest
 from tests.documented import ROOT, page, sections
+from tests.source_trees import source_tree
 
 from plumbline.declarations.alert_channels import DeclaredChannel
 from plumbline.declarations.promises import PROMISES
@@ -66,7 +67,7 @@ def test_readme_names_every_dag_file() -> None:
 
 def dag_ids() -> set[str]:
     """Names of DAG files and of the functions in them that make a DAG."""
-    functions = (node for path in DAG_FILES for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    functions = (node for path in DAG_FILES for node in ast.walk(source_tree(path.read_text(encoding="utf-8"))))
     made = {
         node.name
         for node in functions
@@ -143,7 +144,7 @@ def groups_in_code() -> set[str]:
     """Entry point groups that the declarations read: of `extensible(own, base, group)` and of a module's `GROUP`."""
     found = set()
     for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(source_tree(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "extensible":
                 found.add(ast.literal_eval(node.args[2]))
             elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "GROUP":

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from tests.source_trees import source_tree
 
 import plumbline
 from plumbline.findings.types.base import TYPES
@@ -22,7 +23,7 @@ _PARSERS = ("startswith", "removeprefix", "partition", "split")
 def parsed(source: str) -> list[str]:
     """Where a file parses a stored kind or subject: a comparison of `.kind` with a kind of finding, of `.subject` with a text, or its parts."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(source_tree(source)):
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
             names = {side.attr for side in sides if isinstance(side, ast.Attribute)}

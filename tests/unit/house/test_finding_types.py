@@ -18,6 +18,7 @@ import typer
 from tests.data.finding_examples import finding_examples
 from tests.fakes.kept_findings import keep
 from tests.fakes.simulated_campaigns import config, months, run
+from tests.source_trees import source_tree
 from tests.unit.cli.test_examples import LEAVES, _command
 
 from plumbline.alerts import render
@@ -263,7 +264,7 @@ def test_subjects_of_findings_are_parsed_in_their_types_only() -> None:
 def parsed_subjects(source: str) -> list[int]:
     """Lines that take a `subject` apart, or compare it with a text."""
     lines = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(source_tree(source)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is_subject(node.func.value):
             lines += [node.lineno] if node.func.attr in ("startswith", "removeprefix", "split", "partition", "rpartition") else []
         if isinstance(node, ast.Compare) and any(map(_is_subject, (node.left, *node.comparators))):

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.source_trees import source_tree
 
 import plumbline
 
@@ -22,7 +23,7 @@ ENDS = {"low", "high", "ci_low", "ci_high"}
 def value_classes(text: str) -> tuple[str, ...]:
     """Names of classes whose own fields are a value with an end of its interval, or with its metric and statistic."""
     found = []
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(source_tree(text)):
         if isinstance(node, ast.ClassDef):
             fields = {part.target.id for part in node.body if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)}
             if "value" in fields and (fields & ENDS or {"metric", "statistic"} <= fields):

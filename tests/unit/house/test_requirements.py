@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from tests.source_trees import source_tree
 
 from plumbline.cli.extras import CHOSEN, NEEDS, OTHER_NAMES
 from plumbline.declarations.installation import PACKAGE, REPOSITORY
@@ -70,7 +71,7 @@ def required(extra: str) -> frozenset[str]:
 
 def imported(file: Path) -> Iterator[tuple[str, bool]]:
     """Each foreign module that a file imports, not for types alone, and whether it does when it is imported itself."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
+    tree = source_tree(file.read_text(encoding="utf-8"))
     for_types = {
         id(inner) for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test) for inner in ast.walk(n)
     }

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.documented import ROOT
+from tests.source_trees import source_tree
 
 from plumbline.declarations.storage import PLACES, SHARED, SHELVES, listed_writers, shelf_prefix
 
@@ -37,7 +38,7 @@ _IN_THE_BUCKET = {"embedded.result_bucket"}
 
 
 def writing_calls(source: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(source_tree(source)):
         if not isinstance(node, ast.Call):
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""

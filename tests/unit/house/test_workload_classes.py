@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from tests.source_trees import source_tree
 
 import plumbline
 from plumbline.declarations import AnyWorkload
@@ -23,7 +24,7 @@ CLASSES = {"AnyWorkload"} | {base.__name__ for cls in get_args(AnyWorkload) for 
 def asked(sources: Mapping[str, str]) -> Iterator[tuple[str, int]]:
     """File and line of each place that asks a value for the class of a workload: isinstance, a pattern of match, or a comparison of its type."""
     for file, text in sources.items():
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(source_tree(text)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
                 wanted: ast.AST = node.args[1]
             elif isinstance(node, ast.MatchClass):
