@@ -11,7 +11,7 @@ COPY requirements/image-tools.txt /locks/
 COPY k8s/images/install.sh pyproject.toml setup.py LICENSE /src/
 COPY docs/package.md /src/docs/
 # Only the packages that run in a pod, so that the image changes only with the measurement.
-COPY include/plumbline/__init__.py include/plumbline/py.typed include/plumbline/judgement.py include/plumbline/whole_file.py /src/include/plumbline/
+COPY include/plumbline/__init__.py include/plumbline/py.typed include/plumbline/judgement.py include/plumbline/on_demand.py include/plumbline/whole_file.py /src/include/plumbline/
 COPY include/plumbline/metrics /src/include/plumbline/metrics
 COPY include/plumbline/loadclient /src/include/plumbline/loadclient
 COPY include/plumbline/declarations /src/include/plumbline/declarations

@@ -41,6 +41,7 @@ _SOURCES = (
     "include/plumbline/metrics",
     "include/plumbline/__init__.py",
     "include/plumbline/judgement.py",
+    "include/plumbline/on_demand.py",
     "include/plumbline/whole_file.py",
 )
 
