@@ -78,7 +78,7 @@ def _collect_attempt(store: ResultStore, folder: str, keys: Keys) -> ResultDocum
             of = f"{document.trial.trial_id}, attempt {document.trial.attempt}"
             wrong.append(f"the document is of trial {of}, not of the one in trial.json")
         try:
-            remote = trial.provider.launcher.remote_store is not None
+            remote = trial.provider.launcher.outlasts_task
             document = signing.verify_delivered(document, keys(trial.campaign_id, trial.trial_id) if remote else None)
         except ValueError as error:
             wrong.append(str(error))

@@ -69,6 +69,9 @@ def _launched(record: LaunchRecord) -> tuple[MetricRow, ...]:
             _pulling(pods),
             *_gang_ready([_ready_s(record, pod) for pod in pods]),
         )
+    if record.launcher in JOBS:
+        queued = _elapsed(*(next((e.utc for e in record.events if e.name == name and e.clock == "cluster"), None) for name in ("created", "scheduled")))
+        return _metric("provisioning_lead_time", _cluster_lead(record), 1), _metric("queue_time", queued, 1)
     requested = next((event.monotonic_s for event in record.events if event.name == "requested"), None)
     ready = [event.monotonic_s for event in record.events if event.name == NODE_READY]
     return (
@@ -77,6 +80,8 @@ def _launched(record: LaunchRecord) -> tuple[MetricRow, ...]:
     )
 
 
+JOBS = frozenset({"slurm", "ssh"})
+"""Launchers whose jobs wait in a queue, by whose clock they are timed."""
 GANG_NODES = (1, 2, 4, 8, 16)
 NODE_READY = "node_ready"
 """The launcher's event of each node of a gang that has no pods."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, JsonValue, model_validator
 
 from plumbline.declarations.base import ConnectionId, Declared, Name, extensible, is_archived
+from plumbline.declarations.providers.batch import SlurmLauncher, SshLauncher
 from plumbline.declarations.providers.endpoint import ClientPlace, EndpointLauncher
 from plumbline.declarations.providers.launcher_base import COLLECTIVE_LIMIT_S, LauncherBase, RemoteStore, Retries, WatchKind
 from plumbline.declarations.providers.pod_patch import check_patch, variables_of_patch
@@ -369,7 +370,8 @@ def with_client_at(endpoint: EndpointLauncher, client: ClientPlace, launcher: La
 
 
 _OwnLauncher = Annotated[
-    LocalLauncher | KubernetesLauncher | EndpointLauncher | SimulatedLauncher | ClientPodLauncher, Field(discriminator="kind")
+    LocalLauncher | KubernetesLauncher | SlurmLauncher | SshLauncher | EndpointLauncher | SimulatedLauncher | ClientPodLauncher,
+    Field(discriminator="kind"),
 ]
 _EXTENSIBLE = extensible(_OwnLauncher, LauncherBase, "plumbline.launchers")
 Launcher = Annotated[_OwnLauncher, _EXTENSIBLE.validator, _EXTENSIBLE.serializer]
